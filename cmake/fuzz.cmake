@@ -1,0 +1,32 @@
+# Fuzz targets: one file a parser, tests/fuzz/<name>.cpp, which defines LLVMFuzzerTestOneInput.
+option(MINIM_FUZZ "Build the fuzz targets with libFuzzer (clang)" OFF)
+if(MINIM_FUZZ)
+    if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+        message(FATAL_ERROR "MINIM_FUZZ needs clang, the compiler is ${CMAKE_CXX_COMPILER_ID}")
+    endif()
+    # Coverage counters in every layer; the option set is read when the build files are written, so lib/ gets it too.
+    target_compile_options(minim_compile_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+# minim_fuzz_target(fuzz_gguf LAYER checkpoint [CORPUS folder ...] [LIBRARIES ...])
+# builds <name>_corpus and a CTest that runs it over the seeds: tests/fuzz/corpus/<name> and the folders of CORPUS.
+# With MINIM_FUZZ the fuzzer <name> itself as well: ./fuzz_gguf -max_total_time=120 NEW_CORPUS CORPUS...
+function(minim_fuzz_target name)
+    cmake_parse_arguments(ARG "" "LAYER" "CORPUS;LIBRARIES" ${ARGN})
+    set(programs ${name}_corpus)
+    add_executable(${name}_corpus ${name}.cpp ${PROJECT_SOURCE_DIR}/tests/fuzz/run_corpus.cpp)
+    if(MINIM_FUZZ)
+        list(APPEND programs ${name})
+        add_executable(${name} ${name}.cpp)
+        target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    endif()
+    get_property(layers GLOBAL PROPERTY MINIM_LAYERS_OF_${ARG_LAYER})
+    foreach(program IN LISTS programs)
+        foreach(layer IN LISTS layers)
+            target_link_libraries(${program} PRIVATE minim_${layer})
+        endforeach()
+        target_link_libraries(${program} PRIVATE minim_compile_options ${ARG_LIBRARIES})
+    endforeach()
+    add_test(NAME "${name}: corpus"
+             COMMAND ${name}_corpus ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name} ${ARG_CORPUS})
+endfunction()

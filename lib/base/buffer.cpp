@@ -1,0 +1,72 @@
+#include "base/buffer.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/memory_info.h"
+
+namespace minim {
+namespace {
+
+constexpr uint64_t k_page_bytes = 4096;
+constexpr uint64_t k_huge_page_bytes = uint64_t{2} << 20;
+
+// Makes every page present. False when the machine has not enough memory.
+bool populate(std::byte* data, uint64_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+    if (::madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
+    if (errno != EINVAL) return false;
+#endif
+    // A kernel before 5.14: touch each page by hand.
+    for (uint64_t at = 0; at < bytes; at += k_page_bytes)
+        static_cast<volatile std::byte*>(data)[at] = std::byte{0};
+    return true;
+}
+
+}  // namespace
+
+Buffer::Buffer(uint64_t bytes, std::string_view what) {
+    if (bytes == 0) return;
+    const uint64_t available = available_memory_bytes();
+    if (bytes > available) fail_out_of_memory(what, bytes, available);
+    const uint64_t mapped = align_up(bytes, k_page_bytes);
+    void* block = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) fail_out_of_memory(what, bytes, available);
+    auto* data = static_cast<std::byte*>(block);
+    if (bytes >= k_huge_page_bytes)
+        ::madvise(data, mapped, MADV_HUGEPAGE);  // a wish: failure changes speed only
+    if (!populate(data, mapped)) {
+        ::munmap(data, mapped);
+        fail_out_of_memory(what, bytes, available_memory_bytes());
+    }
+    data_ = data;
+    size_ = bytes;
+}
+
+Buffer::~Buffer() {
+    release();
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+    if (this != &other) {
+        release();
+        data_ = std::exchange(other.data_, nullptr);
+        size_ = std::exchange(other.size_, 0);
+    }
+    return *this;
+}
+
+void Buffer::release() noexcept {
+    if (data_ != nullptr) ::munmap(data_, align_up(size_, k_page_bytes));
+    data_ = nullptr;
+    size_ = 0;
+}
+
+}  // namespace minim

@@ -1,0 +1,23 @@
+// Arithmetic on sizes that come from files: the result, or false where it would not fit.
+#pragma once
+
+#include <cstdint>
+
+namespace minim {
+
+template <typename T>
+[[nodiscard]] constexpr bool checked_mul(T a, T b, T& result) noexcept {
+    return !__builtin_mul_overflow(a, b, &result);
+}
+
+template <typename T>
+[[nodiscard]] constexpr bool checked_add(T a, T b, T& result) noexcept {
+    return !__builtin_add_overflow(a, b, &result);
+}
+
+// The smallest multiple of `alignment` (a power of two) that is not below `value`.
+constexpr uint64_t align_up(uint64_t value, uint64_t alignment) noexcept {
+    return (value + alignment - 1) & ~(alignment - 1);
+}
+
+}  // namespace minim

@@ -1,0 +1,121 @@
+#include "base/cpu_features.h"
+
+#include <sched.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+
+namespace minim {
+namespace {
+
+constexpr std::pair<CpuLevel, std::string_view> k_levels[] = {
+    {CpuLevel::scalar, "scalar"},
+    {CpuLevel::avx2, "avx2"},
+    {CpuLevel::avx512, "avx512"},
+    {CpuLevel::avx512_bf16, "avx512_bf16"},
+};
+
+int32_t read_topology(int cpu, const char* leaf) noexcept {
+    char path[128];
+    std::snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, leaf);
+    std::FILE* file = std::fopen(path, "re");
+    if (file == nullptr) return -1;
+    int value = -1;
+    if (std::fscanf(file, "%d", &value) != 1) value = -1;
+    std::fclose(file);
+    return value;
+}
+
+// Whole cores granted by cpu.max of control groups version 2, INT32_MAX where there is no quota.
+int32_t cgroup_core_quota() noexcept {
+    std::FILE* file = std::fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (file == nullptr) return INT32_MAX;
+    int64_t quota = 0;
+    int64_t period = 0;
+    const bool limited = std::fscanf(file, "%" SCNd64 " %" SCNd64, &quota, &period) == 2 && period > 0;
+    std::fclose(file);
+    if (!limited) return INT32_MAX;
+    return static_cast<int32_t>(std::max<int64_t>(1, (quota + period - 1) / period));
+}
+
+#if defined(__x86_64__)
+// By CPUID: __builtin_cpu_supports does not know the name in clang 14.
+bool has_f16c() noexcept {
+    unsigned eax = 0;
+    unsigned ebx = 0;
+    unsigned ecx = 0;
+    unsigned edx = 0;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
+}  // namespace
+
+CpuLevel detected_cpu_level() noexcept {
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) {
+        return CpuLevel::scalar;
+    }
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||
+        !__builtin_cpu_supports("avx512vnni")) {
+        return CpuLevel::avx2;
+    }
+    return __builtin_cpu_supports("avx512bf16") ? CpuLevel::avx512_bf16 : CpuLevel::avx512;
+#else
+    return CpuLevel::scalar;
+#endif
+}
+
+CpuLevel active_cpu_level() {
+    const CpuLevel detected = detected_cpu_level();
+    const char* wanted = std::getenv("MINIM_CPU");
+    if (wanted == nullptr || *wanted == '\0') return detected;
+    for (const auto& [level, name] : k_levels) {
+        if (name != wanted) continue;
+        if (level > detected) {
+            fail(Status::unsupported, "MINIM_CPU asks for {}, this processor has {}", name,
+                 to_string(detected));
+        }
+        return level;
+    }
+    fail(Status::invalid, "MINIM_CPU is '{}'; it can be scalar, avx2, avx512 or avx512_bf16", wanted);
+}
+
+std::string_view to_string(CpuLevel level) noexcept {
+    return k_levels[static_cast<size_t>(level)].second;
+}
+
+int32_t usable_core_count() noexcept {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
+    try {
+        std::set<std::pair<int32_t, int32_t>> cores;  // (package, core): hyper-threads of a core count once
+        int32_t unknown = 0;
+        for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+            if (!CPU_ISSET(cpu, &allowed)) continue;
+            const int32_t core = read_topology(cpu, "core_id");
+            if (core < 0) {
+                ++unknown;
+            } else {
+                cores.emplace(read_topology(cpu, "physical_package_id"), core);
+            }
+        }
+        const auto found = static_cast<int32_t>(cores.size()) + unknown;
+        return std::max(1, std::min(found, cgroup_core_quota()));
+    } catch (...) {
+        return std::max(1, CPU_COUNT(&allowed));
+    }
+}
+
+}  // namespace minim

@@ -1,0 +1,31 @@
+// What the processor can do, found once; and how many threads the process may use.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace minim {
+
+// Instruction-set levels with kernels of their own, each containing those below it.
+enum class CpuLevel : int32_t {
+    scalar = 0,       // any processor
+    avx2 = 1,         // AVX2, FMA, F16C
+    avx512 = 2,       // AVX-512 F, BW, DQ, VL and VNNI
+    avx512_bf16 = 3,  // the same with AVX-512 BF16
+};
+
+// The best level of this processor and operating system.
+CpuLevel detected_cpu_level() noexcept;
+
+// The level kernels are taken from: the detected one, or a lower one named by the environment variable
+// MINIM_CPU (scalar, avx2, avx512, avx512_bf16). Throws invalid when it names another or one this machine has
+// not.
+CpuLevel active_cpu_level();
+
+std::string_view to_string(CpuLevel level) noexcept;
+
+// Physical cores this process may run on: the scheduler's affinity mask and the control group's quota both
+// count.
+int32_t usable_core_count() noexcept;
+
+}  // namespace minim

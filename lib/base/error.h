@@ -1,0 +1,92 @@
+// The one exception type of the library. It is thrown at the edges (parsing, allocation, device calls) and
+// becomes a minim_status in capi/; the hot loop neither throws nor allocates.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <exception>
+#include <string_view>
+
+namespace minim {
+
+// Values equal the MINIM_E_* constants of minim.h (capi/ asserts it).
+enum class Status : int32_t {
+    ok = 0,
+    invalid = 1,
+    not_found = 2,
+    io = 3,
+    format = 4,
+    unsupported = 5,
+    out_of_memory = 6,
+    out_of_device_memory = 7,
+    context_full = 8,
+    cancelled = 9,
+    device_lost = 10,
+    busy = 11,
+    internal = 12,
+};
+
+// What is wrong with a bad file; values equal the MINIM_REASON_* constants. `none` for every other error.
+enum class Reason : int32_t {
+    none = 0,
+    truncated = 1,
+    format = 2,
+    limit = 3,
+    type = 4,
+    shape = 5,
+    offset = 6,
+    duplicate = 7,
+    value = 8,
+    io = 9,
+};
+
+// Figures that go with an error; -1 or 0 where they mean nothing.
+struct ErrorFacts {
+    int64_t os_code = 0;    // errno of a failed system call
+    int64_t requested = 0;  // bytes asked for
+    int64_t available = 0;  // bytes that were free
+    int64_t offset = -1;    // byte position in the file
+};
+
+// Carries its text inline, so that throwing it for want of memory needs no memory.
+class Error : public std::exception {
+  public:
+    Error(Status status, Reason reason, std::string_view message, const ErrorFacts& facts = {}) noexcept;
+
+    Status status() const noexcept { return status_; }
+    Reason reason() const noexcept { return reason_; }
+    const ErrorFacts& facts() const noexcept { return facts_; }
+    const char* what() const noexcept override { return message_; }
+
+  private:
+    Status status_;
+    Reason reason_;
+    ErrorFacts facts_;
+    char message_[1024];
+};
+
+// Throws Error with a formatted message: fail(Status::invalid, "n_batch {} is not positive", n).
+template <typename... Args>
+[[noreturn]] void fail(Status status, fmt::format_string<Args...> text, Args&&... args) {
+    throw Error(status, Reason::none, fmt::format(text, std::forward<Args>(args)...));
+}
+
+// The same for a bad file: status `io` where the reason is io, else `format`.
+template <typename... Args>
+[[noreturn]] void fail_file(Reason reason, fmt::format_string<Args...> text, Args&&... args) {
+    const Status status = reason == Reason::io ? Status::io : Status::format;
+    throw Error(status, reason, fmt::format(text, std::forward<Args>(args)...));
+}
+
+// A broken invariant of ours, never bad input.
+template <typename... Args>
+[[noreturn]] void fail_internal(fmt::format_string<Args...> text, Args&&... args) {
+    throw Error(Status::internal, Reason::none, fmt::format(text, std::forward<Args>(args)...));
+}
+
+// Throws out_of_memory with the figures in the facts as well as in the text.
+[[noreturn]] void fail_out_of_memory(std::string_view what, uint64_t requested_bytes,
+                                     uint64_t available_bytes);
+
+}  // namespace minim

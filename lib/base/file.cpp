@@ -1,0 +1,105 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace minim {
+namespace {
+
+[[noreturn]] void fail_io(const std::string& path, const char* action, int code) {
+    ErrorFacts facts;
+    facts.os_code = code;
+    const Status status = code == ENOENT || code == ENOTDIR ? Status::not_found : Status::io;
+    throw Error(status, Reason::io, fmt::format("{}: cannot {}: {}", path, action, std::strerror(code)),
+                facts);
+}
+
+}  // namespace
+
+File::File(std::string path) : path_(std::move(path)) {
+    if (path_.empty()) fail(Status::invalid, "the file path is empty");
+    descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor_ < 0) fail_io(path_, "open", errno);
+    struct stat info {};
+    if (::fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) {
+        const int code = S_ISDIR(info.st_mode) ? EISDIR : (S_ISREG(info.st_mode) ? errno : EINVAL);
+        ::close(descriptor_);
+        fail_io(path_, "read", code);
+    }
+    size_ = static_cast<uint64_t>(info.st_size);
+}
+
+File::~File() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+
+File& File::operator=(File&& other) noexcept {
+    if (this != &other) {
+        if (descriptor_ >= 0) ::close(descriptor_);
+        path_ = std::move(other.path_);
+        descriptor_ = std::exchange(other.descriptor_, -1);
+        size_ = other.size_;
+    }
+    return *this;
+}
+
+void File::read_at(uint64_t offset, std::span<std::byte> out) const {
+    constexpr size_t k_largest_read = size_t{1} << 30;  // one call never moves more than about 2 GiB
+    size_t done = 0;
+    while (done < out.size()) {
+        const size_t wanted = std::min(out.size() - done, k_largest_read);
+        const ssize_t got =
+            ::pread(descriptor_, out.data() + done, wanted, static_cast<off_t>(offset + done));
+        if (got < 0) {
+            if (errno == EINTR) continue;
+            fail_io(path_, "read", errno);
+        }
+        if (got == 0) {
+            fail_file(Reason::truncated, "{}: ends at byte {}, {} bytes wanted from {}", path_, offset + done,
+                      out.size(), offset);
+        }
+        done += static_cast<size_t>(got);
+    }
+}
+
+MappedFile::MappedFile(const File& file) : size_(file.size()) {
+    if (size_ == 0) return;
+    void* block = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor_, 0);
+    if (block == MAP_FAILED) fail_io(file.path(), "map", errno);
+    struct stat info {};
+    if (::fstat(file.descriptor_, &info) != 0 || static_cast<uint64_t>(info.st_size) < size_) {
+        ::munmap(block, size_);
+        fail_file(Reason::truncated, "{}: shrank while it was being opened", file.path());
+    }
+    data_ = static_cast<const std::byte*>(block);
+}
+
+MappedFile::~MappedFile() {
+    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+    if (this != &other) {
+        if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+        data_ = std::exchange(other.data_, nullptr);
+        size_ = std::exchange(other.size_, 0);
+    }
+    return *this;
+}
+
+}  // namespace minim

@@ -1,0 +1,54 @@
+// Files as the checkpoint readers want them: mapped read-only, or read piece by piece into memory of ours.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace minim {
+
+// An open file, read-only. Every error names the path.
+class File {
+  public:
+    // Throws not_found or io. A folder is not a file: io.
+    explicit File(std::string path);
+    ~File();
+    File(File&& other) noexcept;
+    File& operator=(File&& other) noexcept;
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+
+    const std::string& path() const noexcept { return path_; }
+    uint64_t size() const noexcept { return size_; }  // as found when opened
+
+    // Fills `out` from `offset`. Short reads are continued; the end of the file before that is `truncated`.
+    void read_at(uint64_t offset, std::span<std::byte> out) const;
+
+  private:
+    friend class MappedFile;
+    std::string path_;
+    int descriptor_ = -1;
+    uint64_t size_ = 0;
+};
+
+// The whole file mapped read-only. A file that shrinks while mapped raises SIGBUS on access: that is the
+// nature of mmap and documented for the host; the size is checked again after mapping. An empty file gives an
+// empty span.
+class MappedFile {
+  public:
+    explicit MappedFile(const File& file);
+    ~MappedFile();
+    MappedFile(MappedFile&& other) noexcept;
+    MappedFile& operator=(MappedFile&& other) noexcept;
+    MappedFile(const MappedFile&) = delete;
+    MappedFile& operator=(const MappedFile&) = delete;
+
+    std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+
+  private:
+    const std::byte* data_ = nullptr;
+    uint64_t size_ = 0;
+};
+
+}  // namespace minim

@@ -1,0 +1,50 @@
+// Log lines go to the logger the host installed, and nowhere else: the library is silent by default. A line
+// is one call, complete, without a trailing newline; it is formatted only when its level is wanted.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace minim {
+
+enum class LogLevel : int32_t { off = 0, error = 1, warning = 2, info = 3, debug = 4 };
+
+using LogFunction = void (*)(void* user_data, int32_t level, const char* line);
+
+// Any thread may write; the function is called on the writing thread, with no lock held.
+class Logger {
+  public:
+    Logger() = default;
+    Logger(const Logger&) = delete;
+    Logger& operator=(const Logger&) = delete;
+
+    void set(LogFunction function, void* user_data, LogLevel level) noexcept;
+    bool wants(LogLevel level) const noexcept;
+
+    template <typename... Args>
+    void write(LogLevel level, fmt::format_string<Args...> text, Args&&... args) const {
+        if (wants(level)) emit(level, fmt::format(text, std::forward<Args>(args)...));
+    }
+    template <typename... Args>
+    void warning(fmt::format_string<Args...> text, Args&&... args) const {
+        write(LogLevel::warning, text, std::forward<Args>(args)...);
+    }
+    template <typename... Args>
+    void info(fmt::format_string<Args...> text, Args&&... args) const {
+        write(LogLevel::info, text, std::forward<Args>(args)...);
+    }
+
+  private:
+    void emit(LogLevel level, const std::string& line) const;
+
+    mutable std::mutex mutex_;
+    LogFunction function_ = nullptr;
+    void* user_data_ = nullptr;
+    LogLevel level_ = LogLevel::off;
+};
+
+}  // namespace minim

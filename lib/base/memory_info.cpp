@@ -1,0 +1,86 @@
+#include "base/memory_info.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+namespace minim {
+namespace {
+
+bool read_number(const char* path, uint64_t& value) noexcept {
+    std::FILE* file = std::fopen(path, "re");
+    if (file == nullptr) return false;
+    const bool found = std::fscanf(file, "%" SCNu64, &value) == 1;  // "max" is no number: no limit
+    std::fclose(file);
+    return found;
+}
+
+uint64_t kernel_available() noexcept {
+    std::FILE* file = std::fopen("/proc/meminfo", "re");
+    if (file == nullptr) return UINT64_MAX;
+    char line[256];
+    uint64_t kilobytes = 0;
+    bool found = false;
+    while (!found && std::fgets(line, sizeof(line), file) != nullptr) {
+        found = std::sscanf(line, "MemAvailable: %" SCNu64, &kilobytes) == 1;
+    }
+    std::fclose(file);
+    return found ? kilobytes * 1024 : UINT64_MAX;
+}
+
+// Bytes left under the limit of one control group; page cache counts as used there but can be taken back.
+uint64_t group_available(const char* folder) noexcept {
+    char path[1200];
+    uint64_t limit = 0;
+    uint64_t used = 0;
+    std::snprintf(path, sizeof(path), "%s/memory.max", folder);
+    if (!read_number(path, limit)) return UINT64_MAX;
+    std::snprintf(path, sizeof(path), "%s/memory.current", folder);
+    if (!read_number(path, used)) return UINT64_MAX;
+    uint64_t cache = 0;
+    std::snprintf(path, sizeof(path), "%s/memory.stat", folder);
+    if (std::FILE* file = std::fopen(path, "re")) {
+        char line[256];
+        uint64_t bytes = 0;
+        while (std::fgets(line, sizeof(line), file) != nullptr) {
+            if (std::sscanf(line, "inactive_file %" SCNu64, &bytes) == 1) cache = bytes;
+        }
+        std::fclose(file);
+    }
+    used -= std::min(used, cache);
+    return limit - std::min(limit, used);
+}
+
+// Control groups, version 2: every group from the process's own up to the root may carry a limit.
+uint64_t cgroup_available() noexcept {
+    char own[1100] = "";
+    if (std::FILE* file = std::fopen("/proc/self/cgroup", "re")) {
+        char line[1024];
+        while (std::fgets(line, sizeof(line), file) != nullptr) {
+            if (std::strncmp(line, "0::", 3) == 0) {
+                line[std::strcspn(line, "\n")] = '\0';
+                std::snprintf(own, sizeof(own), "/sys/fs/cgroup%s", line + 3);
+            }
+        }
+        std::fclose(file);
+    }
+    constexpr const char* k_root = "/sys/fs/cgroup";
+    if (std::strncmp(own, k_root, std::strlen(k_root)) != 0) return group_available(k_root);
+    uint64_t available = UINT64_MAX;
+    while (std::strlen(own) >= std::strlen(k_root)) {
+        available = std::min(available, group_available(own));
+        char* slash = std::strrchr(own, '/');
+        if (slash == nullptr) break;
+        *slash = '\0';
+    }
+    return available;
+}
+
+}  // namespace
+
+uint64_t available_memory_bytes() noexcept {
+    return std::min(kernel_available(), cgroup_available());
+}
+
+}  // namespace minim

@@ -1,0 +1,10 @@
+// Compiler and target spellings in one place.
+#pragma once
+
+// A small function shared by host kernels and CUDA kernels. Always inlined: kernel files are compiled for
+// different instruction sets, and an out-of-line copy made for one must never be linked into another.
+#if defined(__CUDACC__)
+#define MINIM_HOST_DEVICE __host__ __device__ __forceinline__
+#else
+#define MINIM_HOST_DEVICE inline __attribute__((always_inline))
+#endif

@@ -1,0 +1,9 @@
+// Catch2 under one name: version 2 is one header, version 3 many.
+#pragma once
+
+#ifdef MINIM_CATCH2_V3
+#include <catch2/catch_all.hpp>
+using Catch::Approx;
+#else
+#include <catch2/catch.hpp>
+#endif
