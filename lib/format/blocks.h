@@ -1,0 +1,61 @@
+// All block layouts, as a list that templates can walk: one kernel written against a layout becomes one for
+// each format.
+#pragma once
+
+#include "format/iq1_m.h"
+#include "format/iq1_s.h"
+#include "format/iq2_k.h"
+#include "format/iq2_kl.h"
+#include "format/iq2_s.h"
+#include "format/iq2_xs.h"
+#include "format/iq2_xxs.h"
+#include "format/iq3_k.h"
+#include "format/iq3_s.h"
+#include "format/iq3_xxs.h"
+#include "format/iq4_k.h"
+#include "format/iq4_ks.h"
+#include "format/iq4_nl.h"
+#include "format/iq4_xs.h"
+#include "format/iq5_k.h"
+#include "format/iq6_k.h"
+#include "format/mxfp4.h"
+#include "format/nvfp4.h"
+#include "format/plain.h"
+#include "format/q1_0.h"
+#include "format/q2_k.h"
+#include "format/q3_k.h"
+#include "format/q4_0.h"
+#include "format/q4_k.h"
+#include "format/q5_0.h"
+#include "format/q5_k.h"
+#include "format/q6_0.h"
+#include "format/q6_k.h"
+#include "format/q8_0.h"
+#include "format/tq1_0.h"
+#include "format/tq2_0.h"
+#include "format/trellis.h"
+
+namespace minim {
+
+template <typename... Blocks>
+struct BlockList {};
+
+// Every format that has a decoder.
+using AllBlocks = BlockList<F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q6_0, IQ4_NL, MXFP4, NVFP4, Q1_0,
+                            Q2_0, TQ1_0, TQ2_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS,
+                            IQ2_S, IQ3_XXS, IQ3_S, IQ4_XS, IQ2_K, IQ3_K, IQ4_K, IQ5_K, IQ6_K, IQ2_KS, IQ3_KS,
+                            IQ4_KS, IQ5_KS, IQ4_KSS, IQ2_KL, IQ1_KT, IQ2_KT, IQ3_KT, IQ4_KT>;
+
+// Calls visit(Block{}) for each block of the list.
+template <typename Visit, typename... Blocks>
+void for_each_block(BlockList<Blocks...>, Visit&& visit) {
+    (visit(Blocks{}), ...);
+}
+
+// Calls visit(Block{}) for the block of `format`. False, without a call, when the list does not hold it.
+template <typename Visit, typename... Blocks>
+bool with_block(BlockList<Blocks...>, Format format, Visit&& visit) {
+    return ((Blocks::format == format && (visit(Blocks{}), true)) || ...);
+}
+
+}  // namespace minim

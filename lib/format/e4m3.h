@@ -1,0 +1,44 @@
+// FP8 E4M3, the finite-only variant: sign, four exponent bits with bias 7, three mantissa bits; exponent 0 is
+// m * 2^-9; no infinity, 0x7F and 0xFF are NaN, the largest value is 448. Also its unsigned use as a block
+// scale. Pinned by tests/unit/format/e4m3_test.cpp.
+#pragma once
+
+#include <cstdint>
+
+#include "base/half.h"
+#include "base/platform.h"
+
+namespace minim {
+
+MINIM_HOST_DEVICE float e4m3_to_float(uint8_t code) {
+    const uint32_t sign = static_cast<uint32_t>(code & 0x80U) << 24;
+    const uint32_t magnitude = code & 0x7FU;
+    if (magnitude == 0x7FU) return bits_to_float(sign | 0x7FC00000U);
+    if (magnitude >= 8U) return bits_to_float(sign | ((magnitude << 20) + 0x3C000000U));  // bias 7 to 127
+    const float value = static_cast<float>(magnitude) * 0.001953125F;                     // 2^-9
+    return bits_to_float(sign | float_to_bits(value));
+}
+
+// Rounds to nearest even; magnitudes beyond 448, infinity included, become 448; NaN stays NaN.
+MINIM_HOST_DEVICE uint8_t float_to_e4m3_saturated(float value) {
+    const uint32_t bits = float_to_bits(value);
+    const uint32_t sign = (bits >> 24) & 0x80U;
+    const uint32_t magnitude = bits & 0x7FFFFFFFU;
+    if (magnitude > 0x7F800000U) return static_cast<uint8_t>(sign | 0x7FU);   // NaN
+    if (magnitude >= 0x43E00000U) return static_cast<uint8_t>(sign | 0x7EU);  // 448 and up
+    if (magnitude >= 0x3C800000U) {                                           // normal: 2^-6 and up
+        const uint32_t rounded = magnitude + 0x7FFFFU + ((magnitude >> 20) & 1U);
+        return static_cast<uint8_t>(sign | ((rounded - 0x3C000000U) >> 20));
+    }
+    // Subnormal: in 16384 + x the last mantissa bit is 2^-9, so the addition does the rounding.
+    const uint32_t code = float_to_bits(bits_to_float(magnitude) + 16384.0F) - float_to_bits(16384.0F);
+    return static_cast<uint8_t>(sign | code);
+}
+
+// The scale byte of the GGUF NVFP4 block: E4M3 without a sign, bit 7 unused, and 0x7F means 0 there.
+MINIM_HOST_DEVICE float ue4m3_to_float(uint8_t code) {
+    const uint8_t magnitude = code & 0x7FU;
+    return magnitude == 0x7FU ? 0.0F : e4m3_to_float(magnitude);
+}
+
+}  // namespace minim

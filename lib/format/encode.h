@@ -1,0 +1,31 @@
+// Encoders for the formats in which activations and KV cache rows are kept. They are the scalar reference:
+// the vector versions of lib/cpu are compared with them. `count` is a multiple of the format's block; any
+// input is accepted, NaN and infinity included, but then the result means nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "format/activation_blocks.h"
+#include "format/format.h"
+
+namespace minim {
+
+void encode_row_f32(const float* x, int64_t count, std::byte* row);
+void encode_row_f16(const float* x, int64_t count, std::byte* row);
+void encode_row_bf16(const float* x, int64_t count, std::byte* row);
+void encode_row_q8_0(const float* x, int64_t count, std::byte* row);
+void encode_row_q4_0(const float* x, int64_t count, std::byte* row);
+void encode_row_q4_1(const float* x, int64_t count, std::byte* row);
+void encode_row_q5_0(const float* x, int64_t count, std::byte* row);
+void encode_row_q5_1(const float* x, int64_t count, std::byte* row);
+void encode_row_iq4_nl(const float* x, int64_t count, std::byte* row);
+
+void encode_row_q8_1(const float* x, int64_t count, Q8_1Block* blocks);
+void encode_row_q8_k(const float* x, int64_t count, Q8_KBlock* blocks);
+
+// The encoder of a format, null where there is none.
+using EncodeRow = void (*)(const float* x, int64_t count, std::byte* row);
+EncodeRow row_encoder(Format format) noexcept;
+
+}  // namespace minim

@@ -1,0 +1,133 @@
+// The tables of the codebook formats as kernels use them: grid points as one word each, the byte of position
+// 0 lowest, and the signed value tables. Everything is expanded at compile time from codebooks.h and reached
+// through functions, so that host and device code read the same tables (see table.h). Pinned by
+// tests/unit/format/grids_test.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/platform.h"
+#include "format/codebooks.h"
+#include "format/table.h"
+
+namespace minim {
+
+namespace codebooks {
+
+// Replaces each index of a packed point by its magnitude, a signed byte; Point has one byte a position.
+template <typename Point, size_t n_points, size_t n_magnitudes>
+constexpr Table<Point, n_points> expand(const Table<uint16_t, n_points>& packed,
+                                        const Table<int8_t, n_magnitudes>& magnitudes) {
+    constexpr uint32_t index_bits = sizeof(Point) == 8 ? 2 : 3;
+    Table<Point, n_points> points{};
+    for (size_t i = 0; i < n_points; ++i) {
+        for (uint32_t position = 0; position < sizeof(Point); ++position) {
+            const uint32_t index = (packed.data[i] >> (index_bits * position)) & ((1U << index_bits) - 1U);
+            const Point byte = static_cast<uint8_t>(magnitudes.data[index]);
+            points.data[i] |= byte << (8U * position);
+        }
+    }
+    return points;
+}
+
+inline constexpr auto k_iq2xxs = expand<uint64_t>(k_iq2xxs_points, k_iq2xxs_magnitudes);
+inline constexpr auto k_iq2xs = expand<uint64_t>(k_iq2xs_points, k_iq2xs_magnitudes);
+inline constexpr auto k_iq2s = expand<uint64_t>(k_iq2s_points, k_iq2s_magnitudes);
+inline constexpr auto k_iq3xxs = expand<uint32_t>(k_iq3xxs_points, k_iq3xxs_magnitudes);
+inline constexpr auto k_iq3s = expand<uint32_t>(k_iq3s_points, k_iq3s_magnitudes);
+inline constexpr auto k_iq1s = expand<uint64_t>(k_iq1s_points, k_iq1s_magnitudes);
+
+}  // namespace codebooks
+
+// Eight magnitudes (8, 25, 43) a point: 256, 512 and 1024 points.
+MINIM_HOST_DEVICE const uint64_t* iq2xxs_grid() {
+    static constexpr auto k_points = codebooks::k_iq2xxs;
+    return k_points.data;
+}
+
+MINIM_HOST_DEVICE const uint64_t* iq2xs_grid() {
+    static constexpr auto k_points = codebooks::k_iq2xs;
+    return k_points.data;
+}
+
+MINIM_HOST_DEVICE const uint64_t* iq2s_grid() {
+    static constexpr auto k_points = codebooks::k_iq2s;
+    return k_points.data;
+}
+
+// Four magnitudes a point: 256 points of 4 … 62, 512 points of 1 … 15.
+MINIM_HOST_DEVICE const uint32_t* iq3xxs_grid() {
+    static constexpr auto k_points = codebooks::k_iq3xxs;
+    return k_points.data;
+}
+
+MINIM_HOST_DEVICE const uint32_t* iq3s_grid() {
+    static constexpr auto k_points = codebooks::k_iq3s;
+    return k_points.data;
+}
+
+// Eight signed bytes (-1, 0, 1) a point, 2048 points.
+MINIM_HOST_DEVICE const uint64_t* iq1s_grid() {
+    static constexpr auto k_points = codebooks::k_iq1s;
+    return k_points.data;
+}
+
+// Seven stored sign bits to eight: bit 7 makes the number of set bits even. 128 bytes.
+MINIM_HOST_DEVICE const uint8_t* ksigns() {
+    static constexpr auto k_bytes = codebooks::k_ksigns;
+    return k_bytes.data;
+}
+
+// 16 values.
+MINIM_HOST_DEVICE const int8_t* iq4nl_values() {
+    static constexpr auto k_values = codebooks::k_iq4nl;
+    return k_values.data;
+}
+
+// Two halves each, plain then shifted: 4 + 4, 8 + 8, 16 + 16, 32 + 32, 64 + 64 values.
+MINIM_HOST_DEVICE const int8_t* iq2k_values() {
+    static constexpr auto k_values = codebooks::k_iq2k;
+    return k_values.data;
+}
+
+MINIM_HOST_DEVICE const int8_t* iq3k_values() {
+    static constexpr auto k_values = codebooks::k_iq3k;
+    return k_values.data;
+}
+
+MINIM_HOST_DEVICE const int8_t* iq4k_values() {
+    static constexpr auto k_values = codebooks::k_iq4k;
+    return k_values.data;
+}
+
+MINIM_HOST_DEVICE const int8_t* iq5k_values() {
+    static constexpr auto k_values = codebooks::k_iq5k;
+    return k_values.data;
+}
+
+MINIM_HOST_DEVICE const int8_t* iq6k_values() {
+    static constexpr auto k_values = codebooks::k_iq6k;
+    return k_values.data;
+}
+
+// 32 pairs: values 2i and 2i + 1.
+MINIM_HOST_DEVICE const int8_t* iq2kl_values() {
+    static constexpr auto k_values = codebooks::k_iq2kl;
+    return k_values.data;
+}
+
+// 16 FP4 values by code, doubled.
+MINIM_HOST_DEVICE const int8_t* e2m1_doubled_values() {
+    static constexpr auto k_values = codebooks::k_e2m1_doubled;
+    return k_values.data;
+}
+
+// Byte `position` of a grid point, negative where bit `sign_bit` of `signs` is set.
+template <typename Point>
+MINIM_HOST_DEVICE int signed_magnitude(Point point, int position, uint32_t signs, int sign_bit) {
+    const auto magnitude = static_cast<int8_t>(point >> (8 * position));
+    return ((signs >> sign_bit) & 1U) != 0U ? -magnitude : magnitude;
+}
+
+}  // namespace minim
