@@ -1,0 +1,43 @@
+// Finds added tokens (`]~b]`, `<think>`, ...) in text: the leftmost match, the longest of those that start
+// there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace minim::tokenizer {
+
+struct AddedToken {
+    std::string text;
+    int32_t id;
+};
+
+struct AddedTokenMatch {
+    size_t begin;
+    size_t end;
+    int32_t id;
+};
+
+// Immutable; any thread. A search reads at most the longest token's length at each position.
+class AddedTokenMatcher {
+  public:
+    // Texts are distinct and not empty.
+    explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
+
+    std::optional<AddedTokenMatch> find(std::string_view text, size_t from) const noexcept;
+
+    // The token whose whole text this is.
+    std::optional<int32_t> id_of(std::string_view text) const noexcept;
+
+  private:
+    const AddedToken* longest_prefix_of(std::string_view text) const noexcept;
+
+    std::vector<AddedToken> tokens_;  // by text, as bytes
+    std::array<bool, 256> starts_{};
+};
+
+}  // namespace minim::tokenizer

@@ -1,0 +1,52 @@
+#include "tokenizer/stream_decoder.h"
+
+#include "tokenizer/utf8.h"
+
+#include <utility>
+
+namespace minim::tokenizer {
+namespace {
+
+constexpr std::string_view k_replacement = "\uFFFD";
+
+// Appends what is certain in `bytes` and returns the incomplete rest.
+std::string_view append_certain(std::string_view bytes, std::string& text) {
+    while (!bytes.empty()) {
+        const Utf8Step step = next_utf8(bytes);
+        if (step.state == Utf8State::incomplete) break;
+        text += step.state == Utf8State::complete ? bytes.substr(0, step.length) : k_replacement;
+        bytes.remove_prefix(step.length);
+    }
+    return bytes;
+}
+
+}  // namespace
+
+void StreamDecoder::push(std::string_view bytes, std::string& text) {
+    if (held_.empty()) {
+        held_ = append_certain(bytes, text);
+        return;
+    }
+    std::string joined = std::move(held_);
+    joined += bytes;
+    held_ = append_certain(joined, text);
+}
+
+std::string StreamDecoder::push(std::string_view bytes) {
+    std::string text;
+    push(bytes, text);
+    return text;
+}
+
+void StreamDecoder::finish(std::string& text) {
+    if (!held_.empty()) text += k_replacement;
+    held_.clear();
+}
+
+std::string StreamDecoder::finish() {
+    std::string text;
+    finish(text);
+    return text;
+}
+
+}  // namespace minim::tokenizer

@@ -1,0 +1,46 @@
+#include "tokenizer/unicode.h"
+
+#include "tokenizer/unicode_tables.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <iterator>
+
+namespace minim::tokenizer {
+namespace {
+
+using unicode_tables::k_boundaries;
+
+constexpr size_t k_page_bits = 8;
+constexpr size_t k_page_count = 0x110000 >> k_page_bits;
+
+// For each page of 256 code points the boundary that its first code point lies behind, and one entry past the
+// end: what remains to be searched is a handful of boundaries.
+constexpr std::array<uint16_t, k_page_count + 1> make_pages() {
+    std::array<uint16_t, k_page_count + 1> pages{};
+    size_t boundary = 0;
+    for (size_t page = 0; page <= k_page_count; ++page) {
+        const size_t first = page << k_page_bits;
+        while (boundary + 1 < std::size(k_boundaries) && k_boundaries[boundary + 1].first <= first)
+            ++boundary;
+        pages[page] = static_cast<uint16_t>(boundary);
+    }
+    return pages;
+}
+
+constexpr auto k_pages = make_pages();
+static_assert(std::size(k_boundaries) < 65536);
+
+}  // namespace
+
+UnicodeClass unicode_class(char32_t code_point) noexcept {
+    const size_t page = code_point >> k_page_bits;
+    const auto* first = k_boundaries + k_pages[page];
+    const auto* last = k_boundaries + k_pages[page + 1] + 1;
+    const auto* after = std::upper_bound(
+        first, last, code_point, [](char32_t value, const auto& boundary) { return value < boundary.first; });
+    return (after - 1)->character_class;
+}
+
+}  // namespace minim::tokenizer

@@ -1,0 +1,64 @@
+// A tokenizer as plain data, the same whether it comes from GGUF metadata or from a tokenizer.json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace minim {
+class Logger;
+}
+
+namespace minim::tokenizer {
+
+// Values of GGUF's tokenizer.ggml.token_type.
+enum class TokenType : uint8_t {
+    normal = 1,        // text in stand-ins (byte_alphabet.h), made by merges
+    unknown = 2,       // an added token, special
+    control = 3,       // an added token, special: hidden where special tokens are skipped
+    user_defined = 4,  // an added token, shown as text
+    unused = 5,        // a row of the embedding matrix without text
+    byte = 6,          // as normal
+};
+
+constexpr int32_t k_no_token = -1;
+
+// Fill-in-the-middle tokens; k_no_token where the vocabulary has none.
+struct FimTokens {
+    int32_t prefix = k_no_token;
+    int32_t suffix = k_no_token;
+    int32_t middle = k_no_token;
+    int32_t pad = k_no_token;
+    int32_t repository = k_no_token;
+    int32_t separator = k_no_token;
+};
+
+struct Vocabulary {
+    std::vector<std::string> tokens;  // by id: stand-ins for ordinary tokens, literal text for added ones
+    std::vector<TokenType> types;     // one a token
+    std::vector<std::string> merges;  // "left right" in stand-ins, by rank
+
+    int32_t bos = k_no_token;
+    int32_t eos = k_no_token;
+    int32_t eot = k_no_token;
+    int32_t eom = k_no_token;
+    int32_t unk = k_no_token;
+    int32_t pad = k_no_token;
+    FimTokens fim;
+
+    bool add_bos = false;
+    bool add_eos = false;
+    bool ignore_merges =
+        false;  // a piece that is a token's whole text becomes that token, whatever the merges say
+    std::vector<int32_t> extra_eog;  // the eos_token_id list of generation_config.json
+};
+
+// Reads the files of a safetensors folder; the last two may be empty. Vocabulary rows go up to the largest
+// id; the model may have more rows than that. Text that the scanner and the merges here would not treat alike
+// (a normalizer, another pattern, stripping added tokens, ...) is an `unsupported` error that names what
+// differs.
+Vocabulary vocabulary_from_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
+                                std::string_view generation_config_json, const Logger& logger);
+
+}  // namespace minim::tokenizer

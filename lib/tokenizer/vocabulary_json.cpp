@@ -1,0 +1,296 @@
+#include "base/error.h"
+#include "base/log.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/vocabulary.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+
+namespace minim::tokenizer {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* k_tokenizer = "tokenizer.json";
+constexpr const char* k_tokenizer_config = "tokenizer_config.json";
+constexpr const char* k_generation_config = "generation_config.json";
+
+// Ids may leave holes, but not so many that the table outgrows the file it came from.
+constexpr size_t k_max_holes = 65536;
+
+// ------------------------------------------------------------------------------------------- values of the
+// files
+
+Json parse_object(std::string_view text, const char* file) {
+    try {
+        Json json = Json::parse(text);
+        if (!json.is_object()) fail_file(Reason::type, "{}: the file is no JSON object", file);
+        return json;
+    } catch (const Json::exception& error) {
+        fail_file(Reason::format, "{}: {}", file, error.what());
+    }
+}
+
+// The member of an object, or null when it is absent.
+const Json& member(const Json& object, const char* key) {
+    static const Json null;
+    if (!object.is_object()) return null;
+    const auto found = object.find(key);
+    return found == object.end() ? null : *found;
+}
+
+bool flag(const Json& object, const char* key, bool absent) {
+    const Json& value = member(object, key);
+    if (value.is_null()) return absent;
+    if (!value.is_boolean()) fail_file(Reason::type, "{}: {} is no boolean", k_tokenizer, key);
+    return value.get<bool>();
+}
+
+const std::string& text_of(const Json& value, const char* file, std::string_view what) {
+    if (!value.is_string()) fail_file(Reason::type, "{}: {} is no string", file, what);
+    return value.get_ref<const std::string&>();
+}
+
+int32_t id_of(const Json& value, const char* file, std::string_view what) {
+    constexpr int64_t max = std::numeric_limits<int32_t>::max();
+    if (!value.is_number_integer()) fail_file(Reason::type, "{}: the id of {} is no integer", file, what);
+    const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= uint64_t{max} : false;
+    if (!fits) fail_file(Reason::value, "{}: the id {} of {} is out of range", file, value.dump(), what);
+    return static_cast<int32_t>(value.get<uint64_t>());
+}
+
+// ---------------------------------------------------------------------------------------- what must be as
+// expected
+
+std::string_view type_of(const Json& component) {
+    const Json& type = member(component, "type");
+    return type.is_string() ? std::string_view(type.get_ref<const std::string&>()) : std::string_view("none");
+}
+
+void require(bool condition, std::string_view what) {
+    if (!condition) fail(Status::unsupported, "{}: {}", k_tokenizer, what);
+}
+
+void check_split(const Json& split) {
+    require(type_of(split) == "Split", "the pre_tokenizer's first step is not Split");
+    const Json& regex = member(member(split, "pattern"), "Regex");
+    require(regex.is_string(), "the pre_tokenizer's split pattern is no regular expression");
+    const auto& pattern = regex.get_ref<const std::string&>();
+    if (pattern != k_piece_pattern) {
+        fail(Status::unsupported, "{}: the pre_tokenizer's pattern is not that of MiniMax-M2: {}",
+             k_tokenizer, pattern);
+    }
+    require(member(split, "behavior") == "Isolated", "the pre_tokenizer's split behavior is not Isolated");
+    require(!flag(split, "invert", false), "the pre_tokenizer's split is inverted");
+}
+
+void check_pre_tokenizer(const Json& pre_tokenizer) {
+    require(type_of(pre_tokenizer) == "Sequence", "the pre_tokenizer is not a Sequence");
+    const Json& steps = member(pre_tokenizer, "pretokenizers");
+    require(steps.is_array() && steps.size() == 2, "the pre_tokenizer is not Split, then ByteLevel");
+    check_split(steps[0]);
+    require(type_of(steps[1]) == "ByteLevel", "the pre_tokenizer's second step is not ByteLevel");
+    require(!flag(steps[1], "add_prefix_space", true), "the pre_tokenizer adds a leading space");
+    require(!flag(steps[1], "use_regex", true),
+            "the pre_tokenizer's ByteLevel step has a pattern of its own");
+}
+
+void check_pipeline(const Json& tokenizer) {
+    require(member(tokenizer, "normalizer").is_null(), "a normalizer is set");
+    check_pre_tokenizer(member(tokenizer, "pre_tokenizer"));
+    const Json& post_processor = member(tokenizer, "post_processor");
+    require(post_processor.is_null() || type_of(post_processor) == "ByteLevel",
+            "the post_processor is not ByteLevel");
+    const Json& decoder = member(tokenizer, "decoder");
+    require(decoder.is_null() || type_of(decoder) == "ByteLevel", "the decoder is not ByteLevel");
+}
+
+void check_model(const Json& model) {
+    if (!model.is_object()) fail_file(Reason::format, "{}: model is missing", k_tokenizer);
+    require(type_of(model) == "BPE", "the model's type is not BPE");
+    const Json& dropout = member(model, "dropout");
+    require(dropout.is_null() || dropout == 0, "the model has dropout");
+    require(!flag(model, "byte_fallback", false), "the model has byte_fallback");
+    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+        const Json& value = member(model, key);
+        require(value.is_null() || value == "", fmt::format("the model has a {}", key));
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------- the
+// tables
+
+struct Entry {
+    int32_t id;
+    TokenType type;
+    const std::string* text;
+};
+
+std::vector<Entry> vocabulary_entries(const Json& vocab) {
+    if (!vocab.is_object() || vocab.empty()) {
+        fail_file(Reason::format, "{}: model.vocab is missing, empty or no object", k_tokenizer);
+    }
+    std::vector<Entry> entries;
+    entries.reserve(vocab.size());
+    for (auto token = vocab.begin(); token != vocab.end(); ++token) {
+        const int32_t id = id_of(token.value(), k_tokenizer, token.key());
+        entries.push_back({id, TokenType::normal, &token.key()});
+    }
+    return entries;
+}
+
+void append_added_entries(const Json& added_tokens, std::vector<Entry>& entries) {
+    if (added_tokens.is_null()) return;
+    if (!added_tokens.is_array()) fail_file(Reason::type, "{}: added_tokens is no array", k_tokenizer);
+    for (const Json& token : added_tokens) {
+        const std::string& text =
+            text_of(member(token, "content"), k_tokenizer, "the content of an added token");
+        const int32_t id = id_of(member(token, "id"), k_tokenizer, text);
+        for (const char* key : {"lstrip", "rstrip", "single_word"}) {
+            require(!flag(token, key, false), fmt::format("the added token {} has {}", text, key));
+        }
+        entries.push_back(
+            {id, flag(token, "special", false) ? TokenType::control : TokenType::user_defined, &text});
+    }
+}
+
+// An added token may also be listed in model.vocab under the same id and text; any other second use of an id
+// is an error.
+void fill_rows(const std::vector<Entry>& entries, Vocabulary& vocabulary) {
+    int32_t max_id = 0;
+    for (const Entry& entry : entries) max_id = std::max(max_id, entry.id);
+    if (static_cast<size_t>(max_id) >= entries.size() + k_max_holes) {
+        fail_file(Reason::limit, "{}: token id {} is too large for a vocabulary of {} tokens", k_tokenizer,
+                  max_id, entries.size());
+    }
+    const size_t rows = static_cast<size_t>(max_id) + 1;
+    vocabulary.tokens.resize(rows);
+    vocabulary.types.resize(rows, TokenType::unused);
+    for (const Entry& entry : entries) {
+        const auto row = static_cast<size_t>(entry.id);
+        std::string& text = vocabulary.tokens[row];
+        TokenType& type = vocabulary.types[row];
+        const bool promoted =
+            type == TokenType::normal && entry.type != TokenType::normal && text == *entry.text;
+        if (type != TokenType::unused && !promoted) {
+            fail_file(Reason::duplicate, "{}: tokens {} and {} have the same id {}", k_tokenizer, text,
+                      *entry.text, entry.id);
+        }
+        text = *entry.text;
+        type = entry.type;
+    }
+}
+
+std::string merge_line(const Json& merge, size_t rank) {
+    if (merge.is_string()) return merge.get_ref<const std::string&>();
+    const bool pair = merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
+    if (!pair)
+        fail_file(Reason::type, "{}: merge {} is neither a string nor a pair of strings", k_tokenizer, rank);
+    return fmt::format("{} {}", merge[0].get_ref<const std::string&>(),
+                       merge[1].get_ref<const std::string&>());
+}
+
+void fill_merges(const Json& merges, Vocabulary& vocabulary) {
+    if (!merges.is_array()) fail_file(Reason::format, "{}: model.merges is missing or no array", k_tokenizer);
+    vocabulary.merges.reserve(merges.size());
+    for (const Json& merge : merges) vocabulary.merges.push_back(merge_line(merge, vocabulary.merges.size()));
+}
+
+// -----------------------------------------------------------------------------------------------------
+// special ids
+
+// Added tokens are few and behind the ordinary ones, so the search starts at the end.
+int32_t added_token(const Vocabulary& vocabulary, std::string_view text) {
+    for (size_t id = vocabulary.tokens.size(); id-- > 0;) {
+        const bool added =
+            vocabulary.types[id] == TokenType::control || vocabulary.types[id] == TokenType::user_defined;
+        if (added && vocabulary.tokens[id] == text) return static_cast<int32_t>(id);
+    }
+    return k_no_token;
+}
+
+// bos_token and its like: a string, or an object with `content`, or null.
+int32_t named_token(const Json& config, const char* key, const Vocabulary& vocabulary) {
+    const Json& value = member(config, key);
+    if (value.is_null()) return k_no_token;
+    const std::string& text =
+        text_of(value.is_object() ? member(value, "content") : value, k_tokenizer_config, key);
+    const int32_t id = added_token(vocabulary, text);
+    if (id == k_no_token)
+        fail_file(Reason::value, "{}: {} {} is no added token", k_tokenizer_config, key, text);
+    return id;
+}
+
+// eos_token_id and its like: a number, or a list of numbers, or null.
+std::vector<int32_t> listed_ids(const Json& config, const char* key) {
+    const Json& value = member(config, key);
+    std::vector<int32_t> ids;
+    if (value.is_array()) {
+        for (const Json& id : value) ids.push_back(id_of(id, k_generation_config, key));
+    } else if (!value.is_null()) {
+        ids.push_back(id_of(value, k_generation_config, key));
+    }
+    return ids;
+}
+
+// The tokenizer's own configuration goes before the generation configuration, which is known to carry another
+// beginning-of-sequence token in some releases.
+int32_t preferred(int32_t own, const std::vector<int32_t>& other, const char* name, const Logger& logger) {
+    if (own == k_no_token) return other.empty() ? k_no_token : other.front();
+    if (!other.empty() && std::find(other.begin(), other.end(), own) == other.end()) {
+        logger.info("{} says {} {}, {} says {}: the former is taken", k_tokenizer_config, name, own,
+                    k_generation_config, other.front());
+    }
+    return own;
+}
+
+void fill_special_ids(const Json& config, const Json& generation, Vocabulary& vocabulary,
+                      const Logger& logger) {
+    const auto preferred_id = [&](const char* name, const char* id_name) {
+        return preferred(named_token(config, name, vocabulary), listed_ids(generation, id_name), name,
+                         logger);
+    };
+    vocabulary.bos = preferred_id("bos_token", "bos_token_id");
+    vocabulary.eos = preferred_id("eos_token", "eos_token_id");
+    vocabulary.pad = preferred_id("pad_token", "pad_token_id");
+    vocabulary.unk = named_token(config, "unk_token", vocabulary);
+    vocabulary.extra_eog = listed_ids(generation, "eos_token_id");
+
+    vocabulary.fim.prefix = added_token(vocabulary, "<fim_prefix>");
+    vocabulary.fim.suffix = added_token(vocabulary, "<fim_suffix>");
+    vocabulary.fim.middle = added_token(vocabulary, "<fim_middle>");
+    vocabulary.fim.pad = added_token(vocabulary, "<fim_pad>");
+    vocabulary.fim.repository = added_token(vocabulary, "<reponame>");
+    vocabulary.fim.separator = added_token(vocabulary, "<file_sep>");
+}
+
+}  // namespace
+
+Vocabulary vocabulary_from_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
+                                std::string_view generation_config_json, const Logger& logger) {
+    const Json tokenizer = parse_object(tokenizer_json, k_tokenizer);
+    const auto optional_object = [](std::string_view text, const char* file) {
+        return text.empty() ? Json() : parse_object(text, file);
+    };
+    const Json config = optional_object(tokenizer_config_json, k_tokenizer_config);
+    const Json generation = optional_object(generation_config_json, k_generation_config);
+
+    check_pipeline(tokenizer);
+    const Json& model = member(tokenizer, "model");
+    check_model(model);
+
+    Vocabulary vocabulary;
+    std::vector<Entry> entries = vocabulary_entries(member(model, "vocab"));
+    append_added_entries(member(tokenizer, "added_tokens"), entries);
+    fill_rows(entries, vocabulary);
+    fill_merges(member(model, "merges"), vocabulary);
+    vocabulary.ignore_merges = flag(model, "ignore_merges", false);
+    fill_special_ids(config, generation, vocabulary, logger);
+    return vocabulary;
+}
+
+}  // namespace minim::tokenizer

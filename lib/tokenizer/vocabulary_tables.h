@@ -1,0 +1,34 @@
+// Builds a tokenizer's tables from a vocabulary and refuses vocabularies that are inconsistent: they come
+// from files. Every error is a format error that names the token, merge or id at fault.
+#pragma once
+
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/byte_pair_encoder.h"
+#include "tokenizer/vocabulary.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace minim::tokenizer {
+
+constexpr bool is_ordinary(TokenType type) {
+    return type == TokenType::normal || type == TokenType::byte;
+}
+constexpr bool is_special(TokenType type) {
+    return type == TokenType::control || type == TokenType::unknown;
+}
+
+// One type a token, known types, and every special id a row of the table. The functions below rely on it.
+void check_rows(const Vocabulary& vocabulary);
+
+// A token for each of the 256 bytes, merges of tokens into tokens, no duplicates.
+BytePairEncoder make_encoder(const Vocabulary& vocabulary);
+
+// All added tokens, or only the user-defined ones.
+AddedTokenMatcher make_matcher(const Vocabulary& vocabulary, bool user_defined_only);
+
+// eos, eot, eom and the extra ids, sorted and without duplicates. Warns when generation_config does not list
+// eos or eos is not the text that ends a MiniMax-M2 message.
+std::vector<int32_t> find_eog_ids(const Vocabulary& vocabulary, const Logger& logger);
+
+}  // namespace minim::tokenizer

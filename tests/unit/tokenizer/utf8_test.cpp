@@ -1,0 +1,72 @@
+#include "tokenizer/utf8.h"
+
+#include "support/catch.h"
+
+using namespace minim::tokenizer;
+
+namespace {
+
+void check(std::string_view text, Utf8State state, int length, char32_t code_point = 0) {
+    CAPTURE(std::string(text));
+    const Utf8Step step = next_utf8(text);
+    CHECK(step.state == state);
+    CHECK(int{step.length} == length);
+    if (state == Utf8State::complete) CHECK(step.code_point == code_point);
+}
+
+}  // namespace
+
+TEST_CASE("every code point is read back as it was written") {
+    for (char32_t code_point = 0; code_point < 0x110000; ++code_point) {
+        if (code_point >= 0xD800 && code_point < 0xE000) continue;
+        std::string text;
+        append_utf8(code_point, text);
+        const Utf8Step step = next_utf8(text);
+        REQUIRE(step.state == Utf8State::complete);
+        REQUIRE(step.code_point == code_point);
+        REQUIRE(step.length == text.size());
+    }
+}
+
+TEST_CASE("overlong forms, surrogates and values above U+10FFFF are invalid") {
+    check("\xC0\x80", Utf8State::invalid, 1);
+    check("\xC1\xBF", Utf8State::invalid, 1);
+    check("\xE0\x9F\xBF", Utf8State::invalid, 1);
+    check("\xED\xA0\x80", Utf8State::invalid, 1);
+    check("\xF0\x8F\xBF\xBF", Utf8State::invalid, 1);
+    check("\xF4\x90\x80\x80", Utf8State::invalid, 1);
+    check("\xF5\x80\x80\x80", Utf8State::invalid, 1);
+    check("\x80", Utf8State::invalid, 1);
+    check("\xFF", Utf8State::invalid, 1);
+    check("\xED\x9F\xBF", Utf8State::complete, 3, 0xD7FF);
+    check("\xF4\x8F\xBF\xBF", Utf8State::complete, 4, 0x10FFFF);
+}
+
+TEST_CASE("an invalid step has the length of the maximal subpart") {
+    check(
+        "\xE2\x82"
+        "a",
+        Utf8State::invalid, 2);
+    check(
+        "\xF0\x9F\x90"
+        "a",
+        Utf8State::invalid, 3);
+    check(
+        "\xF0\x9F"
+        "a",
+        Utf8State::invalid, 2);
+    check(
+        "\xC3"
+        "a",
+        Utf8State::invalid, 1);
+    check("\xE2\xC3\xA9", Utf8State::invalid, 1);
+}
+
+TEST_CASE("text that may go on is incomplete, text that cannot is not") {
+    check("\xC3", Utf8State::incomplete, 1);
+    check("\xE2\x82", Utf8State::incomplete, 2);
+    check("\xF0\x9F\x90", Utf8State::incomplete, 3);
+    check("\xF0", Utf8State::incomplete, 1);
+    check("\xE0\x80", Utf8State::invalid, 1);
+    check("\xF4\x90", Utf8State::invalid, 1);
+}

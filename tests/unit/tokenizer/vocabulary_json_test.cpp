@@ -1,0 +1,243 @@
+#include "base/error.h"
+#include "support/catch.h"
+#include "tiny_files.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "vocabularies.h"
+
+#include <nlohmann/json.hpp>
+
+#include <functional>
+#include <string>
+
+using namespace minim;
+using namespace minim::tokenizer;
+using minim::tokenizer::testing::LogLines;
+
+namespace {
+
+using Json = nlohmann::json;
+
+// A tokenizer.json of the sample vocabulary.
+Json sample_json() {
+    const auto s = testing::sample_vocabulary();
+    Json json;
+    json["normalizer"] = nullptr;
+    json["pre_tokenizer"] = {{"type", "Sequence"},
+                             {"pretokenizers",
+                              {{{"type", "Split"},
+                                {"pattern", {{"Regex", k_piece_pattern}}},
+                                {"behavior", "Isolated"},
+                                {"invert", false}},
+                               {{"type", "ByteLevel"},
+                                {"add_prefix_space", false},
+                                {"trim_offsets", true},
+                                {"use_regex", false}}}}};
+    json["post_processor"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}};
+    json["decoder"] = {{"type", "ByteLevel"}};
+    json["model"] = {{"type", "BPE"}, {"merges", s.vocabulary.merges}};
+    json["added_tokens"] = Json::array();
+    for (size_t id = 0; id < s.vocabulary.tokens.size(); ++id) {
+        const TokenType type = s.vocabulary.types[id];
+        if (type == TokenType::normal) json["model"]["vocab"][s.vocabulary.tokens[id]] = id;
+        if (type != TokenType::control && type != TokenType::user_defined) continue;
+        json["added_tokens"].push_back({{"id", id},
+                                        {"content", s.vocabulary.tokens[id]},
+                                        {"special", type == TokenType::control},
+                                        {"lstrip", false},
+                                        {"rstrip", false},
+                                        {"single_word", false},
+                                        {"normalized", false}});
+    }
+    return json;
+}
+
+Vocabulary read(const Json& json, std::string_view config = {}, std::string_view generation = {}) {
+    return vocabulary_from_json(json.dump(), config, generation, Logger());
+}
+
+std::string error_after(const std::function<void(Json&)>& change, Status status) {
+    Json json = sample_json();
+    change(json);
+    try {
+        read(json);
+        return "no error";
+    } catch (const Error& error) {
+        CHECK(error.status() == status);
+        return error.what();
+    }
+}
+
+std::string file_error(std::string_view tokenizer, std::string_view config = {},
+                       std::string_view generation = {}) {
+    try {
+        vocabulary_from_json(tokenizer, config, generation, Logger());
+        return "no error";
+    } catch (const Error& error) {
+        CHECK(error.status() == Status::format);
+        return error.what();
+    }
+}
+
+bool contains(const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+}
+
+Json& split(Json& json) {
+    return json["pre_tokenizer"]["pretokenizers"][0];
+}
+Json& byte_level(Json& json) {
+    return json["pre_tokenizer"]["pretokenizers"][1];
+}
+
+}  // namespace
+
+TEST_CASE("a tokenizer.json becomes a vocabulary") {
+    const auto s = testing::sample_vocabulary();
+    const Vocabulary v = read(sample_json());
+    REQUIRE(v.tokens.size() == static_cast<size_t>(s.end_think) + 1);
+    CHECK(v.tokens[static_cast<size_t>(s.hello)] == "hello");
+    CHECK(v.tokens[static_cast<size_t>(s.space_hello)] == "\u0120hello");
+    CHECK(v.types[static_cast<size_t>(s.end)] == TokenType::control);
+    CHECK(v.types[static_cast<size_t>(s.think)] == TokenType::user_defined);
+    CHECK(v.merges == s.vocabulary.merges);
+    CHECK_FALSE(v.ignore_merges);
+    CHECK(v.bos == k_no_token);
+    CHECK(v.eos == k_no_token);
+}
+
+TEST_CASE("merges may be pairs") {
+    Json json = sample_json();
+    for (Json& merge : json["model"]["merges"]) {
+        const auto line = merge.get<std::string>();
+        merge = {line.substr(0, line.find(' ')), line.substr(line.find(' ') + 1)};
+    }
+    CHECK(read(json).merges == testing::sample_vocabulary().vocabulary.merges);
+}
+
+TEST_CASE("a merge that is neither a line nor a pair is a format error") {
+    for (const Json& merge :
+         {Json(3), Json::array({"a"}), Json::array({"a", "b", "c"}), Json::array({1, 2}), Json()}) {
+        error_after([&](Json& json) { json["model"]["merges"].push_back(merge); }, Status::format);
+    }
+}
+
+TEST_CASE("ignore_merges is taken from the model") {
+    Json json = sample_json();
+    json["model"]["ignore_merges"] = true;
+    CHECK(read(json).ignore_merges);
+}
+
+TEST_CASE("holes between ids are unused rows") {
+    const auto s = testing::sample_vocabulary();
+    Json json = sample_json();
+    json["added_tokens"][0]["id"] = s.end_think + 3;
+    const Vocabulary v = read(json);
+    CHECK(v.tokens.size() == static_cast<size_t>(s.end_think) + 4);
+    CHECK(v.types[static_cast<size_t>(s.bos)] == TokenType::unused);
+    CHECK(v.tokens[static_cast<size_t>(s.bos)].empty());
+    CHECK(v.types.back() == TokenType::control);
+}
+
+TEST_CASE("an added token may be listed in the model's vocabulary too") {
+    const auto s = testing::sample_vocabulary();
+    Json json = sample_json();
+    json["model"]["vocab"]["<think>"] = s.think;
+    CHECK(read(json).types[static_cast<size_t>(s.think)] == TokenType::user_defined);
+}
+
+TEST_CASE("one id for two tokens is a format error that names it") {
+    const auto s = testing::sample_vocabulary();
+    const auto added = [&](Json& json) { json["added_tokens"][0]["id"] = s.end; };
+    CHECK(contains(error_after(added, Status::format), "same id"));
+    const auto ordinary = [&](Json& json) { json["model"]["vocab"]["a"] = 98; };
+    CHECK(contains(error_after(ordinary, Status::format), "same id 98"));
+    const auto both = [&](Json& json) { json["added_tokens"][0]["id"] = 98; };
+    CHECK(contains(error_after(both, Status::format), "same id 98"));
+}
+
+TEST_CASE("ids that are no ids are format errors") {
+    for (const Json& id :
+         {Json(-1), Json(2147483648u), Json(2000000000), Json(1.5), Json("7"), Json(), Json(~0ull)}) {
+        CAPTURE(id.dump());
+        error_after([&](Json& json) { json["model"]["vocab"]["a"] = id; }, Status::format);
+        error_after([&](Json& json) { json["added_tokens"][0]["id"] = id; }, Status::format);
+    }
+}
+
+TEST_CASE("missing parts are format errors") {
+    error_after([](Json& json) { json.erase("model"); }, Status::format);
+    error_after([](Json& json) { json["model"].erase("vocab"); }, Status::format);
+    error_after([](Json& json) { json["model"]["vocab"] = Json::object(); }, Status::format);
+    error_after([](Json& json) { json["model"]["vocab"] = Json::array({"a"}); }, Status::format);
+    error_after([](Json& json) { json["model"].erase("merges"); }, Status::format);
+    error_after([](Json& json) { json["added_tokens"] = 3; }, Status::format);
+    error_after([](Json& json) { json["added_tokens"][0].erase("content"); }, Status::format);
+    error_after([](Json& json) { json["added_tokens"][0] = "]~b]"; }, Status::format);
+}
+
+TEST_CASE("another pipeline is unsupported and the error says what differs") {
+    const auto expect = [](const std::function<void(Json&)>& change, std::string_view part) {
+        const auto text = error_after(change, Status::unsupported);
+        CAPTURE(text);
+        CHECK(contains(text, part));
+    };
+    expect([](Json& json) { json["normalizer"] = {{"type", "NFC"}}; }, "normalizer");
+    expect([](Json& json) { json.erase("pre_tokenizer"); }, "Sequence");
+    expect([](Json& json) { json["pre_tokenizer"]["pretokenizers"].erase(1); }, "Split, then ByteLevel");
+    expect([](Json& json) { split(json)["pattern"]["Regex"] = "\\s+"; }, "\\s+");
+    expect([](Json& json) { split(json)["pattern"] = {{"String", " "}}; }, "regular expression");
+    expect([](Json& json) { split(json)["behavior"] = "Removed"; }, "Isolated");
+    expect([](Json& json) { split(json)["invert"] = true; }, "inverted");
+    expect([](Json& json) { split(json)["type"] = "Digits"; }, "Split");
+    expect([](Json& json) { byte_level(json)["add_prefix_space"] = true; }, "leading space");
+    expect([](Json& json) { byte_level(json)["use_regex"] = true; }, "pattern of its own");
+    expect([](Json& json) { json["post_processor"] = {{"type", "TemplateProcessing"}}; }, "post_processor");
+    expect([](Json& json) { json["decoder"] = {{"type", "WordPiece"}}; }, "decoder");
+    expect([](Json& json) { json["model"]["type"] = "Unigram"; }, "BPE");
+    expect([](Json& json) { json["model"]["dropout"] = 0.1; }, "dropout");
+    expect([](Json& json) { json["model"]["byte_fallback"] = true; }, "byte_fallback");
+    expect([](Json& json) { json["model"]["end_of_word_suffix"] = "</w>"; }, "end_of_word_suffix");
+    expect([](Json& json) { json["added_tokens"][0]["lstrip"] = true; }, "lstrip");
+    expect([](Json& json) { json["added_tokens"][0]["single_word"] = true; }, "single_word");
+}
+
+TEST_CASE("broken JSON is a format error that names the file") {
+    const std::string good = sample_json().dump();
+    CHECK(contains(file_error(""), "tokenizer.json"));
+    CHECK(contains(file_error("[]"), "no JSON object"));
+    CHECK(contains(file_error(good.substr(0, good.size() / 2)), "tokenizer.json"));
+    CHECK(contains(file_error("{\"a\": \"\xFF\"}"), "tokenizer.json"));
+    CHECK(contains(file_error(std::string(100'000, '[')), "tokenizer.json"));
+    CHECK(contains(file_error(good, "{"), "tokenizer_config.json"));
+    CHECK(contains(file_error(good, "{}", "nonsense"), "generation_config.json"));
+}
+
+TEST_CASE("special tokens are named in the tokenizer's configuration") {
+    const auto s = testing::sample_vocabulary();
+    const auto v =
+        read(sample_json(), R"({"bos_token": "]~!b[", "eos_token": {"content": "[e~[", "lstrip": false},
+                                           "unk_token": null})");
+    CHECK(v.bos == s.bos);
+    CHECK(v.eos == s.end);
+    CHECK(v.unk == k_no_token);
+    CHECK(v.extra_eog.empty());
+    CHECK(contains(file_error(sample_json().dump(), R"({"eos_token": "</s>"})"), "eos_token </s>"));
+    CHECK(contains(file_error(sample_json().dump(), R"({"eos_token": 7})"), "eos_token"));
+}
+
+TEST_CASE("the tokenizer's configuration goes before the generation configuration") {
+    const auto s = testing::sample_vocabulary();
+    const std::string generation =
+        Json{{"bos_token_id", s.role}, {"eos_token_id", {s.end, s.role}}, {"pad_token_id", 5}}.dump();
+    LogLines log;
+    const auto v =
+        vocabulary_from_json(sample_json().dump(), R"({"bos_token": "]~!b["})", generation, log.logger);
+    CHECK(v.bos == s.bos);
+    CHECK(v.eos == s.end);
+    CHECK(v.pad == 5);
+    CHECK(v.extra_eog == std::vector<int32_t>{s.end, s.role});
+    CHECK(log.lines.empty());
+    CHECK(read(sample_json(), "", R"({"eos_token_id": 7})").extra_eog == std::vector<int32_t>{7});
+    CHECK(contains(file_error(sample_json().dump(), "", R"({"eos_token_id": "x"})"), "eos_token_id"));
+    CHECK(contains(file_error(sample_json().dump(), "", R"({"eos_token_id": [-1]})"), "-1"));
+}
