@@ -1,0 +1,11 @@
+// Which characters Python's repr() prints as they are; it escapes all others.
+#pragma once
+
+namespace minim::chat {
+
+// str.isprintable() of one code point, by the categories of Unicode 14: letters, marks, numbers, punctuation,
+// symbols and U+0020 are printable; controls, formats, surrogates, private use, unassigned and other
+// separators are not.
+bool is_printable(char32_t code_point) noexcept;
+
+}  // namespace minim::chat

@@ -1,0 +1,207 @@
+#include "chat/python_text.h"
+
+#include "chat/printable.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <iterator>
+
+namespace minim::chat {
+namespace {
+
+struct Decoded {
+    char32_t code_point;
+    size_t bytes;  // 0: no UTF-8 sequence starts here
+};
+
+Decoded decode_utf8(std::string_view text) {
+    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+    const char32_t lead = byte(0);
+    if (lead < 0x80) return {lead, 1};
+    const size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    if (lead < 0xC2 || lead > 0xF4 || text.size() < bytes) return {lead, 0};
+    char32_t code_point = lead & (0x7FU >> bytes);
+    for (size_t i = 1; i < bytes; ++i) {
+        if ((byte(i) & 0xC0U) != 0x80U) return {lead, 0};
+        code_point = (code_point << 6U) | (byte(i) & 0x3FU);
+    }
+    return {code_point, bytes};
+}
+
+void append_escaped(std::string& out, char32_t c) {
+    const auto code = static_cast<unsigned>(c);
+    if (code <= 0xFF) {
+        fmt::format_to(std::back_inserter(out), "\\x{:02x}", code);
+    } else if (code <= 0xFFFF) {
+        fmt::format_to(std::back_inserter(out), "\\u{:04x}", code);
+    } else {
+        fmt::format_to(std::back_inserter(out), "\\U{:08x}", code);
+    }
+}
+
+void append_repr(std::string& out, std::string_view text) {
+    const bool has_single = text.find('\'') != std::string_view::npos;
+    const bool has_double = text.find('"') != std::string_view::npos;
+    const char quote = has_single && !has_double ? '"' : '\'';
+    out += quote;
+    while (!text.empty()) {
+        const Decoded c = decode_utf8(text);
+        const size_t bytes = c.bytes == 0 ? 1 : c.bytes;
+        if (c.code_point == '\\' || c.code_point == static_cast<char32_t>(quote)) {
+            out += '\\';
+            out += text[0];
+        } else if (c.code_point == '\n') {
+            out += "\\n";
+        } else if (c.code_point == '\r') {
+            out += "\\r";
+        } else if (c.code_point == '\t') {
+            out += "\\t";
+        } else if (c.bytes == 0 || !is_printable(c.code_point)) {
+            append_escaped(out, c.code_point);
+        } else {
+            out += text.substr(0, bytes);
+        }
+        text.remove_prefix(bytes);
+    }
+    out += quote;
+}
+
+void append_json_string(std::string& out, std::string_view text) {
+    out += '"';
+    for (const char c : text) {
+        switch (c) {
+            case '"':
+                out += "\\\"";
+                break;
+            case '\\':
+                out += "\\\\";
+                break;
+            case '\b':
+                out += "\\b";
+                break;
+            case '\f':
+                out += "\\f";
+                break;
+            case '\n':
+                out += "\\n";
+                break;
+            case '\r':
+                out += "\\r";
+                break;
+            case '\t':
+                out += "\\t";
+                break;
+            default:
+                if (static_cast<unsigned char>(c) < 0x20) {
+                    fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+                } else {
+                    out += c;
+                }
+        }
+    }
+    out += '"';
+}
+
+// repr() and json.dumps() lay out containers alike and differ in strings, null, true and false.
+enum class Dialect { repr, json };
+
+void append_string(std::string& out, std::string_view text, Dialect dialect) {
+    if (dialect == Dialect::repr) {
+        append_repr(out, text);
+    } else {
+        append_json_string(out, text);
+    }
+}
+
+void append_value(std::string& out, const Value& value, Dialect dialect) {
+    const bool json = dialect == Dialect::json;
+    switch (value.kind) {
+        case Value::Kind::null:
+            out += json ? "null" : "None";
+            return;
+        case Value::Kind::boolean:
+            out += value.boolean ? (json ? "true" : "True") : (json ? "false" : "False");
+            return;
+        case Value::Kind::number:
+            out += value.text;
+            return;
+        case Value::Kind::string:
+            append_string(out, value.text, dialect);
+            return;
+        case Value::Kind::array:
+        case Value::Kind::object:
+            break;
+    }
+    const bool object = value.is_object();
+    out += object ? '{' : '[';
+    for (size_t i = 0; i < value.items.size(); ++i) {
+        if (i > 0) out += ", ";
+        if (object) {
+            append_string(out, value.keys[i], dialect);
+            out += ": ";
+        }
+        append_value(out, value.items[i], dialect);
+    }
+    out += object ? '}' : ']';
+}
+
+}  // namespace
+
+std::string python_float(double value) {
+    if (std::isnan(value)) return "nan";
+    if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+
+    // "d.ddde±xx", shortest; at most 17 digits.
+    char buffer[40];
+    const auto end =
+        std::to_chars(std::begin(buffer), std::end(buffer), value, std::chars_format::scientific);
+    const std::string_view text(buffer, static_cast<size_t>(end.ptr - buffer));
+    const size_t mark = text.find('e');
+    const std::string_view exponent_text = text.substr(text[mark + 1] == '+' ? mark + 2 : mark + 1);
+    int exponent = 0;
+    std::from_chars(exponent_text.data(), exponent_text.data() + exponent_text.size(), exponent);
+
+    std::string result(text.starts_with('-') ? "-" : "");
+    std::string digits;
+    for (const char c : text.substr(0, mark)) {
+        if (c >= '0' && c <= '9') digits += c;
+    }
+
+    // CPython's float_repr_style: plain notation where the point falls within 4 zeros before and 16 digits
+    // after.
+    if (exponent < -4 || exponent >= 16) {
+        result += digits[0];
+        if (digits.size() > 1) result.append(".").append(digits, 1);
+        result += fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
+    } else if (exponent < 0) {
+        result.append("0.").append(static_cast<size_t>(-exponent - 1), '0').append(digits);
+    } else {
+        const auto whole = static_cast<size_t>(exponent) + 1;
+        if (digits.size() <= whole) digits.append(whole + 1 - digits.size(), '0');
+        result.append(digits, 0, whole).append(".").append(digits, whole);
+    }
+    return result;
+}
+
+std::string python_repr(std::string_view utf8) {
+    std::string out;
+    append_repr(out, utf8);
+    return out;
+}
+
+std::string python_str(const Value& value) {
+    if (value.is_string()) return value.text;
+    std::string out;
+    append_value(out, value, Dialect::repr);
+    return out;
+}
+
+std::string python_json(const Value& value) {
+    std::string out;
+    append_value(out, value, Dialect::json);
+    return out;
+}
+
+}  // namespace minim::chat
