@@ -1,0 +1,34 @@
+// Log-probabilities as reported to clients: of the distribution the model gave, before temperature,
+// penalties, bias, masks and filters. The normaliser takes in every entry of the row, also rows of padding
+// ids. Free functions, so that a caller can report forced tokens and prompt tokens the same way.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace minim::sampling {
+
+struct TokenProbability {
+    int32_t token;
+    float logprob;
+};
+
+// What turns a row's logits into log-probabilities.
+struct LogNormaliser {
+    float highest;   // the row's highest logit
+    double log_sum;  // ln of the sum of exp(logit - highest)
+
+    // At most 0, up to rounding; -inf where the logit is -inf or another one is +inf.
+    float logprob(float logit) const noexcept;
+};
+
+// `logits` is one row, not empty and without NaN.
+LogNormaliser log_normaliser(std::span<const float> logits) noexcept;
+
+// The n most probable entries of the row, fewer where the row is shorter: highest first, lowest id first on
+// ties.
+std::vector<TokenProbability> top_logprobs(std::span<const float> logits, const LogNormaliser& normaliser,
+                                           int32_t n);
+
+}  // namespace minim::sampling

@@ -1,0 +1,175 @@
+#include "sampling/sampler.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+
+namespace minim::sampling {
+namespace {
+
+constexpr float k_never = -std::numeric_limits<float>::infinity();
+
+// Stands for "every candidate" where a count of the highest-ranked ones is meant.
+constexpr int64_t k_all = std::numeric_limits<int64_t>::max();
+
+// Enough for nearly every draw of a model that knows what it wants to say.
+constexpr int64_t k_first_piece = 128;
+
+Params validated(const Params& params, int32_t n_vocab) {
+    validate(params, n_vocab);
+    return params;
+}
+
+std::vector<int32_t> listed(std::span<const uint8_t> forbidden, int32_t n_vocab) {
+    if (!forbidden.empty() && std::ssize(forbidden) != n_vocab) {
+        fail(Status::invalid, "the mask of forbidden tokens has {} entries for a vocabulary of {}",
+             forbidden.size(), n_vocab);
+    }
+    std::vector<int32_t> ids;
+    for (size_t id = 0; id < forbidden.size(); ++id) {
+        if (forbidden[id] != 0) ids.push_back(static_cast<int32_t>(id));
+    }
+    return ids;
+}
+
+}  // namespace
+
+Sampler::Sampler(const Params& params, int32_t n_vocab, std::span<const uint8_t> forbidden)
+    : params_(validated(params, n_vocab)),
+      n_vocab_(n_vocab),
+      forbidden_(listed(forbidden, n_vocab)),
+      penalties_(params, n_vocab),
+      random_(params.seed) {}
+
+void Sampler::accept(int32_t token, bool generated) {
+    if (token < 0 || token >= n_vocab_) {
+        fail(Status::invalid, "token {} is not in a vocabulary of {}", token, n_vocab_);
+    }
+    penalties_.accept(token, generated);
+}
+
+void Sampler::reset() {
+    penalties_.clear();
+    penalties_enabled_ = true;
+    random_ = Random(params_.seed);
+}
+
+Choice Sampler::sample(std::span<const float> logits, std::span<const int32_t> banned_now) {
+    copy_row(logits);
+    adjust_row(banned_now);
+    Choice choice;
+    choice.token = highest();
+    const float top = adjusted_[static_cast<size_t>(choice.token)];
+    if (top == k_never) {
+        fail(Status::invalid, "no token can be chosen: each of the {} is forbidden or has logit -inf",
+             n_vocab_);
+    }
+    if (params_.temperature > 0.0F) choice.token = draw(top);
+    if (params_.logprobs) {
+        const LogNormaliser normaliser = log_normaliser(logits);
+        choice.logprob = normaliser.logprob(logits[static_cast<size_t>(choice.token)]);
+        choice.top = top_logprobs(logits, normaliser, params_.n_top_logprobs);
+    }
+    return choice;
+}
+
+void Sampler::copy_row(std::span<const float> logits) {
+    if (std::ssize(logits) != n_vocab_) {
+        fail(Status::invalid, "a row of {} logits for a vocabulary of {}", logits.size(), n_vocab_);
+    }
+    // Counted, not searched: a loop without an exit runs in vector registers.
+    int64_t n_nan = 0;
+    for (const float logit : logits) n_nan += logit != logit ? 1 : 0;
+    if (n_nan > 0) {
+        const auto first =
+            std::find_if(logits.begin(), logits.end(), [](float logit) { return logit != logit; });
+        fail(Status::internal, "logits hold NaN at id {} ({} of {} entries)", first - logits.begin(), n_nan,
+             logits.size());
+    }
+    adjusted_.assign(logits.begin(), logits.end());
+}
+
+void Sampler::adjust_row(std::span<const int32_t> banned_now) {
+    if (penalties_enabled_) penalties_.apply(adjusted_);
+    for (const LogitBias& entry : params_.logit_bias) {
+        float& logit = adjusted_[static_cast<size_t>(entry.token)];
+        // A token that is forbidden stays so at +inf, where the sum would be NaN.
+        logit = entry.bias == k_never ? k_never : logit + entry.bias;
+    }
+    for (const int32_t token : forbidden_) adjusted_[static_cast<size_t>(token)] = k_never;
+    for (const int32_t token : banned_now) {
+        if (token < 0 || token >= n_vocab_) {
+            fail(Status::invalid, "banned token {} is not in a vocabulary of {}", token, n_vocab_);
+        }
+        adjusted_[static_cast<size_t>(token)] = k_never;
+    }
+}
+
+int32_t Sampler::highest() const {
+    // The first of the highest, that is the lowest id.
+    const auto place = std::max_element(adjusted_.begin(), adjusted_.end());
+    return static_cast<int32_t>(place - adjusted_.begin());
+}
+
+// Inverts the cumulative distribution of the candidates that passed the filters.
+int32_t Sampler::draw(float top) {
+    ranking_.start(adjusted_, top_k_is_on() ? params_.top_k : k_first_piece);
+    const int64_t count = filtered_count(top);
+    const Softmax softmax{top, 1.0 / params_.temperature};
+    const double target = random_.uniform() * total_weight(count, softmax);
+    int32_t chosen = -1;
+    double cumulative = 0.0;
+    for (int64_t rank = 0; rank < count && ranking_.has(rank); ++rank) {
+        const double weight = softmax.weight(ranking_[rank].logit);
+        // Where rounding keeps the sum below the target, the last candidate with any weight is chosen.
+        if (weight == 0.0) break;
+        chosen = ranking_[rank].token;
+        cumulative += weight;
+        if (cumulative > target) break;
+    }
+    return chosen;
+}
+
+// How many of the highest-ranked candidates pass top_k, top_p and min_p, at least 1: each filter keeps a
+// leading part of the ranking.
+int64_t Sampler::filtered_count(float top) {
+    const bool tempered = params_.order == Order::temperature_first;
+    const Softmax softmax{top, tempered ? 1.0 / params_.temperature : 1.0};
+    int64_t count = top_k_is_on() ? params_.top_k : k_all;
+    if (params_.top_p < 1.0F) count = nucleus_count(count, softmax);
+    if (params_.min_p > 0.0F) count = min_p_count(count, softmax);
+    return count;
+}
+
+int64_t Sampler::nucleus_count(int64_t count, const Softmax& softmax) {
+    const double threshold = params_.top_p * total_weight(count, softmax);
+    double cumulative = 0.0;
+    int64_t rank = 0;
+    while (rank < count && ranking_.has(rank)) {
+        cumulative += softmax.weight(ranking_[rank].logit);
+        ++rank;
+        if (cumulative >= threshold) break;
+    }
+    return rank;
+}
+
+int64_t Sampler::min_p_count(int64_t count, const Softmax& softmax) {
+    const double threshold = params_.min_p;
+    int64_t rank = 0;
+    while (rank < count && ranking_.has(rank) && softmax.weight(ranking_[rank].logit) >= threshold) ++rank;
+    return rank;
+}
+
+// Of the `count` highest-ranked candidates, added in their order; of all of them in the order of
+// Softmax::total, which needs no ranking.
+double Sampler::total_weight(int64_t count, const Softmax& softmax) {
+    if (count == k_all) return softmax.total(adjusted_);
+    double total = 0.0;
+    for (int64_t rank = 0; rank < count && ranking_.has(rank); ++rank) {
+        total += softmax.weight(ranking_[rank].logit);
+    }
+    return total;
+}
+
+}  // namespace minim::sampling

@@ -1,0 +1,76 @@
+// Chooses the next token of one sequence from a row of logits. The steps, in order: penalties, logit bias,
+// masks, then temperature and the filters top_k, top_p and min_p in the order the parameters name, then one
+// draw. All sums are doubles, taken in a defined order, with this layer's own exp and random numbers: the
+// same parameters and the same logits give the same tokens on every machine.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sampling/logprobs.h"
+#include "sampling/params.h"
+#include "sampling/penalties.h"
+#include "sampling/random.h"
+#include "sampling/ranking.h"
+#include "sampling/softmax.h"
+
+namespace minim::sampling {
+
+struct Choice {
+    int32_t token = 0;
+    float logprob = 0.0F;               // of the model's own distribution; 0 unless Params::logprobs
+    std::vector<TokenProbability> top;  // Params::n_top_logprobs entries, whether or not they may be chosen
+};
+
+// One thread at a time. A copy goes on exactly as the original would: what a fork or a speculative step
+// needs.
+class Sampler {
+  public:
+    // `forbidden` has one entry per id, or none: an id with a non-zero entry is never chosen (padding rows
+    // without a token, and whatever else the caller knows). Throws what validate() throws, and
+    // Status::invalid for a mask of another size.
+    Sampler(const Params& params, int32_t n_vocab, std::span<const uint8_t> forbidden = {});
+
+    // Enters a token in the history that penalties look at; sample() does not do so by itself. `generated` is
+    // false for the prompt's tokens. Throws Status::invalid for an id outside the vocabulary.
+    void accept(int32_t token, bool generated);
+
+    // While off, the history grows but no penalty acts: for the inside of tool calls. On at first.
+    void set_penalties_enabled(bool enabled) noexcept { penalties_enabled_ = enabled; }
+
+    // Chooses from one row of n_vocab logits. `banned_now` lists ids that may not be chosen in this call (an
+    // EOS token before min_tokens). One random number is drawn at every temperature but 0, where none is.
+    // Throws, with the sampler unchanged, Status::internal where a logit is NaN, and Status::invalid for a
+    // row of another size, for an id outside the vocabulary, and where no candidate is left.
+    Choice sample(std::span<const float> logits, std::span<const int32_t> banned_now = {});
+
+    // Back to the state after construction: no history, the seed's first number next, penalties on.
+    void reset();
+
+    const Params& params() const noexcept { return params_; }
+    int32_t n_vocab() const noexcept { return n_vocab_; }
+
+  private:
+    void copy_row(std::span<const float> logits);
+    void adjust_row(std::span<const int32_t> banned_now);
+    int32_t highest() const;
+    bool top_k_is_on() const noexcept { return params_.top_k > 0 && params_.top_k < n_vocab_; }
+    int32_t draw(float top);
+    int64_t filtered_count(float top);
+    int64_t nucleus_count(int64_t count, const Softmax& softmax);
+    int64_t min_p_count(int64_t count, const Softmax& softmax);
+    double total_weight(int64_t count, const Softmax& softmax);
+
+    Params params_;
+    int32_t n_vocab_;
+    std::vector<int32_t> forbidden_;
+    Penalties penalties_;
+    bool penalties_enabled_ = true;
+    Random random_;
+
+    std::vector<float> adjusted_;  // the row after penalties, bias and masks
+    Ranking ranking_;              // of adjusted_
+};
+
+}  // namespace minim::sampling
