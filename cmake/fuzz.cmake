@@ -2,15 +2,17 @@
 option(MINIM_FUZZ "Build the fuzz targets with libFuzzer (clang)" OFF)
 if(MINIM_FUZZ)
     if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-        message(FATAL_ERROR "MINIM_FUZZ needs clang, the compiler is ${CMAKE_CXX_COMPILER_ID}")
+        message(FATAL_ERROR "MINIM_FUZZ needs clang, not ${CMAKE_CXX_COMPILER_ID}")
     endif()
-    # Coverage counters in every layer; the option set is read when the build files are written, so lib/ gets it too.
+    # Coverage counters in every layer: lib/ gets the option too, it is read when the build files are written.
     target_compile_options(minim_compile_options INTERFACE -fsanitize=fuzzer-no-link)
+    target_link_options(minim_compile_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 # minim_fuzz_target(fuzz_gguf LAYER checkpoint [CORPUS folder ...] [LIBRARIES ...])
-# builds <name>_corpus and a CTest that runs it over the seeds: tests/fuzz/corpus/<name> and the folders of CORPUS.
-# With MINIM_FUZZ the fuzzer <name> itself as well: ./fuzz_gguf -max_total_time=120 NEW_CORPUS CORPUS...
+# builds <name>_corpus and a CTest that runs it over the seeds: tests/fuzz/corpus/<name> and the
+# folders of CORPUS. With MINIM_FUZZ the fuzzer itself as well:
+#   ./fuzz_gguf -max_total_time=120 NEW_CORPUS CORPUS...
 function(minim_fuzz_target name)
     cmake_parse_arguments(ARG "" "LAYER" "CORPUS;LIBRARIES" ${ARGN})
     set(programs ${name}_corpus)

@@ -18,8 +18,8 @@ enum class CpuLevel : int32_t {
 CpuLevel detected_cpu_level() noexcept;
 
 // The level kernels are taken from: the detected one, or a lower one named by the environment variable
-// MINIM_CPU (scalar, avx2, avx512, avx512_bf16). Throws invalid when it names another or one this machine has
-// not.
+// MINIM_CPU (scalar, avx2, avx512, avx512_bf16). Throws invalid for any other name,
+// unsupported for a level that this machine has not.
 CpuLevel active_cpu_level();
 
 std::string_view to_string(CpuLevel level) noexcept;

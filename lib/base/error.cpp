@@ -20,9 +20,10 @@ void fail_out_of_memory(std::string_view what, uint64_t requested_bytes, uint64_
     const auto end = fmt::format_to_n(text, sizeof(text), "{}: {} bytes needed, {} bytes available", what,
                                       requested_bytes, available_bytes);
     const size_t length = std::min(end.size, sizeof(text));
+    constexpr uint64_t k_largest = INT64_MAX;
     ErrorFacts facts;
-    facts.requested = static_cast<int64_t>(requested_bytes);
-    facts.available = static_cast<int64_t>(available_bytes);
+    facts.requested = static_cast<int64_t>(std::min(requested_bytes, k_largest));
+    facts.available = static_cast<int64_t>(std::min(available_bytes, k_largest));
     throw Error(Status::out_of_memory, Reason::none, std::string_view(text, length), facts);
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -18,20 +19,23 @@ namespace {
 [[noreturn]] void fail_io(const std::string& path, const char* action, int code) {
     ErrorFacts facts;
     facts.os_code = code;
-    const Status status = code == ENOENT || code == ENOTDIR ? Status::not_found : Status::io;
-    throw Error(status, Reason::io, fmt::format("{}: cannot {}: {}", path, action, std::strerror(code)),
-                facts);
+    // A path that leads nowhere is the caller's mistake, not a bad file: it has no reason.
+    const bool missing = code == ENOENT || code == ENOTDIR;
+    throw Error(missing ? Status::not_found : Status::io, missing ? Reason::none : Reason::io,
+                fmt::format("{}: cannot {}: {}", path, action, std::strerror(code)), facts);
 }
 
 }  // namespace
 
 File::File(std::string path) : path_(std::move(path)) {
     if (path_.empty()) fail(Status::invalid, "the file path is empty");
-    descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    // Not blocking: opening a pipe that nobody writes to would wait for ever. It changes nothing for files.
+    descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor_ < 0) fail_io(path_, "open", errno);
     struct stat info {};
-    if (::fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) {
-        const int code = S_ISDIR(info.st_mode) ? EISDIR : (S_ISREG(info.st_mode) ? errno : EINVAL);
+    int code = ::fstat(descriptor_, &info) != 0 ? errno : 0;
+    if (code == 0 && !S_ISREG(info.st_mode)) code = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+    if (code != 0) {
         ::close(descriptor_);
         fail_io(path_, "read", code);
     }
@@ -57,6 +61,10 @@ File& File::operator=(File&& other) noexcept {
 
 void File::read_at(uint64_t offset, std::span<std::byte> out) const {
     constexpr size_t k_largest_read = size_t{1} << 30;  // one call never moves more than about 2 GiB
+    if (offset > static_cast<uint64_t>(std::numeric_limits<off_t>::max()) - out.size()) {
+        fail_file(Reason::truncated, "{}: ends at byte {}, {} bytes wanted from {}", path_, size_, out.size(),
+                  offset);
+    }
     size_t done = 0;
     while (done < out.size()) {
         const size_t wanted = std::min(out.size() - done, k_largest_read);

@@ -1,0 +1,76 @@
+#include "checkpoint/checkpoint.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/choose_file.h"
+#include "checkpoint/gguf_parts.h"
+#include "checkpoint/name_order.h"
+#include "checkpoint/printable.h"
+#include "checkpoint/safetensors_index.h"
+
+namespace minim::checkpoint {
+namespace {
+
+// By name: an index and a safetensors file have no magic. Everything else is taken for GGUF, which has.
+Contents open_contents(const std::string& path, const Logger& log) {
+    if (path.ends_with(".json")) return open_safetensors_index(path, log);
+    if (path.ends_with(".safetensors")) return open_safetensors(path);
+    return open_gguf(path);
+}
+
+}  // namespace
+
+Checkpoint Checkpoint::open(const std::string& path, const Logger& log) {
+    const std::string file = choose_file(path);
+    const std::string folder = std::filesystem::path(file).parent_path().string();
+    Checkpoint checkpoint(open_contents(file, log), folder.empty() ? "." : folder);
+    log.info("{}: {} tensors, {} bytes in {} file(s)", file, checkpoint.tensors().size(),
+             checkpoint.tensor_bytes(), checkpoint.files().size());
+    return checkpoint;
+}
+
+Checkpoint::Checkpoint(Contents contents, std::string folder)
+    : contents_(std::move(contents)),
+      folder_(std::move(folder)),
+      order_(order_by_name(contents_.tensors, &Tensor::name)) {
+    int32_t index = 0;
+    for (Tensor& tensor : contents_.tensors) {
+        tensor.index = index++;
+        tensor_bytes_ += tensor.bytes;
+    }
+    for (const File& file : contents_.files) file_bytes_ += file.size();
+}
+
+const Tensor* Checkpoint::find(std::string_view name) const {
+    const auto index = find_by_name(contents_.tensors, order_, &Tensor::name, name);
+    return index ? &contents_.tensors[*index] : nullptr;
+}
+
+void Checkpoint::load(Residence how, const Progress& progress, const CancelToken* cancel,
+                      const TensorFilter& wanted) {
+    if (loaded_) fail(Status::invalid, "{}: the checkpoint is loaded already", folder_);
+    residents_ = load_tensors(contents_, how, progress, cancel, wanted);
+    loaded_ = true;
+}
+
+bool Checkpoint::is_loaded(const Tensor& tensor) const noexcept {
+    const auto index = static_cast<size_t>(tensor.index);
+    return index < residents_.data.size() && (residents_.data[index] != nullptr || tensor.bytes == 0);
+}
+
+const std::byte* Checkpoint::data(const Tensor& tensor) const {
+    if (!is_loaded(tensor)) fail_internal("tensor {} is not loaded", printable(tensor.name));
+    return residents_.data[static_cast<size_t>(tensor.index)];
+}
+
+void Checkpoint::read(const Tensor& tensor, uint64_t from, std::span<std::byte> out) const {
+    if (from > tensor.bytes || out.size() > tensor.bytes - from) {
+        fail_internal("tensor {}: bytes {} to {} of {} were asked for", printable(tensor.name), from,
+                      from + out.size(), tensor.bytes);
+    }
+    contents_.files[static_cast<size_t>(tensor.part)].read_at(tensor.offset + from, out);
+}
+
+}  // namespace minim::checkpoint

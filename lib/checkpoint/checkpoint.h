@@ -1,0 +1,79 @@
+// A model on disk: GGUF, single or split, or safetensors, single or sharded. Opening reads the headers alone
+// and checks all of them, so that every tensor is known to lie inside its file; load() then brings the bytes
+// into reach. The meaning of names and keys is the business of lib/model: an adapter or an importance matrix
+// opens as well.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/log.h"
+#include "checkpoint/contents.h"
+#include "checkpoint/load.h"
+#include "checkpoint/metadata.h"
+#include "checkpoint/tensor.h"
+
+namespace minim::checkpoint {
+
+// Const calls from any thread; load() on one thread, before the others look at data. Pointers, spans and
+// views that it hands out live as long as the Checkpoint, wherever it is moved.
+class Checkpoint {
+  public:
+    using Kind = checkpoint::Kind;
+
+    // `path`: a .gguf file (any part of a split one), a .safetensors file, a *.index.json, or a folder with
+    // one model. Throws Error: the reason says what is wrong with the file.
+    static Checkpoint open(const std::string& path, const Logger& log);
+
+    Checkpoint(Checkpoint&&) noexcept = default;
+    Checkpoint& operator=(Checkpoint&&) noexcept = default;
+    Checkpoint(const Checkpoint&) = delete;
+    Checkpoint& operator=(const Checkpoint&) = delete;
+
+    Kind kind() const noexcept { return contents_.kind; }
+    const Metadata& metadata() const noexcept { return contents_.metadata; }
+    std::span<const Tensor> tensors() const noexcept { return contents_.tensors; }
+    const Tensor* find(std::string_view name) const;  // nullptr where there is none
+
+    // The file or files, in the order of Tensor::part.
+    std::span<const File> files() const noexcept { return contents_.files; }
+    const std::string& folder() const noexcept {
+        return folder_;
+    }                                                             // that holds them; "." for the current one
+    uint64_t file_bytes() const noexcept { return file_bytes_; }  // of all files
+    uint64_t tensor_bytes() const noexcept { return tensor_bytes_; }           // of all tensors
+    uint32_t gguf_version() const noexcept { return contents_.gguf_version; }  // 0 for safetensors
+    uint64_t alignment() const noexcept {
+        return contents_.alignment;
+    }  // of the first file; 1 for safetensors
+
+    // Makes data() valid for the tensors that are wanted; once. A failed or cancelled load leaves things as
+    // before and may be tried again. A file that shrinks while it is mapped raises SIGBUS on access; one that
+    // has shrunk before is `truncated` either way. Mapping takes no memory of its own; copying takes what
+    // stays and no more.
+    void load(Residence how, const Progress& progress = {}, const CancelToken* cancel = nullptr,
+              const TensorFilter& wanted = {});
+    bool is_loaded(const Tensor& tensor) const noexcept;
+    // Of a loaded tensor. Never null for one with bytes.
+    const std::byte* data(const Tensor& tensor) const;
+    // Reads bytes of a tensor from the file, loaded or not: for weights on their way to another device.
+    void read(const Tensor& tensor, uint64_t from, std::span<std::byte> out) const;
+
+  private:
+    Checkpoint(Contents contents, std::string folder);
+
+    Contents contents_;
+    std::string folder_;
+    std::vector<uint32_t> order_;  // tensors by name
+    uint64_t file_bytes_ = 0;
+    uint64_t tensor_bytes_ = 0;
+    bool loaded_ = false;
+    Residents residents_;
+};
+
+}  // namespace minim::checkpoint

@@ -1,0 +1,25 @@
+// What the readers of the two containers hand to Checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "checkpoint/metadata.h"
+#include "checkpoint/tensor.h"
+
+namespace minim::checkpoint {
+
+enum class Kind { gguf, safetensors };
+
+struct Contents {
+    Kind kind = Kind::gguf;
+    std::vector<File> files;  // kept open: a file replaced meanwhile stays the one whose header was read
+    Metadata metadata;        // of the first part; for safetensors the strings of __metadata__
+    std::vector<Tensor> tensors;
+    uint32_t gguf_version = 0;
+    uint64_t alignment = 1;  // of the first part
+};
+
+}  // namespace minim::checkpoint

@@ -1,0 +1,20 @@
+// The metadata entries of a GGUF file.
+#pragma once
+
+#include <cstdint>
+
+#include "checkpoint/byte_source.h"
+#include "checkpoint/metadata.h"
+
+namespace minim::checkpoint {
+
+// Longest key or tensor name that is accepted; the upstream reader stops at 63 bytes.
+inline constexpr uint64_t k_name_cap_bytes = uint64_t{64} << 10;
+
+// A key or the name of a tensor: not empty, no NUL, at most k_name_cap_bytes.
+std::string read_gguf_name(HeaderReader& in, std::string_view what);
+
+// Reads `count` entries from where `in` stands; keys are unique.
+Metadata read_gguf_metadata(HeaderReader& in, uint64_t count);
+
+}  // namespace minim::checkpoint

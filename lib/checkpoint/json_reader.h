@@ -1,0 +1,68 @@
+// JSON as the safetensors files use it, read front to back without building a document. The headers are
+// hostile and up to 100 MB large, so the reader wants what document libraries do not give: no recursion and a
+// cap on nesting, the byte position of every error, repeated names visible to the caller, whole numbers kept
+// exact, memory for one string at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace minim::checkpoint {
+
+class JsonReader {
+  public:
+    // `text` begins at byte `origin` of `file`, which is named in errors; both must outlive the reader.
+    JsonReader(std::string_view file, std::string_view text, uint64_t origin)
+        : file_(file), text_(text), origin_(origin) {}
+
+    uint64_t position() const noexcept { return origin_ + at_; }  // in the file
+
+    // `what` names the value in the error of one that is of another kind: reason `format`, as for all bad
+    // JSON.
+    void begin_object(std::string_view what);
+    bool next_member(std::string& name);  // false at the end of the object, which is consumed
+    void begin_array(std::string_view what);
+    bool next_element();  // false at the end of the array, which is consumed
+    std::string string(std::string_view what);
+    // Digits alone, below 2^64. A number with a minus sign fails with `if_negative`, every other one with
+    // `format`.
+    uint64_t whole_number(std::string_view what, Reason if_negative);
+    // The next value where it is such a number; nothing where it is another value, which is skipped.
+    std::optional<uint64_t> optional_whole_number();
+    void skip_value();
+    // Nothing but white space follows; only spaces where the format pads with them.
+    void end_of_text(bool only_spaces);
+
+    [[noreturn]] void fail_here(Reason reason, std::string_view text) const;
+    [[noreturn]] void fail_at(Reason reason, uint64_t position, std::string_view text) const;
+
+  private:
+    static constexpr size_t k_deepest = 16;
+
+    bool more() const noexcept { return at_ < text_.size(); }
+    char here() const noexcept { return more() ? text_[at_] : '\0'; }
+    void skip_space();
+    void open(char bracket, std::string_view what);
+    bool next(char closing);
+    void read_string(std::string* out);
+    void read_escape(std::string* out);
+    uint32_t read_hex4();
+    void skip_number();
+    void skip_scalar_or_open();
+
+    std::string_view file_;
+    std::string_view text_;
+    uint64_t origin_;
+    size_t at_ = 0;
+    size_t depth_ = 0;
+    std::array<bool, k_deepest> in_object_{};  // of each open bracket
+    std::array<bool, k_deepest> is_first_{};   // no member or element of it has been read yet
+};
+
+}  // namespace minim::checkpoint

@@ -1,0 +1,143 @@
+#include "checkpoint/load.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <tuple>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/memory_info.h"
+
+namespace minim::checkpoint {
+namespace {
+
+constexpr uint64_t k_block_bytes = uint64_t{4}
+                                   << 20;    // between two looks at the cancel token: 40 ms at 100 MB/s
+constexpr uint64_t k_tensor_alignment = 64;  // a cache line, and the widest vector
+
+// Small tensors share a buffer: a checkpoint of 100,000 tensors would otherwise exceed the mappings of a
+// process.
+constexpr uint64_t k_buffer_bytes = uint64_t{64} << 20;
+
+class Counter {
+  public:
+    Counter(uint64_t total, const Progress& progress, const CancelToken* cancel)
+        : total_(total), progress_(progress), cancel_(cancel) {
+        report();
+    }
+
+    void add(uint64_t bytes) {
+        throw_if_cancelled(cancel_, "loading");
+        done_ += bytes;
+        if (done_ - reported_ >= k_block_bytes || (done_ == total_ && done_ != reported_)) report();
+    }
+
+  private:
+    void report() {
+        throw_if_cancelled(cancel_, "loading");
+        reported_ = done_;
+        if (progress_ && !progress_(done_, total_)) fail(Status::cancelled, "cancelled during loading");
+    }
+
+    uint64_t done_ = 0;
+    uint64_t reported_ = 0;
+    uint64_t total_;
+    const Progress& progress_;
+    const CancelToken* cancel_;
+};
+
+// The wanted tensors in the order of their bytes on disk.
+std::vector<const Tensor*> reading_order(const Contents& contents, const TensorFilter& wanted) {
+    std::vector<const Tensor*> order;
+    for (const Tensor& tensor : contents.tensors) {
+        if (!wanted || wanted(tensor)) order.push_back(&tensor);
+    }
+    std::sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) {
+        return std::tuple(a->part, a->offset, a->index) < std::tuple(b->part, b->offset, b->index);
+    });
+    return order;
+}
+
+// Asks for pages ahead of their use. Advice only: a refusal changes speed.
+void read_ahead(std::span<const std::byte> block) {
+    const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    const auto address = reinterpret_cast<uintptr_t>(block.data());
+    const uint64_t before = address % page;
+    ::madvise(const_cast<std::byte*>(block.data()) - before, block.size() + before, MADV_WILLNEED);
+}
+
+void map(const Contents& contents, std::span<const Tensor* const> order, bool fits, Counter& counter,
+         Residents& residents) {
+    for (const File& file : contents.files) residents.maps.emplace_back(file);
+    for (const Tensor* tensor : order) {
+        const std::span<const std::byte> bytes =
+            residents.maps[static_cast<size_t>(tensor->part)].bytes().subspan(tensor->offset, tensor->bytes);
+        residents.data[static_cast<size_t>(tensor->index)] = bytes.data();
+        for (uint64_t at = 0; at < bytes.size(); at += k_block_bytes) {
+            const auto block = bytes.subspan(at, std::min<uint64_t>(k_block_bytes, bytes.size() - at));
+            if (fits) read_ahead(block);
+            counter.add(block.size());
+        }
+    }
+}
+
+// Reads tensors into one buffer, each at a multiple of k_tensor_alignment.
+void read_group(const Contents& contents, std::span<const Tensor* const> group, uint64_t bytes,
+                Counter& counter, Residents& residents) {
+    const Buffer& buffer = residents.buffers.emplace_back(bytes, "weights in host memory");
+    uint64_t used = 0;
+    for (const Tensor* tensor : group) {
+        std::byte* const out = buffer.data() + used;
+        const File& file = contents.files[static_cast<size_t>(tensor->part)];
+        for (uint64_t at = 0; at < tensor->bytes; at += k_block_bytes) {
+            const uint64_t count = std::min(k_block_bytes, tensor->bytes - at);
+            file.read_at(tensor->offset + at, {out + at, count});
+            counter.add(count);
+        }
+        residents.data[static_cast<size_t>(tensor->index)] = out;
+        used += align_up(tensor->bytes, k_tensor_alignment);
+    }
+}
+
+void read(const Contents& contents, std::span<const Tensor* const> order, Counter& counter,
+          Residents& residents) {
+    size_t first = 0;
+    while (first < order.size()) {
+        size_t last = first;
+        uint64_t bytes = 0;
+        do {
+            bytes += align_up(order[last]->bytes, k_tensor_alignment);
+            ++last;
+        } while (last < order.size() && bytes + order[last]->bytes <= k_buffer_bytes);
+        read_group(contents, order.subspan(first, last - first), bytes, counter, residents);
+        first = last;
+    }
+}
+
+}  // namespace
+
+Residents load_tensors(const Contents& contents, Residence how, const Progress& progress,
+                       const CancelToken* cancel, const TensorFilter& wanted) {
+    const std::vector<const Tensor*> order = reading_order(contents, wanted);
+    uint64_t total = 0;
+    for (const Tensor* tensor : order) total += tensor->bytes;
+    const uint64_t available = available_memory_bytes();
+    if (how == Residence::owned && total > available) {
+        fail_out_of_memory("weights in host memory", total, available);
+    }
+    Residents residents;
+    residents.data.resize(contents.tensors.size());
+    Counter counter(total, progress, cancel);
+    if (how == Residence::mapped) {
+        map(contents, order, total <= available, counter, residents);
+    } else {
+        read(contents, order, counter, residents);
+    }
+    return residents;
+}
+
+}  // namespace minim::checkpoint

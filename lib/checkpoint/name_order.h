@@ -1,0 +1,54 @@
+// Names in order, for look-up and for finding repeated ones. Sorted instead of hashed: whoever writes the
+// file chooses the names, and a million names with one hash would keep a hash table busy for hours.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace minim::checkpoint {
+
+// Indices of `items` (fewer than 2^32) in the order of their names; equal names in the order of the items.
+// `name_of` is a pointer to the member, or a function of the item.
+template <typename Items, typename NameOf>
+std::vector<uint32_t> order_by_name(const Items& items, NameOf name_of) {
+    std::vector<uint32_t> order(items.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+        const int compared = std::string_view(std::invoke(name_of, items[a]))
+                                 .compare(std::string_view(std::invoke(name_of, items[b])));
+        return compared != 0 ? compared < 0 : a < b;
+    });
+    return order;
+}
+
+template <typename Items, typename NameOf>
+std::optional<size_t> find_by_name(const Items& items, const std::vector<uint32_t>& order, NameOf name_of,
+                                   std::string_view name) {
+    const auto found =
+        std::lower_bound(order.begin(), order.end(), name, [&](uint32_t index, std::string_view key) {
+            return std::string_view(std::invoke(name_of, items[index])) < key;
+        });
+    if (found == order.end() || std::string_view(std::invoke(name_of, items[*found])) != name)
+        return std::nullopt;
+    return *found;
+}
+
+// The first item, in the order of the items, whose name an earlier one has.
+template <typename Items, typename NameOf>
+std::optional<size_t> find_repeated(const Items& items, const std::vector<uint32_t>& order, NameOf name_of) {
+    std::optional<size_t> repeated;
+    for (size_t i = 1; i < order.size(); ++i) {
+        const std::string_view before = std::invoke(name_of, items[order[i - 1]]);
+        const std::string_view here = std::invoke(name_of, items[order[i]]);
+        if (before == here && (!repeated || order[i] < *repeated)) repeated = order[i];
+    }
+    return repeated;
+}
+
+}  // namespace minim::checkpoint

@@ -1,0 +1,99 @@
+// What tests of every layer share: a folder of their own, what a call throws, what was logged.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "support/catch.h"
+
+namespace minim::test {
+
+// A folder of its own for one test, removed at the end.
+class TemporaryFolder {
+  public:
+    TemporaryFolder() {
+        std::string name = (std::filesystem::temp_directory_path() / "minim-test-XXXXXX").string();
+        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
+        path_ = name;
+    }
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+    const std::string& path() const { return path_; }
+    std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
+
+  private:
+    std::string path_;
+};
+
+// What a call throws; nothing where it succeeds.
+template <typename Call>
+std::optional<Error> error_of(Call&& call) {
+    try {
+        call();
+    } catch (const Error& error) {
+        return error;
+    }
+    return std::nullopt;
+}
+
+// Checks that a call fails with a status and a text that names what it must.
+template <typename Call>
+void expect_error(Status status, std::string_view part, Call&& call) {
+    const std::optional<Error> error = error_of(call);
+    INFO("wanted: " << part);
+    REQUIRE(error);
+    INFO("message: " << error->what());
+    CHECK(error->status() == status);
+    CHECK(std::string_view(error->what()).find(part) != std::string_view::npos);
+}
+
+inline std::string_view name_of(Reason reason) {
+    constexpr std::string_view k_names[] = {"none",  "truncated", "format",    "limit", "type",
+                                            "shape", "offset",    "duplicate", "value", "io"};
+    return k_names[static_cast<size_t>(reason)];
+}
+
+// The reason that a call fails with, by name, so that a failed comparison shows it with the message.
+template <typename Call>
+std::string reason_of(Call&& call) {
+    const std::optional<Error> error = error_of(call);
+    if (!error) return "no error";
+    UNSCOPED_INFO(error->what());
+    return std::string(name_of(error->reason()));
+}
+
+// Collects the lines that are logged.
+struct Lines {
+    Lines() { log.set(&take, this, LogLevel::debug); }
+    Lines(const Lines&) = delete;
+    Lines& operator=(const Lines&) = delete;
+
+    static void take(void* self, int32_t, const char* line) {
+        static_cast<Lines*>(self)->all.emplace_back(line);
+    }
+    size_t holding(std::string_view part) const {
+        size_t count = 0;
+        for (const std::string& line : all) count += line.find(part) != std::string::npos ? 1 : 0;
+        return count;
+    }
+
+    Logger log;
+    std::vector<std::string> all;
+};
+
+}  // namespace minim::test

@@ -1,0 +1,67 @@
+#include "checkpoint/checkpoint.h"
+
+#include <filesystem>
+
+#include "support.h"
+
+namespace minim::checkpoint::testing {
+namespace {
+
+TEST_CASE("a GGUF file without the usual ending opens by its magic") {
+    const TemporaryFolder folder;
+    test::GgufWriter writer;
+    writer.add("general.architecture", "minimax-m2");
+    writer.add_f32("a", {2, 3}, {1, 2, 3, 4, 5, 6});
+    writer.add_f32("b", {1}, {7});
+    writer.write(folder / "sha256-0123");
+    const Lines lines;
+    const Checkpoint checkpoint = Checkpoint::open(folder / "sha256-0123", lines.log);
+    CHECK(checkpoint.kind() == Checkpoint::Kind::gguf);
+    CHECK(checkpoint.gguf_version() == 3);
+    CHECK(checkpoint.alignment() == 32);
+    CHECK(checkpoint.folder() == folder.path());
+    CHECK(checkpoint.tensor_bytes() == 28);
+    CHECK(checkpoint.file_bytes() == std::filesystem::file_size(folder / "sha256-0123"));
+    REQUIRE(checkpoint.find("b") != nullptr);
+    CHECK(checkpoint.find("b")->index == 1);
+    CHECK(checkpoint.find("a")->shape == std::vector<int64_t>{3, 2});
+    CHECK(checkpoint.find("c") == nullptr);
+    CHECK(lines.holding("2 tensors, 28 bytes in 1 file(s)") == 1);
+}
+
+TEST_CASE("a missing file is not found, a file of another kind a format error") {
+    const TemporaryFolder folder;
+    Logger log;
+    const auto missing = error_of([&] { Checkpoint::open(folder / "missing.gguf", log); });
+    REQUIRE(missing);
+    CHECK(missing->status() == Status::not_found);
+    test::write_bytes(folder / "text.gguf", bytes_of("this is no model file at all"));
+    CHECK(reason_of([&] { Checkpoint::open(folder / "text.gguf", log); }) == "format");
+    CHECK(error_of([&] { Checkpoint::open("", log); })->status() == Status::invalid);
+}
+
+TEST_CASE("a folder opens as the model in it") {
+    const TemporaryFolder folder;
+    test::write_bytes(folder / "model.safetensors",
+                      safetensors(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})", 3));
+    Logger log;
+    const Checkpoint checkpoint = Checkpoint::open(folder.path(), log);
+    CHECK(checkpoint.kind() == Checkpoint::Kind::safetensors);
+    CHECK(checkpoint.gguf_version() == 0);
+    CHECK(checkpoint.alignment() == 1);
+    CHECK(checkpoint.folder() == folder.path());
+    CHECK(checkpoint.find("a")->type_name == "U8");
+}
+
+TEST_CASE("an importance matrix opens as a container") {
+    const TemporaryFolder folder;
+    test::GgufWriter writer;
+    writer.add("general.type", "imatrix");
+    writer.add_f32("blk.0.ffn_up.weight.in_sum2", {4}, {1, 2, 3, 4});
+    writer.write(folder / "imatrix.gguf");
+    Logger log;
+    CHECK(Checkpoint::open(folder / "imatrix.gguf", log).metadata().string("general.type") == "imatrix");
+}
+
+}  // namespace
+}  // namespace minim::checkpoint::testing

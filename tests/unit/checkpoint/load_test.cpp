@@ -1,0 +1,198 @@
+#include "checkpoint/load.h"
+
+#include <filesystem>
+
+#include "checkpoint/checkpoint.h"
+#include "support.h"
+
+namespace minim::checkpoint::testing {
+namespace {
+
+constexpr uint64_t k_mib = uint64_t{1} << 20;
+
+std::vector<std::byte> pattern(size_t bytes, uint32_t seed) {
+    std::vector<std::byte> out(bytes);
+    uint32_t state = seed * 2654435761U + 1;
+    for (std::byte& b : out) {
+        state = state * 1664525U + 1013904223U;
+        b = static_cast<std::byte>(state >> 24U);
+    }
+    return out;
+}
+
+// Sizes around a block, the alignment and nothing at all.
+const std::vector<size_t> k_sizes = {9 * k_mib + 4, 4, 0, 64, 60, 4 * k_mib, 4 * k_mib + 4, 1000};
+
+std::string write_model(const TemporaryFolder& folder) {
+    test::GgufWriter writer;
+    for (size_t i = 0; i < k_sizes.size(); ++i) {
+        writer.add_tensor(
+            {fmt::format("t{}", i), 24, {k_sizes[i]}, pattern(k_sizes[i], static_cast<uint32_t>(i))});
+    }
+    return test::write_split(writer, folder.path(), "m", {3, 0, 5});
+}
+
+uint64_t total_bytes() {
+    uint64_t total = 0;
+    for (const size_t size : k_sizes) total += size;
+    return total;
+}
+
+TEST_CASE("mapped and owned tensors hold the bytes of the file") {
+    const TemporaryFolder folder;
+    const std::string path = write_model(folder);
+    for (const Residence how : {Residence::mapped, Residence::owned}) {
+        Logger log;
+        Checkpoint checkpoint = Checkpoint::open(path, log);
+        checkpoint.load(how);
+        for (size_t i = 0; i < k_sizes.size(); ++i) {
+            const Tensor& tensor = *checkpoint.find(fmt::format("t{}", i));
+            const std::vector<std::byte> expected = pattern(k_sizes[i], static_cast<uint32_t>(i));
+            INFO(i);
+            REQUIRE(tensor.bytes == k_sizes[i]);
+            const std::byte* data = checkpoint.data(tensor);
+            CHECK(std::equal(expected.begin(), expected.end(), data));
+            if (how == Residence::owned) CHECK(reinterpret_cast<uintptr_t>(data) % 64 == 0);
+        }
+    }
+}
+
+TEST_CASE("data stays where it is when the checkpoint moves") {
+    const TemporaryFolder folder;
+    Logger log;
+    Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
+    checkpoint.load(Residence::owned);
+    const std::byte* before = checkpoint.data(*checkpoint.find("t0"));
+    const Checkpoint moved = std::move(checkpoint);
+    CHECK(moved.data(*moved.find("t0")) == before);
+}
+
+TEST_CASE("progress begins at nothing, never falls, has small steps and ends with everything") {
+    const TemporaryFolder folder;
+    const std::string path = write_model(folder);
+    for (const Residence how : {Residence::mapped, Residence::owned}) {
+        Logger log;
+        Checkpoint checkpoint = Checkpoint::open(path, log);
+        std::vector<uint64_t> reports;
+        bool totals_agree = true;
+        checkpoint.load(how, [&](uint64_t done, uint64_t total) {
+            reports.push_back(done);
+            totals_agree = totals_agree && total == total_bytes();
+            return true;
+        });
+        CHECK(totals_agree);
+        REQUIRE(reports.size() >= 5);
+        CHECK(reports.front() == 0);
+        CHECK(reports.back() == total_bytes());
+        for (size_t i = 1; i < reports.size(); ++i) {
+            CHECK(reports[i] > reports[i - 1]);
+            CHECK(reports[i] - reports[i - 1] <= 16 * k_mib);
+        }
+    }
+}
+
+TEST_CASE("a load can be cancelled at every report and tried again") {
+    const TemporaryFolder folder;
+    Logger log;
+    Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
+    const Tensor& tensor = *checkpoint.find("t0");
+    for (size_t stop = 1; stop <= 5; ++stop) {
+        size_t calls = 0;
+        const auto error = error_of(
+            [&] { checkpoint.load(Residence::owned, [&](uint64_t, uint64_t) { return ++calls < stop; }); });
+        REQUIRE(error);
+        CHECK(error->status() == Status::cancelled);
+        CHECK(calls == stop);
+        CHECK_FALSE(checkpoint.is_loaded(tensor));
+    }
+    checkpoint.load(Residence::owned);
+    CHECK(checkpoint.is_loaded(tensor));
+}
+
+TEST_CASE("a cancel token stops a load before its next block") {
+    const TemporaryFolder folder;
+    Logger log;
+    Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
+    for (const Residence how : {Residence::mapped, Residence::owned}) {
+        CancelToken token;
+        uint64_t last = 0;
+        const auto error = error_of([&] {
+            checkpoint.load(
+                how,
+                [&](uint64_t done, uint64_t) {
+                    last = done;
+                    if (done > 0) token.trigger();
+                    return true;
+                },
+                &token);
+        });
+        REQUIRE(error);
+        CHECK(error->status() == Status::cancelled);
+        CHECK(last <= 4 * k_mib);
+    }
+}
+
+TEST_CASE("only wanted tensors are loaded, and only once") {
+    const TemporaryFolder folder;
+    Logger log;
+    Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
+    uint64_t total = 0;
+    checkpoint.load(
+        Residence::owned,
+        [&](uint64_t, uint64_t all) {
+            total = all;
+            return true;
+        },
+        nullptr, [](const Tensor& tensor) { return tensor.name == "t3" || tensor.name == "t7"; });
+    CHECK(total == 1064);
+    CHECK(checkpoint.is_loaded(*checkpoint.find("t7")));
+    CHECK_FALSE(checkpoint.is_loaded(*checkpoint.find("t0")));
+    const auto unloaded = error_of([&] { checkpoint.data(*checkpoint.find("t0")); });
+    REQUIRE(unloaded);
+    CHECK(unloaded->status() == Status::internal);
+    const auto again = error_of([&] { checkpoint.load(Residence::owned); });
+    REQUIRE(again);
+    CHECK(again->status() == Status::invalid);
+}
+
+TEST_CASE("a part of a tensor is read without loading it") {
+    const TemporaryFolder folder;
+    Logger log;
+    const Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
+    const Tensor& tensor = *checkpoint.find("t5");
+    const std::vector<std::byte> expected = pattern(k_sizes[5], 5);
+    std::vector<std::byte> out(1000);
+    checkpoint.read(tensor, 12345, out);
+    CHECK(std::equal(out.begin(), out.end(), expected.begin() + 12345));
+    checkpoint.read(tensor, tensor.bytes, {});
+    CHECK(error_of([&] { checkpoint.read(tensor, tensor.bytes - 999, out); })->status() == Status::internal);
+    CHECK(error_of([&] { checkpoint.read(tensor, UINT64_MAX, out); })->status() == Status::internal);
+}
+
+TEST_CASE("a file that shrank after it was opened is truncated") {
+    const TemporaryFolder folder;
+    for (const Residence how : {Residence::mapped, Residence::owned}) {
+        Logger log;
+        Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
+        std::filesystem::resize_file(folder / "m-00003-of-00003.gguf", 2 * k_mib);
+        CHECK(reason_of([&] { checkpoint.load(how); }) == "truncated");
+        CHECK_FALSE(checkpoint.is_loaded(*checkpoint.find("t0")));
+    }
+}
+
+TEST_CASE("a checkpoint without tensors loads") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "empty.gguf";
+    test::GgufWriter().write(path);
+    for (const Residence how : {Residence::mapped, Residence::owned}) {
+        Logger log;
+        Checkpoint checkpoint = Checkpoint::open(path, log);
+        size_t calls = 0;
+        checkpoint.load(
+            how, [&](uint64_t done, uint64_t total) { return ++calls > 0 && done == 0 && total == 0; });
+        CHECK(calls == 1);
+    }
+}
+
+}  // namespace
+}  // namespace minim::checkpoint::testing
