@@ -1,0 +1,135 @@
+// The coarse operations of the forward pass, as a backend implements them on its own memory. The model calls
+// them in order (lib/model/minimax_m2.cpp); each is free to fuse, tile, quantise activations and overlap
+// inside. Every pointer lies in the backend's memory; activations are float, row after row, without padding.
+//
+// On the CPU a row's result never depends on who shares the batch, on the chunking or on the thread count.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "backend/kv_view.h"
+#include "format/format.h"
+
+namespace minim::backend {
+
+// A weight matrix W of y = W x, row after row: `rows` outputs, `cols` inputs.
+struct Matrix {
+    const std::byte* data = nullptr;
+    Format format = Format::f32;
+    int64_t rows = 0;
+    int64_t cols = 0;
+    int64_t row_bytes = 0;
+    float scale = 1.0F;  // factor of the whole tensor (NVFP4 files carry one), applied to y
+};
+
+struct Vector {
+    const float* data = nullptr;
+    int64_t size = 0;
+};
+
+// One matrix an expert, all of one shape and format; `expert[e]` is where the rows of expert e start.
+struct ExpertStack {
+    Format format = Format::f32;
+    int64_t rows = 0;
+    int64_t cols = 0;
+    int64_t row_bytes = 0;
+    std::vector<const std::byte*> expert;
+    std::vector<float> scale;  // per expert; empty means 1
+
+    int64_t n_expert() const noexcept { return static_cast<int64_t>(expert.size()); }
+    Matrix matrix(int64_t e) const noexcept {
+        const auto i = static_cast<size_t>(e);
+        return {expert[i], format, rows, cols, row_bytes, scale.empty() ? 1.0F : scale[i]};
+    }
+};
+
+struct ExpertWeights {
+    ExpertStack gate, up, down;  // [ff, hidden], [ff, hidden], [hidden, ff]
+};
+
+// y = W h, or y += W h. Several tasks share one h, so that it is quantised once.
+struct LinearTask {
+    const Matrix* weight = nullptr;
+    float* y = nullptr;  // [n, weight->rows]
+    bool add = false;
+};
+
+// Queries, keys and values of n rows, before normalisation and rotation.
+struct AttendArgs {
+    int64_t n = 0;
+    float* q = nullptr;  // [n, n_head * head_dim], overwritten
+    float* k = nullptr;  // [n, n_head_kv * head_dim], overwritten
+    const float* v = nullptr;
+    float* o = nullptr;  // [n, n_head * head_dim]
+    std::span<const KvRow>
+        rows;  // which sequence and position each row is; earlier rows of a sequence come first
+    int64_t layer = 0;
+    int64_t n_head = 0;
+    int64_t n_head_kv = 0;
+    int64_t head_dim = 0;
+    Vector q_norm;  // [n_head * head_dim]: one mean square over all heads together
+    Vector k_norm;  // [n_head_kv * head_dim]
+    float norm_eps = 0.0F;
+    std::span<const float> rope_frequency;  // [rotary_dim / 2]: theta^(-2i / rotary_dim)
+};
+
+// What one step may need at most; a backend reserves its work space from it once, so that no operation
+// allocates.
+struct StepLimits {
+    int64_t n_rows = 0;     // rows of a step
+    int64_t n_context = 0;  // positions a row may look back on
+    int64_t hidden = 0;
+    int64_t n_head = 0;
+    int64_t n_head_kv = 0;
+    int64_t head_dim = 0;
+    int64_t n_expert = 0;
+    int64_t n_expert_used = 0;
+    int64_t expert_ff = 0;
+    int64_t n_vocab = 0;
+};
+
+// Work space of one stream of steps. Steps that share it must not overlap.
+class Scratch {
+  public:
+    virtual ~Scratch() = default;
+};
+
+class Backend {
+  public:
+    virtual ~Backend() = default;
+
+    virtual std::string_view name() const noexcept = 0;  // "cpu", "reference"
+
+    // Throws out_of_memory. Every operation below takes a scratch of this backend reserved for at least its
+    // size, and neither throws nor allocates.
+    virtual std::unique_ptr<Scratch> reserve(const StepLimits& limits) const = 0;
+
+    // x[i] = row ids[i] of the table.
+    virtual void embed(Scratch& scratch, const Matrix& table, std::span<const int32_t> ids,
+                       float* x) const = 0;
+
+    // h = x / sqrt(mean(x^2) + eps) * weight, row by row.
+    virtual void norm(Scratch& scratch, const float* x, int64_t n, const Vector& weight, float eps,
+                      float* h) const = 0;
+
+    virtual void linear(Scratch& scratch, const float* h, int64_t n,
+                        std::span<const LinearTask> tasks) const = 0;
+
+    // QK-norm, partial rotary, KV store, causal grouped-query attention.
+    virtual void attend(Scratch& scratch, const AttendArgs& args) const = 0;
+
+    // s = sigmoid(router h); the n_used largest of s + bias (ties: the lower index), in descending order of
+    // that sum; gates = s / sum of the chosen s. `bias` may be empty. ids, gates: [n, n_used].
+    virtual void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
+                       int64_t n_used, int32_t* ids, float* gates) const = 0;
+
+    // y += sum over slots, in slot order, of gate * down(silu(gate h) * (up h)).
+    virtual void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
+                         int64_t n_used, const ExpertWeights& weights, float* y) const = 0;
+};
+
+}  // namespace minim::backend

@@ -1,0 +1,46 @@
+// What attention sees of the KV cache: pages of k_kv_page_tokens positions, found through a table a sequence.
+//
+// A page holds, for each layer, first K then V; each is [n_head_kv][k_kv_page_tokens][head_dim] in the
+// cache's format. The tokens of one head lie together, because attention reads one head's history at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "format/format.h"
+
+namespace minim::backend {
+
+inline constexpr int64_t k_kv_page_tokens = 64;
+
+struct KvLayout {
+    int64_t n_layer = 0;
+    int64_t n_head_kv = 0;
+    int64_t head_dim = 0;
+    Format k_format = Format::f16;  // f16 or f32
+    Format v_format = Format::f16;
+
+    int64_t k_token_bytes() const noexcept;  // bytes of one head's K at one position
+    int64_t v_token_bytes() const noexcept;
+    int64_t layer_bytes() const noexcept;  // K and V of one layer in one page
+    int64_t page_bytes() const noexcept;
+
+    // Byte offset in a page of a head's K or V at slot 0; slot s follows s * token_bytes later.
+    int64_t k_offset(int64_t layer, int64_t head) const noexcept;
+    int64_t v_offset(int64_t layer, int64_t head) const noexcept;
+};
+
+// One sequence's pages: position p lies in pages[p / k_kv_page_tokens], slot p % k_kv_page_tokens.
+struct KvSequence {
+    const KvLayout* layout = nullptr;
+    std::span<std::byte* const> pages;
+};
+
+// A row of a batch: the token of `sequence` at `position`.
+struct KvRow {
+    const KvSequence* sequence = nullptr;
+    int64_t position = 0;
+};
+
+}  // namespace minim::backend

@@ -1,0 +1,10 @@
+#include "cpu/kernels.h"
+
+#include "cpu/avx2/simd.h"
+#include "cpu/generic/table.h"
+
+namespace minim::cpu {
+
+constinit const KernelTable k_avx2_kernels = generic::make_table<avx2::Simd>("avx2");
+
+}  // namespace minim::cpu

@@ -1,0 +1,83 @@
+#include "cpu/cpu_backend.h"
+
+#include "base/error.h"
+#include "cpu/kernel_tables.h"
+#include "cpu/operations.h"
+
+namespace minim::cpu {
+
+void embed(const Machine& machine, const backend::Matrix& table, std::span<const int32_t> ids, float* x) {
+    const FormatTraits& format = traits(table.format);
+    machine.pool.run(static_cast<int64_t>(ids.size()), [&](int64_t i, int32_t) {
+        float* row = x + i * table.cols;
+        format.decode_row(table.data + ids[static_cast<size_t>(i)] * table.row_bytes, table.cols, row);
+        if (table.scale == 1.0F) return;
+        for (int64_t c = 0; c < table.cols; ++c) row[c] *= table.scale;
+    });
+}
+
+void norm(const Machine& machine, const float* x, int64_t n, const backend::Vector& weight, float eps,
+          float* h) {
+    machine.pool.run(n, [&](int64_t i, int32_t) {
+        machine.kernels.rms_norm(x + i * weight.size, weight.size, weight.data, eps, h + i * weight.size);
+    });
+}
+
+namespace {
+
+class CpuBackend : public backend::Backend {
+  public:
+    CpuBackend(const ThreadPool& pool, const KernelTable& kernels) : machine_{pool, kernels} {}
+
+    std::string_view name() const noexcept override { return "cpu"; }
+
+    std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override {
+        return std::make_unique<CpuScratch>(limits, machine_.pool.n_threads());
+    }
+
+    void embed(backend::Scratch&, const backend::Matrix& table, std::span<const int32_t> ids,
+               float* x) const override {
+        cpu::embed(machine_, table, ids, x);
+    }
+
+    void norm(backend::Scratch&, const float* x, int64_t n, const backend::Vector& weight, float eps,
+              float* h) const override {
+        cpu::norm(machine_, x, n, weight, eps, h);
+    }
+
+    void linear(backend::Scratch& scratch, const float* h, int64_t n,
+                std::span<const backend::LinearTask> tasks) const override {
+        cpu::linear(machine_, own(scratch), h, n, tasks);
+    }
+
+    void attend(backend::Scratch& scratch, const backend::AttendArgs& args) const override {
+        cpu::attend(machine_, own(scratch), args);
+    }
+
+    void route(backend::Scratch& scratch, const float* h, int64_t n, const backend::Matrix& router,
+               const backend::Vector& bias, int64_t n_used, int32_t* ids, float* gates) const override {
+        cpu::route(machine_, own(scratch), h, n, router, bias, n_used, ids, gates);
+    }
+
+    void experts(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
+                 int64_t n_used, const backend::ExpertWeights& weights, float* y) const override {
+        cpu::experts(machine_, own(scratch), h, n, ids, gates, n_used, weights, y);
+    }
+
+  private:
+    static CpuScratch& own(backend::Scratch& scratch) { return static_cast<CpuScratch&>(scratch); }
+
+    Machine machine_;
+};
+
+}  // namespace
+
+std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, CpuLevel level) {
+    if (level > detected_cpu_level()) {
+        fail(Status::unsupported, "this processor has no {} (its best level is {})", to_string(level),
+             to_string(detected_cpu_level()));
+    }
+    return std::make_unique<CpuBackend>(pool, kernels_for(level));
+}
+
+}  // namespace minim::cpu

@@ -1,0 +1,17 @@
+// The threaded CPU backend: linears on packed weights with quantised inputs, vectorised for the instruction
+// set found or asked for. A row's result depends on nothing but the row: not on the batch, the chunking, the
+// thread count, nor on the instruction set.
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+#include "base/cpu_features.h"
+#include "base/thread_pool.h"
+
+namespace minim::cpu {
+
+// `pool` outlives the backend. Throws unsupported for a level this machine has not.
+std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, CpuLevel level);
+
+}  // namespace minim::cpu

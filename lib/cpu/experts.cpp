@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <cassert>
+
+#include "cpu/matrix_tile.h"
+#include "cpu/operations.h"
+
+namespace minim::cpu {
+namespace {
+
+// Columns of y summed by one task.
+constexpr int64_t k_sum_columns = 1024;
+
+// Sorts the slots by expert, so that an expert's weights are read once for all rows that chose it. Returns
+// how many experts have any.
+int64_t group_by_expert(CpuScratch& scratch, const int32_t* ids, int64_t n_slots, int64_t n_used,
+                        int64_t n_expert) {
+    int32_t* first = scratch.first_of_expert;
+    std::fill_n(first, n_expert + 1, 0);
+    for (int64_t slot = 0; slot < n_slots; ++slot) ++first[ids[slot] + 1];
+    int64_t n_active = 0;
+    for (int64_t e = 0; e < n_expert; ++e) {
+        if (first[e + 1] > 0) scratch.active_expert[n_active++] = static_cast<int32_t>(e);
+        first[e + 1] += first[e];
+    }
+    // Filling moves each start to its end, which is the start of the next: afterwards shift back by one.
+    for (int64_t slot = 0; slot < n_slots; ++slot) {
+        const int32_t entry = first[ids[slot]]++;
+        scratch.entry_row[entry] = static_cast<int32_t>(slot / n_used);
+        scratch.entry_of_slot[slot] = entry;
+    }
+    std::copy_backward(first, first + n_expert, first + n_expert + 1);
+    first[0] = 0;
+    return n_active;
+}
+
+// The entries of one expert as input rows: read through the list `rows` where it is given, else lying in
+// sorted order.
+InputRows entries_of(const InputRows& all, const CpuScratch& scratch, int32_t expert, const int32_t* rows) {
+    const int32_t first = scratch.first_of_expert[expert];
+    InputRows input = all;
+    input.n_tokens = scratch.first_of_expert[expert + 1] - first;
+    if (rows != nullptr) {
+        input.rows = rows + first;
+        return input;
+    }
+    for (size_t kind = 0; kind < k_activation_count; ++kind) {
+        if (input.data[kind] != nullptr) input.data[kind] += first * input.row_bytes[kind];
+    }
+    return input;
+}
+
+// task(expert, first row, rows, thread) for every tile of every active expert.
+template <typename Task>
+void for_each_expert_tile(const Machine& machine, const CpuScratch& scratch, int64_t n_active,
+                          const backend::ExpertStack& stack, const Task& task) {
+    const int64_t tile_rows = rows_of_tile(stack.matrix(0));
+    const int64_t n_tiles = (stack.rows + tile_rows - 1) / tile_rows;
+    machine.pool.run(n_active * n_tiles, [&](int64_t index, int32_t thread) {
+        const int64_t first = index % n_tiles * tile_rows;
+        task(scratch.active_expert[index / n_tiles], first, std::min(tile_rows, stack.rows - first), thread);
+    });
+}
+
+// gate = silu(gate h) * (up h) for every entry, in sorted order.
+void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
+              const backend::ExpertWeights& weights, const InputRows& input) {
+    const int64_t ff = weights.gate.rows;
+    const auto task = [&](int32_t e, int64_t first, int64_t count, int32_t thread) {
+        const InputRows rows = entries_of(input, scratch, e, scratch.entry_row);
+        const backend::Matrix gate_weight = weights.gate.matrix(e);
+        const backend::Matrix up_weight = weights.up.matrix(e);
+        float* gate = scratch.gate + scratch.first_of_expert[e] * ff;
+        float* up = scratch.up + scratch.first_of_expert[e] * ff;
+        const MatrixTile gate_tile = {
+            .weight = gate_weight, .first = first, .count = count, .y = gate, .y_stride = ff};
+        const MatrixTile up_tile = {
+            .weight = up_weight, .first = first, .count = count, .y = up, .y_stride = ff};
+        compute_tile(machine, gate_tile, rows, scratch.decoded_of(thread));
+        compute_tile(machine, up_tile, rows, scratch.decoded_of(thread));
+        for (int64_t t = 0; t < rows.n_tokens; ++t) {
+            float* out = gate + t * ff + first;
+            machine.kernels.silu_mul(out, up + t * ff + first, count, out);
+        }
+    };
+    for_each_expert_tile(machine, scratch, n_active, weights.gate, task);
+}
+
+// expert_output = down * input for every entry, in sorted order.
+void project(const Machine& machine, CpuScratch& scratch, int64_t n_active, const backend::ExpertStack& down,
+             const InputRows& input) {
+    const auto task = [&](int32_t e, int64_t first, int64_t count, int32_t thread) {
+        const backend::Matrix weight = down.matrix(e);
+        const MatrixTile tile = {.weight = weight,
+                                 .first = first,
+                                 .count = count,
+                                 .y = scratch.expert_output + scratch.first_of_expert[e] * down.rows,
+                                 .y_stride = down.rows};
+        compute_tile(machine, tile, entries_of(input, scratch, e, nullptr), scratch.decoded_of(thread));
+    };
+    for_each_expert_tile(machine, scratch, n_active, down, task);
+}
+
+// y += gate * expert output, slot after slot of each row.
+void add_outputs(const Machine& machine, const CpuScratch& scratch, int64_t n, int64_t hidden,
+                 const float* gates, int64_t n_used, float* y) {
+    const int64_t n_chunks = (hidden + k_sum_columns - 1) / k_sum_columns;
+    machine.pool.run(n * n_chunks, [&](int64_t task, int32_t) {
+        const int64_t i = task / n_chunks;
+        const int64_t first = task % n_chunks * k_sum_columns;
+        const int64_t count = std::min(k_sum_columns, hidden - first);
+        for (int64_t slot = i * n_used; slot < (i + 1) * n_used; ++slot) {
+            const float* output = scratch.expert_output + scratch.entry_of_slot[slot] * hidden + first;
+            machine.kernels.add_scaled(output, gates[slot], count, y + i * hidden + first);
+        }
+    });
+}
+
+}  // namespace
+
+void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
+             const float* gates, int64_t n_used, const backend::ExpertWeights& weights, float* y) {
+    const int64_t n_slots = n * n_used;
+    if (n_slots == 0) return;
+    const int64_t hidden = weights.gate.cols;
+    const int64_t ff = weights.gate.rows;
+    assert(n <= scratch.limits.n_rows && n_used <= scratch.limits.n_expert_used);
+    assert(hidden <= scratch.limits.hidden && ff <= scratch.limits.expert_ff);
+    assert(weights.gate.n_expert() <= scratch.limits.n_expert);
+    const int64_t n_active = group_by_expert(scratch, ids, n_slots, n_used, weights.gate.n_expert());
+
+    InputRows input = plain_rows(h, n, hidden);
+    for (const Format format : {weights.gate.format, weights.up.format}) {
+        const Activation activation = activation_for(machine.kernels, format);
+        quantize_rows(machine, activation, h, n, hidden, scratch.input[static_cast<size_t>(activation)],
+                      input);
+    }
+    activate(machine, scratch, n_active, weights, input);
+
+    InputRows activated = plain_rows(scratch.gate, n_slots, ff);
+    quantize_rows(machine, activation_for(machine.kernels, weights.down.format), scratch.gate, n_slots, ff,
+                  scratch.activated, activated);
+    project(machine, scratch, n_active, weights.down, activated);
+    add_outputs(machine, scratch, n, hidden, gates, n_used, y);
+}
+
+}  // namespace minim::cpu

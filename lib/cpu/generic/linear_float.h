@@ -1,0 +1,48 @@
+// y = W h for F32, F16 and BF16 weights and F32 inputs; also the attention scores, where W is a page of keys.
+#pragma once
+
+#include "cpu/generic/elements.h"
+#include "cpu/generic/linear.h"
+
+namespace minim::cpu::generic {
+
+template <class V, class Elements, int n_rows, int n_tokens>
+void linear_float_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
+    const std::byte* row[n_rows];
+    const float* input[n_tokens];
+    for (int r = 0; r < n_rows; ++r) row[r] = Linear<V>::weight_row(args, r0 + r);
+    for (int t = 0; t < n_tokens; ++t) {
+        input[t] = reinterpret_cast<const float*>(Linear<V>::input_row(args, t0 + t));
+    }
+    typename V::F32 sum[n_rows * n_tokens];
+    for (auto& lanes : sum) lanes = V::zero();
+    typename V::F32 x[n_tokens];
+    int64_t i = 0;
+    for (; i + 16 <= args.cols; i += 16) {
+        for (int t = 0; t < n_tokens; ++t) x[t] = load<V>(input[t] + i);
+        for (int r = 0; r < n_rows; ++r) {
+            const auto w = Elements::load(row[r] + i * Elements::k_bytes);
+            for (int t = 0; t < n_tokens; ++t) sum[r * n_tokens + t] = V::fma(w, x[t], sum[r * n_tokens + t]);
+        }
+    }
+    if (i < args.cols) {
+        for (int t = 0; t < n_tokens; ++t) x[t] = load_part<V>(input[t] + i, args.cols - i);
+        for (int r = 0; r < n_rows; ++r) {
+            const auto w = load_part<Elements>(row[r] + i * Elements::k_bytes, args.cols - i);
+            for (int t = 0; t < n_tokens; ++t) sum[r * n_tokens + t] = V::fma(w, x[t], sum[r * n_tokens + t]);
+        }
+    }
+    for (int r = 0; r < n_rows; ++r) {
+        for (int t = 0; t < n_tokens; ++t) Linear<V>::put(args, r0 + r, t0 + t, sum[r * n_tokens + t]);
+    }
+}
+
+template <class V, class Elements>
+void linear_float(const LinearArgs& args) {
+    constexpr int k_tile = 4;
+    for_each_tile<k_tile, k_tile>(args, [&](int64_t r, auto n_rows, int64_t t, auto n_tokens) {
+        linear_float_tile<V, Elements, decltype(n_rows)::k_value, decltype(n_tokens)::k_value>(args, r, t);
+    });
+}
+
+}  // namespace minim::cpu::generic

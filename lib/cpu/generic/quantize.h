@@ -1,0 +1,62 @@
+// Input rows as 8-bit codes with scales (layout: kernels.h). Codes equal those of the reference encoder of Q8_0; the
+// scale stays a float where that rounds it to F16.
+#pragma once
+
+#include "base/half.h"
+#include "cpu/generic/exp.h"
+#include "cpu/kernels.h"
+
+namespace minim::cpu::generic {
+
+// The largest magnitude; NaN if there is one.
+template <class V>
+float largest_magnitude(const float* x, int64_t n) {  // n is a multiple of 16
+    auto largest = V::zero();
+    for (int64_t i = 0; i < n; i += 16) largest = V::max_magnitude(largest, load<V>(x + i));
+    float lanes[16];
+    V::store(lanes, largest);
+    uint32_t bits = 0;
+    for (const float lane : lanes) bits = float_to_bits(lane) > bits ? float_to_bits(lane) : bits;
+    return bits_to_float(bits);
+}
+
+// Whole codes stay in -127 .. 127 whatever the input; NaN becomes -127, under a scale that is NaN itself.
+template <class V>
+typename V::F32 clamp_code(typename V::F32 x) {
+    return V::min(V::max(x, V::all(-127.0F)), V::all(127.0F));
+}
+
+// Halves away from zero by adding the number below 0.5 and truncating (store_i8): with 0.5 itself the number
+// below 0.5 would round up.
+template <class V>
+typename V::F32 towards_half_away(typename V::F32 x) {
+    return V::add(x, V::copy_sign(V::all(0x1.fffffep-2F), x));
+}
+
+// Per 32 elements: scale d = largest / 127, codes round(x * (1 / d)); then the sums of 16 codes.
+template <class V>
+void quantize_q8(const float* x, int64_t cols, std::byte* out) {
+    const ActivationLayout layout = activation_layout(Activation::q8, cols);
+    auto* code = reinterpret_cast<int8_t*>(out);
+    auto* scale = reinterpret_cast<float*>(out + layout.scale_offset);
+    auto* sum = reinterpret_cast<int16_t*>(out + layout.sum_offset);
+    for (int64_t b = 0; b < cols / 32; ++b) {
+        const float d = largest_magnitude<V>(x + 32 * b, 32) / 127.0F;
+        const auto inverse = V::all(d != 0.0F ? 1.0F / d : 0.0F);
+        for (int64_t i = 32 * b; i < 32 * b + 32; i += 16) {
+            const auto scaled = clamp_code<V>(V::mul(load<V>(x + i), inverse));
+            V::store_i8(code + i, towards_half_away<V>(scaled));
+            int32_t total = 0;
+            for (int64_t k = i; k < i + 16; ++k) total += code[k];
+            sum[i / 16] = static_cast<int16_t>(total);
+        }
+        scale[b] = d;
+    }
+    if (cols % 64 != 0) {
+        memset(code + cols, 0, 32);
+        scale[cols / 32] = 0.0F;
+        memset(sum + cols / 16, 0, 2 * sizeof(int16_t));
+    }
+}
+
+}  // namespace minim::cpu::generic

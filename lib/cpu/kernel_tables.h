@@ -1,0 +1,17 @@
+// Which kernels serve a processor, and which of them a weight format.
+#pragma once
+
+#include "base/cpu_features.h"
+#include "cpu/kernels.h"
+#include "format/format.h"
+
+namespace minim::cpu {
+
+// The kernels of a level this machine has. avx512_bf16 takes those of avx512: input rows are never rounded to
+// BF16, and splitting them into two BF16 parts for its dot instruction costs as much as it saves.
+const KernelTable& kernels_for(CpuLevel level) noexcept;
+
+// The kernel of a weight format; null where rows are decoded to floats instead.
+const LinearKernel* linear_kernel(const KernelTable& kernels, Format format) noexcept;
+
+}  // namespace minim::cpu

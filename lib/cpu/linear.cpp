@@ -1,0 +1,48 @@
+#include <algorithm>
+#include <cassert>
+
+#include "cpu/matrix_tile.h"
+#include "cpu/operations.h"
+
+namespace minim::cpu {
+namespace {
+
+int64_t tile_count(const backend::Matrix& weight) {
+    const int64_t rows = rows_of_tile(weight);
+    return (weight.rows + rows - 1) / rows;
+}
+
+}  // namespace
+
+void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n,
+            std::span<const backend::LinearTask> tasks) {
+    if (n == 0 || tasks.empty()) return;
+    const int64_t cols = tasks[0].weight->cols;
+    assert(n <= scratch.limits.n_rows && cols <= scratch.max_cols);
+
+    InputRows input = plain_rows(h, n, cols);
+    int64_t n_tiles = 0;
+    for (const backend::LinearTask& task : tasks) {
+        assert(task.weight->cols == cols);
+        const Activation activation = activation_for(machine.kernels, task.weight->format);
+        quantize_rows(machine, activation, h, n, cols, scratch.input[static_cast<size_t>(activation)], input);
+        n_tiles += tile_count(*task.weight);
+    }
+
+    machine.pool.run(n_tiles, [&](int64_t tile, int32_t thread) {
+        size_t t = 0;
+        while (tile >= tile_count(*tasks[t].weight)) tile -= tile_count(*tasks[t++].weight);
+        const backend::LinearTask& task = tasks[t];
+        const int64_t first = tile * rows_of_tile(*task.weight);
+        compute_tile(machine,
+                     {.weight = *task.weight,
+                      .first = first,
+                      .count = std::min(rows_of_tile(*task.weight), task.weight->rows - first),
+                      .y = task.y,
+                      .y_stride = task.weight->rows,
+                      .add = task.add},
+                     input, scratch.decoded_of(thread));
+    });
+}
+
+}  // namespace minim::cpu

@@ -1,0 +1,42 @@
+// A tile of rows of one matrix times a batch of input rows: the unit of work of linear, route and experts.
+#pragma once
+
+#include "cpu/operations.h"
+
+namespace minim::cpu {
+
+// What the kernels read: rows as floats, and quantised where some matrix wants that.
+struct InputRows {
+    const std::byte* data[k_activation_count] = {};  // by Activation
+    int64_t row_bytes[k_activation_count] = {};
+    const int32_t* rows = nullptr;  // which row token t reads; null: row t
+    int64_t n_tokens = 0;
+};
+
+// The form in which the input of a matrix is read.
+Activation activation_for(const KernelTable& kernels, Format format) noexcept;
+
+// Rows of one tile: about 32 KB of weights, which stay in the first-level cache while the tokens pass.
+int64_t rows_of_tile(const backend::Matrix& weight) noexcept;
+
+InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept;
+
+// Adds the quantised form to `input`, made in `out` from the n rows of x; nothing for f32 or when it is
+// there.
+void quantize_rows(const Machine& machine, Activation activation, const float* x, int64_t n, int64_t cols,
+                   std::byte* out, InputRows& input);
+
+// Rows first .. first + count of W against all tokens; y points at row 0 of W for token 0. `exact` reads
+// floats whatever the format: no quantised input decides a routing.
+struct MatrixTile {
+    const backend::Matrix& weight;
+    int64_t first;
+    int64_t count;
+    float* y;
+    int64_t y_stride;
+    bool add = false;
+    bool exact = false;
+};
+void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRows& input, float* decoded);
+
+}  // namespace minim::cpu

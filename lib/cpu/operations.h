@@ -1,0 +1,34 @@
+// The operations of the CPU backend, one file each. All are deterministic: which thread computes a tile, how
+// rows are cut into tiles and who shares the batch changes no bit of a row's result.
+#pragma once
+
+#include "backend/backend.h"
+#include "base/thread_pool.h"
+#include "cpu/kernels.h"
+#include "cpu/scratch.h"
+
+namespace minim::cpu {
+
+struct Machine {
+    const ThreadPool& pool;
+    const KernelTable& kernels;
+};
+
+void embed(const Machine& machine, const backend::Matrix& table, std::span<const int32_t> ids, float* x);
+
+void norm(const Machine& machine, const float* x, int64_t n, const backend::Vector& weight, float eps,
+          float* h);
+
+void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n,
+            std::span<const backend::LinearTask> tasks);
+
+void attend(const Machine& machine, CpuScratch& scratch, const backend::AttendArgs& args);
+
+void route(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n,
+           const backend::Matrix& router, const backend::Vector& bias, int64_t n_used, int32_t* ids,
+           float* gates);
+
+void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
+             const float* gates, int64_t n_used, const backend::ExpertWeights& weights, float* y);
+
+}  // namespace minim::cpu

@@ -1,0 +1,80 @@
+#include "cpu/scratch.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+namespace minim::cpu {
+namespace {
+
+constexpr uint64_t k_alignment = 64;
+constexpr const char* k_what = "work space of the CPU backend";
+
+// Lays buffers out one behind the other, first without memory to find the size, then in it.
+class Carver {
+  public:
+    explicit Carver(std::byte* base) : base_(base) {}
+
+    template <typename T>
+    void take(T*& buffer, std::initializer_list<int64_t> shape) {
+        uint64_t bytes = sizeof(T);
+        for (const int64_t extent : shape) {
+            const auto count = static_cast<uint64_t>(std::max<int64_t>(extent, 0));
+            if (!checked_mul(bytes, count, bytes)) fail_out_of_memory(k_what, UINT64_MAX, 0);
+        }
+        buffer = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+        uint64_t end = 0;
+        if (!checked_add(used_, bytes, end) || end > UINT64_MAX - k_alignment) {
+            fail_out_of_memory(k_what, UINT64_MAX, 0);
+        }
+        used_ = align_up(end, k_alignment);
+    }
+
+    uint64_t used() const noexcept { return used_; }
+
+  private:
+    std::byte* base_;
+    uint64_t used_ = 0;
+};
+
+void carve(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
+    const backend::StepLimits& limits = scratch.limits;
+    const int64_t heads_per_group = limits.n_head_kv > 0 ? limits.n_head / limits.n_head_kv : 0;
+    carver.take(scratch.input[static_cast<size_t>(Activation::q8)],
+                {limits.n_rows, activation_layout(Activation::q8, scratch.max_cols).row_bytes});
+    carver.take(scratch.decoded, {n_threads, k_decoded_rows, scratch.max_cols});
+    carver.take(scratch.scores, {n_threads, heads_per_group, limits.n_context});
+    carver.take(scratch.score_sums, {n_threads, heads_per_group});
+    carver.take(scratch.rotation, {n_threads, limits.head_dim});
+    carver.take(scratch.router, {limits.n_rows, limits.n_expert});
+    carver.take(scratch.first_of_expert, {limits.n_expert + 1});
+    carver.take(scratch.active_expert, {limits.n_expert});
+    carver.take(scratch.entry_row, {limits.n_rows, limits.n_expert_used});
+    carver.take(scratch.entry_of_slot, {limits.n_rows, limits.n_expert_used});
+    carver.take(scratch.gate, {limits.n_rows, limits.n_expert_used, limits.expert_ff});
+    carver.take(scratch.up, {limits.n_rows, limits.n_expert_used, limits.expert_ff});
+    carver.take(scratch.activated, {limits.n_rows, limits.n_expert_used,
+                                    activation_layout(Activation::q8, limits.expert_ff).row_bytes});
+    carver.take(scratch.expert_output, {limits.n_rows, limits.n_expert_used, limits.hidden});
+}
+
+}  // namespace
+
+CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads)
+    : limits(step_limits),
+      max_cols(std::max({limits.hidden, limits.n_head * limits.head_dim, limits.expert_ff})) {
+    int64_t n_slots = 0;
+    if (!checked_mul(limits.n_rows, limits.n_expert_used, n_slots) || n_slots > INT32_MAX) {
+        fail(Status::invalid, "{} rows with {} experts each are more than one step can take", limits.n_rows,
+             limits.n_expert_used);
+    }
+    Carver measure(nullptr);
+    carve(measure, *this, n_threads);
+    memory_ = Buffer(measure.used(), k_what);
+    Carver carver(memory_.data());
+    carve(carver, *this, n_threads);
+}
+
+}  // namespace minim::cpu

@@ -1,0 +1,236 @@
+#include "reference/reference_backend.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "base/half.h"
+
+namespace minim::reference {
+namespace {
+
+using backend::AttendArgs;
+using backend::ExpertWeights;
+using backend::KvLayout;
+using backend::KvRow;
+using backend::LinearTask;
+using backend::Matrix;
+using backend::Scratch;
+using backend::Vector;
+
+using RowMatrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+RowMatrix decoded(const Matrix& weight) {
+    RowMatrix w(weight.rows, weight.cols);
+    const FormatTraits& format = traits(weight.format);
+    for (int64_t r = 0; r < weight.rows; ++r) {
+        format.decode_row(weight.data + r * weight.row_bytes, weight.cols, w.data() + r * weight.cols);
+    }
+    if (weight.scale != 1.0F) w *= weight.scale;
+    return w;
+}
+
+// y [n, rows] = h [n, cols] times the transposed weight.
+RowMatrix multiply(const float* h, int64_t n, const Matrix& weight) {
+    const Eigen::Map<const RowMatrix> input(h, n, weight.cols);
+    return input * decoded(weight).transpose();
+}
+
+float sigmoid(float z) {
+    return 1.0F / (1.0F + std::exp(-z));
+}
+
+void rms_norm(const float* x, const Vector& weight, float eps, float* h) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < weight.size; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    const double mean = sum / static_cast<double>(weight.size);
+    const auto factor = static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(eps)));
+    for (int64_t i = 0; i < weight.size; ++i) h[i] = x[i] * factor * weight.data[i];
+}
+
+// Rotates the pairs (i, i + m) of one head, m = number of frequencies; the components from 2m on pass
+// unchanged.
+void rotate(float* head, int64_t position, std::span<const float> frequency) {
+    const size_t m = frequency.size();
+    for (size_t i = 0; i < m; ++i) {
+        const double angle = static_cast<double>(position) * static_cast<double>(frequency[i]);
+        const auto cosine = static_cast<float>(std::cos(angle));
+        const auto sine = static_cast<float>(std::sin(angle));
+        const float a = head[i];
+        const float b = head[i + m];
+        head[i] = a * cosine - b * sine;
+        head[i + m] = b * cosine + a * sine;
+    }
+}
+
+void store(Format format, const float* values, int64_t count, std::byte* out) {
+    if (format == Format::f32) {
+        std::memcpy(out, values, static_cast<size_t>(count) * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+        const uint16_t half = float_to_f16(values[i]);
+        std::memcpy(out + i * 2, &half, sizeof(half));
+    }
+}
+
+// Keys and values of one head over positions 0 .. n_positions-1: [n_positions, head_dim].
+RowMatrix gather(const KvRow& row, bool keys, int64_t layer, int64_t head, int64_t n_positions) {
+    const KvLayout& layout = *row.sequence->layout;
+    const Format format = keys ? layout.k_format : layout.v_format;
+    const int64_t offset = keys ? layout.k_offset(layer, head) : layout.v_offset(layer, head);
+    const int64_t token_bytes = keys ? layout.k_token_bytes() : layout.v_token_bytes();
+    RowMatrix values(n_positions, layout.head_dim);
+    for (int64_t p = 0; p < n_positions; ++p) {
+        const std::byte* page = row.sequence->pages[static_cast<size_t>(p / backend::k_kv_page_tokens)];
+        const std::byte* slot = page + offset + p % backend::k_kv_page_tokens * token_bytes;
+        traits(format).decode_row(slot, layout.head_dim, values.data() + p * layout.head_dim);
+    }
+    return values;
+}
+
+void store_row(const AttendArgs& args, int64_t i) {
+    const KvRow& row = args.rows[static_cast<size_t>(i)];
+    const KvLayout& layout = *row.sequence->layout;
+    std::byte* page = row.sequence->pages[static_cast<size_t>(row.position / backend::k_kv_page_tokens)];
+    const int64_t slot = row.position % backend::k_kv_page_tokens;
+    for (int64_t head = 0; head < args.n_head_kv; ++head) {
+        const int64_t at = (i * args.n_head_kv + head) * args.head_dim;
+        store(layout.k_format, args.k + at, args.head_dim,
+              page + layout.k_offset(args.layer, head) + slot * layout.k_token_bytes());
+        store(layout.v_format, args.v + at, args.head_dim,
+              page + layout.v_offset(args.layer, head) + slot * layout.v_token_bytes());
+    }
+}
+
+void attend_row(const AttendArgs& args, int64_t i) {
+    const KvRow& row = args.rows[static_cast<size_t>(i)];
+    const int64_t n_positions = row.position + 1;
+    const int64_t group = args.n_head / args.n_head_kv;
+    const float scale = 1.0F / std::sqrt(static_cast<float>(args.head_dim));
+    for (int64_t head_kv = 0; head_kv < args.n_head_kv; ++head_kv) {
+        const RowMatrix keys = gather(row, true, args.layer, head_kv, n_positions);
+        const RowMatrix values = gather(row, false, args.layer, head_kv, n_positions);
+        for (int64_t head = head_kv * group; head < (head_kv + 1) * group; ++head) {
+            const int64_t at = (i * args.n_head + head) * args.head_dim;
+            const Eigen::Map<const Eigen::VectorXf> query(args.q + at, args.head_dim);
+            Eigen::VectorXf score = keys * query * scale;
+            score = (score.array() - score.maxCoeff()).exp().matrix();
+            score /= score.sum();
+            Eigen::Map<Eigen::VectorXf>(args.o + at, args.head_dim) = values.transpose() * score;
+        }
+    }
+}
+
+class ReferenceScratch : public Scratch {};
+
+class ReferenceBackend : public backend::Backend {
+  public:
+    std::string_view name() const noexcept override { return "reference"; }
+
+    std::unique_ptr<Scratch> reserve(const backend::StepLimits&) const override {
+        return std::make_unique<ReferenceScratch>();
+    }
+
+    void embed(Scratch&, const Matrix& table, std::span<const int32_t> ids, float* x) const override {
+        for (size_t i = 0; i < ids.size(); ++i) {
+            float* row = x + static_cast<int64_t>(i) * table.cols;
+            traits(table.format).decode_row(table.data + ids[i] * table.row_bytes, table.cols, row);
+            for (int64_t c = 0; c < table.cols; ++c) row[c] *= table.scale;
+        }
+    }
+
+    void norm(Scratch&, const float* x, int64_t n, const Vector& weight, float eps, float* h) const override {
+        for (int64_t i = 0; i < n; ++i) rms_norm(x + i * weight.size, weight, eps, h + i * weight.size);
+    }
+
+    void linear(Scratch&, const float* h, int64_t n, std::span<const LinearTask> tasks) const override {
+        for (const LinearTask& task : tasks) {
+            Eigen::Map<RowMatrix> y(task.y, n, task.weight->rows);
+            if (task.add) {
+                y += multiply(h, n, *task.weight);
+            } else {
+                y = multiply(h, n, *task.weight);
+            }
+        }
+    }
+
+    void attend(Scratch&, const AttendArgs& args) const override {
+        for (int64_t i = 0; i < args.n; ++i) {
+            float* q = args.q + i * args.n_head * args.head_dim;
+            float* k = args.k + i * args.n_head_kv * args.head_dim;
+            const int64_t position = args.rows[static_cast<size_t>(i)].position;
+            rms_norm(q, args.q_norm, args.norm_eps, q);
+            rms_norm(k, args.k_norm, args.norm_eps, k);
+            for (int64_t head = 0; head < args.n_head; ++head)
+                rotate(q + head * args.head_dim, position, args.rope_frequency);
+            for (int64_t head = 0; head < args.n_head_kv; ++head)
+                rotate(k + head * args.head_dim, position, args.rope_frequency);
+            store_row(args, i);
+            attend_row(args, i);
+        }
+    }
+
+    void route(Scratch&, const float* h, int64_t n, const Matrix& router, const Vector& bias, int64_t n_used,
+               int32_t* ids, float* gates) const override {
+        const RowMatrix score = multiply(h, n, router).unaryExpr(&sigmoid);
+        std::vector<int32_t> order(static_cast<size_t>(router.rows));
+        for (int64_t i = 0; i < n; ++i) {
+            const auto biased = [&](int32_t e) {
+                return score(i, e) + (bias.size > 0 ? bias.data[e] : 0.0F);
+            };
+            std::iota(order.begin(), order.end(), 0);
+            std::stable_sort(order.begin(), order.end(),
+                             [&](int32_t a, int32_t b) { return biased(a) > biased(b); });
+            float sum = 0.0F;
+            for (int64_t s = 0; s < n_used; ++s) sum += score(i, order[static_cast<size_t>(s)]);
+            sum = std::max(sum, 0x1p-14F);
+            for (int64_t s = 0; s < n_used; ++s) {
+                const int32_t expert = order[static_cast<size_t>(s)];
+                ids[i * n_used + s] = expert;
+                gates[i * n_used + s] = score(i, expert) / sum;
+            }
+        }
+    }
+
+    // An expert at a time, over the rows that chose it: each matrix is decoded once a call.
+    void experts(Scratch&, const float* h, int64_t n, const int32_t* ids, const float* gates, int64_t n_used,
+                 const ExpertWeights& weights, float* y) const override {
+        const int64_t hidden = weights.gate.cols;
+        RowMatrix output(n * n_used, hidden);  // row i * n_used + s
+        for (int64_t e = 0; e < weights.gate.n_expert(); ++e) {
+            std::vector<int64_t> slots;
+            for (int64_t slot = 0; slot < n * n_used; ++slot) {
+                if (ids[slot] == e) slots.push_back(slot);
+            }
+            if (slots.empty()) continue;
+            const auto count = static_cast<int64_t>(slots.size());
+            RowMatrix input(count, hidden);
+            for (int64_t i = 0; i < count; ++i) {
+                input.row(i) = Eigen::Map<const Eigen::RowVectorXf>(
+                    h + slots[static_cast<size_t>(i)] / n_used * hidden, hidden);
+            }
+            const RowMatrix gate = multiply(input.data(), count, weights.gate.matrix(e));
+            const RowMatrix up = multiply(input.data(), count, weights.up.matrix(e));
+            const RowMatrix activated =
+                gate.binaryExpr(up, [](float g, float u) { return g * sigmoid(g) * u; });
+            const RowMatrix result = multiply(activated.data(), count, weights.down.matrix(e));
+            for (int64_t i = 0; i < count; ++i) output.row(slots[static_cast<size_t>(i)]) = result.row(i);
+        }
+        for (int64_t i = 0; i < n; ++i) {
+            Eigen::Map<Eigen::RowVectorXf> row(y + i * hidden, hidden);
+            for (int64_t s = 0; s < n_used; ++s) row += gates[i * n_used + s] * output.row(i * n_used + s);
+        }
+    }
+};
+
+}  // namespace
+
+std::unique_ptr<backend::Backend> make_reference_backend() {
+    return std::make_unique<ReferenceBackend>();
+}
+
+}  // namespace minim::reference

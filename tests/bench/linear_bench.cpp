@@ -1,0 +1,144 @@
+// The linears of the CPU backend at the shapes of an expert of MiniMax-M2: bytes of packed weights per
+// second, and their share of the memory read bandwidth measured by the same threads in the same program.
+// Weights go round a ring larger than the last-level cache, as experts do.
+//
+//   linear_bench [--benchmark_filter=avx512/Q4_K] ; threads: environment variable MINIM_BENCH_THREADS, else
+//   all cores
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/half.h"
+#include "cpu/cpu_backend.h"
+
+namespace {
+
+using minim::Buffer;
+using minim::CpuLevel;
+using minim::Format;
+using minim::ThreadPool;
+
+constexpr uint64_t k_ring_bytes = uint64_t{256} << 20;
+
+int32_t thread_count() {
+    const char* wanted = std::getenv("MINIM_BENCH_THREADS");
+    return wanted != nullptr ? std::atoi(wanted) : minim::usable_core_count();
+}
+
+const ThreadPool& pool() {
+    static const ThreadPool threads(thread_count());
+    return threads;
+}
+
+// Random bytes whose every 16-bit field is a small normal number as F16, BF16 or the upper half of an F32: no
+// scale is infinite or NaN, and no product is subnormal, which would be slow.
+const Buffer& ring() {
+    static const Buffer bytes = [] {
+        Buffer buffer(k_ring_bytes, "benchmark weights");
+        std::mt19937_64 random(1);
+        for (uint64_t i = 0; i < k_ring_bytes / 8; ++i)
+            buffer.as<uint64_t>()[i] = (random() & 0x0FFF0FFF0FFF0FFFU) | 0x2000200020002000U;
+        return buffer;
+    }();
+    return bytes;
+}
+
+// Bytes per second of the plainest read: every thread adds up 64-bit words of its pieces.
+double read_bandwidth() {
+    static const double best = [] {
+        constexpr int64_t k_piece = 1 << 20;
+        double fastest = 0.0;
+        for (int round = 0; round < 5; ++round) {
+            const auto start = std::chrono::steady_clock::now();
+            std::vector<uint64_t> sums(static_cast<size_t>(k_ring_bytes / k_piece));
+            pool().run(static_cast<int64_t>(sums.size()), [&](int64_t piece, int32_t) {
+                const uint64_t* words = ring().as<uint64_t>() + piece * (k_piece / 8);
+                uint64_t sum[8] = {};
+                for (int64_t i = 0; i < k_piece / 8; i += 8) {
+                    for (int64_t k = 0; k < 8; ++k) sum[k] += words[i + k];
+                }
+                for (const uint64_t s : sum) sums[static_cast<size_t>(piece)] += s;
+            });
+            benchmark::DoNotOptimize(sums.data());
+            const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+            fastest = std::max(fastest, static_cast<double>(k_ring_bytes) / seconds.count());
+        }
+        return fastest;
+    }();
+    return best;
+}
+
+void linear(benchmark::State& state, CpuLevel level, Format format, int64_t rows, int64_t cols, int64_t n) {
+    uint64_t row_bytes = 0;
+    if (!minim::row_bytes(format, static_cast<uint64_t>(cols), row_bytes)) return;
+    const auto backend = minim::cpu::make_cpu_backend(pool(), level);
+    const auto scratch = backend->reserve({.n_rows = n, .hidden = cols});
+    std::vector<float> h(static_cast<size_t>(n * cols));
+    std::mt19937 random(2);
+    for (float& value : h) value = std::normal_distribution<float>()(random);
+    std::vector<float> y(static_cast<size_t>(n * rows));
+
+    const uint64_t matrix_bytes = static_cast<uint64_t>(rows) * row_bytes;
+    uint64_t at = 0;
+    for (auto _ : state) {
+        if (at + matrix_bytes > k_ring_bytes) at = 0;
+        const minim::backend::Matrix weight = {.data = ring().data() + at,
+                                               .format = format,
+                                               .rows = rows,
+                                               .cols = cols,
+                                               .row_bytes = static_cast<int64_t>(row_bytes)};
+        const minim::backend::LinearTask task = {&weight, y.data(), false};
+        backend->linear(*scratch, h.data(), n, {&task, 1});
+        benchmark::DoNotOptimize(y.data());
+        at += matrix_bytes;
+    }
+    const double bytes = static_cast<double>(state.iterations()) * static_cast<double>(matrix_bytes);
+    state.counters["GB/s"] = benchmark::Counter(bytes / 1e9, benchmark::Counter::kIsRate);
+    state.counters["of_read"] = benchmark::Counter(bytes / read_bandwidth(), benchmark::Counter::kIsRate);
+    state.counters["Gmul/s"] = benchmark::Counter(
+        static_cast<double>(state.iterations()) * static_cast<double>(rows * cols * n) / 1e9,
+        benchmark::Counter::kIsRate);
+}
+
+void register_all() {
+    struct Shape {
+        int64_t rows, cols;
+    };
+    for (const CpuLevel level : {CpuLevel::scalar, CpuLevel::avx2, CpuLevel::avx512}) {
+        if (level > minim::detected_cpu_level()) continue;
+        for (const Format format :
+             {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::iq4_nl, Format::q4_k,
+              Format::q6_k, Format::iq4_xs, Format::q5_k, Format::iq2_s}) {
+            for (const Shape shape : {Shape{3072, 1536}, Shape{1536, 3072}}) {
+                for (const int64_t n : {1, 32}) {
+                    const std::string name = std::string(to_string(level)) + "/" +
+                                             std::string(minim::traits(format).name) + "/" +
+                                             std::to_string(shape.rows) + "x" + std::to_string(shape.cols) +
+                                             "/tokens:" + std::to_string(n);
+                    benchmark::RegisterBenchmark(name.c_str(), linear, level, format, shape.rows, shape.cols,
+                                                 n)
+                        ->UseRealTime()
+                        ->Unit(benchmark::kMicrosecond);
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    benchmark::Initialize(&argc, argv);
+    benchmark::AddCustomContext("threads", std::to_string(pool().n_threads()));
+    benchmark::AddCustomContext("read GB/s", std::to_string(read_bandwidth() / 1e9));
+    register_all();
+    benchmark::RunSpecifiedBenchmarks();
+    return 0;
+}

@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <cmath>
+
+#include "cpu/cpu_backend.h"
+#include "cpu/kernel_tables.h"
+#include "support/catch.h"
+#include "unit/cpu/support.h"
+
+namespace minim::test {
+namespace {
+
+using backend::ExpertStack;
+using backend::ExpertWeights;
+
+struct Stack {
+    std::vector<TestMatrix> matrices;
+    ExpertStack view;
+
+    Stack(Format format, int64_t n_expert, int64_t rows, int64_t cols, Random& random) {
+        for (int64_t e = 0; e < n_expert; ++e) {
+            matrices.emplace_back(format, rows, cols, random);
+            view.expert.push_back(matrices.back().view.data);
+        }
+        view.format = format;
+        view.rows = rows;
+        view.cols = cols;
+        view.row_bytes = matrices[0].view.row_bytes;
+    }
+};
+
+struct Layer {
+    int64_t hidden;
+    int64_t ff;
+    Stack gate, up, down;
+    ExpertWeights weights;
+
+    Layer(Format gate_format, Format up_format, Format down_format, int64_t n_expert, int64_t hidden_size,
+          int64_t ff_size, Random& random)
+        : hidden(hidden_size),
+          ff(ff_size),
+          gate(gate_format, n_expert, ff, hidden, random),
+          up(up_format, n_expert, ff, hidden, random),
+          down(down_format, n_expert, hidden, ff, random),
+          weights{gate.view, up.view, down.view} {}
+};
+
+struct Batch {
+    int64_t n;
+    int64_t n_used;
+    std::vector<float> h, y, gates;
+    std::vector<int32_t> ids;
+
+    Batch(int64_t rows, int64_t used, int64_t n_expert, int64_t hidden, Random& random)
+        : n(rows), n_used(used), h(random.normal(n * hidden, 0.1F)), y(random.normal(n * hidden)) {
+        for (int64_t i = 0; i < n; ++i) {
+            const int64_t first = random.below(n_expert);
+            for (int64_t s = 0; s < n_used; ++s) {
+                ids.push_back(static_cast<int32_t>((first + 3 * s) % n_expert));
+                gates.push_back(1.0F / static_cast<float>(s + 2));
+            }
+        }
+    }
+};
+
+std::vector<float> experts(CpuLevel level, int32_t n_threads, const Layer& layer, const Batch& batch,
+                           int64_t chunk) {
+    const ThreadPool pool(n_threads);
+    const auto backend = cpu::make_cpu_backend(pool, level);
+    const auto scratch = backend->reserve({.n_rows = chunk,
+                                           .hidden = layer.hidden,
+                                           .n_expert = layer.gate.view.n_expert(),
+                                           .n_expert_used = batch.n_used,
+                                           .expert_ff = layer.ff});
+    std::vector<float> y = batch.y;
+    for (int64_t i = 0; i < batch.n; i += chunk) {
+        backend->experts(*scratch, batch.h.data() + i * layer.hidden, std::min(chunk, batch.n - i),
+                         batch.ids.data() + i * batch.n_used, batch.gates.data() + i * batch.n_used,
+                         batch.n_used, layer.weights, y.data() + i * layer.hidden);
+    }
+    return y;
+}
+
+// Input of a matrix as the CPU backend reads it, quantised or not.
+std::vector<double> as_read(Format format, const std::vector<double>& x) {
+    const cpu::LinearKernel* kernel = cpu::linear_kernel(cpu::k_scalar_kernels, format);
+    if (kernel == nullptr) return x;
+    const std::vector<float> floats(x.begin(), x.end());
+    const auto cols = static_cast<int64_t>(x.size());
+    const auto row = input_rows(cpu::k_scalar_kernels, kernel->activation, floats, 1, cols);
+    return dequantised(kernel->activation, row.data(), cols);
+}
+
+std::vector<double> multiply(const TestMatrix& w, float scale, const std::vector<double>& x) {
+    std::vector<double> y;
+    for (int64_t r = 0; r < w.view.rows; ++r)
+        y.push_back(exact_dot(w.decoded_row(r), x).value * static_cast<double>(scale));
+    return y;
+}
+
+float scale_of(const ExpertStack& stack, size_t e) {
+    return stack.scale.empty() ? 1.0F : stack.scale[e];
+}
+
+std::vector<double> experts_exactly(const Layer& layer, const Batch& batch) {
+    std::vector<double> y(batch.y.begin(), batch.y.end());
+    for (size_t i = 0; i < static_cast<size_t>(batch.n); ++i) {
+        const auto hidden = static_cast<size_t>(layer.hidden);
+        const std::vector<double> h(batch.h.data() + i * hidden, batch.h.data() + (i + 1) * hidden);
+        for (size_t s = 0; s < static_cast<size_t>(batch.n_used); ++s) {
+            const size_t slot = i * static_cast<size_t>(batch.n_used) + s;
+            const auto e = static_cast<size_t>(batch.ids[slot]);
+            const ExpertWeights& w = layer.weights;
+            const auto gate =
+                multiply(layer.gate.matrices[e], scale_of(w.gate, e), as_read(w.gate.format, h));
+            const auto up = multiply(layer.up.matrices[e], scale_of(w.up, e), as_read(w.up.format, h));
+            std::vector<double> activated;
+            for (size_t r = 0; r < gate.size(); ++r)
+                activated.push_back(gate[r] / (1.0 + std::exp(-gate[r])) * up[r]);
+            const auto out =
+                multiply(layer.down.matrices[e], scale_of(w.down, e), as_read(w.down.format, activated));
+            for (size_t c = 0; c < hidden; ++c)
+                y[i * hidden + c] += static_cast<double>(batch.gates[slot]) * out[c];
+        }
+    }
+    return y;
+}
+
+double relative_difference(const std::vector<float>& a, const std::vector<double>& b) {
+    double difference = 0.0;
+    double size = 0.0;
+    for (size_t i = 0; i < b.size(); ++i) {
+        difference += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+        size += b[i] * b[i];
+    }
+    return std::sqrt(difference / size);
+}
+
+}  // namespace
+
+TEST_CASE("experts agree with the formulas in double precision") {
+    struct Case {
+        Format gate, up, down;
+        int64_t hidden, ff;
+    };
+    const std::vector<Case> cases = {
+        {Format::f32, Format::f32, Format::f32, 48, 33},
+        {Format::bf16, Format::f16, Format::f32, 33, 17},
+        {Format::q8_0, Format::q8_0, Format::q8_0, 96, 160},
+        {Format::q4_k, Format::q4_k, Format::q6_k, 256, 256},
+        {Format::q4_k, Format::q8_0, Format::iq4_nl, 256, 32},
+        {Format::q5_k, Format::iq4_xs, Format::q3_k, 512, 512},
+    };
+    for (const Case& c : cases) {
+        for (const int64_t n : {1, 2, 7}) {
+            INFO(traits(c.gate).name << " " << traits(c.up).name << " " << traits(c.down).name << " rows "
+                                     << n);
+            Random random(static_cast<uint32_t>(n));
+            Layer layer(c.gate, c.up, c.down, 5, c.hidden, c.ff, random);
+            layer.weights.up.scale = {1.0F, 0.5F, 2.0F, -1.0F, 0.1F};
+            const Batch batch(n, 2, 5, c.hidden, random);
+            const std::vector<float> y = experts(detected_cpu_level(), 2, layer, batch, n);
+            // A product near the middle of two codes may be quantised the other way: one step of 127.
+            const bool exact_input =
+                cpu::linear_kernel(cpu::k_scalar_kernels, c.down) == nullptr ||
+                cpu::linear_kernel(cpu::k_scalar_kernels, c.down)->activation == cpu::Activation::f32;
+            CHECK(relative_difference(y, experts_exactly(layer, batch)) <= (exact_input ? 2e-6 : 1e-3));
+        }
+    }
+}
+
+TEST_CASE("a row of experts has the same bits whatever the batch, the threads and the instruction set") {
+    for (const Format format : {Format::f32, Format::q8_0, Format::q4_k, Format::q5_k}) {
+        Random random(17);
+        const Layer layer(format, format, format, 6, 256, 256, random);
+        const Batch batch(11, 3, 6, 256, random);
+        const std::vector<float> expected = experts(CpuLevel::scalar, 1, layer, batch, 11);
+        for (const CpuLevel level : cpu_levels()) {
+            for (const int32_t n_threads : {1, 2, 3}) {
+                for (const int64_t chunk : {1, 4, 11}) {
+                    if (level == CpuLevel::scalar && n_threads != 2) continue;
+                    INFO(traits(format).name << " " << to_string(level) << " threads " << n_threads
+                                             << " chunk " << chunk);
+                    CHECK(same_bits(experts(level, n_threads, layer, batch, chunk), expected));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("experts of an empty batch do nothing, and unused experts are never read") {
+    Random random(2);
+    Layer layer(Format::f32, Format::f32, Format::f32, 4, 32, 32, random);
+    const Batch none(0, 2, 4, 32, random);
+    CHECK(experts(detected_cpu_level(), 2, layer, none, 1).empty());
+    Batch batch(3, 1, 4, 32, random);
+    std::fill(batch.ids.begin(), batch.ids.end(), 2);
+    const std::vector<float> expected = experts(detected_cpu_level(), 1, layer, batch, 3);
+    for (const size_t e : {size_t{0}, size_t{1}, size_t{3}}) {
+        layer.weights.gate.expert[e] = layer.weights.up.expert[e] = layer.weights.down.expert[e] = nullptr;
+    }
+    CHECK(same_bits(experts(detected_cpu_level(), 2, layer, batch, 3), expected));
+}
+
+}  // namespace minim::test

@@ -1,0 +1,252 @@
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/half.h"
+#include "cpu/kernel_tables.h"
+#include "support/catch.h"
+#include "unit/cpu/support.h"
+#include "unit/format/golden.h"
+
+namespace minim::test {
+namespace {
+
+using cpu::Activation;
+using cpu::LinearArgs;
+using cpu::LinearKernel;
+
+const std::vector<Format> k_formats = {Format::f32,    Format::f16,  Format::bf16, Format::q8_0,
+                                       Format::iq4_nl, Format::q4_k, Format::q6_k, Format::iq4_xs};
+
+std::vector<int64_t> columns_of(Format format) {
+    switch (traits(format).block_elems) {
+        case 1:
+            return {0, 1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 512};
+        case 32:
+            return {0, 32, 64, 96, 160, 256, 512};
+        default:
+            return {0, 256, 512, 768};
+    }
+}
+
+// Results of one kernel: [n_tokens][n_rows].
+std::vector<float> run(const LinearKernel& kernel, const TestMatrix& w, const std::vector<std::byte>& input,
+                       int64_t n_tokens, float scale = 1.0F, const std::vector<float>& add_to = {}) {
+    std::vector<float> y = add_to;
+    y.resize(static_cast<size_t>(n_tokens * w.view.rows));
+    kernel.run({.weight = w.view.data,
+                .row_bytes = w.view.row_bytes,
+                .n_rows = w.view.rows,
+                .cols = w.view.cols,
+                .scale = scale,
+                .input = input.data(),
+                .input_row_bytes = cpu::activation_layout(kernel.activation, w.view.cols).row_bytes,
+                .input_rows = nullptr,
+                .n_tokens = n_tokens,
+                .y = y.data(),
+                .y_stride = w.view.rows,
+                .add = !add_to.empty()});
+    return y;
+}
+
+// All instruction sets against each other bit for bit and against exact arithmetic.
+void check_all(Format format, const TestMatrix& w, const std::vector<float>& x, int64_t n_tokens) {
+    const Activation activation = cpu::linear_kernel(cpu::k_scalar_kernels, format)->activation;
+    const auto input = input_rows(cpu::k_scalar_kernels, activation, x, n_tokens, w.view.cols);
+    const std::vector<float> first =
+        run(*cpu::linear_kernel(cpu::k_scalar_kernels, format), w, input, n_tokens);
+    for (const cpu::KernelTable* kernels : kernel_tables()) {
+        REQUIRE(same_bits(run(*cpu::linear_kernel(*kernels, format), w, input, n_tokens), first));
+    }
+    const int64_t row_size = cpu::activation_layout(activation, w.view.cols).row_bytes;
+    for (int64_t r = 0; r < w.view.rows; ++r) {
+        const std::vector<float> row = w.decoded_row(r);
+        for (int64_t t = 0; t < n_tokens; ++t) {
+            const Dot exact =
+                exact_dot(row, dequantised(activation, input.data() + t * row_size, w.view.cols));
+            const auto got = static_cast<double>(first[static_cast<size_t>(t * w.view.rows + r)]);
+            REQUIRE(std::abs(got - exact.value) <= 2e-6 * exact.magnitude);
+        }
+    }
+}
+
+// The golden activation bytes in our layout: Q8_0 has a scale for 32 as F16, Q8_K one for 256 as a float.
+std::vector<std::byte> input_from_golden(const GoldenFile& file, const GoldenFile& type, int64_t cols) {
+    const std::string kind = type.entry().at("act_type");
+    const auto bytes = file.section<std::byte>(kind);
+    const bool q8_k = kind == "Q8_K";
+    const int64_t block = q8_k ? 256 : 32;
+    const auto block_bytes = static_cast<int64_t>(bytes.size()) / (cols / block);  // 292, or 296 in the fork
+    const cpu::ActivationLayout layout = cpu::activation_layout(Activation::q8, cols);
+    std::vector<std::byte> row(static_cast<size_t>(layout.row_bytes));
+    for (int64_t b = 0; b < cols / 32; ++b) {
+        const std::byte* from = bytes.data() + b * 32 / block * block_bytes;
+        float scale = 0.0F;
+        uint16_t half = 0;
+        std::memcpy(&scale, from, sizeof(scale));
+        std::memcpy(&half, from, sizeof(half));
+        if (!q8_k) scale = f16_to_float(half);
+        std::memcpy(row.data() + layout.scale_offset + b * 4, &scale, sizeof(scale));
+        const int64_t header = q8_k ? block_bytes - 256 - 32 : 2;
+        std::memcpy(row.data() + b * 32, from + header + b * 32 % block, 32);
+    }
+    for (int64_t g = 0; g < cols / 16; ++g) {
+        int16_t sum = 0;
+        for (int64_t i = 16 * g; i < 16 * g + 16; ++i) {
+            sum = static_cast<int16_t>(sum + static_cast<int8_t>(row[static_cast<size_t>(i)]));
+        }
+        std::memcpy(row.data() + layout.sum_offset + g * 2, &sum, sizeof(sum));
+    }
+    return row;
+}
+
+}  // namespace
+
+TEST_CASE("linear kernels agree with exact dot products and with each other over odd shapes") {
+    for (const Format format : k_formats) {
+        for (const int64_t cols : columns_of(format)) {
+            for (const int64_t n_tokens : {1, 2, 3, 4, 5}) {
+                for (const int64_t n_rows : {1, 4, 7, 9}) {
+                    INFO(traits(format).name << " " << n_rows << " x " << cols << ", tokens " << n_tokens);
+                    Random random(static_cast<uint32_t>(cols * 100 + n_tokens * 10 + n_rows));
+                    const TestMatrix w(format, n_rows, cols, random);
+                    check_all(format, w, random.normal(n_tokens * cols), n_tokens);
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("linear kernels of no rows or no tokens write nothing") {
+    for (const Format format : k_formats) {
+        for (const cpu::KernelTable* kernels : kernel_tables()) {
+            Random random(1);
+            const TestMatrix none(format, 0, 256, random);
+            const TestMatrix some(format, 3, 256, random);
+            const LinearKernel& kernel = *cpu::linear_kernel(*kernels, format);
+            const auto input = input_rows(*kernels, kernel.activation, random.normal(256), 1, 256);
+            CHECK(run(kernel, none, input, 1).empty());
+            CHECK(run(kernel, some, input, 0).empty());
+        }
+    }
+}
+
+TEST_CASE("codes and weights at their extremes do not saturate") {
+    // All products of one sign at full size: every byte of the codes -128 or 127 or 0, inputs all +-127.
+    for (const Format format : {Format::q8_0, Format::iq4_nl, Format::q4_k, Format::q6_k, Format::iq4_xs}) {
+        for (const int fill : {0x00, 0x7F, 0x80, 0xFF, 0x0F, 0xF0}) {
+            for (const float sign : {1.0F, -1.0F, 0.0F}) {
+                Random random(5);
+                TestMatrix w(format, 2, 512, random);
+                std::vector<std::byte> scales = w.bytes;  // keeps the float fields
+                std::fill(w.bytes.begin(), w.bytes.end(), static_cast<std::byte>(fill));
+                const auto block = static_cast<size_t>(traits(format).block_bytes);
+                const size_t at = format == Format::q6_k ? 208 : 0;
+                const size_t field = format == Format::q4_k ? 4 : 2;
+                for (size_t b = 0; b < w.bytes.size(); b += block) {
+                    std::memcpy(w.bytes.data() + b + at, scales.data() + b + at, field);
+                }
+                w.view.data = w.bytes.data();
+                std::vector<float> x(512, 1.0F);
+                for (size_t i = 0; i < x.size(); ++i)
+                    x[i] = sign != 0.0F ? sign : (i % 2 == 0 ? 1.0F : -1.0F);
+                INFO(traits(format).name << " fill " << fill << " sign " << sign);
+                check_all(format, w, x, 1);
+            }
+        }
+    }
+}
+
+TEST_CASE("scales that are infinite or NaN reach the result, equally on every instruction set") {
+    for (const Format format : {Format::q8_0, Format::q4_k, Format::q6_k}) {
+        for (const uint16_t bits : {uint16_t{0x7C00}, uint16_t{0x7E00}, uint16_t{0x0001}}) {
+            Random random(6);
+            const TestMatrix w(format, 1, 256, random);
+            std::byte* field = const_cast<std::byte*>(w.view.data) + (format == Format::q6_k ? 208 : 0);
+            std::memcpy(field, &bits, sizeof(bits));
+            const Activation activation = cpu::linear_kernel(cpu::k_scalar_kernels, format)->activation;
+            const auto input = input_rows(cpu::k_scalar_kernels, activation, random.normal(256), 1, 256);
+            const auto first = run(*cpu::linear_kernel(cpu::k_scalar_kernels, format), w, input, 1);
+            CHECK(std::isfinite(first[0]) == (bits == 1));
+            for (const cpu::KernelTable* kernels : kernel_tables()) {
+                CHECK(same_bits(run(*cpu::linear_kernel(*kernels, format), w, input, 1), first));
+            }
+        }
+    }
+}
+
+TEST_CASE("kernels reproduce the golden dot products from the golden activations") {
+    for (const Format format : {Format::q8_0, Format::iq4_nl, Format::q4_k, Format::q6_k, Format::iq4_xs}) {
+        const GoldenFile golden = golden_type(std::string(traits(format).name));
+        const GoldenFile activation_file(
+            golden_index().at("activations").at(golden.entry().at("activation_file").get<std::string>()));
+        const auto raw = golden.section<std::byte>("raw");
+        const auto dot_q8 = golden.section<double>("dot_q8");
+        const auto dot_abs = golden.section<double>("dot_abs");
+        const int64_t rows = golden.number("rows");
+        const int64_t cols = golden.number("cols");
+        Random random(1);
+        TestMatrix w(format, rows, cols, random);
+        std::copy(raw.begin(), raw.end(), w.bytes.begin());
+        for (const cpu::KernelTable* kernels : kernel_tables()) {
+            const LinearKernel& kernel = *cpu::linear_kernel(*kernels, format);
+            const auto input = input_from_golden(activation_file, golden, cols);
+            const auto y = run(kernel, w, input, 1);
+            for (size_t r = 0; r < y.size(); ++r) {
+                INFO(kernels->name << " " << traits(format).name << " row " << r);
+                CHECK(std::abs(static_cast<double>(y[r]) - dot_q8[r]) <= 2e-6 * dot_abs[r]);
+            }
+        }
+    }
+}
+
+TEST_CASE("the tensor's scale and the addition to y are applied to the whole dot product") {
+    for (const Format format : k_formats) {
+        Random random(8);
+        const TestMatrix w(format, 5, 256, random);
+        const std::vector<float> x = random.normal(3 * 256);
+        const std::vector<float> start = random.normal(15);
+        for (const cpu::KernelTable* kernels : kernel_tables()) {
+            const LinearKernel& kernel = *cpu::linear_kernel(*kernels, format);
+            const auto input = input_rows(*kernels, kernel.activation, x, 3, 256);
+            const auto plain = run(kernel, w, input, 3);
+            const auto scaled = run(kernel, w, input, 3, 0.37F);
+            const auto added = run(kernel, w, input, 3, 0.37F, start);
+            for (size_t i = 0; i < plain.size(); ++i) {
+                CHECK(scaled[i] == plain[i] * 0.37F);
+                CHECK(added[i] == start[i] + plain[i] * 0.37F);
+            }
+        }
+    }
+}
+
+TEST_CASE("a list of input rows picks them in its order") {
+    for (const Format format : k_formats) {
+        Random random(9);
+        const TestMatrix w(format, 3, 256, random);
+        const std::vector<float> x = random.normal(4 * 256);
+        const std::vector<int32_t> rows = {2, 0, 3, 2, 1};
+        for (const cpu::KernelTable* kernels : kernel_tables()) {
+            const LinearKernel& kernel = *cpu::linear_kernel(*kernels, format);
+            const auto input = input_rows(*kernels, kernel.activation, x, 4, 256);
+            const auto all = run(kernel, w, input, 4);
+            std::vector<float> y(15);
+            kernel.run({.weight = w.view.data,
+                        .row_bytes = w.view.row_bytes,
+                        .n_rows = 3,
+                        .cols = 256,
+                        .scale = 1.0F,
+                        .input = input.data(),
+                        .input_row_bytes = cpu::activation_layout(kernel.activation, 256).row_bytes,
+                        .input_rows = rows.data(),
+                        .n_tokens = 5,
+                        .y = y.data(),
+                        .y_stride = 3,
+                        .add = false});
+            for (size_t i = 0; i < y.size(); ++i)
+                CHECK(y[i] == all[static_cast<size_t>(rows[i / 3]) * 3 + i % 3]);
+        }
+    }
+}
+
+}  // namespace minim::test
