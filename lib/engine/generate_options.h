@@ -1,0 +1,32 @@
+// The options of generation by name, with type, range, default and help, so that a host can build its
+// settings screen and a binding needs no list of its own.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "engine/generation.h"
+
+namespace minim::engine {
+
+enum class OptionType : int32_t { integer = 1, number = 2 };
+
+struct GenerateOption {
+    const char* name;
+    OptionType type;
+    double minimum;
+    double maximum;
+    double default_value;
+    const char* help;
+    void (*set_integer)(GenerateParams& params, int64_t value);  // null for numbers
+    void (*set_number)(GenerateParams& params, double value);    // null for integers
+};
+
+std::span<const GenerateOption> generate_options() noexcept;
+
+// Both throw invalid, naming the option, its range and the value; a number option takes an integer too.
+void set_option(GenerateParams& params, std::string_view name, int64_t value);
+void set_option(GenerateParams& params, std::string_view name, double value);
+
+}  // namespace minim::engine

@@ -1,0 +1,144 @@
+#include "engine/session.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace minim::engine {
+namespace {
+
+int64_t context_length(const model::Model& model, const SessionParams& params, const Logger& log) {
+    const int64_t trained = model.config().n_context_train;
+    if (params.n_context == 0) return trained;
+    constexpr int64_t k_limit = int64_t{1} << 31;
+    if (params.n_context < 1 || params.n_context > k_limit) {
+        fail(Status::invalid, "a context of {} tokens is not possible", params.n_context);
+    }
+    if (params.n_context > trained) {
+        log.warning("a context of {} tokens is longer than the {} the model was trained for",
+                    params.n_context, trained);
+    }
+    return params.n_context;
+}
+
+backend::KvLayout kv_layout(const model::Config& config, const SessionParams& params) {
+    for (const Format format : {params.k_format, params.v_format}) {
+        if (format != Format::f16 && format != Format::f32) {
+            fail(Status::unsupported, "KV format {} is not supported; F16 and F32 are", traits(format).name);
+        }
+    }
+    return {config.n_layer, config.n_head_kv, config.head_dim, params.k_format, params.v_format};
+}
+
+int64_t step_rows(const SessionParams& params, int64_t n_context) {
+    if (params.n_batch < 1) fail(Status::invalid, "n_batch is {}", params.n_batch);
+    if (params.n_ubatch < 1) fail(Status::invalid, "n_ubatch is {}", params.n_ubatch);
+    return std::min({params.n_ubatch, params.n_batch, n_context});
+}
+
+}  // namespace
+
+Session::Session(std::shared_ptr<const model::Model> model, const SessionParams& params, const Logger& log)
+    : model_(std::move(model)),
+      n_context_(context_length(*model_, params, log)),
+      kv_(kv_layout(model_->config(), params), n_context_),
+      space_(model_->backend(), model_->config(), step_rows(params, n_context_), n_context_),
+      rows_(static_cast<size_t>(space_.n_rows())),
+      last_logits_(static_cast<uint64_t>(model_->config().n_vocab) * sizeof(float), "logits") {
+    tokens_.reserve(static_cast<size_t>(n_context_));
+}
+
+void Session::check(std::span<const int32_t> ids) const {
+    const int64_t n_vocab = model_->config().n_vocab;
+    for (size_t i = 0; i < ids.size(); ++i) {
+        if (ids[i] < 0 || ids[i] >= n_vocab) {
+            fail(Status::invalid, "token {} is {}; ids go from 0 to {}", i, ids[i], n_vocab - 1);
+        }
+    }
+    const int64_t wanted = n_tokens() + static_cast<int64_t>(ids.size());
+    if (wanted > n_context_) {
+        ErrorFacts facts;
+        facts.requested = static_cast<int64_t>(ids.size());
+        facts.available = n_context_ - n_tokens();
+        throw Error(Status::context_full, Reason::none,
+                    fmt::format("{} tokens do not fit: the context of {} tokens holds {} already", ids.size(),
+                                n_context_, n_tokens()),
+                    facts);
+    }
+}
+
+// Evaluates tokens from `position` on; rows from first_wanted on give logits.
+void Session::run_step(std::span<const int32_t> tokens, int64_t position, int64_t first_wanted, float* logits,
+                       const CancelToken* cancel) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+        const auto row = static_cast<int64_t>(i);
+        rows_[i] = {tokens[i], {&kv_.sequence(), position + row}, row >= first_wanted};
+    }
+    model_->forward().step(std::span(rows_).first(tokens.size()), space_, logits, cancel);
+}
+
+void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<float> logits,
+                   const CancelToken* cancel) {
+    if (ids.empty()) fail(Status::invalid, "no tokens to evaluate");
+    check(ids);
+    const int64_t n_vocab = model_->config().n_vocab;
+    const int64_t n_before = n_tokens();
+    const int64_t n_rows = all_logits ? static_cast<int64_t>(ids.size()) : 1;
+    if (!logits.empty() && static_cast<int64_t>(logits.size()) < n_rows * n_vocab) {
+        fail(Status::invalid, "{} logits do not fit into a buffer of {}", n_rows * n_vocab, logits.size());
+    }
+
+    const bool every_row = all_logits && !logits.empty();
+    tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+    try {
+        const auto n_total = n_tokens();
+        for (int64_t at = n_evaluated_; at < n_total; at += space_.n_rows()) {
+            const int64_t count = std::min(space_.n_rows(), n_total - at);
+            const auto chunk =
+                std::span(tokens_).subspan(static_cast<size_t>(at), static_cast<size_t>(count));
+            if (every_row) {
+                const int64_t first =
+                    std::max<int64_t>(n_before - at, 0);  // the row left from before gives none
+                run_step(chunk, at, first, logits.data() + (at + first - n_before) * n_vocab, cancel);
+            } else {
+                run_step(chunk, at, n_total - 1 - at, last_logits_.as<float>(), cancel);
+            }
+        }
+    } catch (...) {
+        tokens_.resize(static_cast<size_t>(n_before));
+        throw;
+    }
+    n_evaluated_ = n_tokens();
+    if (every_row) {
+        std::copy_n(logits.data() + (n_rows - 1) * n_vocab, n_vocab, last_logits_.as<float>());
+    } else if (!logits.empty()) {
+        std::copy_n(last_logits_.as<float>(), n_vocab, logits.data());
+    }
+}
+
+void Session::append(int32_t token) {
+    check({&token, 1});
+    if (n_evaluated_ < n_tokens()) fail_internal("two tokens wait for evaluation");
+    tokens_.push_back(token);
+}
+
+std::span<const float> Session::last_logits(const CancelToken* cancel) {
+    if (tokens_.empty()) fail(Status::invalid, "the prompt is empty");
+    if (n_evaluated_ < n_tokens()) {
+        run_step(std::span(tokens_).last(1), n_tokens() - 1, 0, last_logits_.as<float>(), cancel);
+        n_evaluated_ = n_tokens();
+    }
+    return {last_logits_.as<float>(), static_cast<size_t>(model_->config().n_vocab)};
+}
+
+void Session::truncate(int64_t count) {
+    if (count < 0 || count > n_tokens()) {
+        fail(Status::invalid, "cannot truncate to {} tokens: the session holds {}", count, n_tokens());
+    }
+    if (count == n_tokens()) return;
+    tokens_.resize(static_cast<size_t>(count));
+    // The logits of the new last token are gone: it counts as not evaluated, so that they can be had again.
+    n_evaluated_ = std::min(n_evaluated_, std::max<int64_t>(count - 1, 0));
+}
+
+}  // namespace minim::engine

@@ -1,0 +1,30 @@
+#include "model/chat_tokens.h"
+
+#include <string>
+
+namespace minim::model {
+
+std::vector<int32_t> chat_tokens(const tokenizer::Tokenizer& tokenizer,
+                                 std::span<const chat::Segment> segments, tokenizer::Specials specials) {
+    if (specials != tokenizer::Specials::safe) return tokenizer.encode(chat::join(segments), specials);
+
+    std::vector<int32_t> ids;
+    std::string text;  // since the last control token of the template
+    for (const chat::Segment& segment : segments) {
+        size_t begin = 0;
+        while (!segment.is_user_text) {
+            const auto match = tokenizer.find_added(segment.text, begin);
+            if (!match) break;
+            text.append(segment.text, begin, match->begin - begin);
+            tokenizer.encode_append(text, tokenizer::Specials::safe, ids);
+            text.clear();
+            ids.push_back(match->id);
+            begin = match->end;
+        }
+        text.append(segment.text, begin);
+    }
+    tokenizer.encode_append(text, tokenizer::Specials::safe, ids);
+    return ids;
+}
+
+}  // namespace minim::model

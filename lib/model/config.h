@@ -1,0 +1,40 @@
+// The shape of a model, taken from its checkpoint alone. Nothing here is assumed: layer, head, expert and
+// vocabulary counts of any size load through the same path. What the forward pass does not compute is refused
+// by name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+#include "checkpoint/metadata.h"
+
+namespace minim::model {
+
+struct Config {
+    std::string name;  // general.name, or empty
+    int64_t n_layer = 0;
+    int64_t n_mtp_layer = 0;  // declared multi-token-prediction layers; their tensors are skipped
+    int64_t hidden = 0;
+    int64_t n_head = 0;
+    int64_t n_head_kv = 0;
+    int64_t head_dim = 0;
+    int64_t rotary_dim = 0;
+    int64_t n_expert = 0;  // the largest of all layers: a pruned model may differ by layer
+    int64_t n_expert_used = 0;
+    int64_t expert_ff = 0;
+    int64_t n_vocab = 0;  // rows of the embedding, padding included; 0: as many as the embedding has
+    int64_t n_context_train = 0;
+    double rope_theta = 0.0;
+    float norm_eps = 0.0F;
+    float expert_weights_scale = 1.0F;  // multiplies the normalised gates
+    bool needs_router_bias = false;     // the configuration says that there is one
+};
+
+// Both throw format (a required key is missing, of another type, or senseless) or unsupported (the model asks
+// for something this library does not compute), naming the key and its value.
+Config config_from_gguf(const checkpoint::Metadata& metadata, const Logger& log);
+Config config_from_json(std::string_view config_json, const Logger& log);
+
+}  // namespace minim::model

@@ -1,0 +1,11 @@
+// The cross relations every configuration must satisfy, whatever file it came from.
+#pragma once
+
+#include "model/config.h"
+
+namespace minim::model {
+
+// Throws format with reason value, naming the figure.
+void check_config(const Config& config);
+
+}  // namespace minim::model

@@ -1,0 +1,174 @@
+#include <string>
+
+#include "base/error.h"
+#include "checkpoint/printable.h"
+#include "model/config.h"
+#include "model/config_check.h"
+
+namespace minim::model {
+namespace {
+
+using checkpoint::Metadata;
+using checkpoint::printable;
+
+constexpr std::string_view k_architecture = "minimax-m2";
+
+// Keys of this architecture, without its prefix.
+class Keys {
+  public:
+    explicit Keys(const Metadata& metadata) : metadata_(metadata) {}
+
+    static std::string full(std::string_view key) { return fmt::format("{}.{}", k_architecture, key); }
+
+    int64_t required(std::string_view key) const {
+        const auto value = metadata_.unsigned_integer(full(key));
+        if (!value) fail_file(Reason::value, "metadata key {} is missing", full(key));
+        return bounded(key, *value);
+    }
+
+    int64_t integer_or(std::string_view key, int64_t otherwise) const {
+        const auto value = metadata_.unsigned_integer(full(key));
+        return value ? bounded(key, *value) : otherwise;
+    }
+
+    double number_or(std::string_view key, double otherwise) const {
+        const auto value = metadata_.floating(full(key));
+        return value ? *value : otherwise;
+    }
+
+    double required_number(std::string_view key) const {
+        const auto value = metadata_.floating(full(key));
+        if (!value) fail_file(Reason::value, "metadata key {} is missing", full(key));
+        return *value;
+    }
+
+    bool boolean_or(std::string_view key, bool otherwise) const {
+        const auto value = metadata_.boolean(full(key));
+        return value ? *value : otherwise;
+    }
+
+    void refuse_above(std::string_view key, int64_t allowed, const char* meaning) const {
+        const int64_t value = integer_or(key, 0);
+        if (value > allowed)
+            fail(Status::unsupported, "{} ({} = {}) is not supported", meaning, full(key), value);
+    }
+
+    void refuse_number(std::string_view key, const char* meaning) const {
+        const double value = number_or(key, 0.0);
+        if (value != 0.0)
+            fail(Status::unsupported, "{} ({} = {}) is not supported", meaning, full(key), value);
+    }
+
+  private:
+    static int64_t bounded(std::string_view key, uint64_t value) {
+        if (value > INT32_MAX) fail_file(Reason::value, "metadata key {} is {}", full(key), value);
+        return static_cast<int64_t>(value);
+    }
+
+    const Metadata& metadata_;
+};
+
+void check_architecture(const Metadata& metadata) {
+    const auto type = metadata.string("general.type");
+    if (type && *type != "model") {
+        fail(Status::unsupported, "the file holds {} (general.type), not a model", printable(*type));
+    }
+    const auto architecture = metadata.string("general.architecture");
+    if (!architecture) fail_file(Reason::value, "metadata key general.architecture is missing");
+    if (*architecture != k_architecture) {
+        fail(Status::unsupported, "architecture {} is not supported; this library runs {}",
+             printable(*architecture), k_architecture);
+    }
+}
+
+// A factor without a type means linear scaling to other readers; with type none it means nothing.
+void refuse_rope_scaling(const Metadata& metadata, const Keys& keys) {
+    const std::string type_key = Keys::full("rope.scaling.type");
+    const auto type = metadata.string(type_key);
+    if (type && *type != "none") {
+        fail(Status::unsupported, "rope scaling {} ({}) is not supported", printable(*type), type_key);
+    }
+    if (type) return;
+    for (const char* key : {"rope.scaling.factor", "rope.scale_linear"}) {
+        const double factor = keys.number_or(key, 0.0);
+        if (factor != 0.0 && factor != 1.0) {
+            fail(Status::unsupported, "rope scaling ({} = {}) is not supported", Keys::full(key), factor);
+        }
+    }
+}
+
+void refuse_what_is_not_computed(const Metadata& metadata, const Keys& keys) {
+    keys.refuse_above("attention.sliding_window", 0, "sliding-window attention");
+    keys.refuse_above("expert_group_count", 1, "group-limited routing");
+    keys.refuse_above("expert_shared_count", 0, "a shared expert");
+    keys.refuse_above("expert_shared_feed_forward_length", 0, "a shared expert");
+    keys.refuse_above("leading_dense_block_count", 0, "dense leading layers");
+    keys.refuse_number("attention.scale", "an attention scale of its own");
+    keys.refuse_number("attention.clamp_kqv", "clamped attention");
+    keys.refuse_number("attention.max_alibi_bias", "ALiBi");
+    keys.refuse_number("attn_logit_softcapping", "attention soft-capping");
+    keys.refuse_number("final_logit_softcapping", "logit soft-capping");
+    keys.refuse_number("logit_scale", "logit scaling");
+    keys.refuse_number("residual_scale", "residual scaling");
+    keys.refuse_number("embedding_scale", "embedding scaling");
+    const int64_t gating = keys.integer_or("expert_gating_func", 2);
+    if (gating != 2) {
+        fail(Status::unsupported, "router function {} ({}) is not supported; 2, sigmoid, is", gating,
+             Keys::full("expert_gating_func"));
+    }
+    if (!keys.boolean_or("expert_weights_norm", true)) {
+        fail(Status::unsupported, "gates that are not normalised ({} = false) are not supported",
+             Keys::full("expert_weights_norm"));
+    }
+    if (!keys.boolean_or("attention.causal", true)) {
+        fail(Status::unsupported, "attention that is not causal ({} = false) is not supported",
+             Keys::full("attention.causal"));
+    }
+    refuse_rope_scaling(metadata, keys);
+}
+
+}  // namespace
+
+Config config_from_gguf(const Metadata& metadata, const Logger& log) {
+    check_architecture(metadata);
+    const Keys keys(metadata);
+    refuse_what_is_not_computed(metadata, keys);
+
+    Config config;
+    if (const auto name = metadata.string("general.name")) config.name = std::string(*name);
+    config.n_layer = keys.required("block_count");
+    // block_count covers the multi-token-prediction layers where a file declares them.
+    config.n_mtp_layer = keys.integer_or("nextn_predict_layers", 0);
+    config.n_layer -= config.n_mtp_layer;
+    config.hidden = keys.required("embedding_length");
+    config.n_head = keys.required("attention.head_count");
+    config.n_head_kv = keys.required("attention.head_count_kv");
+    config.head_dim = keys.required("attention.key_length");
+    const int64_t value_dim = keys.integer_or("attention.value_length", config.head_dim);
+    if (value_dim != config.head_dim) {
+        fail(Status::unsupported, "value heads of {} beside key heads of {} are not supported", value_dim,
+             config.head_dim);
+    }
+    config.rotary_dim = keys.integer_or("rope.dimension_count", 0);
+    if (config.rotary_dim == 0) {
+        // The released models rotate 64 of 128; any other width must say what it rotates.
+        if (config.head_dim != 128)
+            fail_file(Reason::value, "metadata key {} is missing", Keys::full("rope.dimension_count"));
+        config.rotary_dim = 64;
+        log.warning("{} is missing; 64 of 128 components are rotated, as in the released models",
+                    Keys::full("rope.dimension_count"));
+    }
+    config.rope_theta = keys.required_number("rope.freq_base");
+    config.norm_eps = static_cast<float>(keys.required_number("attention.layer_norm_rms_epsilon"));
+    config.n_expert = keys.required("expert_count");
+    config.n_expert_used = keys.required("expert_used_count");
+    const int64_t dense_ff = keys.integer_or("feed_forward_length", 0);
+    config.expert_ff = keys.integer_or("expert_feed_forward_length", dense_ff);
+    config.n_context_train = keys.required("context_length");
+    const double scale = keys.number_or("expert_weights_scale", 0.0);
+    config.expert_weights_scale = scale == 0.0 ? 1.0F : static_cast<float>(scale);
+    check_config(config);
+    return config;
+}
+
+}  // namespace minim::model

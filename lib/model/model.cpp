@@ -1,0 +1,96 @@
+#include "model/model.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/text_file.h"
+#include "model/vocabulary.h"
+
+namespace minim::model {
+namespace {
+
+using checkpoint::Checkpoint;
+
+constexpr uint64_t k_largest_text_file = uint64_t{256} << 20;
+
+// What a safetensors folder keeps beside the weights. A missing optional file is an empty string.
+std::string side_file(const Checkpoint& checkpoint, const char* name, bool required) {
+    try {
+        return checkpoint::read_text_file(checkpoint.folder() + "/" + name, k_largest_text_file);
+    } catch (const Error& error) {
+        if (error.status() == Status::not_found && !required) return {};
+        throw;
+    }
+}
+
+Config read_config(const Checkpoint& checkpoint, const Logger& log) {
+    if (checkpoint.kind() == Checkpoint::Kind::gguf) return config_from_gguf(checkpoint.metadata(), log);
+    return config_from_json(side_file(checkpoint, "config.json", true), log);
+}
+
+tokenizer::Vocabulary read_vocabulary(const Checkpoint& checkpoint, const Logger& log) {
+    if (checkpoint.kind() == Checkpoint::Kind::gguf) return vocabulary_from_gguf(checkpoint.metadata(), log);
+    return tokenizer::vocabulary_from_json(side_file(checkpoint, "tokenizer.json", true),
+                                           side_file(checkpoint, "tokenizer_config.json", false),
+                                           side_file(checkpoint, "generation_config.json", false), log);
+}
+
+// chat_template.jinja word for word, else the field of tokenizer_config.json.
+std::string read_chat_template(const Checkpoint& checkpoint) {
+    if (checkpoint.kind() == Checkpoint::Kind::gguf) {
+        const auto text = checkpoint.metadata().string("tokenizer.chat_template");
+        return text ? std::string(*text) : std::string();
+    }
+    std::string text = side_file(checkpoint, "chat_template.jinja", false);
+    if (!text.empty()) return text;
+    const auto config =
+        nlohmann::json::parse(side_file(checkpoint, "tokenizer_config.json", false), nullptr, false);
+    if (config.is_object() && config.contains("chat_template") && config["chat_template"].is_string()) {
+        return config["chat_template"].get<std::string>();
+    }
+    return {};
+}
+
+}  // namespace
+
+Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
+             const OpenOptions& options, const Logger& log)
+    : checkpoint_(Checkpoint::open(path, log)), backend_(std::move(backend)) {
+    throw_if_cancelled(options.cancel, "loading");
+    config_ = read_config(checkpoint_, log);
+    const auto rules =
+        options.engine_tokenizer ? tokenizer::PieceRules::gguf_engine : tokenizer::PieceRules::model;
+    tokenizer_.emplace(read_vocabulary(checkpoint_, log), rules, log);
+    chat_template_text_ = read_chat_template(checkpoint_);
+    if (chat_template_text_.empty()) {
+        why_no_chat_template_ = fmt::format("{} has no chat template", path);
+    } else {
+        try {
+            chat_template_ = chat::recognise_template(chat_template_text_);
+        } catch (const Error& error) {
+            if (error.status() != Status::unsupported) throw;
+            why_no_chat_template_ = error.what();
+        }
+    }
+    if (!why_no_chat_template_.empty()) log.warning("{}", why_no_chat_template_);
+    check_weights(checkpoint_, config_);
+
+    const auto n_tokens = static_cast<int64_t>(tokenizer_->n_tokens());
+    const bool disagrees = checkpoint_.kind() == Checkpoint::Kind::gguf ? n_tokens != config_.n_vocab
+                                                                        : n_tokens > config_.n_vocab;
+    if (disagrees) {
+        fail_file(Reason::shape, "the tokenizer has {} tokens, the embedding {} rows", n_tokens,
+                  config_.n_vocab);
+    }
+    checkpoint_.load(options.residence, options.progress, options.cancel);
+    weights_ = bind_weights(checkpoint_, config_, log);
+    forward_.emplace(*backend_, config_, weights_);
+}
+
+const chat::Template& Model::chat_template() const {
+    if (!chat_template_) fail(Status::unsupported, "{}", why_no_chat_template_);
+    return *chat_template_;
+}
+
+}  // namespace minim::model

@@ -1,0 +1,59 @@
+// A checkpoint opened for use: configuration, tokenizer, chat template and weights on a backend. Immutable,
+// shared by sessions and threads.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "backend/backend.h"
+#include "base/log.h"
+#include "chat/template.h"
+#include "checkpoint/checkpoint.h"
+#include "model/config.h"
+#include "model/minimax_m2.h"
+#include "model/weights.h"
+#include "tokenizer/tokenizer.h"
+
+namespace minim::model {
+
+struct OpenOptions {
+    checkpoint::Residence residence = checkpoint::Residence::mapped;
+    checkpoint::Progress progress;
+    const CancelToken* cancel = nullptr;
+    bool engine_tokenizer = false;  // split text as llama.cpp does, for token-exact comparisons with it
+};
+
+class Model {
+  public:
+    Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
+          const OpenOptions& options, const Logger& log);
+    Model(const Model&) = delete;
+    Model& operator=(const Model&) = delete;
+
+    const Config& config() const noexcept { return config_; }
+    const checkpoint::Checkpoint& checkpoint() const noexcept { return checkpoint_; }
+    const tokenizer::Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
+    const backend::Backend& backend() const noexcept { return *backend_; }
+    const ForwardPass& forward() const noexcept { return *forward_; }
+    const Weights& weights() const noexcept { return weights_; }
+
+    // The chat template as written; empty where the checkpoint has none.
+    const std::string& chat_template_text() const noexcept { return chat_template_text_; }
+    // Throws unsupported, saying why, when the checkpoint has no template or one that is not rendered
+    // natively.
+    const chat::Template& chat_template() const;
+
+  private:
+    checkpoint::Checkpoint checkpoint_;
+    Config config_;
+    std::optional<tokenizer::Tokenizer> tokenizer_;
+    std::string chat_template_text_;
+    std::optional<chat::Template> chat_template_;
+    std::string why_no_chat_template_;
+    Weights weights_;
+    std::shared_ptr<const backend::Backend> backend_;
+    std::optional<ForwardPass> forward_;
+};
+
+}  // namespace minim::model

@@ -1,0 +1,51 @@
+// What the tensors of a MiniMax-M2 checkpoint are called, in GGUF files and in safetensors folders.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace minim::model::names {
+
+enum class Part {
+    attn_norm,
+    attn_q,
+    attn_k,
+    attn_v,
+    attn_output,
+    attn_q_norm,
+    attn_k_norm,
+    ffn_norm,
+    router,
+    router_bias
+};
+
+// Spellings in the order they are looked for.
+using Spellings = std::array<std::string, 3>;
+
+Spellings embedding();
+Spellings output_norm();
+Spellings output();
+Spellings layer(int64_t index, Part part);
+
+std::string fused_qkv(int64_t layer);                              // GGUF: rows Q, K, V
+std::string stacked_expert(int64_t layer, std::string_view part);  // GGUF: "gate", "up", "down"
+std::string fused_gate_up_gguf(int64_t layer);                     // gate rows, then up rows
+std::string fused_gate_up_hf(int64_t layer);
+std::string fused_down_hf(int64_t layer);
+std::string single_expert(int64_t layer, int64_t expert,
+                          std::string_view part);  // safetensors: "w1", "w2", "w3"
+
+// A tensor that changes nothing: precomputed rotary frequencies that old exporters wrote.
+bool is_ignored(std::string_view name);
+
+// The layer of a GGUF name, -1 where the name is of no layer.
+int64_t gguf_layer(std::string_view name);
+
+// A tensor that its name shows to be of multi-token prediction: the n_mtp layers that follow the n_layer layers of the
+// model in a safetensors folder, the .nextn. tensors of a GGUF file. The other tensors of such a GGUF layer are called
+// as those of any layer.
+bool is_mtp(std::string_view name, int64_t n_layer, int64_t n_mtp);
+
+}  // namespace minim::model::names

@@ -1,0 +1,14 @@
+// The tokenizer's vocabulary as a checkpoint holds it: in GGUF metadata, or in the JSON files of a
+// safetensors folder.
+#pragma once
+
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "tokenizer/vocabulary.h"
+
+namespace minim::model {
+
+// Throws format, naming the metadata key or the file.
+tokenizer::Vocabulary vocabulary_from_gguf(const checkpoint::Metadata& metadata, const Logger& log);
+
+}  // namespace minim::model

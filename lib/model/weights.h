@@ -1,0 +1,45 @@
+// Where every weight of the model lies, ready for the operations: views into the loaded checkpoint, checked
+// against the configuration once, here, and trusted afterwards.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "model/config.h"
+
+namespace minim::model {
+
+struct LayerWeights {
+    backend::Vector attn_norm;       // [hidden]
+    backend::Matrix wq, wk, wv;      // [n_head * head_dim, hidden], [n_head_kv * head_dim, hidden] twice
+    backend::Vector q_norm, k_norm;  // [n_head * head_dim], [n_head_kv * head_dim]
+    backend::Matrix wo;              // [hidden, n_head * head_dim]
+    backend::Vector ffn_norm;        // [hidden]
+    backend::Matrix router;          // [n_expert, hidden]
+    backend::Vector router_bias;     // [n_expert] or empty
+    backend::ExpertWeights experts;
+};
+
+struct Weights {
+    backend::Matrix embedding;  // [n_vocab, hidden]
+    std::vector<LayerWeights> layers;
+    backend::Vector output_norm;  // [hidden]
+    backend::Matrix output;       // [n_vocab, hidden]
+
+    // Norms and biases that the file stores in another type than float.
+    std::vector<std::vector<float>> widened;
+};
+
+// The checkpoint must be loaded and must outlive the weights. Sets config.n_vocab and config.n_expert from
+// the tensors. Throws format (missing tensor, wrong shape) or unsupported (a type without decoder, a tensor
+// the forward pass does not know), always naming the tensor. Multi-token-prediction tensors are skipped with
+// a note in the log.
+Weights bind_weights(const checkpoint::Checkpoint& checkpoint, Config& config, const Logger& log);
+
+// The same checks on a checkpoint that is not loaded yet: a bad one fails before its data is read.
+void check_weights(const checkpoint::Checkpoint& checkpoint, Config& config);
+
+}  // namespace minim::model
