@@ -1,0 +1,77 @@
+#include <algorithm>
+
+#include "handles.h"
+#include "structs.h"
+
+using namespace minim;
+using namespace minim::capi;
+
+minim_status minim_checkpoint_open(minim_runtime* runtime, const char* path, minim_checkpoint** out,
+                                   minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        const std::shared_ptr<Runtime>& shared = required(runtime, "runtime").runtime;
+        auto opened = checkpoint::Checkpoint::open(&required(path, "path"), shared->log);
+        *out =
+            new minim_checkpoint{shared, std::make_shared<const checkpoint::Checkpoint>(std::move(opened))};
+    });
+}
+
+void minim_checkpoint_close(minim_checkpoint* checkpoint) {
+    delete checkpoint;
+}
+
+size_t minim_checkpoint_file_count(const minim_checkpoint* checkpoint) {
+    return checkpoint == nullptr ? 0 : checkpoint->checkpoint->files().size();
+}
+
+uint64_t minim_checkpoint_file_bytes(const minim_checkpoint* checkpoint) {
+    return checkpoint == nullptr ? 0 : checkpoint->checkpoint->file_bytes();
+}
+
+size_t minim_checkpoint_metadata_count(const minim_checkpoint* checkpoint) {
+    return checkpoint == nullptr ? 0 : checkpoint->checkpoint->metadata().entries().size();
+}
+
+const char* minim_checkpoint_metadata_key(const minim_checkpoint* checkpoint, size_t index) {
+    if (index >= minim_checkpoint_metadata_count(checkpoint)) return nullptr;
+    return checkpoint->checkpoint->metadata().entries()[index].key.c_str();
+}
+
+minim_status minim_checkpoint_metadata(const minim_checkpoint* checkpoint, const char* key, size_t max_array,
+                                       minim_text** out, minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        const auto& metadata = required(checkpoint, "checkpoint").checkpoint->metadata();
+        const checkpoint::MetaValue* value = metadata.find(&required(key, "key"));
+        if (value == nullptr) fail(Status::not_found, "there is no metadata key {}", key);
+        if (value->type == checkpoint::MetaType::string) {
+            *out = new minim_text{std::string(value->string_at(0))};
+        } else {
+            *out = new minim_text{checkpoint::to_text(*value, max_array == 0 ? SIZE_MAX : max_array)};
+        }
+    });
+}
+
+size_t minim_checkpoint_tensor_count(const minim_checkpoint* checkpoint) {
+    return checkpoint == nullptr ? 0 : checkpoint->checkpoint->tensors().size();
+}
+
+minim_status minim_checkpoint_tensor(const minim_checkpoint* checkpoint, size_t index, minim_tensor_info* out,
+                                     minim_error* err) {
+    return guard(err, [&] {
+        const auto tensors = required(checkpoint, "checkpoint").checkpoint->tensors();
+        if (index >= tensors.size()) fail(Status::invalid, "tensor {} of {}", index, tensors.size());
+        const checkpoint::Tensor& tensor = tensors[index];
+        minim_tensor_info info{};
+        if (tensor.shape.size() > std::size(info.dims)) {
+            fail(Status::unsupported, "tensor {} has {} dimensions", tensor.name, tensor.shape.size());
+        }
+        info.n_dims = static_cast<int32_t>(tensor.shape.size());
+        std::ranges::copy(tensor.shape, info.dims);
+        info.bytes = tensor.bytes;
+        info.name = tensor.name.c_str();
+        info.format = tensor.type_name.data();
+        result_to(out, "minim_tensor_info", info);
+    });
+}

@@ -1,0 +1,48 @@
+#include "format/format.h"
+#include "guard.h"
+#include "structs.h"
+
+using namespace minim;
+using namespace minim::capi;
+
+size_t minim_format_count(void) {
+    return all_formats().size();
+}
+
+minim_status minim_format_get_info(size_t index, minim_format_info* out, minim_error* err) {
+    return guard(err, [&] {
+        if (index >= all_formats().size())
+            fail(Status::invalid, "format {} of {}", index, all_formats().size());
+        const FormatTraits& format = all_formats()[index];
+        minim_format_info info{};
+        info.gguf_type = static_cast<int32_t>(format.gguf_type);
+        info.block_elems = format.block_elems;
+        info.block_bytes = format.block_bytes;
+        info.row_header_bytes = format.row_header_bytes;
+        info.is_weight = format.decode_row != nullptr ? 1 : 0;
+        info.name = format.name.data();
+        result_to(out, "minim_format_info", info);
+    });
+}
+
+minim_status minim_format_decode(const char* name, const void* row, size_t row_length, size_t count,
+                                 float* out, minim_error* err) {
+    return guard(err, [&] {
+        const auto format = format_from_name(&required(name, "name"));
+        if (!format) fail(Status::unsupported, "there is no format '{}'", name);
+        const FormatTraits& traits_of = traits(*format);
+        if (traits_of.decode_row == nullptr) fail(Status::unsupported, "format {} holds no weights", name);
+        uint64_t bytes = 0;
+        if (!row_bytes(*format, count, bytes)) {
+            fail(Status::invalid, "{} elements are no whole blocks of {} ({} each)", count, name,
+                 traits_of.block_elems);
+        }
+        if (bytes != row_length) {
+            fail(Status::invalid, "a row of {} elements in {} has {} bytes, not {}", count, name, bytes,
+                 row_length);
+        }
+        if (count == 0) return;
+        const auto& bytes_of_row = required(static_cast<const std::byte*>(row), "row");
+        traits_of.decode_row(&bytes_of_row, static_cast<int64_t>(count), &required(out, "out"));
+    });
+}

@@ -1,0 +1,113 @@
+#include "handles.h"
+#include "structs.h"
+#include "texts.h"
+
+using namespace minim;
+using namespace minim::capi;
+
+namespace {
+
+static_assert(static_cast<int>(engine::Finish::end) == MINIM_FINISH_END);
+static_assert(static_cast<int>(engine::Finish::stopped) == MINIM_FINISH_STOPPED);
+
+minim_generate_result result_of(const engine::GenerationState& state) {
+    minim_generate_result result{};
+    result.finish = static_cast<int32_t>(state.finish);
+    result.stop_token = state.stop_token;
+    result.n_prompt = static_cast<uint64_t>(state.n_prompt);
+    result.n_generated = static_cast<uint64_t>(state.n_generated);
+    result.prompt_us = static_cast<uint64_t>(state.prompt_us);
+    result.generate_us = static_cast<uint64_t>(state.generate_us);
+    result.seed = state.seed;
+    return result;
+}
+
+// A view of the session's last event; the session keeps what it points to.
+minim_token token_of_event(minim_session& session) {
+    const sampling::Choice& choice = session.event.choice;
+    session.top.clear();
+    for (const sampling::TokenProbability& entry : choice.top)
+        session.top.push_back({entry.token, entry.logprob});
+    minim_token token{};
+    token.size = sizeof(token);
+    token.id = choice.token;
+    token.text = session.event.text.c_str();
+    token.text_length = session.event.text.size();
+    token.logprob = choice.logprob;
+    token.n_top = static_cast<int32_t>(session.top.size());
+    token.top = session.top.empty() ? nullptr : session.top.data();
+    return token;
+}
+
+void begin(minim_session& session, const minim_sampling* sampling, std::span<const int32_t> prompt,
+           const CancelToken* cancel) {
+    session.end_generation();
+    session.generation.emplace(
+        *session.session, sampling == nullptr ? engine::GenerateParams() : sampling->params, prompt, cancel);
+}
+
+// False when the text has ended.
+bool next(minim_session& session, const CancelToken* cancel) {
+    std::optional<engine::TokenEvent> event = session.generation->next(cancel);
+    if (event) session.event = std::move(*event);
+    return event.has_value();
+}
+
+}  // namespace
+
+minim_status minim_generate(minim_session* session, const minim_sampling* sampling, const int32_t* prompt,
+                            size_t count, minim_token_fn on_token, void* user_data, minim_cancel* cancel,
+                            minim_generate_result* result, minim_error* err) {
+    return guard(err, [&] {
+        const InUse in_use(required(session, "session").in_use);
+        if (result != nullptr) result_to(result, "minim_generate_result", minim_generate_result{});
+        begin(*session, sampling, ids_argument(prompt, count, "prompt"), token_of(cancel));
+        const auto report = [&] {
+            if (result != nullptr)
+                result_to(result, "minim_generate_result", result_of(session->generation->state()));
+        };
+        try {
+            while (next(*session, token_of(cancel))) {
+                if (on_token == nullptr) continue;
+                const minim_token token = token_of_event(*session);
+                if (on_token(user_data, &token) != 0) session->generation->stop();
+            }
+        } catch (...) {
+            session->generation->stop();
+            report();
+            throw;
+        }
+        report();
+    });
+}
+
+minim_status minim_generate_begin(minim_session* session, const minim_sampling* sampling,
+                                  const int32_t* prompt, size_t count, minim_cancel* cancel,
+                                  minim_error* err) {
+    return guard(err, [&] {
+        const InUse in_use(required(session, "session").in_use);
+        begin(*session, sampling, ids_argument(prompt, count, "prompt"), token_of(cancel));
+    });
+}
+
+minim_status minim_generate_next(minim_session* session, minim_token* token, int32_t* has_token,
+                                 minim_cancel* cancel, minim_error* err) {
+    return guard(err, [&] {
+        const InUse in_use(required(session, "session").in_use);
+        if (!session->generation) fail(Status::invalid, "no generation was begun in this session");
+        required(has_token, "has_token") = 0;
+        required(token, "token");
+        if (!next(*session, token_of(cancel))) return;
+        result_to(token, "minim_token", token_of_event(*session));
+        *has_token = 1;
+    });
+}
+
+minim_status minim_generate_state(const minim_session* session, minim_generate_result* result,
+                                  minim_error* err) {
+    return guard(err, [&] {
+        if (!required(session, "session").generation)
+            fail(Status::invalid, "no generation was begun in this session");
+        result_to(result, "minim_generate_result", result_of(session->generation->state()));
+    });
+}

@@ -1,0 +1,48 @@
+// The one place where exceptions become status codes: every export that can fail runs its body in guard().
+#pragma once
+
+#include <new>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "minim/minim.h"
+
+namespace minim::capi {
+
+// Fills what fits into the caller's struct; null is fine.
+void fill_error(minim_error* out, const Error& error) noexcept;
+
+template <typename Body>
+minim_status guard(minim_error* out, Body&& body) noexcept {
+    const auto report = [out](const Error& error) {
+        fill_error(out, error);
+        return static_cast<minim_status>(error.status());
+    };
+    try {
+        std::forward<Body>(body)();
+        return MINIM_OK;
+    } catch (const Error& error) {
+        return report(error);
+    } catch (const std::bad_alloc&) {
+        return report(Error(Status::out_of_memory, Reason::none, "out of memory"));
+    } catch (const std::length_error& error) {
+        return report(Error(Status::out_of_memory, Reason::none, error.what()));
+    } catch (const std::system_error& error) {
+        return report(Error(Status::internal, Reason::none, error.what()));
+    } catch (const std::exception& error) {
+        return report(Error(Status::internal, Reason::none, error.what()));
+    } catch (...) {
+        return report(Error(Status::internal, Reason::none, "an exception of unknown type"));
+    }
+}
+
+// Throws invalid, naming the argument.
+template <typename T>
+T& required(T* pointer, const char* name) {
+    if (pointer == nullptr) fail(Status::invalid, "argument {} is NULL", name);
+    return *pointer;
+}
+
+}  // namespace minim::capi

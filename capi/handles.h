@@ -1,0 +1,107 @@
+// What the opaque handles of minim.h hold. A handle owns shared references to what it needs, so handles may
+// be released in any order.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/cpu_features.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/generation.h"
+#include "engine/session.h"
+#include "guard.h"
+#include "model/model.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace minim::capi {
+
+struct Runtime {
+    Logger log;
+    std::shared_ptr<const ThreadPool> threads;
+    CpuLevel cpu_level = CpuLevel::scalar;
+};
+
+// A model with the runtime whose logger and threads it uses. Members are destroyed last first: the model
+// before them.
+struct OpenModel {
+    std::shared_ptr<Runtime> runtime;
+    std::shared_ptr<const model::Model> model;
+};
+
+// Held while a call uses a handle that belongs to one thread at a time.
+class InUse {
+  public:
+    explicit InUse(std::atomic_flag& flag) : flag_(flag) {
+        if (flag_.test_and_set(std::memory_order_acquire))
+            fail(Status::busy, "the handle is in use by another thread");
+    }
+    ~InUse() { flag_.clear(std::memory_order_release); }
+    InUse(const InUse&) = delete;
+    InUse& operator=(const InUse&) = delete;
+
+  private:
+    std::atomic_flag& flag_;
+};
+
+const CancelToken* token_of(const minim_cancel* cancel) noexcept;
+
+}  // namespace minim::capi
+
+struct minim_runtime {
+    std::shared_ptr<minim::capi::Runtime> runtime;
+};
+
+struct minim_checkpoint {
+    std::shared_ptr<minim::capi::Runtime> runtime;
+    std::shared_ptr<const minim::checkpoint::Checkpoint> checkpoint;
+};
+
+struct minim_model {
+    minim::capi::OpenModel open;
+    const minim::model::Model& model() const { return *open.model; }
+};
+
+struct minim_session {
+    minim::capi::OpenModel open;
+    std::unique_ptr<minim::engine::Session> session;
+    std::optional<minim::engine::Generation> generation;
+    minim::engine::TokenEvent event;  // what the pointers of the last minim_token point into
+    std::vector<minim_token_probability> top;
+    std::atomic_flag in_use = ATOMIC_FLAG_INIT;
+
+    // The session keeps the prompt and the reported tokens, and forgets tokens that were generated but held
+    // back.
+    void end_generation() {
+        if (generation) generation->stop();
+        generation.reset();
+    }
+};
+
+struct minim_sampling {
+    minim::engine::GenerateParams params;
+};
+
+struct minim_tokens {
+    std::vector<int32_t> ids;
+};
+
+struct minim_text {
+    std::string text;
+};
+
+struct minim_decoder {
+    minim::capi::OpenModel open;
+    minim::tokenizer::StreamDecoder stream;
+    bool skip_special = false;
+    std::string text;
+};
+
+struct minim_cancel {
+    minim::CancelToken token;
+};

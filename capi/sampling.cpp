@@ -1,0 +1,76 @@
+#include "engine/generate_options.h"
+#include "handles.h"
+#include "structs.h"
+#include "texts.h"
+
+using namespace minim;
+using namespace minim::capi;
+
+minim_status minim_sampling_create(minim_sampling** out, minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        *out = new minim_sampling;
+    });
+}
+
+void minim_sampling_free(minim_sampling* sampling) {
+    delete sampling;
+}
+
+minim_status minim_sampling_set_i64(minim_sampling* sampling, const char* name, int64_t value,
+                                    minim_error* err) {
+    return guard(err, [&] {
+        engine::set_option(required(sampling, "sampling").params, &required(name, "name"), value);
+    });
+}
+
+minim_status minim_sampling_set_f64(minim_sampling* sampling, const char* name, double value,
+                                    minim_error* err) {
+    return guard(err, [&] {
+        engine::set_option(required(sampling, "sampling").params, &required(name, "name"), value);
+    });
+}
+
+minim_status minim_sampling_add_stop(minim_sampling* sampling, const char* text, size_t length,
+                                     minim_error* err) {
+    return guard(err, [&] {
+        auto& stops = required(sampling, "sampling").params.stop_texts;
+        const std::string_view stop = text_argument(text, length, "text");
+        if (stop.empty()) fail(Status::invalid, "a stop text is empty");
+        if (stops.size() >= sampling::k_max_stop_strings) {
+            fail(Status::invalid, "more than {} stop texts", sampling::k_max_stop_strings);
+        }
+        stops.emplace_back(stop);
+    });
+}
+
+minim_status minim_sampling_add_stop_token(minim_sampling* sampling, int32_t id, minim_error* err) {
+    return guard(err, [&] { required(sampling, "sampling").params.stop_tokens.push_back(id); });
+}
+
+minim_status minim_sampling_add_logit_bias(minim_sampling* sampling, int32_t id, float bias,
+                                           minim_error* err) {
+    return guard(err, [&] {
+        required(sampling, "sampling").params.sampling.logit_bias.push_back({id, bias});
+    });
+}
+
+size_t minim_sampling_option_count(void) {
+    return engine::generate_options().size();
+}
+
+minim_status minim_sampling_option(size_t index, minim_option_info* out, minim_error* err) {
+    return guard(err, [&] {
+        const auto options = engine::generate_options();
+        if (index >= options.size()) fail(Status::invalid, "option {} of {}", index, options.size());
+        const engine::GenerateOption& option = options[index];
+        minim_option_info info{};
+        info.type = static_cast<int32_t>(option.type);
+        info.minimum = option.minimum;
+        info.maximum = option.maximum;
+        info.default_value = option.default_value;
+        info.name = option.name;
+        info.help = option.help;
+        result_to(out, "minim_option_info", info);
+    });
+}

@@ -1,0 +1,77 @@
+#include "handles.h"
+#include "structs.h"
+#include "texts.h"
+
+using namespace minim;
+using namespace minim::capi;
+
+namespace {
+
+Format kv_format(int32_t format, const char* name) {
+    if (format == MINIM_KV_AUTO || format == MINIM_KV_F16) return Format::f16;
+    if (format == MINIM_KV_F32) return Format::f32;
+    fail(Status::invalid, "{} is {}; auto (0), F16 (1) and F32 (2) are known", name, format);
+}
+
+engine::SessionParams session_params(const minim_session_params& p) {
+    engine::SessionParams params;
+    if (p.max_context > INT64_MAX)
+        fail(Status::invalid, "a context of {} tokens is not possible", p.max_context);
+    params.n_context = static_cast<int64_t>(p.max_context);
+    params.k_format = kv_format(p.k_format, "k_format");
+    params.v_format = kv_format(p.v_format, "v_format");
+    if (p.n_batch != 0) params.n_batch = p.n_batch;
+    if (p.n_ubatch != 0) params.n_ubatch = p.n_ubatch;
+    return params;
+}
+
+}  // namespace
+
+minim_status minim_session_create(minim_model* model, const minim_session_params* params, minim_session** out,
+                                  minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        const OpenModel& open = required(model, "model").open;
+        const engine::SessionParams p = session_params(params_of(params, "minim_session_params"));
+        auto session = std::make_unique<minim_session>();
+        session->open = open;
+        session->session = std::make_unique<engine::Session>(open.model, p, open.runtime->log);
+        *out = session.release();
+    });
+}
+
+void minim_session_free(minim_session* session) {
+    delete session;
+}
+
+size_t minim_session_token_count(const minim_session* session) {
+    return session == nullptr ? 0 : static_cast<size_t>(session->session->n_tokens());
+}
+
+size_t minim_session_context_size(const minim_session* session) {
+    return session == nullptr ? 0 : static_cast<size_t>(session->session->n_context());
+}
+
+uint64_t minim_session_kv_bytes(const minim_session* session) {
+    return session == nullptr ? 0 : session->session->kv_bytes();
+}
+
+minim_status minim_session_truncate(minim_session* session, size_t count, minim_error* err) {
+    return guard(err, [&] {
+        const InUse in_use(required(session, "session").in_use);
+        if (count > INT64_MAX) fail(Status::invalid, "cannot truncate to {} tokens", count);
+        session->end_generation();
+        session->session->truncate(static_cast<int64_t>(count));
+    });
+}
+
+minim_status minim_session_eval(minim_session* session, const int32_t* ids, size_t count, int32_t all_logits,
+                                float* logits, size_t capacity, minim_cancel* cancel, minim_error* err) {
+    return guard(err, [&] {
+        const InUse in_use(required(session, "session").in_use);
+        if (logits != nullptr && capacity == 0) fail(Status::invalid, "the capacity of the logits is 0");
+        const std::span<float> out(logits, logits == nullptr ? 0 : capacity);
+        session->end_generation();
+        session->session->eval(ids_argument(ids, count, "ids"), all_logits != 0, out, token_of(cancel));
+    });
+}

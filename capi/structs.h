@@ -1,0 +1,37 @@
+// How structs cross the ABI: the caller's `size` says which version it was compiled with, older or newer than
+// ours.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace minim::capi {
+
+// Copies min(size, known) bytes of the caller's struct into `known`. Throws invalid where `size` is smaller
+// than the struct's first version, unsupported where the part beyond `known` is not all zero.
+void read_struct(const void* caller, const char* name, uint32_t first_version_bytes, void* known,
+                 uint32_t known_bytes);
+
+// Copies what fits of `known` into the caller's struct, keeping the caller's `size`.
+void write_struct(void* caller, const char* name, uint32_t first_version_bytes, const void* known,
+                  uint32_t known_bytes);
+
+// Parameters with defaults filled in: all zero where the caller passed NULL.
+template <typename T>
+T params_of(const T* caller, const char* name) {
+    T params{};
+    if (caller != nullptr) read_struct(caller, name, sizeof(T), &params, sizeof(T));
+    params.size = sizeof(T);
+    if (params.flags != 0)
+        fail(Status::unsupported, "{}.flags is {:#x}; no flag is defined", name, params.flags);
+    return params;
+}
+
+template <typename T>
+void result_to(T* caller, const char* name, const T& value) {
+    write_struct(caller, name, sizeof(T), &value, sizeof(T));
+}
+
+}  // namespace minim::capi

@@ -1,0 +1,47 @@
+// Text and token arguments as the library's own types.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+#include "minim/minim.h"
+#include "tokenizer/tokenizer.h"
+
+namespace minim::capi {
+
+// `length` bytes, or up to the terminating zero for SIZE_MAX. Null is the empty text where the length is 0.
+inline std::string_view text_argument(const char* text, size_t length, const char* name) {
+    if (text == nullptr) {
+        if (length == 0) return {};
+        fail(Status::invalid, "argument {} is NULL", name);
+    }
+    return {text, length == SIZE_MAX ? std::strlen(text) : length};
+}
+
+// An optional zero-terminated text: null is empty.
+inline std::string_view optional_text(const char* text) {
+    return text == nullptr ? std::string_view() : text;
+}
+
+inline std::span<const int32_t> ids_argument(const int32_t* ids, size_t count, const char* name) {
+    if (ids == nullptr && count > 0) fail(Status::invalid, "argument {} is NULL", name);
+    return {ids, count};
+}
+
+inline tokenizer::Specials specials_of(int32_t specials) {
+    switch (specials) {
+        case MINIM_SPECIALS_EXACT:
+            return tokenizer::Specials::exact;
+        case MINIM_SPECIALS_SAFE:
+            return tokenizer::Specials::safe;
+        case MINIM_SPECIALS_NONE:
+            return tokenizer::Specials::none;
+        default:
+            fail(Status::invalid, "specials is {}; exact (0), safe (1) and none (2) are known", specials);
+    }
+}
+
+}  // namespace minim::capi

@@ -1,0 +1,578 @@
+/*
+ * minim: inference for the MiniMax-M2 family of language models.
+ *
+ * This header is the whole interface and its manual. It is C99 and stands alone.
+ *
+ *     minim_error err = MINIM_ERROR_INIT;
+ *     minim_runtime *runtime = NULL;
+ *     minim_model *model = NULL;
+ *     minim_session *session = NULL;
+ *     minim_sampling *sampling = NULL;
+ *     minim_tokens *prompt = NULL;
+ *     const char *messages = "[{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]";
+ *
+ *     if (minim_runtime_create(NULL, &runtime, &err) != MINIM_OK ||
+ *         minim_model_open(runtime, "model.gguf", NULL, NULL, &model, &err) != MINIM_OK ||
+ *         minim_session_create(model, NULL, &session, &err) != MINIM_OK ||
+ *         minim_sampling_create(&sampling, &err) != MINIM_OK ||
+ *         minim_chat_tokenize(model, messages, NULL, NULL, MINIM_SPECIALS_SAFE, &prompt, &err) != MINIM_OK ||
+ *         minim_generate(session, sampling, minim_tokens_data(prompt), minim_tokens_count(prompt),
+ *                        print_token, NULL, NULL, NULL, &err) != MINIM_OK)
+ *         fprintf(stderr, "%s\n", err.message);
+ *     minim_tokens_free(prompt);  minim_sampling_free(sampling);
+ *     minim_session_free(session);  minim_model_close(model);  minim_runtime_free(runtime);
+ *
+ * Conventions, once for all calls:
+ *
+ * - Handles are opaque. *_free and *_close accept NULL, return nothing and cannot fail. A child keeps its
+ *   parent alive (a session its model, a model its runtime), so handles may be released in any order.
+ * - A call that can fail returns minim_status and takes a minim_error last, which may be NULL. Where a
+ *   call fails, its out-parameter is NULL (handles) or untouched (values), and every handle is as it was
+ *   before the call.
+ * - Structs start with `size`, set by the *_INIT macro. Every other field may stay zero: zero is the
+ *   default. A library older than its caller refuses a struct whose unknown tail is not all zero
+ *   (MINIM_E_UNSUPPORTED).
+ * - Text is UTF-8. Text going in is a zero-terminated string, or a pointer and a length in bytes where
+ *   the comment says so. Text coming out lies in memory of the library whose lifetime the comment of the
+ *   call states.
+ * - The library prints nothing, keeps no global state, and never aborts or exits the process. It reads
+ *   two environment variables, for debugging: MINIM_LOG (level 1..4: a runtime without a logger writes
+ *   its log to standard error) and MINIM_CPU (scalar, avx2, avx512, avx512_bf16: kernels of a lower
+ *   instruction set than the processor has).
+ * - Threads: each handle's comment says whether one or any thread may use it at a time. Callbacks run on
+ *   the thread that made the call, with no lock held; log lines may come from any thread that is inside a
+ *   call.
+ */
+#ifndef MINIM_H
+#define MINIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define MINIM_API
+#elif defined(__GNUC__)
+#define MINIM_API __attribute__((visibility("default")))
+#else
+#define MINIM_API
+#endif
+
+#if defined(__GNUC__)
+#define MINIM_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define MINIM_MUST_CHECK
+#endif
+
+/* -------------------------------------------------------------------------------------------- versions */
+
+#define MINIM_VERSION_MAJOR 0
+#define MINIM_VERSION_MINOR 1
+#define MINIM_VERSION_PATCH 0
+#define MINIM_VERSION_NUMBER \
+    (MINIM_VERSION_MAJOR * 1000000 + MINIM_VERSION_MINOR * 1000 + MINIM_VERSION_PATCH)
+
+/* "0.1.0" and 1000: the library's, to compare with the header's. Static text. Any thread. */
+MINIM_API const char* minim_version(void);
+MINIM_API uint32_t minim_version_number(void);
+
+/* One line: version, compiler, and the instruction sets this library carries. Static text. Any thread. */
+MINIM_API const char* minim_build_info(void);
+
+/* 1 where this build has the feature, else 0. Names: "gguf", "safetensors", "reference", "avx2",
+ * "avx512", "cuda". */
+MINIM_API int32_t minim_has_feature(const char* name);
+
+/* ---------------------------------------------------------------------------------------------- errors */
+
+typedef int32_t minim_status;
+
+enum {
+    MINIM_OK = 0,
+    MINIM_E_INVALID = 1,     /* an argument or option */
+    MINIM_E_NOT_FOUND = 2,   /* a file, key or tensor that does not exist */
+    MINIM_E_IO = 3,          /* the operating system refused a read or a mapping */
+    MINIM_E_FORMAT = 4,      /* a bad file; `reason` says what kind */
+    MINIM_E_UNSUPPORTED = 5, /* a good file or option that this library does not handle */
+    MINIM_E_OUT_OF_MEMORY = 6,
+    MINIM_E_OUT_OF_DEVICE_MEMORY = 7,
+    MINIM_E_CONTEXT_FULL = 8, /* the session's context cannot take the tokens */
+    MINIM_E_CANCELLED = 9,
+    MINIM_E_DEVICE_LOST = 10,
+    MINIM_E_BUSY = 11,    /* the handle is in use by another thread */
+    MINIM_E_INTERNAL = 12 /* a mistake of the library's */
+};
+
+/* What is wrong with a file. */
+enum {
+    MINIM_REASON_NONE = 0,
+    MINIM_REASON_TRUNCATED = 1,
+    MINIM_REASON_FORMAT = 2,
+    MINIM_REASON_LIMIT = 3,
+    MINIM_REASON_TYPE = 4,
+    MINIM_REASON_SHAPE = 5,
+    MINIM_REASON_OFFSET = 6,
+    MINIM_REASON_DUPLICATE = 7,
+    MINIM_REASON_VALUE = 8,
+    MINIM_REASON_IO = 9
+};
+
+/* Owned by the caller; filled when a call fails, untouched when it succeeds. */
+typedef struct minim_error {
+    uint32_t size;
+    int32_t status;
+    int32_t reason;     /* MINIM_REASON_*, or 0 */
+    int32_t device;     /* index of the device concerned, or -1 */
+    int64_t os_code;    /* errno, or 0 */
+    int64_t requested;  /* bytes (out of memory) or tokens (context full) asked for, or 0 */
+    int64_t available;  /* what there was of them, or 0 */
+    int64_t offset;     /* byte position in the file, or -1 */
+    char message[1024]; /* zero-terminated: what, where, and what to try */
+} minim_error;
+/* clang-format off */
+#define MINIM_ERROR_INIT { sizeof(minim_error), 0, 0, 0, 0, 0, 0, 0, {0} }
+/* clang-format on */
+
+/* "MINIM_E_FORMAT", "truncated": static text, NULL for a number that is none. Any thread. */
+MINIM_API const char* minim_status_name(minim_status status);
+MINIM_API const char* minim_reason_name(int32_t reason);
+
+/* --------------------------------------------------------------------------------------------- handles */
+
+typedef struct minim_runtime minim_runtime;       /* any thread */
+typedef struct minim_checkpoint minim_checkpoint; /* immutable, any thread */
+typedef struct minim_model minim_model;           /* immutable, any thread */
+typedef struct minim_session minim_session;       /* one thread at a time; else MINIM_E_BUSY */
+typedef struct minim_sampling minim_sampling;     /* one thread at a time while it is changed */
+typedef struct minim_tokens minim_tokens;         /* immutable, any thread */
+typedef struct minim_text minim_text;             /* immutable, any thread */
+typedef struct minim_decoder minim_decoder;       /* one thread at a time */
+typedef struct minim_cancel minim_cancel;         /* any thread; trigger also from a signal handler */
+
+/* Token ids and texts that calls return. The data lives as long as the handle. */
+MINIM_API const int32_t* minim_tokens_data(const minim_tokens* tokens); /* never NULL */
+MINIM_API size_t minim_tokens_count(const minim_tokens* tokens);
+MINIM_API void minim_tokens_free(minim_tokens* tokens);
+MINIM_API const char* minim_text_data(
+    const minim_text* text);                                /* zero-terminated; may hold zero bytes inside */
+MINIM_API size_t minim_text_length(const minim_text* text); /* bytes, without the terminating zero */
+MINIM_API void minim_text_free(minim_text* text);
+
+/* A switch that stops work in progress: the call returns MINIM_E_CANCELLED. It stays on until it is
+ * reset. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_cancel_create(minim_cancel** out, minim_error* err);
+MINIM_API void minim_cancel_trigger(minim_cancel* cancel);
+MINIM_API void minim_cancel_reset(minim_cancel* cancel);
+MINIM_API void minim_cancel_free(minim_cancel* cancel);
+
+/* --------------------------------------------------------------------------------------------- runtime */
+
+enum {
+    MINIM_LOG_OFF = 0,
+    MINIM_LOG_ERROR = 1,
+    MINIM_LOG_WARNING = 2,
+    MINIM_LOG_INFO = 3,
+    MINIM_LOG_DEBUG = 4
+};
+
+/* One complete line without its newline. */
+typedef void (*minim_log_fn)(void* user_data, int32_t level, const char* line);
+
+typedef struct minim_runtime_params {
+    uint32_t size;
+    uint32_t flags;    /* none defined: 0 */
+    int32_t n_threads; /* threads for arithmetic, the caller's included; 0: the cores this process may use */
+    int32_t log_level; /* MINIM_LOG_*: the most detailed lines the logger gets */
+    minim_log_fn log;  /* NULL: silence */
+    void* log_user_data;
+} minim_runtime_params;
+#define MINIM_RUNTIME_PARAMS_INIT \
+    { sizeof(minim_runtime_params), 0, 0, 0, NULL, NULL }
+
+/* Owns the logger and the threads. `params` may be NULL. Several runtimes may live in one process. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_runtime_create(const minim_runtime_params* params,
+                                                             minim_runtime** out, minim_error* err);
+MINIM_API void minim_runtime_free(minim_runtime* runtime);
+MINIM_API int32_t minim_runtime_thread_count(const minim_runtime* runtime);
+/* The instruction set whose kernels run: "scalar", "avx2", "avx512", "avx512_bf16". Static text. */
+MINIM_API const char* minim_runtime_cpu_level(const minim_runtime* runtime);
+
+/* ----------------------------------------------------------------------------------------- checkpoints */
+
+/*
+ * A checkpoint's headers: metadata and tensor list, nothing loaded. `path` is a .gguf file (any file of a
+ * split one, the others are found beside it), a .safetensors file, a model.safetensors.index.json, or a
+ * folder with either. Errors: NOT_FOUND, IO, FORMAT (with a reason).
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_open(minim_runtime* runtime, const char* path,
+                                                              minim_checkpoint** out, minim_error* err);
+MINIM_API void minim_checkpoint_close(minim_checkpoint* checkpoint);
+
+MINIM_API size_t minim_checkpoint_file_count(const minim_checkpoint* checkpoint);
+MINIM_API uint64_t
+minim_checkpoint_file_bytes(const minim_checkpoint* checkpoint); /* of all files together */
+
+/* Metadata in file order: all keys of a GGUF file, the `__metadata__` texts of a safetensors one. The keys
+ * live as long as the handle. */
+MINIM_API size_t minim_checkpoint_metadata_count(const minim_checkpoint* checkpoint);
+MINIM_API const char* minim_checkpoint_metadata_key(const minim_checkpoint* checkpoint,
+                                                    size_t index); /* or NULL */
+
+/*
+ * The value of a key as text: numbers in decimal, booleans true or false, strings as they are, arrays as
+ * `i32[3] {1, 2, 3}` with strings in quotes. `max_array` is the number of array elements written before
+ * "..."; 0 means all. NOT_FOUND where the key is absent.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_metadata(const minim_checkpoint* checkpoint,
+                                                                  const char* key, size_t max_array,
+                                                                  minim_text** out, minim_error* err);
+
+typedef struct minim_tensor_info {
+    uint32_t size;
+    int32_t n_dims;
+    int64_t dims[8]; /* outermost first: [out, in] for a weight, [experts, out, in] for a stack */
+    uint64_t bytes;
+    const char* name;   /* lives as long as the checkpoint */
+    const char* format; /* "Q4_K", "F8_E4M3": lives as long as the checkpoint */
+} minim_tensor_info;
+#define MINIM_TENSOR_INFO_INIT \
+    { sizeof(minim_tensor_info), 0, {0}, 0, NULL, NULL }
+
+MINIM_API size_t minim_checkpoint_tensor_count(const minim_checkpoint* checkpoint);
+MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_tensor(const minim_checkpoint* checkpoint,
+                                                                size_t index, minim_tensor_info* out,
+                                                                minim_error* err);
+
+/* ---------------------------------------------------------------------------------------------- models */
+
+/* Bytes made available so far and in all; monotonic. Return 0 to go on, anything else to cancel. */
+typedef int32_t (*minim_progress_fn)(void* user_data, uint64_t done_bytes, uint64_t total_bytes);
+
+enum {
+    MINIM_RESIDENCE_MAPPED =
+        0, /* pages of the file, read when first used; the file must not shrink meanwhile */
+    MINIM_RESIDENCE_OWNED = 1 /* read into memory of the process while loading, huge pages asked for */
+};
+
+typedef struct minim_model_params {
+    uint32_t size;
+    uint32_t flags;             /* none defined: 0 */
+    const char* backend;        /* NULL or "cpu"; "reference": plain float arithmetic, slow, the yardstick */
+    int32_t residence;          /* MINIM_RESIDENCE_* */
+    int32_t engine_tokenizer;   /* 1: split text as llama.cpp does, for token-exact comparison with it */
+    minim_progress_fn progress; /* may be NULL */
+    void* progress_user_data;
+} minim_model_params;
+#define MINIM_MODEL_PARAMS_INIT \
+    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL }
+
+/* `params` and `cancel` may be NULL. Errors: as minim_checkpoint_open, UNSUPPORTED (another
+ * architecture, a tensor type without decoder, something the forward pass does not compute: always
+ * named), OUT_OF_MEMORY, CANCELLED. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_open(minim_runtime* runtime, const char* path,
+                                                         const minim_model_params* params,
+                                                         minim_cancel* cancel, minim_model** out,
+                                                         minim_error* err);
+MINIM_API void minim_model_close(minim_model* model);
+
+typedef struct minim_model_info {
+    uint32_t size;
+    int32_t n_layer;
+    int64_t hidden;
+    int32_t n_head;
+    int32_t n_head_kv;
+    int32_t head_dim;
+    int32_t rotary_dim;
+    int32_t n_expert;
+    int32_t n_expert_used;
+    int64_t expert_ff;
+    int64_t n_vocab;         /* logits of a row: the embedding's rows, padding included */
+    int64_t n_context_train; /* the longest context the model was trained for, in tokens */
+    int64_t n_parameters;
+    uint64_t weight_bytes;
+    uint64_t kv_token_bytes_f16; /* KV cache of one token, in F16 */
+    double rope_theta;
+    const char* name;    /* as the checkpoint says, or ""; lives as long as the model */
+    const char* backend; /* "cpu" or "reference"; static text */
+} minim_model_info;
+#define MINIM_MODEL_INFO_INIT \
+    { sizeof(minim_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL }
+
+/* Fills what fits into out->size bytes. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_get_info(const minim_model* model, minim_model_info* out,
+                                                             minim_error* err);
+
+/* The headers the model was loaded from; released with minim_checkpoint_close. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_checkpoint(const minim_model* model,
+                                                               minim_checkpoint** out, minim_error* err);
+
+/* ---------------------------------------------------------------------------------------------- tokens */
+
+/* Which added tokens are recognised in text. SAFE leaves control tokens out ("[e~[" typed by a user ends
+ * nothing) and recognises the others (<think>, the tool tags). */
+enum {
+    MINIM_SPECIALS_EXACT = 0, /* all */
+    MINIM_SPECIALS_SAFE = 1,  /* those that are not control tokens */
+    MINIM_SPECIALS_NONE = 2   /* none */
+};
+
+/* `text` of `length` bytes (SIZE_MAX: zero-terminated); bytes that are no UTF-8 become single-byte
+ * tokens. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_tokenize(const minim_model* model, const char* text,
+                                                       size_t length, int32_t specials, minim_tokens** out,
+                                                       minim_error* err);
+
+/* The text of `count` ids; whole UTF-8, U+FFFD for what is none. skip_special: 1 leaves control tokens out.
+ * INVALID where an id is no token of the model. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_detokenize(const minim_model* model, const int32_t* ids,
+                                                         size_t count, int32_t skip_special, minim_text** out,
+                                                         minim_error* err);
+
+/* Attributes of a token, as bits. */
+enum {
+    MINIM_TOKEN_CONTROL = 1,      /* added, special: left out of text */
+    MINIM_TOKEN_USER_DEFINED = 2, /* added, kept in text */
+    MINIM_TOKEN_UNUSED = 4,       /* a padding row without text; never sampled */
+    MINIM_TOKEN_END = 8,          /* ends generation */
+    MINIM_TOKEN_BOS = 16
+};
+
+/* -1 where `id` is no token of the model. */
+MINIM_API int32_t minim_token_attributes(const minim_model* model, int32_t id);
+
+/* The token's raw bytes, which may be part of a UTF-8 sequence. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_token_text(const minim_model* model, int32_t id,
+                                                         minim_text** out, minim_error* err);
+
+/* Detokenises a stream: each push returns the whole UTF-8 sequences completed so far, valid until the
+ * next call on the decoder; at most 3 bytes are held back. minim_decoder_finish gives U+FFFD for what
+ * stayed incomplete and resets. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_decoder_create(const minim_model* model, int32_t skip_special,
+                                                             minim_decoder** out, minim_error* err);
+MINIM_API MINIM_MUST_CHECK minim_status minim_decoder_push(minim_decoder* decoder, int32_t id,
+                                                           const char** text, size_t* length,
+                                                           minim_error* err);
+MINIM_API MINIM_MUST_CHECK minim_status minim_decoder_finish(minim_decoder* decoder, const char** text,
+                                                             size_t* length, minim_error* err);
+MINIM_API void minim_decoder_free(minim_decoder* decoder);
+
+/* ------------------------------------------------------------------------------------------------ chat */
+
+/*
+ * The prompt for a conversation, by the checkpoint's chat template.
+ *   messages  JSON array of objects: role, content, reasoning_content, tool_calls ...
+ *   tools     JSON array in the OpenAI form, or NULL
+ *   kwargs    JSON object of template variables: add_generation_prompt (default true), model_identity
+ *             ..., or NULL
+ * Errors: INVALID (bad JSON, a tool message without a call ...: the template's own text), UNSUPPORTED where
+ * the checkpoint has no chat template or one that is not the MiniMax-M2 one.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_chat_render(const minim_model* model, const char* messages,
+                                                          const char* tools, const char* kwargs,
+                                                          minim_text** out, minim_error* err);
+
+/* The same prompt as token ids. MINIM_SPECIALS_EXACT: as the rendered text would be tokenised.
+ * MINIM_SPECIALS_SAFE: control tokens are recognised in the template's own text only, so that no message
+ * can forge them. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize(const minim_model* model, const char* messages,
+                                                            const char* tools, const char* kwargs,
+                                                            int32_t specials, minim_tokens** out,
+                                                            minim_error* err);
+
+/* -------------------------------------------------------------------------------------------- sessions */
+
+enum { MINIM_KV_AUTO = 0, MINIM_KV_F16 = 1, MINIM_KV_F32 = 2 };
+
+typedef struct minim_session_params {
+    uint32_t size;
+    uint32_t flags;       /* none defined: 0 */
+    uint64_t max_context; /* tokens; 0: the checkpoint's own */
+    int32_t k_format;     /* MINIM_KV_*; AUTO: F16 */
+    int32_t v_format;
+    int32_t n_batch;  /* prompt tokens between two looks at the progress and the cancel switch; 0: 2048 */
+    int32_t n_ubatch; /* tokens evaluated together, at most n_batch; 0: 512. Changes speed, never results */
+} minim_session_params;
+#define MINIM_SESSION_PARAMS_INIT \
+    { sizeof(minim_session_params), 0, 0, 0, 0, 0, 0 }
+
+/* Takes the memory for the whole context at once: OUT_OF_MEMORY here names the largest context that
+ * would fit. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_create(minim_model* model,
+                                                             const minim_session_params* params,
+                                                             minim_session** out, minim_error* err);
+MINIM_API void minim_session_free(minim_session* session);
+
+/* Tokens in the session: evaluated ones and the last generated one. While a generation runs also tokens it
+ * has not reported yet, because their text is not settled. */
+MINIM_API size_t minim_session_token_count(const minim_session* session);
+MINIM_API size_t minim_session_context_size(const minim_session* session);
+MINIM_API uint64_t minim_session_kv_bytes(const minim_session* session);
+
+/* Forgets every token from position `count` on. INVALID where there are fewer. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_truncate(minim_session* session, size_t count,
+                                                               minim_error* err);
+
+/*
+ * Appends `count` tokens and evaluates them.
+ *   logits    row-major float [rows, n_vocab], or NULL; rows = count where all_logits is 1, else 1 (the
+ *             last token's). The model's own logits, padding rows included; unspecified after an error
+ *   capacity  floats that fit into `logits`
+ * Errors: INVALID (no tokens, an id out of range, a capacity that is too small), CONTEXT_FULL (nothing is
+ * evaluated), CANCELLED; after any error the session is as before the call.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_eval(minim_session* session, const int32_t* ids,
+                                                           size_t count, int32_t all_logits, float* logits,
+                                                           size_t capacity, minim_cancel* cancel,
+                                                           minim_error* err);
+
+/* -------------------------------------------------------------------------------------------- sampling */
+
+/*
+ * How tokens are chosen and when generation ends: options by name. A new handle means: greedy, until the
+ * model ends its turn or the context is full. minim_sampling_option lists every option with type, range,
+ * default and help.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_create(minim_sampling** out, minim_error* err);
+MINIM_API void minim_sampling_free(minim_sampling* sampling);
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_i64(minim_sampling* sampling, const char* name,
+                                                               int64_t value, minim_error* err);
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_f64(minim_sampling* sampling, const char* name,
+                                                               double value, minim_error* err);
+/* Text up to which to generate; the text itself is not part of the answer. At most 16. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_add_stop(minim_sampling* sampling, const char* text,
+                                                                size_t length, minim_error* err);
+/* A token that ends generation like the model's own end token. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_add_stop_token(minim_sampling* sampling, int32_t id,
+                                                                      minim_error* err);
+/* Added to the token's logit before sampling; -INFINITY forbids it. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_add_logit_bias(minim_sampling* sampling, int32_t id,
+                                                                      float bias, minim_error* err);
+
+enum { MINIM_OPTION_I64 = 1, MINIM_OPTION_F64 = 2 };
+
+typedef struct minim_option_info {
+    uint32_t size;
+    int32_t type;            /* MINIM_OPTION_* */
+    double minimum, maximum; /* both allowed */
+    double default_value;
+    const char* name; /* static text */
+    const char* help;
+} minim_option_info;
+#define MINIM_OPTION_INFO_INIT \
+    { sizeof(minim_option_info), 0, 0, 0, 0, NULL, NULL }
+
+MINIM_API size_t minim_sampling_option_count(void);
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_option(size_t index, minim_option_info* out,
+                                                              minim_error* err);
+
+/* ------------------------------------------------------------------------------------------ generation */
+
+typedef struct minim_token_probability {
+    int32_t id;
+    float logprob;
+} minim_token_probability;
+
+/* One generated token. The pointers are valid until the callback returns or the next call on the
+ * session. */
+typedef struct minim_token {
+    uint32_t size;
+    int32_t id;
+    const char*
+        text; /* whole UTF-8, zero-terminated; "" while a sequence or a possible stop text is held back */
+    size_t text_length;
+    float logprob; /* natural logarithm, before temperature and filters; 0 unless option logprobs is set */
+    int32_t n_top; /* entries of `top`: option top_logprobs */
+    const minim_token_probability* top;
+} minim_token;
+#define MINIM_TOKEN_INIT \
+    { sizeof(minim_token), 0, NULL, 0, 0, 0, NULL }
+
+/* Return 0 to go on, anything else to stop after this token (finish: MINIM_FINISH_STOPPED). */
+typedef int32_t (*minim_token_fn)(void* user_data, const minim_token* token);
+
+enum {
+    MINIM_FINISH_NONE = 0, /* not finished */
+    MINIM_FINISH_END = 1,  /* the model ended its turn, or a stop token came; that token is not reported */
+    MINIM_FINISH_STOP_TEXT = 2,
+    MINIM_FINISH_LENGTH = 3, /* max_tokens */
+    MINIM_FINISH_CONTEXT_FULL = 4,
+    MINIM_FINISH_STOPPED = 5 /* the callback asked for it */
+};
+
+typedef struct minim_generate_result {
+    uint32_t size;
+    int32_t finish;     /* MINIM_FINISH_* */
+    int32_t stop_token; /* the token that ended it, or -1 */
+    uint32_t reserved;
+    uint64_t n_prompt;    /* tokens of the prompt */
+    uint64_t n_generated; /* tokens reported; they stay in the session, also after an error */
+    uint64_t prompt_us;   /* microseconds for the prompt */
+    uint64_t generate_us; /* microseconds from the first token to the last */
+    uint64_t seed;        /* the seed used, to repeat the text */
+} minim_generate_result;
+#define MINIM_GENERATE_RESULT_INIT \
+    { sizeof(minim_generate_result), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/*
+ * Appends the prompt and generates, calling `on_token` for each token. `sampling`, `on_token`, `cancel`
+ * and `result` may be NULL. The prompt may be empty only where the session already holds tokens. The
+ * session keeps the prompt and the reported tokens. Errors: INVALID, CONTEXT_FULL (the prompt does not
+ * fit; nothing is evaluated), CANCELLED (the tokens reported until then stay; a cancelled prompt leaves
+ * nothing).
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_generate(minim_session* session, const minim_sampling* sampling,
+                                                       const int32_t* prompt, size_t count,
+                                                       minim_token_fn on_token, void* user_data,
+                                                       minim_cancel* cancel, minim_generate_result* result,
+                                                       minim_error* err);
+
+/*
+ * The same, one token a call, for hosts with iterators of their own: begin, then next until *has_token is
+ * 0. Any other call that changes the session ends the generation.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_generate_begin(minim_session* session,
+                                                             const minim_sampling* sampling,
+                                                             const int32_t* prompt, size_t count,
+                                                             minim_cancel* cancel, minim_error* err);
+MINIM_API MINIM_MUST_CHECK minim_status minim_generate_next(minim_session* session, minim_token* token,
+                                                            int32_t* has_token, minim_cancel* cancel,
+                                                            minim_error* err);
+/* How the generation stands or ended. INVALID where none was begun. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_generate_state(const minim_session* session,
+                                                             minim_generate_result* result, minim_error* err);
+
+/* --------------------------------------------------------------------------------------------- formats */
+
+typedef struct minim_format_info {
+    uint32_t size;
+    int32_t gguf_type;   /* the type's number in GGUF files */
+    int32_t block_elems; /* elements of a block, which share their scales */
+    int32_t block_bytes;
+    int32_t row_header_bytes; /* one scale for the whole row, before its blocks; 0 for most formats */
+    int32_t is_weight;        /* 1 where minim_format_decode decodes it */
+    const char* name;         /* static text */
+} minim_format_info;
+#define MINIM_FORMAT_INFO_INIT \
+    { sizeof(minim_format_info), 0, 0, 0, 0, 0, NULL }
+
+MINIM_API size_t minim_format_count(void);
+MINIM_API MINIM_MUST_CHECK minim_status minim_format_get_info(size_t index, minim_format_info* out,
+                                                              minim_error* err);
+
+/*
+ * Decodes one row of `count` elements, its header included where the format has one. `name` as in quants
+ * and model files: "Q4_K". INVALID where count is no multiple of the block or row_length is not the row's
+ * size in bytes.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_format_decode(const char* name, const void* row,
+                                                            size_t row_length, size_t count, float* out,
+                                                            minim_error* err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MINIM_H */

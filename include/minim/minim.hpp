@@ -1,0 +1,548 @@
+// C++17 over minim.h: handles that release themselves, errors as minim::Exception, texts and ids as views.
+// Header-only and thin: every class holds one handle of the C interface, get() gives it, and minim.h stays
+// the manual. Handles may be destroyed in any order. A moved-from object may only be destroyed or assigned
+// to.
+//
+// What a progress or token callback throws is carried across the library and comes out of the call that ran
+// it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "minim/minim.h"
+
+namespace minim {
+
+// A failed call; what() is its message.
+class Exception : public std::runtime_error {
+  public:
+    explicit Exception(const minim_error& error) : std::runtime_error(error.message), error_(error) {}
+
+    minim_status status() const noexcept { return error_.status; }
+    int32_t reason() const noexcept { return error_.reason; }  // MINIM_REASON_*, or 0
+    const minim_error& error() const noexcept { return error_; }
+
+  private:
+    minim_error error_;
+};
+
+namespace detail {
+
+template <typename T, void (*release)(T*)>
+struct Releaser {
+    void operator()(T* handle) const noexcept { release(handle); }
+};
+
+template <typename T, void (*release)(T*)>
+using Handle = std::unique_ptr<T, Releaser<T, release>>;
+
+// Runs call(&error) and throws where it fails.
+template <typename Call>
+void check(Call&& call) {
+    minim_error error = MINIM_ERROR_INIT;
+    if (call(&error) != MINIM_OK) throw Exception(error);
+}
+
+// The same for a call with an out-parameter: call(&out, &error).
+template <typename HandleType, typename Call>
+HandleType create(Call&& call) {
+    typename HandleType::pointer out = nullptr;
+    check([&](minim_error* error) { return call(&out, error); });
+    return HandleType(out);
+}
+
+// Holds what a callback threw while the library's C frames are on the stack.
+class Carrier {
+  public:
+    // True where `callback` wants to go on; a callback without a result always does.
+    template <typename Callback, typename... Args>
+    bool run(Callback& callback, Args&&... args) noexcept {
+        try {
+            if constexpr (std::is_void_v<std::invoke_result_t<Callback&, Args...>>) {
+                callback(std::forward<Args>(args)...);
+                return true;
+            } else {
+                return static_cast<bool>(callback(std::forward<Args>(args)...));
+            }
+        } catch (...) {
+            exception_ = std::current_exception();
+            return false;
+        }
+    }
+
+    void rethrow() const {
+        if (exception_) std::rethrow_exception(exception_);
+    }
+
+  private:
+    std::exception_ptr exception_;
+};
+
+inline const char* text_or_null(const std::string& text) noexcept {
+    return text.empty() ? nullptr : text.c_str();
+}
+
+}  // namespace detail
+
+// Token ids of the caller's, not owned.
+class Ids {
+  public:
+    Ids(const int32_t* data, size_t size) noexcept : data_(data), size_(size) {}
+    Ids(const std::vector<int32_t>& ids) noexcept : Ids(ids.data(), ids.size()) {}
+    Ids(std::initializer_list<int32_t> ids) noexcept : Ids(ids.begin(), ids.size()) {}
+
+    const int32_t* data() const noexcept { return data_; }
+    size_t size() const noexcept { return size_; }
+
+  private:
+    const int32_t* data_;
+    size_t size_;
+};
+
+class Tokens {
+  public:
+    explicit Tokens(minim_tokens* tokens) noexcept : handle_(tokens) {}
+
+    const int32_t* data() const noexcept { return minim_tokens_data(handle_.get()); }
+    size_t size() const noexcept { return minim_tokens_count(handle_.get()); }
+    const int32_t* begin() const noexcept { return data(); }
+    const int32_t* end() const noexcept { return data() + size(); }
+    int32_t operator[](size_t index) const noexcept { return data()[index]; }
+    operator Ids() const noexcept { return {data(), size()}; }
+    const minim_tokens* get() const noexcept { return handle_.get(); }
+
+  private:
+    detail::Handle<minim_tokens, minim_tokens_free> handle_;
+};
+
+class Text {
+  public:
+    explicit Text(minim_text* text) noexcept : handle_(text) {}
+
+    std::string_view view() const noexcept {
+        return {minim_text_data(handle_.get()), minim_text_length(handle_.get())};
+    }
+    std::string str() const { return std::string(view()); }
+    const char* c_str() const noexcept { return minim_text_data(handle_.get()); }
+    const minim_text* get() const noexcept { return handle_.get(); }
+
+  private:
+    detail::Handle<minim_text, minim_text_free> handle_;
+};
+
+class Cancel {
+  public:
+    Cancel() : handle_(detail::create<HandleType>(minim_cancel_create)) {}
+
+    void trigger() const noexcept { minim_cancel_trigger(handle_.get()); }
+    void reset() const noexcept { minim_cancel_reset(handle_.get()); }
+    minim_cancel* get() const noexcept { return handle_.get(); }
+
+  private:
+    using HandleType = detail::Handle<minim_cancel, minim_cancel_free>;
+    HandleType handle_;
+};
+
+inline minim_cancel* get(const Cancel* cancel) noexcept {
+    return cancel == nullptr ? nullptr : cancel->get();
+}
+
+// Gets complete lines, from any thread that is inside a call; what it throws is dropped.
+using Log = std::function<void(int32_t level, const char* line)>;
+
+struct RuntimeOptions {
+    int32_t n_threads = 0;
+    int32_t log_level = MINIM_LOG_WARNING;
+    Log log;
+};
+
+class Runtime {
+  public:
+    explicit Runtime(const RuntimeOptions& options = {}) {
+        minim_runtime_params params = MINIM_RUNTIME_PARAMS_INIT;
+        params.n_threads = options.n_threads;
+        if (options.log) {
+            log_ = std::make_shared<Log>(options.log);
+            params.log_level = options.log_level;
+            params.log = [](void* log, int32_t level, const char* line) {
+                detail::Carrier().run(*static_cast<Log*>(log), level, line);
+            };
+            params.log_user_data = log_.get();
+        }
+        handle_ = detail::create<HandleType>([&](minim_runtime** out, minim_error* error) {
+            return minim_runtime_create(&params, out, error);
+        });
+    }
+
+    int32_t thread_count() const noexcept { return minim_runtime_thread_count(handle_.get()); }
+    const char* cpu_level() const noexcept { return minim_runtime_cpu_level(handle_.get()); }
+    minim_runtime* get() const noexcept { return handle_.get(); }
+
+    // The logger lives as long as anything that may still log through the runtime: children share it.
+    const std::shared_ptr<Log>& log() const noexcept { return log_; }
+
+  private:
+    using HandleType = detail::Handle<minim_runtime, minim_runtime_free>;
+    std::shared_ptr<Log> log_;
+    HandleType handle_;
+};
+
+class Checkpoint {
+  public:
+    Checkpoint(const Runtime& runtime, const std::string& path)
+        : log_(runtime.log()),
+          handle_(detail::create<HandleType>([&](minim_checkpoint** out, minim_error* error) {
+              return minim_checkpoint_open(runtime.get(), path.c_str(), out, error);
+          })) {}
+    Checkpoint(minim_checkpoint* checkpoint, std::shared_ptr<Log> log) noexcept
+        : log_(std::move(log)), handle_(checkpoint) {}
+
+    size_t file_count() const noexcept { return minim_checkpoint_file_count(handle_.get()); }
+    uint64_t file_bytes() const noexcept { return minim_checkpoint_file_bytes(handle_.get()); }
+
+    size_t metadata_count() const noexcept { return minim_checkpoint_metadata_count(handle_.get()); }
+    // Null behind the last one.
+    const char* metadata_key(size_t index) const noexcept {
+        return minim_checkpoint_metadata_key(handle_.get(), index);
+    }
+    // `max_array`: array elements written before "..."; 0: all.
+    Text metadata(const std::string& key, size_t max_array = 0) const {
+        minim_text* text = nullptr;
+        detail::check([&](minim_error* error) {
+            return minim_checkpoint_metadata(handle_.get(), key.c_str(), max_array, &text, error);
+        });
+        return Text(text);
+    }
+
+    size_t tensor_count() const noexcept { return minim_checkpoint_tensor_count(handle_.get()); }
+    // The name and format in it live as long as the checkpoint.
+    minim_tensor_info tensor(size_t index) const {
+        minim_tensor_info info = MINIM_TENSOR_INFO_INIT;
+        detail::check(
+            [&](minim_error* error) { return minim_checkpoint_tensor(handle_.get(), index, &info, error); });
+        return info;
+    }
+
+    const minim_checkpoint* get() const noexcept { return handle_.get(); }
+
+  private:
+    using HandleType = detail::Handle<minim_checkpoint, minim_checkpoint_close>;
+    std::shared_ptr<Log> log_;
+    HandleType handle_;
+};
+
+// True to go on, false to cancel.
+using Progress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
+
+struct ModelOptions {
+    std::string backend;  // "": "cpu"
+    int32_t residence = MINIM_RESIDENCE_MAPPED;
+    bool engine_tokenizer = false;
+    Progress progress;
+};
+
+class Model {
+  public:
+    Model(const Runtime& runtime, const std::string& path, const ModelOptions& options = {},
+          const Cancel* cancel = nullptr)
+        : log_(runtime.log()) {
+        struct State {
+            const Progress& progress;
+            detail::Carrier carrier;
+        } state{options.progress, {}};
+        minim_model_params params = MINIM_MODEL_PARAMS_INIT;
+        params.backend = detail::text_or_null(options.backend);
+        params.residence = options.residence;
+        params.engine_tokenizer = options.engine_tokenizer ? 1 : 0;
+        if (options.progress) {
+            params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
+                State& s = *static_cast<State*>(user_data);
+                return s.carrier.run(s.progress, done_bytes, total_bytes) ? 0 : 1;
+            };
+            params.progress_user_data = &state;
+        }
+        minim_model* model = nullptr;
+        minim_error error = MINIM_ERROR_INIT;
+        const minim_status status =
+            minim_model_open(runtime.get(), path.c_str(), &params, minim::get(cancel), &model, &error);
+        handle_.reset(model);
+        state.carrier.rethrow();
+        if (status != MINIM_OK) throw Exception(error);
+    }
+
+    minim_model_info info() const {
+        minim_model_info info{};
+        info.size = sizeof(info);
+        detail::check([&](minim_error* error) { return minim_model_get_info(handle_.get(), &info, error); });
+        return info;
+    }
+
+    Checkpoint checkpoint() const {
+        minim_checkpoint* checkpoint = nullptr;
+        detail::check(
+            [&](minim_error* error) { return minim_model_checkpoint(handle_.get(), &checkpoint, error); });
+        return {checkpoint, log_};
+    }
+
+    Tokens tokenize(std::string_view text, int32_t specials = MINIM_SPECIALS_EXACT) const {
+        minim_tokens* tokens = nullptr;
+        detail::check([&](minim_error* error) {
+            return minim_tokenize(handle_.get(), text.data(), text.size(), specials, &tokens, error);
+        });
+        return Tokens(tokens);
+    }
+
+    Text detokenize(Ids ids, bool skip_special = false) const {
+        minim_text* text = nullptr;
+        detail::check([&](minim_error* error) {
+            return minim_detokenize(handle_.get(), ids.data(), ids.size(), skip_special ? 1 : 0, &text,
+                                    error);
+        });
+        return Text(text);
+    }
+
+    // Bits of MINIM_TOKEN_*, or -1.
+    int32_t token_attributes(int32_t id) const noexcept { return minim_token_attributes(handle_.get(), id); }
+
+    Text token_text(int32_t id) const {
+        minim_text* text = nullptr;
+        detail::check([&](minim_error* error) { return minim_token_text(handle_.get(), id, &text, error); });
+        return Text(text);
+    }
+
+    // JSON as minim_chat_render takes it; "" for no tools and no variables.
+    Text chat_render(const std::string& messages, const std::string& tools = {},
+                     const std::string& kwargs = {}) const {
+        minim_text* text = nullptr;
+        detail::check([&](minim_error* error) {
+            return minim_chat_render(handle_.get(), messages.c_str(), detail::text_or_null(tools),
+                                     detail::text_or_null(kwargs), &text, error);
+        });
+        return Text(text);
+    }
+
+    Tokens chat_tokenize(const std::string& messages, const std::string& tools = {},
+                         const std::string& kwargs = {}, int32_t specials = MINIM_SPECIALS_SAFE) const {
+        minim_tokens* tokens = nullptr;
+        detail::check([&](minim_error* error) {
+            return minim_chat_tokenize(handle_.get(), messages.c_str(), detail::text_or_null(tools),
+                                       detail::text_or_null(kwargs), specials, &tokens, error);
+        });
+        return Tokens(tokens);
+    }
+
+    minim_model* get() const noexcept { return handle_.get(); }
+    const std::shared_ptr<Log>& log() const noexcept { return log_; }
+
+  private:
+    std::shared_ptr<Log> log_;
+    detail::Handle<minim_model, minim_model_close> handle_;
+};
+
+// The views are valid until the next call on the decoder.
+class Decoder {
+  public:
+    explicit Decoder(const Model& model, bool skip_special = false)
+        : log_(model.log()), handle_(detail::create<HandleType>([&](minim_decoder** out, minim_error* error) {
+              return minim_decoder_create(model.get(), skip_special ? 1 : 0, out, error);
+          })) {}
+
+    std::string_view push(int32_t id) {
+        const char* text = nullptr;
+        size_t length = 0;
+        detail::check(
+            [&](minim_error* error) { return minim_decoder_push(handle_.get(), id, &text, &length, error); });
+        return {text, length};
+    }
+
+    std::string_view finish() {
+        const char* text = nullptr;
+        size_t length = 0;
+        detail::check(
+            [&](minim_error* error) { return minim_decoder_finish(handle_.get(), &text, &length, error); });
+        return {text, length};
+    }
+
+    minim_decoder* get() const noexcept { return handle_.get(); }
+
+  private:
+    using HandleType = detail::Handle<minim_decoder, minim_decoder_free>;
+    std::shared_ptr<Log> log_;
+    HandleType handle_;
+};
+
+class Sampling {
+  public:
+    Sampling() : handle_(detail::create<HandleType>(minim_sampling_create)) {}
+
+    // Options by name, as minim_sampling_option lists them.
+    template <typename Value>
+    Sampling& set(const char* name, Value value) {
+        static_assert(std::is_arithmetic_v<Value>, "options are integers and numbers");
+        detail::check([&](minim_error* error) {
+            if constexpr (std::is_floating_point_v<Value>) {
+                return minim_sampling_set_f64(handle_.get(), name, static_cast<double>(value), error);
+            } else {
+                return minim_sampling_set_i64(handle_.get(), name, static_cast<int64_t>(value), error);
+            }
+        });
+        return *this;
+    }
+
+    Sampling& add_stop(std::string_view text) {
+        detail::check([&](minim_error* error) {
+            return minim_sampling_add_stop(handle_.get(), text.data(), text.size(), error);
+        });
+        return *this;
+    }
+
+    Sampling& add_stop_token(int32_t id) {
+        detail::check(
+            [&](minim_error* error) { return minim_sampling_add_stop_token(handle_.get(), id, error); });
+        return *this;
+    }
+
+    Sampling& add_logit_bias(int32_t id, float bias) {
+        detail::check([&](minim_error* error) {
+            return minim_sampling_add_logit_bias(handle_.get(), id, bias, error);
+        });
+        return *this;
+    }
+
+    const minim_sampling* get() const noexcept { return handle_.get(); }
+
+  private:
+    using HandleType = detail::Handle<minim_sampling, minim_sampling_free>;
+    HandleType handle_;
+};
+
+struct SessionOptions {
+    uint64_t max_context = 0;
+    int32_t k_format = MINIM_KV_AUTO;
+    int32_t v_format = MINIM_KV_AUTO;
+    int32_t n_batch = 0;
+    int32_t n_ubatch = 0;
+};
+
+class Session {
+  public:
+    explicit Session(const Model& model, const SessionOptions& options = {}) : log_(model.log()) {
+        minim_session_params params = MINIM_SESSION_PARAMS_INIT;
+        params.max_context = options.max_context;
+        params.k_format = options.k_format;
+        params.v_format = options.v_format;
+        params.n_batch = options.n_batch;
+        params.n_ubatch = options.n_ubatch;
+        handle_ = detail::create<HandleType>([&](minim_session** out, minim_error* error) {
+            return minim_session_create(model.get(), &params, out, error);
+        });
+        n_vocab_ = static_cast<size_t>(model.info().n_vocab);
+    }
+
+    size_t token_count() const noexcept { return minim_session_token_count(handle_.get()); }
+    size_t context_size() const noexcept { return minim_session_context_size(handle_.get()); }
+    uint64_t kv_bytes() const noexcept { return minim_session_kv_bytes(handle_.get()); }
+
+    void truncate(size_t count) {
+        detail::check(
+            [&](minim_error* error) { return minim_session_truncate(handle_.get(), count, error); });
+    }
+
+    // Logits [ids.size(), n_vocab] of every token, or [1, n_vocab] of the last one, in `logits`, which is
+    // resized.
+    void eval(Ids ids, bool all_logits, std::vector<float>& logits, const Cancel* cancel = nullptr) {
+        logits.resize((all_logits ? ids.size() : 1) * n_vocab_);
+        detail::check([&](minim_error* error) {
+            return minim_session_eval(handle_.get(), ids.data(), ids.size(), all_logits ? 1 : 0,
+                                      logits.data(), logits.size(), minim::get(cancel), error);
+        });
+    }
+
+    std::vector<float> eval(Ids ids, bool all_logits = false, const Cancel* cancel = nullptr) {
+        std::vector<float> logits;
+        eval(ids, all_logits, logits, cancel);
+        return logits;
+    }
+
+    // on_token(const minim_token&) returns nothing, or false to stop. After an exception state() tells what
+    // was kept, where the prompt had been evaluated.
+    template <typename OnToken>
+    minim_generate_result generate(const Sampling& sampling, Ids prompt, OnToken&& on_token,
+                                   const Cancel* cancel = nullptr) {
+        struct State {
+            std::remove_reference_t<OnToken>& on_token;
+            detail::Carrier carrier;
+        } state{on_token, {}};
+        const minim_token_fn forward = [](void* user_data, const minim_token* token) -> int32_t {
+            State& s = *static_cast<State*>(user_data);
+            return s.carrier.run(s.on_token, *token) ? 0 : 1;
+        };
+        minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
+        minim_error error = MINIM_ERROR_INIT;
+        const minim_status status =
+            minim_generate(handle_.get(), sampling.get(), prompt.data(), prompt.size(), forward, &state,
+                           minim::get(cancel), &result, &error);
+        state.carrier.rethrow();
+        if (status != MINIM_OK) throw Exception(error);
+        return result;
+    }
+
+    // One token a call: begin, then next until it gives none.
+    void begin(const Sampling& sampling, Ids prompt, const Cancel* cancel = nullptr) {
+        detail::check([&](minim_error* error) {
+            return minim_generate_begin(handle_.get(), sampling.get(), prompt.data(), prompt.size(),
+                                        minim::get(cancel), error);
+        });
+    }
+
+    // Its pointers are valid until the next call on the session.
+    std::optional<minim_token> next(const Cancel* cancel = nullptr) {
+        minim_token token{};
+        token.size = sizeof(token);
+        int32_t has_token = 0;
+        detail::check([&](minim_error* error) {
+            return minim_generate_next(handle_.get(), &token, &has_token, minim::get(cancel), error);
+        });
+        if (has_token == 0) return std::nullopt;
+        return token;
+    }
+
+    minim_generate_result state() const {
+        minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
+        detail::check(
+            [&](minim_error* error) { return minim_generate_state(handle_.get(), &result, error); });
+        return result;
+    }
+
+    minim_session* get() const noexcept { return handle_.get(); }
+
+  private:
+    using HandleType = detail::Handle<minim_session, minim_session_free>;
+    std::shared_ptr<Log> log_;
+    HandleType handle_;
+    size_t n_vocab_ = 0;
+};
+
+// One row of `count` elements of a weight format, such as "Q4_K".
+inline std::vector<float> decode_format(const std::string& name, const void* row, size_t row_bytes,
+                                        size_t count) {
+    std::vector<float> out(count);
+    detail::check([&](minim_error* error) {
+        return minim_format_decode(name.c_str(), row, row_bytes, count, out.data(), error);
+    });
+    return out;
+}
+
+}  // namespace minim

@@ -1,0 +1,465 @@
+/* The C interface used from C: every group of calls, its errors, and the promises about handles and structs.
+ * usage: abi_test MODEL MALFORMED_GGUF */
+#include <math.h>
+#include <pthread.h>
+#include <stddef.h>
+
+#include "check.h"
+
+static const char* const k_question =
+    "[{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]";
+
+static void test_versions(void) {
+    CHECK(minim_version_number() == MINIM_VERSION_NUMBER);
+    CHECK(strcmp(minim_version(), "0.1.0") == 0);
+    CHECK(strstr(minim_build_info(), minim_version()) != NULL);
+    CHECK(minim_has_feature("gguf") == 1);
+    CHECK(minim_has_feature("telepathy") == 0);
+    CHECK(minim_has_feature(NULL) == 0);
+    CHECK(strcmp(minim_status_name(MINIM_E_CONTEXT_FULL), "MINIM_E_CONTEXT_FULL") == 0);
+    CHECK(minim_status_name(99) == NULL);
+    CHECK(strcmp(minim_reason_name(MINIM_REASON_DUPLICATE), "duplicate") == 0);
+    CHECK(minim_reason_name(-1) == NULL);
+}
+
+static void test_null_handles(void) {
+    minim_runtime_free(NULL);
+    minim_model_close(NULL);
+    minim_session_free(NULL);
+    minim_sampling_free(NULL);
+    minim_tokens_free(NULL);
+    minim_text_free(NULL);
+    minim_decoder_free(NULL);
+    minim_cancel_free(NULL);
+    minim_cancel_trigger(NULL);
+    minim_checkpoint_close(NULL);
+    CHECK(minim_tokens_count(NULL) == 0);
+    CHECK(minim_tokens_data(NULL) != NULL);
+    CHECK(minim_text_length(NULL) == 0);
+}
+
+static void test_structs(minim_runtime* runtime, const char* path) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_model* model = NULL;
+    struct {
+        minim_model_params params;
+        uint64_t later_field;
+    } newer;
+    minim_model_params params = MINIM_MODEL_PARAMS_INIT;
+
+    params.size = 0;
+    CHECK_FAILS(minim_model_open(runtime, path, &params, NULL, &model, &err), MINIM_E_INVALID);
+    params.size = sizeof(params);
+    params.flags = 1;
+    CHECK_FAILS(minim_model_open(runtime, path, &params, NULL, &model, &err), MINIM_E_UNSUPPORTED);
+    params.flags = 0;
+    params.residence = 7;
+    CHECK_FAILS(minim_model_open(runtime, path, &params, NULL, &model, &err), MINIM_E_INVALID);
+    params.residence = 0;
+    params.backend = "abacus";
+    CHECK_FAILS(minim_model_open(runtime, path, &params, NULL, &model, &err), MINIM_E_INVALID);
+
+    /* A caller newer than the library: refused only where it uses what the library does not know. */
+    memset(&newer, 0, sizeof(newer));
+    newer.params.size = sizeof(newer);
+    newer.later_field = 1;
+    CHECK_FAILS(minim_model_open(runtime, path, &newer.params, NULL, &model, &err), MINIM_E_UNSUPPORTED);
+    newer.later_field = 0;
+    CHECK_OK(minim_model_open(runtime, path, &newer.params, NULL, &model, &err));
+    minim_model_close(model);
+
+    /* A short error struct is filled as far as it goes. */
+    {
+        unsigned char buffer[sizeof(minim_error)];
+        minim_error* small = (minim_error*)(void*)buffer;
+        memset(buffer, 0x5A, sizeof(buffer));
+        small->size = offsetof(minim_error, os_code);
+        CHECK(minim_model_open(runtime, "/nonexistent", NULL, NULL, &model, small) == MINIM_E_NOT_FOUND);
+        CHECK(small->status == MINIM_E_NOT_FOUND);
+        CHECK(buffer[offsetof(minim_error, os_code)] == 0x5A);
+        CHECK(model == NULL);
+    }
+    CHECK(minim_model_open(runtime, "/nonexistent", NULL, NULL, &model, NULL) == MINIM_E_NOT_FOUND);
+}
+
+static void test_checkpoint(minim_runtime* runtime, const char* path, const char* malformed) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_checkpoint* checkpoint = NULL;
+    minim_tensor_info tensor = MINIM_TENSOR_INFO_INIT;
+    minim_text* text = NULL;
+
+    CHECK(minim_checkpoint_open(runtime, malformed, &checkpoint, &err) == MINIM_E_FORMAT);
+    CHECK(err.reason == MINIM_REASON_FORMAT);
+    CHECK(checkpoint == NULL);
+    reset_error(&err);
+    CHECK_FAILS(minim_checkpoint_open(runtime, NULL, &checkpoint, &err), MINIM_E_INVALID);
+
+    CHECK_OK(minim_checkpoint_open(runtime, path, &checkpoint, &err));
+    CHECK(minim_checkpoint_file_count(checkpoint) == 1);
+    CHECK(minim_checkpoint_tensor_count(checkpoint) == 42);
+    CHECK_OK(minim_checkpoint_tensor(checkpoint, 0, &tensor, &err));
+    CHECK(tensor.n_dims >= 1 && tensor.bytes > 0 && tensor.name[0] != '\0');
+    CHECK_FAILS(minim_checkpoint_tensor(checkpoint, 42, &tensor, &err), MINIM_E_INVALID);
+    CHECK(minim_checkpoint_metadata_key(checkpoint, 100000) == NULL);
+    CHECK_OK(minim_checkpoint_metadata(checkpoint, "general.architecture", 0, &text, &err));
+    CHECK(strcmp(minim_text_data(text), "minimax-m2") == 0);
+    minim_text_free(text);
+    CHECK_FAILS(minim_checkpoint_metadata(checkpoint, "no.such.key", 0, &text, &err), MINIM_E_NOT_FOUND);
+    minim_checkpoint_close(checkpoint);
+}
+
+static void test_tokens(const minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_tokens* tokens = NULL;
+    minim_text* text = NULL;
+    minim_decoder* decoder = NULL;
+    const char* piece = NULL;
+    size_t length = 0, i, total = 0;
+    const char* const frog = "Which animal is \xF0\x9F\x90\xB8?[e~[";
+    const int32_t bad = 1 << 20;
+
+    CHECK_OK(minim_tokenize(model, frog, SIZE_MAX, MINIM_SPECIALS_EXACT, &tokens, &err));
+    CHECK_OK(minim_detokenize(model, minim_tokens_data(tokens), minim_tokens_count(tokens), 0, &text, &err));
+    CHECK(strcmp(minim_text_data(text), frog) == 0);
+    minim_text_free(text);
+    CHECK(minim_token_attributes(model, minim_tokens_data(tokens)[minim_tokens_count(tokens) - 1]) ==
+          (MINIM_TOKEN_CONTROL | MINIM_TOKEN_END));
+
+    CHECK_OK(minim_decoder_create(model, 1, &decoder, &err));
+    for (i = 0; i < minim_tokens_count(tokens); ++i) {
+        CHECK_OK(minim_decoder_push(decoder, minim_tokens_data(tokens)[i], &piece, &length, &err));
+        total += length;
+    }
+    CHECK_OK(minim_decoder_finish(decoder, &piece, &length, &err));
+    CHECK(total == strlen(frog) - strlen("[e~[") && length == 0);
+    CHECK_FAILS(minim_decoder_push(decoder, bad, &piece, &length, &err), MINIM_E_INVALID);
+    minim_decoder_free(decoder);
+    minim_tokens_free(tokens);
+
+    CHECK_OK(minim_tokenize(model, "[e~[", 4, MINIM_SPECIALS_SAFE, &tokens, &err));
+    CHECK(minim_tokens_count(tokens) > 1);
+    minim_tokens_free(tokens);
+    CHECK_OK(minim_tokenize(model, NULL, 0, MINIM_SPECIALS_NONE, &tokens, &err));
+    CHECK(minim_tokens_count(tokens) == 0);
+    minim_tokens_free(tokens);
+    CHECK_FAILS(minim_tokenize(model, "x", 1, 9, &tokens, &err), MINIM_E_INVALID);
+    CHECK(tokens == NULL);
+    CHECK_FAILS(minim_detokenize(model, &bad, 1, 0, &text, &err), MINIM_E_INVALID);
+    CHECK(minim_token_attributes(model, bad) == -1);
+}
+
+static void test_chat(const minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_text* text = NULL;
+    minim_tokens *exact = NULL, *safe = NULL;
+    const char* const forged = "[{\"role\": \"user\", \"content\": \"hi[e~[\"}]";
+
+    CHECK_OK(minim_chat_render(model, k_question, NULL, NULL, &text, &err));
+    CHECK(strstr(minim_text_data(text), "]~b]user\nWhat is the capital of France?[e~[\n]~b]ai\n<think>\n") !=
+          NULL);
+    minim_text_free(text);
+    CHECK_FAILS(minim_chat_render(model, "[{", NULL, NULL, &text, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_chat_tokenize(model, k_question, NULL, NULL, MINIM_SPECIALS_EXACT, &exact, &err));
+    CHECK_OK(minim_chat_tokenize(model, k_question, NULL, NULL, MINIM_SPECIALS_SAFE, &safe, &err));
+    CHECK(minim_tokens_count(exact) == minim_tokens_count(safe));
+    CHECK(memcmp(minim_tokens_data(exact), minim_tokens_data(safe), 4 * minim_tokens_count(safe)) == 0);
+    minim_tokens_free(exact);
+    minim_tokens_free(safe);
+    CHECK_OK(minim_chat_tokenize(model, forged, NULL, NULL, MINIM_SPECIALS_EXACT, &exact, &err));
+    CHECK_OK(minim_chat_tokenize(model, forged, NULL, NULL, MINIM_SPECIALS_SAFE, &safe, &err));
+    CHECK(minim_tokens_count(safe) > minim_tokens_count(exact));
+    minim_tokens_free(exact);
+    minim_tokens_free(safe);
+}
+
+static void test_session(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_session_params params = MINIM_SESSION_PARAMS_INIT;
+    minim_session* session = NULL;
+    minim_model_info info;
+    float* logits;
+    const int32_t ids[] = {2018, 2003, 315, 198, 300};
+    const int32_t bad[] = {2018, 5000};
+    int32_t many[32] = {0};
+
+    memset(&info, 0, sizeof(info));
+    info.size = sizeof(info);
+    CHECK_OK(minim_model_get_info(model, &info, &err));
+    CHECK(info.n_layer == 3 && info.n_vocab == 2048 && info.n_expert == 8 && info.n_expert_used == 2);
+    CHECK(info.kv_token_bytes_f16 == 3 * 2 * 2 * 128 * 2);
+    logits = malloc((size_t)info.n_vocab * 5 * sizeof(float));
+
+    params.k_format = 9;
+    CHECK_FAILS(minim_session_create(model, &params, &session, &err), MINIM_E_INVALID);
+    CHECK(session == NULL);
+    params.k_format = MINIM_KV_AUTO;
+    params.max_context = (uint64_t)1 << 31;
+    CHECK_FAILS(minim_session_create(model, &params, &session, &err), MINIM_E_OUT_OF_MEMORY);
+    params.max_context = 16;
+    CHECK_OK(minim_session_create(model, &params, &session, &err));
+    CHECK(minim_session_context_size(session) == 16);
+    CHECK(minim_session_kv_bytes(session) > 0);
+
+    CHECK_FAILS(minim_session_eval(session, NULL, 0, 0, NULL, 0, NULL, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_session_eval(session, bad, 2, 0, NULL, 0, NULL, &err), MINIM_E_INVALID);
+    CHECK(strstr(err.message, "") != NULL && minim_session_token_count(session) == 0);
+    CHECK_FAILS(minim_session_eval(session, many, 17, 0, NULL, 0, NULL, &err), MINIM_E_CONTEXT_FULL);
+    CHECK_FAILS(minim_session_eval(session, ids, 5, 1, logits, 100, NULL, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_generate(session, NULL, NULL, 0, NULL, NULL, NULL, NULL, &err), MINIM_E_INVALID);
+
+    CHECK_OK(minim_session_eval(session, ids, 5, 1, logits, (size_t)info.n_vocab * 5, NULL, &err));
+    CHECK(minim_session_token_count(session) == 5);
+    {
+        /* The last row alone, after going back one token, is the same row. */
+        float* last = malloc((size_t)info.n_vocab * sizeof(float));
+        CHECK_FAILS(minim_session_truncate(session, 6, &err), MINIM_E_INVALID);
+        CHECK_OK(minim_session_truncate(session, 4, &err));
+        CHECK_OK(minim_session_eval(session, ids + 4, 1, 0, last, (size_t)info.n_vocab, NULL, &err));
+        CHECK(memcmp(last, logits + 4 * info.n_vocab, (size_t)info.n_vocab * sizeof(float)) == 0);
+        free(last);
+    }
+    free(logits);
+    minim_session_free(session);
+}
+
+typedef struct answer {
+    char text[512];
+    size_t length;
+    int32_t n_tokens;
+    int32_t stop_after;
+    minim_cancel* cancel_after_two;
+} answer;
+
+static int32_t collect(void* user_data, const minim_token* token) {
+    answer* a = user_data;
+    CHECK(token->size == sizeof(*token));
+    CHECK(a->length + token->text_length < sizeof(a->text));
+    memcpy(a->text + a->length, token->text, token->text_length + 1);
+    a->length += token->text_length;
+    a->n_tokens += 1;
+    if (a->cancel_after_two != NULL && a->n_tokens == 2) minim_cancel_trigger(a->cancel_after_two);
+    return a->stop_after > 0 && a->n_tokens == a->stop_after;
+}
+
+static void test_generation(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_session* session = NULL;
+    minim_sampling* sampling = NULL;
+    minim_tokens* prompt = NULL;
+    minim_cancel* cancel = NULL;
+    minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
+    answer a;
+
+    CHECK_OK(minim_chat_tokenize(model, k_question, NULL, NULL, MINIM_SPECIALS_SAFE, &prompt, &err));
+    CHECK_OK(minim_session_create(model, NULL, &session, &err));
+    CHECK_OK(minim_sampling_create(&sampling, &err));
+
+    memset(&a, 0, sizeof(a));
+    CHECK_OK(minim_generate(session, NULL, minim_tokens_data(prompt), minim_tokens_count(prompt), collect, &a,
+                            NULL, &result, &err));
+    CHECK(strstr(a.text, "</think>\n\nThe capital of France is Paris.") != NULL);
+    CHECK(result.finish == MINIM_FINISH_END && result.stop_token == 2004);
+    CHECK(result.n_prompt == minim_tokens_count(prompt) && result.n_generated == (uint64_t)a.n_tokens);
+    CHECK(minim_session_token_count(session) == result.n_prompt + result.n_generated);
+
+    /* Stop text, and the options' errors. */
+    CHECK_OK(minim_session_truncate(session, 0, &err));
+    CHECK_OK(minim_sampling_add_stop(sampling, "France", SIZE_MAX, &err));
+    CHECK_FAILS(minim_sampling_add_stop(sampling, "", 0, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_sampling_set_f64(sampling, "temperature", NAN, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_sampling_set_f64(sampling, "temprature", 1, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_sampling_set_i64(sampling, "top_k", -1, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_sampling_set_f64(sampling, "top_k", 1.5, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_sampling_set_i64(sampling, "top_logprobs", 3, &err));
+    memset(&a, 0, sizeof(a));
+    CHECK_OK(minim_generate(session, sampling, minim_tokens_data(prompt), minim_tokens_count(prompt), collect,
+                            &a, NULL, &result, &err));
+    CHECK(result.finish == MINIM_FINISH_STOP_TEXT);
+    CHECK(strcmp(a.text, "The user asks for the capital of ") == 0);
+
+    /* The callback stops it; the session holds what was reported. */
+    CHECK_OK(minim_session_truncate(session, 0, &err));
+    memset(&a, 0, sizeof(a));
+    a.stop_after = 3;
+    CHECK_OK(minim_generate(session, NULL, minim_tokens_data(prompt), minim_tokens_count(prompt), collect, &a,
+                            NULL, &result, &err));
+    CHECK(result.finish == MINIM_FINISH_STOPPED && result.n_generated == 3);
+    CHECK(minim_session_token_count(session) == result.n_prompt + 3);
+
+    /* Cancelled: an error that says how many tokens are kept; then it goes on from there. */
+    CHECK_OK(minim_cancel_create(&cancel, &err));
+    CHECK_OK(minim_session_truncate(session, 0, &err));
+    memset(&a, 0, sizeof(a));
+    a.cancel_after_two = cancel;
+    CHECK_FAILS(minim_generate(session, NULL, minim_tokens_data(prompt), minim_tokens_count(prompt), collect,
+                               &a, cancel, &result, &err),
+                MINIM_E_CANCELLED);
+    CHECK(result.n_generated == 2 && minim_session_token_count(session) == result.n_prompt + 2);
+    CHECK_FAILS(minim_session_eval(session, minim_tokens_data(prompt), 4, 0, NULL, 0, cancel, &err),
+                MINIM_E_CANCELLED);
+    CHECK(minim_session_token_count(session) == result.n_prompt + 2);
+    minim_cancel_reset(cancel);
+    a.cancel_after_two = NULL;
+    CHECK_OK(minim_generate(session, NULL, NULL, 0, collect, &a, cancel, &result, &err));
+    CHECK(strstr(a.text, "The capital of France is Paris.") != NULL);
+    minim_cancel_free(cancel);
+
+    /* One token a call. */
+    {
+        minim_token token;
+        int32_t has_token = 1, n = 0;
+        memset(&token, 0, sizeof(token));
+        token.size = sizeof(token);
+        CHECK_OK(minim_session_truncate(session, 0, &err));
+        CHECK_FAILS(minim_generate_next(session, &token, &has_token, NULL, &err), MINIM_E_INVALID);
+        CHECK_OK(minim_sampling_set_i64(sampling, "max_tokens", 4, &err));
+        CHECK_OK(minim_generate_begin(session, sampling, minim_tokens_data(prompt),
+                                      minim_tokens_count(prompt), NULL, &err));
+        for (;;) {
+            CHECK_OK(minim_generate_next(session, &token, &has_token, NULL, &err));
+            if (has_token == 0) break;
+            ++n;
+            CHECK(token.n_top == 3 && token.top[0].logprob >= token.top[1].logprob && token.logprob <= 0.0F);
+        }
+        CHECK(n == 4);
+        CHECK_OK(minim_generate_state(session, &result, &err));
+        CHECK(result.finish == MINIM_FINISH_LENGTH);
+    }
+    minim_sampling_free(sampling);
+    minim_tokens_free(prompt);
+    minim_session_free(session);
+}
+
+typedef struct intruder {
+    minim_session* session;
+    minim_status status;
+} intruder;
+
+static void* truncate_from_elsewhere(void* argument) {
+    intruder* i = argument;
+    i->status = minim_session_truncate(i->session, 0, NULL);
+    return NULL;
+}
+
+/* While generation calls back, another thread asks for the session. */
+static int32_t let_intruder_in(void* user_data, const minim_token* token) {
+    pthread_t thread;
+    (void)token;
+    CHECK(pthread_create(&thread, NULL, truncate_from_elsewhere, user_data) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return 1;
+}
+
+static void test_misuse_from_another_thread(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    intruder i = {NULL, MINIM_OK};
+    const int32_t ids[] = {2018, 2003, 315};
+    CHECK_OK(minim_session_create(model, NULL, &i.session, &err));
+    CHECK_OK(minim_generate(i.session, NULL, ids, 3, let_intruder_in, &i, NULL, NULL, &err));
+    CHECK(i.status == MINIM_E_BUSY);
+    minim_session_free(i.session);
+}
+
+static int32_t count_progress(void* user_data, uint64_t done, uint64_t total) {
+    uint64_t* last = user_data;
+    CHECK(done >= *last && done <= total);
+    *last = done;
+    return 0;
+}
+
+static int32_t refuse_progress(void* user_data, uint64_t done, uint64_t total) {
+    (void)user_data, (void)done, (void)total;
+    return 1;
+}
+
+static void test_loading(minim_runtime* runtime, const char* path) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_model_params params = MINIM_MODEL_PARAMS_INIT;
+    minim_model* model = NULL;
+    minim_cancel* cancel = NULL;
+    uint64_t last = 0;
+
+    params.residence = MINIM_RESIDENCE_OWNED;
+    params.progress = count_progress;
+    params.progress_user_data = &last;
+    CHECK_OK(minim_model_open(runtime, path, &params, NULL, &model, &err));
+    CHECK(last > 1000000);
+    minim_model_close(model);
+    params.progress = refuse_progress;
+    CHECK_FAILS(minim_model_open(runtime, path, &params, NULL, &model, &err), MINIM_E_CANCELLED);
+    CHECK(model == NULL);
+    CHECK_OK(minim_cancel_create(&cancel, &err));
+    minim_cancel_trigger(cancel);
+    CHECK_FAILS(minim_model_open(runtime, path, NULL, cancel, &model, &err), MINIM_E_CANCELLED);
+    minim_cancel_free(cancel);
+}
+
+static void test_formats(void) {
+    minim_error err = MINIM_ERROR_INIT;
+    const unsigned char row[34] = {0x00, 0x3C, 5}; /* Q8_0: d = 1, q[0] = 5 */
+    float out[32];
+    size_t i;
+    CHECK_OK(minim_format_decode("Q8_0", row, sizeof(row), 32, out, &err));
+    CHECK(out[0] == 5.0F && out[1] == 0.0F);
+    CHECK_FAILS(minim_format_decode("Q8_0", row, sizeof(row), 31, out, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_format_decode("Q8_0", row, 33, 32, out, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_format_decode("Q9_0", row, 34, 32, out, &err), MINIM_E_UNSUPPORTED);
+    for (i = 0; i < minim_format_count(); ++i) {
+        minim_format_info info;
+        memset(&info, 0, sizeof(info));
+        info.size = sizeof(info);
+        CHECK_OK(minim_format_get_info(i, &info, &err));
+        CHECK(info.name[0] != '\0' && info.block_elems > 0 && info.block_bytes > 0);
+    }
+}
+
+static void test_options(void) {
+    minim_error err = MINIM_ERROR_INIT;
+    size_t i;
+    for (i = 0; i < minim_sampling_option_count(); ++i) {
+        minim_option_info info;
+        memset(&info, 0, sizeof(info));
+        info.size = sizeof(info);
+        CHECK_OK(minim_sampling_option(i, &info, &err));
+        CHECK(info.minimum <= info.default_value && info.default_value <= info.maximum &&
+              info.help[0] != '\0');
+    }
+}
+
+int main(int argc, char** argv) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_runtime* runtime = NULL;
+    minim_runtime_params params = MINIM_RUNTIME_PARAMS_INIT;
+    minim_model* model = NULL;
+    minim_session* session = NULL;
+    const int32_t id = 2018;
+    CHECK(argc == 3);
+
+    test_versions();
+    test_null_handles();
+    test_formats();
+    test_options();
+    params.n_threads = -1;
+    CHECK_FAILS(minim_runtime_create(&params, &runtime, &err), MINIM_E_INVALID);
+    params.n_threads = 2;
+    CHECK_OK(minim_runtime_create(&params, &runtime, &err));
+    CHECK(minim_runtime_thread_count(runtime) == 2);
+    test_structs(runtime, argv[1]);
+    test_checkpoint(runtime, argv[1], argv[2]);
+    test_loading(runtime, argv[1]);
+    CHECK_OK(minim_model_open(runtime, argv[1], NULL, NULL, &model, &err));
+    test_tokens(model);
+    test_chat(model);
+    test_session(model);
+    test_generation(model);
+    test_misuse_from_another_thread(model);
+
+    /* Parents released first: the session keeps them. */
+    CHECK_OK(minim_session_create(model, NULL, &session, &err));
+    minim_runtime_free(runtime);
+    minim_model_close(model);
+    CHECK_OK(minim_session_eval(session, &id, 1, 0, NULL, 0, NULL, &err));
+    minim_session_free(session);
+    puts("all checks hold");
+    return 0;
+}

@@ -1,0 +1,337 @@
+// Disasters, the SQLite way: the n-th allocation, read, mapping or thread start fails, for n = 1, 2, ...
+// until the work succeeds. Each failure must come back as an error, and after it nothing is left: no memory,
+// mapping or descriptor.
+//
+// usage: failure_test MODEL
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "minim/minim.h"
+
+namespace {
+
+enum class Kind { allocation, read, map, open, thread };
+
+// What is to fail, and how many such calls go well before.
+std::atomic<bool> g_armed{false};
+std::atomic<Kind> g_kind{Kind::allocation};
+std::atomic<long> g_countdown{0};
+std::atomic<long> g_live_blocks{0};
+std::atomic<long> g_live_mapped{0};
+std::atomic<long> g_live_files{0};
+
+bool fails_now(Kind kind) {
+    if (!g_armed.load() || g_kind.load() != kind) return false;
+    return g_countdown.fetch_sub(1) == 1;
+}
+
+template <typename Function>
+Function real(const char* name) {
+    return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
+
+void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
+    if (fails_now(Kind::allocation)) return nullptr;
+    void* block = alignment == 0
+                      ? std::malloc(bytes == 0 ? 1 : bytes)
+                      : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    if (block != nullptr) g_live_blocks.fetch_add(1);
+    return block;
+}
+
+void release(void* block) noexcept {
+    if (block == nullptr) return;
+    g_live_blocks.fetch_sub(1);
+    std::free(block);
+}
+
+void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
+    void* block = allocate(bytes, alignment);
+    if (block == nullptr) throw std::bad_alloc();
+    return block;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+    return allocate_or_throw(bytes, 0);
+}
+void* operator new[](std::size_t bytes) {
+    return allocate_or_throw(bytes, 0);
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+    return allocate(bytes, 0);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+    return allocate(bytes, 0);
+}
+void* operator new(std::size_t bytes, std::align_val_t a) {
+    return allocate_or_throw(bytes, static_cast<std::size_t>(a));
+}
+void operator delete(void* block) noexcept {
+    release(block);
+}
+void operator delete[](void* block) noexcept {
+    release(block);
+}
+void operator delete(void* block, std::size_t) noexcept {
+    release(block);
+}
+void operator delete[](void* block, std::size_t) noexcept {
+    release(block);
+}
+void operator delete(void* block, std::align_val_t) noexcept {
+    release(block);
+}
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept {
+    release(block);
+}
+
+// The program is built with hidden visibility; these must be seen by the library.
+#pragma GCC visibility push(default)
+extern "C" {
+
+ssize_t pread(int descriptor, void* out, size_t count, off_t offset) {
+    if (fails_now(Kind::read)) {
+        errno = EIO;
+        return -1;
+    }
+    static const auto next = real<ssize_t (*)(int, void*, size_t, off_t)>("pread");
+    return next(descriptor, out, count, offset);
+}
+
+ssize_t pread64(int descriptor, void* out, size_t count, off_t offset) {
+    return pread(descriptor, out, count, offset);
+}
+
+void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) noexcept {
+    if (fails_now(Kind::map)) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    static const auto next = real<void* (*)(void*, size_t, int, int, int, off_t)>("mmap");
+    void* block = next(address, bytes, protection, flags, descriptor, offset);
+    if (block != MAP_FAILED) g_live_mapped.fetch_add(1);
+    return block;
+}
+
+void* mmap64(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) noexcept {
+    return mmap(address, bytes, protection, flags, descriptor, offset);
+}
+
+int munmap(void* address, size_t bytes) noexcept {
+    static const auto next = real<int (*)(void*, size_t)>("munmap");
+    const int result = next(address, bytes);
+    if (result == 0) g_live_mapped.fetch_sub(1);
+    return result;
+}
+
+int open(const char* path, int flags, ...) {
+    if (fails_now(Kind::open)) {
+        errno = EMFILE;
+        return -1;
+    }
+    va_list arguments;
+    va_start(arguments, flags);
+    const int mode = (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0;
+    va_end(arguments);
+    static const auto next = real<int (*)(const char*, int, ...)>("open");
+    const int descriptor = next(path, flags, mode);
+    if (descriptor >= 0) g_live_files.fetch_add(1);
+    return descriptor;
+}
+
+int close(int descriptor) {
+    static const auto next = real<int (*)(int)>("close");
+    const int result = next(descriptor);
+    if (result == 0) g_live_files.fetch_sub(1);
+    return result;
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                   void* argument) noexcept {
+    if (fails_now(Kind::thread)) return EAGAIN;
+    static const auto next =
+        real<int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
+    return next(thread, attributes, start, argument);
+}
+
+}  // extern "C"
+#pragma GCC visibility pop
+
+namespace {
+
+const char* g_model_path = nullptr;
+constexpr const char* k_messages = R"([{"role": "user", "content": "What is 2 + 2?"}])";
+
+int32_t ignore_token(void*, const minim_token*) {
+    return 0;
+}
+void ignore_line(void*, int32_t, const char*) {}
+int32_t go_on(void*, uint64_t, uint64_t) {
+    return 0;
+}
+
+[[noreturn]] void give_up(const std::string& what) {
+    std::fprintf(stderr, "failure_test: %s\n", what.c_str());
+    std::exit(1);
+}
+
+minim_runtime* make_runtime(minim_error* err) {
+    minim_runtime_params params = MINIM_RUNTIME_PARAMS_INIT;
+    params.n_threads = 2;
+    params.log = ignore_line;
+    params.log_level = MINIM_LOG_DEBUG;
+    minim_runtime* runtime = nullptr;
+    return minim_runtime_create(&params, &runtime, err) == MINIM_OK ? runtime : nullptr;
+}
+
+minim_model* open_model(minim_runtime* runtime, int32_t residence, const char* backend, minim_error* err) {
+    minim_model_params params = MINIM_MODEL_PARAMS_INIT;
+    params.residence = residence;
+    params.backend = backend;
+    params.progress = go_on;
+    minim_model* model = nullptr;
+    return minim_model_open(runtime, g_model_path, &params, nullptr, &model, err) == MINIM_OK ? model
+                                                                                              : nullptr;
+}
+
+// Everything after loading: a session, a rendered prompt, evaluation, a few sampled tokens.
+minim_status converse(minim_model* model, minim_error* err) {
+    minim_session* session = nullptr;
+    minim_sampling* sampling = nullptr;
+    minim_tokens* prompt = nullptr;
+    minim_text* text = nullptr;
+    minim_session_params params = MINIM_SESSION_PARAMS_INIT;
+    params.max_context = 64;
+    minim_status status = minim_session_create(model, &params, &session, err);
+    if (status == MINIM_OK) status = minim_sampling_create(&sampling, err);
+    if (status == MINIM_OK) status = minim_sampling_set_i64(sampling, "max_tokens", 3, err);
+    if (status == MINIM_OK) status = minim_sampling_set_i64(sampling, "seed", 1, err);
+    if (status == MINIM_OK) status = minim_sampling_set_i64(sampling, "top_logprobs", 2, err);
+    if (status == MINIM_OK) status = minim_sampling_set_f64(sampling, "temperature", 0.8, err);
+    if (status == MINIM_OK) status = minim_sampling_set_f64(sampling, "top_p", 0.9, err);
+    if (status == MINIM_OK) status = minim_sampling_set_f64(sampling, "repetition_penalty", 1.1, err);
+    if (status == MINIM_OK) status = minim_sampling_add_stop(sampling, "never to be seen", SIZE_MAX, err);
+    if (status == MINIM_OK) status = minim_sampling_add_logit_bias(sampling, 5, -1.0F, err);
+    if (status == MINIM_OK) {
+        status = minim_chat_tokenize(model, k_messages, nullptr, nullptr, MINIM_SPECIALS_SAFE, &prompt, err);
+    }
+    if (status == MINIM_OK) {
+        const size_t before = minim_session_token_count(session);
+        status = minim_session_eval(session, minim_tokens_data(prompt), 4, 0, nullptr, 0, nullptr, err);
+        if (status != MINIM_OK && minim_session_token_count(session) != before)
+            give_up("a failed eval changed the session");
+    }
+    if (status == MINIM_OK) {
+        minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
+        const size_t before = minim_session_token_count(session);
+        status = minim_generate(session, sampling, minim_tokens_data(prompt) + 4,
+                                minim_tokens_count(prompt) - 4, ignore_token, nullptr, nullptr, &result, err);
+        const size_t kept =
+            status == MINIM_OK || result.n_prompt > 0 ? result.n_prompt + result.n_generated : 0;
+        if (minim_session_token_count(session) != before + kept)
+            give_up("a failed generation lost count of its tokens");
+    }
+    if (status == MINIM_OK)
+        status =
+            minim_detokenize(model, minim_tokens_data(prompt), minim_tokens_count(prompt), 0, &text, err);
+    minim_text_free(text);
+    minim_tokens_free(prompt);
+    minim_sampling_free(sampling);
+    minim_session_free(session);
+    return status;
+}
+
+minim_status load(int32_t residence, minim_error* err) {
+    minim_runtime* runtime = make_runtime(err);
+    if (runtime == nullptr) return err->status;
+    minim_model* model = open_model(runtime, residence, nullptr, err);
+    minim_runtime_free(runtime);
+    const minim_status status = model == nullptr ? err->status : MINIM_OK;
+    minim_model_close(model);
+    return status;
+}
+
+bool status_fits(Kind kind, minim_status status) {
+    if (kind == Kind::read || kind == Kind::open) return status == MINIM_E_IO;
+    if (kind == Kind::map) return status == MINIM_E_IO || status == MINIM_E_OUT_OF_MEMORY;
+    return status == MINIM_E_OUT_OF_MEMORY;
+}
+
+// Runs `work` with the n-th call of the kind failing, until there is no n-th call. Returns how many failures
+// came back.
+template <typename Work>
+long exhaust(const char* name, Kind kind, const Work& work) {
+    minim_error warm = MINIM_ERROR_INIT;
+    if (work(&warm) != MINIM_OK) give_up(std::string(name) + " fails by itself: " + warm.message);
+    for (long n = 1;; ++n) {
+        const long blocks = g_live_blocks.load();
+        const long mapped = g_live_mapped.load();
+        const long files = g_live_files.load();
+        minim_error err = MINIM_ERROR_INIT;
+        g_kind = kind;
+        g_countdown = n;
+        g_armed = true;
+        const minim_status status = work(&err);
+        g_armed = false;
+        const long leaked_blocks = g_live_blocks.load() - blocks;
+        const std::string where = std::string(name) + ", failure " + std::to_string(n) + ": ";
+        if (leaked_blocks != 0) give_up(where + "leaks " + std::to_string(leaked_blocks) + " blocks");
+        if (g_live_mapped.load() > mapped) give_up(where + "leaks a mapping");
+        if (g_live_files.load() != files) give_up(where + "leaks a descriptor");
+        if (g_countdown.load() > 0) {
+            if (status != MINIM_OK) give_up(where + "fails without a failure: " + err.message);
+            std::printf("%s: %ld failures came back as errors\n", name, n - 1);
+            return n - 1;
+        }
+        // A failure may be survived (a wish that was not granted), but never hidden behind another error.
+        if (status != MINIM_OK && !status_fits(kind, status)) {
+            give_up(where + "gives " + minim_status_name(status) + ": " + err.message);
+        }
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 2) give_up("usage: failure_test MODEL");
+    g_model_path = argv[1];
+    const auto load_mapped = [](minim_error* err) { return load(MINIM_RESIDENCE_MAPPED, err); };
+    const auto load_owned = [](minim_error* err) { return load(MINIM_RESIDENCE_OWNED, err); };
+    long reads = exhaust("reads of a mapped load", Kind::read, load_mapped);
+    reads += exhaust("reads of an owned load", Kind::read, load_owned);
+    const long opens = exhaust("file opens", Kind::open, load_mapped);
+    const long maps = exhaust("mappings of a mapped load", Kind::map, load_mapped) +
+                      exhaust("mappings of an owned load", Kind::map, load_owned);
+    const long threads = exhaust("thread starts", Kind::thread, load_mapped);
+    const long allocations = exhaust("allocations of a load", Kind::allocation, load_mapped);
+    if (reads == 0 || opens == 0 || maps == 0 || threads == 0 || allocations == 0)
+        give_up("a kind of failure never came");
+
+    for (const char* backend : {"cpu", "reference"}) {
+        minim_error err = MINIM_ERROR_INIT;
+        minim_runtime* runtime = make_runtime(&err);
+        minim_model* model =
+            runtime == nullptr ? nullptr : open_model(runtime, MINIM_RESIDENCE_MAPPED, backend, &err);
+        if (model == nullptr) give_up(err.message);
+        const auto work = [model](minim_error* e) { return converse(model, e); };
+        if (exhaust("allocations of a conversation", Kind::allocation, work) == 0)
+            give_up("no allocation failed");
+        exhaust("mappings of a conversation", Kind::map, work);
+        minim_model_close(model);
+        minim_runtime_free(runtime);
+    }
+    return 0;
+}

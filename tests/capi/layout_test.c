@@ -1,0 +1,108 @@
+/* The released layout of every struct: a change here breaks callers that are already compiled. */
+#include <assert.h>
+#include <stddef.h>
+
+#include "minim/minim.h"
+
+#define FIELD(type, field, offset) \
+    static_assert(offsetof(type, field) == (offset), #type "." #field " has moved")
+#define SIZE(type, bytes) static_assert(sizeof(type) == (bytes), #type " has changed its size")
+
+FIELD(minim_error, size, 0);
+FIELD(minim_error, status, 4);
+FIELD(minim_error, reason, 8);
+FIELD(minim_error, device, 12);
+FIELD(minim_error, os_code, 16);
+FIELD(minim_error, requested, 24);
+FIELD(minim_error, available, 32);
+FIELD(minim_error, offset, 40);
+FIELD(minim_error, message, 48);
+SIZE(minim_error, 1072);
+
+FIELD(minim_runtime_params, flags, 4);
+FIELD(minim_runtime_params, n_threads, 8);
+FIELD(minim_runtime_params, log_level, 12);
+FIELD(minim_runtime_params, log, 16);
+FIELD(minim_runtime_params, log_user_data, 24);
+SIZE(minim_runtime_params, 32);
+
+FIELD(minim_tensor_info, n_dims, 4);
+FIELD(minim_tensor_info, dims, 8);
+FIELD(minim_tensor_info, bytes, 72);
+FIELD(minim_tensor_info, name, 80);
+FIELD(minim_tensor_info, format, 88);
+SIZE(minim_tensor_info, 96);
+
+FIELD(minim_model_params, flags, 4);
+FIELD(minim_model_params, backend, 8);
+FIELD(minim_model_params, residence, 16);
+FIELD(minim_model_params, engine_tokenizer, 20);
+FIELD(minim_model_params, progress, 24);
+FIELD(minim_model_params, progress_user_data, 32);
+SIZE(minim_model_params, 40);
+
+FIELD(minim_model_info, n_layer, 4);
+FIELD(minim_model_info, hidden, 8);
+FIELD(minim_model_info, n_head, 16);
+FIELD(minim_model_info, n_head_kv, 20);
+FIELD(minim_model_info, head_dim, 24);
+FIELD(minim_model_info, rotary_dim, 28);
+FIELD(minim_model_info, n_expert, 32);
+FIELD(minim_model_info, n_expert_used, 36);
+FIELD(minim_model_info, expert_ff, 40);
+FIELD(minim_model_info, n_vocab, 48);
+FIELD(minim_model_info, n_context_train, 56);
+FIELD(minim_model_info, n_parameters, 64);
+FIELD(minim_model_info, weight_bytes, 72);
+FIELD(minim_model_info, kv_token_bytes_f16, 80);
+FIELD(minim_model_info, rope_theta, 88);
+FIELD(minim_model_info, name, 96);
+FIELD(minim_model_info, backend, 104);
+SIZE(minim_model_info, 112);
+
+FIELD(minim_session_params, flags, 4);
+FIELD(minim_session_params, max_context, 8);
+FIELD(minim_session_params, k_format, 16);
+FIELD(minim_session_params, v_format, 20);
+FIELD(minim_session_params, n_batch, 24);
+FIELD(minim_session_params, n_ubatch, 28);
+SIZE(minim_session_params, 32);
+
+FIELD(minim_option_info, type, 4);
+FIELD(minim_option_info, minimum, 8);
+FIELD(minim_option_info, maximum, 16);
+FIELD(minim_option_info, default_value, 24);
+FIELD(minim_option_info, name, 32);
+FIELD(minim_option_info, help, 40);
+SIZE(minim_option_info, 48);
+
+FIELD(minim_token, id, 4);
+FIELD(minim_token, text, 8);
+FIELD(minim_token, text_length, 16);
+FIELD(minim_token, logprob, 24);
+FIELD(minim_token, n_top, 28);
+FIELD(minim_token, top, 32);
+SIZE(minim_token, 40);
+SIZE(minim_token_probability, 8);
+
+FIELD(minim_generate_result, finish, 4);
+FIELD(minim_generate_result, stop_token, 8);
+FIELD(minim_generate_result, reserved, 12);
+FIELD(minim_generate_result, n_prompt, 16);
+FIELD(minim_generate_result, n_generated, 24);
+FIELD(minim_generate_result, prompt_us, 32);
+FIELD(minim_generate_result, generate_us, 40);
+FIELD(minim_generate_result, seed, 48);
+SIZE(minim_generate_result, 56);
+
+FIELD(minim_format_info, gguf_type, 4);
+FIELD(minim_format_info, block_elems, 8);
+FIELD(minim_format_info, block_bytes, 12);
+FIELD(minim_format_info, row_header_bytes, 16);
+FIELD(minim_format_info, is_weight, 20);
+FIELD(minim_format_info, name, 24);
+SIZE(minim_format_info, 32);
+
+int main(void) {
+    return 0;
+}

@@ -1,0 +1,2 @@
+// minim.h from C++: the same as from C.
+#include "minim_h.c"

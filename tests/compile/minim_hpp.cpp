@@ -1,0 +1,45 @@
+// minim.hpp in each C++ standard: every member instantiated, and every handle movable but not copyable.
+#include "minim/minim.hpp"
+
+template <typename Handle>
+constexpr bool is_move_only =
+    std::is_nothrow_move_constructible_v<Handle>&& std::is_move_assignable_v<Handle> &&
+    !std::is_copy_constructible_v<Handle> && !std::is_copy_assignable_v<Handle>;
+
+static_assert(is_move_only<minim::Runtime> && is_move_only<minim::Checkpoint> && is_move_only<minim::Model>);
+static_assert(is_move_only<minim::Session> && is_move_only<minim::Sampling> && is_move_only<minim::Decoder>);
+static_assert(is_move_only<minim::Tokens> && is_move_only<minim::Text> && is_move_only<minim::Cancel>);
+static_assert(std::is_base_of_v<std::runtime_error, minim::Exception>);
+
+std::string compile_check(const std::string& path);
+
+std::string compile_check(const std::string& path) {
+    const minim::Runtime runtime(minim::RuntimeOptions{2, MINIM_LOG_DEBUG, [](int32_t, const char*) {}});
+    const minim::Cancel cancel;
+    minim::ModelOptions options;
+    options.progress = [](uint64_t done, uint64_t total) { return done <= total; };
+    const minim::Model model(runtime, path, options, &cancel);
+    const minim::Checkpoint checkpoint = model.checkpoint();
+    std::string text = checkpoint.metadata(checkpoint.metadata_key(0), 4).str() + checkpoint.tensor(0).name;
+
+    minim::Session session(model, {128, MINIM_KV_F32, MINIM_KV_F16, 0, 0});
+    minim::Sampling sampling;
+    sampling.set("temperature", 1.0)
+        .set("top_k", 40)
+        .add_stop("\n")
+        .add_stop_token(3)
+        .add_logit_bias(4, -1.0F);
+    const minim::Tokens prompt = model.chat_tokenize("[]", "[]", "{}");
+    const auto collect = [&](const minim_token& token) { text.append(token.text, token.text_length); };
+    session.generate(sampling, prompt, collect, &cancel);
+    session.generate(sampling, {1, 2}, [](const minim_token& token) { return token.id != 7; });
+    session.truncate(1);
+    session.begin(sampling, model.tokenize(text, MINIM_SPECIALS_SAFE));
+    minim::Decoder decoder(model, true);
+    while (const std::optional<minim_token> token = session.next(&cancel)) text += decoder.push(token->id);
+    text += decoder.finish();
+    const std::vector<float> logits = session.eval({1, 2, 3}, true);
+    return text + model.detokenize(prompt).str() + model.token_text(prompt[0]).c_str() +
+           std::to_string(logits.size() + session.state().n_generated +
+                          minim::decode_format("F32", "1234", 4, 1).size());
+}
