@@ -1,0 +1,16 @@
+// One function a command; each throws minim::Exception where it fails.
+#pragma once
+
+#include "minim/minim.hpp"
+#include "options.h"
+
+namespace cli {
+
+// False where `cancel` ended the answer; the summary is printed in either case.
+bool generate(const Options& options, const minim::Cancel& cancel);
+
+void inspect(const Options& options);
+void tokenize(const Options& options, const minim::Cancel& cancel);
+void perplexity(const Options& options, const minim::Cancel& cancel);
+
+}  // namespace cli

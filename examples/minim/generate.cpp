@@ -1,0 +1,150 @@
+// The answer to one prompt, as it is generated.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "commands.h"
+#include "input.h"
+#include "open_model.h"
+#include "output.h"
+
+namespace cli {
+namespace {
+
+constexpr int64_t k_default_context = 4096;
+constexpr int64_t k_default_answer = 2048;  // room beside a prompt that fills the default context
+constexpr int32_t k_penalty_last_n = 64;    // what --repeat-penalty means in llama.cpp
+
+// `text` as a JSON string. Bytes that are no UTF-8 stay, and the library refuses them.
+std::string json_string(std::string_view text) {
+    std::string out = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') {
+            out += '\\';
+            out += c;
+        } else if (static_cast<unsigned char>(c) < 0x20) {
+            out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+        } else {
+            out += c;
+        }
+    }
+    return out + '"';
+}
+
+std::string chat_messages(const std::string& system, const std::string& prompt) {
+    std::string messages = "[";
+    if (!system.empty())
+        messages += fmt::format(R"({{"role": "system", "content": {}}}, )", json_string(system));
+    return messages + fmt::format(R"({{"role": "user", "content": {}}}])", json_string(prompt));
+}
+
+minim::Tokens prompt_tokens(const minim::Model& model, const Options& options) {
+    std::string prompt = input_text(options);
+    if (options.raw) return model.tokenize(prompt);
+    const bool from_file = !options.text;
+    if (from_file && !prompt.empty() && prompt.back() == '\n')
+        prompt.pop_back();  // the editor's, not the user's
+    return model.chat_tokenize(chat_messages(options.system, prompt));
+}
+
+uint64_t context_size(const Options& options, int64_t n_prompt, int64_t n_context_train) {
+    if (options.n_context > 0) return static_cast<uint64_t>(options.n_context);
+    const int64_t n_answer = options.n_predict > 0 ? options.n_predict : k_default_answer;
+    const int64_t needed = n_answer > n_context_train ? n_context_train : n_prompt + n_answer;
+    return static_cast<uint64_t>(std::min(std::max(k_default_context, needed), n_context_train));
+}
+
+minim::Sampling sampling(const Options& options) {
+    minim::Sampling sampling;
+    sampling.set("temperature", options.temperature)
+        .set("top_p", options.top_p)
+        .set("top_k", options.top_k)
+        .set("min_p", options.min_p)
+        .set("repetition_penalty", options.repeat_penalty)
+        .set("penalty_last_n", k_penalty_last_n)
+        .set("max_tokens", std::max<int64_t>(options.n_predict, 0));
+    if (options.seed != -1) sampling.set("seed", options.seed);
+    return sampling;
+}
+
+const char* finish_text(int32_t finish) {
+    switch (finish) {
+        case MINIM_FINISH_END:
+            return "end of turn";
+        case MINIM_FINISH_LENGTH:
+            return "-n reached";
+        case MINIM_FINISH_CONTEXT_FULL:
+            return "context full";
+        default:
+            return "interrupted";
+    }
+}
+
+std::string rate(uint64_t n_tokens, uint64_t microseconds) {
+    const double seconds = static_cast<double>(microseconds) * 1e-6;
+    const double per_second = microseconds == 0 ? 0.0 : static_cast<double>(n_tokens) / seconds;
+    return fmt::format("{:6} tokens in {:8.3f} s, {:9.2f} tokens/s", n_tokens, seconds, per_second);
+}
+
+void print_summary(const minim::Session& session, const minim_generate_result& result, double load_seconds) {
+    print_note(fmt::format(
+        "\nload:       {:.3f} s\nprompt:     {}\ngeneration: {}\n"
+        "finish:     {}, seed {}, context {} of {}\n",
+        load_seconds, rate(result.n_prompt, result.prompt_us), rate(result.n_generated, result.generate_us),
+        finish_text(result.finish), result.seed, session.token_count(), session.context_size()));
+}
+
+// The result so far, or none where the prompt was not even evaluated.
+std::optional<minim_generate_result> partial_result(const minim::Session& session) {
+    try {
+        return session.state();
+    } catch (const minim::Exception&) {
+        return std::nullopt;
+    }
+}
+
+}  // namespace
+
+bool generate(const Options& options, const minim::Cancel& cancel) {
+    const auto start = std::chrono::steady_clock::now();
+    const minim::Runtime runtime = open_runtime(options);
+    const minim::Model model = open_model(runtime, options, cancel);
+    const double load_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+    const minim::Tokens prompt = prompt_tokens(model, options);
+    minim::SessionOptions session_options;
+    session_options.max_context =
+        context_size(options, static_cast<int64_t>(prompt.size()), model.info().n_context_train);
+    session_options.n_batch = options.n_batch;
+    session_options.n_ubatch = options.n_ubatch;
+    minim::Session session(model, session_options);
+
+    bool line_is_open = false;
+    const auto on_token = [&](const minim_token& token) {
+        if (token.text_length == 0) return;
+        print({token.text, token.text_length});
+        flush_output();
+        line_is_open = token.text[token.text_length - 1] != '\n';
+    };
+    bool finished = true;
+    minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
+    try {
+        result = session.generate(sampling(options), prompt, on_token, &cancel);
+    } catch (const minim::Exception& error) {
+        if (error.status() != MINIM_E_CANCELLED) throw;
+        const auto so_far = partial_result(session);
+        if (!so_far) throw;
+        result = *so_far;
+        finished = false;
+    }
+    if (line_is_open) print("\n");
+    flush_output();
+    print_summary(session, result, load_seconds);
+    return finished;
+}
+
+}  // namespace cli

@@ -1,0 +1,66 @@
+// minim: asks a MiniMax-M2 model one question from the command line, and looks into checkpoints.
+// Exit codes: 0 done, 1 an error, 2 a command line that cannot be understood, 130 ended by Ctrl-C.
+#include <fmt/format.h>
+
+#include <csignal>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "options.h"
+#include "output.h"
+
+namespace {
+
+constexpr int k_exit_error = 1;
+constexpr int k_exit_usage = 2;
+
+// minim: error: MESSAGE (MINIM_E_FORMAT, truncated)
+int report(const minim::Exception& error) {
+    const char* status = minim_status_name(error.status());
+    const char* reason = error.reason() == MINIM_REASON_NONE ? nullptr : minim_reason_name(error.reason());
+    std::string names = status == nullptr ? std::to_string(error.status()) : status;
+    if (reason != nullptr) names += fmt::format(", {}", reason);
+    cli::print_note(fmt::format("minim: error: {} ({})\n", cli::printable(error.what()), names));
+    return error.status() == MINIM_E_CANCELLED ? cli::k_exit_interrupted : k_exit_error;
+}
+
+int run(const cli::Options& options) {
+    if (options.command == cli::Command::inspect) {  // too short to be interrupted in an orderly way
+        cli::inspect(options);
+        return 0;
+    }
+    const minim::Cancel cancel;
+    const cli::CancelOnInterrupt cancel_on_interrupt(cancel);
+    if (options.command == cli::Command::generate) {
+        return cli::generate(options, cancel) ? 0 : cli::k_exit_interrupted;
+    }
+    if (options.command == cli::Command::tokenize) cli::tokenize(options, cancel);
+    if (options.command == cli::Command::perplexity) cli::perplexity(options, cancel);
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write
+    try {
+        const std::optional<cli::Options> options = cli::parse_options(argc, argv);
+        if (!options) {
+            cli::flush_output();
+            return 0;
+        }
+        return run(*options);
+    } catch (const cli::UsageError& error) {
+        cli::print_note(
+            fmt::format("minim: error: {} (minim --help lists the options)\n", cli::printable(error.what())));
+        return k_exit_usage;
+    } catch (const minim::Exception& error) {
+        return report(error);
+    } catch (const std::exception& error) {
+        cli::print_note(fmt::format("minim: error: {}\n", cli::printable(error.what())));
+        return k_exit_error;
+    }
+}

@@ -1,0 +1,204 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "minim/minim.hpp"
+#include "output.h"
+
+namespace cli {
+namespace {
+
+constexpr int32_t k_largest_int32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t k_largest_int64 = std::numeric_limits<int64_t>::max();
+
+// A range that --help does not spell out.
+template <typename Number>
+CLI::Validator within(Number lowest, Number highest) {
+    return CLI::Range(lowest, highest).description("");
+}
+
+// Options whose next argument is free text, which may look like an option.
+bool takes_text(std::string_view argument) {
+    constexpr std::array<std::string_view, 7> k_names = {"-m", "--model", "-p",      "--prompt",
+                                                         "-f", "--file",  "--system"};
+    return std::find(k_names.begin(), k_names.end(), argument) != k_names.end();
+}
+
+// The arguments without the program's name, last first as CLI11 wants them. CLI11 has no short options of two
+// letters, so llama.cpp's -ub is spelled out.
+std::vector<std::string> arguments_for_parser(int argc, char** argv) {
+    std::vector<std::string> arguments;
+    for (int i = 1; i < argc; ++i) {
+        const bool is_text = i > 1 && takes_text(argv[i - 1]);
+        arguments.emplace_back(!is_text && std::string_view(argv[i]) == "-ub" ? "--ubatch-size" : argv[i]);
+    }
+    std::reverse(arguments.begin(), arguments.end());
+    return arguments;
+}
+
+void add_text_options(CLI::App& app, Options& options, const std::string& what) {
+    CLI::Option* text = app.add_option("-p,--prompt", options.text, what)->type_name("TEXT");
+    app.add_option("-f,--file", options.text_file, "read it from a file; -: standard input")
+        ->type_name("FILE")
+        ->excludes(text);
+}
+
+void add_model_options(CLI::App& app, Options& options) {
+    app.add_option("-m,--model", options.model, "checkpoint: a GGUF file, a safetensors file or a folder")
+        ->type_name("PATH");
+    app.add_option("--backend", options.backend, "cpu, or reference: plain float arithmetic, slow and exact")
+        ->type_name("NAME")
+        ->check(CLI::IsMember({"cpu", "reference"}).description(""))
+        ->capture_default_str();
+    app.add_option("-t,--threads", options.n_threads, "threads; 0: the cores this process may use")
+        ->type_name("N")
+        ->check(within(0, k_largest_int32))
+        ->capture_default_str();
+    app.add_flag("--no-mmap", options.no_mmap, "read the weights into memory instead of mapping the file");
+    app.add_flag("--verbose", options.verbose, "log what the library does to standard error");
+}
+
+void add_batch_options(CLI::App& app, Options& options) {
+    app.add_option("-b,--batch-size", options.n_batch,
+                   "prompt tokens between two looks at Ctrl-C (default 2048)")
+        ->type_name("N")
+        ->check(within(1, k_largest_int32));
+    app.add_option("--ubatch-size", options.n_ubatch, "also -ub: tokens evaluated together (default 512)")
+        ->type_name("N")
+        ->check(within(1, k_largest_int32));
+}
+
+void add_generate_options(CLI::App& app, Options& options) {
+    add_text_options(app, options, "what to say to the model");
+    add_model_options(app, options);
+    add_batch_options(app, options);
+    app.add_option("--system", options.system, "system message (default: the chat template's own)")
+        ->type_name("TEXT");
+    app.add_flag("--raw", options.raw, "continue the text as it is, without chat template");
+    app.add_option("-n,--predict", options.n_predict,
+                   "tokens to generate; -1 or 0: until the model ends its turn")
+        ->type_name("N")
+        ->check(within(int64_t{-1}, k_largest_int64))
+        ->capture_default_str();
+    app.add_option("-c,--ctx-size", options.n_context,
+                   "context in tokens; 0: 4096 or what prompt and -n need, at most the model's own")
+        ->type_name("N")
+        ->check(within(int64_t{0}, k_largest_int64))
+        ->capture_default_str();
+    app.add_option("--temp", options.temperature, "temperature; 0: always the likeliest token")
+        ->type_name("X")
+        ->check(within(0.0, 100.0))
+        ->capture_default_str();
+    app.add_option("--top-p", options.top_p,
+                   "the likeliest tokens that together have this probability; 1: all")
+        ->type_name("X")
+        ->check(within(0.0, 1.0))
+        ->capture_default_str();
+    app.add_option("--top-k", options.top_k, "the k likeliest tokens; 0: all")
+        ->type_name("N")
+        ->check(within(0, k_largest_int32))
+        ->capture_default_str();
+    app.add_option("--min-p", options.min_p, "tokens at least this likely relative to the likeliest; 0: all")
+        ->type_name("X")
+        ->check(within(0.0, 1.0))
+        ->capture_default_str();
+    app.add_option("--repeat-penalty", options.repeat_penalty, "for tokens among the last 64; 1: off")
+        ->type_name("X")
+        ->check(within(0.001, 1000.0))
+        ->capture_default_str();
+    app.add_option("--seed", options.seed, "the same seed gives the same text; -1: chance")
+        ->type_name("N")
+        ->capture_default_str();
+}
+
+CLI::App* add_inspect(CLI::App& app, Options& options, bool& metadata, bool& tensors) {
+    CLI::App* inspect =
+        app.add_subcommand("inspect", "print what a checkpoint's headers say; loads no weights");
+    inspect->add_option("file", options.model, "a .gguf or .safetensors file, an index or a folder")
+        ->type_name("FILE")
+        ->required();
+    inspect->add_flag("--metadata", metadata, "the metadata; without --tensors only these");
+    inspect->add_flag("--tensors", tensors, "the tensor table; without --metadata only this");
+    return inspect;
+}
+
+CLI::App* add_tokenize(CLI::App& app, Options& options) {
+    CLI::App* tokenize = app.add_subcommand("tokenize", "print the tokens of a text");
+    add_text_options(*tokenize, options, "the text");
+    add_model_options(*tokenize, options);
+    tokenize
+        ->add_option("--specials", options.specials,
+                     "added tokens recognised in the text: exact (all), safe (no control tokens) or none")
+        ->type_name("MODE")
+        ->check(CLI::IsMember({"exact", "safe", "none"}).description(""))
+        ->capture_default_str();
+    tokenize->add_flag("--ids", options.ids_only, "ids alone, on one line");
+    return tokenize;
+}
+
+CLI::App* add_perplexity(CLI::App& app, Options& options) {
+    CLI::App* perplexity = app.add_subcommand("perplexity", "measure how well the model predicts a text");
+    add_text_options(*perplexity, options, "the text");
+    add_model_options(*perplexity, options);
+    add_batch_options(*perplexity, options);
+    perplexity
+        ->add_option("--chunk", options.chunk_tokens,
+                     "tokens of a chunk: chunks do not overlap, a last short one is left out")
+        ->type_name("N")
+        ->check(within(2, k_largest_int32))
+        ->capture_default_str();
+    return perplexity;
+}
+
+void require_model_and_text(const Options& options) {
+    if (options.model.empty()) throw UsageError("-m is required: the model to open");
+    if (!options.text && options.text_file.empty()) throw UsageError("-p or -f is required: the text");
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char** argv) {
+    Options options;
+    bool metadata = false;
+    bool tensors = false;
+    bool version = false;
+    CLI::App app("Asks a MiniMax-M2 model. The answer goes to standard output, the timing to standard error.",
+                 "minim");
+    app.require_subcommand(0, 1);
+    app.add_flag("--version", version, "print the version");
+    add_generate_options(app, options);
+    const CLI::App* inspect = add_inspect(app, options, metadata, tensors);
+    const CLI::App* tokenize = add_tokenize(app, options);
+    const CLI::App* perplexity = add_perplexity(app, options);
+
+    try {
+        app.parse(arguments_for_parser(argc, argv));
+    } catch (const CLI::CallForHelp&) {
+        print(app.help());
+        return std::nullopt;
+    } catch (const CLI::ParseError& error) {
+        throw UsageError(error.what());
+    }
+    if (version) {
+        print(std::string(minim_build_info()) + "\n");
+        return std::nullopt;
+    }
+
+    if (inspect->parsed()) {
+        options.command = Command::inspect;
+        options.show_metadata = metadata || !tensors;
+        options.show_tensors = tensors || !metadata;
+        return options;
+    }
+    if (tokenize->parsed()) options.command = Command::tokenize;
+    if (perplexity->parsed()) options.command = Command::perplexity;
+    require_model_and_text(options);
+    return options;
+}
+
+}  // namespace cli

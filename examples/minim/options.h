@@ -1,0 +1,55 @@
+// What the command line asks for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+namespace cli {
+
+enum class Command { generate, inspect, tokenize, perplexity };
+
+struct Options {
+    Command command = Command::generate;
+
+    std::string model;                // a checkpoint; for inspect the file to look into
+    std::optional<std::string> text;  // -p
+    std::string text_file;            // -f
+    std::string backend = "cpu";
+    int32_t n_threads = 0;
+    int32_t n_batch = 0;
+    int32_t n_ubatch = 0;
+    bool no_mmap = false;
+    bool verbose = false;
+
+    int64_t n_predict = -1;  // below 1: until the model ends its turn
+    int64_t n_context = 0;   // 0: chosen by the prompt
+    double temperature = 1.0;
+    double top_p = 0.95;
+    int32_t top_k = 40;
+    double min_p = 0.0;
+    double repeat_penalty = 1.0;
+    int64_t seed = -1;  // -1: chance
+    std::string system;
+    bool raw = false;
+
+    bool show_metadata = true;
+    bool show_tensors = true;
+
+    std::string specials = "exact";
+    bool ids_only = false;
+
+    int64_t chunk_tokens = 256;
+};
+
+// The command line cannot be understood.
+class UsageError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+// None where --help or --version was asked for and has been printed. Throws UsageError.
+std::optional<Options> parse_options(int argc, char** argv);
+
+}  // namespace cli

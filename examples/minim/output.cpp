@@ -1,0 +1,65 @@
+#include "output.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "failure.h"
+
+namespace cli {
+namespace {
+
+[[noreturn]] void fail_output() {
+    const int os_code = errno;
+    fail(MINIM_E_IO, fmt::format("cannot write to standard output: {}", std::strerror(os_code)), os_code);
+}
+
+bool is_continuation(char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_output();
+}
+
+void flush_output() {
+    if (std::fflush(stdout) != 0) fail_output();
+}
+
+void print_note(std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    std::fflush(stderr);
+}
+
+std::string printable(std::string_view text, size_t max_bytes) {
+    size_t length = text.size();
+    if (length > max_bytes) {
+        length = max_bytes;
+        while (length > 0 && is_continuation(text[length])) --length;
+    }
+    std::string out;
+    for (size_t i = 0; i < length; ++i) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        const auto next = i + 1 < length ? static_cast<unsigned char>(text[i + 1]) : 0U;
+        if (byte == '\n') {
+            out += "\\n";
+        } else if (byte == '\t') {
+            out += "\\t";
+        } else if (byte < 0x20 || byte == 0x7F) {
+            out += fmt::format("\\x{:02x}", byte);
+        } else if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {  // U+0080 to U+009F: control characters too
+            out += fmt::format("\\u{:04x}", next);
+            ++i;
+        } else {
+            out += text[i];
+        }
+    }
+    if (length < text.size()) out += fmt::format("... ({} bytes)", text.size());
+    return out;
+}
+
+}  // namespace cli

@@ -1,0 +1,86 @@
+// Perplexity of a text: exp of the mean of -log p(token | the chunk before it). Chunks do not overlap and
+// nothing is put before them; every position but a chunk's first counts.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "commands.h"
+#include "failure.h"
+#include "input.h"
+#include "open_model.h"
+#include "output.h"
+
+namespace cli {
+namespace {
+
+constexpr size_t k_logits_bytes = size_t{64}
+                                  << 20;  // of the buffer: a chunk of a large vocabulary goes in parts
+
+// -log of the softmax of `logits` at `id`, in double: the sum has as many terms as the vocabulary.
+double negative_log_probability(std::span<const float> logits, int32_t id) {
+    const auto largest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+    double sum = 0.0;
+    for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+    return largest + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(id)]);
+}
+
+// Sum over all positions of the chunk but the first.
+double chunk_loss(minim::Session& session, std::span<const int32_t> chunk, size_t n_vocab,
+                  std::vector<float>& logits, const minim::Cancel& cancel) {
+    const size_t part = std::max<size_t>(1, k_logits_bytes / (n_vocab * sizeof(float)));
+    double loss = 0.0;
+    session.truncate(0);
+    for (size_t at = 0; at + 1 < chunk.size(); at += part) {
+        const std::span<const int32_t> ids = chunk.subspan(at, std::min(part, chunk.size() - 1 - at));
+        session.eval({ids.data(), ids.size()}, true, logits, &cancel);
+        for (size_t i = 0; i < ids.size(); ++i) {
+            loss +=
+                negative_log_probability(std::span(logits).subspan(i * n_vocab, n_vocab), chunk[at + i + 1]);
+        }
+    }
+    return loss;
+}
+
+}  // namespace
+
+void perplexity(const Options& options, const minim::Cancel& cancel) {
+    const minim::Runtime runtime = open_runtime(options);
+    const minim::Model model = open_model(runtime, options, cancel);
+    const minim::Tokens tokens = model.tokenize(input_text(options));
+    const auto chunk_tokens = static_cast<size_t>(options.chunk_tokens);
+    const size_t n_chunks = tokens.size() / chunk_tokens;
+    if (n_chunks == 0) {
+        fail(MINIM_E_INVALID,
+             fmt::format("the text has {} tokens, fewer than a chunk of {}", tokens.size(), chunk_tokens));
+    }
+
+    minim::SessionOptions session_options;
+    session_options.max_context = chunk_tokens;
+    session_options.n_batch = options.n_batch;
+    session_options.n_ubatch = options.n_ubatch;
+    minim::Session session(model, session_options);
+    const auto n_vocab = static_cast<size_t>(model.info().n_vocab);
+    const bool show_progress = isatty(STDERR_FILENO) == 1;
+    std::vector<float> logits;
+    double loss = 0.0;
+    size_t n_counted = 0;
+    for (size_t chunk = 0; chunk < n_chunks; ++chunk) {
+        const std::span<const int32_t> ids(tokens.data() + chunk * chunk_tokens, chunk_tokens);
+        loss += chunk_loss(session, ids, n_vocab, logits, cancel);
+        n_counted += chunk_tokens - 1;
+        if (show_progress) {
+            const double so_far = std::exp(loss / static_cast<double>(n_counted));
+            print_note(fmt::format("\rchunk {} of {}: {:.4f}\x1b[K", chunk + 1, n_chunks, so_far));
+        }
+    }
+    if (show_progress) print_note("\r\x1b[K");
+    print(fmt::format("perplexity: {:.4f} over {} tokens\n", std::exp(loss / static_cast<double>(n_counted)),
+                      n_counted));
+    flush_output();
+}
+
+}  // namespace cli

@@ -1,0 +1,22 @@
+// One line on a terminal that shows how far the loading is; nothing where standard error is no terminal.
+#pragma once
+
+#include <cstdint>
+
+namespace cli {
+
+class ProgressBar {
+  public:
+    ProgressBar();
+    ~ProgressBar();  // takes the line away
+    ProgressBar(const ProgressBar&) = delete;
+    ProgressBar& operator=(const ProgressBar&) = delete;
+
+    void show(uint64_t done_bytes, uint64_t total_bytes);
+
+  private:
+    bool visible_;
+    uint64_t shown_percent_ = UINT64_MAX;
+};
+
+}  // namespace cli

@@ -1,0 +1,35 @@
+// The tokens of a text.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "commands.h"
+#include "input.h"
+#include "open_model.h"
+#include "output.h"
+
+namespace cli {
+namespace {
+
+int32_t specials_of(const std::string& mode) {
+    if (mode == "safe") return MINIM_SPECIALS_SAFE;
+    return mode == "none" ? MINIM_SPECIALS_NONE : MINIM_SPECIALS_EXACT;
+}
+
+}  // namespace
+
+void tokenize(const Options& options, const minim::Cancel& cancel) {
+    const minim::Runtime runtime = open_runtime(options);
+    const minim::Model model = open_model(runtime, options, cancel);
+    const minim::Tokens tokens = model.tokenize(input_text(options), specials_of(options.specials));
+    if (options.ids_only) {
+        print(fmt::format("{}\n", fmt::join(tokens.begin(), tokens.end(), " ")));
+    } else {
+        for (const int32_t id : tokens) {
+            print(fmt::format("{:6}  \"{}\"\n", id, printable(model.token_text(id).view())));
+        }
+    }
+    flush_output();
+}
+
+}  // namespace cli

@@ -1,0 +1,476 @@
+"""minim from Python: ctypes over minim.h, and NumPy for logits.
+
+    import minim
+
+    with minim.Model("model.gguf") as model, model.session(context=2048) as session:
+        prompt = model.tokenize_chat([{"role": "user", "content": "What is the capital of France?"}])
+        for token in session.generate(prompt, temperature=1.0, top_p=0.95, top_k=40):
+            print(token.text, end="", flush=True)
+        print(session.finish_reason)
+
+The library is the file named by MINIM_LIBRARY, else the newest one in a build folder of the source tree this
+file lies in, else the system's. minim.h is the manual: names and meanings here are its own.
+
+Handles close themselves when collected, in any order; close() and `with` do it earlier. A Model may be used
+from many threads, a Session by one at a time. What a callback raises comes out of the call that ran it.
+"""
+
+import collections.abc
+import ctypes as c
+import functools
+import json
+import operator
+import os
+import threading
+import types
+import typing
+
+import numpy as np
+
+import minim_abi as abi
+from minim_abi import Error, Reason, Status  # noqa: F401  part of this module's interface
+
+
+class FinishReason(abi.Named):
+    END = "end", 1
+    STOP_TEXT = "stop_text", 2
+    LENGTH = "length", 3
+    CONTEXT_FULL = "context_full", 4
+    STOPPED = "stopped", 5
+
+
+def _ids_of(ids):
+    """A sequence or array of integers as contiguous int32; numbers beyond stay numbers that are no token."""
+    array = np.asarray(ids)
+    if array.size == 0:
+        return np.empty(0, np.int32)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise TypeError("token ids are a one-dimensional sequence of integers")
+    limits = np.iinfo(array.dtype)
+    return np.clip(array, max(-1, limits.min), min(2**31 - 1, limits.max)).astype(np.int32, order="C")
+
+
+def _int32(value):
+    """For an int32 argument: what does not fit becomes the nearest that does, for the library to refuse."""
+    return max(-(2**31), min(2**31 - 1, operator.index(value)))
+
+
+def _ids_pointer(array):
+    return array.ctypes.data_as(abi.ids)
+
+
+def _utf8(text):
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
+
+
+def _path(path):
+    return os.fsencode(path)
+
+
+def _json(value):
+    return None if value is None else json.dumps(value).encode()
+
+
+# ------------------------------------------------------------------------------- runtimes, checkpoints
+
+_LOG_LEVELS = ["off", "error", "warning", "info", "debug"]
+
+
+class _Runtime(abi.Handle):
+    def __init__(self, threads=0, log=None, log_level="warning"):
+        raised = []
+
+        @abi.LogFn
+        def write(_, level, line):
+            try:
+                log(level, line.decode("utf-8", "replace"))
+            except BaseException as exception:
+                raised.append(exception)
+
+        if log_level in _LOG_LEVELS:
+            log_level = _LOG_LEVELS.index(log_level)
+        params = abi.RuntimeParams(n_threads=_int32(threads))
+        if log is not None:
+            params.log, params.log_level = write, operator.index(log_level)
+        out = c.c_void_p()
+        abi.check("runtime_create", c.byref(params), c.byref(out))
+        self._own("runtime_free", out.value, raised, write)
+
+
+class TensorInfo(typing.NamedTuple):
+    name: str
+    shape: tuple  # outermost first
+    format: str
+    bytes: int
+
+
+class _Metadata(collections.abc.Mapping):
+    """Values as the library writes them: numbers in decimal, arrays in brackets."""
+
+    def __init__(self, checkpoint):
+        self._checkpoint = checkpoint
+
+    def __len__(self):
+        return self._checkpoint._get("checkpoint_metadata_count")
+
+    def __iter__(self):
+        for index in range(len(self)):
+            yield self._checkpoint._get("checkpoint_metadata_key", index).decode("utf-8", "surrogateescape")
+
+    def __getitem__(self, key):
+        name = key.encode("utf-8", "surrogateescape")
+        try:
+            return self._checkpoint._out(abi.take_text, "checkpoint_metadata", name, 0).decode(
+                "utf-8", "replace"
+            )
+        except Error as error:
+            if error.status == Status.NOT_FOUND:
+                raise KeyError(key) from None
+            raise
+
+
+class Checkpoint(abi.Handle):
+    """A GGUF or safetensors checkpoint's headers: .metadata maps keys to texts, .tensors lists TensorInfo."""
+
+    def __init__(self, path):
+        runtime, out = _Runtime(threads=1), c.c_void_p()
+        runtime._check("checkpoint_open", _path(path), c.byref(out))
+        self._adopt(out.value, runtime._raised, runtime)
+
+    def _adopt(self, handle, raised, runtime):
+        self._own("checkpoint_close", handle, raised, runtime)
+        self.metadata = _Metadata(self)
+        self.file_count = self._get("checkpoint_file_count")
+        self.file_bytes = self._get("checkpoint_file_bytes")
+
+    @functools.cached_property
+    def tensors(self):
+        tensors = []
+        for index in range(self._get("checkpoint_tensor_count")):
+            info = abi.TensorInfo()
+            self._check("checkpoint_tensor", index, c.byref(info))
+            tensors.append(
+                TensorInfo(
+                    info.name.decode("utf-8", "replace"),
+                    tuple(info.dims[: info.n_dims]),
+                    info.format.decode(),
+                    info.bytes,
+                )
+            )
+        return tensors
+
+
+# ---------------------------------------------------------------------------------------------- models
+
+_SPECIALS = {True: 0, "exact": 0, "safe": 1, False: 2, "none": 2}
+_KV_FORMATS = {"auto": 0, "f16": 1, "f32": 2}
+
+
+def _choice(choices, value, name):
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; possible: {', '.join(map(repr, choices))}")
+    return choices[value]
+
+
+class Model(abi.Handle):
+    """An opened model.
+
+    backend    "cpu", or "reference": plain float arithmetic, slow and exact
+    threads    0: the cores this process may use
+    mmap       False: read the weights into memory instead of mapping the file
+    engine_tokenizer  True: split text as llama.cpp does
+    progress   progress(done_bytes, total_bytes); to cancel, raise
+    log        log(level, line), from any thread, up to log_level: "error", "warning", "info", "debug"
+    """
+
+    def __init__(
+        self,
+        path,
+        *,
+        backend="cpu",
+        threads=0,
+        mmap=True,
+        engine_tokenizer=False,
+        progress=None,
+        log=None,
+        log_level="warning",
+    ):
+        runtime = _Runtime(threads, log, log_level)
+
+        @abi.ProgressFn
+        def report(_, done, total):
+            try:
+                progress(done, total)
+                return 0
+            except BaseException as exception:
+                runtime._raised.append(exception)
+                return 1
+
+        params = abi.ModelParams(
+            backend=backend.encode(), residence=0 if mmap else 1, engine_tokenizer=int(engine_tokenizer)
+        )
+        if progress is not None:
+            params.progress = report
+        self._runtime, out = runtime, c.c_void_p()
+        try:
+            runtime._check("model_open", _path(path), c.byref(params), None, c.byref(out))
+        finally:
+            if out:
+                self._own("model_close", out.value, runtime._raised, runtime)
+        self.info = self._info()
+        self.n_vocab = self.info.n_vocab
+
+    def _info(self):
+        """The fields of minim_model_info, as values that outlive the model."""
+        info = abi.ModelInfo()
+        self._check("model_get_info", c.byref(info))
+        fields = {name: getattr(info, name) for name, _ in info._fields_ if name != "size"}
+        return types.SimpleNamespace(
+            **{
+                name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+                for name, value in fields.items()
+            }
+        )
+
+    def checkpoint(self):
+        def adopt(out):
+            checkpoint = Checkpoint.__new__(Checkpoint)
+            checkpoint._adopt(out.value, self._raised, self._runtime)
+            return checkpoint
+
+        return self._out(adopt, "model_checkpoint")
+
+    def tokenize(self, text, special=True):
+        """Token ids of a str or bytes. special: True or "exact", "safe", False or "none" as in minim.h."""
+        data = _utf8(text)
+        return self._out(abi.take_tokens, "tokenize", data, len(data), _choice(_SPECIALS, special, "special"))
+
+    def detokenize(self, ids, skip_special=False):
+        array = _ids_of(ids)
+        text = self._out(abi.take_text, "detokenize", _ids_pointer(array), array.size, int(skip_special))
+        return text.decode("utf-8", "replace")
+
+    def token_text(self, id):
+        """The token's bytes, which may be part of a UTF-8 sequence."""
+        return self._out(abi.take_text, "token_text", _int32(id))
+
+    def token_attributes(self, id):
+        """Bits of MINIM_TOKEN_*, or -1 where `id` is no token."""
+        return self._get("token_attributes", _int32(id))
+
+    def render_chat(self, messages, tools=None, add_generation_prompt=True, kwargs=None):
+        """The prompt for a conversation as text. kwargs: template variables, add_generation_prompt one."""
+        kwargs = {"add_generation_prompt": add_generation_prompt, **(kwargs or {})}
+        text = self._out(abi.take_text, "chat_render", _json(messages), _json(tools), _json(kwargs))
+        return text.decode("utf-8", "replace")
+
+    def tokenize_chat(self, messages, tools=None, add_generation_prompt=True, kwargs=None, special="safe"):
+        """The same as ids. "safe": no message can forge the control tokens of the template."""
+        kwargs = {"add_generation_prompt": add_generation_prompt, **(kwargs or {})}
+        return self._out(
+            abi.take_tokens,
+            "chat_tokenize",
+            _json(messages),
+            _json(tools),
+            _json(kwargs),
+            _choice(_SPECIALS, special, "special"),
+        )
+
+    def session(self, context=0, kv="f16", n_batch=0, n_ubatch=0):
+        return Session(self, context, kv, n_batch, n_ubatch)
+
+
+# ------------------------------------------------------------------------------------------ generation
+
+
+class Token(typing.NamedTuple):
+    id: int
+    text: str  # whole UTF-8; "" while a sequence or a possible stop text is held back
+    logprob: float  # 0.0 unless logprobs was asked for
+    top_logprobs: list  # of (id, logprob)
+
+
+@functools.lru_cache(maxsize=None)
+def sampling_options():
+    """The options of Session.generate by name: minim_option_info structures."""
+    options = {}
+    for index in range(abi.call("sampling_option_count")):
+        info = abi.OptionInfo()
+        abi.check("sampling_option", index, c.byref(info))
+        options[info.name.decode()] = info
+    return options
+
+
+class _Sampling(abi.Handle):
+    _INTEGER = 1
+
+    def __init__(self, options, logit_bias, stop, stop_tokens):
+        out = c.c_void_p()
+        abi.check("sampling_create", c.byref(out))
+        self._own("sampling_free", out.value, [])
+        for name, value in options.items():
+            if value is not None:
+                self._set(name, value)
+        for text in [stop] if isinstance(stop, (str, bytes)) else stop or ():
+            data = _utf8(text)
+            self._check("sampling_add_stop", data, len(data))
+        for id in stop_tokens or ():
+            self._check("sampling_add_stop_token", _int32(id))
+        for id, bias in (logit_bias or {}).items():
+            self._check("sampling_add_logit_bias", _int32(id), bias)
+
+    def _set(self, name, value):
+        if name not in sampling_options():
+            raise TypeError(f"generate() has no option {name!r}; there are: {', '.join(sampling_options())}")
+        if sampling_options()[name].type != self._INTEGER:
+            return self._check("sampling_set_f64", name.encode(), float(value))
+        value = operator.index(value)
+        if not -(2**63) <= value < (2**64 if name == "seed" else 2**63):
+            raise OverflowError(f"{name} is {value}, more than 64 bits")
+        self._check(
+            "sampling_set_i64", name.encode(), c.c_int64(value).value
+        )  # a seed is bits, its sign one of them
+
+
+class Generation:
+    """Iterates over the Tokens of one answer."""
+
+    def __init__(self, session):
+        self._session, self._change = session, session._change
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        token = self._session._use(self._read, "generate_next")
+        if token is None:
+            raise StopIteration
+        return token
+
+    def _read(self, name, handle):
+        """The next token, copied before another call on the session can touch it."""
+        token, has_token = abi.Token(), c.c_int32()
+        with self._session._reading:
+            if self._session._change != self._change:
+                raise Error(Status.INVALID, "another call on the session ended this generation")
+            abi.check(name, handle, c.byref(token), c.byref(has_token), None)
+            if not has_token.value:
+                return None
+            text = c.string_at(token.text, token.text_length).decode("utf-8", "replace")
+            top = c.cast(token.top, c.POINTER(abi.TokenProbability))
+            return Token(
+                token.id, text, token.logprob, [(top[i].id, top[i].logprob) for i in range(token.n_top)]
+            )
+
+
+class Session(abi.Handle):
+    """One conversation's tokens and KV cache; len() is the number of tokens in it."""
+
+    def __init__(self, model, context=0, kv="f16", n_batch=0, n_ubatch=0):
+        self.model, self._reading = model, threading.Lock()
+        self._change = 0  # counts the calls that end a generation
+        kv_format = _choice(_KV_FORMATS, kv, "kv")
+        params = abi.SessionParams(
+            max_context=max(-1, min(context, 2**63)),
+            k_format=kv_format,
+            v_format=kv_format,
+            n_batch=_int32(n_batch),
+            n_ubatch=_int32(n_ubatch),
+        )
+        out = c.c_void_p()
+        try:
+            model._check("session_create", c.byref(params), c.byref(out))
+        finally:
+            if out:
+                self._own("session_free", out.value, model._raised, model._runtime)
+
+    def __len__(self):
+        return self._get("session_token_count")
+
+    def __bool__(self):
+        return True
+
+    @property
+    def context_size(self):
+        return self._get("session_context_size")
+
+    @property
+    def kv_bytes(self):
+        return self._get("session_kv_bytes")
+
+    def truncate(self, count):
+        """Forgets every token from position `count` on."""
+        if count < 0:
+            raise ValueError(f"cannot truncate to {count} tokens")
+        self._check("session_truncate", min(count, 2**63))
+        self._change += 1
+
+    def eval(self, ids, all_logits=False):
+        """Appends and evaluates tokens. Logits as float32 [n, n_vocab], or [1, n_vocab] of the last token."""
+        array = _ids_of(ids)
+        logits = np.empty((array.size if all_logits else 1, self.model.n_vocab), np.float32)
+        self._check(
+            "session_eval",
+            _ids_pointer(array),
+            array.size,
+            int(all_logits),
+            logits.ctypes.data,
+            logits.size,
+            None,
+        )
+        self._change += 1
+        return logits
+
+    def generate(
+        self, prompt, max_tokens=0, temperature=0.0, *, stop=(), stop_tokens=(), logit_bias=None, **options
+    ):
+        """Evaluates the prompt, ids or a text, at once and returns an iterator over the answer's Tokens.
+
+        options: see sampling_options(): top_k, top_p, min_p, repetition_penalty, presence_penalty,
+        frequency_penalty, seed, logprobs, top_logprobs, min_tokens ... None is the same as leaving one out.
+        logit_bias maps ids to what is added to their logits. The answer comes without the token that ends it.
+        """
+        ids = self.model.tokenize(prompt) if isinstance(prompt, (str, bytes)) else prompt
+        array = _ids_of(ids)
+        options.update(max_tokens=max_tokens, temperature=temperature)
+        with _Sampling(options, logit_bias, stop, stop_tokens) as sampling:
+            self._check("generate_begin", sampling._handle, _ids_pointer(array), array.size, None)
+        self._change += 1
+        return Generation(self)
+
+    @property
+    def result(self):
+        """The minim_generate_result of the last generation: n_prompt, n_generated, prompt_us, seed ..."""
+        result = abi.GenerateResult()
+        self._check("generate_state", c.byref(result))
+        return result
+
+    @property
+    def finish_reason(self):
+        """A FinishReason, or None while the answer is not finished."""
+        return abi.by_number(FinishReason, self.result.finish)
+
+
+# --------------------------------------------------------------------------------------------- formats
+
+
+def decode_format(name, row_bytes, count):
+    """One row of `count` weights in a format such as "Q4_K", as float32 [count]."""
+    row = bytes(row_bytes)
+    if count < 0:
+        raise ValueError(f"count is {count}")
+    out = np.empty(count, np.float32)
+    abi.check("format_decode", name.encode(), row, len(row), count, out.ctypes.data)
+    return out
+
+
+def version():
+    return abi.call("version").decode()
+
+
+def build_info():
+    return abi.call("build_info").decode()
+
+
+def has_feature(name):
+    return abi.call("has_feature", name.encode()) == 1

@@ -1,0 +1,333 @@
+"""minim.h in ctypes: structures, signatures, errors, handles, and where the library is; minim.py uses it."""
+
+import ctypes as c
+import ctypes.util
+import enum
+import os
+import pathlib
+import threading
+import weakref
+
+
+class Named(str, enum.Enum):
+    """A text that also knows its number in minim.h: int(Status.FORMAT) is MINIM_E_FORMAT."""
+
+    def __new__(cls, text, number):
+        member = str.__new__(cls, text)
+        member._value_ = text
+        member._number = number
+        return member
+
+    def __int__(self):
+        return self._number
+
+    __str__ = str.__str__
+    __format__ = str.__format__
+
+
+class Status(Named):
+    OK = "ok", 0
+    INVALID = "invalid", 1
+    NOT_FOUND = "not_found", 2
+    IO = "io", 3
+    FORMAT = "format", 4
+    UNSUPPORTED = "unsupported", 5
+    OUT_OF_MEMORY = "out_of_memory", 6
+    OUT_OF_DEVICE_MEMORY = "out_of_device_memory", 7
+    CONTEXT_FULL = "context_full", 8
+    CANCELLED = "cancelled", 9
+    DEVICE_LOST = "device_lost", 10
+    BUSY = "busy", 11
+    INTERNAL = "internal", 12
+
+
+class Reason(Named):
+    """What is wrong with a file."""
+
+    TRUNCATED = "truncated", 1
+    FORMAT = "format", 2
+    LIMIT = "limit", 3
+    TYPE = "type", 4
+    SHAPE = "shape", 5
+    OFFSET = "offset", 6
+    DUPLICATE = "duplicate", 7
+    VALUE = "value", 8
+    IO = "io", 9
+
+
+def by_number(kind, number, otherwise=None):
+    return next((member for member in kind if int(member) == number), otherwise)
+
+
+class Error(Exception):
+    """A failed call: status, reason (None unless a file is bad), message, and the figures of minim_error."""
+
+    def __init__(self, status, message, reason=None, offset=-1, requested=0, available=0, os_code=0):
+        super().__init__(message)
+        self.status, self.reason, self.message = status, reason, message
+        self.offset, self.requested, self.available, self.os_code = offset, requested, available, os_code
+
+
+class _Sized(c.Structure):
+    def __init__(self, **fields):
+        super().__init__(size=c.sizeof(type(self)), **fields)
+
+
+def _struct(name, /, **fields):
+    """A ctypes structure whose first field is the size, which its constructor fills in."""
+    return type(name, (_Sized,), {"_fields_": [("size", c.c_uint32), *fields.items()]})
+
+
+i32, u32, i64, u64, f32, f64 = c.c_int32, c.c_uint32, c.c_int64, c.c_uint64, c.c_float, c.c_double
+size, text, pointer, ids = c.c_size_t, c.c_char_p, c.c_void_p, c.POINTER(c.c_int32)
+LogFn = c.CFUNCTYPE(None, pointer, i32, text)
+ProgressFn = c.CFUNCTYPE(i32, pointer, u64, u64)
+
+ErrorInfo = _struct(
+    "minim_error",
+    status=i32,
+    reason=i32,
+    device=i32,
+    os_code=i64,
+    requested=i64,
+    available=i64,
+    offset=i64,
+    message=c.c_char * 1024,
+)
+RuntimeParams = _struct(
+    "minim_runtime_params", flags=u32, n_threads=i32, log_level=i32, log=LogFn, log_user_data=pointer
+)
+TensorInfo = _struct("minim_tensor_info", n_dims=i32, dims=i64 * 8, bytes=u64, name=text, format=text)
+ModelParams = _struct(
+    "minim_model_params",
+    flags=u32,
+    backend=text,
+    residence=i32,
+    engine_tokenizer=i32,
+    progress=ProgressFn,
+    progress_user_data=pointer,
+)
+ModelInfo = _struct(
+    "minim_model_info",
+    n_layer=i32,
+    hidden=i64,
+    n_head=i32,
+    n_head_kv=i32,
+    head_dim=i32,
+    rotary_dim=i32,
+    n_expert=i32,
+    n_expert_used=i32,
+    expert_ff=i64,
+    n_vocab=i64,
+    n_context_train=i64,
+    n_parameters=i64,
+    weight_bytes=u64,
+    kv_token_bytes_f16=u64,
+    rope_theta=f64,
+    name=text,
+    backend=text,
+)
+SessionParams = _struct(
+    "minim_session_params", flags=u32, max_context=u64, k_format=i32, v_format=i32, n_batch=i32, n_ubatch=i32
+)
+OptionInfo = _struct(
+    "minim_option_info", type=i32, minimum=f64, maximum=f64, default_value=f64, name=text, help=text
+)
+Token = _struct("minim_token", id=i32, text=pointer, text_length=size, logprob=f32, n_top=i32, top=pointer)
+GenerateResult = _struct(
+    "minim_generate_result",
+    finish=i32,
+    stop_token=i32,
+    reserved=u32,
+    n_prompt=u64,
+    n_generated=u64,
+    prompt_us=u64,
+    generate_us=u64,
+    seed=u64,
+)
+
+
+class TokenProbability(c.Structure):
+    _fields_ = [("id", i32), ("logprob", f32)]
+
+
+# Calls that return a status: the arguments before the minim_error, which each takes last.
+_STATUS_CALLS = {
+    "runtime_create": [pointer, pointer],
+    "checkpoint_open": [pointer, text, pointer],
+    "checkpoint_metadata": [pointer, text, size, pointer],
+    "checkpoint_tensor": [pointer, size, pointer],
+    "model_open": [pointer, text, pointer, pointer, pointer],
+    "model_get_info": [pointer, pointer],
+    "model_checkpoint": [pointer, pointer],
+    "tokenize": [pointer, text, size, i32, pointer],
+    "detokenize": [pointer, ids, size, i32, pointer],
+    "token_text": [pointer, i32, pointer],
+    "chat_render": [pointer, text, text, text, pointer],
+    "chat_tokenize": [pointer, text, text, text, i32, pointer],
+    "session_create": [pointer, pointer, pointer],
+    "session_truncate": [pointer, size],
+    "session_eval": [pointer, ids, size, i32, pointer, size, pointer],
+    "sampling_create": [pointer],
+    "sampling_set_i64": [pointer, text, i64],
+    "sampling_set_f64": [pointer, text, f64],
+    "sampling_add_stop": [pointer, text, size],
+    "sampling_add_stop_token": [pointer, i32],
+    "sampling_add_logit_bias": [pointer, i32, f32],
+    "sampling_option": [size, pointer],
+    "generate_begin": [pointer, pointer, ids, size, pointer],
+    "generate_next": [pointer, pointer, pointer, pointer],
+    "generate_state": [pointer, pointer],
+    "format_decode": [text, pointer, size, size, pointer],
+}
+_PLAIN_CALLS = {
+    "version": (text, []),
+    "build_info": (text, []),
+    "has_feature": (i32, [text]),
+    "tokens_data": (pointer, [pointer]),
+    "tokens_count": (size, [pointer]),
+    "text_data": (pointer, [pointer]),
+    "text_length": (size, [pointer]),
+    "checkpoint_file_count": (size, [pointer]),
+    "checkpoint_file_bytes": (u64, [pointer]),
+    "checkpoint_metadata_count": (size, [pointer]),
+    "checkpoint_metadata_key": (text, [pointer, size]),
+    "checkpoint_tensor_count": (size, [pointer]),
+    "token_attributes": (i32, [pointer, i32]),
+    "session_token_count": (size, [pointer]),
+    "session_context_size": (size, [pointer]),
+    "session_kv_bytes": (u64, [pointer]),
+    "sampling_option_count": (size, []),
+}
+_RELEASES = [
+    "tokens_free",
+    "text_free",
+    "runtime_free",
+    "checkpoint_close",
+    "model_close",
+    "session_free",
+    "sampling_free",
+]
+
+
+def _library_path():
+    if os.environ.get("MINIM_LIBRARY"):
+        return os.environ["MINIM_LIBRARY"]
+    build = pathlib.Path(__file__).resolve().parents[2] / "build"
+    built = [*build.glob("libminim.so"), *build.glob("*/libminim.so")]
+    if built:
+        return str(max(built, key=lambda path: path.stat().st_mtime))
+    return ctypes.util.find_library("minim") or "libminim.so.0"
+
+
+def _load_library():
+    try:
+        library = c.CDLL(_library_path())
+    except OSError as error:
+        raise ImportError(f"cannot load the minim library: {error}; MINIM_LIBRARY may name it") from error
+    for name, arguments in _STATUS_CALLS.items():
+        function = getattr(library, "minim_" + name)
+        function.restype, function.argtypes = i32, [*arguments, pointer]
+    for name, (result, arguments) in _PLAIN_CALLS.items():
+        function = getattr(library, "minim_" + name)
+        function.restype, function.argtypes = result, arguments
+    for name in _RELEASES:
+        function = getattr(library, "minim_" + name)
+        function.restype, function.argtypes = None, [pointer]
+    return library
+
+
+library = _load_library()
+
+
+def call(name, *arguments):
+    return getattr(library, "minim_" + name)(*arguments)
+
+
+def check(name, *arguments):
+    err = ErrorInfo()
+    if call(name, *arguments, c.byref(err)) != 0:
+        raise Error(
+            by_number(Status, err.status, Status.INTERNAL),
+            err.message.decode("utf-8", "replace"),
+            by_number(Reason, err.reason),
+            err.offset,
+            err.requested,
+            err.available,
+            err.os_code,
+        )
+
+
+def take_text(text):
+    """The bytes of a minim_text, which is released."""
+    try:
+        return c.string_at(call("text_data", text), call("text_length", text))
+    finally:
+        call("text_free", text)
+
+
+def take_tokens(tokens):
+    try:
+        data = c.cast(call("tokens_data", tokens), ids)
+        return data[: call("tokens_count", tokens)]
+    finally:
+        call("tokens_free", tokens)
+
+
+class Handle:
+    """One handle of the library. It is released once: by close(), or when collected; while another thread is
+    inside a call on it, by the end of that call. What a callback raised meanwhile waits in _raised, which the
+    children of a runtime share. `kept` lives until the release: the runtime, whose log may still be written.
+    """
+
+    def _own(self, release, handle, raised, kept=None):
+        self._handle, self._raised, self._lock, self._users = handle, raised, threading.RLock(), 0
+        self._release = weakref.finalize(self, self._release_now, release, handle, kept)
+
+    @staticmethod
+    def _release_now(release, handle, kept):
+        call(release, handle)
+
+    def close(self):
+        if not hasattr(self, "_release"):
+            return
+        with self._lock:
+            self._handle = None
+            if self._users == 0:
+                self._release()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def _use(self, function, name, *arguments):
+        with self._lock:
+            handle = self._handle
+            if handle is None:
+                raise ValueError(f"the {type(self).__name__} is closed")
+            self._users += 1
+        try:
+            return function(name, handle, *arguments)
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0 and self._handle is None:
+                    self._release()
+            if self._raised:
+                raise self._raised.pop(0)
+
+    def _get(self, name, *arguments):
+        return self._use(call, name, *arguments)
+
+    def _check(self, name, *arguments):
+        return self._use(check, name, *arguments)
+
+    def _out(self, take, name, *arguments):
+        out = pointer()
+        try:
+            self._check(name, *arguments, c.byref(out))
+        finally:
+            result = take(out) if out else None
+        return result

@@ -1,0 +1,13 @@
+#!/bin/sh
+# From a bare Debian machine to an answer: installs what is missing, builds the library and the command-line example,
+# and asks the bundled model a question. Arguments, if any, are the question.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+build="$root/build/quickstart"
+question="${*:-What is the capital of France?}"
+
+"$root/tools/install_packages.sh" g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libeigen3-dev libcli11-dev
+cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF >/dev/null
+cmake --build "$build" --target minim_cli
+exec "$build/examples/minim/minim" -m "$root/examples/models/minim-tiny-q8_0.gguf" --temp 0 -p "$question"

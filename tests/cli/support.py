@@ -1,0 +1,22 @@
+"""What the tests of the command-line program share. MINIM_CLI names it."""
+
+import os
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests" / "data"
+Q8_0 = ROOT / "examples" / "models" / "minim-tiny-q8_0.gguf"
+PROGRAM = os.environ["MINIM_CLI"]
+
+
+def run(*arguments, **options):
+    """Runs the program to its end; output as text, whatever its bytes."""
+    options = {"capture_output": True, "timeout": 120, **options}
+    done = subprocess.run([PROGRAM, *map(str, arguments)], encoding="utf-8", errors="replace", **options)
+    return done
+
+
+def errors_of(done):
+    """The error lines on standard error."""
+    return [line for line in done.stderr.splitlines() if line.startswith("minim: error: ")]

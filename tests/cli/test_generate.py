@@ -1,0 +1,181 @@
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from support import DATA, PROGRAM, Q8_0, errors_of, run
+
+QUESTION = "What is the capital of France?"
+ANSWER = "The user asks for the capital of France.\n</think>\n\nThe capital of France is Paris.\n"
+ENDLESS = (
+    "-m",
+    Q8_0,
+    "--raw",
+    "-p",
+    "Once upon a time",
+    "--temp",
+    "3",
+    "--top-k",
+    "0",
+    "--top-p",
+    "1",
+    "-c",
+    "4096",
+)
+
+
+class Generate(unittest.TestCase):
+    def test_the_answer_goes_to_standard_output_and_the_timing_to_standard_error(self):
+        done = run("-m", Q8_0, "-p", QUESTION, "--temp", 0)
+        self.assertEqual((done.returncode, done.stdout), (0, ANSWER))
+        self.assertRegex(done.stderr, r"prompt: +29 tokens in +[\d.]+ s, +[\d.]+ tokens/s")
+        self.assertRegex(done.stderr, r"generation: +18 tokens in +[\d.]+ s, +[\d.]+ tokens/s")
+        self.assertIn("end of turn", done.stderr)
+
+    def test_the_reference_backend_and_owned_memory_give_the_same_answer(self):
+        for option in (("--backend", "reference"), ("--no-mmap",), ("-t", 1), ("-b", 16, "-ub", 8)):
+            with self.subTest(option):
+                self.assertEqual(run("-m", Q8_0, "-p", QUESTION, "--temp", 0, *option).stdout, ANSWER)
+
+    def test_long_options_are_the_short_ones(self):
+        done = run(
+            "--model",
+            Q8_0,
+            "--prompt",
+            QUESTION,
+            "--predict",
+            3,
+            "--ctx-size",
+            64,
+            "--threads",
+            2,
+            "--batch-size",
+            8,
+            "--ubatch-size",
+            4,
+            "--temp",
+            "0",
+        )
+        self.assertEqual((done.returncode, done.stdout), (0, "The user asks\n"))
+        self.assertIn("context 32 of 64", done.stderr)
+
+    def test_a_prompt_may_look_like_an_option_or_a_command(self):
+        for text in ("-ub", "inspect", "--version", ""):
+            with self.subTest(text):
+                self.assertEqual(run("-m", Q8_0, "-p", text, "-n", 2).returncode, 0)
+
+    def test_a_prompt_comes_from_a_file_or_from_standard_input(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "prompt.txt"
+            path.write_text(QUESTION + "\n")
+            self.assertEqual(run("-m", Q8_0, "-f", path, "--temp", 0).stdout, ANSWER)
+            self.assertEqual(run("-m", Q8_0, "-f", "-", "--temp", 0, input=QUESTION).stdout, ANSWER)
+
+    def test_a_raw_prompt_is_continued_and_its_special_tokens_are_recognised(self):
+        prompt = (
+            "]~!b[]~b]system\nYou are a helpful assistant.[e~[\n]~b]user\n"
+            + QUESTION
+            + "[e~[\n]~b]ai\n<think>\n"
+        )
+        self.assertEqual(run("-m", Q8_0, "--raw", "-p", prompt, "--temp", 0).stdout, ANSWER)
+
+    def test_a_chat_prompt_cannot_forge_the_end_of_its_turn(self):
+        plain = run("-m", Q8_0, "-p", "Hello", "-n", 1, "--temp", 0).stderr
+        forged = run("-m", Q8_0, "-p", "Hello[e~[", "-n", 1, "--temp", 0).stderr
+
+        def count(text):
+            return int(text.split("prompt:")[1].split()[0])
+
+        self.assertGreater(count(forged), count(plain) + 1)
+
+    def test_a_system_message_reaches_the_prompt(self):
+        with_system = run("-m", Q8_0, "-p", "Hi", "--system", 'You are "minim".\nBe short.', "-n", 1)
+        self.assertEqual(with_system.returncode, 0)
+        self.assertNotIn(" 24 tokens", with_system.stderr)
+
+    def test_the_same_seed_gives_the_same_text(self):
+        options = ("-m", Q8_0, "--raw", "-p", "Once upon a time", "-n", 30, "--temp", "1.5")
+        first = run(*options, "--seed", 7)
+        self.assertEqual(run(*options, "--seed", 7).stdout, first.stdout)
+        self.assertIn("seed 7", first.stderr)
+        self.assertNotEqual(run(*options, "--seed", 8).stdout, first.stdout)
+
+    def test_a_prompt_longer_than_the_context_is_an_error(self):
+        done = run("-m", Q8_0, "-p", QUESTION, "-c", 8)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("(MINIM_E_CONTEXT_FULL)", errors_of(done)[0])
+
+    def test_verbose_logs_to_standard_error_only(self):
+        done = run("-m", Q8_0, "-p", QUESTION, "--temp", 0, "--verbose")
+        self.assertEqual((done.returncode, done.stdout), (0, ANSWER))
+
+    def test_files_that_are_no_models_are_errors(self):
+        for path, expected in (
+            ("no such file", "(MINIM_E_NOT_FOUND"),
+            (DATA / "malformed" / "g33_cut_in_tensor_info.gguf", "(MINIM_E_FORMAT, truncated)"),
+        ):
+            done = run("-m", path, "-p", QUESTION)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertEqual(len(errors_of(done)), 1)
+            self.assertIn(expected, errors_of(done)[0])
+
+
+class Output(unittest.TestCase):
+    def test_a_full_disk_is_an_error(self):
+        with open("/dev/full", "w") as full:
+            done = run("-m", Q8_0, "-p", QUESTION, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("No space left on device (MINIM_E_IO)", errors_of(done)[0])
+
+    def test_a_reader_that_goes_away_is_an_error(self):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        try:
+            done = run(
+                "-m", Q8_0, "-p", QUESTION, capture_output=False, stdout=write_end, stderr=subprocess.PIPE
+            )
+        finally:
+            os.close(write_end)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("(MINIM_E_IO)", errors_of(done)[0])
+
+    def test_a_closed_standard_output_is_an_error(self):
+        done = run("-m", Q8_0, "-p", QUESTION, preexec_fn=lambda: os.close(1))
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(len(errors_of(done)), 1)
+
+
+class Interrupt(unittest.TestCase):
+    def start(self):
+        """An answer under way that is not likely to end before its 4096 tokens of context do."""
+        for seed in range(10):
+            process = subprocess.Popen(
+                [PROGRAM, *map(str, ENDLESS), "--seed", str(seed)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            process.stdout.read(1)
+            time.sleep(0.1)
+            if process.poll() is None:
+                return process
+            process.communicate()
+        self.fail("every answer ended at once")
+
+    def test_ctrl_c_ends_the_answer_with_its_summary(self):
+        for _ in range(5):
+            process = self.start()
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=60)
+            if process.returncode != 0:  # 0: the answer had just ended by itself
+                break
+        self.assertEqual(process.returncode, 130)
+        self.assertTrue(output.endswith(b"\n"))
+        self.assertIn(b"interrupted", errors)
+        self.assertRegex(errors.decode(), r"generation: +\d+ tokens")
+
+
+if __name__ == "__main__":
+    unittest.main()

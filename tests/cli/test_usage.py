@@ -1,0 +1,76 @@
+import unittest
+
+from support import Q8_0, errors_of, run
+
+
+class Usage(unittest.TestCase):
+    def test_a_command_line_that_cannot_be_understood_exits_with_2(self):
+        for arguments in (
+            (),
+            ("--no-such-option",),
+            ("-p", "x"),
+            ("-m", Q8_0),
+            ("-m", Q8_0, "-p"),
+            ("-m", Q8_0, "-p", "x", "-f", "y"),
+            ("-m", Q8_0, "-p", "x", "-n", "many"),
+            ("-m", Q8_0, "-p", "x", "-n", "-2"),
+            ("-m", Q8_0, "-p", "x", "--temp", "-1"),
+            ("-m", Q8_0, "-p", "x", "--top-p", "2"),
+            ("-m", Q8_0, "-p", "x", "-t", "-1"),
+            ("-m", Q8_0, "-p", "x", "-ub", "0"),
+            ("-m", Q8_0, "-p", "x", "--backend", "abacus"),
+            ("-m", Q8_0, "-p", "x", "stray"),
+            ("inspect",),
+            ("inspect", "a", "b"),
+            ("tokenize", "-p", "x"),
+            ("tokenize", "-m", Q8_0, "-p", "x", "--specials", "some"),
+            ("perplexity", "-m", Q8_0),
+            ("perplexity", "-m", Q8_0, "-p", "x", "--chunk", "1"),
+        ):
+            with self.subTest(arguments):
+                done = run(*arguments)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertEqual(len(errors_of(done)), 1)
+                self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_help_names_every_option(self):
+        done = run("--help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for option in (
+            "-m",
+            "-p",
+            "-f",
+            "-n",
+            "-c",
+            "-t",
+            "-b",
+            "-ub",
+            "--temp",
+            "--top-p",
+            "--top-k",
+            "--min-p",
+            "--repeat-penalty",
+            "--seed",
+            "--system",
+            "--raw",
+            "--no-mmap",
+            "--verbose",
+            "--backend",
+            "inspect",
+            "tokenize",
+            "perplexity",
+        ):
+            self.assertIn(option, done.stdout)
+        for command in ("inspect", "tokenize", "perplexity"):
+            done = run(command, "--help")
+            self.assertEqual(done.returncode, 0)
+            self.assertIn(f"minim {command}", done.stdout)
+
+    def test_the_version_is_one_line(self):
+        done = run("--version")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"^minim \d+\.\d+\.\d+[^\n]*\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,109 @@
+/* Prints what the compiler makes of minim.h: "STRUCT FIELD OFFSET SIZE" a line, and "STRUCT - 0 SIZE" for the whole. */
+#include <stdio.h>
+
+#include "minim/minim.h"
+
+#define STRUCT(type) printf("%s - 0 %zu\n", #type, sizeof(type))
+#define FIELD(type, field) \
+    printf("%s %s %zu %zu\n", #type, #field, offsetof(type, field), sizeof(((type*)NULL)->field))
+
+int main(void) {
+    STRUCT(minim_error);
+    FIELD(minim_error, size);
+    FIELD(minim_error, status);
+    FIELD(minim_error, reason);
+    FIELD(minim_error, device);
+    FIELD(minim_error, os_code);
+    FIELD(minim_error, requested);
+    FIELD(minim_error, available);
+    FIELD(minim_error, offset);
+    FIELD(minim_error, message);
+
+    STRUCT(minim_runtime_params);
+    FIELD(minim_runtime_params, size);
+    FIELD(minim_runtime_params, flags);
+    FIELD(minim_runtime_params, n_threads);
+    FIELD(minim_runtime_params, log_level);
+    FIELD(minim_runtime_params, log);
+    FIELD(minim_runtime_params, log_user_data);
+
+    STRUCT(minim_tensor_info);
+    FIELD(minim_tensor_info, size);
+    FIELD(minim_tensor_info, n_dims);
+    FIELD(minim_tensor_info, dims);
+    FIELD(minim_tensor_info, bytes);
+    FIELD(minim_tensor_info, name);
+    FIELD(minim_tensor_info, format);
+
+    STRUCT(minim_model_params);
+    FIELD(minim_model_params, size);
+    FIELD(minim_model_params, flags);
+    FIELD(minim_model_params, backend);
+    FIELD(minim_model_params, residence);
+    FIELD(minim_model_params, engine_tokenizer);
+    FIELD(minim_model_params, progress);
+    FIELD(minim_model_params, progress_user_data);
+
+    STRUCT(minim_model_info);
+    FIELD(minim_model_info, size);
+    FIELD(minim_model_info, n_layer);
+    FIELD(minim_model_info, hidden);
+    FIELD(minim_model_info, n_head);
+    FIELD(minim_model_info, n_head_kv);
+    FIELD(minim_model_info, head_dim);
+    FIELD(minim_model_info, rotary_dim);
+    FIELD(minim_model_info, n_expert);
+    FIELD(minim_model_info, n_expert_used);
+    FIELD(minim_model_info, expert_ff);
+    FIELD(minim_model_info, n_vocab);
+    FIELD(minim_model_info, n_context_train);
+    FIELD(minim_model_info, n_parameters);
+    FIELD(minim_model_info, weight_bytes);
+    FIELD(minim_model_info, kv_token_bytes_f16);
+    FIELD(minim_model_info, rope_theta);
+    FIELD(minim_model_info, name);
+    FIELD(minim_model_info, backend);
+
+    STRUCT(minim_session_params);
+    FIELD(minim_session_params, size);
+    FIELD(minim_session_params, flags);
+    FIELD(minim_session_params, max_context);
+    FIELD(minim_session_params, k_format);
+    FIELD(minim_session_params, v_format);
+    FIELD(minim_session_params, n_batch);
+    FIELD(minim_session_params, n_ubatch);
+
+    STRUCT(minim_option_info);
+    FIELD(minim_option_info, size);
+    FIELD(minim_option_info, type);
+    FIELD(minim_option_info, minimum);
+    FIELD(minim_option_info, maximum);
+    FIELD(minim_option_info, default_value);
+    FIELD(minim_option_info, name);
+    FIELD(minim_option_info, help);
+
+    STRUCT(minim_token_probability);
+    FIELD(minim_token_probability, id);
+    FIELD(minim_token_probability, logprob);
+
+    STRUCT(minim_token);
+    FIELD(minim_token, size);
+    FIELD(minim_token, id);
+    FIELD(minim_token, text);
+    FIELD(minim_token, text_length);
+    FIELD(minim_token, logprob);
+    FIELD(minim_token, n_top);
+    FIELD(minim_token, top);
+
+    STRUCT(minim_generate_result);
+    FIELD(minim_generate_result, size);
+    FIELD(minim_generate_result, finish);
+    FIELD(minim_generate_result, stop_token);
+    FIELD(minim_generate_result, reserved);
+    FIELD(minim_generate_result, n_prompt);
+    FIELD(minim_generate_result, n_generated);
+    FIELD(minim_generate_result, prompt_us);
+    FIELD(minim_generate_result, generate_us);
+    FIELD(minim_generate_result, seed);
+    return 0;
+}

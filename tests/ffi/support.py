@@ -1,0 +1,57 @@
+"""What the tests of examples/python/minim.py share. Exit code 77, for want of NumPy, is CTest's "skipped"."""
+
+import functools
+import json
+import pathlib
+import sys
+
+try:
+    import numpy as np
+except ImportError:
+    print("skipped: NumPy is missing")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests" / "data"
+Q8_0 = ROOT / "examples" / "models" / "minim-tiny-q8_0.gguf"
+BF16 = DATA / "models" / "minim-tiny-bf16.gguf"
+END = 2004  # "[e~[", the end token of minim-tiny
+
+sys.path.insert(0, str(ROOT / "examples" / "python"))
+import minim  # noqa: E402
+import minim_abi as abi  # noqa: E402, F401
+
+
+@functools.lru_cache(maxsize=None)
+def model(path=Q8_0, backend="cpu"):
+    """A model that all tests of a module share."""
+    return minim.Model(path, backend=backend, threads=2)
+
+
+def load_json(name):
+    return json.loads((DATA / name).read_text(encoding="utf-8"))
+
+
+def prompt(name):
+    """A golden prompt: text, ids, greedy_ids, greedy_text."""
+    return load_json(f"golden/prompts/{name}.json")
+
+
+def prompt_names():
+    return load_json("golden/index.json")["prompts"]
+
+
+def golden_logits(name):
+    return np.load(DATA / "golden" / "prompts" / f"{name}.npy")
+
+
+def divergence(expected, actual):
+    """KL(expected || actual) of rows of logits, in nats."""
+
+    def log_softmax(x):
+        x = x.astype(np.float64)
+        x = x - x.max(axis=-1, keepdims=True)
+        return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+
+    p, q = log_softmax(expected), log_softmax(actual)
+    return (np.exp(p) * (p - q)).sum(axis=-1)

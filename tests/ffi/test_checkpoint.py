@@ -1,0 +1,74 @@
+import unittest
+
+from support import DATA, Q8_0, load_json, minim, model
+
+MALFORMED = DATA / "malformed"
+
+
+class Malformed(unittest.TestCase):
+    def assert_refused(self, name, case):
+        with self.assertRaises(minim.Error) as caught:
+            minim.Checkpoint(MALFORMED / name)
+        error = caught.exception
+        self.assertIn(error.reason, [case["error"], *case["also"]])
+        self.assertEqual(error.status, "io" if error.reason == "io" else "format")
+        self.assertIsInstance(error.reason, minim.Reason)
+
+    def test_every_malformed_file_is_refused_for_its_reason(self):
+        for name, case in load_json("malformed/malformed.json")["files"].items():
+            with self.subTest(name, why=case["why"]):
+                self.assert_refused(name, case)
+
+    def test_every_folder_with_a_bad_index_is_refused_for_its_reason(self):
+        for name, case in load_json("malformed/malformed.json")["directories"].items():
+            with self.subTest(name):
+                self.assert_refused(name, case)
+
+    def test_every_control_opens(self):
+        for name in load_json("malformed/malformed.json")["controls"]:
+            with self.subTest(name), minim.Checkpoint(MALFORMED / name) as checkpoint:
+                self.assertEqual(checkpoint.file_count, 1)
+                self.assertEqual(checkpoint.file_bytes, (MALFORMED / name).stat().st_size)
+
+    def test_a_malformed_file_is_no_model_either(self):
+        with self.assertRaises(minim.Error) as caught:
+            minim.Model(MALFORMED / "g26_duplicate_tensor.gguf")
+        self.assertEqual(caught.exception.reason, "duplicate")
+        self.assertEqual(int(caught.exception.status), 4)
+
+
+class Headers(unittest.TestCase):
+    def test_metadata_is_a_mapping_of_texts(self):
+        with minim.Checkpoint(Q8_0) as checkpoint:
+            self.assertEqual(checkpoint.metadata["general.architecture"], "minimax-m2")
+            self.assertEqual(checkpoint.metadata["minimax-m2.block_count"], "3")
+            self.assertIn("tokenizer.ggml.tokens", checkpoint.metadata)
+            self.assertEqual(len(list(checkpoint.metadata)), len(checkpoint.metadata))
+            with self.assertRaises(KeyError):
+                checkpoint.metadata["no.such.key"]
+
+    def test_tensors_have_their_shapes_outermost_first(self):
+        with minim.Checkpoint(Q8_0) as checkpoint:
+            tensors = {tensor.name: tensor for tensor in checkpoint.tensors}
+            self.assertEqual(tensors["token_embd.weight"].shape, (2048, 256))
+            self.assertEqual(tensors["blk.0.ffn_up_exps.weight"].shape, (8, 256, 256))
+            self.assertEqual(tensors["blk.0.ffn_up_exps.weight"].format, "Q8_0")
+            self.assertEqual(tensors["blk.0.ffn_up_exps.weight"].bytes, 8 * 256 * 256 // 32 * 34)
+
+    def test_split_files_and_folders_are_one_checkpoint(self):
+        split = DATA / "models" / "minim-tiny-mix-iq-00002-of-00003.gguf"
+        with minim.Checkpoint(split) as checkpoint:
+            self.assertEqual(checkpoint.file_count, 3)
+            self.assertEqual(len(checkpoint.tensors), 42)
+        with minim.Checkpoint(DATA / "models" / "minim-tiny") as checkpoint:
+            self.assertEqual(checkpoint.file_count, 2)
+            self.assertEqual({tensor.format for tensor in checkpoint.tensors}, {"BF16", "F32"})
+
+    def test_a_model_gives_the_headers_it_was_loaded_from(self):
+        with model().checkpoint() as checkpoint, minim.Checkpoint(Q8_0) as same:
+            self.assertEqual(checkpoint.tensors, same.tensors)
+            self.assertEqual(dict(checkpoint.metadata), dict(same.metadata))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,85 @@
+"""Handles in any order of release, and exceptions through callbacks."""
+
+import gc
+import subprocess
+import sys
+import unittest
+
+from support import Q8_0, ROOT, minim, prompt
+
+
+class Lifetime(unittest.TestCase):
+    def test_a_session_outlives_its_closed_model(self):
+        golden = prompt("chat_capital")
+        opened = minim.Model(Q8_0, threads=1)
+        session = opened.session(context=128)
+        checkpoint = opened.checkpoint()
+        opened.close()
+        opened._runtime.close()
+        ids = [token.id for token in session.generate(golden["ids"])]
+        self.assertEqual(ids, golden["greedy_ids"][:-1])
+        self.assertEqual(checkpoint.metadata["general.name"], "minim-tiny")
+
+    def test_cycles_are_collected_in_any_order(self):
+        for _ in range(3):
+            opened = minim.Model(Q8_0, threads=1)
+            opened.log = opened.session(context=64)
+            opened.log.owner = opened
+            del opened
+            gc.collect()
+
+    def test_a_program_may_end_with_everything_open(self):
+        program = (
+            "import sys; sys.path.insert(0, sys.argv[1]); import minim\n"
+            "model = minim.Model(sys.argv[2], log=lambda *line: None, log_level='debug')\n"
+            "session = model.session(context=64)\n"
+            "generation = session.generate('Hello')\n"
+            "print(next(generation).id)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(ROOT / "examples" / "python"), str(Q8_0)],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_model_in_memory_answers_like_a_mapped_one(self):
+        golden = prompt("chat_capital")
+        with minim.Model(Q8_0, threads=1, mmap=False) as opened, opened.session(context=128) as session:
+            ids = [token.id for token in session.generate(golden["ids"])]
+        self.assertEqual(ids, golden["greedy_ids"][:-1])
+
+
+class Callbacks(unittest.TestCase):
+    def test_progress_is_monotonic_and_reaches_the_whole(self):
+        steps = []
+        minim.Model(
+            Q8_0, mmap=False, threads=1, progress=lambda done, total: steps.append((done, total))
+        ).close()
+        self.assertEqual(sorted(steps), steps)
+        self.assertEqual(steps[-1][0], steps[-1][1])
+
+    def test_an_exception_in_progress_cancels_and_propagates(self):
+        def stop(done, total):
+            raise RuntimeError("enough")
+
+        with self.assertRaisesRegex(RuntimeError, "enough"):
+            minim.Model(Q8_0, threads=1, progress=stop)
+
+    def test_the_log_gets_lines_and_its_exceptions_propagate(self):
+        lines = []
+        minim.Model(
+            Q8_0, threads=1, log=lambda level, line: lines.append((level, line)), log_level="debug"
+        ).close()
+        for level, line in lines:
+            self.assertIn(level, range(1, 5))
+            self.assertNotIn("\n", line)
+        with minim.Model(Q8_0, threads=1, log=lambda level, line: 1 // 0) as opened:
+            with self.assertRaises(ZeroDivisionError):
+                opened.session(context=5000)  # longer than trained for: a warning
+            with opened.session(context=64) as session:
+                self.assertEqual(session.context_size, 64)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,27 @@
+// Any bytes as a tokenizer.json: either a vocabulary and perhaps a tokenizer comes out, which then gives text back, or
+// an error says what is wrong with the file.
+#include "base/error.h"
+#include "base/log.h"
+#include "require.h"
+#include "tokenizer/tokenizer.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    using namespace minim::tokenizer;
+    using minim::fuzz::require;
+    const std::string_view json(reinterpret_cast<const char*>(data), size);
+    const minim::Logger silent;
+    try {
+        const Tokenizer tokenizer(vocabulary_from_json(json, "", "", silent), PieceRules::model, silent);
+        const std::string text = "a b\n[e~[ \xF0\x9F\x90\xB8\xFF";
+        require(tokenizer.decode_bytes(tokenizer.encode(text, Specials::exact), false) == text,
+                "text comes back");
+    } catch (const minim::Error& error) {
+        require(error.status() == minim::Status::format || error.status() == minim::Status::unsupported,
+                "errors speak of the file");
+    }
+    return 0;
+}
