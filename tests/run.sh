@@ -1,0 +1,18 @@
+#!/bin/sh
+# Installs what is missing, builds everything, and runs every test through CTest. Tests that need something this machine
+# lacks (a GPU, an instruction set) say that they were skipped.
+#
+#   tests/run.sh            the release build
+#   tests/run.sh asan       the same tests under the address and undefined-behaviour sanitizers
+#   tests/run.sh tsan       under the thread sanitizer
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+preset="${1:-release}"
+
+"$root/tools/install_packages.sh" g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libeigen3-dev \
+    libcli11-dev catch2 libpcre2-dev python3 python3-numpy valgrind
+cd "$root"
+cmake --preset "$preset"
+cmake --build --preset "$preset"
+exec ctest --preset "$preset" -j "$(nproc)"
