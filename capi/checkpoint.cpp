@@ -10,7 +10,7 @@ minim_status minim_checkpoint_open(minim_runtime* runtime, const char* path, min
                                    minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        const std::shared_ptr<Runtime>& shared = required(runtime, "runtime").runtime;
+        const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
         auto opened = checkpoint::Checkpoint::open(&required(path, "path"), shared->log);
         *out =
             new minim_checkpoint{shared, std::make_shared<const checkpoint::Checkpoint>(std::move(opened))};

@@ -41,6 +41,8 @@ minim_token token_of_event(minim_session& session) {
 
 void begin(minim_session& session, const minim_sampling* sampling, std::span<const int32_t> prompt,
            const CancelToken* cancel) {
+    constexpr size_t k_most_top = 20;
+    session.top.reserve(k_most_top);  // later calls must not fail between choosing and reporting a token
     session.end_generation();
     session.generation.emplace(
         *session.session, sampling == nullptr ? engine::GenerateParams() : sampling->params, prompt, cancel);
@@ -59,7 +61,7 @@ minim_status minim_generate(minim_session* session, const minim_sampling* sampli
                             size_t count, minim_token_fn on_token, void* user_data, minim_cancel* cancel,
                             minim_generate_result* result, minim_error* err) {
     return guard(err, [&] {
-        const InUse in_use(required(session, "session").in_use);
+        const SessionUse use(required(session, "session"));
         if (result != nullptr) result_to(result, "minim_generate_result", minim_generate_result{});
         begin(*session, sampling, ids_argument(prompt, count, "prompt"), token_of(cancel));
         const auto report = [&] {
@@ -70,6 +72,7 @@ minim_status minim_generate(minim_session* session, const minim_sampling* sampli
             while (next(*session, token_of(cancel))) {
                 if (on_token == nullptr) continue;
                 const minim_token token = token_of_event(*session);
+                session->publish_status();
                 if (on_token(user_data, &token) != 0) session->generation->stop();
             }
         } catch (...) {
@@ -85,7 +88,7 @@ minim_status minim_generate_begin(minim_session* session, const minim_sampling* 
                                   const int32_t* prompt, size_t count, minim_cancel* cancel,
                                   minim_error* err) {
     return guard(err, [&] {
-        const InUse in_use(required(session, "session").in_use);
+        const SessionUse use(required(session, "session"));
         begin(*session, sampling, ids_argument(prompt, count, "prompt"), token_of(cancel));
     });
 }
@@ -93,21 +96,25 @@ minim_status minim_generate_begin(minim_session* session, const minim_sampling* 
 minim_status minim_generate_next(minim_session* session, minim_token* token, int32_t* has_token,
                                  minim_cancel* cancel, minim_error* err) {
     return guard(err, [&] {
-        const InUse in_use(required(session, "session").in_use);
+        const SessionUse use(required(session, "session"));
         if (!session->generation) fail(Status::invalid, "no generation was begun in this session");
-        required(has_token, "has_token") = 0;
-        required(token, "token");
-        if (!next(*session, token_of(cancel))) return;
-        result_to(token, "minim_token", token_of_event(*session));
-        *has_token = 1;
+        required(has_token, "has_token");
+        result_to(token, "minim_token", minim_token{});  // checks the struct before a token is taken
+        const bool found = next(*session, token_of(cancel));
+        if (found) result_to(token, "minim_token", token_of_event(*session));
+        *has_token = found ? 1 : 0;
     });
 }
 
 minim_status minim_generate_state(const minim_session* session, minim_generate_result* result,
                                   minim_error* err) {
     return guard(err, [&] {
-        if (!required(session, "session").generation)
-            fail(Status::invalid, "no generation was begun in this session");
-        result_to(result, "minim_generate_result", result_of(session->generation->state()));
+        std::optional<engine::GenerationState> state;
+        {
+            const std::lock_guard lock(required(session, "session").status_mutex);
+            state = session->generation_state;
+        }
+        if (!state) fail(Status::invalid, "no generation was begun in this session");
+        result_to(result, "minim_generate_result", result_of(*state));
     });
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,13 +76,44 @@ struct minim_session {
     std::vector<minim_token_probability> top;
     std::atomic_flag in_use = ATOMIC_FLAG_INIT;
 
-    // The session keeps the prompt and the reported tokens, and forgets tokens that were generated but held
-    // back.
+    // What callbacks and other threads may ask for while a call is at work.
+    mutable std::mutex status_mutex;
+    size_t n_tokens = 0;
+    std::optional<minim::engine::GenerationState> generation_state;
+
+    // Tokens that were generated but not reported, because their text is not settled.
+    int64_t n_unreported() const { return generation ? generation->n_unreported() : 0; }
+
+    // The session keeps the prompt and the reported tokens, and forgets the others.
     void end_generation() {
         if (generation) generation->stop();
         generation.reset();
     }
+
+    void publish_status() {
+        const std::lock_guard lock(status_mutex);
+        n_tokens = static_cast<size_t>(session->n_tokens() - n_unreported());
+        generation_state.reset();
+        if (generation) generation_state = generation->state();
+    }
 };
+
+namespace minim::capi {
+
+// A session at work: nobody else gets in, and its status is told at the end.
+class SessionUse {
+  public:
+    explicit SessionUse(minim_session& session) : in_use_(session.in_use), session_(session) {}
+    ~SessionUse() { session_.publish_status(); }
+    SessionUse(const SessionUse&) = delete;
+    SessionUse& operator=(const SessionUse&) = delete;
+
+  private:
+    InUse in_use_;
+    minim_session& session_;
+};
+
+}  // namespace minim::capi
 
 struct minim_sampling {
     minim::engine::GenerateParams params;

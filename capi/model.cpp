@@ -18,6 +18,7 @@ checkpoint::Residence residence_of(int32_t residence) {
 int64_t parameter_count(const checkpoint::Checkpoint& checkpoint) {
     int64_t total = 0;
     for (const checkpoint::Tensor& tensor : checkpoint.tensors()) {
+        if (tensor.bytes == 0) continue;  // it may claim any other dimensions
         int64_t count = 1;
         for (const int64_t dimension : tensor.shape) count *= dimension;
         total += count;
@@ -37,7 +38,7 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
                               minim_cancel* cancel, minim_model** out, minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        const std::shared_ptr<Runtime>& shared = required(runtime, "runtime").runtime;
+        const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
         const minim_model_params p = params_of(params, "minim_model_params");
         model::OpenOptions options;
         options.residence = residence_of(p.residence);

@@ -37,20 +37,28 @@ minim_status minim_sampling_add_stop(minim_sampling* sampling, const char* text,
         auto& stops = required(sampling, "sampling").params.stop_texts;
         const std::string_view stop = text_argument(text, length, "text");
         if (stop.empty()) fail(Status::invalid, "a stop text is empty");
-        if (stops.size() >= sampling::k_max_stop_strings) {
-            fail(Status::invalid, "more than {} stop texts", sampling::k_max_stop_strings);
+        if (stops.size() >= minim::sampling::k_max_stop_strings) {
+            fail(Status::invalid, "more than {} stop texts", minim::sampling::k_max_stop_strings);
         }
+        const minim::sampling::StopMatcher checked({std::string(stop)});
         stops.emplace_back(stop);
     });
 }
 
 minim_status minim_sampling_add_stop_token(minim_sampling* sampling, int32_t id, minim_error* err) {
-    return guard(err, [&] { required(sampling, "sampling").params.stop_tokens.push_back(id); });
+    return guard(err, [&] {
+        if (id < 0) fail(Status::invalid, "stop token {} is no token", id);
+        required(sampling, "sampling").params.stop_tokens.push_back(id);
+    });
 }
 
 minim_status minim_sampling_add_logit_bias(minim_sampling* sampling, int32_t id, float bias,
                                            minim_error* err) {
     return guard(err, [&] {
+        if (id < 0) fail(Status::invalid, "logit bias for {}, which is no token", id);
+        if (!(bias <= minim::sampling::k_max_penalty)) {  // also refuses NaN
+            fail(Status::invalid, "the logit bias of token {} is {}", id, bias);
+        }
         required(sampling, "sampling").params.sampling.logit_bias.push_back({id, bias});
     });
 }

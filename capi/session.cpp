@@ -31,7 +31,7 @@ minim_status minim_session_create(minim_model* model, const minim_session_params
                                   minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        const OpenModel& open = required(model, "model").open;
+        const OpenModel open = required(model, "model").open;
         const engine::SessionParams p = session_params(params_of(params, "minim_session_params"));
         auto session = std::make_unique<minim_session>();
         session->open = open;
@@ -45,7 +45,9 @@ void minim_session_free(minim_session* session) {
 }
 
 size_t minim_session_token_count(const minim_session* session) {
-    return session == nullptr ? 0 : static_cast<size_t>(session->session->n_tokens());
+    if (session == nullptr) return 0;
+    const std::lock_guard lock(session->status_mutex);
+    return session->n_tokens;
 }
 
 size_t minim_session_context_size(const minim_session* session) {
@@ -58,8 +60,11 @@ uint64_t minim_session_kv_bytes(const minim_session* session) {
 
 minim_status minim_session_truncate(minim_session* session, size_t count, minim_error* err) {
     return guard(err, [&] {
-        const InUse in_use(required(session, "session").in_use);
-        if (count > INT64_MAX) fail(Status::invalid, "cannot truncate to {} tokens", count);
+        const SessionUse use(required(session, "session"));
+        const int64_t n_tokens = session->session->n_tokens() - session->n_unreported();
+        if (count > static_cast<uint64_t>(n_tokens)) {
+            fail(Status::invalid, "cannot truncate to {} tokens: the session holds {}", count, n_tokens);
+        }
         session->end_generation();
         session->session->truncate(static_cast<int64_t>(count));
     });
@@ -68,10 +73,12 @@ minim_status minim_session_truncate(minim_session* session, size_t count, minim_
 minim_status minim_session_eval(minim_session* session, const int32_t* ids, size_t count, int32_t all_logits,
                                 float* logits, size_t capacity, minim_cancel* cancel, minim_error* err) {
     return guard(err, [&] {
-        const InUse in_use(required(session, "session").in_use);
+        const SessionUse use(required(session, "session"));
         if (logits != nullptr && capacity == 0) fail(Status::invalid, "the capacity of the logits is 0");
         const std::span<float> out(logits, logits == nullptr ? 0 : capacity);
+        const std::span<const int32_t> tokens = ids_argument(ids, count, "ids");
+        session->session->check_eval(tokens, all_logits != 0, out, session->n_unreported());
         session->end_generation();
-        session->session->eval(ids_argument(ids, count, "ids"), all_logits != 0, out, token_of(cancel));
+        session->session->eval(tokens, all_logits != 0, out, token_of(cancel));
     });
 }

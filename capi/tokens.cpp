@@ -81,11 +81,13 @@ minim_status minim_decoder_push(minim_decoder* decoder, int32_t id, const char**
                                 minim_error* err) {
     return guard(err, [&] {
         minim_decoder& d = required(decoder, "decoder");
+        required(text, "text");
+        required(length, "length");
         const tokenizer::Tokenizer& tokenizer = d.open.model->tokenizer();
         const bool hidden = d.skip_special && tokenizer.is_special(id);
         d.text = hidden ? std::string() : d.stream.push(tokenizer.token_bytes(id));
-        required(text, "text") = d.text.c_str();
-        required(length, "length") = d.text.size();
+        *text = d.text.c_str();
+        *length = d.text.size();
     });
 }
 
@@ -93,9 +95,11 @@ minim_status minim_decoder_finish(minim_decoder* decoder, const char** text, siz
                                   minim_error* err) {
     return guard(err, [&] {
         minim_decoder& d = required(decoder, "decoder");
+        required(text, "text");
+        required(length, "length");
         d.text = d.stream.finish();
-        required(text, "text") = d.text.c_str();
-        required(length, "length") = d.text.size();
+        *text = d.text.c_str();
+        *length = d.text.size();
     });
 }
 

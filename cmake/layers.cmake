@@ -1,7 +1,7 @@
-# A layer is one folder of lib/: an object library that sees the layers named in DEPENDS and nothing else.
-# The order of the folders is drawn in lib/README.md; a cycle or an upward include fails to configure or compile.
+# A layer is one folder of lib/: an object library that uses the layers named in DEPENDS and what is below those. The
+# order of the folders is drawn in lib/README.md; an include of any other layer fails to configure.
 #
-#   minim_layer(format SOURCES gguf_types.cpp ... DEPENDS base)
+#   minim_layer(format SOURCES formats.cpp ... DEPENDS base)
 function(minim_layer name)
     cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
     add_library(minim_${name} OBJECT ${ARG_SOURCES})
@@ -11,11 +11,28 @@ function(minim_layer name)
     set(layers ${name})
     foreach(dependency IN LISTS ARG_DEPENDS)
         get_property(below GLOBAL PROPERTY MINIM_LAYERS_OF_${dependency})
+        if(NOT below)
+            message(FATAL_ERROR "layer ${name} depends on ${dependency}, which is no layer below it")
+        endif()
         list(APPEND layers ${below})
     endforeach()
     list(REMOVE_DUPLICATES layers)
+    minim_check_includes(${name} "${layers}")
     set_property(GLOBAL PROPERTY MINIM_LAYERS_OF_${name} ${layers})
     set_property(GLOBAL APPEND PROPERTY MINIM_ALL_LAYERS ${name})
+endfunction()
+
+function(minim_check_includes name allowed)
+    file(GLOB_RECURSE files ${CMAKE_CURRENT_SOURCE_DIR}/*.h ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+    foreach(file IN LISTS files)
+        file(STRINGS ${file} includes REGEX "^#include \"[a-z]+/")
+        foreach(include IN LISTS includes)
+            string(REGEX REPLACE "^#include \"([a-z]+)/.*" "\\1" layer "${include}")
+            if(NOT layer IN_LIST allowed)
+                message(FATAL_ERROR "${file} includes layer ${layer}; layer ${name} may use: ${allowed}")
+            endif()
+        endforeach()
+    endforeach()
 endfunction()
 
 # minim_unit_test(format_test LAYER format SOURCES q4_k_test.cpp ... [DEFINITIONS ...] [LIBRARIES ...])

@@ -3,6 +3,11 @@
 # Needs root or sudo only where something is missing.
 set -eu
 
+if ! command -v dpkg-query >/dev/null 2>&1; then
+    echo "Not a Debian system: make sure that what these packages hold is installed: $*" >&2
+    exit 0
+fi
+
 missing=""
 for package in "$@"; do
     if ! dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed'; then
@@ -21,8 +26,6 @@ else
 fi
 echo "Installing:$missing" >&2
 export DEBIAN_FRONTEND=noninteractive
+$as_root apt-get update -qq
 # shellcheck disable=SC2086 # the list is meant to split
-if ! $as_root apt-get install -y --no-install-recommends $missing >/dev/null 2>&1; then
-    $as_root apt-get update -qq
-    $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
-fi
+$as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null

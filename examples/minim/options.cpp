@@ -65,7 +65,7 @@ void add_model_options(CLI::App& app, Options& options) {
 
 void add_batch_options(CLI::App& app, Options& options) {
     app.add_option("-b,--batch-size", options.n_batch,
-                   "prompt tokens between two looks at Ctrl-C (default 2048)")
+                   "upper bound of -ub, as other engines have it (default 2048)")
         ->type_name("N")
         ->check(within(1, k_largest_int32));
     app.add_option("--ubatch-size", options.n_ubatch, "also -ub: tokens evaluated together (default 512)")

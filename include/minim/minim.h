@@ -82,7 +82,7 @@ MINIM_API uint32_t minim_version_number(void);
 /* One line: version, compiler, and the instruction sets this library carries. Static text. Any thread. */
 MINIM_API const char* minim_build_info(void);
 
-/* 1 where this build has the feature, else 0. Names: "gguf", "safetensors", "reference", "avx2",
+/* 1 where this build has the feature, else 0. Names: "gguf", "safetensors", "cpu", "reference", "avx2",
  * "avx512", "cuda". */
 MINIM_API int32_t minim_has_feature(const char* name);
 
@@ -161,8 +161,9 @@ MINIM_API const char* minim_text_data(
 MINIM_API size_t minim_text_length(const minim_text* text); /* bytes, without the terminating zero */
 MINIM_API void minim_text_free(minim_text* text);
 
-/* A switch that stops work in progress: the call returns MINIM_E_CANCELLED. It stays on until it is
- * reset. */
+/* A switch that stops work in progress: the call returns MINIM_E_CANCELLED. It stays on until it is reset.
+ * It is looked at between blocks of at most 4 MiB while loading, twice a layer while a prompt is evaluated,
+ * and between tokens. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_cancel_create(minim_cancel** out, minim_error* err);
 MINIM_API void minim_cancel_trigger(minim_cancel* cancel);
 MINIM_API void minim_cancel_reset(minim_cancel* cancel);
@@ -197,7 +198,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_runtime_create(const minim_runtime
                                                              minim_runtime** out, minim_error* err);
 MINIM_API void minim_runtime_free(minim_runtime* runtime);
 MINIM_API int32_t minim_runtime_thread_count(const minim_runtime* runtime);
-/* The instruction set whose kernels run: "scalar", "avx2", "avx512", "avx512_bf16". Static text. */
+/* The level of instruction sets in use: "scalar", "avx2", "avx512", "avx512_bf16". Static text. */
 MINIM_API const char* minim_runtime_cpu_level(const minim_runtime* runtime);
 
 /* ----------------------------------------------------------------------------------------- checkpoints */
@@ -392,7 +393,7 @@ typedef struct minim_session_params {
     uint64_t max_context; /* tokens; 0: the checkpoint's own */
     int32_t k_format;     /* MINIM_KV_*; AUTO: F16 */
     int32_t v_format;
-    int32_t n_batch;  /* prompt tokens between two looks at the progress and the cancel switch; 0: 2048 */
+    int32_t n_batch;  /* upper bound of n_ubatch, as other engines have it; 0: 2048 */
     int32_t n_ubatch; /* tokens evaluated together, at most n_batch; 0: 512. Changes speed, never results */
 } minim_session_params;
 #define MINIM_SESSION_PARAMS_INIT \
@@ -490,7 +491,8 @@ typedef struct minim_token {
 #define MINIM_TOKEN_INIT \
     { sizeof(minim_token), 0, NULL, 0, 0, 0, NULL }
 
-/* Return 0 to go on, anything else to stop after this token (finish: MINIM_FINISH_STOPPED). */
+/* Return 0 to go on, anything else to stop after this token (finish: MINIM_FINISH_STOPPED, unless the text
+ * had ended with this token anyway). */
 typedef int32_t (*minim_token_fn)(void* user_data, const minim_token* token);
 
 enum {
@@ -517,11 +519,11 @@ typedef struct minim_generate_result {
     { sizeof(minim_generate_result), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /*
- * Appends the prompt and generates, calling `on_token` for each token. `sampling`, `on_token`, `cancel`
- * and `result` may be NULL. The prompt may be empty only where the session already holds tokens. The
- * session keeps the prompt and the reported tokens. Errors: INVALID, CONTEXT_FULL (the prompt does not
- * fit; nothing is evaluated), CANCELLED (the tokens reported until then stay; a cancelled prompt leaves
- * nothing).
+ * Appends the prompt and generates, calling `on_token` for each token. `sampling`, `on_token`, `cancel` and
+ * `result` may be NULL. The prompt may be empty only where the session already holds tokens. The session
+ * keeps the prompt and the reported tokens, also when an error ends the text in the middle; a prompt that
+ * fails leaves nothing. `result` is filled in every case. Errors: INVALID, CONTEXT_FULL (the prompt does not
+ * fit; nothing is evaluated), CANCELLED.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_generate(minim_session* session, const minim_sampling* sampling,
                                                        const int32_t* prompt, size_t count,
@@ -531,7 +533,9 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_generate(minim_session* session, c
 
 /*
  * The same, one token a call, for hosts with iterators of their own: begin, then next until *has_token is
- * 0. Any other call that changes the session ends the generation.
+ * 0. begin, eval, truncate and minim_generate end a generation that is under way, once their arguments are
+ * found good. minim_generate_state and minim_session_token_count may be asked from any thread and from
+ * callbacks.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_generate_begin(minim_session* session,
                                                              const minim_sampling* sampling,

@@ -21,15 +21,15 @@ bool populate(std::byte* data, uint64_t bytes) {
     if (::madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
     if (errno != EINVAL) return false;
 #endif
-    // A kernel before 5.14: touch each page by hand.
-    for (uint64_t at = 0; at < bytes; at += k_page_bytes)
-        static_cast<volatile std::byte*>(data)[at] = std::byte{0};
+    // A kernel before 5.14: write to each page by hand, what is there already.
+    volatile std::byte* page = data;
+    for (uint64_t at = 0; at < bytes; at += k_page_bytes) page[at] = page[at];
     return true;
 }
 
 }  // namespace
 
-Buffer::Buffer(uint64_t bytes, std::string_view what) {
+Buffer::Buffer(uint64_t bytes, std::string_view what, Presence presence) {
     if (bytes == 0) return;
     const uint64_t available = available_memory_bytes();
     if (bytes > available) fail_out_of_memory(what, bytes, available);
@@ -39,12 +39,21 @@ Buffer::Buffer(uint64_t bytes, std::string_view what) {
     auto* data = static_cast<std::byte*>(block);
     if (bytes >= k_huge_page_bytes)
         ::madvise(data, mapped, MADV_HUGEPAGE);  // a wish: failure changes speed only
-    if (!populate(data, mapped)) {
+    if (presence == Presence::now && !populate(data, mapped)) {
         ::munmap(data, mapped);
         fail_out_of_memory(what, bytes, available_memory_bytes());
     }
     data_ = data;
     size_ = bytes;
+}
+
+void Buffer::make_present(uint64_t from, uint64_t count, std::string_view what) const {
+    if (count == 0) return;
+    const uint64_t begin = from / k_page_bytes * k_page_bytes;
+    const uint64_t end = align_up(from + count, k_page_bytes);
+    if (!populate(data_ + begin, end - begin)) {
+        fail_out_of_memory(what, end - begin, available_memory_bytes());
+    }
 }
 
 Buffer::~Buffer() {

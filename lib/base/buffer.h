@@ -14,13 +14,18 @@ class Buffer {
   public:
     Buffer() = default;
     // Throws out_of_memory naming `what`, the bytes asked and the bytes available. Zero bytes give an empty
-    // buffer.
-    Buffer(uint64_t bytes, std::string_view what);
+    // buffer. With `later` no page is present yet: make_present() brings them in by and by, so that a long
+    // wait can be cut short.
+    enum class Presence { now, later };
+    Buffer(uint64_t bytes, std::string_view what, Presence presence = Presence::now);
     ~Buffer();
     Buffer(Buffer&& other) noexcept;
     Buffer& operator=(Buffer&& other) noexcept;
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
+
+    // Bytes [from, from + count) of the buffer. Throws as the constructor.
+    void make_present(uint64_t from, uint64_t count, std::string_view what) const;
 
     std::byte* data() const noexcept { return data_; }
     uint64_t size() const noexcept { return size_; }

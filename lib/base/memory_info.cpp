@@ -44,7 +44,8 @@ uint64_t group_available(const char* folder) noexcept {
         char line[256];
         uint64_t bytes = 0;
         while (std::fgets(line, sizeof(line), file) != nullptr) {
-            if (std::sscanf(line, "inactive_file %" SCNu64, &bytes) == 1) cache = bytes;
+            if (std::sscanf(line, "inactive_file %" SCNu64, &bytes) == 1) cache += bytes;
+            if (std::sscanf(line, "active_file %" SCNu64, &bytes) == 1) cache += bytes;
         }
         std::fclose(file);
     }

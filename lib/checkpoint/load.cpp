@@ -88,13 +88,15 @@ void map(const Contents& contents, std::span<const Tensor* const> order, bool fi
 // Reads tensors into one buffer, each at a multiple of k_tensor_alignment.
 void read_group(const Contents& contents, std::span<const Tensor* const> group, uint64_t bytes,
                 Counter& counter, Residents& residents) {
-    const Buffer& buffer = residents.buffers.emplace_back(bytes, "weights in host memory");
+    constexpr const char* k_what = "weights in host memory";
+    const Buffer& buffer = residents.buffers.emplace_back(bytes, k_what, Buffer::Presence::later);
     uint64_t used = 0;
     for (const Tensor* tensor : group) {
         std::byte* const out = buffer.data() + used;
         const File& file = contents.files[static_cast<size_t>(tensor->part)];
         for (uint64_t at = 0; at < tensor->bytes; at += k_block_bytes) {
             const uint64_t count = std::min(k_block_bytes, tensor->bytes - at);
+            buffer.make_present(used + at, count, k_what);
             file.read_at(tensor->offset + at, {out + at, count});
             counter.add(count);
         }

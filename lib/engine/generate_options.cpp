@@ -9,8 +9,8 @@ namespace {
 
 using P = GenerateParams;
 
-constexpr double k_largest_integer = 9007199254740992.0;  // 2^53: what a double still counts exactly
-constexpr double k_largest_int64 = 9223372036854775808.0;
+constexpr double k_largest_integer = 9007199254740991.0;  // 2^53 - 1: up to here every integer is a double
+constexpr double k_largest_int64 = 9223372036854774784.0;
 constexpr double k_largest_int32 = 2147483647.0;
 
 constexpr GenerateOption integer(const char* name, double minimum, double maximum, double default_value,
@@ -30,7 +30,7 @@ float narrow(double value) {
 constexpr GenerateOption k_options[] = {
     integer("max_tokens", 0, k_largest_integer, 0, "end after so many tokens; 0: no limit but the context",
             [](P& p, int64_t v) { p.max_tokens = v; }),
-    integer("min_tokens", 0, k_largest_integer, 0, "no end before so many tokens",
+    integer("min_tokens", 0, k_largest_integer, 0, "no end token before so many tokens",
             [](P& p, int64_t v) { p.min_tokens = v; }),
     integer("ignore_end", 0, 1, 0, "1: the model's end tokens do not end the text",
             [](P& p, int64_t v) { p.ignore_end = v != 0; }),

@@ -30,8 +30,8 @@ std::vector<uint8_t> unused_rows(const model::Model& model) {
     return unused;
 }
 
-// Penalising markup breaks tool calls. These vocabularies keep added tokens at the end: this is the first id of those
-// that are followed by no ordinary token.
+// Penalising markup breaks tool calls. These vocabularies keep added tokens at the end: this is the first id
+// of those that are followed by no ordinary token.
 int32_t first_added_token(const tokenizer::Tokenizer& tokenizer) {
     const auto is_ordinary = [&](int32_t id) {
         const tokenizer::TokenType type = tokenizer.token_type(id);
@@ -44,6 +44,7 @@ int32_t first_added_token(const tokenizer::Tokenizer& tokenizer) {
 
 sampling::Params completed(const GenerateParams& params, const model::Model& model) {
     sampling::Params sampling = params.sampling;
+    sampling.logprobs = sampling.logprobs || sampling.n_top_logprobs > 0;
     if (!params.has_seed) sampling.seed = chance_seed();
     if (!params.penalize_added_tokens) sampling.penalty_exempt_from = first_added_token(model.tokenizer());
     return sampling;

@@ -33,8 +33,8 @@ struct GenerateParams {
 // Values equal the MINIM_FINISH_* constants of minim.h.
 enum class Finish : int32_t { none = 0, end = 1, stop_text = 2, length = 3, context_full = 4, stopped = 5 };
 
-// A generated token with the text it completes, which may be none. While a character or a possible stop text is
-// unfinished, its tokens wait: nothing is reported that a stop text could still take back.
+// A generated token with the text it completes, which may be none. While a character or a possible stop text
+// is unfinished, its tokens wait: nothing is reported that a stop text could still take back.
 struct TokenEvent {
     sampling::Choice choice;
     std::string text;
@@ -67,6 +67,11 @@ class Generation {
     // `finish` is none until the last token has been reported.
 
     const GenerationState& state() const noexcept { return state_; }
+
+    // Tokens in the session that were generated but are not reported yet.
+    int64_t n_unreported() const noexcept {
+        return session_.n_tokens() - n_session_before_ - state_.n_generated;
+    }
 
   private:
     void produce(const CancelToken* cancel);

@@ -41,29 +41,41 @@ int64_t step_rows(const SessionParams& params, int64_t n_context) {
 Session::Session(std::shared_ptr<const model::Model> model, const SessionParams& params, const Logger& log)
     : model_(std::move(model)),
       n_context_(context_length(*model_, params, log)),
-      kv_(kv_layout(model_->config(), params), n_context_),
       space_(model_->backend(), model_->config(), step_rows(params, n_context_), n_context_),
+      kv_(kv_layout(model_->config(), params), n_context_),
       rows_(static_cast<size_t>(space_.n_rows())),
       last_logits_(static_cast<uint64_t>(model_->config().n_vocab) * sizeof(float), "logits") {
     tokens_.reserve(static_cast<size_t>(n_context_));
 }
 
-void Session::check(std::span<const int32_t> ids) const {
+void Session::check(std::span<const int32_t> ids, int64_t n_forgotten) const {
     const int64_t n_vocab = model_->config().n_vocab;
     for (size_t i = 0; i < ids.size(); ++i) {
         if (ids[i] < 0 || ids[i] >= n_vocab) {
             fail(Status::invalid, "token {} is {}; ids go from 0 to {}", i, ids[i], n_vocab - 1);
         }
     }
-    const int64_t wanted = n_tokens() + static_cast<int64_t>(ids.size());
-    if (wanted > n_context_) {
+    const int64_t n_held = n_tokens() - n_forgotten;
+    const auto n_new = static_cast<int64_t>(ids.size());
+    if (n_held + n_new > n_context_) {
         ErrorFacts facts;
-        facts.requested = static_cast<int64_t>(ids.size());
-        facts.available = n_context_ - n_tokens();
+        facts.requested = n_new;
+        facts.available = n_context_ - n_held;
         throw Error(Status::context_full, Reason::none,
-                    fmt::format("{} tokens do not fit: the context of {} tokens holds {} already", ids.size(),
-                                n_context_, n_tokens()),
+                    fmt::format("{} tokens do not fit: the context of {} tokens holds {} already", n_new,
+                                n_context_, n_held),
                     facts);
+    }
+}
+
+void Session::check_eval(std::span<const int32_t> ids, bool all_logits, std::span<const float> logits,
+                         int64_t n_forgotten) const {
+    if (ids.empty()) fail(Status::invalid, "no tokens to evaluate");
+    check(ids, n_forgotten);
+    const int64_t n_rows = all_logits ? static_cast<int64_t>(ids.size()) : 1;
+    const int64_t n_logits = n_rows * model_->config().n_vocab;
+    if (!logits.empty() && static_cast<int64_t>(logits.size()) < n_logits) {
+        fail(Status::invalid, "{} logits do not fit into a buffer of {}", n_logits, logits.size());
     }
 }
 
@@ -79,14 +91,10 @@ void Session::run_step(std::span<const int32_t> tokens, int64_t position, int64_
 
 void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<float> logits,
                    const CancelToken* cancel) {
-    if (ids.empty()) fail(Status::invalid, "no tokens to evaluate");
-    check(ids);
+    check_eval(ids, all_logits, logits, 0);
     const int64_t n_vocab = model_->config().n_vocab;
     const int64_t n_before = n_tokens();
     const int64_t n_rows = all_logits ? static_cast<int64_t>(ids.size()) : 1;
-    if (!logits.empty() && static_cast<int64_t>(logits.size()) < n_rows * n_vocab) {
-        fail(Status::invalid, "{} logits do not fit into a buffer of {}", n_rows * n_vocab, logits.size());
-    }
 
     const bool every_row = all_logits && !logits.empty();
     tokens_.insert(tokens_.end(), ids.begin(), ids.end());
@@ -117,7 +125,7 @@ void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<floa
 }
 
 void Session::append(int32_t token) {
-    check({&token, 1});
+    check({&token, 1}, 0);
     if (n_evaluated_ < n_tokens()) fail_internal("two tokens wait for evaluation");
     tokens_.push_back(token);
 }

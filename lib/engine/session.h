@@ -44,6 +44,10 @@ class Session {
     void eval(std::span<const int32_t> ids, bool all_logits, std::span<float> logits,
               const CancelToken* cancel);
 
+    // What eval() checks before it begins, as if the last n_forgotten tokens were not there.
+    void check_eval(std::span<const int32_t> ids, bool all_logits, std::span<const float> logits,
+                    int64_t n_forgotten) const;
+
     // Appends a token without evaluating it. There must be room for it.
     void append(int32_t token);
 
@@ -55,14 +59,14 @@ class Session {
     void truncate(int64_t count);
 
   private:
-    void check(std::span<const int32_t> ids) const;
+    void check(std::span<const int32_t> ids, int64_t n_forgotten) const;
     void run_step(std::span<const int32_t> tokens, int64_t position, int64_t first_wanted, float* logits,
                   const CancelToken* cancel);
 
     std::shared_ptr<const model::Model> model_;
     int64_t n_context_;
+    model::StepSpace space_;  // before the cache, whose error names the context that still fits
     kv::KvCache kv_;
-    model::StepSpace space_;
     std::vector<model::StepRow> rows_;  // [n_ubatch]
     Buffer last_logits_;                // [n_vocab], valid while every token is evaluated
     std::vector<int32_t> tokens_;       // capacity n_context: never grows later

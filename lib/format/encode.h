@@ -1,6 +1,6 @@
-// Encoders for the formats in which activations and KV cache rows are kept. They are the scalar reference:
-// the vector versions of lib/cpu are compared with them. `count` is a multiple of the format's block; any
-// input is accepted, NaN and infinity included, but then the result means nothing.
+// Plain encoders of the formats that need no search: what tests, tools and quantised KV caches write. `count`
+// is a multiple of the format's block; any input is accepted, NaN and infinity included, but then the result
+// means nothing.
 #pragma once
 
 #include <cstddef>

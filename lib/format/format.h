@@ -29,7 +29,7 @@ inline constexpr size_t k_format_count = static_cast<size_t>(Format::count_);
 
 struct FormatTraits {
     Format format;
-    std::string_view name;  // as in model files and quants.md: "Q4_K"
+    std::string_view name;  // as in model files: "Q4_K"
     uint32_t gguf_type;
     int32_t block_elems;
     int32_t block_bytes;

@@ -21,6 +21,7 @@ void check_config(const Config& config) {
     positive("experts per token", config.n_expert_used);
     positive("expert width", config.expert_ff);
     positive("context length", config.n_context_train);
+    if (config.n_vocab < 0) fail_file(Reason::value, "vocabulary size is {}", config.n_vocab);
     if (config.n_mtp_layer < 0) {
         fail_file(Reason::value, "multi-token-prediction layer count is {}", config.n_mtp_layer);
     }

@@ -43,9 +43,9 @@ bool is_ignored(std::string_view name);
 // The layer of a GGUF name, -1 where the name is of no layer.
 int64_t gguf_layer(std::string_view name);
 
-// A tensor that its name shows to be of multi-token prediction: the n_mtp layers that follow the n_layer layers of the
-// model in a safetensors folder, the .nextn. tensors of a GGUF file. The other tensors of such a GGUF layer are called
-// as those of any layer.
+// A tensor that its name shows to be of multi-token prediction: the n_mtp layers that follow the n_layer
+// layers of the model in a safetensors folder, the .nextn. tensors of a GGUF file. The other tensors of such
+// a GGUF layer are called as those of any layer.
 bool is_mtp(std::string_view name, int64_t n_layer, int64_t n_mtp);
 
 }  // namespace minim::model::names

@@ -49,10 +49,10 @@ class Binder {
 
     // Names the spelling of the checkpoint's own kind; GGUF's comes first.
     [[noreturn]] void fail_missing(std::span<const std::string> names) const {
-        const bool second = checkpoint_.kind() == Checkpoint::Kind::safetensors && names.size() > 1;
-        fail_file(Reason::value, "tensor {} is missing", names[second ? 1 : 0]);
+        fail_file(Reason::value, "tensor {} is missing", names[is_gguf() || names.size() == 1 ? 0 : 1]);
     }
 
+    bool is_gguf() const { return checkpoint_.kind() == Checkpoint::Kind::gguf; }
     bool was_used(const Tensor& tensor) const { return used_.contains(&tensor); }
 
     static void check_shape(const Tensor& tensor, std::span<const int64_t> wanted) {
@@ -245,6 +245,9 @@ void bind_experts(Binder& binder, const Config& config, int64_t layer, LayerWeig
         const std::string up = names::stacked_expert(layer, "up");
         w.experts.gate = stack(*gate, ff, 0, ff, config.hidden);
         w.experts.up = stack(binder.required({&up, 1}), ff, 0, ff, config.hidden);
+    } else if (binder.is_gguf()) {
+        const std::string missing = names::stacked_expert(layer, "gate");
+        binder.fail_missing({&missing, 1});
     } else {
         w.experts.gate = binder.single_experts(layer, "w1", n_expert, ff, config.hidden);
         w.experts.up = binder.single_experts(layer, "w3", n_expert, ff, config.hidden);

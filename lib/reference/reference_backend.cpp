@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -179,19 +180,21 @@ class ReferenceBackend : public backend::Backend {
         const RowMatrix score = multiply(h, n, router).unaryExpr(&sigmoid);
         std::vector<int32_t> order(static_cast<size_t>(router.rows));
         for (int64_t i = 0; i < n; ++i) {
+            // NaN sorts last: a comparison with it would be no order.
             const auto biased = [&](int32_t e) {
-                return score(i, e) + (bias.size > 0 ? bias.data[e] : 0.0F);
+                const float sum = score(i, e) + (bias.size > 0 ? bias.data[e] : 0.0F);
+                return std::isnan(sum) ? -std::numeric_limits<float>::infinity() : sum;
             };
             std::iota(order.begin(), order.end(), 0);
             std::stable_sort(order.begin(), order.end(),
                              [&](int32_t a, int32_t b) { return biased(a) > biased(b); });
-            float sum = 0.0F;
-            for (int64_t s = 0; s < n_used; ++s) sum += score(i, order[static_cast<size_t>(s)]);
-            sum = std::max(sum, 0x1p-14F);
+            float total = 0.0F;
+            for (int64_t s = 0; s < n_used; ++s) total += score(i, order[static_cast<size_t>(s)]);
+            total = std::max(total, 0x1p-14F);
             for (int64_t s = 0; s < n_used; ++s) {
                 const int32_t expert = order[static_cast<size_t>(s)];
                 ids[i * n_used + s] = expert;
-                gates[i * n_used + s] = score(i, expert) / sum;
+                gates[i * n_used + s] = score(i, expert) / total;
             }
         }
     }

@@ -27,9 +27,9 @@ void StreamDecoder::push(std::string_view bytes, std::string& text) {
         held_ = append_certain(bytes, text);
         return;
     }
-    std::string joined = std::move(held_);
+    std::string joined = held_;
     joined += bytes;
-    held_ = append_certain(joined, text);
+    held_ = append_certain(joined, text);  // at most 3 bytes: assigning them cannot fail
 }
 
 std::string StreamDecoder::push(std::string_view bytes) {

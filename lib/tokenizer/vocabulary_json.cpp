@@ -22,9 +22,6 @@ constexpr const char* k_generation_config = "generation_config.json";
 // Ids may leave holes, but not so many that the table outgrows the file it came from.
 constexpr size_t k_max_holes = 65536;
 
-// ------------------------------------------------------------------------------------------- values of the
-// files
-
 Json parse_object(std::string_view text, const char* file) {
     try {
         Json json = Json::parse(text);
@@ -62,9 +59,6 @@ int32_t id_of(const Json& value, const char* file, std::string_view what) {
     if (!fits) fail_file(Reason::value, "{}: the id {} of {} is out of range", file, value.dump(), what);
     return static_cast<int32_t>(value.get<uint64_t>());
 }
-
-// ---------------------------------------------------------------------------------------- what must be as
-// expected
 
 std::string_view type_of(const Json& component) {
     const Json& type = member(component, "type");
@@ -120,9 +114,6 @@ void check_model(const Json& model) {
         require(value.is_null() || value == "", fmt::format("the model has a {}", key));
     }
 }
-
-// ------------------------------------------------------------------------------------------------------- the
-// tables
 
 struct Entry {
     int32_t id;
@@ -199,9 +190,6 @@ void fill_merges(const Json& merges, Vocabulary& vocabulary) {
     vocabulary.merges.reserve(merges.size());
     for (const Json& merge : merges) vocabulary.merges.push_back(merge_line(merge, vocabulary.merges.size()));
 }
-
-// -----------------------------------------------------------------------------------------------------
-// special ids
 
 // Added tokens are few and behind the ordinary ones, so the search starts at the end.
 int32_t added_token(const Vocabulary& vocabulary, std::string_view text) {

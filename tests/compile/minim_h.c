@@ -1,4 +1,5 @@
-/* minim.h in each C standard, with every initialiser and the whole round of a generation as a caller writes it. */
+/* minim.h in each C standard, with every initialiser and the whole round of a generation as a caller
+ * writes it. */
 #include "minim/minim.h"
 
 int32_t compile_check(minim_runtime* runtime, const char* path);

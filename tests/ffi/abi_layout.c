@@ -1,4 +1,5 @@
-/* Prints what the compiler makes of minim.h: "STRUCT FIELD OFFSET SIZE" a line, and "STRUCT - 0 SIZE" for the whole. */
+/* Prints what the compiler makes of minim.h: "STRUCT FIELD OFFSET SIZE" a line, and "STRUCT - 0 SIZE" for
+ * the whole. */
 #include <stdio.h>
 
 #include "minim/minim.h"

@@ -1,5 +1,5 @@
-// Any bytes as a tokenizer.json: either a vocabulary and perhaps a tokenizer comes out, which then gives text back, or
-// an error says what is wrong with the file.
+// Any bytes as a tokenizer.json: either a vocabulary and perhaps a tokenizer comes out, which then gives text
+// back, or an error says what is wrong with the file.
 #include "base/error.h"
 #include "base/log.h"
 #include "require.h"

@@ -83,9 +83,12 @@ class TinyModel {
         const std::string blk = "blk." + std::to_string(layer) + ".";
         matrix(blk + "ffn_gate_inp.weight", {n_expert, shape.hidden}, 1.5 / root(shape.hidden));
         matrix(blk + "exp_probs_b.bias", {n_expert}, 0.3);
-        matrix(blk + "ffn_gate_exps.weight", {n_expert, shape.expert_ff, shape.hidden}, 1.5 / root(shape.hidden));
-        matrix(blk + "ffn_up_exps.weight", {n_expert, shape.expert_ff, shape.hidden}, 1.5 / root(shape.hidden));
-        matrix(blk + "ffn_down_exps.weight", {n_expert, shape.hidden, shape.expert_ff}, 2.0 / root(shape.expert_ff));
+        matrix(blk + "ffn_gate_exps.weight", {n_expert, shape.expert_ff, shape.hidden},
+               1.5 / root(shape.hidden));
+        matrix(blk + "ffn_up_exps.weight", {n_expert, shape.expert_ff, shape.hidden},
+               1.5 / root(shape.hidden));
+        matrix(blk + "ffn_down_exps.weight", {n_expert, shape.hidden, shape.expert_ff},
+               2.0 / root(shape.expert_ff));
     }
 
     // Stores a tensor in another format; its values become what the format keeps of them.
@@ -95,7 +98,8 @@ class TinyModel {
         if (encode == nullptr) throw std::runtime_error("no encoder for " + std::string(traits(format).name));
         const int64_t cols = tensor.shape.back();
         uint64_t stride = 0;
-        if (!row_bytes(format, static_cast<uint64_t>(cols), stride)) throw std::runtime_error("no whole blocks: " + name);
+        if (!row_bytes(format, static_cast<uint64_t>(cols), stride))
+            throw std::runtime_error("no whole blocks: " + name);
         const int64_t rows = static_cast<int64_t>(tensor.values.size()) / cols;
         tensor.format = format;
         tensor.data.resize(static_cast<size_t>(rows) * stride);
@@ -120,7 +124,7 @@ class TinyModel {
         GgufWriter gguf;
         add_hyper_parameters(gguf);
         add_vocabulary(gguf);
-        if (!chat_template.empty()) gguf.add("tokenizer.chat_template", chat_template);
+        if (!chat_template.empty()) gguf.add("tokenizer.chat_template", std::string_view(chat_template));
         for (const auto& [name, tensor] : tensors) {
             const std::vector<uint64_t> dims(tensor.shape.rbegin(), tensor.shape.rend());
             gguf.add_tensor({name, traits(tensor.format).gguf_type, dims, tensor.data});
@@ -211,7 +215,9 @@ class TinyModel {
 
     // The character that a byte-level vocabulary writes for a byte, as UTF-8.
     static std::string stand_in(int byte) {
-        const auto is_plain = [](int b) { return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE; };
+        const auto is_plain = [](int b) {
+            return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+        };
         int code = byte;
         if (!is_plain(byte)) {
             code = 0x100;

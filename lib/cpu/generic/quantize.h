@@ -1,5 +1,5 @@
-// Input rows as 8-bit codes with scales (layout: kernels.h). Codes equal those of the reference encoder of Q8_0; the
-// scale stays a float where that rounds it to F16.
+// Input rows as 8-bit codes with scales (layout: kernels.h). Codes equal those of the reference encoder of
+// Q8_0; the scale stays a float where that rounds it to F16.
 #pragma once
 
 #include "base/half.h"

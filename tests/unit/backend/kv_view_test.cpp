@@ -1,0 +1,57 @@
+#include "backend/kv_view.h"
+
+#include <vector>
+
+#include "support/catch.h"
+
+using namespace minim;
+using namespace minim::backend;
+
+namespace {
+
+constexpr int64_t k_mib = int64_t{1} << 20;
+
+// The released models: 62 layers, 8 KV heads of 128.
+KvLayout minimax_m2(Format k, Format v) {
+    return {62, 8, 128, k, v};
+}
+
+int64_t token_bytes(const KvLayout& layout) {
+    return layout.n_layer * layout.n_head_kv * (layout.k_token_bytes() + layout.v_token_bytes());
+}
+
+}  // namespace
+
+TEST_CASE("a token of MiniMax-M2 takes 248 KiB in F16 and twice that in F32") {
+    CHECK(token_bytes(minimax_m2(Format::f16, Format::f16)) == 253952);
+    CHECK(token_bytes(minimax_m2(Format::f32, Format::f32)) == 507904);
+    CHECK(token_bytes(minimax_m2(Format::f16, Format::f32)) == (253952 + 507904) / 2);
+}
+
+TEST_CASE("65536 tokens of MiniMax-M2 take 15872 MiB in F16 and 31744 MiB in F32") {
+    const int64_t pages = 65536 / k_kv_page_tokens;
+    CHECK(pages * minimax_m2(Format::f16, Format::f16).page_bytes() == 15872 * k_mib);
+    CHECK(pages * minimax_m2(Format::f32, Format::f32).page_bytes() == 31744 * k_mib);
+}
+
+TEST_CASE("a page is exactly its tokens") {
+    const KvLayout layout = {3, 2, 40, Format::f16, Format::f32};
+    CHECK(layout.page_bytes() == k_kv_page_tokens * token_bytes(layout));
+    CHECK(layout.page_bytes() == 3 * layout.layer_bytes());
+}
+
+TEST_CASE("heads of a page cover it once, layer after layer, keys before values") {
+    const KvLayout layout = {3, 2, 40, Format::f16, Format::f32};
+    int64_t next = 0;
+    for (int64_t layer = 0; layer < layout.n_layer; ++layer) {
+        for (int64_t head = 0; head < layout.n_head_kv; ++head) {
+            CHECK(layout.k_offset(layer, head) == next);
+            next += k_kv_page_tokens * layout.k_token_bytes();
+        }
+        for (int64_t head = 0; head < layout.n_head_kv; ++head) {
+            CHECK(layout.v_offset(layer, head) == next);
+            next += k_kv_page_tokens * layout.v_token_bytes();
+        }
+    }
+    CHECK(next == layout.page_bytes());
+}

@@ -1,0 +1,82 @@
+#include "base/cpu_features.h"
+
+#include <sched.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "support/helpers.h"
+
+using namespace minim;
+using namespace minim::test;
+
+namespace {
+
+// Sets MINIM_CPU for one test and puts back what was there.
+class CpuVariable {
+  public:
+    explicit CpuVariable(const char* value) {
+        if (const char* before = std::getenv("MINIM_CPU")) before_ = before;
+        ::setenv("MINIM_CPU", value, 1);
+    }
+    ~CpuVariable() {
+        if (before_) {
+            ::setenv("MINIM_CPU", before_->c_str(), 1);
+        } else {
+            ::unsetenv("MINIM_CPU");
+        }
+    }
+    CpuVariable(const CpuVariable&) = delete;
+    CpuVariable& operator=(const CpuVariable&) = delete;
+
+  private:
+    std::optional<std::string> before_;
+};
+
+constexpr CpuLevel k_levels[] = {CpuLevel::scalar, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::avx512_bf16};
+
+}  // namespace
+
+TEST_CASE("levels are ordered, each above those it contains") {
+    for (size_t i = 1; i < std::size(k_levels); ++i) CHECK(k_levels[i - 1] < k_levels[i]);
+}
+
+TEST_CASE("levels have the names that MINIM_CPU takes") {
+    CHECK(to_string(CpuLevel::scalar) == "scalar");
+    CHECK(to_string(CpuLevel::avx2) == "avx2");
+    CHECK(to_string(CpuLevel::avx512) == "avx512");
+    CHECK(to_string(CpuLevel::avx512_bf16) == "avx512_bf16");
+}
+
+TEST_CASE("MINIM_CPU lowers the level and never raises it") {
+    for (const CpuLevel level : k_levels) {
+        const std::string name(to_string(level));
+        const CpuVariable variable(name.c_str());
+        INFO(name);
+        if (level <= detected_cpu_level()) {
+            CHECK(active_cpu_level() == level);
+        } else {
+            expect_error(Status::unsupported, name, [] { active_cpu_level(); });
+        }
+    }
+}
+
+TEST_CASE("an empty MINIM_CPU means the detected level") {
+    const CpuVariable variable("");
+    CHECK(active_cpu_level() == detected_cpu_level());
+}
+
+TEST_CASE("another name in MINIM_CPU is invalid") {
+    for (const char* name : {"AVX2", "avx", "avx512 ", "neon"}) {
+        const CpuVariable variable(name);
+        expect_error(Status::invalid, name, [] { active_cpu_level(); });
+    }
+}
+
+TEST_CASE("usable cores are at least one and no more than the processors allowed") {
+    cpu_set_t allowed;
+    REQUIRE(sched_getaffinity(0, sizeof(allowed), &allowed) == 0);
+    CHECK(usable_core_count() >= 1);
+    CHECK(usable_core_count() <= CPU_COUNT(&allowed));
+}

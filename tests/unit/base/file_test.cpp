@@ -1,0 +1,146 @@
+#include "base/file.h"
+
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "support/helpers.h"
+
+using namespace minim;
+using namespace minim::test;
+
+namespace {
+
+std::string written(const TemporaryFolder& folder, const std::string& name, const std::string& text) {
+    const std::string path = folder / name;
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+}
+
+std::string read(const File& file, uint64_t offset, size_t count) {
+    std::string text(count, '?');
+    file.read_at(offset, std::as_writable_bytes(std::span(text)));
+    return text;
+}
+
+std::string text_of(const MappedFile& map) {
+    return {reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size()};
+}
+
+}  // namespace
+
+TEST_CASE("a missing file is not found, and the error names path and system code") {
+    const TemporaryFolder folder;
+    const auto error = error_of([&] { const File file(folder / "none.gguf"); });
+    REQUIRE(error);
+    CHECK(error->status() == Status::not_found);
+    CHECK(error->facts().os_code == ENOENT);
+    CHECK(std::string(error->what()).find(folder / "none.gguf") != std::string::npos);
+}
+
+TEST_CASE("a path through a file is not found") {
+    const TemporaryFolder folder;
+    const std::string path = written(folder, "a", "x");
+    expect_error(Status::not_found, path, [&] { const File file(path + "/b"); });
+}
+
+TEST_CASE("a folder is no file") {
+    const TemporaryFolder folder;
+    const auto error = error_of([&] { const File file(folder.path()); });
+    REQUIRE(error);
+    CHECK(error->status() == Status::io);
+    CHECK(error->facts().os_code == EISDIR);
+}
+
+TEST_CASE("a pipe is no file, and opening it does not wait for a writer") {
+    const TemporaryFolder folder;
+    REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+    expect_error(Status::io, "pipe", [&] { const File file(folder / "pipe"); });
+}
+
+TEST_CASE("an empty path is invalid") {
+    expect_error(Status::invalid, "empty", [] { const File file(""); });
+}
+
+TEST_CASE("any range inside a file can be read") {
+    const TemporaryFolder folder;
+    const File file(written(folder, "a", "0123456789"));
+    CHECK(file.size() == 10);
+    CHECK(read(file, 0, 10) == "0123456789");
+    CHECK(read(file, 3, 4) == "3456");
+    CHECK(read(file, 10, 0).empty());
+}
+
+TEST_CASE("reading past the end is a truncated file") {
+    const TemporaryFolder folder;
+    const File file(written(folder, "a", "0123456789"));
+    for (const auto& [offset, count] : {std::pair<uint64_t, size_t>{5, 6},
+                                        {10, 1},
+                                        {1000, 1},
+                                        {UINT64_MAX, 1},
+                                        {INT64_MAX, 2},
+                                        {uint64_t{1} << 63, 5}}) {
+        INFO(offset << " " << count);
+        CHECK(reason_of([&] { read(file, offset, count); }) == "truncated");
+    }
+}
+
+TEST_CASE("an empty file opens, reads nothing and maps to nothing") {
+    const TemporaryFolder folder;
+    const File file(written(folder, "empty", ""));
+    CHECK(file.size() == 0);
+    CHECK(reason_of([&] { read(file, 0, 1); }) == "truncated");
+    CHECK(MappedFile(file).bytes().empty());
+}
+
+TEST_CASE("a moved file reads on, and the old one owns nothing") {
+    const TemporaryFolder folder;
+    File first(written(folder, "a", "first"));
+    File second(std::move(first));
+    CHECK(read(second, 0, 5) == "first");
+    File third(written(folder, "b", "other"));
+    third = std::move(second);
+    CHECK(read(third, 0, 5) == "first");
+    CHECK(third.path() == folder / "a");
+    CHECK(third.size() == 5);
+}
+
+TEST_CASE("a mapped file shows the bytes of the file") {
+    const TemporaryFolder folder;
+    const File file(written(folder, "a", "mapped bytes"));
+    CHECK(text_of(MappedFile(file)) == "mapped bytes");
+}
+
+TEST_CASE("a map outlives its file and its file's name") {
+    const TemporaryFolder folder;
+    const std::string path = written(folder, "a", "still here");
+    const MappedFile map = [&] { return MappedFile(File(path)); }();
+    std::filesystem::remove(path);
+    CHECK(text_of(map) == "still here");
+}
+
+TEST_CASE("a moved map keeps its bytes") {
+    const TemporaryFolder folder;
+    MappedFile first{File(written(folder, "a", "one"))};
+    MappedFile second(std::move(first));
+    CHECK(text_of(second) == "one");
+    CHECK(first.bytes().empty());
+    MappedFile third{File(written(folder, "b", "three"))};
+    third = std::move(second);
+    CHECK(text_of(third) == "one");
+    CHECK(second.bytes().empty());
+}
+
+TEST_CASE("a file that shrank after it was opened is truncated") {
+    const TemporaryFolder folder;
+    const std::string path = written(folder, "a", std::string(10000, 'x'));
+    const File file(path);
+    std::filesystem::resize_file(path, 100);
+    CHECK(reason_of([&] { read(file, 0, 10000); }) == "truncated");
+    CHECK(reason_of([&] { const MappedFile map(file); }) == "truncated");
+}

@@ -1,0 +1,108 @@
+#include "base/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/helpers.h"
+
+using namespace minim;
+using namespace minim::test;
+
+TEST_CASE("every task runs once, on a thread of the pool") {
+    for (int32_t n_threads = 1; n_threads <= 4; ++n_threads) {
+        const ThreadPool pool(n_threads);
+        CHECK(pool.n_threads() == n_threads);
+        for (const int64_t n_tasks : {1, 2, 3, 7, 64, 1000}) {
+            std::vector<std::atomic<int>> runs(static_cast<size_t>(n_tasks));
+            std::atomic<bool> wrong_thread{false};
+            pool.run(n_tasks, [&](int64_t task, int32_t thread) {
+                runs[static_cast<size_t>(task)].fetch_add(1);
+                if (thread < 0 || thread >= n_threads) wrong_thread = true;
+            });
+            INFO(n_threads << " threads, " << n_tasks << " tasks");
+            CHECK(std::all_of(runs.begin(), runs.end(), [](const auto& count) { return count == 1; }));
+            CHECK_FALSE(wrong_thread);
+        }
+    }
+}
+
+TEST_CASE("a job of no tasks runs nothing") {
+    const ThreadPool pool(2);
+    bool ran = false;
+    pool.run(0, [&](int64_t, int32_t) { ran = true; });
+    pool.run(-5, [&](int64_t, int32_t) { ran = true; });
+    CHECK_FALSE(ran);
+}
+
+TEST_CASE("two tasks of one job never share a thread number at the same time") {
+    const ThreadPool pool(3);
+    std::vector<std::atomic<int>> busy(3);
+    std::atomic<bool> shared{false};
+    pool.run(300, [&](int64_t, int32_t thread) {
+        auto& mine = busy[static_cast<size_t>(thread)];
+        if (mine.fetch_add(1) != 0) shared = true;
+        std::this_thread::yield();
+        mine.fetch_sub(1);
+    });
+    CHECK_FALSE(shared);
+}
+
+TEST_CASE("what the tasks wrote is seen after run") {
+    const ThreadPool pool(4);
+    std::vector<int64_t> squares(500);
+    for (int64_t round = 0; round < 20; ++round) {
+        pool.run(500, [&](int64_t i, int32_t) { squares[static_cast<size_t>(i)] = i * i + round; });
+        for (int64_t i = 0; i < 500; ++i) REQUIRE(squares[static_cast<size_t>(i)] == i * i + round);
+    }
+}
+
+TEST_CASE("many tiny jobs all finish") {
+    const ThreadPool pool(3);
+    std::atomic<int64_t> sum{0};
+    for (int64_t job = 0; job < 3000; ++job) {
+        pool.run(1 + job % 4, [&](int64_t task, int32_t) { sum.fetch_add(task + 1); });
+    }
+    CHECK(sum == 3000 / 4 * (1 + 3 + 6 + 10));
+}
+
+TEST_CASE("several callers share a pool") {
+    const ThreadPool pool(2);
+    std::vector<int64_t> sums(4, 0);
+    std::vector<std::thread> callers;
+    for (size_t caller = 0; caller < sums.size(); ++caller) {
+        callers.emplace_back([&, caller] {
+            std::vector<int64_t> values(50);
+            for (int round = 0; round < 50; ++round) {
+                pool.run(50, [&](int64_t i, int32_t) { values[static_cast<size_t>(i)] += i; });
+            }
+            for (const int64_t value : values) sums[caller] += value;
+        });
+    }
+    for (std::thread& caller : callers) caller.join();
+    for (const int64_t sum : sums) CHECK(sum == 50 * (49 * 50 / 2));
+}
+
+TEST_CASE("a pool that never ran a job ends") {
+    for (int i = 0; i < 20; ++i) const ThreadPool pool(4);
+}
+
+TEST_CASE("a pool wakes up after its threads have gone to sleep") {
+    const ThreadPool pool(2);
+    for (int i = 0; i < 3; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        std::atomic<int> count{0};
+        pool.run(10, [&](int64_t, int32_t) { count.fetch_add(1); });
+        CHECK(count == 10);
+    }
+}
+
+TEST_CASE("a pool of no thread is invalid") {
+    for (const int32_t n_threads : {0, -1, INT32_MIN}) {
+        expect_error(Status::invalid, std::to_string(n_threads), [&] { const ThreadPool pool(n_threads); });
+    }
+}

@@ -1,0 +1,275 @@
+#include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "model/config.h"
+#include "support.h"
+
+using namespace minim;
+using namespace minim::test;
+using nlohmann::json;
+
+namespace {
+
+// The config.json of a released model, as far as it says something about the network.
+json minimax_m2() {
+    return {
+        {"architectures", {"MiniMaxM2ForCausalLM"}},
+        {"model_type", "minimax_m2"},
+        {"attn_type_list", std::vector<int>(62, 1)},
+        {"head_dim", 128},
+        {"hidden_act", "silu"},
+        {"hidden_size", 3072},
+        {"intermediate_size", 1536},
+        {"max_position_embeddings", 196608},
+        {"mlp_intermediate_size", 8192},
+        {"mtp_transformer_layers", 1},
+        {"num_attention_heads", 48},
+        {"num_experts_per_tok", 8},
+        {"num_hidden_layers", 62},
+        {"num_key_value_heads", 8},
+        {"num_local_experts", 256},
+        {"num_mtp_modules", 3},
+        {"qk_norm_type", "per_layer"},
+        {"rms_norm_eps", 1e-6},
+        {"rope_theta", 5000000},
+        {"rotary_dim", 64},
+        {"scoring_func", "sigmoid"},
+        {"shared_intermediate_size", 0},
+        {"tie_word_embeddings", false},
+        {"use_mtp", true},
+        {"use_qk_norm", true},
+        {"use_routing_bias", true},
+        {"vocab_size", 200064},
+    };
+}
+
+model::Config config_of(const json& object) {
+    const Logger silent;
+    return model::config_from_json(object.dump(), silent);
+}
+
+model::Config config_of_text(const std::string& text) {
+    const Logger silent;
+    return model::config_from_json(text, silent);
+}
+
+json with(const char* key, json value) {
+    json object = minimax_m2();
+    object[key] = std::move(value);
+    return object;
+}
+
+json without(const char* key) {
+    json object = minimax_m2();
+    REQUIRE(object.erase(key) == 1);
+    return object;
+}
+
+json with_layer(const char* key, size_t layer, const json& value, const json& others) {
+    json list = std::vector<json>(62, others);
+    list[layer] = value;
+    return with(key, list);
+}
+
+}  // namespace
+
+TEST_CASE("config.json of a released model gives its configuration") {
+    const model::Config config = config_of(minimax_m2());
+    CHECK(config.n_layer == 62);
+    CHECK(config.n_mtp_layer == 3);
+    CHECK(config.hidden == 3072);
+    CHECK(config.n_head == 48);
+    CHECK(config.n_head_kv == 8);
+    CHECK(config.head_dim == 128);
+    CHECK(config.rotary_dim == 64);
+    CHECK(config.n_expert == 256);
+    CHECK(config.n_expert_used == 8);
+    CHECK(config.expert_ff == 1536);
+    CHECK(config.n_vocab == 200064);
+    CHECK(config.n_context_train == 196608);
+    CHECK(config.rope_theta == 5e6);
+    CHECK(config.norm_eps == 1e-6F);
+    CHECK(config.expert_weights_scale == 1.0F);
+    CHECK(config.needs_router_bias);
+}
+
+TEST_CASE("the architecture decides, whatever the model type") {
+    CHECK(config_of(with("model_type", "minimax")).n_layer == 62);
+    CHECK(config_of(with("architectures", {"Other", "MiniMaxM2ForCausalLM"})).n_layer == 62);
+    expect_error(Status::unsupported, "MiniMaxText01ForCausalLM",
+                 [] { config_of(with("architectures", {"MiniMaxText01ForCausalLM"})); });
+    expect_error(Status::unsupported, "MiniMaxM3ForCausalLM",
+                 [] { config_of(with("architectures", {"MiniMaxM3ForCausalLM"})); });
+    for (const json& value : {json(), json("MiniMaxM2ForCausalLM"), json::array()}) {
+        expect_error(Status::format, "architectures", [&] { config_of(with("architectures", value)); });
+    }
+    expect_error(Status::format, "architectures", [] { config_of(without("architectures")); });
+}
+
+TEST_CASE("a missing required key of config.json is a format error that names it") {
+    for (const char* key : {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
+                            "head_dim", "rms_norm_eps", "num_local_experts", "num_experts_per_tok",
+                            "intermediate_size", "max_position_embeddings", "rope_theta"}) {
+        expect_error(Status::format, key, [&] { config_of(without(key)); });
+        expect_error(Status::format, key, [&] { config_of(with(key, nullptr)); });
+        expect_error(Status::format, key, [&] { config_of(with(key, "64")); });
+    }
+}
+
+TEST_CASE("a fractional, negative or huge count in config.json is a format error") {
+    for (const char* key : {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
+                            "head_dim", "num_local_experts", "num_experts_per_tok", "intermediate_size",
+                            "vocab_size", "max_position_embeddings", "rotary_dim", "num_mtp_modules"}) {
+        for (const json& value :
+             {json(8.5), json(-8), json(INT64_MIN), json(UINT64_MAX), json(int64_t{1} << 40)}) {
+            INFO(key << " " << value.dump());
+            const auto error = error_of([&] { config_of(with(key, value)); });
+            REQUIRE(error);
+            CHECK(error->status() == Status::format);
+        }
+    }
+}
+
+TEST_CASE("text that is no JSON object is a format error") {
+    for (const char* text : {"", "[]", "null", "{", "{\"a\":}", "\xFF"}) {
+        expect_error(Status::format, "config.json", [&] { config_of_text(text); });
+    }
+}
+
+TEST_CASE("deeply nested JSON is refused, not followed") {
+    std::string text = R"({"architectures":["MiniMaxM2ForCausalLM"],"sliding_window":)";
+    text.append(500000, '[').append(500000, ']').append("}");
+    expect_error(Status::format, "nested", [&] { config_of_text(text); });
+}
+
+TEST_CASE("the first layer of linear attention is named") {
+    expect_error(Status::unsupported, "layer 7 ", [] { config_of(with_layer("attn_type_list", 7, 0, 1)); });
+    expect_error(Status::unsupported, "layer 61 ", [] { config_of(with_layer("attn_type_list", 61, 2, 1)); });
+    CHECK(config_of(without("attn_type_list")).n_layer == 62);
+    expect_error(Status::format, "attn_type_list",
+                 [] { config_of(with("attn_type_list", std::vector<int>(61, 1))); });
+    expect_error(Status::format, "attn_type_list", [] { config_of(with("attn_type_list", 1)); });
+}
+
+TEST_CASE("layer types other than full attention are refused, by layer") {
+    CHECK(config_of(with_layer("layer_types", 0, "full_attention", "full_attention")).n_layer == 62);
+    expect_error(Status::unsupported, "layer 3 is of type \"sliding_attention\"",
+                 [] { config_of(with_layer("layer_types", 3, "sliding_attention", "full_attention")); });
+    expect_error(Status::format, "layer_types", [] { config_of(with("layer_types", {"full_attention"})); });
+    expect_error(Status::format, "layer_types", [] { config_of(with("layer_types", "full_attention")); });
+}
+
+TEST_CASE("dense layers are refused, by layer") {
+    CHECK(config_of(with("moe_layer_freq", 1)).n_layer == 62);
+    CHECK(config_of(with_layer("moe_layer_freq", 0, 1, 1)).n_layer == 62);
+    expect_error(Status::unsupported, "layer 0 is dense",
+                 [] { config_of(with_layer("moe_layer_freq", 0, 0, 1)); });
+    expect_error(Status::format, "moe_layer_freq", [] { config_of(with("moe_layer_freq", 2)); });
+}
+
+TEST_CASE("what the forward pass does not compute is refused by its key in config.json") {
+    const std::vector<std::pair<const char*, json>> refused = {
+        {"sliding_window", 4096},
+        {"attn_window_size", 1024},
+        {"layernorm_linear_attention_alpha", 3.5},
+        {"postnorm", true},
+        {"shared_intermediate_size", 1536},
+        {"sparse_attention_config", {{"block", 64}}},
+        {"use_gemma_norm", true},
+        {"attention_bias", true},
+        {"tie_word_embeddings", true},
+        {"n_group", 8},
+        {"num_expert_group", 2},
+        {"topk_group", 4},
+        {"scoring_func", "softmax"},
+        {"hidden_act", "gelu"},
+        {"use_qk_norm", false},
+        {"qk_norm_type", "per_head"},
+        {"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}},
+        {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}},
+        {"rope_scaling", {{"factor", 2.0}}},
+        {"rope_scaling", "linear"},
+        {"rope_parameters", {{"rope_type", "dynamic"}, {"rope_theta", 5e6}}},
+    };
+    for (const auto& [key, value] : refused) {
+        expect_error(Status::unsupported, key, [&, k = key, v = value] { config_of(with(k, v)); });
+    }
+}
+
+TEST_CASE("values of config.json that change nothing are accepted") {
+    const std::vector<std::pair<const char*, json>> accepted = {
+        {"sliding_window", nullptr},
+        {"sliding_window", 0},
+        {"attention_bias", false},
+        {"postnorm", false},
+        {"n_group", nullptr},
+        {"n_group", 0},
+        {"n_group", 1},
+        {"topk_group", 1},
+        {"rope_scaling", nullptr},
+        {"rope_scaling", {{"type", "default"}}},
+        {"rope_scaling", json::object()},
+        {"use_mtp", false},
+        {"scoring_func", nullptr},
+        {"routed_scaling_factor", 1},
+        {"routed_scaling_factor", 0},
+        {"mlp_intermediate_size", 1},
+        {"tie_word_embeddings", nullptr},
+    };
+    for (const auto& [key, value] : accepted) {
+        INFO(key << " " << value.dump());
+        const model::Config config = config_of(with(key, value));
+        CHECK(config.expert_ff == 1536);
+        CHECK(config.rotary_dim == 64);
+        CHECK(config.expert_weights_scale == 1.0F);
+    }
+}
+
+TEST_CASE("the rotary width is never a silent default, and a partial factor is applied once") {
+    json object = without("rotary_dim");
+    expect_error(Status::format, "rotary_dim", [&] { config_of(object); });
+
+    object["partial_rotary_factor"] = 0.5;
+    CHECK(config_of(object).rotary_dim == 64);
+    object["rope_parameters"] = {{"rope_theta", 1e6}, {"rope_type", "default"}};
+    CHECK(config_of(object).rotary_dim == 64);
+    CHECK(config_of(object).rope_theta == 1e6);
+    object["rope_parameters"]["partial_rotary_factor"] = 0.25;
+    CHECK(config_of(object).rotary_dim == 32);
+    // Where the width is given, a factor beside it is not applied to it.
+    object["rotary_dim"] = 64;
+    CHECK(config_of(object).rotary_dim == 64);
+}
+
+TEST_CASE("a senseless partial factor is a format error") {
+    json object = without("rotary_dim");
+    for (const json& factor :
+         {json(0.0), json(-0.5), json(1.5), json(1e300), json("half"), json(1.0 / 128)}) {
+        object["partial_rotary_factor"] = factor;
+        INFO(factor.dump());
+        CHECK(error_of([&] { config_of(object); }).value().status() == Status::format);
+    }
+}
+
+TEST_CASE("a routed scaling factor is taken over, and one that is no number refused") {
+    CHECK(config_of(with("routed_scaling_factor", 2.5)).expert_weights_scale == 2.5F);
+    expect_error(Status::format, "routed_scaling_factor",
+                 [] { config_of(with("routed_scaling_factor", "2.5")); });
+    expect_error(Status::format, "scale", [] { config_of(with("routed_scaling_factor", -2.5)); });
+}
+
+TEST_CASE("figures of config.json that contradict each other are format errors") {
+    const std::vector<std::tuple<const char*, json, const char*>> refused = {
+        {"num_key_value_heads", 7, "48 query heads cannot share 7"},
+        {"rotary_dim", 63, "rotary dimension 63"},
+        {"rotary_dim", 130, "rotary dimension 130"},
+        {"num_experts_per_tok", 257, "257 experts per token of 256"},
+        {"rope_theta", 0, "rope base"},
+        {"rms_norm_eps", -1.0, "epsilon"},
+    };
+    for (const auto& [key, value, text] : refused) {
+        expect_error(Status::format, text, [&, k = key, v = value] { config_of(with(k, v)); });
+    }
+}

@@ -1,0 +1,210 @@
+#include "model/model.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "placement/backends.h"
+#include "support.h"
+
+using namespace minim;
+using namespace minim::test;
+
+namespace {
+
+const std::string k_folder = std::string(MINIM_TEST_DATA) + "/models/minim-tiny";
+const std::string k_bf16 = std::string(MINIM_TEST_DATA) + "/models/minim-tiny-bf16.gguf";
+
+std::string text_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    REQUIRE(file);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+// The safetensors folder with links to its files, so that a test can change or drop one.
+void link_folder(const TemporaryFolder& folder) {
+    for (const auto& entry : std::filesystem::directory_iterator(k_folder)) {
+        std::filesystem::create_symlink(entry.path(), folder / entry.path().filename().string());
+    }
+}
+
+void replace_file(const TemporaryFolder& folder, const std::string& name, const std::string& text) {
+    std::filesystem::remove(folder / name);
+    std::ofstream(folder / name, std::ios::binary) << text;
+}
+
+TinyModel small() {
+    TinyShape shape;
+    shape.n_layer = 1;
+    return TinyModel(shape);
+}
+
+std::unique_ptr<const model::Model> open_with(const std::string& path, const model::OpenOptions& options) {
+    const Logger silent;
+    return std::make_unique<const model::Model>(
+        path, placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level()), options,
+        silent);
+}
+
+}  // namespace
+
+TEST_CASE("a safetensors folder and the GGUF made of it are the same model") {
+    const auto folder = open_model(k_folder, "cpu");
+    const auto gguf = open_model(k_bf16, "cpu");
+    CHECK(folder->config().n_layer == gguf->config().n_layer);
+    CHECK(folder->config().n_expert == gguf->config().n_expert);
+    CHECK(folder->config().n_vocab == gguf->config().n_vocab);
+    CHECK(folder->config().rotary_dim == gguf->config().rotary_dim);
+    CHECK(folder->chat_template_text() == gguf->chat_template_text());
+
+    const std::string text = "The capital of Peru is Lima. \U0001F437 1 + 1 = 2";
+    const auto ids = gguf->tokenizer().encode(text, tokenizer::Specials::exact);
+    CHECK(folder->tokenizer().encode(text, tokenizer::Specials::exact) == ids);
+    CHECK(same_bits(logits_of(*folder, ids), logits_of(*gguf, ids)));
+}
+
+TEST_CASE("a safetensors model loads from its index or its folder alike") {
+    const auto model = open_model(k_folder + "/model.safetensors.index.json", "cpu");
+    CHECK(model->config().n_layer == 3);
+}
+
+TEST_CASE("a safetensors folder without config.json or tokenizer.json is not found, by name") {
+    for (const char* name : {"config.json", "tokenizer.json"}) {
+        const TemporaryFolder folder;
+        link_folder(folder);
+        std::filesystem::remove(folder / name);
+        expect_error(Status::not_found, name, [&] { open_model(folder.path()); });
+    }
+}
+
+TEST_CASE("a vocabulary size that is not the embedding's is refused") {
+    const TemporaryFolder folder;
+    link_folder(folder);
+    auto config = nlohmann::json::parse(text_of(k_folder + "/config.json"));
+    config["vocab_size"] = 2050;
+    replace_file(folder, "config.json", config.dump());
+    expect_error(Status::format, "model.embed_tokens.weight has 2048 rows",
+                 [&] { open_model(folder.path()); });
+}
+
+TEST_CASE("a tensor missing from a safetensors folder is named as safetensors has it") {
+    const TemporaryFolder folder;
+    link_folder(folder);
+    auto config = nlohmann::json::parse(text_of(k_folder + "/config.json"));
+    config["num_hidden_layers"] = 4;
+    config["attn_type_list"] = {1, 1, 1, 1};
+    replace_file(folder, "config.json", config.dump());
+    expect_error(Status::format, "tensor model.layers.3.input_layernorm.weight is missing",
+                 [&] { open_model(folder.path()); });
+}
+
+TEST_CASE("more embedding rows than tokens, or fewer, are a format error before any weight is read") {
+    for (const int64_t n_vocab : {270, 272}) {
+        TinyShape shape;
+        shape.n_layer = 1;
+        shape.n_vocab = n_vocab;
+        GgufWriter gguf = small().writer();
+        gguf.tensors = TinyModel(shape).writer().tensors;
+        const TemporaryFolder folder;
+        gguf.write(folder / "m.gguf");
+        int progress_calls = 0;
+        model::OpenOptions options;
+        options.progress = [&](uint64_t, uint64_t) { return ++progress_calls > 0; };
+        expect_error(Status::format,
+                     "the tokenizer has 271 tokens, the embedding " + std::to_string(n_vocab) + " rows",
+                     [&] { open_with(folder / "m.gguf", options); });
+        CHECK(progress_calls == 0);
+    }
+}
+
+TEST_CASE("a checkpoint without a chat template says so when one is asked for") {
+    const TemporaryFolder folder;
+    small().write(folder / "m.gguf");
+    Lines lines;
+    const auto model = open_model(folder / "m.gguf", "cpu", &lines.log);
+    CHECK(lines.holding("has no chat template") == 1);
+    CHECK(model->chat_template_text().empty());
+    expect_error(Status::unsupported, "m.gguf has no chat template", [&] { model->chat_template(); });
+}
+
+TEST_CASE("another family's chat template is refused when asked for, and the model opens") {
+    const TemporaryFolder folder;
+    TinyModel tiny = small();
+    tiny.chat_template =
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}";
+    tiny.write(folder / "m.gguf");
+    Lines lines;
+    const auto model = open_model(folder / "m.gguf", "cpu", &lines.log);
+    CHECK(model->chat_template_text() == tiny.chat_template);
+    const auto error = error_of([&] { model->chat_template(); });
+    REQUIRE(error);
+    CHECK(error->status() == Status::unsupported);
+    CHECK(lines.holding(error->what()) == 1);
+}
+
+TEST_CASE("the family's chat template is recognised") {
+    const TemporaryFolder folder;
+    TinyModel tiny = small();
+    tiny.chat_template = text_of(k_folder + "/chat_template.jinja");
+    tiny.write(folder / "m.gguf");
+    Lines lines;
+    const auto model = open_model(folder / "m.gguf", "cpu", &lines.log);
+    CHECK_FALSE(model->chat_template().default_identity.empty());
+    CHECK(lines.holding("template") == 0);
+}
+
+TEST_CASE("a chat template in tokenizer_config.json counts where there is no file of its own") {
+    const TemporaryFolder folder;
+    link_folder(folder);
+    std::filesystem::remove(folder / "chat_template.jinja");
+    auto config = nlohmann::json::parse(text_of(k_folder + "/tokenizer_config.json"));
+    config["chat_template"] = text_of(k_folder + "/chat_template.jinja");
+    replace_file(folder, "tokenizer_config.json", config.dump());
+    CHECK(open_model(folder.path())->chat_template_text() == config["chat_template"].get<std::string>());
+}
+
+TEST_CASE("mapped and copied weights give the same bits") {
+    model::OpenOptions owned;
+    owned.residence = checkpoint::Residence::owned;
+    const auto copied = open_with(k_bf16, owned);
+    const auto mapped = open_with(k_bf16, {});
+    const std::vector<int32_t> ids = {2018, 5, 700, 1500, 64};
+    CHECK(same_bits(logits_of(*copied, ids), logits_of(*mapped, ids)));
+}
+
+TEST_CASE("progress runs to the end, and returning false cancels the load") {
+    uint64_t last = 0;
+    uint64_t total = 0;
+    model::OpenOptions options;
+    options.progress = [&](uint64_t done, uint64_t all) {
+        CHECK(done >= last);
+        last = done;
+        total = all;
+        return true;
+    };
+    open_with(k_bf16, options);
+    CHECK(last == total);
+    CHECK(total > 0);
+    options.progress = [](uint64_t, uint64_t) { return false; };
+    CHECK(error_of([&] { open_with(k_bf16, options); }).value().status() == Status::cancelled);
+}
+
+TEST_CASE("a triggered token cancels the load") {
+    CancelToken cancel;
+    cancel.trigger();
+    model::OpenOptions options;
+    options.cancel = &cancel;
+    CHECK(error_of([&] { open_with(k_bf16, options); }).value().status() == Status::cancelled);
+}
+
+TEST_CASE("the tokenizer follows the model's rules unless the engine's are asked for") {
+    CHECK(open_with(k_bf16, {})->tokenizer().rules() == tokenizer::PieceRules::model);
+    model::OpenOptions options;
+    options.engine_tokenizer = true;
+    CHECK(open_with(k_bf16, options)->tokenizer().rules() == tokenizer::PieceRules::gguf_engine);
+}
