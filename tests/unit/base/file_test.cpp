@@ -86,7 +86,7 @@ TEST_CASE("reading past the end is a truncated file") {
                                         {INT64_MAX, 2},
                                         {uint64_t{1} << 63, 5}}) {
         INFO(offset << " " << count);
-        CHECK(reason_of([&] { read(file, offset, count); }) == "truncated");
+        CHECK(reason_of([&, from = offset, n = count] { read(file, from, n); }) == "truncated");
     }
 }
 

@@ -62,7 +62,7 @@ TEST_CASE("the session holds the prompt and the answer") {
 }
 
 TEST_CASE("max_tokens ends an answer after so many tokens") {
-    for (const size_t n : {1, 2, 5}) {
+    for (const size_t n : std::vector<size_t>{1, 2, 5}) {
         GenerateParams params;
         params.max_tokens = static_cast<int64_t>(n);
         Session session = make_session();

@@ -62,7 +62,7 @@ TEST_CASE("each token of a plain answer brings its own text at once") {
 
 TEST_CASE("a stop text anywhere in the answer ends it there, however many tokens it spans") {
     const std::string& text = greedy().text;
-    for (const size_t length : {1, 4, 11}) {
+    for (const size_t length : std::vector<size_t>{1, 4, 11}) {
         for (size_t at = 0; at + length <= text.size(); at += 7) {
             const std::string stop = text.substr(at, length);
             const Answer cut = with_stop(stop);

@@ -228,7 +228,7 @@ TEST_CASE("a truncated session goes on as if the rest had never been") {
     const auto ids = some_ids(80);
     Session session = make_session();
     session.eval(ids, false, {}, nullptr);
-    for (const size_t count : {70, 64, 63, 1}) {
+    for (const size_t count : std::vector<size_t>{70, 64, 63, 1}) {
         session.truncate(static_cast<int64_t>(count));
         const std::vector<int32_t> kept(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(count));
         INFO(count);

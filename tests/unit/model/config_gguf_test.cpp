@@ -41,7 +41,8 @@ Keys minimax_m2() {
 
 model::Config config_of(const Keys& keys, const Logger& log) {
     GgufWriter gguf;
-    for (const auto& [key, value] : keys) {
+    for (const auto& entry : keys) {
+        const std::string& key = entry.first;
         std::visit(
             [&](const auto& v) {
                 if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::vector<int32_t>>) {
@@ -52,7 +53,7 @@ model::Config config_of(const Keys& keys, const Logger& log) {
                     gguf.add(key, v);
                 }
             },
-            value);
+            entry.second);
     }
     const auto bytes = gguf.bytes();
     const auto header = checkpoint::read_gguf_header(checkpoint::ByteSource("test", bytes));

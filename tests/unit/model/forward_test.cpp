@@ -78,7 +78,7 @@ TEST_CASE("odd pieces of a prompt give the logits of the whole") {
     const auto expected = plain_logits(tiny, ids);
     for (const char* backend : {"reference", "cpu"}) {
         const auto model = open_model(tiny, folder, backend);
-        for (const size_t chunk : {1, 5, 64}) {
+        for (const size_t chunk : std::vector<size_t>{1, 5, 64}) {
             INFO(backend << " in pieces of " << chunk);
             CHECK(relative_rms(logits_of(*model, ids, Format::f32, chunk), expected) < 1e-4);
         }
