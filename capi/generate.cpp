@@ -39,13 +39,13 @@ minim_token token_of_event(minim_session& session) {
     return token;
 }
 
-void begin(minim_session& session, const minim_sampling* sampling, std::span<const int32_t> prompt,
+void begin(minim_session& session, const minim_sampling* options, std::span<const int32_t> prompt,
            const CancelToken* cancel) {
-    constexpr size_t k_most_top = 20;
-    session.top.reserve(k_most_top);  // later calls must not fail between choosing and reporting a token
+    session.top.reserve(
+        sampling::k_max_top_logprobs);  // later calls must not fail between choosing and reporting a token
     session.end_generation();
     session.generation.emplace(
-        *session.session, sampling == nullptr ? engine::GenerateParams() : sampling->params, prompt, cancel);
+        *session.session, options == nullptr ? engine::GenerateParams() : options->params, prompt, cancel);
 }
 
 // False when the text has ended.

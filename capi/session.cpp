@@ -77,8 +77,10 @@ minim_status minim_session_eval(minim_session* session, const int32_t* ids, size
         if (logits != nullptr && capacity == 0) fail(Status::invalid, "the capacity of the logits is 0");
         const std::span<float> out(logits, logits == nullptr ? 0 : capacity);
         const std::span<const int32_t> tokens = ids_argument(ids, count, "ids");
-        session->session->check_eval(tokens, all_logits != 0, out, session->n_unreported());
-        session->end_generation();
+        if (session->generation) {  // bad arguments do not end it
+            session->session->check_eval(tokens, all_logits != 0, out, session->n_unreported());
+            session->end_generation();
+        }
         session->session->eval(tokens, all_logits != 0, out, token_of(cancel));
     });
 }

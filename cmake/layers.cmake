@@ -35,21 +35,25 @@ function(minim_check_includes name allowed)
     endforeach()
 endfunction()
 
+# Links a program or library with the layers named and everything below them.
+function(minim_link_layers target)
+    set(layers "")
+    foreach(layer IN LISTS ARGN)
+        get_property(below GLOBAL PROPERTY MINIM_LAYERS_OF_${layer})
+        list(APPEND layers ${below})
+    endforeach()
+    list(REMOVE_DUPLICATES layers)
+    list(TRANSFORM layers PREPEND minim_)
+    target_link_libraries(${target} PRIVATE ${layers})
+endfunction()
+
 # minim_unit_test(format_test LAYER format SOURCES q4_k_test.cpp ... [DEFINITIONS ...] [LIBRARIES ...])
 # builds one Catch2 program linked with the layer or layers, everything below them and tests/support; each of its cases is
 # a CTest test.
 function(minim_unit_test name)
     cmake_parse_arguments(ARG "" "" "LAYER;SOURCES;DEFINITIONS;LIBRARIES" ${ARGN})
     add_executable(${name} ${ARG_SOURCES})
-    set(layers "")
-    foreach(layer IN LISTS ARG_LAYER)
-        get_property(below GLOBAL PROPERTY MINIM_LAYERS_OF_${layer})
-        list(APPEND layers ${below})
-    endforeach()
-    list(REMOVE_DUPLICATES layers)
-    foreach(layer IN LISTS layers)
-        target_link_libraries(${name} PRIVATE minim_${layer})
-    endforeach()
+    minim_link_layers(${name} ${ARG_LAYER})
     target_compile_definitions(${name} PRIVATE MINIM_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                                                MINIM_EXAMPLE_MODELS="${PROJECT_SOURCE_DIR}/examples/models"
                                                ${ARG_DEFINITIONS})

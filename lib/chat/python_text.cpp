@@ -1,5 +1,6 @@
 #include "chat/python_text.h"
 
+#include "base/utf8.h"
 #include "chat/printable.h"
 
 #include <fmt/format.h>
@@ -10,25 +11,6 @@
 
 namespace minim::chat {
 namespace {
-
-struct Decoded {
-    char32_t code_point;
-    size_t bytes;  // 0: no UTF-8 sequence starts here
-};
-
-Decoded decode_utf8(std::string_view text) {
-    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-    const char32_t lead = byte(0);
-    if (lead < 0x80) return {lead, 1};
-    const size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-    if (lead < 0xC2 || lead > 0xF4 || text.size() < bytes) return {lead, 0};
-    char32_t code_point = lead & (0x7FU >> bytes);
-    for (size_t i = 1; i < bytes; ++i) {
-        if ((byte(i) & 0xC0U) != 0x80U) return {lead, 0};
-        code_point = (code_point << 6U) | (byte(i) & 0x3FU);
-    }
-    return {code_point, bytes};
-}
 
 void append_escaped(std::string& out, char32_t c) {
     const auto code = static_cast<unsigned>(c);
@@ -47,19 +29,21 @@ void append_repr(std::string& out, std::string_view text) {
     const char quote = has_single && !has_double ? '"' : '\'';
     out += quote;
     while (!text.empty()) {
-        const Decoded c = decode_utf8(text);
-        const size_t bytes = c.bytes == 0 ? 1 : c.bytes;
-        if (c.code_point == '\\' || c.code_point == static_cast<char32_t>(quote)) {
+        const Utf8Step step = next_utf8(text);
+        const bool whole = step.state == Utf8State::complete;
+        const char32_t c = whole ? step.code_point : static_cast<unsigned char>(text[0]);
+        const size_t bytes = whole ? step.length : 1;
+        if (c == '\\' || c == static_cast<char32_t>(quote)) {
             out += '\\';
             out += text[0];
-        } else if (c.code_point == '\n') {
+        } else if (c == '\n') {
             out += "\\n";
-        } else if (c.code_point == '\r') {
+        } else if (c == '\r') {
             out += "\\r";
-        } else if (c.code_point == '\t') {
+        } else if (c == '\t') {
             out += "\\t";
-        } else if (c.bytes == 0 || !is_printable(c.code_point)) {
-            append_escaped(out, c.code_point);
+        } else if (!whole || !is_printable(c)) {
+            append_escaped(out, c);
         } else {
             out += text.substr(0, bytes);
         }

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <system_error>
 
+#include "base/utf8.h"
 #include "checkpoint/byte_source.h"
-#include "checkpoint/printable.h"
 
 namespace minim::checkpoint {
 namespace {
@@ -21,25 +21,6 @@ std::optional<uint64_t> parse_digits(std::string_view text) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
     return value;
-}
-
-void append_utf8(std::string& out, uint32_t code) {
-    const auto put = [&](uint32_t byte) { out += static_cast<char>(byte); };
-    if (code < 0x80) {
-        put(code);
-    } else if (code < 0x800) {
-        put(0xC0U | (code >> 6U));
-        put(0x80U | (code & 0x3FU));
-    } else if (code < 0x10000) {
-        put(0xE0U | (code >> 12U));
-        put(0x80U | ((code >> 6U) & 0x3FU));
-        put(0x80U | (code & 0x3FU));
-    } else {
-        put(0xF0U | (code >> 18U));
-        put(0x80U | ((code >> 12U) & 0x3FU));
-        put(0x80U | ((code >> 6U) & 0x3FU));
-        put(0x80U | (code & 0x3FU));
-    }
 }
 
 }  // namespace
@@ -250,7 +231,7 @@ void JsonReader::read_escape(std::string* out) {
         ++at_;
         code = static_cast<unsigned char>(k_meanings[index]);
     }
-    if (out != nullptr) append_utf8(*out, code);
+    if (out != nullptr) append_utf8(code, *out);
 }
 
 uint32_t JsonReader::read_hex4() {

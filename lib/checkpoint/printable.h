@@ -8,10 +8,6 @@
 
 namespace minim::checkpoint {
 
-// Bytes of the well-formed UTF-8 sequence that `text` begins with, 0 where there is none: overlong forms,
-// surrogates, values above U+10FFFF and sequences cut short are not well-formed.
-size_t utf8_sequence_length(std::string_view text) noexcept;
-
 // `text` in double quotes; control characters and bytes that are not UTF-8 as \xNN, quotes and backslashes
 // escaped. At most about `max_bytes` of it, with "..." after the closing quote where it was cut.
 std::string printable(std::string_view text, size_t max_bytes = 120);

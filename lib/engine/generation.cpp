@@ -20,33 +20,12 @@ uint64_t chance_seed() {
     return (static_cast<uint64_t>(device()) << 32) ^ device();
 }
 
-// Rows without a token of their own: padding of the vocabulary.
-std::vector<uint8_t> unused_rows(const model::Model& model) {
-    std::vector<uint8_t> unused(static_cast<size_t>(model.config().n_vocab), 1);
-    const tokenizer::Tokenizer& tokenizer = model.tokenizer();
-    for (int32_t id = 0; id < static_cast<int32_t>(tokenizer.n_tokens()); ++id) {
-        unused[static_cast<size_t>(id)] = tokenizer.token_type(id) == tokenizer::TokenType::unused ? 1 : 0;
-    }
-    return unused;
-}
-
-// Penalising markup breaks tool calls. These vocabularies keep added tokens at the end: this is the first id
-// of those that are followed by no ordinary token.
-int32_t first_added_token(const tokenizer::Tokenizer& tokenizer) {
-    const auto is_ordinary = [&](int32_t id) {
-        const tokenizer::TokenType type = tokenizer.token_type(id);
-        return type == tokenizer::TokenType::normal || type == tokenizer::TokenType::byte;
-    };
-    int32_t first = tokenizer.n_tokens();
-    while (first > 0 && !is_ordinary(first - 1)) --first;
-    return first;
-}
-
 sampling::Params completed(const GenerateParams& params, const model::Model& model) {
     sampling::Params sampling = params.sampling;
     sampling.logprobs = sampling.logprobs || sampling.n_top_logprobs > 0;
     if (!params.has_seed) sampling.seed = chance_seed();
-    if (!params.penalize_added_tokens) sampling.penalty_exempt_from = first_added_token(model.tokenizer());
+    // Penalising markup breaks tool calls.
+    if (!params.penalize_added_tokens) sampling.penalty_exempt_from = model.first_added_token();
     return sampling;
 }
 
@@ -61,7 +40,7 @@ Generation::Generation(Session& session, const GenerateParams& params, std::span
     : session_(session),
       params_(params),
       sampler_(completed(params, session.model()), static_cast<int32_t>(session.model().config().n_vocab),
-               unused_rows(session.model())),
+               session.model().unused_rows()),
       stops_(params.stop_texts) {
     const tokenizer::Tokenizer& tokenizer = session.model().tokenizer();
     const int64_t n_vocab = session.model().config().n_vocab;

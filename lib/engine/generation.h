@@ -65,7 +65,6 @@ class Generation {
     void stop();
 
     // `finish` is none until the last token has been reported.
-
     const GenerationState& state() const noexcept { return state_; }
 
     // Tokens in the session that were generated but are not reported yet.

@@ -52,6 +52,26 @@ std::string read_chat_template(const Checkpoint& checkpoint) {
     return {};
 }
 
+// Rows without a token of their own: padding of the vocabulary.
+std::vector<uint8_t> rows_without_token(const tokenizer::Tokenizer& tokenizer, int64_t n_vocab) {
+    std::vector<uint8_t> unused(static_cast<size_t>(n_vocab), 1);
+    for (int32_t id = 0; id < tokenizer.n_tokens(); ++id) {
+        unused[static_cast<size_t>(id)] = tokenizer.token_type(id) == tokenizer::TokenType::unused ? 1 : 0;
+    }
+    return unused;
+}
+
+// Of the added tokens at the end of the vocabulary, which no ordinary token follows.
+int32_t first_of_added_tokens(const tokenizer::Tokenizer& tokenizer) {
+    const auto is_ordinary = [&](int32_t id) {
+        const tokenizer::TokenType type = tokenizer.token_type(id);
+        return type == tokenizer::TokenType::normal || type == tokenizer::TokenType::byte;
+    };
+    int32_t first = tokenizer.n_tokens();
+    while (first > 0 && !is_ordinary(first - 1)) --first;
+    return first;
+}
+
 }  // namespace
 
 Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
@@ -85,6 +105,8 @@ Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> ba
     }
     checkpoint_.load(options.residence, options.progress, options.cancel);
     weights_ = bind_weights(checkpoint_, config_, log);
+    unused_rows_ = rows_without_token(*tokenizer_, config_.n_vocab);
+    first_added_token_ = first_of_added_tokens(*tokenizer_);
     forward_.emplace(*backend_, config_, weights_);
 }
 

@@ -4,7 +4,9 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "base/log.h"
@@ -38,6 +40,11 @@ class Model {
     const ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
 
+    // One entry a logit; 1 for padding of the vocabulary, which stands for no token.
+    std::span<const uint8_t> unused_rows() const noexcept { return unused_rows_; }
+    // These vocabularies keep added tokens at the end: ids from here on are markup.
+    int32_t first_added_token() const noexcept { return first_added_token_; }
+
     // The chat template as written; empty where the checkpoint has none.
     const std::string& chat_template_text() const noexcept { return chat_template_text_; }
     // Throws unsupported, saying why, when the checkpoint has no template or one that is not rendered
@@ -48,6 +55,8 @@ class Model {
     checkpoint::Checkpoint checkpoint_;
     Config config_;
     std::optional<tokenizer::Tokenizer> tokenizer_;
+    std::vector<uint8_t> unused_rows_;
+    int32_t first_added_token_ = 0;
     std::string chat_template_text_;
     std::optional<chat::Template> chat_template_;
     std::string why_no_chat_template_;

@@ -1,6 +1,6 @@
 #include "tokenizer/byte_alphabet.h"
 
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include <array>
 

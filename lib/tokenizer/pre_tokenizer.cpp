@@ -1,7 +1,7 @@
 #include "tokenizer/pre_tokenizer.h"
 
 #include "tokenizer/unicode.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include <array>
 

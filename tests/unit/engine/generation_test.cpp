@@ -17,17 +17,6 @@ using engine::Session;
 
 namespace {
 
-const std::vector<int32_t>& prompt() {
-    static const std::vector<int32_t> ids = question("What is the capital of Peru?");
-    return ids;
-}
-
-// The whole greedy answer, which the model ends itself.
-const Answer& greedy() {
-    static const Answer whole = answer(prompt());
-    return whole;
-}
-
 std::vector<int32_t> first_of(const std::vector<int32_t>& ids, size_t count) {
     return {ids.begin(), ids.begin() + static_cast<ptrdiff_t>(std::min(count, ids.size()))};
 }

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "engine/generation.h"
 #include "support.h"
-#include "tokenizer/utf8.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -15,16 +15,6 @@ using engine::Generation;
 using engine::Session;
 
 namespace {
-
-const std::vector<int32_t>& prompt() {
-    static const std::vector<int32_t> ids = question("What is the capital of Peru?");
-    return ids;
-}
-
-const Answer& greedy() {
-    static const Answer whole = answer(prompt());
-    return whole;
-}
 
 const std::vector<int32_t>& emoji_prompt() {
     static const std::vector<int32_t> ids = question("Show me the emoji of a pig.");
@@ -39,8 +29,8 @@ Answer with_stop(const std::string& stop) {
 
 bool is_utf8(std::string_view text) {
     while (!text.empty()) {
-        const tokenizer::Utf8Step step = tokenizer::next_utf8(text);
-        if (step.state != tokenizer::Utf8State::complete) return false;
+        const Utf8Step step = next_utf8(text);
+        if (step.state != Utf8State::complete) return false;
         text.remove_prefix(step.length);
     }
     return true;

@@ -63,4 +63,14 @@ Answer answer(std::span<const int32_t> prompt, const engine::GenerateParams& par
     return answer(session, prompt, params);
 }
 
+const std::vector<int32_t>& prompt() {
+    static const std::vector<int32_t> ids = question("What is the capital of Peru?");
+    return ids;
+}
+
+const Answer& greedy() {
+    static const Answer whole = answer(prompt());
+    return whole;
+}
+
 }  // namespace minim::test

@@ -42,4 +42,8 @@ Answer answer(engine::Session& session, std::span<const int32_t> prompt,
 // In a session of its own.
 Answer answer(std::span<const int32_t> prompt, const engine::GenerateParams& params = {});
 
+// The question most tests ask, and its whole greedy answer, which the model ends itself.
+const std::vector<int32_t>& prompt();
+const Answer& greedy();
+
 }  // namespace minim::test

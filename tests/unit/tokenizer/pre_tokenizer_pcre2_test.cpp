@@ -2,7 +2,7 @@
 // that have not changed since Unicode 14, as the engine's tables may be older than ours.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "tokenizer/pre_tokenizer.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include "support/catch.h"
 
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+using namespace minim;
 using namespace minim::tokenizer;
 
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace minim::tokenizer {
+namespace minim {
 
 enum class Utf8State : uint8_t {
     complete,    // a code point
@@ -50,6 +50,13 @@ inline Utf8Step next_utf8(std::string_view text) noexcept {
     return {code_point, length, Utf8State::complete};
 }
 
+// Bytes of the well-formed sequence that `text` begins with; 0 where there is none, or only the start of one.
+inline size_t utf8_sequence_length(std::string_view text) noexcept {
+    if (text.empty()) return 0;
+    const Utf8Step step = next_utf8(text);
+    return step.state == Utf8State::complete ? step.length : 0;
+}
+
 inline void append_utf8(char32_t code_point, std::string& out) {
     const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
     const auto continuation = [&](int shift) { put(0x80 | (code_point >> shift & 0x3F)); };
@@ -70,4 +77,4 @@ inline void append_utf8(char32_t code_point, std::string& out) {
     }
 }
 
-}  // namespace minim::tokenizer
+}  // namespace minim

@@ -1,8 +1,8 @@
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include "support/catch.h"
 
-using namespace minim::tokenizer;
+using namespace minim;
 
 namespace {
 
@@ -69,4 +69,21 @@ TEST_CASE("text that may go on is incomplete, text that cannot is not") {
     check("\xF0", Utf8State::incomplete, 1);
     check("\xE0\x80", Utf8State::invalid, 1);
     check("\xF4\x90", Utf8State::invalid, 1);
+}
+
+TEST_CASE("well-formed UTF-8 sequences have their length, all others have none") {
+    CHECK(utf8_sequence_length("a") == 1);
+    CHECK(utf8_sequence_length("\xC3\xA9") == 2);
+    CHECK(utf8_sequence_length("\xE2\x82\xAC!") == 3);
+    CHECK(utf8_sequence_length("\xF0\x9F\x98\x80") == 4);
+    CHECK(utf8_sequence_length("\xF4\x8F\xBF\xBF") == 4);
+    CHECK(utf8_sequence_length("") == 0);
+    CHECK(utf8_sequence_length("\x80") == 0);
+    CHECK(utf8_sequence_length("\xC0\x80") == 0);          // overlong
+    CHECK(utf8_sequence_length("\xE0\x9F\xBF") == 0);      // overlong
+    CHECK(utf8_sequence_length("\xF0\x8F\xBF\xBF") == 0);  // overlong
+    CHECK(utf8_sequence_length("\xED\xA0\x80") == 0);      // surrogate
+    CHECK(utf8_sequence_length("\xF4\x90\x80\x80") == 0);  // above U+10FFFF
+    CHECK(utf8_sequence_length("\xE2\x82") == 0);          // cut short
+    CHECK(utf8_sequence_length("\xC3(") == 0);
 }
