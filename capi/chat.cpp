@@ -1,6 +1,5 @@
-#include "model/chat_tokens.h"
-
 #include "handles.h"
+#include "model/chat_tokens.h"
 #include "texts.h"
 
 using namespace minim;

@@ -1,10 +1,10 @@
 // The answer to one prompt, as it is generated.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "commands.h"
 #include "input.h"

@@ -1,12 +1,12 @@
 #include "input.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+
+#include <fmt/format.h>
 
 #include "failure.h"
 

@@ -1,7 +1,5 @@
 // What a checkpoint's headers say. Names and values are the file's: they are printed with control characters
 // escaped.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -11,6 +9,8 @@
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "commands.h"
 #include "open_model.h"

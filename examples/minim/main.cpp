@@ -1,11 +1,11 @@
 // minim: asks a MiniMax-M2 model one question from the command line, and looks into checkpoints.
 // Exit codes: 0 done, 1 an error, 2 a command line that cannot be understood, 130 ended by Ctrl-C.
-#include <fmt/format.h>
-
 #include <csignal>
 #include <exception>
 #include <optional>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "commands.h"
 #include "interrupt.h"

@@ -1,11 +1,12 @@
 #include "options.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <string_view>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "minim/minim.hpp"
 #include "output.h"

@@ -1,10 +1,10 @@
 #include "output.h"
 
-#include <fmt/format.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "failure.h"
 

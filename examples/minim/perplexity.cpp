@@ -1,12 +1,13 @@
 // Perplexity of a text: exp of the mean of -log p(token | the chunk before it). Chunks do not overlap and
 // nothing is put before them; every position but a chunk's first counts.
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "commands.h"
 #include "failure.h"

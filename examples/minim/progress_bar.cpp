@@ -1,10 +1,11 @@
 #include "progress_bar.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "output.h"
 

@@ -1,7 +1,7 @@
 // The tokens of a text.
-#include <fmt/format.h>
-
 #include <string>
+
+#include <fmt/format.h>
 
 #include "commands.h"
 #include "input.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/format_text.h"
+
 namespace minim {
 
 Error::Error(Status status, Reason reason, std::string_view message, const ErrorFacts& facts) noexcept

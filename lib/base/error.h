@@ -2,11 +2,11 @@
 // becomes a minim_status in capi/; the hot loop neither throws nor allocates.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <exception>
 #include <string_view>
+
+#include "base/format_text.h"
 
 namespace minim {
 
@@ -69,20 +69,20 @@ class Error : public std::exception {
 // Throws Error with a formatted message: fail(Status::invalid, "n_batch {} is not positive", n).
 template <typename... Args>
 [[noreturn]] void fail(Status status, fmt::format_string<Args...> text, Args&&... args) {
-    throw Error(status, Reason::none, fmt::format(text, std::forward<Args>(args)...));
+    throw Error(status, Reason::none, format_text(text, std::forward<Args>(args)...));
 }
 
 // The same for a bad file: status `io` where the reason is io, else `format`.
 template <typename... Args>
 [[noreturn]] void fail_file(Reason reason, fmt::format_string<Args...> text, Args&&... args) {
     const Status status = reason == Reason::io ? Status::io : Status::format;
-    throw Error(status, reason, fmt::format(text, std::forward<Args>(args)...));
+    throw Error(status, reason, format_text(text, std::forward<Args>(args)...));
 }
 
 // A broken invariant of ours, never bad input.
 template <typename... Args>
 [[noreturn]] void fail_internal(fmt::format_string<Args...> text, Args&&... args) {
-    throw Error(Status::internal, Reason::none, fmt::format(text, std::forward<Args>(args)...));
+    throw Error(Status::internal, Reason::none, format_text(text, std::forward<Args>(args)...));
 }
 
 // Throws out_of_memory with the figures in the facts as well as in the text.

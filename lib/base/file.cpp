@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/format_text.h"
 
 namespace minim {
 namespace {
@@ -22,7 +23,7 @@ namespace {
     // A path that leads nowhere is the caller's mistake, not a bad file: it has no reason.
     const bool missing = code == ENOENT || code == ENOTDIR;
     throw Error(missing ? Status::not_found : Status::io, missing ? Reason::none : Reason::io,
-                fmt::format("{}: cannot {}: {}", path, action, std::strerror(code)), facts);
+                format_text("{}: cannot {}: {}", path, action, std::strerror(code)), facts);
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 // is one call, complete, without a trailing newline; it is formatted only when its level is wanted.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <mutex>
 #include <string>
 #include <string_view>
+
+#include "base/format_text.h"
 
 namespace minim {
 
@@ -27,7 +27,7 @@ class Logger {
 
     template <typename... Args>
     void write(LogLevel level, fmt::format_string<Args...> text, Args&&... args) const {
-        if (wants(level)) emit(level, fmt::format(text, std::forward<Args>(args)...));
+        if (wants(level)) emit(level, format_text(text, std::forward<Args>(args)...));
     }
     template <typename... Args>
     void warning(fmt::format_string<Args...> text, Args&&... args) const {

@@ -1,8 +1,5 @@
 #include "chat/conversation.h"
 
-#include "base/error.h"
-#include "chat/python_text.h"
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -10,6 +7,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "base/error.h"
+#include "chat/python_text.h"
 
 namespace minim::chat {
 namespace {

@@ -3,10 +3,10 @@
 // missing.
 #pragma once
 
-#include "chat/json.h"
-
 #include <cstddef>
 #include <vector>
+
+#include "chat/json.h"
 
 namespace minim::chat {
 

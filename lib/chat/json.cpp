@@ -1,14 +1,14 @@
 #include "chat/json.h"
 
-#include "base/error.h"
-#include "chat/python_text.h"
-
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "chat/python_text.h"
 
 namespace minim::chat {
 namespace {

@@ -1,13 +1,12 @@
 #include "chat/python_text.h"
 
-#include "base/utf8.h"
-#include "chat/printable.h"
-
-#include <fmt/format.h>
-
 #include <charconv>
 #include <cmath>
 #include <iterator>
+
+#include "base/format_text.h"
+#include "base/utf8.h"
+#include "chat/printable.h"
 
 namespace minim::chat {
 namespace {
@@ -15,11 +14,11 @@ namespace {
 void append_escaped(std::string& out, char32_t c) {
     const auto code = static_cast<unsigned>(c);
     if (code <= 0xFF) {
-        fmt::format_to(std::back_inserter(out), "\\x{:02x}", code);
+        out += format_text("\\x{:02x}", code);
     } else if (code <= 0xFFFF) {
-        fmt::format_to(std::back_inserter(out), "\\u{:04x}", code);
+        out += format_text("\\u{:04x}", code);
     } else {
-        fmt::format_to(std::back_inserter(out), "\\U{:08x}", code);
+        out += format_text("\\U{:08x}", code);
     }
 }
 
@@ -79,7 +78,7 @@ void append_json_string(std::string& out, std::string_view text) {
                 break;
             default:
                 if (static_cast<unsigned char>(c) < 0x20) {
-                    fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+                    out += format_text("\\u{:04x}", static_cast<unsigned>(c));
                 } else {
                     out += c;
                 }
@@ -158,7 +157,7 @@ std::string python_float(double value) {
     if (exponent < -4 || exponent >= 16) {
         result += digits[0];
         if (digits.size() > 1) result.append(".").append(digits, 1);
-        result += fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
+        result += format_text("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
     } else if (exponent < 0) {
         result.append("0.").append(static_cast<size_t>(-exponent - 1), '0').append(digits);
     } else {

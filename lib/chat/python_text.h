@@ -3,10 +3,10 @@
 // Face defines it).
 #pragma once
 
-#include "chat/json.h"
-
 #include <string>
 #include <string_view>
+
+#include "chat/json.h"
 
 namespace minim::chat {
 

@@ -1,12 +1,13 @@
 #include "chat/render.h"
 
+#include <optional>
+#include <utility>
+
 #include "base/error.h"
+#include "base/format_text.h"
 #include "chat/conversation.h"
 #include "chat/json.h"
 #include "chat/python_text.h"
-
-#include <optional>
-#include <utility>
 
 namespace minim::chat {
 namespace {
@@ -228,7 +229,7 @@ void write_assistant(Prompt& prompt, const Turn& turn, bool shows_thought) {
         if (!calls->is_array()) fail(Status::invalid, "messages[{}].tool_calls: not an array", turn.index);
         prompt.skeleton("\n<minimax:tool_call>\n");
         for (size_t i = 0; i < calls->items.size(); ++i) {
-            write_call(prompt, calls->items[i], fmt::format("messages[{}].tool_calls[{}]", turn.index, i));
+            write_call(prompt, calls->items[i], format_text("messages[{}].tool_calls[{}]", turn.index, i));
         }
         prompt.skeleton("</minimax:tool_call>");
     }

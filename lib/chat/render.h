@@ -3,12 +3,12 @@
 // tojson).
 #pragma once
 
-#include "chat/template.h"
-
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "chat/template.h"
 
 namespace minim::chat {
 

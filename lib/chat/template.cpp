@@ -1,9 +1,10 @@
 #include "chat/template.h"
 
-#include "base/error.h"
-
 #include <optional>
 #include <utility>
+
+#include "base/error.h"
+#include "base/format_text.h"
 
 namespace minim::chat {
 namespace {
@@ -143,7 +144,7 @@ Template recognise_template(std::string_view jinja_text) {
     }
     const std::string text = without_comments(jinja_text);
     for (const std::string_view marker : k_required) {
-        if (text.find(marker) == std::string::npos) refuse(fmt::format("it lacks {}", marker), text);
+        if (text.find(marker) == std::string::npos) refuse(format_text("it lacks {}", marker), text);
     }
     for (const Lookalike& format : k_foreign) {
         if (text.find(format.marker) != std::string::npos) refuse("it mixes two formats", text);

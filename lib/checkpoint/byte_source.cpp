@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/format_text.h"
+
 namespace minim::checkpoint {
 
 static_assert(std::endian::native == std::endian::little, "fields are copied as they stand in the file");
@@ -24,7 +26,7 @@ void throw_bad_file(std::string_view file, Reason reason, uint64_t offset, std::
     ErrorFacts facts;
     facts.offset = static_cast<int64_t>(offset);
     const Status status = reason == Reason::io ? Status::io : Status::format;
-    throw Error(status, reason, fmt::format("{}: {} (byte {})", file, text, offset), facts);
+    throw Error(status, reason, format_text("{}: {} (byte {})", file, text, offset), facts);
 }
 
 HeaderReader::HeaderReader(const ByteSource& source) : source_(source) {

@@ -3,8 +3,6 @@
 // file and the byte.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/format_text.h"
 
 namespace minim::checkpoint {
 
@@ -46,7 +45,7 @@ class ByteSource {
 template <typename... Args>
 [[noreturn]] void fail_at(std::string_view file, Reason reason, uint64_t offset,
                           fmt::format_string<Args...> text, Args&&... args) {
-    throw_bad_file(file, reason, offset, fmt::format(text, std::forward<Args>(args)...));
+    throw_bad_file(file, reason, offset, format_text(text, std::forward<Args>(args)...));
 }
 
 // Reads little-endian fields front to back through a small window.

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/format_text.h"
 #include "checkpoint/byte_source.h"
 #include "checkpoint/gguf_header.h"
 #include "checkpoint/name_order.h"
@@ -38,7 +39,7 @@ template <typename... Args>
                              fmt::format_string<Args...> text, Args&&... args) {
     const Metadata::Entry* entry = metadata.find_entry(key);
     fail_at(file, Reason::value, entry != nullptr ? entry->position : 0, "{} {}", key,
-            fmt::format(text, std::forward<Args>(args)...));
+            format_text(text, std::forward<Args>(args)...));
 }
 
 // In a split key every mistake is a wrong value, its type included.
@@ -85,7 +86,7 @@ Part open_sibling(const std::string& path) {
     } catch (const Error& error) {
         if (error.status() != Status::not_found) throw;
         throw Error(Status::io, Reason::io,
-                    fmt::format("a part of the split file is missing: {}", error.what()), error.facts());
+                    format_text("a part of the split file is missing: {}", error.what()), error.facts());
     }
 }
 
@@ -199,7 +200,7 @@ std::optional<PartName> parse_part_name(std::string_view file_name) {
 }
 
 std::string part_file_name(const PartName& name) {
-    return fmt::format("{}-{:05}-of-{:05}.gguf", name.prefix, name.number, name.count);
+    return format_text("{}-{:05}-of-{:05}.gguf", name.prefix, name.number, name.count);
 }
 
 Contents open_gguf(const std::string& path) {

@@ -1,10 +1,9 @@
 #include "checkpoint/json_reader.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
 #include <system_error>
 
+#include "base/format_text.h"
 #include "base/utf8.h"
 #include "checkpoint/byte_source.h"
 
@@ -40,10 +39,10 @@ void JsonReader::skip_space() {
 void JsonReader::open(char bracket, std::string_view what) {
     skip_space();
     if (here() != bracket) {
-        fail_here(Reason::format, fmt::format("invalid JSON: {} must begin with '{}'", what, bracket));
+        fail_here(Reason::format, format_text("invalid JSON: {} must begin with '{}'", what, bracket));
     }
     if (depth_ == k_deepest) {
-        fail_here(Reason::format, fmt::format("JSON nested deeper than {} levels", k_deepest));
+        fail_here(Reason::format, format_text("JSON nested deeper than {} levels", k_deepest));
     }
     in_object_[depth_] = bracket == '{';
     is_first_[depth_] = true;
@@ -62,7 +61,7 @@ bool JsonReader::next(char closing) {
     }
     if (!is_first) {
         if (here() != ',')
-            fail_here(Reason::format, fmt::format("invalid JSON: ',' or '{}' expected", closing));
+            fail_here(Reason::format, format_text("invalid JSON: ',' or '{}' expected", closing));
         ++at_;
         skip_space();
     }
@@ -94,7 +93,7 @@ bool JsonReader::next_element() {
 
 std::string JsonReader::string(std::string_view what) {
     skip_space();
-    if (here() != '"') fail_here(Reason::format, fmt::format("{} must be a string", what));
+    if (here() != '"') fail_here(Reason::format, format_text("{} must be a string", what));
     std::string out;
     read_string(&out);
     return out;
@@ -104,18 +103,18 @@ uint64_t JsonReader::whole_number(std::string_view what, Reason if_negative) {
     skip_space();
     const size_t begin = at_;
     if (!is_digit(here()) && here() != '-')
-        fail_here(Reason::format, fmt::format("{} must be a number", what));
+        fail_here(Reason::format, format_text("{} must be a number", what));
     skip_number();
     const std::string_view number = text_.substr(begin, at_ - begin);
     const std::string_view shown = number.substr(0, 40);
     if (number.find_first_of(".eE") != std::string_view::npos) {
         fail_at(Reason::format, origin_ + begin,
-                fmt::format("{} is {}, it must be a whole number", what, shown));
+                format_text("{} is {}, it must be a whole number", what, shown));
     }
     if (number[0] == '-')
-        fail_at(if_negative, origin_ + begin, fmt::format("{} is negative: {}", what, shown));
+        fail_at(if_negative, origin_ + begin, format_text("{} is negative: {}", what, shown));
     const std::optional<uint64_t> value = parse_digits(number);
-    if (!value) fail_at(Reason::format, origin_ + begin, fmt::format("{} is too large: {}", what, shown));
+    if (!value) fail_at(Reason::format, origin_ + begin, format_text("{} is too large: {}", what, shown));
     return *value;
 }
 

@@ -1,12 +1,11 @@
 #include "checkpoint/metadata.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <limits>
 
+#include "base/format_text.h"
 #include "checkpoint/byte_source.h"
 #include "checkpoint/name_order.h"
 #include "checkpoint/printable.h"
@@ -31,17 +30,17 @@ bool is_floating(MetaType type) {
 
 std::string describe(const MetaValue& value) {
     if (!value.is_array()) return std::string(name_of(value.type));
-    return fmt::format("an array of {}", name_of(value.element_type));
+    return format_text("an array of {}", name_of(value.element_type));
 }
 
 std::string element_text(const MetaValue& value, uint64_t index) {
     const MetaType type = value.element_type;
     if (type == MetaType::string) return printable(value.string_at(index));
     if (type == MetaType::boolean) return value.unsigned_at(index) != 0 ? "true" : "false";
-    if (type == MetaType::f32) return fmt::format("{}", load<float>(value.bytes, index));
-    if (type == MetaType::f64) return fmt::format("{}", load<double>(value.bytes, index));
-    if (is_signed(type)) return fmt::format("{}", value.signed_at(index));
-    return fmt::format("{}", value.unsigned_at(index));
+    if (type == MetaType::f32) return format_text("{}", load<float>(value.bytes, index));
+    if (type == MetaType::f64) return format_text("{}", load<double>(value.bytes, index));
+    if (is_signed(type)) return format_text("{}", value.signed_at(index));
+    return format_text("{}", value.unsigned_at(index));
 }
 
 }  // namespace
@@ -148,7 +147,7 @@ std::string_view MetaValue::string_at(uint64_t index) const {
 
 std::string to_text(const MetaValue& value, size_t max_elements) {
     if (!value.is_array()) return element_text(value, 0);
-    std::string text = fmt::format("{}[{}] {{", name_of(value.element_type), value.count);
+    std::string text = format_text("{}[{}] {{", name_of(value.element_type), value.count);
     const uint64_t shown = std::min<uint64_t>(value.count, max_elements);
     for (uint64_t i = 0; i < shown; ++i) {
         if (i != 0) text += ", ";

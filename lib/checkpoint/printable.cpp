@@ -1,10 +1,9 @@
 #include "checkpoint/printable.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <iterator>
 
+#include "base/format_text.h"
 #include "base/utf8.h"
 
 namespace minim::checkpoint {
@@ -16,7 +15,7 @@ std::string printable(std::string_view text, size_t max_bytes) {
         const size_t length = utf8_sequence_length(text.substr(at));
         const auto byte = static_cast<uint8_t>(text[at]);
         if (length == 0 || byte < 0x20 || byte == 0x7F) {
-            fmt::format_to(std::back_inserter(out), "\\x{:02X}", byte);
+            out += format_text("\\x{:02X}", byte);
             ++at;
             continue;
         }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/format_text.h"
 #include "checkpoint/json_reader.h"
 #include "checkpoint/name_order.h"
 #include "checkpoint/printable.h"
@@ -104,7 +105,7 @@ const DataType* read_data_type(JsonReader& json) {
     const auto* const found = std::find_if(k_data_types.begin(), k_data_types.end(),
                                            [&](const DataType& type) { return type.name == name; });
     if (found == k_data_types.end()) {
-        json.fail_at(Reason::type, at, fmt::format("dtype {} is unknown", printable(name)));
+        json.fail_at(Reason::type, at, format_text("dtype {} is unknown", printable(name)));
     }
     return found;
 }
@@ -115,9 +116,9 @@ void read_shape(JsonReader& json, std::vector<int64_t>& shape) {
         const uint64_t at = json.position();
         const uint64_t dim = json.whole_number("a dimension", Reason::shape);
         if (dim > k_largest_size)
-            json.fail_at(Reason::shape, at, fmt::format("dimension {} is too large", dim));
+            json.fail_at(Reason::shape, at, format_text("dimension {} is too large", dim));
         if (shape.size() == k_most_dimensions) {
-            json.fail_at(Reason::limit, at, fmt::format("more than {} dimensions", k_most_dimensions));
+            json.fail_at(Reason::limit, at, format_text("more than {} dimensions", k_most_dimensions));
         }
         shape.push_back(static_cast<int64_t>(dim));
     }
@@ -134,7 +135,7 @@ void read_range(JsonReader& json, Record& record) {
         ++count;
     }
     if (count != range.size()) {
-        json.fail_at(Reason::format, at, fmt::format("data_offsets has {} elements instead of 2", count));
+        json.fail_at(Reason::format, at, format_text("data_offsets has {} elements instead of 2", count));
     }
     record.begin = range[0];
     record.end = range[1];
@@ -147,7 +148,7 @@ Record read_record(JsonReader& json, Tensor& tensor) {
     const auto once = [&](bool seen, std::string_view field) {
         if (seen) {
             json.fail_here(Reason::duplicate,
-                           fmt::format("tensor {}: {} appears twice", printable(tensor.name), field));
+                           format_text("tensor {}: {} appears twice", printable(tensor.name), field));
         }
     };
     std::string field;
@@ -173,7 +174,7 @@ Record read_record(JsonReader& json, Tensor& tensor) {
                                                             : "";
     if (!missing.empty()) {
         json.fail_at(Reason::format, record.position,
-                     fmt::format("tensor {}: {} is missing", printable(tensor.name), missing));
+                     format_text("tensor {}: {} is missing", printable(tensor.name), missing));
     }
     return record;
 }

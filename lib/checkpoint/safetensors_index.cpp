@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "base/format_text.h"
 #include "checkpoint/byte_source.h"
 #include "checkpoint/json_reader.h"
 #include "checkpoint/name_order.h"
@@ -64,7 +65,7 @@ SafetensorsHeader open_shard(const std::string& path, std::vector<File>& files) 
     } catch (const Error& error) {
         if (error.status() != Status::not_found) throw;
         // A shard that is not there is a damaged checkpoint, not a wrong path of the caller's.
-        throw Error(Status::io, Reason::io, fmt::format("a shard of the index is missing: {}", error.what()),
+        throw Error(Status::io, Reason::io, format_text("a shard of the index is missing: {}", error.what()),
                     error.facts());
     }
     return read_safetensors_header(ByteSource(files.back()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/format_text.h"
 
 namespace minim::engine {
 namespace {
@@ -62,7 +63,7 @@ void Session::check(std::span<const int32_t> ids, int64_t n_forgotten) const {
         facts.requested = n_new;
         facts.available = n_context_ - n_held;
         throw Error(Status::context_full, Reason::none,
-                    fmt::format("{} tokens do not fit: the context of {} tokens holds {} already", n_new,
+                    format_text("{} tokens do not fit: the context of {} tokens holds {} already", n_new,
                                 n_context_, n_held),
                     facts);
     }

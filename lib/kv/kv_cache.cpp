@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/format_text.h"
 #include "base/memory_info.h"
 
 namespace minim::kv {
@@ -23,7 +24,7 @@ Buffer reserve(const backend::KvLayout& layout, int64_t n_context) {
         facts.available = static_cast<int64_t>(available);
         throw Error(
             Status::out_of_memory, Reason::none,
-            fmt::format(
+            format_text(
                 "KV cache of {} tokens: {} bytes needed, {} bytes available; a context of {} would fit",
                 n_context, bytes, available, fitting),
             facts);

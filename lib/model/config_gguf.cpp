@@ -1,6 +1,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/format_text.h"
 #include "checkpoint/printable.h"
 #include "model/config.h"
 #include "model/config_check.h"
@@ -18,7 +19,7 @@ class Keys {
   public:
     explicit Keys(const Metadata& metadata) : metadata_(metadata) {}
 
-    static std::string full(std::string_view key) { return fmt::format("{}.{}", k_architecture, key); }
+    static std::string full(std::string_view key) { return format_text("{}.{}", k_architecture, key); }
 
     int64_t required(std::string_view key) const {
         const auto value = metadata_.unsigned_integer(full(key));

@@ -1,6 +1,7 @@
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "model/config.h"

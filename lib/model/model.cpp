@@ -1,9 +1,11 @@
 #include "model/model.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
+#include "base/format_text.h"
 #include "checkpoint/text_file.h"
 #include "model/vocabulary.h"
 
@@ -84,7 +86,7 @@ Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> ba
     tokenizer_.emplace(read_vocabulary(checkpoint_, log), rules, log);
     chat_template_text_ = read_chat_template(checkpoint_);
     if (chat_template_text_.empty()) {
-        why_no_chat_template_ = fmt::format("{} has no chat template", path);
+        why_no_chat_template_ = format_text("{} has no chat template", path);
     } else {
         try {
             chat_template_ = chat::recognise_template(chat_template_text_);

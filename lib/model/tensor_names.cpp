@@ -1,8 +1,8 @@
 #include "model/tensor_names.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
+
+#include "base/format_text.h"
 
 namespace minim::model::names {
 namespace {
@@ -52,35 +52,35 @@ Spellings output() {
 
 Spellings layer(int64_t index, Part part) {
     const PartNames& names = k_parts[static_cast<size_t>(part)];
-    Spellings spellings = {fmt::format("blk.{}.{}", index, names.gguf),
-                           fmt::format("model.layers.{}.{}", index, names.hf), ""};
+    Spellings spellings = {format_text("blk.{}.{}", index, names.gguf),
+                           format_text("model.layers.{}.{}", index, names.hf), ""};
     if (names.other != nullptr) {
         spellings[2] =
-            fmt::format("{}.{}.{}", names.other_is_gguf ? "blk" : "model.layers", index, names.other);
+            format_text("{}.{}.{}", names.other_is_gguf ? "blk" : "model.layers", index, names.other);
     }
     return spellings;
 }
 
 std::string fused_qkv(int64_t layer) {
-    return fmt::format("blk.{}.attn_qkv.weight", layer);
+    return format_text("blk.{}.attn_qkv.weight", layer);
 }
 
 std::string stacked_expert(int64_t layer, std::string_view part) {
-    return fmt::format("blk.{}.ffn_{}_exps.weight", layer, part);
+    return format_text("blk.{}.ffn_{}_exps.weight", layer, part);
 }
 
 std::string fused_gate_up_gguf(int64_t layer) {
-    return fmt::format("blk.{}.ffn_gate_up_exps.weight", layer);
+    return format_text("blk.{}.ffn_gate_up_exps.weight", layer);
 }
 std::string fused_gate_up_hf(int64_t layer) {
-    return fmt::format("model.layers.{}.mlp.experts.gate_up_proj", layer);
+    return format_text("model.layers.{}.mlp.experts.gate_up_proj", layer);
 }
 std::string fused_down_hf(int64_t layer) {
-    return fmt::format("model.layers.{}.mlp.experts.down_proj", layer);
+    return format_text("model.layers.{}.mlp.experts.down_proj", layer);
 }
 
 std::string single_expert(int64_t layer, int64_t expert, std::string_view part) {
-    return fmt::format("model.layers.{}.block_sparse_moe.experts.{}.{}.weight", layer, expert, part);
+    return format_text("model.layers.{}.block_sparse_moe.experts.{}.{}.weight", layer, expert, part);
 }
 
 bool is_ignored(std::string_view name) {

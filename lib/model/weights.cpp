@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/format_text.h"
 #include "checkpoint/printable.h"
 #include "model/tensor_names.h"
 
@@ -18,7 +19,7 @@ using checkpoint::Checkpoint;
 using checkpoint::Tensor;
 
 std::string shape_text(std::span<const int64_t> shape) {
-    return fmt::format("[{}]", fmt::join(shape, ", "));
+    return format_text("[{}]", fmt::join(shape, ", "));
 }
 
 // Finds tensors by name, checks their shapes, and remembers which were used.

@@ -1,12 +1,13 @@
 #include "reference/reference_backend.h"
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <vector>
+
+#include <Eigen/Core>
 
 #include "base/half.h"
 

@@ -1,8 +1,8 @@
 #include "tokenizer/byte_alphabet.h"
 
-#include "base/utf8.h"
-
 #include <array>
+
+#include "base/utf8.h"
 
 namespace minim::tokenizer {
 namespace {

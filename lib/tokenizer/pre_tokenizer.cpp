@@ -1,9 +1,9 @@
 #include "tokenizer/pre_tokenizer.h"
 
-#include "tokenizer/unicode.h"
-#include "base/utf8.h"
-
 #include <array>
+
+#include "base/utf8.h"
+#include "tokenizer/unicode.h"
 
 namespace minim::tokenizer {
 

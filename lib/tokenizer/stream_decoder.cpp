@@ -1,8 +1,8 @@
 #include "tokenizer/stream_decoder.h"
 
-#include "base/utf8.h"
-
 #include <utility>
+
+#include "base/utf8.h"
 
 namespace minim::tokenizer {
 namespace {

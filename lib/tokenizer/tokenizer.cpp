@@ -1,14 +1,14 @@
 #include "tokenizer/tokenizer.h"
 
+#include <algorithm>
+#include <limits>
+#include <utility>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/vocabulary_tables.h"
-
-#include <algorithm>
-#include <limits>
-#include <utility>
 
 namespace minim::tokenizer {
 namespace {

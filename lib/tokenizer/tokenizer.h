@@ -3,17 +3,17 @@
 // normalisation, no leading space; bos and eos only where the caller asks (add_special).
 #pragma once
 
-#include "tokenizer/added_tokens.h"
-#include "tokenizer/byte_pair_encoder.h"
-#include "tokenizer/pre_tokenizer.h"
-#include "tokenizer/vocabulary.h"
-
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/byte_pair_encoder.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/vocabulary.h"
 
 namespace minim::tokenizer {
 

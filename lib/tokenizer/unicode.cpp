@@ -1,11 +1,11 @@
 #include "tokenizer/unicode.h"
 
-#include "tokenizer/unicode_tables.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <iterator>
+
+#include "tokenizer/unicode_tables.h"
 
 namespace minim::tokenizer {
 namespace {

@@ -1,14 +1,15 @@
-#include "base/error.h"
-#include "base/log.h"
-#include "tokenizer/pre_tokenizer.h"
-#include "tokenizer/vocabulary.h"
-
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
 #include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format_text.h"
+#include "base/log.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/vocabulary.h"
 
 namespace minim::tokenizer {
 namespace {
@@ -111,7 +112,7 @@ void check_model(const Json& model) {
     require(!flag(model, "byte_fallback", false), "the model has byte_fallback");
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
         const Json& value = member(model, key);
-        require(value.is_null() || value == "", fmt::format("the model has a {}", key));
+        require(value.is_null() || value == "", format_text("the model has a {}", key));
     }
 }
 
@@ -142,7 +143,7 @@ void append_added_entries(const Json& added_tokens, std::vector<Entry>& entries)
             text_of(member(token, "content"), k_tokenizer, "the content of an added token");
         const int32_t id = id_of(member(token, "id"), k_tokenizer, text);
         for (const char* key : {"lstrip", "rstrip", "single_word"}) {
-            require(!flag(token, key, false), fmt::format("the added token {} has {}", text, key));
+            require(!flag(token, key, false), format_text("the added token {} has {}", text, key));
         }
         entries.push_back(
             {id, flag(token, "special", false) ? TokenType::control : TokenType::user_defined, &text});
@@ -181,7 +182,7 @@ std::string merge_line(const Json& merge, size_t rank) {
     const bool pair = merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
     if (!pair)
         fail_file(Reason::type, "{}: merge {} is neither a string nor a pair of strings", k_tokenizer, rank);
-    return fmt::format("{} {}", merge[0].get_ref<const std::string&>(),
+    return format_text("{} {}", merge[0].get_ref<const std::string&>(),
                        merge[1].get_ref<const std::string&>());
 }
 

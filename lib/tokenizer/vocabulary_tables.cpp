@@ -1,15 +1,15 @@
 #include "tokenizer/vocabulary_tables.h"
 
-#include "base/error.h"
-#include "base/log.h"
-#include "tokenizer/byte_alphabet.h"
-
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "tokenizer/byte_alphabet.h"
 
 namespace minim::tokenizer {
 namespace {

@@ -2,12 +2,12 @@
 // from files. Every error is a format error that names the token, merge or id at fault.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/byte_pair_encoder.h"
 #include "tokenizer/vocabulary.h"
-
-#include <cstdint>
-#include <vector>
 
 namespace minim::tokenizer {
 

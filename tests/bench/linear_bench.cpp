@@ -4,8 +4,6 @@
 //
 //   linear_bench [--benchmark_filter=avx512/Q4_K] ; threads: environment variable MINIM_BENCH_THREADS, else
 //   all cores
-#include <benchmark/benchmark.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -13,6 +11,8 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include <benchmark/benchmark.h>
 
 #include "base/buffer.h"
 #include "base/half.h"

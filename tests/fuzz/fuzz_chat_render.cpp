@@ -1,12 +1,12 @@
 // Any bytes as the messages of a request: rendering either gives a prompt in proper segments or says what is
 // wrong.
-#include "base/error.h"
-#include "chat/render.h"
-
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+
+#include "base/error.h"
+#include "chat/render.h"
 
 namespace {
 

@@ -1,13 +1,13 @@
 // Any bytes as a tokenizer.json: either a vocabulary and perhaps a tokenizer comes out, which then gives text
 // back, or an error says what is wrong with the file.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "require.h"
 #include "tokenizer/tokenizer.h"
-
-#include <cstdint>
-#include <string>
-#include <string_view>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace minim::tokenizer;

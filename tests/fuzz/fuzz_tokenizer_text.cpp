@@ -1,11 +1,11 @@
 // Any bytes as text: the scanner's pieces cover it in order, whatever the rules, and each piece is not empty.
-#include "require.h"
-#include "tokenizer/pre_tokenizer.h"
-#include "tokenizer/stream_decoder.h"
-
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "require.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/stream_decoder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace minim::tokenizer;

@@ -1,8 +1,9 @@
 // The readers of safetensors parse JSON themselves; what they accept, a JSON library must accept too.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string_view>
+
+#include <nlohmann/json.hpp>
 
 #include "require.h"
 

@@ -1,10 +1,10 @@
 #include "chat/conversation.h"
 
-#include "error_text.h"
-#include "support/catch.h"
-
 #include <string>
 #include <vector>
+
+#include "error_text.h"
+#include "support/catch.h"
 
 namespace minim::chat {
 namespace {

@@ -1,9 +1,9 @@
 // What a call throws, as "status: message", so that a test compares both at once.
 #pragma once
 
-#include "base/error.h"
-
 #include <string>
+
+#include "base/error.h"
 
 namespace minim::chat {
 

@@ -1,14 +1,13 @@
 // Conversations rendered by Jinja2 with the template beside them.
-#include "chat/render.h"
-
-#include "base/error.h"
-#include "support/catch.h"
-
-#include <nlohmann/json.hpp>
-
 #include <fstream>
 #include <iterator>
 #include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "chat/render.h"
+#include "support/catch.h"
 
 namespace minim::chat {
 namespace {

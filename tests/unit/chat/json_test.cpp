@@ -1,9 +1,9 @@
 #include "chat/json.h"
 
+#include <string>
+
 #include "error_text.h"
 #include "support/catch.h"
-
-#include <string>
 
 namespace minim::chat {
 namespace {

@@ -1,9 +1,9 @@
 #include "chat/python_text.h"
 
-#include "support/catch.h"
-
 #include <limits>
 #include <string>
+
+#include "support/catch.h"
 
 namespace minim::chat {
 namespace {

@@ -1,11 +1,11 @@
 #include "chat/template.h"
 
-#include "error_text.h"
-#include "support/catch.h"
-
 #include <fstream>
 #include <iterator>
 #include <string>
+
+#include "error_text.h"
+#include "support/catch.h"
 
 namespace minim::chat {
 namespace {

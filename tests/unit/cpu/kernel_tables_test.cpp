@@ -1,4 +1,5 @@
 #include "cpu/kernel_tables.h"
+
 #include "support/catch.h"
 #include "unit/cpu/support.h"
 

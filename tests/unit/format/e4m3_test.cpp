@@ -1,12 +1,13 @@
 // The narrow floats: E4M3, UE4M3, E2M1 and E8M0, and the narrowing conversions of base/half.h on the same
 // golden file.
+#include "format/e4m3.h"
+
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "base/half.h"
 #include "format/e2m1.h"
-#include "format/e4m3.h"
 #include "golden.h"
 #include "support/catch.h"
 

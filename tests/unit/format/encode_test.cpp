@@ -1,11 +1,12 @@
 // The scalar encoders against the reference bytes.
+#include "format/encode.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "format/encode.h"
 #include "golden.h"
 #include "support/catch.h"
 

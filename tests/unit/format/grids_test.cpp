@@ -1,12 +1,14 @@
 // The expanded tables against the figures they are generated from.
+#include "format/grids.h"
+
 #include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "format/e2m1.h"
 #include "format/e4m3.h"
-#include "format/grids.h"
 #include "support/catch.h"
 
 namespace minim {

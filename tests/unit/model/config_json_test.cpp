@@ -1,7 +1,8 @@
-#include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "model/config.h"
 #include "support.h"

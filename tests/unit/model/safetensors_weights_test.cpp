@@ -2,9 +2,10 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "kv/kv_cache.h"
 #include "model/minimax_m2.h"

@@ -1,8 +1,8 @@
 #include "tokenizer/added_tokens.h"
 
-#include "support/catch.h"
-
 #include <string>
+
+#include "support/catch.h"
 
 using namespace minim::tokenizer;
 

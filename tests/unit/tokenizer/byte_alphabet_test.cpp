@@ -1,8 +1,8 @@
 #include "tokenizer/byte_alphabet.h"
 
-#include "support/catch.h"
-
 #include <set>
+
+#include "support/catch.h"
 
 using namespace minim::tokenizer;
 

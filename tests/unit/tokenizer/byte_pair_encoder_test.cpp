@@ -1,12 +1,12 @@
 #include "tokenizer/byte_pair_encoder.h"
 
-#include "support/catch.h"
-
 #include <map>
 #include <numeric>
 #include <random>
 #include <string>
 #include <utility>
+
+#include "support/catch.h"
 
 using namespace minim::tokenizer;
 

@@ -1,9 +1,9 @@
 // Ids of the reference tokenizer for 200 texts, with all added tokens recognised and with none.
+#include <nlohmann/json.hpp>
+
 #include "support/catch.h"
 #include "tiny_files.h"
 #include "vocabularies.h"
-
-#include <nlohmann/json.hpp>
 
 using namespace minim;
 using namespace minim::tokenizer;

@@ -1,17 +1,16 @@
 // The scanner against a regular-expression engine that runs the pattern itself. The characters are of blocks
 // that have not changed since Unicode 14, as the engine's tables may be older than ours.
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "tokenizer/pre_tokenizer.h"
-#include "base/utf8.h"
-
-#include "support/catch.h"
-
 #include <pcre2.h>
 
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "base/utf8.h"
+#include "support/catch.h"
+#include "tokenizer/pre_tokenizer.h"
 
 using namespace minim;
 using namespace minim::tokenizer;

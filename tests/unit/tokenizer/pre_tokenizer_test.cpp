@@ -1,9 +1,9 @@
 #include "tokenizer/pre_tokenizer.h"
 
-#include "support/catch.h"
-
 #include <string>
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace minim::tokenizer;
 

@@ -1,10 +1,10 @@
 #include "tokenizer/stream_decoder.h"
 
-#include "support/catch.h"
-
 #include <random>
 #include <string>
 #include <vector>
+
+#include "support/catch.h"
 
 using namespace minim::tokenizer;
 

@@ -1,13 +1,13 @@
 #include "tokenizer/tokenizer.h"
 
-#include "base/error.h"
-#include "support/catch.h"
-#include "vocabularies.h"
-
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "base/error.h"
+#include "support/catch.h"
+#include "vocabularies.h"
 
 using namespace minim;
 using namespace minim::tokenizer;

@@ -1,9 +1,9 @@
 #include "tokenizer/unicode.h"
 
-#include "support/catch.h"
-
 #include <map>
 #include <set>
+
+#include "support/catch.h"
 
 using namespace minim::tokenizer;
 

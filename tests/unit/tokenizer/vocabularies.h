@@ -1,17 +1,17 @@
 // Small vocabularies and a logger that remembers, for the tests of this folder.
 #pragma once
 
-#include "base/log.h"
-#include "tokenizer/byte_alphabet.h"
-#include "tokenizer/tokenizer.h"
-#include "tokenizer/vocabulary.h"
-
-#include <fmt/format.h>
-
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/vocabulary.h"
 
 namespace minim::tokenizer::testing {
 

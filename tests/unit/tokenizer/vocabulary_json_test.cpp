@@ -1,13 +1,13 @@
+#include <functional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "support/catch.h"
 #include "tiny_files.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "vocabularies.h"
-
-#include <nlohmann/json.hpp>
-
-#include <functional>
-#include <string>
 
 using namespace minim;
 using namespace minim::tokenizer;

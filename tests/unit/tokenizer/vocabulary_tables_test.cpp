@@ -1,11 +1,11 @@
 #include "tokenizer/vocabulary_tables.h"
 
+#include <functional>
+#include <string>
+
 #include "base/error.h"
 #include "support/catch.h"
 #include "vocabularies.h"
-
-#include <functional>
-#include <string>
 
 using namespace minim;
 using namespace minim::tokenizer;

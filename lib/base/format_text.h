@@ -1,0 +1,18 @@
+// Text from values: format_text("{} of {} bytes", n, size), in the language of std::format. Every caller
+// shares one copy of fmt's machinery, which format_text.cpp holds.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace minim {
+
+std::string vformat_text(fmt::string_view text, fmt::format_args args);
+
+template <typename... Args>
+std::string format_text(fmt::format_string<Args...> text, Args&&... args) {
+    return vformat_text(text, fmt::make_format_args(args...));
+}
+
+}  // namespace minim
