@@ -1,7 +1,7 @@
 #include "checkpoint/gguf_header.h"
 
-#include "allocation_count.h"
 #include "support.h"
+#include "support/allocation_count.h"
 
 namespace minim::checkpoint::testing {
 namespace {
@@ -111,7 +111,7 @@ TEST_CASE("counts are bounded by the bytes that follow") {
         out.number(tensors);
         out.number(entries);
         for (size_t i = 0; i < bytes; ++i) out.number(uint8_t{0});
-        const AllocationCount count;
+        const test::AllocationCount count;
         const std::string found = reason_of([&] { read_gguf_header(ByteSource("m.gguf", out.bytes)); });
         CHECK(count.total_bytes() < 200'000);
         return found;

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "allocation_count.h"
 #include "checkpoint/checkpoint.h"
 #include "support.h"
+#include "support/allocation_count.h"
 
 namespace minim::checkpoint::testing {
 namespace {
@@ -71,7 +71,7 @@ TEST_CASE("a malformed file does not make the reader allocate more than a few ti
         INFO(name);
         Logger log;
         const std::string path = k_folder + name;
-        const AllocationCount count;
+        const test::AllocationCount count;
         const bool refused = error_of([&] { Checkpoint::open(path, log); }).has_value();
         const uint64_t total = count.total_bytes();
         CHECK(refused);
@@ -88,7 +88,7 @@ TEST_CASE("every cut of a valid file is refused or opens, and takes little memor
         for (size_t size = 0; size < whole.size(); ++size) {
             test::write_bytes(path, bytes_of(std::string_view(whole).substr(0, size)));
             Logger log;
-            const AllocationCount count;
+            const test::AllocationCount count;
             const std::optional<Error> error = error_of([&] { Checkpoint::open(path, log); });
             const uint64_t total = count.total_bytes();
             INFO(name << " cut to " << size << " bytes");

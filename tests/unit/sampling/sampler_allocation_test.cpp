@@ -1,42 +1,7 @@
-// Counts this program's allocations to show that drawing needs none once the buffers have grown.
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+// Drawing needs no memory once the buffers have grown.
 #include "sampling/sampler.h"
+#include "support/allocation_count.h"
 #include "support/catch.h"
-
-namespace {
-
-std::atomic<int64_t> n_allocations{0};
-
-void* counted_allocation(std::size_t size) {
-    n_allocations.fetch_add(1, std::memory_order_relaxed);
-    void* memory = std::malloc(size == 0 ? 1 : size);
-    if (memory == nullptr) throw std::bad_alloc();
-    return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-    return counted_allocation(size);
-}
-void* operator new[](std::size_t size) {
-    return counted_allocation(size);
-}
-void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
 
 namespace minim::sampling {
 
@@ -57,9 +22,9 @@ TEST_CASE("a draw allocates nothing after the first rows") {
         sampler.accept(sampler.sample(logits).token, true);
     };
     for (int i = 0; i < 70; ++i) step(i);
-    const int64_t before = n_allocations.load();
+    const test::AllocationCount count;
     for (int i = 70; i < 200; ++i) step(i);
-    CHECK(n_allocations.load() == before);
+    CHECK(count.blocks() == 0);
 }
 
 }  // namespace minim::sampling

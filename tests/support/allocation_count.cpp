@@ -1,15 +1,16 @@
-#include "allocation_count.h"
+#include "support/allocation_count.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <new>
 
-namespace minim::checkpoint::testing {
+namespace minim::test {
 namespace {
 
 thread_local bool counting = false;
 thread_local uint64_t total = 0;
 thread_local uint64_t largest = 0;
+thread_local uint64_t n_blocks = 0;
 
 }  // namespace
 
@@ -17,6 +18,7 @@ void* counted_allocate(std::size_t bytes) noexcept {
     if (counting) {
         total += bytes;
         largest = std::max<uint64_t>(largest, bytes);
+        ++n_blocks;
     }
     return std::malloc(bytes != 0 ? bytes : 1);
 }
@@ -30,6 +32,7 @@ void* counted_new(std::size_t bytes) {
 AllocationCount::AllocationCount() {
     total = 0;
     largest = 0;
+    n_blocks = 0;
     counting = true;
 }
 
@@ -40,14 +43,19 @@ AllocationCount::~AllocationCount() {
 uint64_t AllocationCount::total_bytes() const {
     return total;
 }
+
 uint64_t AllocationCount::largest_bytes() const {
     return largest;
 }
 
-}  // namespace minim::checkpoint::testing
+uint64_t AllocationCount::blocks() const {
+    return n_blocks;
+}
 
-using minim::checkpoint::testing::counted_allocate;
-using minim::checkpoint::testing::counted_new;
+}  // namespace minim::test
+
+using minim::test::counted_allocate;
+using minim::test::counted_new;
 
 void* operator new(std::size_t bytes) {
     return counted_new(bytes);
