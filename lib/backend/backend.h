@@ -23,7 +23,8 @@ struct Matrix {
     int64_t rows = 0;
     int64_t cols = 0;
     int64_t row_bytes = 0;
-    float scale = 1.0F;  // factor of the whole tensor (NVFP4 files carry one), applied to y
+    float scale = 1.0F;   // factor of the whole tensor (NVFP4 files carry one), applied to y
+    bool packed = false;  // the bytes are in the order that Backend::pack made
 };
 
 struct Vector {
@@ -39,11 +40,12 @@ struct ExpertStack {
     int64_t row_bytes = 0;
     std::vector<const std::byte*> expert;
     std::vector<float> scale;  // per expert; empty means 1
+    bool packed = false;
 
     int64_t n_expert() const noexcept { return static_cast<int64_t>(expert.size()); }
     Matrix matrix(int64_t e) const noexcept {
         const auto i = static_cast<size_t>(e);
-        return {expert[i], format, rows, cols, row_bytes, scale.empty() ? 1.0F : scale[i]};
+        return {expert[i], format, rows, cols, row_bytes, scale.empty() ? 1.0F : scale[i], packed};
     }
 };
 
@@ -107,6 +109,16 @@ class Backend {
     // Throws out_of_memory. Every operation below takes a scratch of this backend reserved for at least its
     // size, and neither throws nor allocates.
     virtual std::unique_ptr<Scratch> reserve(const StepLimits& limits) const = 0;
+
+    // Whether linear() and experts() read matrices of this format faster once they are packed.
+    virtual bool packs(Format) const noexcept { return false; }
+
+    // Reorders the bytes of matrices of one shape in place; sets no `packed`. Only matrices of linear() and
+    // experts() may be packed. `data`: one place each. Throws out_of_memory, and has then touched nothing.
+    virtual void pack(std::span<std::byte* const> data, const Matrix& shape) const {
+        static_cast<void>(data);
+        static_cast<void>(shape);
+    }
 
     // x[i] = row ids[i] of the table.
     virtual void embed(Scratch& scratch, const Matrix& table, std::span<const int32_t> ids,

@@ -1,6 +1,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include <filesystem>
+#include <functional>
 #include <utility>
 
 #include "base/error.h"
@@ -63,6 +64,16 @@ bool Checkpoint::is_loaded(const Tensor& tensor) const noexcept {
 const std::byte* Checkpoint::data(const Tensor& tensor) const {
     if (!is_loaded(tensor)) fail_internal("tensor {} is not loaded", printable(tensor.name));
     return residents_.data[static_cast<size_t>(tensor.index)];
+}
+
+std::byte* Checkpoint::writable(const std::byte* place) const noexcept {
+    const std::less<> before;
+    for (const Buffer& buffer : residents_.buffers) {
+        if (!before(place, buffer.data()) && before(place, buffer.data() + buffer.size())) {
+            return buffer.data() + (place - buffer.data());
+        }
+    }
+    return nullptr;
 }
 
 void Checkpoint::read(const Tensor& tensor, uint64_t from, std::span<std::byte> out) const {

@@ -1,8 +1,13 @@
 #include "cpu/cpu_backend.h"
 
+#include <cstring>
+
+#include "base/buffer.h"
 #include "base/error.h"
 #include "cpu/kernel_tables.h"
+#include "cpu/matrix_tile.h"
 #include "cpu/operations.h"
+#include "cpu/panel.h"
 
 namespace minim::cpu {
 
@@ -33,6 +38,23 @@ class CpuBackend : public backend::Backend {
 
     std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override {
         return std::make_unique<CpuScratch>(limits, machine_.pool.n_threads());
+    }
+
+    bool packs(Format format) const noexcept override {
+        return activation_for(machine_.kernels, format) == Activation::q8;
+    }
+
+    void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override {
+        const int64_t panel_bytes = k_panel_rows * shape.row_bytes;
+        const int64_t n_panels = shape.rows / k_panel_rows;
+        const Buffer copies(static_cast<uint64_t>(machine_.pool.n_threads() * panel_bytes),
+                            "a panel of weights");
+        machine_.pool.run(static_cast<int64_t>(data.size()) * n_panels, [&](int64_t task, int32_t thread) {
+            std::byte* rows = data[static_cast<size_t>(task / n_panels)] + task % n_panels * panel_bytes;
+            std::byte* copy = copies.data() + thread * panel_bytes;
+            std::memcpy(copy, rows, static_cast<size_t>(panel_bytes));
+            pack_panel(shape.format, copy, shape.row_bytes, k_panel_rows, shape.cols, rows);
+        });
     }
 
     void embed(backend::Scratch&, const backend::Matrix& table, std::span<const int32_t> ids,

@@ -75,8 +75,8 @@ void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
             .weight = gate_weight, .first = first, .count = count, .y = gate, .y_stride = ff};
         const MatrixTile up_tile = {
             .weight = up_weight, .first = first, .count = count, .y = up, .y_stride = ff};
-        compute_tile(machine, gate_tile, rows, scratch.decoded_of(thread));
-        compute_tile(machine, up_tile, rows, scratch.decoded_of(thread));
+        compute_tile(machine, gate_tile, rows, scratch.tile_of(thread));
+        compute_tile(machine, up_tile, rows, scratch.tile_of(thread));
         for (int64_t t = 0; t < rows.n_tokens; ++t) {
             float* out = gate + t * ff + first;
             machine.kernels.silu_mul(out, up + t * ff + first, count, out);
@@ -95,7 +95,7 @@ void project(const Machine& machine, CpuScratch& scratch, int64_t n_active, cons
                                  .count = count,
                                  .y = scratch.expert_output + scratch.first_of_expert[e] * down.rows,
                                  .y_stride = down.rows};
-        compute_tile(machine, tile, entries_of(input, scratch, e, nullptr), scratch.decoded_of(thread));
+        compute_tile(machine, tile, entries_of(input, scratch, e, nullptr), scratch.tile_of(thread));
     };
     for_each_expert_tile(machine, scratch, n_active, down, task);
 }

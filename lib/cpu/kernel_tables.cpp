@@ -12,26 +12,8 @@ const KernelTable& kernels_for(CpuLevel level) noexcept {
 }
 
 const LinearKernel* linear_kernel(const KernelTable& kernels, Format format) noexcept {
-    switch (format) {
-        case Format::f32:
-            return &kernels.linear_f32;
-        case Format::f16:
-            return &kernels.linear_f16;
-        case Format::bf16:
-            return &kernels.linear_bf16;
-        case Format::q8_0:
-            return &kernels.linear_q8_0;
-        case Format::iq4_nl:
-            return &kernels.linear_iq4_nl;
-        case Format::q4_k:
-            return &kernels.linear_q4_k;
-        case Format::q6_k:
-            return &kernels.linear_q6_k;
-        case Format::iq4_xs:
-            return &kernels.linear_iq4_xs;
-        default:
-            return nullptr;
-    }
+    const LinearKernel& kernel = kernels.linear[static_cast<size_t>(format)];
+    return kernel.run == nullptr ? nullptr : &kernel;
 }
 
 }  // namespace minim::cpu

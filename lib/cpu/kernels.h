@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/platform.h"
+#include "format/format.h"
 
 namespace minim::cpu {
 
@@ -22,13 +23,14 @@ enum class Activation : uint8_t {
 inline constexpr size_t k_activation_count = 2;
 
 // Where the parts of a quantised input row lie; all rows of a matrix are alike.
-//   q8:  int8 code[cols], float scale[cols / 32], int16 sum[cols / 16]
-// Codes lie in -127 .. 127. All parts are padded with zeros to an even number of blocks of 32, and a row to
-// 64 bytes. One layout serves every packed weight format. A scale for 256, as Q8_K has it, would spare the
-// formats with blocks of 256 a multiplication, but costs too much accuracy: with it the median logits of a
-// Q4_K model are 1.7 % off, with a scale for 32 they stay within 1 %.
+//   q8:  int8 code[cols], float scale[cols / 32], float scaled_sum[cols / 16], int16 sum[cols / 16]
+// Codes lie in -127 .. 127; scaled_sum is scale * sum. A row is padded to 64 bytes. One layout serves every
+// packed weight format. A scale for 256, as Q8_K has it, would spare the formats with blocks of 256 a
+// multiplication, but costs too much accuracy: with it the median logits of a Q4_K model are 1.7 % off, with
+// a scale for 32 they stay within 1 %.
 struct ActivationLayout {
     int64_t scale_offset;
+    int64_t scaled_sum_offset;
     int64_t sum_offset;
     int64_t row_bytes;
 };
@@ -38,15 +40,15 @@ MINIM_HOST_DEVICE constexpr int64_t round_up_64(int64_t value) {
 }
 
 MINIM_HOST_DEVICE constexpr ActivationLayout activation_layout(Activation activation, int64_t cols) {
-    if (activation == Activation::f32) return {0, 0, cols * 4};
-    const int64_t codes = round_up_64(cols);
-    const int64_t sums = codes + codes / 32 * 4;
-    return {codes, sums, round_up_64(sums + codes / 16 * 2)};
+    if (activation == Activation::f32) return {0, 0, 0, cols * 4};
+    const int64_t scaled_sums = cols + cols / 32 * 4;
+    const int64_t sums = scaled_sums + cols / 16 * 4;
+    return {cols, scaled_sums, sums, round_up_64(sums + cols / 16 * 2)};
 }
 
 // y[t][r] = scale * (row r of W) . (input row t), or added to y[t][r].
 struct LinearArgs {
-    const std::byte* weight;  // row 0
+    const std::byte* weight;  // row 0; whole panels (panel.h) where the kernel reads packed weights
     int64_t row_bytes;
     int64_t n_rows;
     int64_t cols;  // a multiple of the weight format's block
@@ -58,10 +60,16 @@ struct LinearArgs {
     float* y;
     int64_t y_stride;  // floats from token t to token t + 1
     bool add;
+    std::byte* scratch;  // of a kernel of packed weights: unpacked_panel_bytes(cols)
 };
 
+// One panel with its codes as bytes: 16 codes a column, and for 16 columns a scale and a minimum a row.
+MINIM_HOST_DEVICE constexpr int64_t unpacked_panel_bytes(int64_t cols) {
+    return cols / 32 * (512 + 4 * 64);
+}
+
 struct LinearKernel {
-    Activation activation;
+    Activation activation;  // q8 for packed weights, f32 for rows of floats
     void (*run)(const LinearArgs& args);
 };
 
@@ -81,9 +89,7 @@ struct WeightedSumArgs {
 struct KernelTable {
     const char* name;  // "scalar", "avx2", "avx512"
 
-    LinearKernel linear_f32, linear_f16, linear_bf16;
-    LinearKernel linear_q8_0, linear_iq4_nl;
-    LinearKernel linear_q4_k, linear_q6_k, linear_iq4_xs;
+    LinearKernel linear[k_format_count];  // by Format; no `run` where a format holds no weights
 
     // One row of `cols` floats into the layout above; cols is a multiple of 32.
     void (*quantize_q8)(const float* x, int64_t cols, std::byte* out);

@@ -41,7 +41,7 @@ void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t
                       .y = task.y,
                       .y_stride = task.weight->rows,
                       .add = task.add},
-                     input, scratch.decoded_of(thread));
+                     input, scratch.tile_of(thread));
     });
 }
 

@@ -1,8 +1,10 @@
 #include "cpu/matrix_tile.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "cpu/kernel_tables.h"
+#include "cpu/panel.h"
 
 namespace minim::cpu {
 namespace {
@@ -10,10 +12,19 @@ namespace {
 constexpr int64_t k_tile_bytes = 32 * 1024;
 constexpr int64_t k_max_tile_rows = 64;
 
+// Rows decoded to floats at a time: few enough to stay in the second-level cache.
+constexpr int64_t k_decoded_rows = 8;
+
+// The widest format is Q8_0, with 34 bytes for 32 columns; a row header takes at most 4.
+constexpr int64_t packed_panel_bytes(int64_t cols) {
+    return round_up_64(k_panel_rows * (cols + cols / 16 + 4));
+}
+
 // Floats of a few rows at a time, then the kernel of float rows over all tokens.
-void compute_decoded(const Machine& machine, const MatrixTile& tile, LinearArgs args, float* decoded) {
+void compute_decoded(const Machine& machine, const MatrixTile& tile, LinearArgs args, std::byte* scratch) {
     const FormatTraits& format = traits(tile.weight.format);
-    args.weight = reinterpret_cast<const std::byte*>(decoded);
+    auto* decoded = reinterpret_cast<float*>(scratch);
+    args.weight = scratch;
     args.row_bytes = args.cols * static_cast<int64_t>(sizeof(float));
     for (int64_t done = 0; done < tile.count; done += args.n_rows) {
         args.n_rows = std::min(k_decoded_rows, tile.count - done);
@@ -22,11 +33,38 @@ void compute_decoded(const Machine& machine, const MatrixTile& tile, LinearArgs 
             const std::byte* row = tile.weight.data + (tile.first + done + r) * tile.weight.row_bytes;
             format.decode_row(row, args.cols, decoded + r * args.cols);
         }
-        machine.kernels.linear_f32.run(args);
+        linear_kernel(machine.kernels, Format::f32)->run(args);
+    }
+}
+
+// Whole panels where they lie, other rows through a panel in scratch.
+void compute_panels(const LinearKernel& kernel, const MatrixTile& tile, LinearArgs args, std::byte* scratch) {
+    assert(tile.first % k_panel_rows == 0);
+    args.scratch = scratch;
+    const int64_t packed_rows = tile.weight.packed ? tile.count / k_panel_rows * k_panel_rows : 0;
+    if (packed_rows > 0) {
+        args.n_rows = packed_rows;
+        kernel.run(args);
+    }
+    std::byte* panel = scratch + unpacked_panel_bytes(args.cols);
+    const std::byte* rows = args.weight;
+    float* y = args.y;
+    for (int64_t done = packed_rows; done < tile.count; done += k_panel_rows) {
+        args.n_rows = std::min(k_panel_rows, tile.count - done);
+        pack_panel(tile.weight.format, rows + done * args.row_bytes, args.row_bytes, args.n_rows, args.cols,
+                   panel);
+        args.weight = panel;
+        args.y = y + done;
+        kernel.run(args);
     }
 }
 
 }  // namespace
+
+int64_t tile_scratch_bytes(int64_t cols) noexcept {
+    const int64_t decoded = k_decoded_rows * cols * static_cast<int64_t>(sizeof(float));
+    return round_up_64(std::max(decoded, unpacked_panel_bytes(cols) + packed_panel_bytes(cols)));
+}
 
 Activation activation_for(const KernelTable& kernels, Format format) noexcept {
     const LinearKernel* kernel = linear_kernel(kernels, format);
@@ -35,7 +73,7 @@ Activation activation_for(const KernelTable& kernels, Format format) noexcept {
 
 int64_t rows_of_tile(const backend::Matrix& weight) noexcept {
     const int64_t rows = k_tile_bytes / std::max<int64_t>(weight.row_bytes, 1);
-    return std::clamp<int64_t>(rows / 4 * 4, 4, k_max_tile_rows);
+    return std::clamp<int64_t>(rows / k_panel_rows * k_panel_rows, k_panel_rows, k_max_tile_rows);
 }
 
 InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept {
@@ -57,7 +95,8 @@ void quantize_rows(const Machine& machine, Activation activation, const float* x
     input.row_bytes[kind] = row_bytes;
 }
 
-void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRows& input, float* decoded) {
+void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRows& input,
+                  std::byte* scratch) {
     const LinearKernel* kernel = linear_kernel(machine.kernels, tile.weight.format);
     if (tile.exact && kernel != nullptr && kernel->activation != Activation::f32) kernel = nullptr;
     const auto kind = static_cast<size_t>(kernel == nullptr ? Activation::f32 : kernel->activation);
@@ -74,11 +113,15 @@ void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRow
         .y = tile.y + tile.first,
         .y_stride = tile.y_stride,
         .add = tile.add,
+        .scratch = nullptr,
     };
     if (kernel == nullptr) {
-        compute_decoded(machine, tile, args, decoded);
-    } else {
+        assert(!tile.weight.packed);
+        compute_decoded(machine, tile, args, scratch);
+    } else if (kernel->activation == Activation::f32) {
         kernel->run(args);
+    } else {
+        compute_panels(*kernel, tile, args, scratch);
     }
 }
 

@@ -16,7 +16,8 @@ struct InputRows {
 // The form in which the input of a matrix is read.
 Activation activation_for(const KernelTable& kernels, Format format) noexcept;
 
-// Rows of one tile: about 32 KB of weights, which stay in the first-level cache while the tokens pass.
+// Rows of one tile, a multiple of 16: about 32 KB of weights, which stay in the first-level cache while the
+// tokens pass.
 int64_t rows_of_tile(const backend::Matrix& weight) noexcept;
 
 InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept;
@@ -26,8 +27,9 @@ InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept;
 void quantize_rows(const Machine& machine, Activation activation, const float* x, int64_t n, int64_t cols,
                    std::byte* out, InputRows& input);
 
-// Rows first .. first + count of W against all tokens; y points at row 0 of W for token 0. `exact` reads
-// floats whatever the format: no quantised input decides a routing.
+// Rows first .. first + count of W against all tokens; y points at row 0 of W for token 0; first is a
+// multiple of 16. `exact` reads floats whatever the format: no quantised input decides a routing. Such a
+// weight is never packed.
 struct MatrixTile {
     const backend::Matrix& weight;
     int64_t first;
@@ -37,6 +39,7 @@ struct MatrixTile {
     bool add = false;
     bool exact = false;
 };
-void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRows& input, float* decoded);
+// `scratch`: tile_scratch_bytes(cols), aligned to 64.
+void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRows& input, std::byte* scratch);
 
 }  // namespace minim::cpu

@@ -44,7 +44,7 @@ void carve(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
     const int64_t heads_per_group = limits.n_head_kv > 0 ? limits.n_head / limits.n_head_kv : 0;
     carver.take(scratch.input[static_cast<size_t>(Activation::q8)],
                 {limits.n_rows, activation_layout(Activation::q8, scratch.max_cols).row_bytes});
-    carver.take(scratch.decoded, {n_threads, k_decoded_rows, scratch.max_cols});
+    carver.take(scratch.tile, {n_threads, tile_scratch_bytes(scratch.max_cols)});
     carver.take(scratch.scores, {n_threads, heads_per_group, limits.n_context});
     carver.take(scratch.score_sums, {n_threads, heads_per_group});
     carver.take(scratch.rotation, {n_threads, limits.head_dim});

@@ -11,9 +11,8 @@
 
 namespace minim::cpu {
 
-// Rows decoded at a time where a format has no kernel of its own: enough to keep decoded rows in the
-// second-level cache while all tokens of a batch pass over them.
-inline constexpr int64_t k_decoded_rows = 8;
+// Bytes a thread needs for a tile of a matrix with `cols` columns (matrix_tile.h).
+int64_t tile_scratch_bytes(int64_t cols) noexcept;
 
 class CpuScratch : public backend::Scratch {
   public:
@@ -26,7 +25,7 @@ class CpuScratch : public backend::Scratch {
     // Quantised inputs, by Activation; [f32] stays null. [n_rows] rows of max_cols.
     std::byte* input[k_activation_count] = {};
 
-    float* decoded;     // [threads][k_decoded_rows][max_cols]
+    std::byte* tile;    // [threads][tile_scratch_bytes(max_cols)]
     float* scores;      // attention: [threads][heads of a group][n_context]
     float* score_sums;  // [threads][heads of a group]
     float* rotation;    // cosines, then sines: [threads][head_dim]
@@ -42,7 +41,7 @@ class CpuScratch : public backend::Scratch {
     std::byte* activated;      // gate quantised for `down`
     float* expert_output;      // [slots][hidden]
 
-    float* decoded_of(int32_t thread) const noexcept { return decoded + thread * k_decoded_rows * max_cols; }
+    std::byte* tile_of(int32_t thread) const noexcept { return tile + thread * tile_scratch_bytes(max_cols); }
 
   private:
     Buffer memory_;

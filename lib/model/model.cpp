@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "checkpoint/text_file.h"
+#include "model/pack_weights.h"
 #include "model/vocabulary.h"
 
 namespace minim::model {
@@ -107,6 +108,8 @@ Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> ba
     }
     checkpoint_.load(options.residence, options.progress, options.cancel);
     weights_ = bind_weights(checkpoint_, config_, log);
+    const auto writable = [this](const std::byte* place) { return checkpoint_.writable(place); };
+    pack_weights(*backend_, writable, weights_, options.cancel);
     unused_rows_ = rows_without_token(*tokenizer_, config_.n_vocab);
     first_added_token_ = first_of_added_tokens(*tokenizer_);
     forward_.emplace(*backend_, config_, weights_);

@@ -39,6 +39,7 @@ void quantize_q8(const float* x, int64_t cols, std::byte* out) {
     const ActivationLayout layout = activation_layout(Activation::q8, cols);
     auto* code = reinterpret_cast<int8_t*>(out);
     auto* scale = reinterpret_cast<float*>(out + layout.scale_offset);
+    auto* scaled_sum = reinterpret_cast<float*>(out + layout.scaled_sum_offset);
     auto* sum = reinterpret_cast<int16_t*>(out + layout.sum_offset);
     for (int64_t b = 0; b < cols / 32; ++b) {
         const float d = largest_magnitude<V>(x + 32 * b, 32) / 127.0F;
@@ -49,13 +50,9 @@ void quantize_q8(const float* x, int64_t cols, std::byte* out) {
             int32_t total = 0;
             for (int64_t k = i; k < i + 16; ++k) total += code[k];
             sum[i / 16] = static_cast<int16_t>(total);
+            scaled_sum[i / 16] = d * static_cast<float>(total);
         }
         scale[b] = d;
-    }
-    if (cols % 64 != 0) {
-        memset(code + cols, 0, 32);
-        scale[cols / 32] = 0.0F;
-        memset(sum + cols / 16, 0, 2 * sizeof(int16_t));
     }
 }
 

@@ -14,16 +14,16 @@ TEST_CASE("each level has kernels of its name, and AVX-512 BF16 those of AVX-512
 #endif
 }
 
-TEST_CASE("the formats of the fast linears have kernels with the input they are specified for") {
+TEST_CASE("every format that holds weights has a kernel, with the input it is specified for") {
     for (const cpu::KernelTable* kernels : kernel_tables()) {
-        for (const Format format : {Format::f32, Format::f16, Format::bf16}) {
-            CHECK(cpu::linear_kernel(*kernels, format)->activation == cpu::Activation::f32);
+        for (const FormatTraits& format : all_formats()) {
+            INFO(kernels->name << " " << format.name);
+            const cpu::LinearKernel* kernel = cpu::linear_kernel(*kernels, format.format);
+            REQUIRE((kernel != nullptr) == (format.decode_row != nullptr));
+            if (kernel == nullptr) continue;
+            const bool is_float = format.block_elems == 1;
+            CHECK(kernel->activation == (is_float ? cpu::Activation::f32 : cpu::Activation::q8));
         }
-        for (const Format format :
-             {Format::q8_0, Format::iq4_nl, Format::q4_k, Format::q6_k, Format::iq4_xs}) {
-            CHECK(cpu::linear_kernel(*kernels, format)->activation == cpu::Activation::q8);
-        }
-        CHECK(cpu::linear_kernel(*kernels, Format::iq2_s) == nullptr);
     }
 }
 

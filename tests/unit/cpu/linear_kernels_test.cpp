@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "base/half.h"
 #include "cpu/kernel_tables.h"
+#include "cpu/panel.h"
 #include "support/catch.h"
 #include "unit/cpu/support.h"
 #include "unit/format/golden.h"
@@ -15,8 +17,20 @@ using cpu::Activation;
 using cpu::LinearArgs;
 using cpu::LinearKernel;
 
-const std::vector<Format> k_formats = {Format::f32,    Format::f16,  Format::bf16, Format::q8_0,
-                                       Format::iq4_nl, Format::q4_k, Format::q6_k, Format::iq4_xs};
+// Every format that holds weights.
+std::vector<Format> formats() {
+    std::vector<Format> all;
+    for (const FormatTraits& format : all_formats()) {
+        if (format.decode_row != nullptr) all.push_back(format.format);
+    }
+    return all;
+}
+
+std::vector<Format> packed_formats() {
+    std::vector<Format> packed = formats();
+    std::erase_if(packed, [](Format format) { return traits(format).block_elems == 1; });
+    return packed;
+}
 
 std::vector<int64_t> columns_of(Format format) {
     switch (traits(format).block_elems) {
@@ -25,8 +39,23 @@ std::vector<int64_t> columns_of(Format format) {
         case 32:
             return {0, 32, 64, 96, 160, 256, 512};
         default:
-            return {0, 256, 512, 768};
+            return {0, 256, 512};
     }
+}
+
+// The weights as the kernel reads them: its rows, or panels with the last one filled up.
+std::vector<std::byte> weights_for(const LinearKernel& kernel, const TestMatrix& w) {
+    if (kernel.activation == Activation::f32) return w.bytes;
+    const int64_t panel_bytes = cpu::k_panel_rows * w.view.row_bytes;
+    const int64_t n_panels = (w.view.rows + cpu::k_panel_rows - 1) / cpu::k_panel_rows;
+    std::vector<std::byte> panels(static_cast<size_t>(n_panels * panel_bytes));
+    for (int64_t p = 0; p < n_panels; ++p) {
+        const int64_t first = p * cpu::k_panel_rows;
+        cpu::pack_panel(w.view.format, w.view.data + first * w.view.row_bytes, w.view.row_bytes,
+                        std::min(cpu::k_panel_rows, w.view.rows - first), w.view.cols,
+                        panels.data() + p * panel_bytes);
+    }
+    return panels;
 }
 
 // Results of one kernel: [n_tokens][n_rows].
@@ -34,7 +63,9 @@ std::vector<float> run(const LinearKernel& kernel, const TestMatrix& w, const st
                        int64_t n_tokens, float scale = 1.0F, const std::vector<float>& add_to = {}) {
     std::vector<float> y = add_to;
     y.resize(static_cast<size_t>(n_tokens * w.view.rows));
-    kernel.run({.weight = w.view.data,
+    const std::vector<std::byte> weights = weights_for(kernel, w);
+    std::vector<std::byte> scratch(static_cast<size_t>(cpu::unpacked_panel_bytes(w.view.cols)));
+    kernel.run({.weight = weights.data(),
                 .row_bytes = w.view.row_bytes,
                 .n_rows = w.view.rows,
                 .cols = w.view.cols,
@@ -45,7 +76,8 @@ std::vector<float> run(const LinearKernel& kernel, const TestMatrix& w, const st
                 .n_tokens = n_tokens,
                 .y = y.data(),
                 .y_stride = w.view.rows,
-                .add = !add_to.empty()});
+                .add = !add_to.empty(),
+                .scratch = scratch.data()});
     return y;
 }
 
@@ -70,7 +102,8 @@ void check_all(Format format, const TestMatrix& w, const std::vector<float>& x, 
     }
 }
 
-// The golden activation bytes in our layout: Q8_0 has a scale for 32 as F16, Q8_K one for 256 as a float.
+// The golden activation bytes in our layout: Q8_0 and Q8_1 have a scale for 32 as F16, Q8_K one for 256 as a
+// float.
 std::vector<std::byte> input_from_golden(const GoldenFile& file, const GoldenFile& type, int64_t cols) {
     const std::string kind = type.entry().at("act_type");
     const auto bytes = file.section<std::byte>(kind);
@@ -87,7 +120,7 @@ std::vector<std::byte> input_from_golden(const GoldenFile& file, const GoldenFil
         std::memcpy(&half, from, sizeof(half));
         if (!q8_k) scale = f16_to_float(half);
         std::memcpy(row.data() + layout.scale_offset + b * 4, &scale, sizeof(scale));
-        const int64_t header = q8_k ? block_bytes - 256 - 32 : 2;
+        const int64_t header = q8_k ? block_bytes - 256 - 32 : block_bytes - 32;
         std::memcpy(row.data() + b * 32, from + header + b * 32 % block, 32);
     }
     for (int64_t g = 0; g < cols / 16; ++g) {
@@ -96,6 +129,10 @@ std::vector<std::byte> input_from_golden(const GoldenFile& file, const GoldenFil
             sum = static_cast<int16_t>(sum + static_cast<int8_t>(row[static_cast<size_t>(i)]));
         }
         std::memcpy(row.data() + layout.sum_offset + g * 2, &sum, sizeof(sum));
+        float scale = 0.0F;
+        std::memcpy(&scale, row.data() + layout.scale_offset + g / 2 * 4, sizeof(scale));
+        const float scaled_sum = scale * static_cast<float>(sum);
+        std::memcpy(row.data() + layout.scaled_sum_offset + g * 4, &scaled_sum, sizeof(scaled_sum));
     }
     return row;
 }
@@ -103,10 +140,10 @@ std::vector<std::byte> input_from_golden(const GoldenFile& file, const GoldenFil
 }  // namespace
 
 TEST_CASE("linear kernels agree with exact dot products and with each other over odd shapes") {
-    for (const Format format : k_formats) {
+    for (const Format format : formats()) {
         for (const int64_t cols : columns_of(format)) {
-            for (const int64_t n_tokens : {1, 2, 3, 4, 5}) {
-                for (const int64_t n_rows : {1, 4, 7, 9}) {
+            for (const int64_t n_tokens : {1, 2, 3, 15}) {
+                for (const int64_t n_rows : {1, 7, 16, 37}) {
                     INFO(traits(format).name << " " << n_rows << " x " << cols << ", tokens " << n_tokens);
                     Random random(static_cast<uint32_t>(cols * 100 + n_tokens * 10 + n_rows));
                     const TestMatrix w(format, n_rows, cols, random);
@@ -118,7 +155,7 @@ TEST_CASE("linear kernels agree with exact dot products and with each other over
 }
 
 TEST_CASE("linear kernels of no rows or no tokens write nothing") {
-    for (const Format format : k_formats) {
+    for (const Format format : formats()) {
         for (const cpu::KernelTable* kernels : kernel_tables()) {
             Random random(1);
             const TestMatrix none(format, 0, 256, random);
@@ -132,26 +169,32 @@ TEST_CASE("linear kernels of no rows or no tokens write nothing") {
 }
 
 TEST_CASE("codes and weights at their extremes do not saturate") {
-    // All products of one sign at full size: every byte of the codes -128 or 127 or 0, inputs all +-127.
-    for (const Format format : {Format::q8_0, Format::iq4_nl, Format::q4_k, Format::q6_k, Format::iq4_xs}) {
-        for (const int fill : {0x00, 0x7F, 0x80, 0xFF, 0x0F, 0xF0}) {
+    // All products of one sign at full size: inputs all +-127, the bytes of a block all alike, except for the
+    // numbers at its front and back, which hold the scale of most formats.
+    for (const Format format : packed_formats()) {
+        const cpu::PanelShape shape = cpu::panel_shape(format);
+        const auto block = static_cast<size_t>(traits(format).block_bytes);
+        const auto front = static_cast<size_t>(shape.front_bytes);
+        const auto back = static_cast<size_t>(shape.back_bytes);
+        for (const int fill : {0x00, 0x7F, 0x80, 0xFF, 0x0F, 0xF0, 0x33}) {
+            if (format == Format::iq1_m && fill >= 0xF0) continue;  // its scale would be no number
             for (const float sign : {1.0F, -1.0F, 0.0F}) {
                 Random random(5);
                 TestMatrix w(format, 2, 512, random);
-                std::vector<std::byte> scales = w.bytes;  // keeps the float fields
-                std::fill(w.bytes.begin(), w.bytes.end(), static_cast<std::byte>(fill));
-                const auto block = static_cast<size_t>(traits(format).block_bytes);
-                const size_t at = format == Format::q6_k ? 208 : 0;
-                const size_t field = format == Format::q4_k ? 4 : 2;
-                for (size_t b = 0; b < w.bytes.size(); b += block) {
-                    std::memcpy(w.bytes.data() + b + at, scales.data() + b + at, field);
+                const auto header = static_cast<size_t>(traits(format).row_header_bytes);
+                for (size_t r = 0; r < 2; ++r) {
+                    std::byte* row = w.bytes.data() + r * static_cast<size_t>(w.view.row_bytes);
+                    for (size_t at = header; at < static_cast<size_t>(w.view.row_bytes); at += block) {
+                        std::fill(row + at + front, row + at + block - back, static_cast<std::byte>(fill));
+                    }
                 }
-                w.view.data = w.bytes.data();
                 std::vector<float> x(512, 1.0F);
                 for (size_t i = 0; i < x.size(); ++i)
                     x[i] = sign != 0.0F ? sign : (i % 2 == 0 ? 1.0F : -1.0F);
                 INFO(traits(format).name << " fill " << fill << " sign " << sign);
                 check_all(format, w, x, 1);
+                x.insert(x.end(), x.begin(), x.end());
+                check_all(format, w, x, 2);
             }
         }
     }
@@ -176,7 +219,7 @@ TEST_CASE("scales that are infinite or NaN reach the result, equally on every in
 }
 
 TEST_CASE("kernels reproduce the golden dot products from the golden activations") {
-    for (const Format format : {Format::q8_0, Format::iq4_nl, Format::q4_k, Format::q6_k, Format::iq4_xs}) {
+    for (const Format format : packed_formats()) {
         const GoldenFile golden = golden_type(std::string(traits(format).name));
         const GoldenFile activation_file(
             golden_index().at("activations").at(golden.entry().at("activation_file").get<std::string>()));
@@ -201,7 +244,7 @@ TEST_CASE("kernels reproduce the golden dot products from the golden activations
 }
 
 TEST_CASE("the tensor's scale and the addition to y are applied to the whole dot product") {
-    for (const Format format : k_formats) {
+    for (const Format format : formats()) {
         Random random(8);
         const TestMatrix w(format, 5, 256, random);
         const std::vector<float> x = random.normal(3 * 256);
@@ -221,7 +264,7 @@ TEST_CASE("the tensor's scale and the addition to y are applied to the whole dot
 }
 
 TEST_CASE("a list of input rows picks them in its order") {
-    for (const Format format : k_formats) {
+    for (const Format format : formats()) {
         Random random(9);
         const TestMatrix w(format, 3, 256, random);
         const std::vector<float> x = random.normal(4 * 256);
@@ -231,7 +274,9 @@ TEST_CASE("a list of input rows picks them in its order") {
             const auto input = input_rows(*kernels, kernel.activation, x, 4, 256);
             const auto all = run(kernel, w, input, 4);
             std::vector<float> y(15);
-            kernel.run({.weight = w.view.data,
+            const std::vector<std::byte> weights = weights_for(kernel, w);
+            std::vector<std::byte> scratch(static_cast<size_t>(cpu::unpacked_panel_bytes(256)));
+            kernel.run({.weight = weights.data(),
                         .row_bytes = w.view.row_bytes,
                         .n_rows = 3,
                         .cols = 256,
@@ -242,7 +287,8 @@ TEST_CASE("a list of input rows picks them in its order") {
                         .n_tokens = 5,
                         .y = y.data(),
                         .y_stride = 3,
-                        .add = false});
+                        .add = false,
+                        .scratch = scratch.data()});
             for (size_t i = 0; i < y.size(); ++i)
                 CHECK(y[i] == all[static_cast<size_t>(rows[i / 3]) * 3 + i % 3]);
         }

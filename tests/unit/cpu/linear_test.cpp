@@ -91,6 +91,32 @@ TEST_CASE("a row of linear has the same bits whatever the batch, the threads and
     }
 }
 
+TEST_CASE("packed weights give the bits of the rows they were made of, rows beyond the last panel included") {
+    for (const Format format : {Format::q8_0, Format::q4_k, Format::iq5_k, Format::iq2_ks, Format::mxfp4}) {
+        for (const int64_t rows : {16, 37, 160}) {
+            Random random(static_cast<uint32_t>(rows));
+            TestMatrix w(format, rows, 512, random);
+            const std::vector<float> h = random.normal(9 * 512);
+            Setup setup(2, detected_cpu_level(), 9, 512);
+            const std::vector<float> of_rows = setup.linear(w, h, 9);
+            REQUIRE(setup.backend->packs(format));
+            std::byte* data = w.bytes.data();
+            setup.backend->pack({&data, 1}, w.view);
+            w.view.packed = true;
+            INFO(traits(format).name << " rows " << rows);
+            CHECK(same_bits(setup.linear(w, h, 9), of_rows));
+            CHECK(same_bits(setup.linear(w, std::vector<float>(h.begin(), h.begin() + 512), 1),
+                            std::span(of_rows).first(static_cast<size_t>(rows))));
+        }
+    }
+}
+
+TEST_CASE("float weights are not packed") {
+    const Setup setup(1, CpuLevel::scalar, 1, 32);
+    for (const Format format : {Format::f32, Format::f16, Format::bf16})
+        CHECK_FALSE(setup.backend->packs(format));
+}
+
 TEST_CASE("several tasks of different formats share one input") {
     Setup setup(2, detected_cpu_level(), 3, 256);
     Random random(11);

@@ -23,7 +23,9 @@ TEST_CASE("buffers are aligned and lie apart") {
     CHECK(scratch.max_cols == 120);
     const auto address = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
     CHECK(address(scratch.scores) % 64 == 0);
-    CHECK(address(scratch.decoded) + sizeof(float) * 2 * 8 * 120 <= address(scratch.scores));
+    CHECK(scratch.tile_of(1) == scratch.tile + cpu::tile_scratch_bytes(120));
+    CHECK(address(scratch.tile) + static_cast<uintptr_t>(2 * cpu::tile_scratch_bytes(120)) <=
+          address(scratch.scores));
     CHECK(address(scratch.scores) + sizeof(float) * 2 * 3 * 70 <= address(scratch.score_sums));
     CHECK(address(scratch.gate) + sizeof(float) * 6 * 33 <= address(scratch.up));
 }

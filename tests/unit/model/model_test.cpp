@@ -169,13 +169,24 @@ TEST_CASE("a chat template in tokenizer_config.json counts where there is no fil
     CHECK(open_model(folder.path())->chat_template_text() == config["chat_template"].get<std::string>());
 }
 
-TEST_CASE("mapped and copied weights give the same bits") {
-    model::OpenOptions owned;
-    owned.residence = checkpoint::Residence::owned;
-    const auto copied = open_with(k_bf16, owned);
-    const auto mapped = open_with(k_bf16, {});
-    const std::vector<int32_t> ids = {2018, 5, 700, 1500, 64};
-    CHECK(same_bits(logits_of(*copied, ids), logits_of(*mapped, ids)));
+TEST_CASE("mapped and copied weights give the same bits, though copied ones are packed") {
+    const std::string examples = MINIM_EXAMPLE_MODELS;
+    for (const std::string& path :
+         {k_bf16, examples + "/minim-tiny-q8_0.gguf", examples + "/minim-tiny-mix-ik.gguf"}) {
+        INFO(path);
+        model::OpenOptions owned;
+        owned.residence = checkpoint::Residence::owned;
+        const auto copied = open_with(path, owned);
+        const auto mapped = open_with(path, {});
+        const bool is_quantised = path != k_bf16;
+        CHECK(copied->weights().layers[0].wq.packed == is_quantised);
+        CHECK(copied->weights().layers[0].experts.down.packed == is_quantised);
+        CHECK_FALSE(copied->weights().embedding.packed);
+        CHECK_FALSE(copied->weights().layers[0].router.packed);
+        CHECK_FALSE(mapped->weights().layers[0].wq.packed);
+        const std::vector<int32_t> ids = {2018, 5, 700, 1500, 64};
+        CHECK(same_bits(logits_of(*copied, ids), logits_of(*mapped, ids)));
+    }
 }
 
 TEST_CASE("progress runs to the end, and returning false cancels the load") {

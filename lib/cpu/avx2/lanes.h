@@ -1,0 +1,169 @@
+// The lane vocabulary of scalar/lanes.h in AVX2, FMA and F16C: 8 lanes are one register.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace minim::cpu::avx2 {
+
+struct Lanes {
+    struct Int {
+        __m256i v;
+    };
+    struct Float {
+        __m256 v;
+    };
+    // Bytes of all ones where something holds.
+    struct Mask {
+        __m256i v;
+    };
+    struct Table {
+        __m256i v;  // twice
+    };
+
+    static constexpr int k_width = 8;
+    static constexpr int k_token_tile = 4;
+    static constexpr int k_wide_offset = 0;
+
+    // ---- memory ----
+    static Int load(const std::byte* p) { return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))}; }
+    static Int load_u16(const std::byte* p) {
+        return {_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+    }
+    static Int load_u8(const std::byte* p) {
+        return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
+    }
+    static Float load_f16(const std::byte* p) {
+        return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+    }
+    static Float load_f32(const float* p) { return {_mm256_loadu_ps(p)}; }
+    static void store(std::byte* p, Int a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.v); }
+    static void store(float* p, Float a) { _mm256_storeu_ps(p, a.v); }
+    static Int gather(const uint32_t* table, Int index) {
+        return {_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), index.v, 4)};
+    }
+
+    // ---- floats ----
+    static Float zero() { return {_mm256_setzero_ps()}; }
+    static Float all(float value) { return {_mm256_set1_ps(value)}; }
+    static Float add(Float a, Float b) { return {_mm256_add_ps(a.v, b.v)}; }
+    static Float mul(Float a, Float b) { return {_mm256_mul_ps(a.v, b.v)}; }
+    static Float fma(Float a, Float b, Float c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+    static Float to_float(Int a) { return {_mm256_cvtepi32_ps(a.v)}; }
+    static Float as_float(Int bits) { return {_mm256_castsi256_ps(bits.v)}; }
+    static Float f16_of(Int bits) {
+        const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(bits.v, bits.v), 0x08);
+        return {_mm256_cvtph_ps(_mm256_castsi256_si128(packed))};
+    }
+    static Float choose_below(Int x, int32_t limit, Float below, Float others) {
+        const __m256i is_below = _mm256_cmpgt_epi32(_mm256_set1_epi32(limit), x.v);
+        return {_mm256_blendv_ps(others.v, below.v, _mm256_castsi256_ps(is_below))};
+    }
+
+    // ---- integers of 32 bits ----
+    static Int all(int32_t value) { return {_mm256_set1_epi32(value)}; }
+    template <int n>
+    static Int shift_left(Int a) {
+        return {_mm256_slli_epi32(a.v, n)};
+    }
+    template <int n>
+    static Int shift_right(Int a) {
+        return {_mm256_srli_epi32(a.v, n)};
+    }
+    template <int n>
+    static Int shift_right_signed(Int a) {
+        return {_mm256_srai_epi32(a.v, n)};
+    }
+    static Int bit_and(Int a, Int b) { return {_mm256_and_si256(a.v, b.v)}; }
+    static Int bit_or(Int a, Int b) { return {_mm256_or_si256(a.v, b.v)}; }
+    static Int bit_xor(Int a, Int b) { return {_mm256_xor_si256(a.v, b.v)}; }
+    static Int add(Int a, Int b) { return {_mm256_add_epi32(a.v, b.v)}; }
+    static Int sub(Int a, Int b) { return {_mm256_sub_epi32(a.v, b.v)}; }
+    static Int mul(Int a, Int b) { return {_mm256_mullo_epi32(a.v, b.v)}; }
+
+    // ---- four bytes a lane ----
+    static Int add_bytes(Int a, Int b) { return {_mm256_add_epi8(a.v, b.v)}; }
+    static Table table(const int8_t* values) {
+        return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)))};
+    }
+    static Table wide_table(const int8_t* values) { return table(values); }
+    static Int look_up(Table t, Int index) { return {_mm256_shuffle_epi8(t.v, index.v)}; }
+    static Int look_up(Table low, Table high, Int index) {
+        return {_mm256_blendv_epi8(_mm256_shuffle_epi8(low.v, index.v), _mm256_shuffle_epi8(high.v, index.v),
+                                   _mm256_slli_epi16(index.v, 3))};
+    }
+    template <int a, int b, int c, int d>
+    static Int shuffle_bytes(Int x) {
+        const __m128i order = _mm_setr_epi8(a, b, c, d, a + 4, b + 4, c + 4, d + 4, a + 8, b + 8, c + 8,
+                                            d + 8, a + 12, b + 12, c + 12, d + 12);
+        return {_mm256_shuffle_epi8(x.v, _mm256_broadcastsi128_si256(order))};
+    }
+    template <int first>
+    static Mask bits_mask(Int word) {
+        constexpr int k_byte = first / 8;
+        constexpr uint32_t k_bits = 0x08040201U << (first % 8);
+        const __m256i bits = _mm256_set1_epi32(static_cast<int32_t>(k_bits));
+        const __m256i spread = shuffle_bytes<k_byte, k_byte, k_byte, k_byte>(word).v;
+        return {_mm256_cmpeq_epi8(_mm256_and_si256(spread, bits), bits)};
+    }
+    template <int bit>
+    static Mask plane_mask(Int bytes) {
+        const __m256i one = _mm256_set1_epi8(static_cast<char>(1 << bit));
+        return {_mm256_cmpeq_epi8(_mm256_and_si256(bytes.v, one), one)};
+    }
+    static Int negate_bytes(Int a, Mask where) {
+        return {_mm256_sub_epi8(_mm256_xor_si256(a.v, where.v), where.v)};
+    }
+    static Int abs_bytes(Int a) { return {_mm256_abs_epi8(a.v)}; }
+    static Int choose_bytes(Mask where, Int chosen, Int others) {
+        return {_mm256_blendv_epi8(others.v, chosen.v, where.v)};
+    }
+    static Int or_bytes(Int a, Mask where, int value) {
+        return {_mm256_or_si256(a.v, _mm256_and_si256(where.v, _mm256_set1_epi8(static_cast<char>(value))))};
+    }
+
+    // ---- dots of four bytes a lane ----
+    static Int wide(Int signed_bytes) { return signed_bytes; }
+    static Int broadcast_codes(const int8_t* codes) {
+        int32_t four;
+        memcpy(&four, codes, sizeof(four));
+        return {_mm256_set1_epi32(four)};
+    }
+    template <int n, int largest, int n_tokens>
+    static inline __attribute__((always_inline)) void dot_small(Int* sum, const Int* weight,
+                                                                const int8_t* const* code) {
+        // Pair products that fit 16 bits together are added there.
+        constexpr int k_room = 32767 / (2 * 127 * largest);
+        constexpr int k_run = k_room < n ? k_room : n;
+        static_assert(k_run >= 1);
+        const __m256i one = _mm256_set1_epi16(1);
+        for (int t = 0; t < n_tokens; ++t) {
+            for (int k = 0; k < n; k += k_run) {
+                __m256i pairs = _mm256_maddubs_epi16(weight[k].v, broadcast_codes(code[t] + 4 * k).v);
+                for (int i = k + 1; i < k + k_run && i < n; ++i) {
+                    pairs = _mm256_add_epi16(
+                        pairs, _mm256_maddubs_epi16(weight[i].v, broadcast_codes(code[t] + 4 * i).v));
+                }
+                sum[t].v = _mm256_add_epi32(sum[t].v, _mm256_madd_epi16(pairs, one));
+            }
+        }
+    }
+    template <int n, int n_tokens>
+    static inline __attribute__((always_inline)) void dot_wide(Int* sum, const Int* weight,
+                                                               const int8_t* const* code) {
+        const __m256i one = _mm256_set1_epi16(1);
+        for (int k = 0; k < n; ++k) {
+            const __m256i magnitude = _mm256_abs_epi8(weight[k].v);
+            for (int t = 0; t < n_tokens; ++t) {
+                const __m256i codes = _mm256_sign_epi8(broadcast_codes(code[t] + 4 * k).v, weight[k].v);
+                const __m256i pairs = _mm256_maddubs_epi16(magnitude, codes);
+                sum[t].v = _mm256_add_epi32(sum[t].v, _mm256_madd_epi16(pairs, one));
+            }
+        }
+    }
+};
+
+}  // namespace minim::cpu::avx2

@@ -1,0 +1,145 @@
+// The lane vocabulary of scalar/lanes.h in AVX-512 (F, BW, DQ, VL, VNNI): 16 lanes are one register.
+#pragma once
+
+#include "cpu/avx512/simd.h"
+
+namespace minim::cpu::avx512 {
+
+struct Lanes {
+    struct Int {
+        __m512i v;
+    };
+    struct Float {
+        __m512 v;
+    };
+    struct Mask {
+        __mmask64 v;
+    };
+    struct Table {
+        __m512i v;  // four times
+    };
+
+    static constexpr int k_width = 16;
+    static constexpr int k_token_tile = 8;
+    // vpdpbusd multiplies unsigned by signed bytes: signed weights are kept 128 higher.
+    static constexpr int k_wide_offset = 128;
+
+    // ---- memory ----
+    static Int load(const std::byte* p) { return {_mm512_loadu_si512(p)}; }
+    static Int load_u16(const std::byte* p) {
+        return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+    }
+    static Int load_u8(const std::byte* p) {
+        return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+    }
+    static Float load_f16(const std::byte* p) {
+        return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+    }
+    static Float load_f32(const float* p) { return {_mm512_loadu_ps(p)}; }
+    static void store(std::byte* p, Int a) { _mm512_storeu_si512(p, a.v); }
+    static void store(float* p, Float a) { _mm512_storeu_ps(p, a.v); }
+    static Int gather(const uint32_t* table, Int index) {
+        return {_mm512_i32gather_epi32(index.v, table, 4)};
+    }
+
+    // ---- floats ----
+    static Float zero() { return {_mm512_setzero_ps()}; }
+    static Float all(float value) { return {_mm512_set1_ps(value)}; }
+    static Float add(Float a, Float b) { return {_mm512_add_ps(a.v, b.v)}; }
+    static Float mul(Float a, Float b) { return {_mm512_mul_ps(a.v, b.v)}; }
+    static Float fma(Float a, Float b, Float c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+    static Float to_float(Int a) { return {_mm512_cvtepi32_ps(a.v)}; }
+    static Float as_float(Int bits) { return {_mm512_castsi512_ps(bits.v)}; }
+    static Float f16_of(Int bits) { return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits.v))}; }
+    static Float choose_below(Int x, int32_t limit, Float below, Float others) {
+        const __mmask16 is_below = _mm512_cmplt_epi32_mask(x.v, _mm512_set1_epi32(limit));
+        return {_mm512_mask_blend_ps(is_below, others.v, below.v)};
+    }
+
+    // ---- integers of 32 bits ----
+    static Int all(int32_t value) { return {_mm512_set1_epi32(value)}; }
+    template <int n>
+    static Int shift_left(Int a) {
+        return {_mm512_slli_epi32(a.v, n)};
+    }
+    template <int n>
+    static Int shift_right(Int a) {
+        return {_mm512_srli_epi32(a.v, n)};
+    }
+    template <int n>
+    static Int shift_right_signed(Int a) {
+        return {_mm512_srai_epi32(a.v, n)};
+    }
+    static Int bit_and(Int a, Int b) { return {_mm512_and_si512(a.v, b.v)}; }
+    static Int bit_or(Int a, Int b) { return {_mm512_or_si512(a.v, b.v)}; }
+    static Int bit_xor(Int a, Int b) { return {_mm512_xor_si512(a.v, b.v)}; }
+    static Int add(Int a, Int b) { return {_mm512_add_epi32(a.v, b.v)}; }
+    static Int sub(Int a, Int b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+    static Int mul(Int a, Int b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
+
+    // ---- four bytes a lane ----
+    static Int add_bytes(Int a, Int b) { return {_mm512_add_epi8(a.v, b.v)}; }
+    static Table table(const int8_t* values) {
+        return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)))};
+    }
+    static Table wide_table(const int8_t* values) { return {wide({table(values).v}).v}; }
+    static Int look_up(Table t, Int index) { return {_mm512_shuffle_epi8(t.v, index.v)}; }
+    static Int look_up(Table low, Table high, Int index) {
+        const __mmask64 upper = _mm512_test_epi8_mask(index.v, _mm512_set1_epi8(16));
+        return {_mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(low.v, index.v), upper, high.v, index.v)};
+    }
+    template <int a, int b, int c, int d>
+    static Int shuffle_bytes(Int x) {
+        const __m128i order = _mm_setr_epi8(a, b, c, d, a + 4, b + 4, c + 4, d + 4, a + 8, b + 8, c + 8,
+                                            d + 8, a + 12, b + 12, c + 12, d + 12);
+        return {_mm512_shuffle_epi8(x.v, _mm512_broadcast_i32x4(order))};
+    }
+    template <int first>
+    static Mask bits_mask(Int word) {
+        constexpr int k_byte = first / 8;
+        constexpr uint32_t k_bits = 0x08040201U << (first % 8);
+        return {_mm512_test_epi8_mask(shuffle_bytes<k_byte, k_byte, k_byte, k_byte>(word).v,
+                                      _mm512_set1_epi32(static_cast<int32_t>(k_bits)))};
+    }
+    template <int bit>
+    static Mask plane_mask(Int bytes) {
+        return {_mm512_test_epi8_mask(bytes.v, _mm512_set1_epi8(static_cast<char>(1 << bit)))};
+    }
+    static Int negate_bytes(Int a, Mask where) {
+        return {_mm512_mask_sub_epi8(a.v, where.v, _mm512_setzero_si512(), a.v)};
+    }
+    static Int abs_bytes(Int a) { return {_mm512_abs_epi8(a.v)}; }
+    static Int choose_bytes(Mask where, Int chosen, Int others) {
+        return {_mm512_mask_blend_epi8(where.v, others.v, chosen.v)};
+    }
+    static Int or_bytes(Int a, Mask where, int value) {
+        // Without a masked `or` of bytes: an addition, as the bits are clear.
+        return {_mm512_mask_add_epi8(a.v, where.v, a.v, _mm512_set1_epi8(static_cast<char>(value)))};
+    }
+
+    // ---- dots of four bytes a lane ----
+    static Int wide(Int signed_bytes) {
+        return {_mm512_xor_si512(signed_bytes.v, _mm512_set1_epi8(static_cast<char>(0x80)))};
+    }
+    static Int broadcast_codes(const int8_t* codes) {
+        int32_t four;
+        memcpy(&four, codes, sizeof(four));
+        return {_mm512_set1_epi32(four)};
+    }
+    template <int n, int n_tokens>
+    static inline __attribute__((always_inline)) void dot_wide(Int* sum, const Int* weight,
+                                                               const int8_t* const* code) {
+        for (int k = 0; k < n; ++k) {
+            for (int t = 0; t < n_tokens; ++t) {
+                sum[t].v = _mm512_dpbusd_epi32(sum[t].v, weight[k].v, broadcast_codes(code[t] + 4 * k).v);
+            }
+        }
+    }
+    template <int n, int largest, int n_tokens>
+    static inline __attribute__((always_inline)) void dot_small(Int* sum, const Int* weight,
+                                                                const int8_t* const* code) {
+        dot_wide<n, n_tokens>(sum, weight, code);
+    }
+};
+
+}  // namespace minim::cpu::avx512

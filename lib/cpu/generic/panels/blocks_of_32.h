@@ -1,0 +1,195 @@
+// Panels of the formats with blocks of 32 under one float scale: Q4_0, Q4_1, Q5_0, Q5_1, Q6_0, Q8_0, IQ4_NL,
+// MXFP4, and NVFP4 with its blocks of 64. Layouts: lib/format/.
+#pragma once
+
+#include "cpu/generic/panels/byte_codes.h"
+#include "format/iq4_nl.h"
+#include "format/mxfp4.h"
+#include "format/nvfp4.h"
+#include "format/q4_0.h"
+#include "format/q5_0.h"
+#include "format/q6_0.h"
+#include "format/q8_0.h"
+
+namespace minim::cpu::generic {
+
+template <class L>
+struct Q8_0Panel {
+    using Block = Q8_0;
+    using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
+    PanelBlock<L> block;
+    Q8_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    template <int>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        for (int k = 0; k < 8; ++k) unit.code[k] = L::wide(block.word(Block::codes_at + 4 * k));
+        unit.scale[0] = block.f16(Block::d_at);
+    }
+};
+
+template <class L>
+struct Q4_0Panel {
+    using Block = Q4_0;
+    using Kind = PanelKind<Codes::small, 15, 8, 1, false>;
+    PanelBlock<L> block;
+    Q4_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    template <int>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        code4_of_32<L>(block, Block::codes_at, unit.code);
+        unit.scale[0] = block.f16(Block::d_at);
+    }
+};
+
+template <class L>
+struct Q4_1Panel {
+    using Block = Q4_1;
+    using Kind = PanelKind<Codes::small, 15, 0, 1, true>;
+    PanelBlock<L> block;
+    Q4_1Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    template <int>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        code4_of_32<L>(block, Block::codes_at, unit.code);
+        unit.scale[0] = block.f16(Block::d_at);
+        unit.minimum[0] = block.f16(Block::m_at);
+    }
+};
+
+// Bit e of `high` is bit 4 of code e.
+template <class L>
+inline __attribute__((always_inline)) void add_fifth_bits(typename L::Int high, typename L::Int* code) {
+    code[0] = L::or_bytes(code[0], L::template bits_mask<0>(high), 16);
+    code[1] = L::or_bytes(code[1], L::template bits_mask<4>(high), 16);
+    code[2] = L::or_bytes(code[2], L::template bits_mask<8>(high), 16);
+    code[3] = L::or_bytes(code[3], L::template bits_mask<12>(high), 16);
+    code[4] = L::or_bytes(code[4], L::template bits_mask<16>(high), 16);
+    code[5] = L::or_bytes(code[5], L::template bits_mask<20>(high), 16);
+    code[6] = L::or_bytes(code[6], L::template bits_mask<24>(high), 16);
+    code[7] = L::or_bytes(code[7], L::template bits_mask<28>(high), 16);
+}
+
+template <class L>
+struct Q5_0Panel {
+    using Block = Q5_0;
+    using Kind = PanelKind<Codes::small, 31, 16, 1, false>;
+    PanelBlock<L> block;
+    Q5_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    template <int>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        code4_of_32<L>(block, Block::codes_at, unit.code);
+        add_fifth_bits<L>(block.word(Block::high_at), unit.code);
+        unit.scale[0] = block.f16(Block::d_at);
+    }
+};
+
+template <class L>
+struct Q5_1Panel {
+    using Block = Q5_1;
+    using Kind = PanelKind<Codes::small, 31, 0, 1, true>;
+    PanelBlock<L> block;
+    Q5_1Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    template <int>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        code4_of_32<L>(block, Block::codes_at, unit.code);
+        add_fifth_bits<L>(block.word(Block::high_at), unit.code);
+        unit.scale[0] = block.f16(Block::d_at);
+        unit.minimum[0] = block.f16(Block::m_at);
+    }
+};
+
+template <class L>
+struct Q6_0Panel {
+    using Block = Q6_0;
+    using Kind = PanelKind<Codes::small, 63, 32, 1, false>;
+    PanelBlock<L> block;
+    Q6_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    template <int>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        code4_of_32<L>(block, Block::codes_at, unit.code);
+        // Byte e % 8 of `high` holds the bits of element e at 4 * (e / 8 % 2) + 2 * (e / 16).
+        for (int k = 0; k < 2; ++k) {
+            const auto high = block.word(Block::high_at + 4 * k);
+            unit.code[k] = L::bit_or(unit.code[k], L::template shift_left<4>(byte_bits<L, 0, 3>(high)));
+            unit.code[k + 2] =
+                L::bit_or(unit.code[k + 2], L::template shift_left<4>(byte_bits<L, 4, 3>(high)));
+            unit.code[k + 4] =
+                L::bit_or(unit.code[k + 4], L::template shift_left<4>(byte_bits<L, 2, 3>(high)));
+            unit.code[k + 6] =
+                L::bit_or(unit.code[k + 6], L::template shift_left<4>(byte_bits<L, 6, 3>(high)));
+        }
+        unit.scale[0] = block.f16(Block::d_at);
+    }
+};
+
+template <class L>
+struct Iq4NlPanel {
+    using Block = IQ4_NL;
+    using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
+    PanelBlock<L> block;
+    Iq4NlPanel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    template <int>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        code4_of_32<L>(block, Block::codes_at, unit.code);
+        const auto values = L::wide_table(iq4nl_values());
+        for (auto& code : unit.code) code = L::look_up(values, code);
+        unit.scale[0] = block.f16(Block::d_at);
+    }
+};
+
+// Doubled E2M1 values lie in -12 .. 12: 12 higher they are small codes.
+inline constexpr int k_e2m1_offset = 12;
+
+template <class L>
+inline __attribute__((always_inline)) void look_up_e2m1(typename L::Int* code, int count) {
+    const auto values = L::table(e2m1_doubled_values());
+    const auto offset = L::all(k_e2m1_offset * 0x01010101);
+    for (int k = 0; k < count; ++k) code[k] = L::add_bytes(L::look_up(values, code[k]), offset);
+}
+
+template <class L>
+struct Mxfp4Panel {
+    using Block = MXFP4;
+    using Kind = PanelKind<Codes::small, 24, k_e2m1_offset, 1, false>;
+    PanelBlock<L> block;
+    Mxfp4Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    template <int>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        code4_of_32<L>(block, Block::codes_at, unit.code);
+        look_up_e2m1<L>(unit.code, 8);
+        // 2^(x - 128) as e8m0_half_to_float(): from x = 2 on exponent x - 1, below that a subnormal number.
+        const auto x = block.byte(Block::exponent_at);
+        const auto exponent = L::template shift_left<23>(L::sub(x, L::all(1)));
+        const auto low = L::add(L::all(0x00200000), L::mul(x, L::all(0x00200000)));
+        unit.scale[0] = L::choose_below(x, 2, L::as_float(low), L::as_float(exponent));
+    }
+};
+
+template <class L>
+struct Nvfp4Panel {
+    using Block = NVFP4;
+    using Kind = PanelKind<Codes::small, 24, k_e2m1_offset, 2, false>;
+    PanelBlock<L> block;
+    Nvfp4Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    // Half of ue4m3_to_float(): bias 7 becomes 126; codes below 8 are subnormal, 0x7F is 0.
+    template <int g>
+    typename L::Float half_scale(typename L::Int scales) const {
+        const auto code = L::bit_and(L::template shift_right<8 * g>(scales), L::all(0x7F));
+        const auto normal = L::as_float(L::add(L::template shift_left<20>(code), L::all(0x3B800000)));
+        const auto subnormal = L::mul(L::to_float(code), L::all(0x1p-10F));
+        return L::choose_below(code, 8, subnormal, L::choose_below(code, 0x7F, normal, L::zero()));
+    }
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        for (int g = 0; g < 2; ++g) {
+            for (int k = 0; k < 2; ++k) {
+                const auto word = block.word(Block::codes_at + 16 * u + 8 * g + 4 * k);
+                unit.code[4 * g + k] = byte_bits<L, 0, 15>(word);
+                unit.code[4 * g + k + 2] = byte_bits<L, 4, 15>(word);
+            }
+        }
+        look_up_e2m1<L>(unit.code, 8);
+        const auto scales = block.word(Block::scales_at);
+        unit.scale[0] = half_scale<2 * u>(scales);
+        unit.scale[1] = half_scale<2 * u + 1>(scales);
+    }
+};
+
+}  // namespace minim::cpu::generic

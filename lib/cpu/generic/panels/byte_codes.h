@@ -1,0 +1,82 @@
+// Codes of less than 8 bits, brought into bytes: the ways in which the formats spread them (the names are
+// those of lib/format/block_reader.h), for one unit of 32 columns of the lanes of a panel.
+#pragma once
+
+#include "cpu/generic/linear_panel.h"
+
+namespace minim::cpu::generic {
+
+// The bits of `mask` of every byte of a word, from bit `shift` on.
+template <class L, int shift, int mask>
+typename L::Int byte_bits(typename L::Int word) {
+    return L::bit_and(L::template shift_right<shift>(word), L::all(mask * 0x01010101));
+}
+
+// Byte i of every lane as a number.
+template <class L, int i>
+typename L::Int byte_of(typename L::Int word) {
+    return L::bit_and(L::template shift_right<8 * i>(word), L::all(255));
+}
+
+template <class L, int i>
+typename L::Int signed_byte_of(typename L::Int word) {
+    return L::template shift_right_signed<24>(L::template shift_left<24 - 8 * i>(word));
+}
+
+template <class L, int shift, int n_bits>
+typename L::Int bits_of(typename L::Int word) {
+    return L::bit_and(L::template shift_right<shift>(word), L::all((1 << n_bits) - 1));
+}
+
+// All ones in the lanes whose bit is set.
+template <class L, int bit>
+typename L::Int lanes_with_bit(typename L::Int word) {
+    return L::template shift_right_signed<31>(L::template shift_left<31 - bit>(word));
+}
+
+// 16 bytes hold 32 elements, low nibbles the first 16.
+template <class L>
+inline __attribute__((always_inline)) void code4_of_32(const PanelBlock<L>& block, int at,
+                                                       typename L::Int* code) {
+    for (int k = 0; k < 4; ++k) {
+        const auto word = block.word(at + 4 * k);
+        code[k] = byte_bits<L, 0, 15>(word);
+        code[k + 4] = byte_bits<L, 4, 15>(word);
+    }
+}
+
+// 32 bytes hold 64 elements, low nibbles the first 32.
+template <class L, int unit>
+inline __attribute__((always_inline)) void code4_of_64(const PanelBlock<L>& block, int at,
+                                                       typename L::Int* code) {
+    for (int k = 0; k < 8; ++k) {
+        code[k] = byte_bits<L, 4 * (unit % 2), 15>(block.word(at + 32 * (unit / 2) + 4 * k));
+    }
+}
+
+// 32 bytes hold 128 elements, the lowest bits the first 32. The result is shifted left by `to`.
+template <class L, int unit, int to = 0>
+inline __attribute__((always_inline)) typename L::Int code2_of_128(const PanelBlock<L>& block, int at,
+                                                                   int k) {
+    constexpr int k_from = 2 * (unit % 4);
+    const auto word = block.word(at + 32 * (unit / 4) + 4 * k);
+    if constexpr (k_from >= to) {
+        return byte_bits<L, k_from - to, 3 << to>(word);
+    } else {
+        return L::bit_and(L::template shift_left<to - k_from>(word), L::all((3 << to) * 0x01010101));
+    }
+}
+
+// 32 bytes hold 256 elements, bit 0 the first 32. The result is shifted left by `to`.
+template <class L, int unit, int to>
+inline __attribute__((always_inline)) typename L::Int code1_of_256(const PanelBlock<L>& block, int at,
+                                                                   int k) {
+    const auto word = block.word(at + 4 * k);
+    if constexpr (unit >= to) {
+        return byte_bits<L, unit - to, 1 << to>(word);
+    } else {
+        return L::bit_and(L::template shift_left<to - unit>(word), L::all((1 << to) * 0x01010101));
+    }
+}
+
+}  // namespace minim::cpu::generic

@@ -1,0 +1,283 @@
+// Panels of the grid formats IQ1_S to IQ3_S: a lane fetches the points of its row, a word of four magnitudes
+// at a time. Layouts: lib/format/.
+#pragma once
+
+#include "cpu/generic/panels/byte_codes.h"
+#include "format/grids.h"
+#include "format/iq1_m.h"
+#include "format/iq1_s.h"
+#include "format/iq2_s.h"
+#include "format/iq2_xs.h"
+#include "format/iq2_xxs.h"
+#include "format/iq3_s.h"
+#include "format/iq3_xxs.h"
+
+namespace minim::cpu::generic {
+
+// Half h of points of eight bytes: columns 4h .. 4h + 3.
+template <class L, int h>
+typename L::Int point_half(const uint64_t* grid, typename L::Int index) {
+    return L::gather(reinterpret_cast<const uint32_t*>(grid) + h, L::template shift_left<1>(index));
+}
+
+// Signed magnitudes as small codes.
+template <class L, int offset>
+typename L::Int with_signs(typename L::Int magnitudes, typename L::Mask negative) {
+    return L::add_bytes(L::negate_bytes(magnitudes, negative), L::all(offset * 0x01010101));
+}
+
+// Columns 8i .. 8i + 7 of a unit: a point of eight bytes, its signs at bits 8i .. 8i + 7.
+template <class L, int i, int offset>
+inline __attribute__((always_inline)) void unpack_point(const uint64_t* grid, typename L::Int index,
+                                                        typename L::Int signs, typename L::Int* code) {
+    code[2 * i] = with_signs<L, offset>(point_half<L, 0>(grid, index), L::template bits_mask<8 * i>(signs));
+    code[2 * i + 1] =
+        with_signs<L, offset>(point_half<L, 1>(grid, index), L::template bits_mask<8 * i + 4>(signs));
+}
+
+// Four sign indices of 7 bits, one a byte, to sign bytes: bit 7 makes the number of set bits even.
+template <class L>
+typename L::Int even_signs(typename L::Int seven) {
+    auto parity = L::bit_xor(seven, byte_bits<L, 4, 0x0F>(seven));
+    parity = L::bit_xor(parity, byte_bits<L, 2, 0x3F>(parity));
+    parity = L::bit_xor(parity, byte_bits<L, 1, 0x7F>(parity));
+    return L::bit_or(seven, L::template shift_left<7>(byte_bits<L, 0, 1>(parity)));
+}
+
+// The four sign indices at bits 7i .. 7i + 6 of a word, spread to its bytes.
+template <class L>
+typename L::Int spread_sign_indices(typename L::Int word) {
+    const auto low = L::bit_or(bits_of<L, 0, 7>(word), L::template shift_left<8>(bits_of<L, 7, 7>(word)));
+    const auto high = L::bit_or(L::template shift_left<16>(bits_of<L, 14, 7>(word)),
+                                L::template shift_left<24>(bits_of<L, 21, 7>(word)));
+    return L::bit_or(low, high);
+}
+
+// d * (0.5 + number) * factor
+template <class L>
+typename L::Float half_step_scale(typename L::Float d, typename L::Int number, float factor) {
+    return L::mul(L::mul(d, L::add(L::to_float(number), L::all(0.5F))), L::all(factor));
+}
+
+inline constexpr int k_iq2_offset = 43;  // the largest magnitude
+inline constexpr int k_iq2_largest = 2 * k_iq2_offset;
+
+template <class L>
+struct Iq2XxsPanel {
+    using Block = IQ2_XXS;
+    using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 1, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    Iq2XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        const auto index = block.word(Block::groups_at + 8 * u);
+        const auto group = block.word(Block::groups_at + 8 * u + 4);
+        const auto signs = even_signs<L>(spread_sign_indices<L>(group));
+        unpack_point<L, 0, k_iq2_offset>(iq2xxs_grid(), byte_of<L, 0>(index), signs, unit.code);
+        unpack_point<L, 1, k_iq2_offset>(iq2xxs_grid(), byte_of<L, 1>(index), signs, unit.code);
+        unpack_point<L, 2, k_iq2_offset>(iq2xxs_grid(), byte_of<L, 2>(index), signs, unit.code);
+        unpack_point<L, 3, k_iq2_offset>(iq2xxs_grid(), byte_of<L, 3>(index), signs, unit.code);
+        unit.scale[0] = half_step_scale<L>(d, L::template shift_right<28>(group), 0.25F);
+    }
+};
+
+template <class L>
+struct Iq2XsPanel {
+    using Block = IQ2_XS;
+    using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 2, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    Iq2XsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        const auto a = block.word(Block::points_at + 8 * u);
+        const auto b = block.word(Block::points_at + 8 * u + 4);
+        const auto low = L::bit_or(bits_of<L, 9, 7>(a), L::template shift_left<8>(bits_of<L, 25, 7>(a)));
+        const auto high = L::bit_or(L::template shift_left<16>(bits_of<L, 9, 7>(b)),
+                                    L::template shift_left<24>(bits_of<L, 25, 7>(b)));
+        const auto signs = even_signs<L>(L::bit_or(low, high));
+        unpack_point<L, 0, k_iq2_offset>(iq2xs_grid(), bits_of<L, 0, 9>(a), signs, unit.code);
+        unpack_point<L, 1, k_iq2_offset>(iq2xs_grid(), bits_of<L, 16, 9>(a), signs, unit.code);
+        unpack_point<L, 2, k_iq2_offset>(iq2xs_grid(), bits_of<L, 0, 9>(b), signs, unit.code);
+        unpack_point<L, 3, k_iq2_offset>(iq2xs_grid(), bits_of<L, 16, 9>(b), signs, unit.code);
+        const auto scales = block.word(Block::scales_at + u / 4 * 4);
+        unit.scale[0] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4), 4>(scales), 0.25F);
+        unit.scale[1] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4) + 4, 4>(scales), 0.25F);
+    }
+};
+
+template <class L>
+struct Iq2SPanel {
+    using Block = IQ2_S;
+    using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 2, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    Iq2SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    template <int u, int i>
+    typename L::Int index(typename L::Int low, typename L::Int high) const {
+        return L::bit_or(byte_of<L, i>(low),
+                         L::template shift_left<8>(bits_of<L, 8 * (u % 4) + 2 * i, 2>(high)));
+    }
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        const auto low = block.word(Block::low_at + 4 * u);
+        const auto high = block.word(Block::high_at + u / 4 * 4);
+        const auto signs = block.word(Block::signs_at + 4 * u);
+        unpack_point<L, 0, k_iq2_offset>(iq2s_grid(), index<u, 0>(low, high), signs, unit.code);
+        unpack_point<L, 1, k_iq2_offset>(iq2s_grid(), index<u, 1>(low, high), signs, unit.code);
+        unpack_point<L, 2, k_iq2_offset>(iq2s_grid(), index<u, 2>(low, high), signs, unit.code);
+        unpack_point<L, 3, k_iq2_offset>(iq2s_grid(), index<u, 3>(low, high), signs, unit.code);
+        const auto scales = block.word(Block::scales_at + u / 4 * 4);
+        unit.scale[0] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4), 4>(scales), 0.25F);
+        unit.scale[1] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4) + 4, 4>(scales), 0.25F);
+    }
+};
+
+template <class L>
+struct Iq3XxsPanel {
+    using Block = IQ3_XXS;
+    using Kind = PanelKind<Codes::small, 2 * 62, 62, 1, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    Iq3XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    // Columns 4i .. 4i + 3.
+    template <int u, int i>
+    inline __attribute__((always_inline)) void point(typename L::Int signs, Unit<L>& unit) const {
+        const auto index = byte_of<L, i % 4>(block.word(Block::points_at + 8 * u + i / 4 * 4));
+        unit.code[i] =
+            with_signs<L, 62>(L::gather(iq3xxs_grid(), index), L::template bits_mask<4 * i>(signs));
+    }
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        const auto group = block.word(Block::groups_at + 4 * u);
+        const auto signs = even_signs<L>(spread_sign_indices<L>(group));
+        point<u, 0>(signs, unit);
+        point<u, 1>(signs, unit);
+        point<u, 2>(signs, unit);
+        point<u, 3>(signs, unit);
+        point<u, 4>(signs, unit);
+        point<u, 5>(signs, unit);
+        point<u, 6>(signs, unit);
+        point<u, 7>(signs, unit);
+        unit.scale[0] = half_step_scale<L>(d, L::template shift_right<28>(group), 0.5F);
+    }
+};
+
+template <class L>
+struct Iq3SPanel {
+    using Block = IQ3_S;
+    using Kind = PanelKind<Codes::small, 2 * 15, 15, 1, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    Iq3SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    // Columns 4i .. 4i + 3.
+    template <int u, int i>
+    inline __attribute__((always_inline)) void point(typename L::Int high, typename L::Int signs,
+                                                     Unit<L>& unit) const {
+        const auto low = byte_of<L, i % 4>(block.word(Block::low_at + 8 * u + i / 4 * 4));
+        const auto index = L::bit_or(low, L::template shift_left<8>(bits_of<L, 8 * (u % 4) + i, 1>(high)));
+        unit.code[i] = with_signs<L, 15>(L::gather(iq3s_grid(), index), L::template bits_mask<4 * i>(signs));
+    }
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        const auto high = block.word(Block::high_at + u / 4 * 4);
+        const auto signs = block.word(Block::signs_at + 4 * u);
+        point<u, 0>(high, signs, unit);
+        point<u, 1>(high, signs, unit);
+        point<u, 2>(high, signs, unit);
+        point<u, 3>(high, signs, unit);
+        point<u, 4>(high, signs, unit);
+        point<u, 5>(high, signs, unit);
+        point<u, 6>(high, signs, unit);
+        point<u, 7>(high, signs, unit);
+        const auto scale = bits_of<L, 4 * u, 4>(block.word(Block::scales_at));
+        const auto number = L::add(L::template shift_left<1>(scale), L::all(1));
+        unit.scale[0] = L::mul(d, L::to_float(number));
+    }
+};
+
+// (value + shift) / 1 with shift = +-1/8, in eighths: 8 * value +- 1, which lies in -9 .. 9.
+inline constexpr int k_iq1_offset = 9;
+
+template <class L, int h>
+typename L::Int eighths(typename L::Int index, typename L::Int down_lanes) {
+    const auto plus_one = L::add_bytes(point_half<L, h>(iq1s_grid(), index), L::all(0x01010101));
+    const auto up = L::sub(L::all(0x02020202), L::bit_and(down_lanes, L::all(0x02020202)));
+    return L::add_bytes(L::template shift_left<3>(plus_one), up);
+}
+
+template <class L>
+struct Iq1SPanel {
+    using Block = IQ1_S;
+    using Kind = PanelKind<Codes::small, 2 * k_iq1_offset, k_iq1_offset, 1, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    Iq1SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    template <int u, int i>
+    inline __attribute__((always_inline)) void point(typename L::Int group, Unit<L>& unit) const {
+        constexpr int k_bit = 16 * (u % 2);
+        const auto low = byte_of<L, i>(block.word(Block::low_at + 4 * u));
+        const auto index = L::bit_or(low, L::template shift_left<8>(bits_of<L, k_bit + 3 * i, 3>(group)));
+        const auto down = lanes_with_bit<L, k_bit + 15>(group);
+        unit.code[2 * i] = eighths<L, 0>(index, down);
+        unit.code[2 * i + 1] = eighths<L, 1>(index, down);
+    }
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        const auto group = block.word(Block::groups_at + u / 2 * 4);
+        point<u, 0>(group, unit);
+        point<u, 1>(group, unit);
+        point<u, 2>(group, unit);
+        point<u, 3>(group, unit);
+        const auto scale = bits_of<L, 16 * (u % 2) + 12, 3>(group);
+        const auto number = L::add(L::template shift_left<1>(scale), L::all(1));
+        unit.scale[0] = L::mul(L::mul(d, L::to_float(number)), L::all(0.125F));
+    }
+};
+
+template <class L>
+struct Iq1MPanel {
+    using Block = IQ1_M;
+    using Kind = PanelKind<Codes::small, 2 * k_iq1_offset, k_iq1_offset, 2, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    Iq1MPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(hidden_scale(at)) {}
+
+    // The top nibbles of the four scale words, lowest first, are an f16.
+    static typename L::Float hidden_scale(const PanelBlock<L>& at) {
+        const auto a = at.word(Block::scales_at);
+        const auto b = at.word(Block::scales_at + 4);
+        const auto low = L::bit_or(bits_of<L, 12, 4>(a), L::template shift_left<4>(bits_of<L, 28, 4>(a)));
+        const auto high = L::bit_or(bits_of<L, 12, 4>(b), L::template shift_left<4>(bits_of<L, 28, 4>(b)));
+        return L::f16_of(L::bit_or(low, L::template shift_left<8>(high)));
+    }
+    template <int u, int i>
+    inline __attribute__((always_inline)) void point(Unit<L>& unit) const {
+        constexpr int k_point = 4 * u + i;
+        const auto low = byte_of<L, i>(block.word(Block::low_at + 4 * u));
+        const auto high = block.word(Block::high_at + k_point / 8 * 4);
+        const auto index = L::bit_or(low, L::template shift_left<8>(bits_of<L, 4 * (k_point % 8), 3>(high)));
+        const auto down = lanes_with_bit<L, 4 * (k_point % 8) + 3>(high);
+        unit.code[2 * i] = eighths<L, 0>(index, down);
+        unit.code[2 * i + 1] = eighths<L, 1>(index, down);
+    }
+    template <int g>
+    typename L::Float scale() const {
+        const auto word = block.word(Block::scales_at + g / 8 * 4);
+        const auto number = bits_of<L, 16 * (g % 8 / 4) + 3 * (g % 4), 3>(word);
+        const auto odd = L::add(L::template shift_left<1>(number), L::all(1));
+        return L::mul(L::mul(d, L::to_float(odd)), L::all(0.125F));
+    }
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        point<u, 0>(unit);
+        point<u, 1>(unit);
+        point<u, 2>(unit);
+        point<u, 3>(unit);
+        unit.scale[0] = scale<2 * u>();
+        unit.scale[1] = scale<2 * u + 1>();
+    }
+};
+
+}  // namespace minim::cpu::generic

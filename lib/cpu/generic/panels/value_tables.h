@@ -1,0 +1,400 @@
+// Panels of the formats whose codes point into a table of values: IQ4_XS and ik's IQ2_K to IQ6_K, IQ2_KS to
+// IQ5_KS, IQ4_KSS and IQ2_KL. Layouts: lib/format/.
+//
+// The shifted twin of a table is the table plus a constant where that takes fewer instructions, else its
+// second half. Values that span less than 128 are small codes with an offset.
+#pragma once
+
+#include "cpu/generic/panels/byte_codes.h"
+#include "format/iq2_k.h"
+#include "format/iq2_kl.h"
+#include "format/iq3_k.h"
+#include "format/iq4_k.h"
+#include "format/iq4_ks.h"
+#include "format/iq4_xs.h"
+#include "format/iq5_k.h"
+#include "format/iq6_k.h"
+
+namespace minim::cpu::generic {
+
+struct ValueTable {
+    int8_t value[64];
+};
+
+// n values from `first`, `stride` apart, each plus `offset`.
+template <size_t n_all>
+constexpr ValueTable value_table(const Table<int8_t, n_all>& values, size_t first, size_t stride, size_t n,
+                                 int offset) {
+    ValueTable table{};
+    for (size_t i = 0; i < n; ++i) {
+        table.value[i] = static_cast<int8_t>(values.data[first + stride * i] + offset);
+    }
+    return table;
+}
+
+// The difference between the second half of a table and the first, which must be one number.
+template <size_t n>
+constexpr int table_shift(const Table<int8_t, n>& values) {
+    const int shift = values.data[n / 2] - values.data[0];
+    for (size_t i = 0; i < n / 2; ++i) {
+        if (values.data[n / 2 + i] - values.data[i] != shift) return 0;
+    }
+    return shift;
+}
+inline constexpr int k_iq4k_shift = table_shift(codebooks::k_iq4k);
+inline constexpr int k_iq5k_shift = table_shift(codebooks::k_iq5k);
+inline constexpr int k_iq6k_shift = table_shift(codebooks::k_iq6k);
+static_assert(k_iq4k_shift != 0 && k_iq5k_shift != 0 && k_iq6k_shift != 0);
+
+// `shift` in every byte of the lanes that are all ones.
+template <class L, int shift>
+typename L::Int shift_of(typename L::Int lanes) {
+    return L::bit_and(lanes, L::all(shift * 0x01010101));
+}
+
+template <class L>
+inline __attribute__((always_inline)) void look_up_16(const int8_t* values, typename L::Int shift,
+                                                      typename L::Int* code, int count) {
+    const auto table = L::wide_table(values);
+    for (int k = 0; k < count; ++k) code[k] = L::add_bytes(L::look_up(table, code[k]), shift);
+}
+
+template <class L>
+inline __attribute__((always_inline)) void look_up_32(const int8_t* values, typename L::Int shift,
+                                                      typename L::Int* code, int count) {
+    const auto low = L::wide_table(values);
+    const auto high = L::wide_table(values + 16);
+    for (int k = 0; k < count; ++k) code[k] = L::add_bytes(L::look_up(low, high, code[k]), shift);
+}
+
+template <class L>
+struct Iq4XsPanel {
+    using Block = IQ4_XS;
+    using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    typename L::Int low, high;
+    Iq4XsPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), d(at.f16(Block::d_at)), low(at.word(Block::low_at)), high(at.half(Block::high_at)) {}
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        code4_of_32<L>(block, Block::codes_at + 16 * u, unit.code);
+        const auto table = L::wide_table(iq4nl_values());
+        for (auto& code : unit.code) code = L::look_up(table, code);
+        const auto number =
+            L::bit_or(bits_of<L, 4 * u, 4>(low), L::template shift_left<4>(bits_of<L, 2 * u, 2>(high)));
+        unit.scale[0] = L::mul(d, L::to_float(L::sub(number, L::all(32))));
+    }
+};
+
+// What IQ4_K and IQ5_K share: 6-bit scales less 32, and a bit a group that chooses the shifted values.
+template <class L, class Format>
+struct GroupScalesPanel {
+    PanelBlock<L> block;
+    typename L::Float d;
+    typename L::Int extra, high;
+    GroupScalesPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at),
+          d(at.f16(Format::d_at)),
+          extra(at.half(Format::extra_at)),
+          high(at.word(Format::high_at)) {}
+    template <int g>
+    typename L::Float scale() const {
+        const auto low = bits_of<L, 4 * (g % 8), 4>(block.word(Format::low_at + g / 8 * 4));
+        const auto number = L::bit_or(low, L::template shift_left<4>(bits_of<L, 2 * g, 2>(high)));
+        return L::mul(d, L::to_float(L::sub(number, L::all(32))));
+    }
+};
+
+template <class L>
+struct Iq4KPanel : GroupScalesPanel<L, IQ4_K> {
+    using Block = IQ4_K;
+    using Kind = PanelKind<Codes::wide, 128, 0, 2, false>;
+    using GroupScalesPanel<L, IQ4_K>::GroupScalesPanel;
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        code4_of_32<L>(this->block, Block::codes_at + 16 * u, unit.code);
+        look_up_16<L>(iq4k_values(), shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 2 * u>(this->extra)),
+                      unit.code, 4);
+        look_up_16<L>(iq4k_values(), shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 2 * u + 1>(this->extra)),
+                      unit.code + 4, 4);
+        unit.scale[0] = this->template scale<2 * u>();
+        unit.scale[1] = this->template scale<2 * u + 1>();
+    }
+};
+
+template <class L, int u>
+inline __attribute__((always_inline)) void code5_of_64(const PanelBlock<L>& block, int codes_at, int fifth_at,
+                                                       typename L::Int* code) {
+    code4_of_64<L, u>(block, codes_at, code);
+    for (int k = 0; k < 8; ++k) code[k] = L::bit_or(code[k], code1_of_256<L, u, 4>(block, fifth_at, k));
+}
+
+template <class L>
+struct Iq5KPanel : GroupScalesPanel<L, IQ5_K> {
+    using Block = IQ5_K;
+    using Kind = PanelKind<Codes::wide, 128, 0, 2, false>;
+    using GroupScalesPanel<L, IQ5_K>::GroupScalesPanel;
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        code5_of_64<L, u>(this->block, Block::codes_at, Block::fifth_at, unit.code);
+        look_up_32<L>(iq5k_values(), shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 2 * u>(this->extra)),
+                      unit.code, 4);
+        look_up_32<L>(iq5k_values(), shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 2 * u + 1>(this->extra)),
+                      unit.code + 4, 4);
+        unit.scale[0] = this->template scale<2 * u>();
+        unit.scale[1] = this->template scale<2 * u + 1>();
+    }
+};
+
+template <class L>
+struct Iq6KPanel {
+    using Block = IQ6_K;
+    using Kind = PanelKind<Codes::wide, 128, 0, 2, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    typename L::Int extra;
+    Iq6KPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), d(at.f16(Block::d_at)), extra(at.half(Block::extra_at)) {}
+    template <int u, int g>
+    inline __attribute__((always_inline)) void unpack_group(Unit<L>& unit) const {
+        const int8_t* values = iq6k_values();
+        const auto shift = shift_of<L, k_iq6k_shift>(lanes_with_bit<L, 2 * u + g>(extra));
+        for (int k = 4 * g; k < 4 * g + 4; ++k) {
+            const auto code = L::bit_or(unit.code[k], code2_of_128<L, u, 4>(block, Block::high_at, k));
+            const auto low = L::look_up(L::wide_table(values), L::wide_table(values + 16), code);
+            const auto high = L::look_up(L::wide_table(values + 32), L::wide_table(values + 48), code);
+            unit.code[k] = L::add_bytes(L::choose_bytes(L::template plane_mask<5>(code), high, low), shift);
+        }
+        const auto scales = block.word(Block::scales_at + u / 2 * 4);
+        unit.scale[g] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2 + g>(scales)));
+    }
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        code4_of_64<L, u>(block, Block::codes_at, unit.code);
+        unpack_group<u, 0>(unit);
+        unpack_group<u, 1>(unit);
+    }
+};
+
+// (byte & 254) - 127
+template <class L>
+typename L::Int ks_scales(typename L::Int byte) {
+    return L::sub(L::bit_and(byte, L::all(254)), L::all(127));
+}
+
+template <class L>
+struct Iq4KsPanel {
+    using Block = IQ4_KS;
+    using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    Iq4KsPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        const auto byte = byte_of<L, u % 4>(block.word(Block::scales_at + u / 4 * 4));
+        code4_of_32<L>(block, Block::codes_at + 16 * u, unit.code);
+        look_up_16<L>(iq4k_values(), shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
+        unit.scale[0] = L::mul(d, L::to_float(ks_scales<L>(byte)));
+    }
+};
+
+template <class L>
+struct Iq4KssPanel {
+    using Block = IQ4_KSS;
+    using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    Iq4KssPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
+
+    // Bit 0 of the two halves of word k are bits 2k and 2k + 1 of the scale byte.
+    template <int k>
+    typename L::Int scale_bits(typename L::Int word) const {
+        return L::bit_or(L::template shift_left<2 * k>(bits_of<L, 0, 1>(word)),
+                         L::template shift_left<2 * k + 1>(bits_of<L, 16, 1>(word)));
+    }
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        typename L::Int word[4];
+        for (int k = 0; k < 4; ++k) word[k] = block.word(16 * u + 4 * k);
+        const auto byte = L::bit_or(L::bit_or(scale_bits<0>(word[0]), scale_bits<1>(word[1])),
+                                    L::bit_or(scale_bits<2>(word[2]), scale_bits<3>(word[3])));
+        for (int k = 0; k < 4; ++k) {
+            const auto even = L::bit_and(word[k], L::all(static_cast<int32_t>(0xFFFEFFFEU)));
+            const auto codes = L::bit_xor(even, L::template shift_right<1>(even));
+            unit.code[k] = byte_bits<L, 0, 15>(codes);
+            unit.code[k + 4] = byte_bits<L, 4, 15>(codes);
+        }
+        look_up_16<L>(iq4k_values(), shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
+        unit.scale[0] = L::mul(d, L::to_float(ks_scales<L>(byte)));
+    }
+};
+
+template <class L>
+struct Iq5KsPanel {
+    using Block = IQ5_KS;
+    using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    Iq5KsPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        const auto byte = byte_of<L, u % 4>(block.word(Block::scales_at + u / 4 * 4));
+        code5_of_64<L, u>(block, Block::codes_at, Block::fifth_at, unit.code);
+        look_up_32<L>(iq5k_values(), shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
+        unit.scale[0] = L::mul(d, L::to_float(ks_scales<L>(byte)));
+    }
+};
+
+inline constexpr int k_iq2k_offset = 31;
+inline constexpr ValueTable k_iq2k_codes = value_table(codebooks::k_iq2k, 0, 1, 8, k_iq2k_offset);
+inline constexpr int k_iq3k_offset = 63;
+inline constexpr ValueTable k_iq3k_codes = value_table(codebooks::k_iq3k, 0, 1, 16, k_iq3k_offset);
+
+// Codes with bit `n_bits` set in the lanes whose values are shifted: the second half of the table.
+template <class L, int n_bits>
+inline __attribute__((always_inline)) void look_up_halves(const ValueTable& values,
+                                                          typename L::Int shifted_lanes,
+                                                          typename L::Int* code, int count) {
+    const auto table = L::table(values.value);
+    const auto half = L::bit_and(shifted_lanes, L::all((1 << n_bits) * 0x01010101));
+    for (int k = 0; k < count; ++k) code[k] = L::look_up(table, L::bit_or(code[k], half));
+}
+
+template <class L>
+struct Iq2KPanel {
+    using Block = IQ2_K;
+    using Kind = PanelKind<Codes::small, 53, k_iq2k_offset, 2, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    typename L::Int extra;
+    Iq2KPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), d(at.f16(Block::d_at)), extra(at.half(Block::extra_at)) {}
+    template <int u, int g>
+    inline __attribute__((always_inline)) void unpack_group(Unit<L>& unit) const {
+        look_up_halves<L, 2>(k_iq2k_codes, lanes_with_bit<L, 2 * u + g>(extra), unit.code + 4 * g, 4);
+        const auto scales = block.word(Block::scales_at + u / 4 * 4);
+        const auto number = L::sub(bits_of<L, 8 * (u % 4) + 4 * g, 4>(scales), L::all(8));
+        unit.scale[g] = L::mul(d, L::to_float(number));
+    }
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        for (int k = 0; k < 8; ++k) unit.code[k] = code2_of_128<L, u>(block, Block::codes_at, k);
+        unpack_group<u, 0>(unit);
+        unpack_group<u, 1>(unit);
+    }
+};
+
+template <class L>
+struct Iq2KsPanel {
+    using Block = IQ2_KS;
+    using Kind = PanelKind<Codes::small, 53, k_iq2k_offset, 1, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    typename L::Int extra, scales;
+    Iq2KsPanel(PanelBlock<L> header, PanelBlock<L> at)
+        : block(at), d(header.f16(0)), extra(at.half(Block::extra_at)), scales(at.word(Block::scales_at)) {}
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        for (int k = 0; k < 8; ++k) unit.code[k] = code2_of_128<L, u>(block, Block::codes_at, k);
+        look_up_halves<L, 2>(k_iq2k_codes, lanes_with_bit<L, u>(extra), unit.code, 8);
+        const auto number =
+            L::bit_or(bits_of<L, 4 * u, 4>(scales), L::template shift_left<4>(bits_of<L, 8 + u, 1>(extra)));
+        unit.scale[0] = L::mul(d, L::to_float(L::sub(number, L::all(16))));
+    }
+};
+
+template <class L>
+struct Iq3KPanel {
+    using Block = IQ3_K;
+    using Kind = PanelKind<Codes::small, 114, k_iq3k_offset, 2, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    typename L::Int extra, signs;
+    Iq3KPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at),
+          d(at.f16(Block::d_at)),
+          extra(at.half(Block::extra_at)),
+          signs(at.half(Block::signs_at)) {}
+    template <int u, int g>
+    inline __attribute__((always_inline)) void unpack_group(Unit<L>& unit) const {
+        look_up_halves<L, 3>(k_iq3k_codes, lanes_with_bit<L, 2 * u + g>(extra), unit.code + 4 * g, 4);
+        const auto scales = scale_bits<2 * u + g>();
+        const auto magnitude = L::add(L::template shift_left<1>(scales), L::all(1));
+        const auto negative = lanes_with_bit<L, 2 * u + g>(signs);
+        unit.scale[g] = L::mul(d, L::to_float(L::sub(L::bit_xor(magnitude, negative), negative)));
+    }
+    template <int g>
+    typename L::Int scale_bits() const {
+        return bits_of<L, 4 * (g % 8), 4>(block.word(Block::scales_at + g / 8 * 4));
+    }
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        for (int k = 0; k < 8; ++k) {
+            unit.code[k] = L::bit_or(code2_of_128<L, u>(block, Block::codes_at, k),
+                                     code1_of_256<L, u, 2>(block, Block::high_at, k));
+        }
+        unpack_group<u, 0>(unit);
+        unpack_group<u, 1>(unit);
+    }
+};
+
+template <class L>
+struct Iq3KsPanel {
+    using Block = IQ3_KS;
+    using Kind = PanelKind<Codes::small, 114, k_iq3k_offset, 1, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    typename L::Int extra, scales;
+    Iq3KsPanel(PanelBlock<L> header, PanelBlock<L> at)
+        : block(at), d(header.f16(0)), extra(at.half(Block::extra_at)), scales(at.word(Block::scales_at)) {}
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        for (int k = 0; k < 8; ++k) {
+            unit.code[k] = L::bit_or(code2_of_128<L, u>(block, Block::codes_at, k),
+                                     code1_of_256<L, u, 2>(block, Block::high_at, k));
+        }
+        look_up_halves<L, 3>(k_iq3k_codes, lanes_with_bit<L, 8 + u>(extra), unit.code, 8);
+        const auto number = L::bit_or(bits_of<L, 8 * (u % 4) + 4 * (u / 4), 4>(scales),
+                                      L::template shift_left<4>(bits_of<L, u, 1>(extra)));
+        unit.scale[0] = L::mul(d, L::to_float(L::sub(number, L::all(16))));
+    }
+};
+
+inline constexpr int k_iq2kl_offset = 63;
+inline constexpr ValueTable k_iq2kl_even = value_table(codebooks::k_iq2kl, 0, 2, 32, k_iq2kl_offset);
+inline constexpr ValueTable k_iq2kl_odd = value_table(codebooks::k_iq2kl, 1, 2, 32, k_iq2kl_offset);
+
+template <class L>
+struct Iq2KlPanel {
+    using Block = IQ2_KL;
+    using Kind = PanelKind<Codes::small, 110, k_iq2kl_offset, 1, false>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    typename L::Int high, low;
+    Iq2KlPanel(PanelBlock<L> header, PanelBlock<L> at)
+        : block(at), d(header.f16(0)), high(at.half(Block::high_at)), low(at.word(Block::low_at)) {}
+
+    // Both values of each pair, from the pair's code in two neighbouring bytes.
+    static typename L::Int values(typename L::Int pair) {
+        const auto even = L::look_up(L::table(k_iq2kl_even.value), L::table(k_iq2kl_even.value + 16), pair);
+        const auto odd = L::look_up(L::table(k_iq2kl_odd.value), L::table(k_iq2kl_odd.value + 16), pair);
+        return L::bit_or(L::bit_and(even, L::all(0x00FF00FF)),
+                         L::bit_and(odd, L::all(static_cast<int32_t>(0xFF00FF00U))));
+    }
+    template <int u>
+    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+        for (int k = 0; k < 4; ++k) {
+            const auto nibbles =
+                byte_bits<L, 4 * (u % 2), 15>(block.word(Block::codes_at + 16 * (u / 2) + 4 * k));
+            const auto pairs = L::bit_or(nibbles, code1_of_256<L, u, 4>(block, Block::fifth_at, k));
+            unit.code[2 * k] = values(L::template shuffle_bytes<0, 0, 1, 1>(pairs));
+            unit.code[2 * k + 1] = values(L::template shuffle_bytes<2, 2, 3, 3>(pairs));
+        }
+        const auto number = L::bit_or(bits_of<L, 8 * (u % 4) + 4 * (u / 4), 4>(low),
+                                      L::template shift_left<4>(bits_of<L, 2 * u, 2>(high)));
+        unit.scale[0] = L::mul(d, L::to_float(L::sub(number, L::all(32))));
+    }
+};
+
+}  // namespace minim::cpu::generic

@@ -1,0 +1,41 @@
+// Weights as the packed kernels read them: in panels of 16 rows, interleaved so that one vector register
+// holds the same four bytes of every row. A lane is then a row: sums need no step across lanes, and a panel
+// is one unbroken stream of memory.
+//
+// A panel keeps the bytes of its rows, and their number, in another order. A row's header and each of its
+// blocks is cut into granules; a granule that lies `at` bytes into the block lies 16 * at bytes into the
+// panel's block, followed by the same granule of the other 15 rows. So a panel begins where its first row
+// did, and packing works in place.
+//
+// Rows beyond the last whole panel stay as they are, and so does a matrix that is mapped from its file.
+// Before such rows meet a kernel they are packed into scratch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "format/format.h"
+
+namespace minim::cpu {
+
+inline constexpr int64_t k_panel_rows = 16;
+
+// Granules of a block: numbers of two bytes at the front and at the back, of one byte where their size is
+// odd, and words of four bytes between them. A row header is one granule.
+struct PanelShape {
+    int32_t front_bytes;
+    int32_t back_bytes;
+};
+
+PanelShape panel_shape(Format format) noexcept;
+
+// Writes n_rows rows of `cols` elements, row_bytes apart, as one panel; 1 <= n_rows <= 16, missing rows are
+// copies of the last one. `out` has 16 * row_bytes bytes and overlaps no row.
+void pack_panel(Format format, const std::byte* rows, int64_t row_bytes, int64_t n_rows, int64_t cols,
+                std::byte* out) noexcept;
+
+// The opposite, for all 16 rows.
+void unpack_panel(Format format, const std::byte* panel, int64_t row_bytes, int64_t cols,
+                  std::byte* rows) noexcept;
+
+}  // namespace minim::cpu

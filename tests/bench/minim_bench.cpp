@@ -1,0 +1,366 @@
+// Prompt and decode speed of a model file or of a synthetic model, over repetitions, context depths, batch
+// sizes and thread counts, beside the memory bandwidth that the same threads reach in the same run.
+//
+//   minim-bench -m model.gguf -p 512 -n 64 -t 1,2 -r 5 -o table
+//   minim-bench --synthetic --layers 2 --experts-format IQ4_XS -n 64
+//
+// A speed is the median of the repetitions. Its bandwidth is the bytes a token has to read (weights once,
+// keys and values once) times tokens a second; the share is of the median bandwidth measured around the
+// repetitions.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "bandwidth.h"
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "cpu/cpu_backend.h"
+#include "kv/kv_cache.h"
+#include "model/model.h"
+#include "model/pack_weights.h"
+#include "synthetic.h"
+#include "timed_backend.h"
+
+namespace minim::bench {
+namespace {
+
+struct Options {
+    std::string model;
+    bool synthetic = false;
+    SyntheticShape shape;
+    std::string experts_format = "IQ4_XS";
+    std::string dense_format = "Q8_0";
+    bool mapped = false;
+    std::vector<int64_t> n_prompt = {512};
+    std::vector<int64_t> n_generate = {64};
+    std::vector<int64_t> depths = {0};
+    std::vector<int64_t> n_ubatch = {512};
+    std::vector<int32_t> n_threads;
+    int repetitions = 5;
+    std::string output = "table";
+    std::string kv = "F16";
+    bool operations = false;
+};
+
+struct Result {
+    std::string test;
+    int32_t n_threads = 0;
+    int64_t depth = 0;
+    int64_t n_ubatch = 0;
+    std::vector<double> tokens_per_second;
+    std::vector<double> read_bandwidth;  // bytes a second
+    double bytes_per_token = 0.0;
+    std::array<double, k_operation_count> seconds{};  // of all repetitions
+    double total_seconds = 0.0;
+};
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    const size_t middle = values.size() / 2;
+    return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
+}
+
+double spread(const std::vector<double>& values) {
+    const double centre = median(values);
+    std::vector<double> deviation;
+    for (const double value : values) deviation.push_back(std::abs(value - centre));
+    return median(deviation);
+}
+
+// Bytes of weights that one token reads.
+double active_bytes(const model::Config& config, const model::Weights& weights) {
+    const auto bytes = [](const backend::Matrix& m) { return static_cast<double>(m.rows * m.row_bytes); };
+    const auto of_stack = [&](const backend::ExpertStack& s) {
+        return static_cast<double>(config.n_expert_used * s.rows * s.row_bytes);
+    };
+    double total = bytes(weights.output) + static_cast<double>(weights.embedding.row_bytes);
+    for (const model::LayerWeights& w : weights.layers) {
+        total += bytes(w.wq) + bytes(w.wk) + bytes(w.wv) + bytes(w.wo) + bytes(w.router);
+        total += of_stack(w.experts.gate) + of_stack(w.experts.up) + of_stack(w.experts.down);
+    }
+    return total;
+}
+
+double weight_bytes(const model::Weights& weights) {
+    const auto bytes = [](const backend::Matrix& m) { return static_cast<double>(m.rows * m.row_bytes); };
+    double total = bytes(weights.output) + bytes(weights.embedding);
+    for (const model::LayerWeights& w : weights.layers) {
+        total += bytes(w.wq) + bytes(w.wk) + bytes(w.wv) + bytes(w.wo) + bytes(w.router);
+        for (const backend::ExpertStack* s : {&w.experts.gate, &w.experts.up, &w.experts.down}) {
+            total += static_cast<double>(s->n_expert() * s->rows * s->row_bytes);
+        }
+    }
+    return total;
+}
+
+// One thread count: a backend, the model on it, and what the tests need.
+class Bench {
+  public:
+    Bench(const Options& options, int32_t n_threads)
+        : options_(options), pool_(n_threads), bandwidth_(pool_) {
+        const CpuLevel level = active_cpu_level();
+        backend_ = std::make_shared<TimedBackend>(cpu::make_cpu_backend(pool_, level));
+        const auto start = std::chrono::steady_clock::now();
+        if (options.synthetic) {
+            synthetic_.emplace(make_synthetic(options.shape));
+            if (!options.mapped) pack();
+            config_ = &synthetic_->config;
+            weights_ = &synthetic_->weights;
+            forward_.emplace(*backend_, *config_, *weights_);
+        } else {
+            model::OpenOptions open;
+            open.residence = options.mapped ? checkpoint::Residence::mapped : checkpoint::Residence::owned;
+            model_.emplace(options.model, backend_, open, Logger());
+            config_ = &model_->config();
+            weights_ = &model_->weights();
+            forward_.emplace(*backend_, *config_, *weights_);
+        }
+        load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+
+    const model::Config& config() const { return *config_; }
+    const model::Weights& weights() const { return *weights_; }
+    double load_seconds() const { return load_seconds_; }
+
+    Result prompt(int64_t n, int64_t depth, int64_t n_ubatch) {
+        return measure(fmt::format("pp{}", n), n, depth, n_ubatch, n_ubatch);
+    }
+    Result generation(int64_t n, int64_t depth, int64_t n_ubatch) {
+        return measure(fmt::format("tg{}", n), n, depth, n_ubatch, 1);
+    }
+
+  private:
+    void pack() {
+        const auto writable = [this](const std::byte* place) -> std::byte* {
+            for (const Buffer& buffer : synthetic_->memory) {
+                if (place >= buffer.data() && place < buffer.data() + buffer.size()) {
+                    return buffer.data() + (place - buffer.data());
+                }
+            }
+            return nullptr;
+        };
+        model::pack_weights(*backend_, writable, synthetic_->weights, nullptr);
+    }
+
+    // Tokens first .. first + count of the text, in steps of at most n_step rows.
+    void run(const kv::KvCache& cache, model::StepSpace& space, int64_t first, int64_t count,
+             int64_t n_step) {
+        std::vector<model::StepRow> rows;
+        for (int64_t done = 0; done < count; done += static_cast<int64_t>(rows.size())) {
+            rows.resize(static_cast<size_t>(std::min(n_step, count - done)));
+            for (size_t i = 0; i < rows.size(); ++i) {
+                const int64_t position = first + done + static_cast<int64_t>(i);
+                rows[i].token = static_cast<int32_t>((position * 7919 + 13) % config_->n_vocab);
+                rows[i].at = {&cache.sequence(), position};
+                rows[i].wants_logits = i + 1 == rows.size();
+            }
+            forward_->step(rows, space, logits_.data(), nullptr);
+        }
+    }
+
+    Result measure(std::string test, int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_step) {
+        const Format format = *format_from_name(options_.kv);
+        const backend::KvLayout layout = {config_->n_layer, config_->n_head_kv, config_->head_dim, format,
+                                          format};
+        const kv::KvCache cache(layout, depth + n);
+        model::StepSpace space(*backend_, *config_, n_ubatch, depth + n);
+        logits_.resize(static_cast<size_t>(config_->n_vocab));
+
+        Result result;
+        result.test = depth > 0 ? fmt::format("{} @ d{}", test, depth) : std::move(test);
+        result.n_threads = pool_.n_threads();
+        result.depth = depth;
+        result.n_ubatch = n_ubatch;
+        const double kv_bytes =
+            static_cast<double>(layout.page_bytes()) / static_cast<double>(backend::k_kv_page_tokens);
+        const double kv_read = n_step == 1 ? kv_bytes * static_cast<double>(depth + n / 2) : 0.0;
+        const double steps = std::ceil(static_cast<double>(n) / static_cast<double>(n_step));
+        result.bytes_per_token = n_step == 1 ? active_bytes(*config_, *weights_) + kv_read
+                                             : weight_bytes(*weights_) * steps / static_cast<double>(n);
+        run(cache, space, 0, depth, n_ubatch);
+        run(cache, space, depth, std::min<int64_t>(n, n_step == 1 ? 2 : n), n_step);  // not measured
+        for (int i = 0; i < options_.repetitions; ++i) {
+            result.read_bandwidth.push_back(bandwidth_.measure());
+            backend_->seconds().fill(0.0);
+            const auto start = std::chrono::steady_clock::now();
+            run(cache, space, depth, n, n_step);
+            const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+            result.read_bandwidth.push_back(bandwidth_.measure());
+            result.tokens_per_second.push_back(static_cast<double>(n) / taken.count());
+            result.total_seconds += taken.count();
+            for (size_t k = 0; k < k_operation_count; ++k) result.seconds[k] += backend_->seconds()[k];
+        }
+        return result;
+    }
+
+    const Options& options_;
+    ThreadPool pool_;
+    Bandwidth bandwidth_;
+    std::shared_ptr<TimedBackend> backend_;
+    std::optional<SyntheticModel> synthetic_;
+    std::optional<model::Model> model_;
+    const model::Config* config_ = nullptr;
+    const model::Weights* weights_ = nullptr;
+    std::optional<model::ForwardPass> forward_;
+    std::vector<float> logits_;
+    double load_seconds_ = 0.0;
+};
+
+double achieved(const Result& result) {
+    return result.bytes_per_token * median(result.tokens_per_second);
+}
+
+nlohmann::ordered_json json_of(const Result& result, const std::string& model) {
+    nlohmann::ordered_json json = {
+        {"model", model},
+        {"cpu", to_string(active_cpu_level())},
+        {"test", result.test},
+        {"n_threads", result.n_threads},
+        {"n_ubatch", result.n_ubatch},
+        {"depth", result.depth},
+        {"tokens_per_second", median(result.tokens_per_second)},
+        {"tokens_per_second_deviation", spread(result.tokens_per_second)},
+        {"bytes_per_token", result.bytes_per_token},
+        {"bandwidth_gbps", achieved(result) / 1e9},
+        {"read_bandwidth_gbps", median(result.read_bandwidth) / 1e9},
+        {"bandwidth_share", achieved(result) / median(result.read_bandwidth)},
+        {"repetitions", result.tokens_per_second},
+    };
+    for (size_t k = 0; k < k_operation_count; ++k) {
+        json["share_of_time"][k_operation_names[k]] = result.seconds[k] / result.total_seconds;
+    }
+    return json;
+}
+
+void print_table(const std::vector<Result>& results, bool operations) {
+    fmt::print("{:<16} {:>7} {:>6} {:>18} {:>8} {:>10} {:>6}\n", "test", "threads", "ubatch", "tokens/s",
+               "GB/s", "read GB/s", "share");
+    for (const Result& r : results) {
+        fmt::print("{:<16} {:>7} {:>6} {:>10.2f} +- {:>4.2f} {:>8.2f} {:>10.2f} {:>6.2f}\n", r.test,
+                   r.n_threads, r.n_ubatch, median(r.tokens_per_second), spread(r.tokens_per_second),
+                   achieved(r) / 1e9, median(r.read_bandwidth) / 1e9, achieved(r) / median(r.read_bandwidth));
+        if (!operations) continue;
+        for (size_t k = 0; k < k_operation_count; ++k) {
+            fmt::print("    {:<10} {:>5.1f} %\n", k_operation_names[k],
+                       100.0 * r.seconds[k] / r.total_seconds);
+        }
+    }
+}
+
+void print_csv(const std::vector<Result>& results) {
+    fmt::print(
+        "test,n_threads,n_ubatch,depth,tokens_per_second,deviation,bandwidth_gbps,read_gbps,bandwidth_"
+        "share\n");
+    for (const Result& r : results) {
+        fmt::print("{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.4f}\n", r.test, r.n_threads, r.n_ubatch,
+                   r.depth, median(r.tokens_per_second), spread(r.tokens_per_second), achieved(r) / 1e9,
+                   median(r.read_bandwidth) / 1e9, achieved(r) / median(r.read_bandwidth));
+    }
+}
+
+Format format_named(const std::string& name) {
+    const auto format = format_from_name(name);
+    if (!format) fail(Status::invalid, "unknown format {}", name);
+    return *format;
+}
+
+void parse(int argc, char** argv, CLI::App& app, Options& options) {
+    app.add_option("-m,--model", options.model, "model file or folder");
+    app.add_flag("--synthetic", options.synthetic, "random weights of the shape given below, no file");
+    app.add_option("--layers", options.shape.n_layer, "synthetic: layers")->capture_default_str();
+    app.add_option("--experts", options.shape.n_expert, "synthetic: experts a layer")->capture_default_str();
+    app.add_option("--vocab", options.shape.n_vocab, "synthetic: tokens")->capture_default_str();
+    app.add_option("--hidden", options.shape.hidden, "synthetic: hidden size")->capture_default_str();
+    app.add_option("--expert-ff", options.shape.expert_ff, "synthetic: width of an expert")
+        ->capture_default_str();
+    app.add_option("--experts-format", options.experts_format, "synthetic")->capture_default_str();
+    app.add_option("--dense-format", options.dense_format, "synthetic")->capture_default_str();
+    app.add_flag("--mmap", options.mapped, "weights as the file has them, not copied and packed");
+    app.add_option("-p,--n-prompt", options.n_prompt, "prompt lengths")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("-n,--n-gen", options.n_generate, "tokens to generate")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("-d,--depth", options.depths, "tokens in the context before the test")->delimiter(',');
+    app.add_option("-u,--ubatch-size", options.n_ubatch, "rows of a prompt step")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("-t,--threads", options.n_threads, "thread counts; default: all cores")->delimiter(',');
+    app.add_option("-r,--repetitions", options.repetitions)
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    app.add_option("-k,--kv", options.kv, "format of keys and values")->capture_default_str();
+    app.add_option("-o,--output", options.output)
+        ->check(CLI::IsMember({"table", "json", "csv"}))
+        ->capture_default_str();
+    app.add_flag("--operations", options.operations, "table: share of the time by operation");
+    app.parse(argc, argv);
+    if (options.synthetic == !options.model.empty())
+        throw CLI::ValidationError("either --model or --synthetic");
+    options.shape.experts_format = format_named(options.experts_format);
+    options.shape.dense_format = format_named(options.dense_format);
+    format_named(options.kv);
+    if (options.n_threads.empty()) options.n_threads = {usable_core_count()};
+}
+
+std::string description(const Options& options) {
+    if (!options.synthetic) return options.model;
+    return fmt::format("synthetic, {} layers, experts {}, dense {}", options.shape.n_layer,
+                       options.experts_format, options.dense_format);
+}
+
+int run(const Options& options) {
+    std::vector<Result> results;
+    for (const int32_t n_threads : options.n_threads) {
+        Bench bench(options, n_threads);
+        if (options.output == "table") {
+            fmt::print("{}; {}; {:.0f} MB a token; ready after {:.2f} s\n", description(options),
+                       to_string(active_cpu_level()), active_bytes(bench.config(), bench.weights()) / 1e6,
+                       bench.load_seconds());
+        }
+        for (const int64_t n_ubatch : options.n_ubatch) {
+            for (const int64_t depth : options.depths) {
+                for (const int64_t n : options.n_prompt) {
+                    if (n > 0) results.push_back(bench.prompt(n, depth, n_ubatch));
+                }
+                for (const int64_t n : options.n_generate) {
+                    if (n > 0) results.push_back(bench.generation(n, depth, n_ubatch));
+                }
+            }
+        }
+    }
+    if (options.output == "table") {
+        print_table(results, options.operations);
+    } else if (options.output == "csv") {
+        print_csv(results);
+    } else {
+        nlohmann::ordered_json all = nlohmann::ordered_json::array();
+        for (const Result& result : results) all.push_back(json_of(result, description(options)));
+        std::cout << all.dump(2) << '\n';
+    }
+    return 0;
+}
+
+}  // namespace
+}  // namespace minim::bench
+
+int main(int argc, char** argv) {
+    CLI::App app("Speed of prompts and of decoding");
+    minim::bench::Options options;
+    try {
+        minim::bench::parse(argc, argv, app, options);
+        return minim::bench::run(options);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error);
+    } catch (const minim::Error& error) {
+        std::cerr << "minim-bench: " << error.what() << '\n';
+        return 1;
+    }
+}
