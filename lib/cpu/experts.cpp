@@ -37,15 +37,11 @@ int64_t group_by_expert(CpuScratch& scratch, const int32_t* ids, int64_t n_slots
 // sorted order.
 InputRows entries_of(const InputRows& all, const CpuScratch& scratch, int32_t expert, const int32_t* rows) {
     const int32_t first = scratch.first_of_expert[expert];
+    const int32_t count = scratch.first_of_expert[expert + 1] - first;
+    if (rows == nullptr) return rows_of(all, first, count);
     InputRows input = all;
-    input.n_tokens = scratch.first_of_expert[expert + 1] - first;
-    if (rows != nullptr) {
-        input.rows = rows + first;
-        return input;
-    }
-    for (size_t kind = 0; kind < k_activation_count; ++kind) {
-        if (input.data[kind] != nullptr) input.data[kind] += first * input.row_bytes[kind];
-    }
+    input.n_tokens = count;
+    input.rows = rows + first;
     return input;
 }
 

@@ -84,6 +84,16 @@ InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept {
     return input;
 }
 
+InputRows rows_of(const InputRows& all, int64_t first, int64_t count) noexcept {
+    assert(all.rows == nullptr && first + count <= all.n_tokens);
+    InputRows part = all;
+    part.n_tokens = count;
+    for (size_t kind = 0; kind < k_activation_count; ++kind) {
+        if (part.data[kind] != nullptr) part.data[kind] += first * part.row_bytes[kind];
+    }
+    return part;
+}
+
 void quantize_rows(const Machine& machine, Activation activation, const float* x, int64_t n, int64_t cols,
                    std::byte* out, InputRows& input) {
     const auto kind = static_cast<size_t>(activation);

@@ -22,6 +22,9 @@ int64_t rows_of_tile(const backend::Matrix& weight) noexcept;
 
 InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept;
 
+// Rows first .. first + count of an input without a list of rows.
+InputRows rows_of(const InputRows& all, int64_t first, int64_t count) noexcept;
+
 // Adds the quantised form to `input`, made in `out` from the n rows of x; nothing for f32 or when it is
 // there.
 void quantize_rows(const Machine& machine, Activation activation, const float* x, int64_t n, int64_t cols,

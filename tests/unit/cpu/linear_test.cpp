@@ -111,6 +111,22 @@ TEST_CASE("packed weights give the bits of the rows they were made of, rows beyo
     }
 }
 
+TEST_CASE("a batch of more rows than one block has the bits of its rows alone") {
+    constexpr int64_t k_rows = 300;
+    for (const Format format : {Format::f32, Format::q8_0}) {
+        Random random(12);
+        const TestMatrix w(format, 35, 64, random);
+        const std::vector<float> h = random.normal(k_rows * 64);
+        Setup setup(2, detected_cpu_level(), k_rows, 64);
+        const std::vector<float> together = setup.linear(w, h, k_rows);
+        for (const int64_t i : {0, 127, 128, 255, 256, 299}) {
+            const std::vector<float> row(h.begin() + i * 64, h.begin() + (i + 1) * 64);
+            CHECK(same_bits(setup.linear(w, row, 1),
+                            std::span(together).subspan(static_cast<size_t>(i) * 35, 35)));
+        }
+    }
+}
+
 TEST_CASE("float weights are not packed") {
     const Setup setup(1, CpuLevel::scalar, 1, 32);
     for (const Format format : {Format::f32, Format::f16, Format::bf16})
