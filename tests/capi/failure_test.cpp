@@ -2,6 +2,9 @@
 // until the work succeeds. Each failure must come back as an error, and after it nothing is left: no memory,
 // mapping or descriptor.
 //
+// The thread sanitizer's runtime calls the C library's functions before a program's own replacements work, and
+// makes every load thirty times slower: with it allocations alone are made to fail, and one in a few of them.
+//
 // usage: failure_test MODEL
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -20,6 +23,14 @@
 #include "minim/minim.h"
 
 namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool k_replaces_libc = false;
+constexpr long k_step = 61;
+#else
+constexpr bool k_replaces_libc = true;
+constexpr long k_step = 1;
+#endif
 
 enum class Kind { allocation, read, map, open, thread };
 
@@ -98,6 +109,7 @@ void operator delete(void* block, std::size_t, std::align_val_t) noexcept {
     release(block);
 }
 
+#if !defined(__SANITIZE_THREAD__)
 // The program is built with hidden visibility; these must be seen by the library.
 #pragma GCC visibility push(default)
 extern "C" {
@@ -169,6 +181,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 
 }  // extern "C"
 #pragma GCC visibility pop
+#endif
 
 namespace {
 
@@ -276,7 +289,8 @@ template <typename Work>
 long exhaust(const char* name, Kind kind, const Work& work) {
     minim_error warm = MINIM_ERROR_INIT;
     if (work(&warm) != MINIM_OK) give_up(std::string(name) + " fails by itself: " + warm.message);
-    for (long n = 1;; ++n) {
+    long n_failures = 0;
+    for (long n = 1;; n += k_step) {
         const long blocks = g_live_blocks.load();
         const long mapped = g_live_mapped.load();
         const long files = g_live_files.load();
@@ -293,9 +307,10 @@ long exhaust(const char* name, Kind kind, const Work& work) {
         if (g_live_files.load() != files) give_up(where + "leaks a descriptor");
         if (g_countdown.load() > 0) {
             if (status != MINIM_OK) give_up(where + "fails without a failure: " + err.message);
-            std::printf("%s: %ld failures came back as errors\n", name, n - 1);
-            return n - 1;
+            std::printf("%s: %ld failures came back as errors\n", name, n_failures);
+            return n_failures;
         }
+        ++n_failures;
         // A failure may be survived (a wish that was not granted), but never hidden behind another error.
         if (status != MINIM_OK && !status_fits(kind, status)) {
             give_up(where + "gives " + minim_status_name(status) + ": " + err.message);
@@ -310,15 +325,18 @@ int main(int argc, char** argv) {
     g_model_path = argv[1];
     const auto load_mapped = [](minim_error* err) { return load(MINIM_RESIDENCE_MAPPED, err); };
     const auto load_owned = [](minim_error* err) { return load(MINIM_RESIDENCE_OWNED, err); };
-    long reads = exhaust("reads of a mapped load", Kind::read, load_mapped);
-    reads += exhaust("reads of an owned load", Kind::read, load_owned);
-    const long opens = exhaust("file opens", Kind::open, load_mapped);
-    const long maps = exhaust("mappings of a mapped load", Kind::map, load_mapped) +
-                      exhaust("mappings of an owned load", Kind::map, load_owned);
-    const long threads = exhaust("thread starts", Kind::thread, load_mapped);
-    const long allocations = exhaust("allocations of a load", Kind::allocation, load_mapped);
-    if (reads == 0 || opens == 0 || maps == 0 || threads == 0 || allocations == 0)
-        give_up("a kind of failure never came");
+    long allocations = exhaust("allocations of a mapped load", Kind::allocation, load_mapped);
+    allocations += exhaust("allocations of an owned load", Kind::allocation, load_owned);
+    if (allocations == 0) give_up("no allocation failed");
+    if (k_replaces_libc) {
+        long reads = exhaust("reads of a mapped load", Kind::read, load_mapped);
+        reads += exhaust("reads of an owned load", Kind::read, load_owned);
+        const long opens = exhaust("file opens", Kind::open, load_mapped);
+        const long maps = exhaust("mappings of a mapped load", Kind::map, load_mapped) +
+                          exhaust("mappings of an owned load", Kind::map, load_owned);
+        const long threads = exhaust("thread starts", Kind::thread, load_mapped);
+        if (reads == 0 || opens == 0 || maps == 0 || threads == 0) give_up("a kind of failure never came");
+    }
 
     for (const char* backend : {"cpu", "reference"}) {
         minim_error err = MINIM_ERROR_INIT;
