@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/kernel_inline.h"
+
 namespace minim::cpu::avx2 {
 
 struct Lanes {
@@ -133,8 +135,7 @@ struct Lanes {
         return {_mm256_set1_epi32(four)};
     }
     template <int n, int largest, int n_tokens>
-    static inline __attribute__((always_inline)) void dot_small(Int* sum, const Int* weight,
-                                                                const int8_t* const* code) {
+    static MINIM_KERNEL_INLINE void dot_small(Int* sum, const Int* weight, const int8_t* const* code) {
         // Pair products that fit 16 bits together are added there.
         constexpr int k_room = 32767 / (2 * 127 * largest);
         constexpr int k_run = k_room < n ? k_room : n;
@@ -152,8 +153,7 @@ struct Lanes {
         }
     }
     template <int n, int n_tokens>
-    static inline __attribute__((always_inline)) void dot_wide(Int* sum, const Int* weight,
-                                                               const int8_t* const* code) {
+    static MINIM_KERNEL_INLINE void dot_wide(Int* sum, const Int* weight, const int8_t* const* code) {
         const __m256i one = _mm256_set1_epi16(1);
         for (int k = 0; k < n; ++k) {
             const __m256i magnitude = _mm256_abs_epi8(weight[k].v);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cpu/avx512/simd.h"
+#include "cpu/kernel_inline.h"
 
 namespace minim::cpu::avx512 {
 
@@ -127,8 +128,7 @@ struct Lanes {
         return {_mm512_set1_epi32(four)};
     }
     template <int n, int n_tokens>
-    static inline __attribute__((always_inline)) void dot_wide(Int* sum, const Int* weight,
-                                                               const int8_t* const* code) {
+    static MINIM_KERNEL_INLINE void dot_wide(Int* sum, const Int* weight, const int8_t* const* code) {
         for (int k = 0; k < n; ++k) {
             for (int t = 0; t < n_tokens; ++t) {
                 sum[t].v = _mm512_dpbusd_epi32(sum[t].v, weight[k].v, broadcast_codes(code[t] + 4 * k).v);
@@ -136,8 +136,7 @@ struct Lanes {
         }
     }
     template <int n, int largest, int n_tokens>
-    static inline __attribute__((always_inline)) void dot_small(Int* sum, const Int* weight,
-                                                                const int8_t* const* code) {
+    static MINIM_KERNEL_INLINE void dot_small(Int* sum, const Int* weight, const int8_t* const* code) {
         dot_wide<n, n_tokens>(sum, weight, code);
     }
 };

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "cpu/kernel_inline.h"
 #include "cpu/kernels.h"
 #include "cpu/panel.h"
 
@@ -81,7 +82,7 @@ struct InputTile {
             scaled_sum[t] = reinterpret_cast<const float*>(input + layout.scaled_sum_offset);
         }
     }
-    inline __attribute__((always_inline)) void next() {
+    MINIM_KERNEL_INLINE void next() {
         for (int t = 0; t < n_tokens; ++t) {
             code[t] += 32;
             scale[t] += 1;
@@ -92,8 +93,8 @@ struct InputTile {
 };
 
 template <class L, class Kind, int n_tokens>
-inline __attribute__((always_inline)) void add_unit(const Unit<L>& unit, const InputTile<n_tokens>& input,
-                                                    typename L::Float* sum) {
+MINIM_KERNEL_INLINE void add_unit(const Unit<L>& unit, const InputTile<n_tokens>& input,
+                                  typename L::Float* sum) {
     constexpr int k_vectors = 8 / Kind::k_groups;
     constexpr int k_offset = Kind::k_codes == Codes::wide ? L::k_wide_offset : Kind::k_offset;
     for (int g = 0; g < Kind::k_groups; ++g) {
@@ -124,8 +125,8 @@ inline __attribute__((always_inline)) void add_unit(const Unit<L>& unit, const I
 
 // y of the panel's rows, of which the last panel may have fewer than 16.
 template <class L>
-inline __attribute__((always_inline)) void put_lanes(const LinearArgs& args, int64_t panel, int lane,
-                                                     int64_t t, typename L::Float sum) {
+MINIM_KERNEL_INLINE void put_lanes(const LinearArgs& args, int64_t panel, int lane, int64_t t,
+                                   typename L::Float sum) {
     const int64_t row = panel * k_panel_rows + lane;
     const int64_t count = args.n_rows - row;
     if (count <= 0) return;
@@ -141,15 +142,14 @@ inline __attribute__((always_inline)) void put_lanes(const LinearArgs& args, int
 }
 
 template <class P, class Visit, int... unit>
-inline __attribute__((always_inline)) void visit_units(const P& block, const Visit& visit,
-                                                       std::integer_sequence<int, unit...>) {
+MINIM_KERNEL_INLINE void visit_units(const P& block, const Visit& visit,
+                                     std::integer_sequence<int, unit...>) {
     (visit(block, std::integral_constant<int, unit>()), ...);
 }
 
 // visit(block, unit number as a constant) for every unit of a panel, in order.
 template <class L, class P, class Visit>
-inline __attribute__((always_inline)) void for_each_unit(const std::byte* panel, int64_t cols, int lane,
-                                                         const Visit& visit) {
+MINIM_KERNEL_INLINE void for_each_unit(const std::byte* panel, int64_t cols, int lane, const Visit& visit) {
     constexpr int k_block_bytes = static_cast<int>(k_panel_rows) * P::Block::block_bytes;
     const PanelBlock<L> header = {panel, lane};
     PanelBlock<L> block = {panel + k_panel_rows * P::Block::row_header_bytes, lane};
@@ -203,7 +203,7 @@ void unpack_panel_units(const std::byte* panel, int64_t cols, std::byte* out) {
 }
 
 template <class L, class Kind>
-inline __attribute__((always_inline)) void load_unit(const std::byte* from, Unit<L>& unit) {
+MINIM_KERNEL_INLINE void load_unit(const std::byte* from, Unit<L>& unit) {
     for (int k = 0; k < 8; ++k) unit.code[k] = L::load(from + 64 * k);
     for (int g = 0; g < Kind::k_groups; ++g) {
         unit.scale[g] = L::load_f32(reinterpret_cast<const float*>(from + 512 + 64 * g));

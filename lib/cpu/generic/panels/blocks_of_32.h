@@ -20,7 +20,7 @@ struct Q8_0Panel {
     PanelBlock<L> block;
     Q8_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) unit.code[k] = L::wide(block.word(Block::codes_at + 4 * k));
         unit.scale[0] = block.f16(Block::d_at);
     }
@@ -33,7 +33,7 @@ struct Q4_0Panel {
     PanelBlock<L> block;
     Q4_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
         unit.scale[0] = block.f16(Block::d_at);
     }
@@ -46,7 +46,7 @@ struct Q4_1Panel {
     PanelBlock<L> block;
     Q4_1Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
         unit.scale[0] = block.f16(Block::d_at);
         unit.minimum[0] = block.f16(Block::m_at);
@@ -55,7 +55,7 @@ struct Q4_1Panel {
 
 // Bit e of `high` is bit 4 of code e.
 template <class L>
-inline __attribute__((always_inline)) void add_fifth_bits(typename L::Int high, typename L::Int* code) {
+MINIM_KERNEL_INLINE void add_fifth_bits(typename L::Int high, typename L::Int* code) {
     code[0] = L::or_bytes(code[0], L::template bits_mask<0>(high), 16);
     code[1] = L::or_bytes(code[1], L::template bits_mask<4>(high), 16);
     code[2] = L::or_bytes(code[2], L::template bits_mask<8>(high), 16);
@@ -73,7 +73,7 @@ struct Q5_0Panel {
     PanelBlock<L> block;
     Q5_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
         add_fifth_bits<L>(block.word(Block::high_at), unit.code);
         unit.scale[0] = block.f16(Block::d_at);
@@ -87,7 +87,7 @@ struct Q5_1Panel {
     PanelBlock<L> block;
     Q5_1Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
         add_fifth_bits<L>(block.word(Block::high_at), unit.code);
         unit.scale[0] = block.f16(Block::d_at);
@@ -102,7 +102,7 @@ struct Q6_0Panel {
     PanelBlock<L> block;
     Q6_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
         // Byte e % 8 of `high` holds the bits of element e at 4 * (e / 8 % 2) + 2 * (e / 16).
         for (int k = 0; k < 2; ++k) {
@@ -126,7 +126,7 @@ struct Iq4NlPanel {
     PanelBlock<L> block;
     Iq4NlPanel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
         const auto values = L::wide_table(iq4nl_values());
         for (auto& code : unit.code) code = L::look_up(values, code);
@@ -138,7 +138,7 @@ struct Iq4NlPanel {
 inline constexpr int k_e2m1_offset = 12;
 
 template <class L>
-inline __attribute__((always_inline)) void look_up_e2m1(typename L::Int* code, int count) {
+MINIM_KERNEL_INLINE void look_up_e2m1(typename L::Int* code, int count) {
     const auto values = L::table(e2m1_doubled_values());
     const auto offset = L::all(k_e2m1_offset * 0x01010101);
     for (int k = 0; k < count; ++k) code[k] = L::add_bytes(L::look_up(values, code[k]), offset);
@@ -151,7 +151,7 @@ struct Mxfp4Panel {
     PanelBlock<L> block;
     Mxfp4Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
         look_up_e2m1<L>(unit.code, 8);
         // 2^(x - 128) as e8m0_half_to_float(): from x = 2 on exponent x - 1, below that a subnormal number.
@@ -177,7 +177,7 @@ struct Nvfp4Panel {
         return L::choose_below(code, 8, subnormal, L::choose_below(code, 0x7F, normal, L::zero()));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int g = 0; g < 2; ++g) {
             for (int k = 0; k < 2; ++k) {
                 const auto word = block.word(Block::codes_at + 16 * u + 8 * g + 4 * k);

@@ -36,8 +36,7 @@ typename L::Int lanes_with_bit(typename L::Int word) {
 
 // 16 bytes hold 32 elements, low nibbles the first 16.
 template <class L>
-inline __attribute__((always_inline)) void code4_of_32(const PanelBlock<L>& block, int at,
-                                                       typename L::Int* code) {
+MINIM_KERNEL_INLINE void code4_of_32(const PanelBlock<L>& block, int at, typename L::Int* code) {
     for (int k = 0; k < 4; ++k) {
         const auto word = block.word(at + 4 * k);
         code[k] = byte_bits<L, 0, 15>(word);
@@ -47,8 +46,7 @@ inline __attribute__((always_inline)) void code4_of_32(const PanelBlock<L>& bloc
 
 // 32 bytes hold 64 elements, low nibbles the first 32.
 template <class L, int unit>
-inline __attribute__((always_inline)) void code4_of_64(const PanelBlock<L>& block, int at,
-                                                       typename L::Int* code) {
+MINIM_KERNEL_INLINE void code4_of_64(const PanelBlock<L>& block, int at, typename L::Int* code) {
     for (int k = 0; k < 8; ++k) {
         code[k] = byte_bits<L, 4 * (unit % 2), 15>(block.word(at + 32 * (unit / 2) + 4 * k));
     }
@@ -56,8 +54,7 @@ inline __attribute__((always_inline)) void code4_of_64(const PanelBlock<L>& bloc
 
 // 32 bytes hold 128 elements, the lowest bits the first 32. The result is shifted left by `to`.
 template <class L, int unit, int to = 0>
-inline __attribute__((always_inline)) typename L::Int code2_of_128(const PanelBlock<L>& block, int at,
-                                                                   int k) {
+MINIM_KERNEL_INLINE typename L::Int code2_of_128(const PanelBlock<L>& block, int at, int k) {
     constexpr int k_from = 2 * (unit % 4);
     const auto word = block.word(at + 32 * (unit / 4) + 4 * k);
     if constexpr (k_from >= to) {
@@ -69,8 +66,7 @@ inline __attribute__((always_inline)) typename L::Int code2_of_128(const PanelBl
 
 // 32 bytes hold 256 elements, bit 0 the first 32. The result is shifted left by `to`.
 template <class L, int unit, int to>
-inline __attribute__((always_inline)) typename L::Int code1_of_256(const PanelBlock<L>& block, int at,
-                                                                   int k) {
+MINIM_KERNEL_INLINE typename L::Int code1_of_256(const PanelBlock<L>& block, int at, int k) {
     const auto word = block.word(at + 4 * k);
     if constexpr (unit >= to) {
         return byte_bits<L, unit - to, 1 << to>(word);

@@ -28,8 +28,8 @@ typename L::Int with_signs(typename L::Int magnitudes, typename L::Mask negative
 
 // Columns 8i .. 8i + 7 of a unit: a point of eight bytes, its signs at bits 8i .. 8i + 7.
 template <class L, int i, int offset>
-inline __attribute__((always_inline)) void unpack_point(const uint64_t* grid, typename L::Int index,
-                                                        typename L::Int signs, typename L::Int* code) {
+MINIM_KERNEL_INLINE void unpack_point(const uint64_t* grid, typename L::Int index, typename L::Int signs,
+                                      typename L::Int* code) {
     code[2 * i] = with_signs<L, offset>(point_half<L, 0>(grid, index), L::template bits_mask<8 * i>(signs));
     code[2 * i + 1] =
         with_signs<L, offset>(point_half<L, 1>(grid, index), L::template bits_mask<8 * i + 4>(signs));
@@ -70,7 +70,7 @@ struct Iq2XxsPanel {
     typename L::Float d;
     Iq2XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto index = block.word(Block::groups_at + 8 * u);
         const auto group = block.word(Block::groups_at + 8 * u + 4);
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
@@ -90,7 +90,7 @@ struct Iq2XsPanel {
     typename L::Float d;
     Iq2XsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto a = block.word(Block::points_at + 8 * u);
         const auto b = block.word(Block::points_at + 8 * u + 4);
         const auto low = L::bit_or(bits_of<L, 9, 7>(a), L::template shift_left<8>(bits_of<L, 25, 7>(a)));
@@ -120,7 +120,7 @@ struct Iq2SPanel {
                          L::template shift_left<8>(bits_of<L, 8 * (u % 4) + 2 * i, 2>(high)));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto low = block.word(Block::low_at + 4 * u);
         const auto high = block.word(Block::high_at + u / 4 * 4);
         const auto signs = block.word(Block::signs_at + 4 * u);
@@ -143,13 +143,13 @@ struct Iq3XxsPanel {
     Iq3XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
     // Columns 4i .. 4i + 3.
     template <int u, int i>
-    inline __attribute__((always_inline)) void point(typename L::Int signs, Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
         const auto index = byte_of<L, i % 4>(block.word(Block::points_at + 8 * u + i / 4 * 4));
         unit.code[i] =
             with_signs<L, 62>(L::gather(iq3xxs_grid(), index), L::template bits_mask<4 * i>(signs));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto group = block.word(Block::groups_at + 4 * u);
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
         point<u, 0>(signs, unit);
@@ -173,14 +173,13 @@ struct Iq3SPanel {
     Iq3SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
     // Columns 4i .. 4i + 3.
     template <int u, int i>
-    inline __attribute__((always_inline)) void point(typename L::Int high, typename L::Int signs,
-                                                     Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void point(typename L::Int high, typename L::Int signs, Unit<L>& unit) const {
         const auto low = byte_of<L, i % 4>(block.word(Block::low_at + 8 * u + i / 4 * 4));
         const auto index = L::bit_or(low, L::template shift_left<8>(bits_of<L, 8 * (u % 4) + i, 1>(high)));
         unit.code[i] = with_signs<L, 15>(L::gather(iq3s_grid(), index), L::template bits_mask<4 * i>(signs));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto high = block.word(Block::high_at + u / 4 * 4);
         const auto signs = block.word(Block::signs_at + 4 * u);
         point<u, 0>(high, signs, unit);
@@ -215,7 +214,7 @@ struct Iq1SPanel {
     typename L::Float d;
     Iq1SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
     template <int u, int i>
-    inline __attribute__((always_inline)) void point(typename L::Int group, Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void point(typename L::Int group, Unit<L>& unit) const {
         constexpr int k_bit = 16 * (u % 2);
         const auto low = byte_of<L, i>(block.word(Block::low_at + 4 * u));
         const auto index = L::bit_or(low, L::template shift_left<8>(bits_of<L, k_bit + 3 * i, 3>(group)));
@@ -224,7 +223,7 @@ struct Iq1SPanel {
         unit.code[2 * i + 1] = eighths<L, 1>(index, down);
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto group = block.word(Block::groups_at + u / 2 * 4);
         point<u, 0>(group, unit);
         point<u, 1>(group, unit);
@@ -253,7 +252,7 @@ struct Iq1MPanel {
         return L::f16_of(L::bit_or(low, L::template shift_left<8>(high)));
     }
     template <int u, int i>
-    inline __attribute__((always_inline)) void point(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void point(Unit<L>& unit) const {
         constexpr int k_point = 4 * u + i;
         const auto low = byte_of<L, i>(block.word(Block::low_at + 4 * u));
         const auto high = block.word(Block::high_at + k_point / 8 * 4);
@@ -270,7 +269,7 @@ struct Iq1MPanel {
         return L::mul(L::mul(d, L::to_float(odd)), L::all(0.125F));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         point<u, 0>(unit);
         point<u, 1>(unit);
         point<u, 2>(unit);

@@ -42,7 +42,7 @@ struct MinimaPanel {
           scales(at, Format::scales_at) {}
 
     template <int u>
-    inline __attribute__((always_inline)) void unpack_scales(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack_scales(Unit<L>& unit) const {
         unit.scale[0] = L::mul(d, L::to_float(byte_of<L, u % 4>(scales.scale[u / 4])));
         unit.minimum[0] = L::mul(minus_dmin, L::to_float(byte_of<L, u % 4>(scales.minimum[u / 4])));
     }
@@ -54,7 +54,7 @@ struct Q4KPanel : MinimaPanel<L, Q4_K> {
     using Kind = PanelKind<Codes::small, 15, 0, 1, true>;
     using MinimaPanel<L, Q4_K>::MinimaPanel;
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_64<L, u>(this->block, Block::codes_at, unit.code);
         this->template unpack_scales<u>(unit);
     }
@@ -66,7 +66,7 @@ struct Q5KPanel : MinimaPanel<L, Q5_K> {
     using Kind = PanelKind<Codes::small, 31, 0, 1, true>;
     using MinimaPanel<L, Q5_K>::MinimaPanel;
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_64<L, u>(this->block, Block::codes_at, unit.code);
         for (int k = 0; k < 8; ++k) {
             unit.code[k] = L::bit_or(unit.code[k], code1_of_256<L, u, 4>(this->block, Block::high_at, k));
@@ -86,14 +86,14 @@ struct Q2KPanel {
         : block(at), d(at.f16(Block::d_at)), minus_dmin(L::mul(at.f16(Block::dmin_at), L::all(-1.0F))) {}
 
     template <int u, int g>
-    inline __attribute__((always_inline)) void unpack_scale(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack_scale(Unit<L>& unit) const {
         constexpr int k_byte = 2 * u + g;
         const auto word = block.word(Block::scales_at + k_byte / 4 * 4);
         unit.scale[g] = L::mul(d, L::to_float(bits_of<L, 8 * (k_byte % 4), 4>(word)));
         unit.minimum[g] = L::mul(minus_dmin, L::to_float(bits_of<L, 8 * (k_byte % 4) + 4, 4>(word)));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) unit.code[k] = code2_of_128<L, u>(block, Block::codes_at, k);
         unpack_scale<u, 0>(unit);
         unpack_scale<u, 1>(unit);
@@ -118,7 +118,7 @@ struct Q3KPanel {
         return L::mul(d, L::to_float(L::sub(number, L::all(32))));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) {
             unit.code[k] = L::bit_or(code2_of_128<L, u>(block, Block::codes_at, k),
                                      code1_of_256<L, u, 2>(block, Block::high_at, k));
@@ -137,7 +137,7 @@ struct Q6KPanel {
     Q6KPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
 
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         // 64 bytes of low nibbles hold 128 elements: units 0 and 1 the low halves, 2 and 3 the high ones.
         constexpr int k_low = Block::codes_at + 64 * (u / 4) + 32 * (u % 2);
         for (int k = 0; k < 8; ++k) {

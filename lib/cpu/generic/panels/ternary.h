@@ -29,7 +29,7 @@ struct Tq1Panel {
         return L::bit_or(even, L::template shift_left<8>(odd));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) {
             if constexpr (u < 5) {
                 unit.code[k] = digits(block.word(Block::codes_at + 4 * k), u);
@@ -52,7 +52,7 @@ struct Tq2Panel {
     typename L::Float d;
     Tq2Panel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) unit.code[k] = code2_of_128<L, u>(block, Block::codes_at, k);
         unit.scale[0] = d;
     }
@@ -70,7 +70,7 @@ struct Q1_0Panel {
         return L::or_bytes(L::all(0), L::template bits_mask<4 * k>(word), 2);
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         unit.code[0] = doubled_bits<u, 0>();
         unit.code[1] = doubled_bits<u, 1>();
         unit.code[2] = doubled_bits<u, 2>();
@@ -96,7 +96,7 @@ struct Q2_0Panel {
         return L::bit_and(L::bit_or(low, high), L::all(0x03030303));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int h = 0; h < 2; ++h) {
             const auto word = block.word(Block::codes_at + 8 * u + 4 * h);
             unit.code[4 * h] = spread(byte_of<L, 0>(word));

@@ -8,7 +8,7 @@ namespace minim::cpu::generic {
 
 // The next four outputs of the generator, as signed bytes; x is its state.
 template <class L>
-inline __attribute__((always_inline)) typename L::Int trellis_outputs(typename L::Int& x) {
+MINIM_KERNEL_INLINE typename L::Int trellis_outputs(typename L::Int& x) {
     static constexpr int8_t k_ones[4] = {1, 1, 1, 1};
     const int8_t* ones = k_ones;
     typename L::Int sums[4];
@@ -36,7 +36,7 @@ typename L::Float iq4k_scale(typename L::Int code) {
 
 // Eight outputs from an index: columns 8i .. 8i + 7.
 template <class L>
-inline __attribute__((always_inline)) void eight_outputs(typename L::Int index, typename L::Int* code) {
+MINIM_KERNEL_INLINE void eight_outputs(typename L::Int index, typename L::Int* code) {
     auto x = trellis_state<L>(index);
     code[0] = trellis_outputs<L>(x);
     code[1] = trellis_outputs<L>(x);
@@ -50,7 +50,7 @@ struct Iq1KtPanel {
     typename L::Float d;
     Iq1KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     template <int u, int c>
-    inline __attribute__((always_inline)) void run(typename L::Int group, Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void run(typename L::Int group, Unit<L>& unit) const {
         const auto low = byte_of<L, c>(block.word(Block::low_at + 4 * u));
         const auto high = bits_of<L, 8 * c + 4 * (u / 4), 4>(block.word(Block::high_at + 4 * (u % 4)));
         const auto top = bits_of<L, 4 + c, 1>(group);
@@ -59,7 +59,7 @@ struct Iq1KtPanel {
         eight_outputs<L>(index, unit.code + 2 * c);
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto group = byte_of<L, u % 4>(block.word(Block::groups_at + u / 4 * 4));
         run<u, 0>(group, unit);
         run<u, 1>(group, unit);
@@ -72,8 +72,7 @@ struct Iq1KtPanel {
 
 // The outputs of unit u of IQ2_KT and IQ3_KT: four indices of 16 bits.
 template <class L, int u>
-inline __attribute__((always_inline)) void four_runs(const PanelBlock<L>& block, int indices_at,
-                                                     Unit<L>& unit) {
+MINIM_KERNEL_INLINE void four_runs(const PanelBlock<L>& block, int indices_at, Unit<L>& unit) {
     const auto a = block.word(indices_at + 8 * u);
     const auto b = block.word(indices_at + 8 * u + 4);
     eight_outputs<L>(bits_of<L, 0, 16>(a), unit.code);
@@ -90,7 +89,7 @@ struct Iq2KtPanel {
     typename L::Float d;
     Iq2KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         four_runs<L, u>(block, Block::indices_at, unit);
         for (auto& code : unit.code) code = L::wide(code);
         const auto code = bits_of<L, 8 * (u % 4) + 4 * (u / 4), 4>(block.word(Block::scales_at));
@@ -106,7 +105,7 @@ struct Iq3KtPanel {
     typename L::Float d;
     Iq3KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         four_runs<L, u>(block, Block::indices_at, unit);
         for (int k = 0; k < 8; ++k) {
             const auto negative = L::template plane_mask<u>(block.word(Block::signs_at + 4 * k));
@@ -126,7 +125,7 @@ struct Iq4KtPanel {
     Iq4KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     // Columns 4i .. 4i + 3.
     template <int u, int i>
-    inline __attribute__((always_inline)) void run(typename L::Int group, Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void run(typename L::Int group, Unit<L>& unit) const {
         const auto low = byte_of<L, i % 4>(block.word(Block::low_at + 8 * u + i / 4 * 4));
         constexpr int k_high = Block::high_at + 8 * (u % 4) + i / 4 * 4;
         const auto high = bits_of<L, 8 * (i % 4) + 4 * (u / 4), 4>(block.word(k_high));
@@ -137,7 +136,7 @@ struct Iq4KtPanel {
         unit.code[i] = L::wide(trellis_outputs<L>(x));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto group = block.word(Block::groups_at + 4 * u);
         run<u, 0>(group, unit);
         run<u, 1>(group, unit);

@@ -53,15 +53,15 @@ typename L::Int shift_of(typename L::Int lanes) {
 }
 
 template <class L>
-inline __attribute__((always_inline)) void look_up_16(const int8_t* values, typename L::Int shift,
-                                                      typename L::Int* code, int count) {
+MINIM_KERNEL_INLINE void look_up_16(const int8_t* values, typename L::Int shift, typename L::Int* code,
+                                    int count) {
     const auto table = L::wide_table(values);
     for (int k = 0; k < count; ++k) code[k] = L::add_bytes(L::look_up(table, code[k]), shift);
 }
 
 template <class L>
-inline __attribute__((always_inline)) void look_up_32(const int8_t* values, typename L::Int shift,
-                                                      typename L::Int* code, int count) {
+MINIM_KERNEL_INLINE void look_up_32(const int8_t* values, typename L::Int shift, typename L::Int* code,
+                                    int count) {
     const auto low = L::wide_table(values);
     const auto high = L::wide_table(values + 16);
     for (int k = 0; k < count; ++k) code[k] = L::add_bytes(L::look_up(low, high, code[k]), shift);
@@ -77,7 +77,7 @@ struct Iq4XsPanel {
     Iq4XsPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at), d(at.f16(Block::d_at)), low(at.word(Block::low_at)), high(at.half(Block::high_at)) {}
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at + 16 * u, unit.code);
         const auto table = L::wide_table(iq4nl_values());
         for (auto& code : unit.code) code = L::look_up(table, code);
@@ -112,7 +112,7 @@ struct Iq4KPanel : GroupScalesPanel<L, IQ4_K> {
     using Kind = PanelKind<Codes::wide, 128, 0, 2, false>;
     using GroupScalesPanel<L, IQ4_K>::GroupScalesPanel;
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(this->block, Block::codes_at + 16 * u, unit.code);
         look_up_16<L>(iq4k_values(), shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 2 * u>(this->extra)),
                       unit.code, 4);
@@ -124,8 +124,8 @@ struct Iq4KPanel : GroupScalesPanel<L, IQ4_K> {
 };
 
 template <class L, int u>
-inline __attribute__((always_inline)) void code5_of_64(const PanelBlock<L>& block, int codes_at, int fifth_at,
-                                                       typename L::Int* code) {
+MINIM_KERNEL_INLINE void code5_of_64(const PanelBlock<L>& block, int codes_at, int fifth_at,
+                                     typename L::Int* code) {
     code4_of_64<L, u>(block, codes_at, code);
     for (int k = 0; k < 8; ++k) code[k] = L::bit_or(code[k], code1_of_256<L, u, 4>(block, fifth_at, k));
 }
@@ -136,7 +136,7 @@ struct Iq5KPanel : GroupScalesPanel<L, IQ5_K> {
     using Kind = PanelKind<Codes::wide, 128, 0, 2, false>;
     using GroupScalesPanel<L, IQ5_K>::GroupScalesPanel;
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code5_of_64<L, u>(this->block, Block::codes_at, Block::fifth_at, unit.code);
         look_up_32<L>(iq5k_values(), shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 2 * u>(this->extra)),
                       unit.code, 4);
@@ -157,7 +157,7 @@ struct Iq6KPanel {
     Iq6KPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at), d(at.f16(Block::d_at)), extra(at.half(Block::extra_at)) {}
     template <int u, int g>
-    inline __attribute__((always_inline)) void unpack_group(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack_group(Unit<L>& unit) const {
         const int8_t* values = iq6k_values();
         const auto shift = shift_of<L, k_iq6k_shift>(lanes_with_bit<L, 2 * u + g>(extra));
         for (int k = 4 * g; k < 4 * g + 4; ++k) {
@@ -170,7 +170,7 @@ struct Iq6KPanel {
         unit.scale[g] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2 + g>(scales)));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_64<L, u>(block, Block::codes_at, unit.code);
         unpack_group<u, 0>(unit);
         unpack_group<u, 1>(unit);
@@ -191,7 +191,7 @@ struct Iq4KsPanel {
     typename L::Float d;
     Iq4KsPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto byte = byte_of<L, u % 4>(block.word(Block::scales_at + u / 4 * 4));
         code4_of_32<L>(block, Block::codes_at + 16 * u, unit.code);
         look_up_16<L>(iq4k_values(), shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
@@ -214,7 +214,7 @@ struct Iq4KssPanel {
                          L::template shift_left<2 * k + 1>(bits_of<L, 16, 1>(word)));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         typename L::Int word[4];
         for (int k = 0; k < 4; ++k) word[k] = block.word(16 * u + 4 * k);
         const auto byte = L::bit_or(L::bit_or(scale_bits<0>(word[0]), scale_bits<1>(word[1])),
@@ -238,7 +238,7 @@ struct Iq5KsPanel {
     typename L::Float d;
     Iq5KsPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto byte = byte_of<L, u % 4>(block.word(Block::scales_at + u / 4 * 4));
         code5_of_64<L, u>(block, Block::codes_at, Block::fifth_at, unit.code);
         look_up_32<L>(iq5k_values(), shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
@@ -253,9 +253,8 @@ inline constexpr ValueTable k_iq3k_codes = value_table(codebooks::k_iq3k, 0, 1, 
 
 // Codes with bit `n_bits` set in the lanes whose values are shifted: the second half of the table.
 template <class L, int n_bits>
-inline __attribute__((always_inline)) void look_up_halves(const ValueTable& values,
-                                                          typename L::Int shifted_lanes,
-                                                          typename L::Int* code, int count) {
+MINIM_KERNEL_INLINE void look_up_halves(const ValueTable& values, typename L::Int shifted_lanes,
+                                        typename L::Int* code, int count) {
     const auto table = L::table(values.value);
     const auto half = L::bit_and(shifted_lanes, L::all((1 << n_bits) * 0x01010101));
     for (int k = 0; k < count; ++k) code[k] = L::look_up(table, L::bit_or(code[k], half));
@@ -271,14 +270,14 @@ struct Iq2KPanel {
     Iq2KPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at), d(at.f16(Block::d_at)), extra(at.half(Block::extra_at)) {}
     template <int u, int g>
-    inline __attribute__((always_inline)) void unpack_group(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack_group(Unit<L>& unit) const {
         look_up_halves<L, 2>(k_iq2k_codes, lanes_with_bit<L, 2 * u + g>(extra), unit.code + 4 * g, 4);
         const auto scales = block.word(Block::scales_at + u / 4 * 4);
         const auto number = L::sub(bits_of<L, 8 * (u % 4) + 4 * g, 4>(scales), L::all(8));
         unit.scale[g] = L::mul(d, L::to_float(number));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) unit.code[k] = code2_of_128<L, u>(block, Block::codes_at, k);
         unpack_group<u, 0>(unit);
         unpack_group<u, 1>(unit);
@@ -295,7 +294,7 @@ struct Iq2KsPanel {
     Iq2KsPanel(PanelBlock<L> header, PanelBlock<L> at)
         : block(at), d(header.f16(0)), extra(at.half(Block::extra_at)), scales(at.word(Block::scales_at)) {}
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) unit.code[k] = code2_of_128<L, u>(block, Block::codes_at, k);
         look_up_halves<L, 2>(k_iq2k_codes, lanes_with_bit<L, u>(extra), unit.code, 8);
         const auto number =
@@ -317,7 +316,7 @@ struct Iq3KPanel {
           extra(at.half(Block::extra_at)),
           signs(at.half(Block::signs_at)) {}
     template <int u, int g>
-    inline __attribute__((always_inline)) void unpack_group(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack_group(Unit<L>& unit) const {
         look_up_halves<L, 3>(k_iq3k_codes, lanes_with_bit<L, 2 * u + g>(extra), unit.code + 4 * g, 4);
         const auto scales = scale_bits<2 * u + g>();
         const auto magnitude = L::add(L::template shift_left<1>(scales), L::all(1));
@@ -329,7 +328,7 @@ struct Iq3KPanel {
         return bits_of<L, 4 * (g % 8), 4>(block.word(Block::scales_at + g / 8 * 4));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) {
             unit.code[k] = L::bit_or(code2_of_128<L, u>(block, Block::codes_at, k),
                                      code1_of_256<L, u, 2>(block, Block::high_at, k));
@@ -349,7 +348,7 @@ struct Iq3KsPanel {
     Iq3KsPanel(PanelBlock<L> header, PanelBlock<L> at)
         : block(at), d(header.f16(0)), extra(at.half(Block::extra_at)), scales(at.word(Block::scales_at)) {}
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) {
             unit.code[k] = L::bit_or(code2_of_128<L, u>(block, Block::codes_at, k),
                                      code1_of_256<L, u, 2>(block, Block::high_at, k));
@@ -383,7 +382,7 @@ struct Iq2KlPanel {
                          L::bit_and(odd, L::all(static_cast<int32_t>(0xFF00FF00U))));
     }
     template <int u>
-    inline __attribute__((always_inline)) void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 4; ++k) {
             const auto nibbles =
                 byte_bits<L, 4 * (u % 2), 15>(block.word(Block::codes_at + 16 * (u / 2) + 4 * k));
