@@ -255,7 +255,9 @@ typedef int32_t (*minim_progress_fn)(void* user_data, uint64_t done_bytes, uint6
 enum {
     MINIM_RESIDENCE_MAPPED =
         0, /* pages of the file, read when first used; the file must not shrink meanwhile */
-    MINIM_RESIDENCE_OWNED = 1 /* read into memory of the process while loading, huge pages asked for */
+    MINIM_RESIDENCE_OWNED =
+        1 /* read into memory of the process while loading, huge pages asked for, and put into the order the
+             kernels read fastest; results are the same bits */
 };
 
 typedef struct minim_model_params {
