@@ -75,4 +75,12 @@ MINIM_KERNEL_INLINE typename L::Int code1_of_256(const PanelBlock<L>& block, int
     }
 }
 
+// 5-bit codes: four bits as above, the fifth in a plane of its own.
+template <class L, int unit>
+MINIM_KERNEL_INLINE void code5_of_64(const PanelBlock<L>& block, int codes_at, int fifth_at,
+                                     typename L::Int* code) {
+    code4_of_64<L, unit>(block, codes_at, code);
+    for (int k = 0; k < 8; ++k) code[k] = L::bit_or(code[k], code1_of_256<L, unit, 4>(block, fifth_at, k));
+}
+
 }  // namespace minim::cpu::generic

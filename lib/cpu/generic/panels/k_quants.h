@@ -67,10 +67,7 @@ struct Q5KPanel : MinimaPanel<L, Q5_K> {
     using MinimaPanel<L, Q5_K>::MinimaPanel;
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code4_of_64<L, u>(this->block, Block::codes_at, unit.code);
-        for (int k = 0; k < 8; ++k) {
-            unit.code[k] = L::bit_or(unit.code[k], code1_of_256<L, u, 4>(this->block, Block::high_at, k));
-        }
+        code5_of_64<L, u>(this->block, Block::codes_at, Block::high_at, unit.code);
         this->template unpack_scales<u>(unit);
     }
 };

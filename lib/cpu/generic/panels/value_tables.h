@@ -123,13 +123,6 @@ struct Iq4KPanel : GroupScalesPanel<L, IQ4_K> {
     }
 };
 
-template <class L, int u>
-MINIM_KERNEL_INLINE void code5_of_64(const PanelBlock<L>& block, int codes_at, int fifth_at,
-                                     typename L::Int* code) {
-    code4_of_64<L, u>(block, codes_at, code);
-    for (int k = 0; k < 8; ++k) code[k] = L::bit_or(code[k], code1_of_256<L, u, 4>(block, fifth_at, k));
-}
-
 template <class L>
 struct Iq5KPanel : GroupScalesPanel<L, IQ5_K> {
     using Block = IQ5_K;
