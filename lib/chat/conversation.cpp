@@ -12,6 +12,10 @@
 #include "chat/python_text.h"
 
 namespace minim::chat {
+
+using json::find;
+using json::Value;
+
 namespace {
 
 // A role as the caller wrote it, short enough for an error message.

@@ -9,6 +9,9 @@
 #include "chat/printable.h"
 
 namespace minim::chat {
+
+using json::Value;
+
 namespace {
 
 void append_escaped(std::string& out, char32_t c) {
@@ -51,42 +54,6 @@ void append_repr(std::string& out, std::string_view text) {
     out += quote;
 }
 
-void append_json_string(std::string& out, std::string_view text) {
-    out += '"';
-    for (const char c : text) {
-        switch (c) {
-            case '"':
-                out += "\\\"";
-                break;
-            case '\\':
-                out += "\\\\";
-                break;
-            case '\b':
-                out += "\\b";
-                break;
-            case '\f':
-                out += "\\f";
-                break;
-            case '\n':
-                out += "\\n";
-                break;
-            case '\r':
-                out += "\\r";
-                break;
-            case '\t':
-                out += "\\t";
-                break;
-            default:
-                if (static_cast<unsigned char>(c) < 0x20) {
-                    out += format_text("\\u{:04x}", static_cast<unsigned>(c));
-                } else {
-                    out += c;
-                }
-        }
-    }
-    out += '"';
-}
-
 // repr() and json.dumps() lay out containers alike and differ in strings, null, true and false.
 enum class Dialect { repr, json };
 
@@ -94,21 +61,21 @@ void append_string(std::string& out, std::string_view text, Dialect dialect) {
     if (dialect == Dialect::repr) {
         append_repr(out, text);
     } else {
-        append_json_string(out, text);
+        json::append_quoted(out, text);
     }
 }
 
 void append_value(std::string& out, const Value& value, Dialect dialect) {
-    const bool json = dialect == Dialect::json;
+    const bool is_json = dialect == Dialect::json;
     switch (value.kind) {
         case Value::Kind::null:
-            out += json ? "null" : "None";
+            out += is_json ? "null" : "None";
             return;
         case Value::Kind::boolean:
-            out += value.boolean ? (json ? "true" : "True") : (json ? "false" : "False");
+            out += value.boolean ? (is_json ? "true" : "True") : (is_json ? "false" : "False");
             return;
         case Value::Kind::number:
-            out += value.text;
+            out += value.is_integer() ? value.text : python_float(value.number);
             return;
         case Value::Kind::string:
             append_string(out, value.text, dialect);
@@ -185,6 +152,24 @@ std::string python_json(const Value& value) {
     std::string out;
     append_value(out, value, Dialect::json);
     return out;
+}
+
+bool is_true(const Value* value) noexcept {
+    if (value == nullptr) return false;
+    switch (value->kind) {
+        case Value::Kind::null:
+            return false;
+        case Value::Kind::boolean:
+            return value->boolean;
+        case Value::Kind::number:
+            return value->number != 0.0;
+        case Value::Kind::string:
+            return !value->text.empty();
+        case Value::Kind::array:
+        case Value::Kind::object:
+            return !value->items.empty();
+    }
+    return false;
 }
 
 }  // namespace minim::chat

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "chat/json.h"
+#include "base/json.h"
 
 namespace minim::chat {
 
@@ -17,9 +17,12 @@ std::string python_float(double value);
 std::string python_repr(std::string_view utf8);
 
 // str(value): a string as it is, None, True, False, a list or dict with repr() of what is in it.
-std::string python_str(const Value& value);
+std::string python_str(const json::Value& value);
 
 // json.dumps(value, ensure_ascii=False): separators ", " and ": ".
-std::string python_json(const Value& value);
+std::string python_json(const json::Value& value);
+
+// Python's truth value: absent (nullptr), null, false, zero and empty things are false.
+bool is_true(const json::Value* value) noexcept;
 
 }  // namespace minim::chat

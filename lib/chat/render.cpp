@@ -5,11 +5,15 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
+#include "base/json.h"
 #include "chat/conversation.h"
-#include "chat/json.h"
 #include "chat/python_text.h"
 
 namespace minim::chat {
+
+using json::find;
+using json::Value;
+
 namespace {
 
 class Prompt {
@@ -189,7 +193,7 @@ Value call_arguments(const Value& function, const std::string& where) {
     if (!given->is_string()) fail(Status::invalid, "{}: arguments are neither an object nor a string", where);
     if (given->text.find_first_not_of(" \t\r\n") == std::string::npos) return none;
 
-    Value parsed = parse_json(given->text, where + ".arguments");
+    Value parsed = json::parse(given->text, where + ".arguments", json::Source::argument);
     if (parsed.is_null()) return none;
     if (!parsed.is_object()) fail(Status::invalid, "{}.arguments: the JSON text is not an object", where);
     return parsed;
@@ -297,8 +301,8 @@ void write_turns(Prompt& prompt, std::span<const Turn> turns) {
     }
 }
 
-Value parse_optional(std::string_view json, std::string_view what, Value::Kind kind) {
-    Value value = json.empty() ? Value{} : parse_json(json, what);
+Value parse_optional(std::string_view text, std::string_view what, Value::Kind kind) {
+    Value value = text.empty() ? Value{} : json::parse(text, what, json::Source::argument);
     if (!value.is_null() && value.kind != kind) {
         fail(Status::invalid, "{}: not an {}", what, kind == Value::Kind::array ? "array" : "object");
     }
@@ -310,7 +314,7 @@ Value parse_optional(std::string_view json, std::string_view what, Value::Kind k
 std::vector<Segment> render(const Template& chat_template, std::string_view messages_json,
                             std::string_view tools_json, std::string_view kwargs_json,
                             const RenderOptions& options) {
-    const Value messages = parse_json(messages_json, "messages");
+    const Value messages = json::parse(messages_json, "messages", json::Source::argument);
     const Value tools = parse_optional(tools_json, "tools", Value::Kind::array);
     const Value kwargs = parse_optional(kwargs_json, "template variables", Value::Kind::object);
     const Conversation conversation = read_conversation(messages);

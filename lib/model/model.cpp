@@ -2,10 +2,9 @@
 
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/format_text.h"
+#include "base/json.h"
 #include "checkpoint/text_file.h"
 #include "model/pack_weights.h"
 #include "model/vocabulary.h"
@@ -47,12 +46,11 @@ std::string read_chat_template(const Checkpoint& checkpoint) {
     }
     std::string text = side_file(checkpoint, "chat_template.jinja", false);
     if (!text.empty()) return text;
-    const auto config =
-        nlohmann::json::parse(side_file(checkpoint, "tokenizer_config.json", false), nullptr, false);
-    if (config.is_object() && config.contains("chat_template") && config["chat_template"].is_string()) {
-        return config["chat_template"].get<std::string>();
-    }
-    return {};
+    const std::string config_text = side_file(checkpoint, "tokenizer_config.json", false);
+    if (config_text.empty()) return {};
+    const json::Value config = json::parse(config_text, "tokenizer_config.json", json::Source::file);
+    const json::Value* field = json::find(&config, "chat_template");
+    return field != nullptr && field->is_string() ? field->text : std::string();
 }
 
 // Rows without a token of their own: padding of the vocabulary.

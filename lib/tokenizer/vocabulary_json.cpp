@@ -3,10 +3,9 @@
 #include <limits>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/format_text.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/vocabulary.h"
@@ -14,7 +13,7 @@
 namespace minim::tokenizer {
 namespace {
 
-using Json = nlohmann::json;
+using json::Value;
 
 constexpr const char* k_tokenizer = "tokenizer.json";
 constexpr const char* k_tokenizer_config = "tokenizer_config.json";
@@ -23,96 +22,91 @@ constexpr const char* k_generation_config = "generation_config.json";
 // Ids may leave holes, but not so many that the table outgrows the file it came from.
 constexpr size_t k_max_holes = 65536;
 
-Json parse_object(std::string_view text, const char* file) {
-    try {
-        Json json = Json::parse(text);
-        if (!json.is_object()) fail_file(Reason::type, "{}: the file is no JSON object", file);
-        return json;
-    } catch (const Json::exception& error) {
-        fail_file(Reason::format, "{}: {}", file, error.what());
-    }
+Value parse_object(std::string_view text, const char* file) {
+    Value object = json::parse(text, file, json::Source::file);
+    if (!object.is_object()) fail_file(Reason::type, "{}: the file is no JSON object", file);
+    return object;
 }
 
 // The member of an object, or null when it is absent.
-const Json& member(const Json& object, const char* key) {
-    static const Json null;
-    if (!object.is_object()) return null;
-    const auto found = object.find(key);
-    return found == object.end() ? null : *found;
+const Value& member(const Value& object, const char* key) {
+    static const Value null;
+    const Value* found = json::find(&object, key);
+    return found == nullptr ? null : *found;
 }
 
-bool flag(const Json& object, const char* key, bool absent) {
-    const Json& value = member(object, key);
+bool flag(const Value& object, const char* key, bool absent) {
+    const Value& value = member(object, key);
     if (value.is_null()) return absent;
     if (!value.is_boolean()) fail_file(Reason::type, "{}: {} is no boolean", k_tokenizer, key);
-    return value.get<bool>();
+    return value.boolean;
 }
 
-const std::string& text_of(const Json& value, const char* file, std::string_view what) {
+const std::string& text_of(const Value& value, const char* file, std::string_view what) {
     if (!value.is_string()) fail_file(Reason::type, "{}: {} is no string", file, what);
-    return value.get_ref<const std::string&>();
+    return value.text;
 }
 
-int32_t id_of(const Json& value, const char* file, std::string_view what) {
-    constexpr int64_t max = std::numeric_limits<int32_t>::max();
-    if (!value.is_number_integer()) fail_file(Reason::type, "{}: the id of {} is no integer", file, what);
-    const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= uint64_t{max} : false;
-    if (!fits) fail_file(Reason::value, "{}: the id {} of {} is out of range", file, value.dump(), what);
-    return static_cast<int32_t>(value.get<uint64_t>());
+int32_t id_of(const Value& value, const char* file, std::string_view what) {
+    if (!value.is_integer()) fail_file(Reason::type, "{}: the id of {} is no integer", file, what);
+    const std::optional<int64_t> id = json::to_int64(value);
+    if (!id || *id < 0 || *id > std::numeric_limits<int32_t>::max())
+        fail_file(Reason::value, "{}: the id {} of {} is out of range", file, value.text, what);
+    return static_cast<int32_t>(*id);
 }
 
-std::string_view type_of(const Json& component) {
-    const Json& type = member(component, "type");
-    return type.is_string() ? std::string_view(type.get_ref<const std::string&>()) : std::string_view("none");
+std::string_view type_of(const Value& component) {
+    const Value& type = member(component, "type");
+    return type.is_string() ? std::string_view(type.text) : std::string_view("none");
 }
 
 void require(bool condition, std::string_view what) {
     if (!condition) fail(Status::unsupported, "{}: {}", k_tokenizer, what);
 }
 
-void check_split(const Json& split) {
+void check_split(const Value& split) {
     require(type_of(split) == "Split", "the pre_tokenizer's first step is not Split");
-    const Json& regex = member(member(split, "pattern"), "Regex");
+    const Value& regex = member(member(split, "pattern"), "Regex");
     require(regex.is_string(), "the pre_tokenizer's split pattern is no regular expression");
-    const auto& pattern = regex.get_ref<const std::string&>();
-    if (pattern != k_piece_pattern) {
+    if (regex.text != k_piece_pattern) {
         fail(Status::unsupported, "{}: the pre_tokenizer's pattern is not that of MiniMax-M2: {}",
-             k_tokenizer, pattern);
+             k_tokenizer, regex.text);
     }
-    require(member(split, "behavior") == "Isolated", "the pre_tokenizer's split behavior is not Isolated");
+    require(member(split, "behavior").is_string("Isolated"),
+            "the pre_tokenizer's split behavior is not Isolated");
     require(!flag(split, "invert", false), "the pre_tokenizer's split is inverted");
 }
 
-void check_pre_tokenizer(const Json& pre_tokenizer) {
+void check_pre_tokenizer(const Value& pre_tokenizer) {
     require(type_of(pre_tokenizer) == "Sequence", "the pre_tokenizer is not a Sequence");
-    const Json& steps = member(pre_tokenizer, "pretokenizers");
-    require(steps.is_array() && steps.size() == 2, "the pre_tokenizer is not Split, then ByteLevel");
-    check_split(steps[0]);
-    require(type_of(steps[1]) == "ByteLevel", "the pre_tokenizer's second step is not ByteLevel");
-    require(!flag(steps[1], "add_prefix_space", true), "the pre_tokenizer adds a leading space");
-    require(!flag(steps[1], "use_regex", true),
+    const Value& steps = member(pre_tokenizer, "pretokenizers");
+    require(steps.is_array() && steps.items.size() == 2, "the pre_tokenizer is not Split, then ByteLevel");
+    check_split(steps.items[0]);
+    require(type_of(steps.items[1]) == "ByteLevel", "the pre_tokenizer's second step is not ByteLevel");
+    require(!flag(steps.items[1], "add_prefix_space", true), "the pre_tokenizer adds a leading space");
+    require(!flag(steps.items[1], "use_regex", true),
             "the pre_tokenizer's ByteLevel step has a pattern of its own");
 }
 
-void check_pipeline(const Json& tokenizer) {
+void check_pipeline(const Value& tokenizer) {
     require(member(tokenizer, "normalizer").is_null(), "a normalizer is set");
     check_pre_tokenizer(member(tokenizer, "pre_tokenizer"));
-    const Json& post_processor = member(tokenizer, "post_processor");
+    const Value& post_processor = member(tokenizer, "post_processor");
     require(post_processor.is_null() || type_of(post_processor) == "ByteLevel",
             "the post_processor is not ByteLevel");
-    const Json& decoder = member(tokenizer, "decoder");
+    const Value& decoder = member(tokenizer, "decoder");
     require(decoder.is_null() || type_of(decoder) == "ByteLevel", "the decoder is not ByteLevel");
 }
 
-void check_model(const Json& model) {
+void check_model(const Value& model) {
     if (!model.is_object()) fail_file(Reason::format, "{}: model is missing", k_tokenizer);
     require(type_of(model) == "BPE", "the model's type is not BPE");
-    const Json& dropout = member(model, "dropout");
-    require(dropout.is_null() || dropout == 0, "the model has dropout");
+    const Value& dropout = member(model, "dropout");
+    require(dropout.is_null() || (dropout.is_number() && dropout.number == 0.0), "the model has dropout");
     require(!flag(model, "byte_fallback", false), "the model has byte_fallback");
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-        const Json& value = member(model, key);
-        require(value.is_null() || value == "", format_text("the model has a {}", key));
+        const Value& value = member(model, key);
+        require(value.is_null() || value.is_string(""), format_text("the model has a {}", key));
     }
 }
 
@@ -122,23 +116,23 @@ struct Entry {
     const std::string* text;
 };
 
-std::vector<Entry> vocabulary_entries(const Json& vocab) {
-    if (!vocab.is_object() || vocab.empty()) {
+std::vector<Entry> vocabulary_entries(const Value& vocab) {
+    if (!vocab.is_object() || vocab.items.empty()) {
         fail_file(Reason::format, "{}: model.vocab is missing, empty or no object", k_tokenizer);
     }
     std::vector<Entry> entries;
-    entries.reserve(vocab.size());
-    for (auto token = vocab.begin(); token != vocab.end(); ++token) {
-        const int32_t id = id_of(token.value(), k_tokenizer, token.key());
-        entries.push_back({id, TokenType::normal, &token.key()});
+    entries.reserve(vocab.items.size());
+    for (size_t i = 0; i < vocab.items.size(); ++i) {
+        const std::string& text = vocab.keys[i];
+        entries.push_back({id_of(vocab.items[i], k_tokenizer, text), TokenType::normal, &text});
     }
     return entries;
 }
 
-void append_added_entries(const Json& added_tokens, std::vector<Entry>& entries) {
+void append_added_entries(const Value& added_tokens, std::vector<Entry>& entries) {
     if (added_tokens.is_null()) return;
     if (!added_tokens.is_array()) fail_file(Reason::type, "{}: added_tokens is no array", k_tokenizer);
-    for (const Json& token : added_tokens) {
+    for (const Value& token : added_tokens.items) {
         const std::string& text =
             text_of(member(token, "content"), k_tokenizer, "the content of an added token");
         const int32_t id = id_of(member(token, "id"), k_tokenizer, text);
@@ -177,19 +171,20 @@ void fill_rows(const std::vector<Entry>& entries, Vocabulary& vocabulary) {
     }
 }
 
-std::string merge_line(const Json& merge, size_t rank) {
-    if (merge.is_string()) return merge.get_ref<const std::string&>();
-    const bool pair = merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
+std::string merge_line(const Value& merge, size_t rank) {
+    if (merge.is_string()) return merge.text;
+    const bool pair = merge.is_array() && merge.items.size() == 2 && merge.items[0].is_string() &&
+                      merge.items[1].is_string();
     if (!pair)
         fail_file(Reason::type, "{}: merge {} is neither a string nor a pair of strings", k_tokenizer, rank);
-    return format_text("{} {}", merge[0].get_ref<const std::string&>(),
-                       merge[1].get_ref<const std::string&>());
+    return format_text("{} {}", merge.items[0].text, merge.items[1].text);
 }
 
-void fill_merges(const Json& merges, Vocabulary& vocabulary) {
+void fill_merges(const Value& merges, Vocabulary& vocabulary) {
     if (!merges.is_array()) fail_file(Reason::format, "{}: model.merges is missing or no array", k_tokenizer);
-    vocabulary.merges.reserve(merges.size());
-    for (const Json& merge : merges) vocabulary.merges.push_back(merge_line(merge, vocabulary.merges.size()));
+    vocabulary.merges.reserve(merges.items.size());
+    for (const Value& merge : merges.items)
+        vocabulary.merges.push_back(merge_line(merge, vocabulary.merges.size()));
 }
 
 // Added tokens are few and behind the ordinary ones, so the search starts at the end.
@@ -203,8 +198,8 @@ int32_t added_token(const Vocabulary& vocabulary, std::string_view text) {
 }
 
 // bos_token and its like: a string, or an object with `content`, or null.
-int32_t named_token(const Json& config, const char* key, const Vocabulary& vocabulary) {
-    const Json& value = member(config, key);
+int32_t named_token(const Value& config, const char* key, const Vocabulary& vocabulary) {
+    const Value& value = member(config, key);
     if (value.is_null()) return k_no_token;
     const std::string& text =
         text_of(value.is_object() ? member(value, "content") : value, k_tokenizer_config, key);
@@ -215,11 +210,11 @@ int32_t named_token(const Json& config, const char* key, const Vocabulary& vocab
 }
 
 // eos_token_id and its like: a number, or a list of numbers, or null.
-std::vector<int32_t> listed_ids(const Json& config, const char* key) {
-    const Json& value = member(config, key);
+std::vector<int32_t> listed_ids(const Value& config, const char* key) {
+    const Value& value = member(config, key);
     std::vector<int32_t> ids;
     if (value.is_array()) {
-        for (const Json& id : value) ids.push_back(id_of(id, k_generation_config, key));
+        for (const Value& id : value.items) ids.push_back(id_of(id, k_generation_config, key));
     } else if (!value.is_null()) {
         ids.push_back(id_of(value, k_generation_config, key));
     }
@@ -237,7 +232,7 @@ int32_t preferred(int32_t own, const std::vector<int32_t>& other, const char* na
     return own;
 }
 
-void fill_special_ids(const Json& config, const Json& generation, Vocabulary& vocabulary,
+void fill_special_ids(const Value& config, const Value& generation, Vocabulary& vocabulary,
                       const Logger& logger) {
     const auto preferred_id = [&](const char* name, const char* id_name) {
         return preferred(named_token(config, name, vocabulary), listed_ids(generation, id_name), name,
@@ -261,15 +256,15 @@ void fill_special_ids(const Json& config, const Json& generation, Vocabulary& vo
 
 Vocabulary vocabulary_from_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
                                 std::string_view generation_config_json, const Logger& logger) {
-    const Json tokenizer = parse_object(tokenizer_json, k_tokenizer);
+    const Value tokenizer = parse_object(tokenizer_json, k_tokenizer);
     const auto optional_object = [](std::string_view text, const char* file) {
-        return text.empty() ? Json() : parse_object(text, file);
+        return text.empty() ? Value() : parse_object(text, file);
     };
-    const Json config = optional_object(tokenizer_config_json, k_tokenizer_config);
-    const Json generation = optional_object(generation_config_json, k_generation_config);
+    const Value config = optional_object(tokenizer_config_json, k_tokenizer_config);
+    const Value generation = optional_object(generation_config_json, k_generation_config);
 
     check_pipeline(tokenizer);
-    const Json& model = member(tokenizer, "model");
+    const Value& model = member(tokenizer, "model");
     check_model(model);
 
     Vocabulary vocabulary;

@@ -5,7 +5,8 @@
 // The thread sanitizer's runtime calls the C library's functions before a program's own replacements work, and
 // makes every load thirty times slower: with it allocations alone are made to fail, and one in a few of them.
 //
-// usage: failure_test MODEL
+// usage: failure_test load MODEL        opening a checkpoint of any kind
+//        failure_test converse MODEL    a session, a prompt and sampled tokens on every backend
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "minim/minim.h"
 
@@ -220,6 +222,29 @@ minim_model* open_model(minim_runtime* runtime, int32_t residence, const char* b
                                                                                               : nullptr;
 }
 
+// A few sampled tokens, one a call.
+minim_status converse_by_steps(minim_session* session, const minim_sampling* sampling,
+                               const minim_tokens* prompt, minim_error* err) {
+    const size_t before = minim_session_token_count(session);
+    const size_t n_prompt = minim_tokens_count(prompt);
+    minim_status status =
+        minim_generate_begin(session, sampling, minim_tokens_data(prompt), n_prompt, nullptr, err);
+    const bool begun = status == MINIM_OK;
+    size_t n_reported = 0;
+    for (int32_t has_token = 1; status == MINIM_OK && has_token != 0;) {
+        minim_token token = MINIM_TOKEN_INIT;
+        status = minim_generate_next(session, &token, &has_token, nullptr, err);
+        if (status == MINIM_OK && has_token != 0) ++n_reported;
+    }
+    if (status == MINIM_OK && n_reported == 0) give_up("a generation by steps reported no token");
+    // A prompt that failed leaves nothing; one that did not is kept with every token reported.
+    const size_t kept = minim_session_token_count(session) - before;
+    if (kept != n_prompt + n_reported && (kept != 0 || status == MINIM_OK || n_reported != 0))
+        give_up("a generation by steps lost count of its tokens");
+    if (!begun && kept != 0) give_up("a generation that did not begin changed the session");
+    return status;
+}
+
 // Everything after loading: a session, a rendered prompt, evaluation, a few sampled tokens.
 minim_status converse(minim_model* model, minim_error* err) {
     minim_session* session = nullptr;
@@ -227,7 +252,7 @@ minim_status converse(minim_model* model, minim_error* err) {
     minim_tokens* prompt = nullptr;
     minim_text* text = nullptr;
     minim_session_params params = MINIM_SESSION_PARAMS_INIT;
-    params.max_context = 64;
+    params.max_context = 128;
     minim_status status = minim_session_create(model, &params, &session, err);
     if (status == MINIM_OK) status = minim_sampling_create(&sampling, err);
     if (status == MINIM_OK) status = minim_sampling_set_i64(sampling, "max_tokens", 3, err);
@@ -257,6 +282,7 @@ minim_status converse(minim_model* model, minim_error* err) {
         if (minim_session_token_count(session) != before + kept)
             give_up("a failed generation lost count of its tokens");
     }
+    if (status == MINIM_OK) status = converse_by_steps(session, sampling, prompt, err);
     if (status == MINIM_OK)
         status =
             minim_detokenize(model, minim_tokens_data(prompt), minim_tokens_count(prompt), 0, &text, err);
@@ -320,24 +346,25 @@ long exhaust(const char* name, Kind kind, const Work& work) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-    if (argc != 2) give_up("usage: failure_test MODEL");
-    g_model_path = argv[1];
+namespace {
+
+void fail_loads() {
     const auto load_mapped = [](minim_error* err) { return load(MINIM_RESIDENCE_MAPPED, err); };
     const auto load_owned = [](minim_error* err) { return load(MINIM_RESIDENCE_OWNED, err); };
     long allocations = exhaust("allocations of a mapped load", Kind::allocation, load_mapped);
     allocations += exhaust("allocations of an owned load", Kind::allocation, load_owned);
     if (allocations == 0) give_up("no allocation failed");
-    if (k_replaces_libc) {
-        long reads = exhaust("reads of a mapped load", Kind::read, load_mapped);
-        reads += exhaust("reads of an owned load", Kind::read, load_owned);
-        const long opens = exhaust("file opens", Kind::open, load_mapped);
-        const long maps = exhaust("mappings of a mapped load", Kind::map, load_mapped) +
-                          exhaust("mappings of an owned load", Kind::map, load_owned);
-        const long threads = exhaust("thread starts", Kind::thread, load_mapped);
-        if (reads == 0 || opens == 0 || maps == 0 || threads == 0) give_up("a kind of failure never came");
-    }
+    if (!k_replaces_libc) return;
+    long reads = exhaust("reads of a mapped load", Kind::read, load_mapped);
+    reads += exhaust("reads of an owned load", Kind::read, load_owned);
+    const long opens = exhaust("file opens of a mapped load", Kind::open, load_mapped);
+    const long maps = exhaust("mappings of a mapped load", Kind::map, load_mapped) +
+                      exhaust("mappings of an owned load", Kind::map, load_owned);
+    const long threads = exhaust("thread starts", Kind::thread, load_mapped);
+    if (reads == 0 || opens == 0 || maps == 0 || threads == 0) give_up("a kind of failure never came");
+}
 
+void fail_conversations() {
     for (const char* backend : {"cpu", "reference"}) {
         minim_error err = MINIM_ERROR_INIT;
         minim_runtime* runtime = make_runtime(&err);
@@ -351,5 +378,19 @@ int main(int argc, char** argv) {
         minim_model_close(model);
         minim_runtime_free(runtime);
     }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 3) give_up("usage: failure_test load|converse MODEL");
+    const std::string_view what = argv[1];
+    g_model_path = argv[2];
+    if (what == "load")
+        fail_loads();
+    else if (what == "converse")
+        fail_conversations();
+    else
+        give_up("usage: failure_test load|converse MODEL");
     return 0;
 }

@@ -10,12 +10,12 @@ namespace minim::chat {
 namespace {
 
 std::string read_error(std::string_view json) {
-    return error_text([&] { read_conversation(parse_json(json, "messages")); });
+    return error_text([&] { read_conversation(json::parse(json, "messages", json::Source::argument)); });
 }
 
 // The places in the request of the turns, in the order in which they are printed.
 std::vector<size_t> order(std::string_view json) {
-    const Value messages = parse_json(json, "messages");
+    const json::Value messages = json::parse(json, "messages", json::Source::argument);
     std::vector<size_t> places;
     for (const Turn& turn : read_conversation(messages).turns) places.push_back(turn.index);
     return places;
@@ -26,8 +26,9 @@ constexpr std::string_view k_no_call =
 
 TEST_CASE("a first message of role system or developer is the system message") {
     for (const char* role : {"system", "developer"}) {
-        const Value messages =
-            parse_json(std::string(R"([{"role": ")") + role + R"("}, {"role": "user"}])", "messages");
+        const json::Value messages =
+            json::parse(std::string(R"([{"role": ")") + role + R"("}, {"role": "user"}])", "messages",
+                        json::Source::argument);
         const Conversation conversation = read_conversation(messages);
         CHECK(conversation.system == &messages.items[0]);
         REQUIRE(conversation.turns.size() == 1);

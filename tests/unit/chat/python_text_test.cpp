@@ -8,11 +8,14 @@
 namespace minim::chat {
 namespace {
 
-std::string str(std::string_view json) {
-    return python_str(parse_json(json, "doc"));
+json::Value document(std::string_view text) {
+    return json::parse(text, "doc", json::Source::argument);
 }
-std::string dumps(std::string_view json) {
-    return python_json(parse_json(json, "doc"));
+std::string str(std::string_view text) {
+    return python_str(document(text));
+}
+std::string dumps(std::string_view text) {
+    return python_json(document(text));
 }
 
 TEST_CASE("floats print as repr() does") {
@@ -84,6 +87,31 @@ TEST_CASE("json text is that of json.dumps with ensure_ascii off") {
     CHECK(dumps("[ ]") == "[]");
     CHECK(dumps("{ }") == "{}");
     CHECK(dumps("[100000000000000000000, 1e5, 1E-7]") == "[100000000000000000000, 100000.0, 1e-07]");
+}
+
+TEST_CASE("numbers print as Python prints what json.loads() makes of them") {
+    CHECK(str("-0") == "0");
+    CHECK(str("1234567890123456789012345678901234567890") == "1234567890123456789012345678901234567890");
+    CHECK(str("1.0") == "1.0");
+    CHECK(str("-0.0") == "-0.0");
+    CHECK(str("1E5") == "100000.0");
+    CHECK(dumps("1e16") == "1e+16");
+    CHECK(dumps("0.00001") == "1e-05");
+    CHECK(dumps("1e-400") == "0.0");
+}
+
+TEST_CASE("truth is Python's") {
+    for (const char* text : {"null", "false", "0", "-0", "0.0", "-0.0", "0e5", "\"\"", "[]", "{}"}) {
+        const json::Value value = document(text);
+        INFO(text);
+        CHECK_FALSE(is_true(&value));
+    }
+    for (const char* text : {"true", "1", "0.1", "5e-324", "\"0\"", "[0]", "{\"\": null}"}) {
+        const json::Value value = document(text);
+        INFO(text);
+        CHECK(is_true(&value));
+    }
+    CHECK_FALSE(is_true(nullptr));
 }
 
 }  // namespace

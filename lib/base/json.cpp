@@ -1,0 +1,244 @@
+#include "base/json.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format_text.h"
+
+namespace minim::json {
+namespace {
+
+template <typename... Args>
+[[noreturn]] void refuse(Source source, Reason reason, fmt::format_string<Args...> text, Args&&... args) {
+    if (source == Source::file) fail_file(reason, text, std::forward<Args>(args)...);
+    fail(Status::invalid, text, std::forward<Args>(args)...);
+}
+
+// Sorting instead of hashing keeps this n log n for keys chosen to collide.
+void drop_repeated_keys(Value& object) {
+    const size_t count = object.keys.size();
+    std::vector<size_t> order(count);
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+        const int compared = object.keys[a].compare(object.keys[b]);
+        return compared != 0 ? compared < 0 : a < b;
+    });
+
+    std::vector<bool> repeated(count, false);
+    bool any = false;
+    for (size_t i = 0; i < count;) {
+        const size_t first = order[i];
+        size_t last = first;
+        for (++i; i < count && object.keys[order[i]] == object.keys[first]; ++i) {
+            last = order[i];
+            repeated[last] = true;
+            any = true;
+        }
+        if (last != first) std::swap(object.items[first], object.items[last]);
+    }
+    if (!any) return;
+
+    size_t kept = 0;
+    for (size_t i = 0; i < count; ++i) {
+        if (repeated[i]) continue;
+        if (kept != i) {
+            object.keys[kept] = std::move(object.keys[i]);
+            object.items[kept] = std::move(object.items[i]);
+        }
+        ++kept;
+    }
+    object.keys.resize(kept);
+    object.items.resize(kept);
+}
+
+// Receives nlohmann-json's events. `open` holds the containers not yet closed; their addresses are stable,
+// because a container's parent gets no further element while the container is open.
+class TreeBuilder {
+  public:
+    TreeBuilder(std::string_view what, Source source) : what_(what), source_(source) {}
+
+    Value take() { return std::move(root_); }
+
+    bool null() {
+        add(Value::Kind::null);
+        return true;
+    }
+    bool boolean(bool value) {
+        add(Value::Kind::boolean).boolean = value;
+        return true;
+    }
+    bool number_integer(int64_t value) {
+        return add_number(static_cast<double>(value), std::to_string(value));
+    }
+    bool number_unsigned(uint64_t value) {
+        return add_number(static_cast<double>(value), std::to_string(value));
+    }
+    bool number_float(double value, const std::string& literal) { return add_number(value, literal); }
+    bool string(std::string& text) {
+        add(Value::Kind::string).text = std::move(text);
+        return true;
+    }
+    bool start_array(size_t /*unknown*/) { return open(Value::Kind::array); }
+    bool start_object(size_t /*unknown*/) { return open(Value::Kind::object); }
+    bool key(std::string& text) {
+        open_.back()->keys.push_back(std::move(text));
+        return true;
+    }
+    bool end_array() {
+        open_.pop_back();
+        return true;
+    }
+    bool end_object() {
+        drop_repeated_keys(*open_.back());
+        open_.pop_back();
+        return true;
+    }
+    static bool binary(const std::vector<uint8_t>& /*bytes*/) { return false; }  // JSON text has none
+    bool parse_error(size_t position, const std::string& /*token*/,
+                     const nlohmann::detail::exception& error) {
+        constexpr int k_number_overflow =
+            406;  // "number overflow parsing" in nlohmann-json's list of exceptions
+        if (error.id == k_number_overflow) {
+            refuse(source_, Reason::value, "{}: number out of range before byte {}", what_, position);
+        }
+        refuse(source_, Reason::format, "{}: not valid JSON at byte {}", what_, position);
+    }
+
+  private:
+    Value& add(Value::Kind kind) {
+        Value& slot = open_.empty() ? root_ : open_.back()->items.emplace_back();
+        slot.kind = kind;
+        return slot;
+    }
+    bool add_number(double number, std::string digits) {
+        Value& value = add(Value::Kind::number);
+        value.number = number;
+        value.text = std::move(digits);
+        return true;
+    }
+    bool open(Value::Kind kind) {
+        if (open_.size() == k_max_depth) {
+            refuse(source_, Reason::limit, "{}: JSON nested deeper than {} levels", what_, k_max_depth);
+        }
+        open_.push_back(&add(kind));
+        return true;
+    }
+
+    std::string_view what_;
+    Source source_;
+    Value root_;
+    std::vector<Value*> open_;
+};
+
+void append(std::string& out, const Value& value) {
+    switch (value.kind) {
+        case Value::Kind::null:
+            out += "null";
+            return;
+        case Value::Kind::boolean:
+            out += value.boolean ? "true" : "false";
+            return;
+        case Value::Kind::number:
+            out += value.text;
+            return;
+        case Value::Kind::string:
+            append_quoted(out, value.text);
+            return;
+        case Value::Kind::array:
+        case Value::Kind::object:
+            break;
+    }
+    out += value.is_object() ? '{' : '[';
+    for (size_t i = 0; i < value.items.size(); ++i) {
+        if (i > 0) out += ',';
+        if (value.is_object()) {
+            append_quoted(out, value.keys[i]);
+            out += ':';
+        }
+        append(out, value.items[i]);
+    }
+    out += value.is_object() ? '}' : ']';
+}
+
+}  // namespace
+
+bool Value::is_integer() const noexcept {
+    return is_number() && text.find_first_not_of("-0123456789") == std::string::npos;
+}
+
+Value parse(std::string_view text, std::string_view what, Source source) {
+    // nlohmann-json takes a NUL for the end of the text and would ignore what follows it.
+    const size_t nul = text.find('\0');
+    if (nul != std::string_view::npos) {
+        refuse(source, Reason::format, "{}: not valid JSON at byte {}", what, nul + 1);
+    }
+    TreeBuilder builder(what, source);
+    if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
+        refuse(source, Reason::format, "{}: not valid JSON", what);
+    }
+    return builder.take();
+}
+
+const Value* find(const Value* value, std::string_view key) noexcept {
+    if (value == nullptr || !value->is_object()) return nullptr;
+    const auto at = std::find(value->keys.begin(), value->keys.end(), key);
+    return at == value->keys.end() ? nullptr : &value->items[static_cast<size_t>(at - value->keys.begin())];
+}
+
+std::optional<int64_t> to_int64(const Value& value) noexcept {
+    if (!value.is_integer()) return std::nullopt;
+    const char* end = value.text.data() + value.text.size();
+    int64_t number = 0;
+    const auto [rest, error] = std::from_chars(value.text.data(), end, number);
+    if (error != std::errc() || rest != end) return std::nullopt;
+    return number;
+}
+
+std::string to_text(const Value& value) {
+    std::string out;
+    append(out, value);
+    return out;
+}
+
+void append_quoted(std::string& out, std::string_view text) {
+    out += '"';
+    for (const char c : text) {
+        switch (c) {
+            case '"':
+                out += "\\\"";
+                break;
+            case '\\':
+                out += "\\\\";
+                break;
+            case '\b':
+                out += "\\b";
+                break;
+            case '\f':
+                out += "\\f";
+                break;
+            case '\n':
+                out += "\\n";
+                break;
+            case '\r':
+                out += "\\r";
+                break;
+            case '\t':
+                out += "\\t";
+                break;
+            default:
+                if (static_cast<unsigned char>(c) < 0x20) {
+                    out += format_text("\\u{:04x}", static_cast<unsigned>(c));
+                } else {
+                    out += c;
+                }
+        }
+    }
+    out += '"';
+}
+
+}  // namespace minim::json

@@ -1,0 +1,59 @@
+// JSON as a tree that keeps what the readers of this library need and a general library loses: the order of
+// keys, 1.0 as distinct from 1, and integers of any length. Want of memory anywhere is a std::bad_alloc: the
+// trees of nlohmann-json end the process instead, because they allocate where they are compared and freed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace minim::json {
+
+// Containers nested deeper than this are refused, so that walking a tree cannot exhaust the stack.
+inline constexpr size_t k_max_depth = 128;
+
+struct Value {
+    enum class Kind { null, boolean, number, string, array, object };
+
+    Kind kind = Kind::null;
+    bool boolean = false;
+    double number = 0.0;            // a number, rounded
+    std::string text;               // a string's UTF-8 text; a number's digits as they are written
+    std::vector<std::string> keys;  // object: unique, one for each item
+    std::vector<Value> items;       // elements of an array, values of an object
+
+    bool is_null() const noexcept { return kind == Kind::null; }
+    bool is_boolean() const noexcept { return kind == Kind::boolean; }
+    bool is_number() const noexcept { return kind == Kind::number; }
+    bool is_string() const noexcept { return kind == Kind::string; }
+    bool is_array() const noexcept { return kind == Kind::array; }
+    bool is_object() const noexcept { return kind == Kind::object; }
+
+    bool is_string(std::string_view other) const noexcept { return is_string() && text == other; }
+    bool is_integer() const noexcept;  // written without fraction and exponent
+};
+
+// Where a document comes from decides what a fault in it is: a bad argument (Status::invalid), or a bad file
+// (Status::format with a reason).
+enum class Source { argument, file };
+
+// Reads one document. Of a repeated key the last value counts, at the place of the first, as in Python.
+// Throws, naming the document `what`, on anything that is not strict JSON in UTF-8, on a number beyond the
+// range of a double and on nesting beyond k_max_depth.
+Value parse(std::string_view text, std::string_view what, Source source);
+
+// The member of an object; nullptr where `value` is nullptr, is no object or has no such key.
+const Value* find(const Value* value, std::string_view key) noexcept;
+
+// Nothing where the value is no integer or does not fit.
+std::optional<int64_t> to_int64(const Value& value) noexcept;
+
+// The value as compact JSON, for messages.
+std::string to_text(const Value& value);
+
+// `text` in quotes, with JSON's escapes for quotes, backslashes and control characters.
+void append_quoted(std::string& out, std::string_view text);
+
+}  // namespace minim::json
