@@ -158,6 +158,7 @@ int open(const char* path, int flags, ...) {
     }
     va_list arguments;
     va_start(arguments, flags);
+    // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is just above
     const int mode = (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0;
     va_end(arguments);
     static const auto next = real<int (*)(const char*, int, ...)>("open");
