@@ -39,8 +39,43 @@ struct Lanes {
     static Float load_f32(const float* p) { return {_mm512_loadu_ps(p)}; }
     static void store(std::byte* p, Int a) { _mm512_storeu_si512(p, a.v); }
     static void store(float* p, Float a) { _mm512_storeu_ps(p, a.v); }
-    static Int gather(const uint32_t* table, Int index) {
-        return {_mm512_i32gather_epi32(index.v, table, 4)};
+    // Loads of one lane each: where the processor's gather is guarded against data sampling it takes more
+    // than 20 cycles, and it is hardly faster than these elsewhere.
+    template <int stride, typename Index>
+    static MINIM_KERNEL_INLINE __m128i fetch_four(const uint32_t* table, const Index* at) {
+        __m128i four = _mm_loadu_si32(table + at[0]);
+        four = _mm_mask_broadcastd_epi32(four, 2, _mm_loadu_si32(table + at[stride]));
+        four = _mm_mask_broadcastd_epi32(four, 4, _mm_loadu_si32(table + at[2 * stride]));
+        return _mm_mask_broadcastd_epi32(four, 8, _mm_loadu_si32(table + at[3 * stride]));
+    }
+    template <int stride, typename Index>
+    static MINIM_KERNEL_INLINE Int fetch(const uint32_t* table, const Index* at) {
+        const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(fetch_four<stride>(table, at)),
+                                                    fetch_four<stride>(table, at + 4 * stride), 1);
+        const __m256i high =
+            _mm256_inserti128_si256(_mm256_castsi128_si256(fetch_four<stride>(table, at + 8 * stride)),
+                                    fetch_four<stride>(table, at + 12 * stride), 1);
+        return {_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)};
+    }
+    // The points of lanes 0, 1, 4 and 5 from `at` on.
+    template <int stride, typename Index>
+    static MINIM_KERNEL_INLINE __m256i fetch_four(const uint64_t* table, const Index* at) {
+        __m256i four = _mm256_castsi128_si256(_mm_loadu_si64(table + at[0]));
+        four = _mm256_mask_broadcastq_epi64(four, 2, _mm_loadu_si64(table + at[stride]));
+        four = _mm256_mask_broadcastq_epi64(four, 4, _mm_loadu_si64(table + at[4 * stride]));
+        return _mm256_mask_broadcastq_epi64(four, 8, _mm_loadu_si64(table + at[5 * stride]));
+    }
+    template <int stride, typename Index>
+    static MINIM_KERNEL_INLINE __m512 fetch_eight(const uint64_t* table, const Index* at) {
+        const __m512i low = _mm512_castsi256_si512(fetch_four<stride>(table, at));
+        return _mm512_castsi512_ps(_mm512_inserti64x4(low, fetch_four<stride>(table, at + 8 * stride), 1));
+    }
+    template <int stride, typename Index>
+    static MINIM_KERNEL_INLINE void fetch(const uint64_t* table, const Index* at, Int& low, Int& high) {
+        const __m512 a = fetch_eight<stride>(table, at);
+        const __m512 b = fetch_eight<stride>(table, at + 2 * stride);
+        low.v = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88));
+        high.v = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xDD));
     }
 
     // ---- floats ----

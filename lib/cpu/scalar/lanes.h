@@ -70,8 +70,20 @@ struct Lanes {
     }
     static void store(std::byte* p, Int a) { memcpy(p, &a.v, sizeof(a.v)); }
     static void store(float* p, Float a) { memcpy(p, &a.v, sizeof(a.v)); }
-    static Int gather(const uint32_t* table, Int index) {
-        return {Words{table[index.v[0]], table[index.v[1]], table[index.v[2]], table[index.v[3]]}};
+    // The words, or the low and the high halves of the double words, that the lanes' indices point to: those of
+    // `at`, `stride` apart in memory. (Indices in a register would have to be stored first, and loads that
+    // follow at once wait for it.)
+    template <int stride, typename Index>
+    static Int fetch(const uint32_t* table, const Index* at) {
+        return {Words{table[at[0]], table[at[stride]], table[at[2 * stride]], table[at[3 * stride]]}};
+    }
+    template <int stride, typename Index>
+    static void fetch(const uint64_t* table, const Index* at, Int& low, Int& high) {
+        for (int i = 0; i < 4; ++i) {
+            const uint64_t value = table[at[i * stride]];
+            low.v[i] = static_cast<uint32_t>(value);
+            high.v[i] = static_cast<uint32_t>(value >> 32);
+        }
     }
 
     // ---- floats ----

@@ -14,25 +14,36 @@
 
 namespace minim::cpu::generic {
 
-// Half h of points of eight bytes: columns 4h .. 4h + 3.
-template <class L, int h>
-typename L::Int point_half(const uint64_t* grid, typename L::Int index) {
-    return L::gather(reinterpret_cast<const uint32_t*>(grid) + h, L::template shift_left<1>(index));
-}
-
 // Signed magnitudes as small codes.
 template <class L, int offset>
 typename L::Int with_signs(typename L::Int magnitudes, typename L::Mask negative) {
     return L::add_bytes(L::negate_bytes(magnitudes, negative), L::all(offset * 0x01010101));
 }
 
+// The indices of n points of every lane, in memory long before they are looked up.
+template <class L, int n>
+struct PointIndices {
+    alignas(64) uint32_t at[n][L::k_width];
+
+    MINIM_KERNEL_INLINE void put(int i, typename L::Int index) {
+        L::store(reinterpret_cast<std::byte*>(at[i]), index);
+    }
+};
+
+// Where the one-byte indices of the lanes lie that are byte i of the words `at` bytes into a block: 4 apart.
+template <class L>
+const uint8_t* byte_indices(const PanelBlock<L>& block, int at, int i) {
+    return reinterpret_cast<const uint8_t*>(block.data + k_panel_rows * at + 4 * block.lane + i);
+}
+
 // Columns 8i .. 8i + 7 of a unit: a point of eight bytes, its signs at bits 8i .. 8i + 7.
-template <class L, int i, int offset>
-MINIM_KERNEL_INLINE void unpack_point(const uint64_t* grid, typename L::Int index, typename L::Int signs,
+template <class L, int i, int offset, int stride, typename Index>
+MINIM_KERNEL_INLINE void unpack_point(const uint64_t* grid, const Index* at, typename L::Int signs,
                                       typename L::Int* code) {
-    code[2 * i] = with_signs<L, offset>(point_half<L, 0>(grid, index), L::template bits_mask<8 * i>(signs));
-    code[2 * i + 1] =
-        with_signs<L, offset>(point_half<L, 1>(grid, index), L::template bits_mask<8 * i + 4>(signs));
+    typename L::Int low, high;
+    L::template fetch<stride>(grid, at, low, high);
+    code[2 * i] = with_signs<L, offset>(low, L::template bits_mask<8 * i>(signs));
+    code[2 * i + 1] = with_signs<L, offset>(high, L::template bits_mask<8 * i + 4>(signs));
 }
 
 // Four sign indices of 7 bits, one a byte, to sign bytes: bit 7 makes the number of set bits even.
@@ -69,15 +80,19 @@ struct Iq2XxsPanel {
     PanelBlock<L> block;
     typename L::Float d;
     Iq2XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    template <int u, int i>
+    MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
+        unpack_point<L, i, k_iq2_offset, 4>(iq2xxs_grid(), byte_indices(block, Block::groups_at + 8 * u, i),
+                                            signs, unit.code);
+    }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        const auto index = block.word(Block::groups_at + 8 * u);
         const auto group = block.word(Block::groups_at + 8 * u + 4);
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
-        unpack_point<L, 0, k_iq2_offset>(iq2xxs_grid(), byte_of<L, 0>(index), signs, unit.code);
-        unpack_point<L, 1, k_iq2_offset>(iq2xxs_grid(), byte_of<L, 1>(index), signs, unit.code);
-        unpack_point<L, 2, k_iq2_offset>(iq2xxs_grid(), byte_of<L, 2>(index), signs, unit.code);
-        unpack_point<L, 3, k_iq2_offset>(iq2xxs_grid(), byte_of<L, 3>(index), signs, unit.code);
+        point<u, 0>(signs, unit);
+        point<u, 1>(signs, unit);
+        point<u, 2>(signs, unit);
+        point<u, 3>(signs, unit);
         unit.scale[0] = half_step_scale<L>(d, L::template shift_right<28>(group), 0.25F);
     }
 };
@@ -88,7 +103,18 @@ struct Iq2XsPanel {
     using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 2, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq2XsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    PointIndices<L, 32> index;
+    MINIM_KERNEL_INLINE Iq2XsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
+        for (int i = 0; i < 16; ++i) {
+            const auto two = block.word(Block::points_at + 4 * i);
+            index.put(2 * i, bits_of<L, 0, 9>(two));
+            index.put(2 * i + 1, bits_of<L, 16, 9>(two));
+        }
+    }
+    template <int u, int i>
+    MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
+        unpack_point<L, i, k_iq2_offset, 1>(iq2xs_grid(), index.at[4 * u + i], signs, unit.code);
+    }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto a = block.word(Block::points_at + 8 * u);
@@ -97,10 +123,10 @@ struct Iq2XsPanel {
         const auto high = L::bit_or(L::template shift_left<16>(bits_of<L, 9, 7>(b)),
                                     L::template shift_left<24>(bits_of<L, 25, 7>(b)));
         const auto signs = even_signs<L>(L::bit_or(low, high));
-        unpack_point<L, 0, k_iq2_offset>(iq2xs_grid(), bits_of<L, 0, 9>(a), signs, unit.code);
-        unpack_point<L, 1, k_iq2_offset>(iq2xs_grid(), bits_of<L, 16, 9>(a), signs, unit.code);
-        unpack_point<L, 2, k_iq2_offset>(iq2xs_grid(), bits_of<L, 0, 9>(b), signs, unit.code);
-        unpack_point<L, 3, k_iq2_offset>(iq2xs_grid(), bits_of<L, 16, 9>(b), signs, unit.code);
+        point<u, 0>(signs, unit);
+        point<u, 1>(signs, unit);
+        point<u, 2>(signs, unit);
+        point<u, 3>(signs, unit);
         const auto scales = block.word(Block::scales_at + u / 4 * 4);
         unit.scale[0] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4), 4>(scales), 0.25F);
         unit.scale[1] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4) + 4, 4>(scales), 0.25F);
@@ -113,21 +139,41 @@ struct Iq2SPanel {
     using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 2, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq2SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    PointIndices<L, 32> index;
+    MINIM_KERNEL_INLINE Iq2SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
+        put<0>();
+        put<1>();
+        put<2>();
+        put<3>();
+    }
+    // The points m of all units: their high bits are bits 2m and 2m + 1 of a byte.
+    template <int m>
+    MINIM_KERNEL_INLINE void put() {
+        for (int w = 0; w < 2; ++w) {
+            const auto high = block.word(Block::high_at + 4 * w);
+            put_one<m, 0>(w, high);
+            put_one<m, 1>(w, high);
+            put_one<m, 2>(w, high);
+            put_one<m, 3>(w, high);
+        }
+    }
+    template <int m, int u>
+    MINIM_KERNEL_INLINE void put_one(int w, typename L::Int high) {
+        const auto low = byte_of<L, m>(block.word(Block::low_at + 16 * w + 4 * u));
+        const auto top = L::template shift_left<8>(bits_of<L, 8 * u + 2 * m, 2>(high));
+        index.put(16 * w + 4 * u + m, L::bit_or(low, top));
+    }
     template <int u, int i>
-    typename L::Int index(typename L::Int low, typename L::Int high) const {
-        return L::bit_or(byte_of<L, i>(low),
-                         L::template shift_left<8>(bits_of<L, 8 * (u % 4) + 2 * i, 2>(high)));
+    MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
+        unpack_point<L, i, k_iq2_offset, 1>(iq2s_grid(), index.at[4 * u + i], signs, unit.code);
     }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        const auto low = block.word(Block::low_at + 4 * u);
-        const auto high = block.word(Block::high_at + u / 4 * 4);
         const auto signs = block.word(Block::signs_at + 4 * u);
-        unpack_point<L, 0, k_iq2_offset>(iq2s_grid(), index<u, 0>(low, high), signs, unit.code);
-        unpack_point<L, 1, k_iq2_offset>(iq2s_grid(), index<u, 1>(low, high), signs, unit.code);
-        unpack_point<L, 2, k_iq2_offset>(iq2s_grid(), index<u, 2>(low, high), signs, unit.code);
-        unpack_point<L, 3, k_iq2_offset>(iq2s_grid(), index<u, 3>(low, high), signs, unit.code);
+        point<u, 0>(signs, unit);
+        point<u, 1>(signs, unit);
+        point<u, 2>(signs, unit);
+        point<u, 3>(signs, unit);
         const auto scales = block.word(Block::scales_at + u / 4 * 4);
         unit.scale[0] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4), 4>(scales), 0.25F);
         unit.scale[1] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4) + 4, 4>(scales), 0.25F);
@@ -144,9 +190,9 @@ struct Iq3XxsPanel {
     // Columns 4i .. 4i + 3.
     template <int u, int i>
     MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
-        const auto index = byte_of<L, i % 4>(block.word(Block::points_at + 8 * u + i / 4 * 4));
+        const auto* at = byte_indices(block, Block::points_at + 8 * u + i / 4 * 4, i % 4);
         unit.code[i] =
-            with_signs<L, 62>(L::gather(iq3xxs_grid(), index), L::template bits_mask<4 * i>(signs));
+            with_signs<L, 62>(L::template fetch<4>(iq3xxs_grid(), at), L::template bits_mask<4 * i>(signs));
     }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
@@ -170,26 +216,51 @@ struct Iq3SPanel {
     using Kind = PanelKind<Codes::small, 2 * 15, 15, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq3SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    PointIndices<L, 64> index;
+    MINIM_KERNEL_INLINE Iq3SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
+        put<0>();
+        put<1>();
+        put<2>();
+        put<3>();
+    }
+    // The points of units u and u + 4.
+    template <int u>
+    MINIM_KERNEL_INLINE void put() {
+        for (int w = 0; w < 2; ++w) {
+            const auto high = block.word(Block::high_at + 4 * w);
+            put_four<u, 0>(w, high);
+            put_four<u, 4>(w, high);
+        }
+    }
+    template <int u, int i>
+    MINIM_KERNEL_INLINE void put_four(int w, typename L::Int high) {
+        const auto low = block.word(Block::low_at + 32 * w + 8 * u + i);
+        index.put(32 * w + 8 * u + i, L::bit_or(byte_of<L, 0>(low), bit8<8 * u + i>(high)));
+        index.put(32 * w + 8 * u + i + 1, L::bit_or(byte_of<L, 1>(low), bit8<8 * u + i + 1>(high)));
+        index.put(32 * w + 8 * u + i + 2, L::bit_or(byte_of<L, 2>(low), bit8<8 * u + i + 2>(high)));
+        index.put(32 * w + 8 * u + i + 3, L::bit_or(byte_of<L, 3>(low), bit8<8 * u + i + 3>(high)));
+    }
+    template <int bit>
+    static typename L::Int bit8(typename L::Int word) {
+        return L::template shift_left<8>(bits_of<L, bit, 1>(word));
+    }
     // Columns 4i .. 4i + 3.
     template <int u, int i>
-    MINIM_KERNEL_INLINE void point(typename L::Int high, typename L::Int signs, Unit<L>& unit) const {
-        const auto low = byte_of<L, i % 4>(block.word(Block::low_at + 8 * u + i / 4 * 4));
-        const auto index = L::bit_or(low, L::template shift_left<8>(bits_of<L, 8 * (u % 4) + i, 1>(high)));
-        unit.code[i] = with_signs<L, 15>(L::gather(iq3s_grid(), index), L::template bits_mask<4 * i>(signs));
+    MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
+        unit.code[i] = with_signs<L, 15>(L::template fetch<1>(iq3s_grid(), index.at[8 * u + i]),
+                                         L::template bits_mask<4 * i>(signs));
     }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        const auto high = block.word(Block::high_at + u / 4 * 4);
         const auto signs = block.word(Block::signs_at + 4 * u);
-        point<u, 0>(high, signs, unit);
-        point<u, 1>(high, signs, unit);
-        point<u, 2>(high, signs, unit);
-        point<u, 3>(high, signs, unit);
-        point<u, 4>(high, signs, unit);
-        point<u, 5>(high, signs, unit);
-        point<u, 6>(high, signs, unit);
-        point<u, 7>(high, signs, unit);
+        point<u, 0>(signs, unit);
+        point<u, 1>(signs, unit);
+        point<u, 2>(signs, unit);
+        point<u, 3>(signs, unit);
+        point<u, 4>(signs, unit);
+        point<u, 5>(signs, unit);
+        point<u, 6>(signs, unit);
+        point<u, 7>(signs, unit);
         const auto scale = bits_of<L, 4 * u, 4>(block.word(Block::scales_at));
         const auto number = L::add(L::template shift_left<1>(scale), L::all(1));
         unit.scale[0] = L::mul(d, L::to_float(number));
@@ -199,11 +270,17 @@ struct Iq3SPanel {
 // (value + shift) / 1 with shift = +-1/8, in eighths: 8 * value +- 1, which lies in -9 .. 9.
 inline constexpr int k_iq1_offset = 9;
 
-template <class L, int h>
-typename L::Int eighths(typename L::Int index, typename L::Int down_lanes) {
-    const auto plus_one = L::add_bytes(point_half<L, h>(iq1s_grid(), index), L::all(0x01010101));
+// Columns 8i .. 8i + 7 of a unit, from a point and the lanes whose shift is downwards.
+template <class L, int i>
+MINIM_KERNEL_INLINE void unpack_eighths(const uint32_t* at, typename L::Int down_lanes,
+                                        typename L::Int* code) {
+    typename L::Int half[2];
+    L::template fetch<1>(iq1s_grid(), at, half[0], half[1]);
     const auto up = L::sub(L::all(0x02020202), L::bit_and(down_lanes, L::all(0x02020202)));
-    return L::add_bytes(L::template shift_left<3>(plus_one), up);
+    for (int h = 0; h < 2; ++h) {
+        const auto plus_one = L::add_bytes(half[h], L::all(0x01010101));
+        code[2 * i + h] = L::add_bytes(L::template shift_left<3>(plus_one), up);
+    }
 }
 
 template <class L>
@@ -212,15 +289,31 @@ struct Iq1SPanel {
     using Kind = PanelKind<Codes::small, 2 * k_iq1_offset, k_iq1_offset, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq1SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    PointIndices<L, 32> index;
+    MINIM_KERNEL_INLINE Iq1SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
+        for (int w = 0; w < 4; ++w) {
+            const auto groups = block.word(Block::groups_at + 4 * w);
+            put<0>(2 * w, groups);
+            put<16>(2 * w + 1, groups);
+        }
+    }
+    // The points of unit u, whose high bits lie from bit `first` on.
+    template <int first>
+    MINIM_KERNEL_INLINE void put(int u, typename L::Int groups) {
+        const auto low = block.word(Block::low_at + 4 * u);
+        index.put(4 * u, L::bit_or(byte_of<L, 0>(low), top<first>(groups)));
+        index.put(4 * u + 1, L::bit_or(byte_of<L, 1>(low), top<first + 3>(groups)));
+        index.put(4 * u + 2, L::bit_or(byte_of<L, 2>(low), top<first + 6>(groups)));
+        index.put(4 * u + 3, L::bit_or(byte_of<L, 3>(low), top<first + 9>(groups)));
+    }
+    template <int first>
+    static typename L::Int top(typename L::Int groups) {
+        return L::template shift_left<8>(bits_of<L, first, 3>(groups));
+    }
     template <int u, int i>
     MINIM_KERNEL_INLINE void point(typename L::Int group, Unit<L>& unit) const {
-        constexpr int k_bit = 16 * (u % 2);
-        const auto low = byte_of<L, i>(block.word(Block::low_at + 4 * u));
-        const auto index = L::bit_or(low, L::template shift_left<8>(bits_of<L, k_bit + 3 * i, 3>(group)));
-        const auto down = lanes_with_bit<L, k_bit + 15>(group);
-        unit.code[2 * i] = eighths<L, 0>(index, down);
-        unit.code[2 * i + 1] = eighths<L, 1>(index, down);
+        const auto down = lanes_with_bit<L, 16 * (u % 2) + 15>(group);
+        unpack_eighths<L, i>(index.at[4 * u + i], down, unit.code);
     }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
@@ -241,7 +334,27 @@ struct Iq1MPanel {
     using Kind = PanelKind<Codes::small, 2 * k_iq1_offset, k_iq1_offset, 2, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq1MPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(hidden_scale(at)) {}
+    PointIndices<L, 32> index;
+    MINIM_KERNEL_INLINE Iq1MPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(hidden_scale(at)) {
+        for (int w = 0; w < 4; ++w) {
+            const auto high = block.word(Block::high_at + 4 * w);
+            put<0>(2 * w, high);
+            put<16>(2 * w + 1, high);
+        }
+    }
+    // The points of unit u, whose high bits lie from bit `first` on.
+    template <int first>
+    MINIM_KERNEL_INLINE void put(int u, typename L::Int high) {
+        const auto low = block.word(Block::low_at + 4 * u);
+        index.put(4 * u, L::bit_or(byte_of<L, 0>(low), top<first>(high)));
+        index.put(4 * u + 1, L::bit_or(byte_of<L, 1>(low), top<first + 4>(high)));
+        index.put(4 * u + 2, L::bit_or(byte_of<L, 2>(low), top<first + 8>(high)));
+        index.put(4 * u + 3, L::bit_or(byte_of<L, 3>(low), top<first + 12>(high)));
+    }
+    template <int first>
+    static typename L::Int top(typename L::Int high) {
+        return L::template shift_left<8>(bits_of<L, first, 3>(high));
+    }
 
     // The top nibbles of the four scale words, lowest first, are an f16.
     static typename L::Float hidden_scale(const PanelBlock<L>& at) {
@@ -254,12 +367,9 @@ struct Iq1MPanel {
     template <int u, int i>
     MINIM_KERNEL_INLINE void point(Unit<L>& unit) const {
         constexpr int k_point = 4 * u + i;
-        const auto low = byte_of<L, i>(block.word(Block::low_at + 4 * u));
-        const auto high = block.word(Block::high_at + k_point / 8 * 4);
-        const auto index = L::bit_or(low, L::template shift_left<8>(bits_of<L, 4 * (k_point % 8), 3>(high)));
-        const auto down = lanes_with_bit<L, 4 * (k_point % 8) + 3>(high);
-        unit.code[2 * i] = eighths<L, 0>(index, down);
-        unit.code[2 * i + 1] = eighths<L, 1>(index, down);
+        const auto down =
+            lanes_with_bit<L, 4 * (k_point % 8) + 3>(block.word(Block::high_at + k_point / 8 * 4));
+        unpack_eighths<L, i>(index.at[k_point], down, unit.code);
     }
     template <int g>
     typename L::Float scale() const {
