@@ -8,9 +8,20 @@ using namespace minim::capi;
 namespace {
 
 Format kv_format(int32_t format, const char* name) {
-    if (format == MINIM_KV_AUTO || format == MINIM_KV_F16) return Format::f16;
-    if (format == MINIM_KV_F32) return Format::f32;
-    fail(Status::invalid, "{} is {}; auto (0), F16 (1) and F32 (2) are known", name, format);
+    switch (format) {
+        case MINIM_KV_AUTO:
+        case MINIM_KV_F16:
+            return Format::f16;
+        case MINIM_KV_F32:
+            return Format::f32;
+        case MINIM_KV_BF16:
+            return Format::bf16;
+        case MINIM_KV_Q8_0:
+            return Format::q8_0;
+        default:
+            fail(Status::invalid, "{} is {}; auto (0), F16 (1), F32 (2), BF16 (3) and Q8_0 (4) are known",
+                 name, format);
+    }
 }
 
 engine::SessionParams session_params(const minim_session_params& p) {

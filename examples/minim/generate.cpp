@@ -121,6 +121,8 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
         context_size(options, static_cast<int64_t>(prompt.size()), model.info().n_context_train);
     session_options.n_batch = options.n_batch;
     session_options.n_ubatch = options.n_ubatch;
+    session_options.k_format = options.kv;
+    session_options.v_format = options.kv;
     minim::Session session(model, session_options);
 
     bool line_is_open = false;

@@ -63,6 +63,8 @@ void perplexity(const Options& options, const minim::Cancel& cancel) {
     session_options.max_context = chunk_tokens;
     session_options.n_batch = options.n_batch;
     session_options.n_ubatch = options.n_ubatch;
+    session_options.k_format = options.kv;
+    session_options.v_format = options.kv;
     minim::Session session(model, session_options);
     const auto n_vocab = static_cast<size_t>(model.info().n_vocab);
     const bool show_progress = isatty(STDERR_FILENO) == 1;

@@ -29,4 +29,8 @@ int64_t KvLayout::v_offset(int64_t layer, int64_t head) const noexcept {
            head * k_kv_page_tokens * v_token_bytes();
 }
 
+bool is_kv_format(Format format) noexcept {
+    return format == Format::f32 || format == Format::f16 || format == Format::bf16 || format == Format::q8_0;
+}
+
 }  // namespace minim::backend

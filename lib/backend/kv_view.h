@@ -18,7 +18,7 @@ struct KvLayout {
     int64_t n_layer = 0;
     int64_t n_head_kv = 0;
     int64_t head_dim = 0;
-    Format k_format = Format::f16;  // f16 or f32
+    Format k_format = Format::f16;  // one of is_kv_format
     Format v_format = Format::f16;
 
     int64_t k_token_bytes() const noexcept;  // bytes of one head's K at one position
@@ -30,6 +30,9 @@ struct KvLayout {
     int64_t k_offset(int64_t layer, int64_t head) const noexcept;
     int64_t v_offset(int64_t layer, int64_t head) const noexcept;
 };
+
+// F32, F16, BF16 and Q8_0; a row of the last is whole blocks of 32.
+bool is_kv_format(Format format) noexcept;
 
 // One sequence's pages: position p lies in pages[p / k_kv_page_tokens], slot p % k_kv_page_tokens.
 struct KvSequence {

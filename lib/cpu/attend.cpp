@@ -5,6 +5,7 @@
 
 #include "cpu/kernel_tables.h"
 #include "cpu/operations.h"
+#include "format/encode.h"
 
 namespace minim::cpu {
 namespace {
@@ -13,6 +14,7 @@ using backend::AttendArgs;
 using backend::k_kv_page_tokens;
 using backend::KvLayout;
 using backend::KvRow;
+using backend::KvSequence;
 
 // One product of position and frequency an angle, in double: near the end of the context a float angle is off
 // by 0.005.
@@ -40,10 +42,10 @@ void rotate_heads(float* heads, int64_t n_head, int64_t head_dim, int64_t m, con
 }
 
 void store(const KernelTable& kernels, Format format, const float* values, int64_t count, std::byte* out) {
-    if (format == Format::f32) {
-        std::memcpy(out, values, static_cast<size_t>(count) * sizeof(float));
-    } else {
+    if (format == Format::f16) {
         kernels.narrow_f16(values, count, out);
+    } else {
+        row_encoder(format)(values, count, out);
     }
 }
 
@@ -76,100 +78,226 @@ void prepare_row(const Machine& machine, const CpuScratch& scratch, const Attend
     }
 }
 
-// The query heads that share one KV head, for one row: the unit of parallel work. Each page is read once for
-// the group.
-struct HeadGroup {
-    const KvRow& row;
-    const KvLayout& layout;
-    int64_t layer;
-    int64_t head_kv;
-    int64_t n_heads;
-    int64_t head_dim;
-    float* scores;  // [n_heads] rows of `stride` floats
-    int64_t stride;
+// Positions whose scores are held at once. A row's history is summed span by span, each with its own largest
+// score, and the spans are then joined in order: where they begin and end depends on positions alone, so a
+// row has the same bits in any batch, chunk and division of the work.
+constexpr int64_t k_span = k_attend_span_positions;
 
-    int64_t n_positions() const { return row.position + 1; }
-    // Positions of the page that starts at position `first`.
-    int64_t n_in_page(int64_t first) const { return std::min(k_kv_page_tokens, n_positions() - first); }
-    const std::byte* page(int64_t first) const {
-        return row.sequence->pages[static_cast<size_t>(first / k_kv_page_tokens)];
+// Queries that meet a page of keys together: rows of one sequence at consecutive positions times the heads that
+// share a KV head.
+struct QueryBlock {
+    const AttendArgs& args;
+    const KvSequence& sequence;
+    int64_t first_row;  // of the batch
+    int64_t n_rows;
+    int64_t head_kv;
+    int64_t n_heads;  // that share head_kv
+
+    const KvLayout& layout() const { return *sequence.layout; }
+    int64_t n_queries() const { return n_rows * n_heads; }
+    // How far row r looks back: positions 0 .. n_positions(r) - 1.
+    int64_t n_positions(int64_t r) const {
+        return args.rows[static_cast<size_t>(first_row + r)].position + 1;
+    }
+    int64_t n_spans() const { return (n_positions(n_rows - 1) + k_span - 1) / k_span; }
+    // Row r's positions among `count` from position `first` on.
+    int64_t n_seen(int64_t r, int64_t first, int64_t count) const {
+        return std::clamp(n_positions(r) - first, int64_t{0}, count);
+    }
+    // Heads are counted from the block's first row on; query r * n_heads + h is this one.
+    int64_t head_of(int64_t r, int64_t h) const { return r * args.n_head + head_kv * n_heads + h; }
+    int64_t first_head() const { return first_row * args.n_head; }
+    const std::byte* page(int64_t position) const {
+        return sequence.pages[static_cast<size_t>(position / k_kv_page_tokens)];
     }
 };
 
-// Scores are a linear whose weights are the keys of a page and whose tokens are the query heads.
-void find_scores(const KernelTable& kernels, const HeadGroup& group, const float* q) {
+// What a thread works with: for each query of a block.
+struct QuerySpace {
+    float* scores;         // [queries][k_span]
+    AttendedSpan* totals;  // [queries]: of one span
+    float* sums;           // [queries][head_dim]: of one span
+    int32_t* head;         // [queries]: its row among the heads of the batch
+
+    QuerySpace(const CpuScratch& scratch, int32_t thread) {
+        const int64_t first = thread * scratch.n_block_queries;
+        scores = scratch.scores + first * k_span;
+        totals = scratch.span_totals + first;
+        sums = scratch.span_sums + first * scratch.limits.head_dim;
+        head = scratch.query_head + first;
+    }
+};
+
+// Scores are a linear whose weights are the keys of a page and whose tokens are the queries. Those of
+// positions a row must not see are computed with the others and not looked at.
+void find_scores(const KernelTable& kernels, const QueryBlock& block, int64_t begin, int64_t end,
+                 const QuerySpace& space) {
+    const KvLayout& layout = block.layout();
     LinearArgs args = {};
-    args.row_bytes = group.layout.k_token_bytes();
-    args.cols = group.head_dim;
-    args.scale = 1.0F / std::sqrt(static_cast<float>(group.head_dim));
-    args.input = reinterpret_cast<const std::byte*>(q);
-    args.input_row_bytes = group.head_dim * static_cast<int64_t>(sizeof(float));
-    args.n_tokens = group.n_heads;
-    args.y_stride = group.stride;
-    const LinearKernel& kernel = *linear_kernel(kernels, group.layout.k_format);
-    for (int64_t first = 0; first < group.n_positions(); first += k_kv_page_tokens) {
-        args.weight = group.page(first) + group.layout.k_offset(group.layer, group.head_kv);
-        args.n_rows = group.n_in_page(first);
-        args.y = group.scores + first;
-        kernel.run(args);
+    args.row_bytes = layout.k_token_bytes();
+    args.cols = layout.head_dim;
+    args.scale = 1.0F / std::sqrt(static_cast<float>(layout.head_dim));
+    args.input = reinterpret_cast<const std::byte*>(block.args.q + block.first_head() * layout.head_dim);
+    args.input_row_bytes = layout.head_dim * static_cast<int64_t>(sizeof(float));
+    args.input_rows = space.head;
+    args.n_tokens = block.n_queries();
+    args.y_stride = k_span;
+    const auto scores = kv_kernels(kernels, layout.k_format).scores;
+    for (int64_t first = begin; first < end; first += k_kv_page_tokens) {
+        args.weight = block.page(first) + layout.k_offset(block.args.layer, block.head_kv);
+        args.n_rows = std::min(k_kv_page_tokens, end - first);
+        args.y = space.scores + (first - begin);
+        scores(args);
     }
 }
 
-// o = sum over positions, in their order, of score * v: neither pages nor batches show in the result.
-void sum_values(const KernelTable& kernels, const HeadGroup& group, float* o) {
-    std::fill_n(o, group.n_heads * group.head_dim, 0.0F);
+// sums = sum over positions, in their order, of weight * value.
+void sum_values(const KernelTable& kernels, const QueryBlock& block, int64_t begin, int64_t end,
+                const QuerySpace& space) {
+    const KvLayout& layout = block.layout();
+    std::fill_n(space.sums, block.n_queries() * layout.head_dim, 0.0F);
     WeightedSumArgs args = {};
-    args.row_bytes = group.layout.v_token_bytes();
-    args.cols = group.head_dim;
-    args.weight_stride = group.stride;
-    args.n_sums = group.n_heads;
-    args.y = o;
-    args.y_stride = group.head_dim;
-    const auto run =
-        group.layout.v_format == Format::f16 ? kernels.weighted_sum_f16 : kernels.weighted_sum_f32;
-    for (int64_t first = 0; first < group.n_positions(); first += k_kv_page_tokens) {
-        args.rows = group.page(first) + group.layout.v_offset(group.layer, group.head_kv);
-        args.n_rows = group.n_in_page(first);
-        args.weight = group.scores + first;
-        run(args);
+    args.row_bytes = layout.v_token_bytes();
+    args.cols = layout.head_dim;
+    args.weight_stride = k_span;
+    args.n_sums = block.n_heads;
+    args.y_stride = layout.head_dim;
+    const auto weighted_sum = kv_kernels(kernels, layout.v_format).weighted_sum;
+    for (int64_t first = begin; first < end; first += k_kv_page_tokens) {
+        args.rows = block.page(first) + layout.v_offset(block.args.layer, block.head_kv);
+        for (int64_t r = 0; r < block.n_rows; ++r) {
+            args.n_rows = block.n_seen(r, first, std::min(k_kv_page_tokens, end - first));
+            args.weight = space.scores + r * block.n_heads * k_span + (first - begin);
+            args.y = space.sums + r * block.n_heads * layout.head_dim;
+            if (args.n_rows > 0) weighted_sum(args);
+        }
     }
 }
 
-void attend_group(const Machine& machine, const CpuScratch& scratch, const AttendArgs& args, int64_t i,
-                  int64_t head_kv, int32_t thread) {
-    const KvRow& row = args.rows[static_cast<size_t>(i)];
-    const int64_t n_heads = args.n_head / args.n_head_kv;
-    const int64_t stride = scratch.limits.n_context;
-    const HeadGroup group = {.row = row,
-                             .layout = *row.sequence->layout,
-                             .layer = args.layer,
-                             .head_kv = head_kv,
-                             .n_heads = n_heads,
-                             .head_dim = args.head_dim,
-                             .scores = scratch.scores + thread * n_heads * stride,
-                             .stride = stride};
-    const int64_t first_head = (i * args.n_head + head_kv * n_heads) * args.head_dim;
-    float* sums = scratch.score_sums + thread * n_heads;
-    float* o = args.o + first_head;
-    find_scores(machine.kernels, group, args.q + first_head);
-    for (int64_t head = 0; head < n_heads; ++head) {
-        sums[head] = machine.kernels.softmax_exp(group.scores + head * stride, group.n_positions());
+// The span's totals and sums of every query of the block.
+void attend_span(const KernelTable& kernels, const QueryBlock& block, int64_t span, const QuerySpace& space) {
+    const int64_t begin = span * k_span;
+    const int64_t end = std::min(begin + k_span, block.n_positions(block.n_rows - 1));
+    for (int64_t r = 0; r < block.n_rows; ++r) {
+        for (int64_t h = 0; h < block.n_heads; ++h)
+            space.head[r * block.n_heads + h] = static_cast<int32_t>(block.head_of(r, h));
     }
-    sum_values(machine.kernels, group, o);
-    for (int64_t head = 0; head < n_heads; ++head) {
-        for (int64_t c = 0; c < args.head_dim; ++c) o[head * args.head_dim + c] /= sums[head];
+    find_scores(kernels, block, begin, end, space);
+    for (int64_t query = 0; query < block.n_queries(); ++query) {
+        const int64_t n_seen = block.n_seen(query / block.n_heads, begin, end - begin);
+        const SoftmaxTotals softmax = kernels.softmax_exp(space.scores + query * k_span, n_seen);
+        space.totals[query] = {softmax.largest, softmax.sum};
     }
+    sum_values(kernels, block, begin, end, space);
+}
+
+// Joins a later span to what o and total hold of the earlier ones: both are brought to the larger of the two
+// largest scores. A span the row does not see (sum 0) leaves them alone.
+void join_span(const KernelTable& kernels, const AttendedSpan& span, const float* sums, int64_t head_dim,
+               AttendedSpan& total, float* o) {
+    if (span.sum == 0.0F) return;
+    if (total.sum == 0.0F) {
+        total = span;
+        std::copy_n(sums, head_dim, o);
+        return;
+    }
+    float factor[2] = {total.largest, span.largest};
+    total.largest = kernels.softmax_exp(factor, 2).largest;
+    total.sum = total.sum * factor[0] + span.sum * factor[1];
+    for (int64_t c = 0; c < head_dim; ++c) o[c] = o[c] * factor[0] + sums[c] * factor[1];
+}
+
+void divide(float sum, int64_t head_dim, float* o) {
+    for (int64_t c = 0; c < head_dim; ++c) o[c] /= sum;
+}
+
+// All spans of a block, one after the other.
+void attend_block(const Machine& machine, const CpuScratch& scratch, const QueryBlock& block,
+                  int32_t thread) {
+    const QuerySpace space(scratch, thread);
+    const int64_t head_dim = block.args.head_dim;
+    AttendedSpan* totals = scratch.query_totals + thread * scratch.n_block_queries;
+    std::fill_n(totals, block.n_queries(), AttendedSpan{});
+    float* o = block.args.o + block.first_head() * head_dim;
+    for (int64_t span = 0; span < block.n_spans(); ++span) {
+        attend_span(machine.kernels, block, span, space);
+        for (int64_t query = 0; query < block.n_queries(); ++query) {
+            join_span(machine.kernels, space.totals[query], space.sums + query * head_dim, head_dim,
+                      totals[query], o + space.head[query] * head_dim);
+        }
+    }
+    for (int64_t query = 0; query < block.n_queries(); ++query)
+        divide(totals[query].sum, head_dim, o + space.head[query] * head_dim);
+}
+
+// One row with a long history keeps every thread busy: its spans are attended side by side.
+void attend_long_row(const Machine& machine, const CpuScratch& scratch, const AttendArgs& args,
+                     const QueryBlock& any_head) {
+    const int64_t n_spans = any_head.n_spans();
+    const auto block_of = [&](int64_t head_kv) {
+        QueryBlock block = any_head;
+        block.head_kv = head_kv;
+        return block;
+    };
+    // Partial results: [span][n_head].
+    machine.pool.run(args.n_head_kv * n_spans, [&](int64_t task, int32_t thread) {
+        const QueryBlock block = block_of(task % args.n_head_kv);
+        const int64_t span = task / args.n_head_kv;
+        QuerySpace space(scratch, thread);
+        const int64_t first = span * args.n_head + block.head_of(0, 0);
+        space.totals = scratch.row_totals + first;
+        space.sums = scratch.row_sums + first * args.head_dim;
+        attend_span(machine.kernels, block, span, space);
+    });
+    machine.pool.run(args.n_head, [&](int64_t head, int32_t) {
+        AttendedSpan total;
+        float* o = args.o + (any_head.first_head() + head) * args.head_dim;
+        for (int64_t span = 0; span < n_spans; ++span) {
+            const int64_t at = span * args.n_head + head;
+            join_span(machine.kernels, scratch.row_totals[at], scratch.row_sums + at * args.head_dim,
+                      args.head_dim, total, o);
+        }
+        divide(total.sum, args.head_dim, o);
+    });
+}
+
+// Cuts the batch into runs of rows of one sequence at consecutive positions; run b goes from first_row[b] to
+// first_row[b + 1].
+int64_t find_runs(const AttendArgs& args, int64_t longest, int32_t* first_row) {
+    int64_t n_runs = 0;
+    for (int64_t i = 0; i < args.n; ++i) {
+        const KvRow& row = args.rows[static_cast<size_t>(i)];
+        const bool goes_on = n_runs > 0 && i - first_row[n_runs - 1] < longest &&
+                             row.sequence == args.rows[static_cast<size_t>(i - 1)].sequence &&
+                             row.position == args.rows[static_cast<size_t>(i - 1)].position + 1;
+        if (!goes_on) first_row[n_runs++] = static_cast<int32_t>(i);
+    }
+    first_row[n_runs] = static_cast<int32_t>(args.n);
+    return n_runs;
 }
 
 }  // namespace
 
 void attend(const Machine& machine, CpuScratch& scratch, const AttendArgs& args) {
     assert(args.n <= scratch.limits.n_rows);
+    if (args.n == 0) return;
     // Rows of one sequence see each other through the cache: all are stored before the first is attended.
     machine.pool.run(args.n,
                      [&](int64_t i, int32_t thread) { prepare_row(machine, scratch, args, i, thread); });
-    machine.pool.run(args.n * args.n_head_kv, [&](int64_t task, int32_t thread) {
-        attend_group(machine, scratch, args, task / args.n_head_kv, task % args.n_head_kv, thread);
+    const int64_t n_heads = args.n_head / args.n_head_kv;
+    const int64_t n_runs = find_runs(args, scratch.n_block_queries / n_heads, scratch.first_row_of_run);
+    const auto block_of = [&](int64_t run, int64_t head_kv) {
+        const int32_t* first_row = scratch.first_row_of_run + run;
+        return QueryBlock{args,         *args.rows[static_cast<size_t>(*first_row)].sequence,
+                          first_row[0], first_row[1] - first_row[0],
+                          head_kv,      n_heads};
+    };
+    if (args.n == 1 && machine.pool.n_threads() > 1 && block_of(0, 0).n_spans() > 1)
+        return attend_long_row(machine, scratch, args, block_of(0, 0));
+    // The last rows of a prompt look back the furthest and go first, so that no thread is left with them.
+    machine.pool.run(n_runs * args.n_head_kv, [&](int64_t task, int32_t thread) {
+        const QueryBlock block = block_of(n_runs - 1 - task / args.n_head_kv, task % args.n_head_kv);
+        attend_block(machine, scratch, block, thread);
     });
 }
 

@@ -12,8 +12,17 @@ const KernelTable& kernels_for(CpuLevel level) noexcept {
 }
 
 const LinearKernel* linear_kernel(const KernelTable& kernels, Format format) noexcept {
-    const LinearKernel& kernel = kernels.linear[static_cast<size_t>(format)];
-    return kernel.run == nullptr ? nullptr : &kernel;
+    for (const LinearKernels* family : kernels.linear.family) {
+        const LinearKernel& kernel = family->by_format[static_cast<size_t>(format)];
+        if (kernel.run != nullptr) return &kernel;
+    }
+    return nullptr;
+}
+
+const KvKernels& kv_kernels(const KernelTable& kernels, Format format) noexcept {
+    const KvKernels* kv = kernels.kv;
+    while (kv->format != format) ++kv;
+    return *kv;
 }
 
 }  // namespace minim::cpu

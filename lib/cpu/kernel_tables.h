@@ -14,4 +14,7 @@ const KernelTable& kernels_for(CpuLevel level) noexcept;
 // The kernel of a weight format; null where rows are decoded to floats instead.
 const LinearKernel* linear_kernel(const KernelTable& kernels, Format format) noexcept;
 
+// The kernels of a KV format (backend::is_kv_format).
+const KvKernels& kv_kernels(const KernelTable& kernels, Format format) noexcept;
+
 }  // namespace minim::cpu

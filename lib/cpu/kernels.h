@@ -73,6 +73,14 @@ struct LinearKernel {
     void (*run)(const LinearArgs& args);
 };
 
+// The kernels of some formats, by Format; no `run` for the others.
+struct LinearKernels {
+    LinearKernel by_format[k_format_count];
+};
+struct LinearKernelFamilies {
+    const LinearKernels* family[7];
+};
+
 // y[s][c] = y[s][c] + sum over rows r, in order, of weight[s][r] * row[r][c]
 struct WeightedSumArgs {
     const std::byte* rows;
@@ -86,10 +94,22 @@ struct WeightedSumArgs {
     int64_t y_stride;
 };
 
+struct SoftmaxTotals {
+    float largest;  // of x before
+    float sum;      // of x after
+};
+
+// What attention does with cached keys, as weights of a linear with F32 inputs, and with cached values.
+struct KvKernels {
+    Format format;
+    void (*scores)(const LinearArgs& args);
+    void (*weighted_sum)(const WeightedSumArgs& args);
+};
+
 struct KernelTable {
     const char* name;  // "scalar", "avx2", "avx512"
 
-    LinearKernel linear[k_format_count];  // by Format; no `run` where a format holds no weights
+    LinearKernelFamilies linear;  // each format that holds weights is in one of them
 
     // One row of `cols` floats into the layout above; cols is a multiple of 32.
     void (*quantize_q8)(const float* x, int64_t cols, std::byte* out);
@@ -99,10 +119,9 @@ struct KernelTable {
     void (*sigmoid)(const float* x, int64_t n, float* y);                         // y may be x
     void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);  // out may be gate or up
     void (*add_scaled)(const float* x, float factor, int64_t n, float* y);        // y += factor * x
-    // x = exp(x - max(x)); returns the sum of the new x. 0 for n = 0.
-    float (*softmax_exp)(float* x, int64_t n);
-    void (*weighted_sum_f32)(const WeightedSumArgs& args);
-    void (*weighted_sum_f16)(const WeightedSumArgs& args);
+    // x = exp(x - max(x)). -infinity and 0 for n = 0.
+    SoftmaxTotals (*softmax_exp)(float* x, int64_t n);
+    KvKernels kv[4];
     void (*narrow_f16)(const float* x, int64_t n, std::byte* out);  // rounds to nearest even
 };
 

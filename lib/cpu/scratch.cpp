@@ -10,6 +10,14 @@ namespace minim::cpu {
 namespace {
 
 constexpr uint64_t k_alignment = 64;
+// Queries of a block: enough that a page of keys, read once from memory, is multiplied from the cache.
+constexpr int64_t k_block_queries = 48;
+
+int64_t block_queries(const backend::StepLimits& limits) {
+    const int64_t heads_of_kv = limits.n_head_kv > 0 ? limits.n_head / limits.n_head_kv : 0;
+    return std::max(heads_of_kv, k_block_queries);
+}
+
 constexpr const char* k_what = "work space of the CPU backend";
 
 // Lays buffers out one behind the other, first without memory to find the size, then in it.
@@ -39,16 +47,28 @@ class Carver {
     uint64_t used_ = 0;
 };
 
+void carve_attention(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
+    const backend::StepLimits& limits = scratch.limits;
+    const int64_t n_queries = scratch.n_block_queries;
+    const int64_t n_spans = (limits.n_context + k_attend_span_positions - 1) / k_attend_span_positions;
+    carver.take(scratch.first_row_of_run, {limits.n_rows + 1});
+    carver.take(scratch.rotation, {n_threads, limits.head_dim});
+    carver.take(scratch.scores, {n_threads, n_queries, k_attend_span_positions});
+    carver.take(scratch.query_totals, {n_threads, n_queries});
+    carver.take(scratch.span_totals, {n_threads, n_queries});
+    carver.take(scratch.span_sums, {n_threads, n_queries, limits.head_dim});
+    carver.take(scratch.query_head, {n_threads, n_queries});
+    carver.take(scratch.row_totals, {n_spans, limits.n_head});
+    carver.take(scratch.row_sums, {n_spans, limits.n_head, limits.head_dim});
+}
+
 void carve(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
     const backend::StepLimits& limits = scratch.limits;
-    const int64_t heads_per_group = limits.n_head_kv > 0 ? limits.n_head / limits.n_head_kv : 0;
     carver.take(scratch.input[static_cast<size_t>(Activation::q8)],
                 {limits.n_rows, activation_layout(Activation::q8, scratch.max_cols).row_bytes});
     carver.take(scratch.tile, {n_threads, tile_scratch_bytes(scratch.max_cols)});
-    carver.take(scratch.scores, {n_threads, heads_per_group, limits.n_context});
-    carver.take(scratch.score_sums, {n_threads, heads_per_group});
-    carver.take(scratch.rotation, {n_threads, limits.head_dim});
     carver.take(scratch.router, {limits.n_rows, limits.n_expert});
+    carve_attention(carver, scratch, n_threads);
     carver.take(scratch.first_of_expert, {limits.n_expert + 1});
     carver.take(scratch.active_expert, {limits.n_expert});
     carver.take(scratch.entry_row, {limits.n_rows, limits.n_expert_used});
@@ -64,7 +84,8 @@ void carve(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
 
 CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads)
     : limits(step_limits),
-      max_cols(std::max({limits.hidden, limits.n_head * limits.head_dim, limits.expert_ff})) {
+      max_cols(std::max({limits.hidden, limits.n_head * limits.head_dim, limits.expert_ff})),
+      n_block_queries(block_queries(limits)) {
     int64_t n_slots = 0;
     if (!checked_mul(limits.n_rows, limits.n_expert_used, n_slots) || n_slots > INT32_MAX) {
         fail(Status::invalid, "{} rows with {} experts each are more than one step can take", limits.n_rows,

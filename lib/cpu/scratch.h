@@ -14,6 +14,15 @@ namespace minim::cpu {
 // Bytes a thread needs for a tile of a matrix with `cols` columns (matrix_tile.h).
 int64_t tile_scratch_bytes(int64_t cols) noexcept;
 
+// Positions whose attention scores are held at once: whole pages.
+inline constexpr int64_t k_attend_span_positions = 1024;
+
+// A query's softmax over the positions of one span, or of several joined: the sum of exp(score - largest).
+struct AttendedSpan {
+    float largest = 0.0F;
+    float sum = 0.0F;  // 0: no positions
+};
+
 class CpuScratch : public backend::Scratch {
   public:
     // Throws out_of_memory, or invalid where expert choices of a step are more than an index holds.
@@ -25,11 +34,20 @@ class CpuScratch : public backend::Scratch {
     // Quantised inputs, by Activation; [f32] stays null. [n_rows] rows of max_cols.
     std::byte* input[k_activation_count] = {};
 
-    std::byte* tile;    // [threads][tile_scratch_bytes(max_cols)]
-    float* scores;      // attention: [threads][heads of a group][n_context]
-    float* score_sums;  // [threads][heads of a group]
-    float* rotation;    // cosines, then sines: [threads][head_dim]
-    float* router;      // [n_rows][n_expert]
+    std::byte* tile;  // [threads][tile_scratch_bytes(max_cols)]
+    float* router;    // [n_rows][n_expert]
+
+    // Of attend(). A query is a head of a row; a block of queries meets the keys of a page together.
+    int64_t n_block_queries;     // at most
+    int32_t* first_row_of_run;   // [n_rows + 1]
+    float* rotation;             // cosines, then sines: [threads][head_dim]
+    float* scores;               // [threads][queries][k_attend_span_positions]
+    AttendedSpan* query_totals;  // [threads][queries]: of all spans so far
+    AttendedSpan* span_totals;   // [threads][queries]: of a span
+    float* span_sums;            // [threads][queries][head_dim]
+    int32_t* query_head;         // [threads][queries]
+    AttendedSpan* row_totals;    // [spans of n_context][n_head]: of one row
+    float* row_sums;             // [spans of n_context][n_head][head_dim]
 
     // Of experts(); "slot" is row * n_expert_used + choice, slots are [n_rows * n_expert_used] in number.
     int32_t* first_of_expert;  // [n_expert + 1]: where an expert's entries start in the sorted order

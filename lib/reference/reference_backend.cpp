@@ -9,7 +9,7 @@
 
 #include <Eigen/Core>
 
-#include "base/half.h"
+#include "format/encode.h"
 
 namespace minim::reference {
 namespace {
@@ -68,17 +68,6 @@ void rotate(float* head, int64_t position, std::span<const float> frequency) {
     }
 }
 
-void store(Format format, const float* values, int64_t count, std::byte* out) {
-    if (format == Format::f32) {
-        std::memcpy(out, values, static_cast<size_t>(count) * sizeof(float));
-        return;
-    }
-    for (int64_t i = 0; i < count; ++i) {
-        const uint16_t half = float_to_f16(values[i]);
-        std::memcpy(out + i * 2, &half, sizeof(half));
-    }
-}
-
 // Keys and values of one head over positions 0 .. n_positions-1: [n_positions, head_dim].
 RowMatrix gather(const KvRow& row, bool keys, int64_t layer, int64_t head, int64_t n_positions) {
     const KvLayout& layout = *row.sequence->layout;
@@ -101,10 +90,12 @@ void store_row(const AttendArgs& args, int64_t i) {
     const int64_t slot = row.position % backend::k_kv_page_tokens;
     for (int64_t head = 0; head < args.n_head_kv; ++head) {
         const int64_t at = (i * args.n_head_kv + head) * args.head_dim;
-        store(layout.k_format, args.k + at, args.head_dim,
-              page + layout.k_offset(args.layer, head) + slot * layout.k_token_bytes());
-        store(layout.v_format, args.v + at, args.head_dim,
-              page + layout.v_offset(args.layer, head) + slot * layout.v_token_bytes());
+        row_encoder(layout.k_format)(
+            args.k + at, args.head_dim,
+            page + layout.k_offset(args.layer, head) + slot * layout.k_token_bytes());
+        row_encoder(layout.v_format)(
+            args.v + at, args.head_dim,
+            page + layout.v_offset(args.layer, head) + slot * layout.v_token_bytes());
     }
 }
 

@@ -40,6 +40,15 @@ class Generate(unittest.TestCase):
             with self.subTest(option):
                 self.assertEqual(run("-m", Q8_0, "-p", QUESTION, "--temp", 0, *option).stdout, ANSWER)
 
+    def test_keys_and_values_may_be_kept_in_other_formats(self):
+        for name in ("f32", "bf16", "Q8_0"):
+            with self.subTest(name):
+                done = run("-m", Q8_0, "-p", QUESTION, "--temp", 0, "--kv", name)
+                self.assertEqual((done.returncode, done.stdout), (0, ANSWER))
+        done = run("-m", Q8_0, "-p", QUESTION, "--kv", "q3")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("q3", done.stderr)
+
     def test_long_options_are_the_short_ones(self):
         done = run(
             "--model",

@@ -27,6 +27,18 @@ class Logits(unittest.TestCase):
                 self.assertLess(divergence(expected, logits).mean(), 5e-3)
                 self.assertGreaterEqual((logits.argmax(axis=1) == expected.argmax(axis=1)).mean(), 0.95)
 
+    def test_a_smaller_or_wider_cache_costs_little(self):
+        sizes = {}
+        for kv in ("f32", "f16", "bf16", "q8_0"):
+            for name in ("chat_capital", "memory"):
+                with self.subTest(kv=kv, prompt=name), model(BF16).session(context=512, kv=kv) as session:
+                    sizes[kv] = session.kv_bytes
+                    logits = session.eval(prompt(name)["ids"], all_logits=True)
+                    self.assertLess(divergence(golden_logits(name), logits).mean(), 1e-3)
+        self.assertEqual(sizes["f32"], 2 * sizes["f16"])
+        self.assertEqual(sizes["bf16"], sizes["f16"])
+        self.assertEqual(sizes["q8_0"] * 32, sizes["f16"] * 17)
+
     def test_q8_0_agrees_with_its_own_golden_on_each_prompt_s_last_position(self):
         expected = np.load(DATA / "golden" / "quant" / "q8_0.npy")
         for row, name in enumerate(prompt_names()):

@@ -167,3 +167,14 @@ TEST_CASE("layer states and chosen experts meet the goldens") {
         });
     CHECK(layers_seen == config.n_layer);
 }
+
+TEST_CASE("keys and values in any KV format stay near the golden logits") {
+    const auto [kv, bound] =
+        GENERATE(std::pair(Format::f16, 2e-3), std::pair(Format::bf16, 1e-2), std::pair(Format::q8_0, 2e-2));
+    const auto expected = load_npy<float>(golden_path("quant/bf16.npy"));
+    for (const char* backend : {"reference", "cpu"}) {
+        const std::vector<float> rows = last_positions(stored_model(k_stored_models[0], backend), kv);
+        INFO(backend << " " << traits(kv).name);
+        CHECK(relative_rms(rows.data(), expected.values.data(), rows.size()) < bound);
+    }
+}

@@ -1,11 +1,18 @@
 #include "cpu/kernels.h"
 
-#include "cpu/avx2/lanes.h"
 #include "cpu/avx2/simd.h"
 #include "cpu/generic/table.h"
+#include "cpu/panel_families.h"
 
 namespace minim::cpu {
+namespace avx2 {
 
-constinit const KernelTable k_avx2_kernels = generic::make_table<avx2::Simd, avx2::Lanes>("avx2");
+constinit const LinearKernels k_floats = generic::float_kernels<Simd>();
+
+}  // namespace avx2
+
+constinit const KernelTable k_avx2_kernels = generic::make_table<avx2::Simd>(
+    "avx2", {{&avx2::k_floats, &avx2::k_blocks_of_32, &avx2::k_k_quants, &avx2::k_value_tables,
+              &avx2::k_grids, &avx2::k_trellis, &avx2::k_ternary}});
 
 }  // namespace minim::cpu

@@ -26,6 +26,16 @@ struct Simd {
     static F32 load_f16(const std::byte* p) {
         return {_mm256_cvtph_ps(load_16(p)), _mm256_cvtph_ps(load_16(p + 16))};
     }
+    static float load_one_f16(const std::byte* p) {
+        uint16_t bits;
+        memcpy(&bits, p, sizeof(bits));
+        return _cvtsh_ss(bits);
+    }
+    static F32 load_i8(const std::byte* p) {
+        const __m128i bytes = load_16(p);
+        return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+    }
     static F32 load_bf16(const std::byte* p) { return {widen_bf16(load_16(p)), widen_bf16(load_16(p + 16))}; }
     static void store(float* p, F32 a) {
         _mm256_storeu_ps(p, a.low);

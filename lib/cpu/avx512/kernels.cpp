@@ -1,11 +1,18 @@
 #include "cpu/kernels.h"
 
-#include "cpu/avx512/lanes.h"
 #include "cpu/avx512/simd.h"
 #include "cpu/generic/table.h"
+#include "cpu/panel_families.h"
 
 namespace minim::cpu {
+namespace avx512 {
 
-constinit const KernelTable k_avx512_kernels = generic::make_table<avx512::Simd, avx512::Lanes>("avx512");
+constinit const LinearKernels k_floats = generic::float_kernels<Simd>();
+
+}  // namespace avx512
+
+constinit const KernelTable k_avx512_kernels = generic::make_table<avx512::Simd>(
+    "avx512", {{&avx512::k_floats, &avx512::k_blocks_of_32, &avx512::k_k_quants, &avx512::k_value_tables,
+                &avx512::k_grids, &avx512::k_trellis, &avx512::k_ternary}});
 
 }  // namespace minim::cpu

@@ -30,6 +30,15 @@ struct Simd {
     static F32 all(float value) { return {_mm512_set1_ps(value)}; }
     static F32 load_f32(const std::byte* p) { return {_mm512_loadu_ps(p)}; }
     static F32 load_f16(const std::byte* p) { return {_mm512_cvtph_ps(load_32(p))}; }
+    static float load_one_f16(const std::byte* p) {
+        uint16_t bits;
+        memcpy(&bits, p, sizeof(bits));
+        return _cvtsh_ss(bits);
+    }
+    static F32 load_i8(const std::byte* p) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+        return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+    }
     static F32 load_bf16(const std::byte* p) {
         return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_32(p)), 16))};
     }

@@ -1,37 +1,49 @@
-// The float formats of memory as 16 lanes, whole or in part.
+// Rows of numbers in memory as 16 lanes, whole or in part.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "format/q8_0.h"
+
 namespace minim::cpu::generic {
 
-template <class V>
-struct F32Elements {
-    static constexpr int64_t k_bytes = 4;
-    static typename V::F32 load(const std::byte* p) { return V::load_f32(p); }
+// Columns c .. c + 15 of a row: load(row, c). The first `count` of them, then zeros: load_part(row, c, count).
+template <class Elements, int64_t bytes>
+struct PlainElements {
+    static auto load_part(const std::byte* row, int64_t c, int64_t count) {
+        alignas(64) std::byte padded[64] = {};
+        memcpy(padded, row + c * bytes, static_cast<size_t>(count * bytes));
+        return Elements::load(padded, 0);
+    }
 };
 
 template <class V>
-struct F16Elements {
-    static constexpr int64_t k_bytes = 2;
-    static typename V::F32 load(const std::byte* p) { return V::load_f16(p); }
+struct F32Elements : PlainElements<F32Elements<V>, 4> {
+    static typename V::F32 load(const std::byte* row, int64_t c) { return V::load_f32(row + 4 * c); }
 };
 
 template <class V>
-struct Bf16Elements {
-    static constexpr int64_t k_bytes = 2;
-    static typename V::F32 load(const std::byte* p) { return V::load_bf16(p); }
+struct F16Elements : PlainElements<F16Elements<V>, 2> {
+    static typename V::F32 load(const std::byte* row, int64_t c) { return V::load_f16(row + 2 * c); }
 };
 
-// The first `count` < 16 elements, then zeros.
-template <class Elements>
-auto load_part(const std::byte* p, int64_t count) {
-    alignas(64) std::byte padded[64] = {};
-    memcpy(padded, p, static_cast<size_t>(count * Elements::k_bytes));
-    return Elements::load(padded);
-}
+template <class V>
+struct Bf16Elements : PlainElements<Bf16Elements<V>, 2> {
+    static typename V::F32 load(const std::byte* row, int64_t c) { return V::load_bf16(row + 2 * c); }
+};
+
+// Whole blocks of 32 only, so that 16 columns are never cut short.
+template <class V>
+struct Q8_0Elements {
+    static typename V::F32 load(const std::byte* row, int64_t c) {
+        const std::byte* block = row + c / Q8_0::block_elems * Q8_0::block_bytes;
+        const auto code = V::load_i8(block + Q8_0::codes_at + c % Q8_0::block_elems);
+        return V::mul(V::all(V::load_one_f16(block + Q8_0::d_at)), code);
+    }
+    static typename V::F32 load_part(const std::byte* row, int64_t c, int64_t /*16*/) { return load(row, c); }
+};
 
 template <class V>
 typename V::F32 load(const float* p) {

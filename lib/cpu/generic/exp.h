@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cpu/generic/elements.h"
+#include "cpu/kernels.h"
 
 namespace minim::cpu::generic {
 
@@ -60,7 +61,7 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
 }
 
 template <class V>
-float softmax_exp(float* x, int64_t n) {
+SoftmaxTotals softmax_exp(float* x, int64_t n) {
     constexpr float k_minus_infinity = -__builtin_inff();
     auto largest_lanes = V::all(k_minus_infinity);
     const auto load_padded = [&](int64_t i, int64_t count) {
@@ -79,7 +80,7 @@ float softmax_exp(float* x, int64_t n) {
         sum = V::add(sum, e);
         store_up_to<V>(x + i, e, count);
     });
-    return V::sum(sum);
+    return {largest, V::sum(sum)};
 }
 
 }  // namespace minim::cpu::generic

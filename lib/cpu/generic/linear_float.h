@@ -1,4 +1,5 @@
-// y = W h for F32, F16 and BF16 weights and F32 inputs; also the attention scores, where W is a page of keys.
+// y = W h for F32, F16 and BF16 weights and F32 inputs; also the attention scores, where W is a page of
+// keys and the tokens are query heads.
 #pragma once
 
 #include "cpu/generic/elements.h"
@@ -60,14 +61,14 @@ void linear_float_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
     for (; i + 16 <= args.cols; i += 16) {
         for (int t = 0; t < n_tokens; ++t) x[t] = load<V>(input[t] + i);
         for (int r = 0; r < n_rows; ++r) {
-            const auto w = Elements::load(row[r] + i * Elements::k_bytes);
+            const auto w = Elements::load(row[r], i);
             for (int t = 0; t < n_tokens; ++t) sum[r * n_tokens + t] = V::fma(w, x[t], sum[r * n_tokens + t]);
         }
     }
     if (i < args.cols) {
         for (int t = 0; t < n_tokens; ++t) x[t] = load_part<V>(input[t] + i, args.cols - i);
         for (int r = 0; r < n_rows; ++r) {
-            const auto w = load_part<Elements>(row[r] + i * Elements::k_bytes, args.cols - i);
+            const auto w = Elements::load_part(row[r], i, args.cols - i);
             for (int t = 0; t < n_tokens; ++t) sum[r * n_tokens + t] = V::fma(w, x[t], sum[r * n_tokens + t]);
         }
     }
@@ -76,12 +77,21 @@ void linear_float_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
     }
 }
 
-template <class V, class Elements>
+template <class V, class Elements, int token_tile = 4>
 void linear_float(const LinearArgs& args) {
-    constexpr int k_tile = 4;
-    for_each_tile<k_tile, k_tile>(args, [&](int64_t r, auto n_rows, int64_t t, auto n_tokens) {
+    for_each_tile<token_tile, 4>(args, [&](int64_t r, auto n_rows, int64_t t, auto n_tokens) {
         linear_float_tile<V, Elements, decltype(n_rows)::k_value, decltype(n_tokens)::k_value>(args, r, t);
     });
+}
+
+template <class V>
+constexpr LinearKernels float_kernels() {
+    LinearKernels kernels = {};
+    kernels.by_format[static_cast<size_t>(Format::f32)] = {Activation::f32, linear_float<V, F32Elements<V>>};
+    kernels.by_format[static_cast<size_t>(Format::f16)] = {Activation::f32, linear_float<V, F16Elements<V>>};
+    kernels.by_format[static_cast<size_t>(Format::bf16)] = {Activation::f32,
+                                                            linear_float<V, Bf16Elements<V>>};
+    return kernels;
 }
 
 }  // namespace minim::cpu::generic

@@ -264,4 +264,13 @@ void linear_panels(const LinearArgs& args) {
     }
 }
 
+template <class L, class... Panels>
+constexpr LinearKernels panel_kernels() {
+    LinearKernels kernels = {};
+    ((kernels.by_format[static_cast<size_t>(Panels::Block::format)] = {Activation::q8,
+                                                                       linear_panels<L, Panels>}),
+     ...);
+    return kernels;
+}
+
 }  // namespace minim::cpu::generic

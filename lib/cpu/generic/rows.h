@@ -48,8 +48,8 @@ void weighted_sum_columns(const WeightedSumArgs& args, int64_t first_sum, int64_
         sum[s] = load_up_to<V>(args.y + (first_sum + s) * args.y_stride + c, count);
     const float* weight = args.weight + first_sum * args.weight_stride;
     for (int64_t r = 0; r < args.n_rows; ++r) {
-        const std::byte* row = args.rows + r * args.row_bytes + c * Elements::k_bytes;
-        const auto v = count == 16 ? Elements::load(row) : load_part<Elements>(row, count);
+        const std::byte* row = args.rows + r * args.row_bytes;
+        const auto v = count == 16 ? Elements::load(row, c) : Elements::load_part(row, c, count);
         for (int s = 0; s < n_sums; ++s)
             sum[s] = V::fma(V::all(weight[s * args.weight_stride + r]), v, sum[s]);
     }

@@ -41,6 +41,16 @@ struct Simd {
         }
         return r;
     }
+    static float load_one_f16(const std::byte* p) {
+        uint16_t bits;
+        memcpy(&bits, p, sizeof(bits));
+        return f16_to_float(bits);
+    }
+    static F32 load_i8(const std::byte* p) {
+        F32 r;
+        for (int i = 0; i < 16; ++i) r.lane[i] = static_cast<float>(static_cast<int8_t>(p[i]));
+        return r;
+    }
     static F32 load_bf16(const std::byte* p) {
         F32 r;
         for (int i = 0; i < 16; ++i) {

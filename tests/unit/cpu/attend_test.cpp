@@ -4,6 +4,8 @@
 
 #include "base/half.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/scratch.h"
+#include "format/encode.h"
 #include "support/catch.h"
 #include "unit/cpu/support.h"
 
@@ -127,22 +129,49 @@ void rotate(std::vector<double>& heads, int64_t head_dim, int64_t position,
     }
 }
 
-double stored(Format format, double value) {
-    return format == Format::f16 ? static_cast<double>(f16_to_float(float_to_f16(static_cast<float>(value))))
-                                 : value;
+// Heads as the cache holds them.
+std::vector<double> stored(Format format, std::span<const double> heads, int64_t head_dim) {
+    const std::vector<float> exact(heads.begin(), heads.end());
+    std::vector<float> kept(exact.size());
+    std::vector<std::byte> row(exact.size() * sizeof(float));
+    for (size_t head = 0; head < exact.size(); head += static_cast<size_t>(head_dim)) {
+        row_encoder(format)(exact.data() + head, head_dim, row.data());
+        traits(format).decode_row(row.data(), head_dim, kept.data() + head);
+    }
+    return {kept.begin(), kept.end()};
+}
+
+std::vector<double> stored(Format format, std::span<const float> heads, int64_t head_dim) {
+    return stored(format, std::span<const double>(std::vector<double>(heads.begin(), heads.end())), head_dim);
+}
+
+// A key between two numbers of its format may round the other way: half a unit of it shows in the scores.
+double tolerance_of(Format k_format) {
+    switch (k_format) {
+        case Format::f32:
+            return 2e-5;
+        case Format::f16:
+            return 2e-3;
+        default:
+            return 2e-2;
+    }
 }
 
 // The formulas in double.
 std::vector<double> attend_exactly(const Shape& shape, const Prompt& prompt) {
     std::vector<std::vector<double>> keys;
+    std::vector<std::vector<double>> values;
     std::vector<double> o;
     for (int64_t i = 0; i < prompt.n; ++i) {
         std::vector<double> q = normalised(prompt.q.data() + i * shape.q_size(), prompt.q_norm);
         std::vector<double> k = normalised(prompt.k.data() + i * shape.k_size(), prompt.k_norm);
         rotate(q, shape.head_dim, i, prompt.frequency);
         rotate(k, shape.head_dim, i, prompt.frequency);
-        for (double& value : k) value = stored(shape.k_format, value);
-        keys.push_back(k);
+        keys.push_back(stored(shape.k_format, std::span<const double>(k), shape.head_dim));
+        const std::span<const float> v(prompt.v);
+        const auto k_size = static_cast<size_t>(shape.k_size());
+        values.push_back(
+            stored(shape.v_format, v.subspan(static_cast<size_t>(i) * k_size, k_size), shape.head_dim));
         for (int64_t head = 0; head < shape.n_head; ++head) {
             const int64_t kv = head / (shape.n_head / shape.n_head_kv) * shape.head_dim;
             std::vector<double> score;
@@ -159,10 +188,8 @@ std::vector<double> attend_exactly(const Shape& shape, const Prompt& prompt) {
             for (double& s : score) sum += (s = std::exp(s - largest));
             for (int64_t c = 0; c < shape.head_dim; ++c) {
                 double value = 0.0;
-                for (size_t p = 0; p < score.size(); ++p) {
-                    const auto at = p * static_cast<size_t>(shape.k_size()) + static_cast<size_t>(kv + c);
-                    value += score[p] / sum * stored(shape.v_format, static_cast<double>(prompt.v[at]));
-                }
+                for (size_t p = 0; p < score.size(); ++p)
+                    value += score[p] / sum * values[p][static_cast<size_t>(kv + c)];
                 o.push_back(value);
             }
         }
@@ -180,6 +207,10 @@ TEST_CASE("attend agrees with the formulas in double precision") {
         {3, 3, 20, 10, Format::f32, Format::f16},
         {7, 1, 5, 2},
         {1, 1, 16, 0},
+        {12, 2, 64, 32, Format::bf16, Format::bf16},
+        {6, 1, 128, 64, Format::q8_0, Format::q8_0},
+        {4, 2, 32, 32, Format::q8_0, Format::f16},
+        {50, 1, 8, 4},
     };
     for (const Shape& shape : shapes) {
         for (const int64_t n : {1, 2, 64, 65, 150}) {
@@ -189,12 +220,32 @@ TEST_CASE("attend agrees with the formulas in double precision") {
             Cache cache(shape, n);
             const std::vector<float> o = attend(detected_cpu_level(), 2, shape, prompt, n, cache);
             const std::vector<double> exact = attend_exactly(shape, prompt);
-            // A key at the middle of two F16 numbers may round the other way: half a unit, 5e-4 of it.
-            const double tolerance = shape.k_format == Format::f16 ? 2e-3 : 2e-5;
             double worst = 0.0;
             for (size_t i = 0; i < o.size(); ++i)
                 worst = std::max(worst, std::abs(static_cast<double>(o[i]) - exact[i]));
-            CHECK(worst <= tolerance);
+            CHECK(worst <= tolerance_of(shape.k_format));
+        }
+    }
+}
+
+TEST_CASE("a history of several spans is attended as one") {
+    const int64_t n = 2 * cpu::k_attend_span_positions + 70;
+    const Shape shape = {4, 2, 16, 8};
+    const Prompt prompt(shape, n, 3);
+    const std::vector<double> exact = attend_exactly(shape, prompt);
+    Cache reference(shape, n);
+    const std::vector<float> expected = attend(CpuLevel::scalar, 1, shape, prompt, n, reference);
+    double worst = 0.0;
+    for (size_t i = 0; i < expected.size(); ++i)
+        worst = std::max(worst, std::abs(static_cast<double>(expected[i]) - exact[i]));
+    CHECK(worst <= tolerance_of(Format::f32));
+    for (const CpuLevel level : cpu_levels()) {
+        for (const int32_t n_threads : {1, 3}) {
+            for (const int64_t chunk : {int64_t{1}, int64_t{300}, n}) {
+                INFO(to_string(level) << " threads " << n_threads << " chunk " << chunk);
+                Cache cache(shape, n);
+                CHECK(same_bits(attend(level, n_threads, shape, prompt, chunk, cache), expected));
+            }
         }
     }
 }
@@ -248,8 +299,8 @@ TEST_CASE("components beyond the rotary part are the normalised ones, bit for bi
 }
 
 TEST_CASE("a row of attend has the same bits whatever the batch, the threads and the instruction set") {
-    for (const Format format : {Format::f32, Format::f16}) {
-        const Shape shape = {12, 2, 40, 24, format, format};
+    for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q8_0}) {
+        const Shape shape = {12, 2, format == Format::q8_0 ? 32 : 40, 24, format, format};
         const Prompt prompt(shape, 131, 5);
         Cache reference(shape, 131);
         const std::vector<float> expected = attend(CpuLevel::scalar, 1, shape, prompt, 131, reference);

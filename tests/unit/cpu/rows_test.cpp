@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "cpu/kernel_tables.h"
+#include "format/encode.h"
 #include "support/catch.h"
 #include "unit/cpu/support.h"
 
@@ -74,41 +76,46 @@ TEST_CASE("narrow_f16 rounds to nearest even as half.h does") {
 }
 
 TEST_CASE("weighted_sum adds rows in order, whatever the columns, sums and format") {
-    for (const int64_t n_rows : {0, 1, 3, 64}) {
-        for (const int64_t cols : {1, 16, 33, 128}) {
-            for (const int64_t n_sums : {1, 2, 6, 9}) {
+    for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q8_0}) {
+        const int32_t block = traits(format).block_elems;
+        for (const int64_t cols : {1, 16, 33, 64, 128}) {
+            if (cols % block != 0) continue;
+            const int64_t row_bytes = cols / block * traits(format).block_bytes;
+            for (const int64_t n_rows : {0, 1, 3, 64}) {
                 Random random(7);
-                const std::vector<float> rows = random.normal(n_rows * cols);
-                std::vector<uint16_t> halves(rows.size());
-                for (size_t i = 0; i < rows.size(); ++i) halves[i] = float_to_f16(rows[i]);
-                const std::vector<float> weight = random.normal(n_sums * 100);
-                const std::vector<float> start = random.normal(n_sums * cols);
-                for (const cpu::KernelTable* kernels : kernel_tables()) {
-                    for (const bool half : {false, true}) {
-                        std::vector<float> y = start;
-                        const cpu::WeightedSumArgs args = {
-                            .rows = half ? reinterpret_cast<const std::byte*>(halves.data())
-                                         : reinterpret_cast<const std::byte*>(rows.data()),
-                            .row_bytes = cols * (half ? 2 : 4),
-                            .n_rows = n_rows,
-                            .cols = cols,
-                            .weight = weight.data(),
-                            .weight_stride = 100,
-                            .n_sums = n_sums,
-                            .y = y.data(),
-                            .y_stride = cols};
-                        (half ? kernels->weighted_sum_f16 : kernels->weighted_sum_f32)(args);
-                        std::vector<float> expected = start;
-                        for (int64_t s = 0; s < n_sums; ++s) {
-                            for (int64_t c = 0; c < cols; ++c) {
-                                float& sum = expected[static_cast<size_t>(s * cols + c)];
-                                for (int64_t r = 0; r < n_rows; ++r) {
-                                    const auto at = static_cast<size_t>(r * cols + c);
-                                    const float value = half ? f16_to_float(halves[at]) : rows[at];
-                                    sum = std::fma(weight[static_cast<size_t>(s * 100 + r)], value, sum);
-                                }
+                const std::vector<float> exact = random.normal(n_rows * cols);
+                std::vector<std::byte> rows(static_cast<size_t>(n_rows * row_bytes));
+                std::vector<float> kept(exact.size());
+                for (int64_t r = 0; r < n_rows; ++r) {
+                    std::byte* row = rows.data() + r * row_bytes;
+                    row_encoder(format)(exact.data() + r * cols, cols, row);
+                    traits(format).decode_row(row, cols, kept.data() + r * cols);
+                }
+                for (const int64_t n_sums : {1, 2, 6, 9}) {
+                    const std::vector<float> weight = random.normal(n_sums * 100);
+                    const std::vector<float> start = random.normal(n_sums * cols);
+                    std::vector<float> expected = start;
+                    for (int64_t s = 0; s < n_sums; ++s) {
+                        for (int64_t c = 0; c < cols; ++c) {
+                            float& sum = expected[static_cast<size_t>(s * cols + c)];
+                            for (int64_t r = 0; r < n_rows; ++r) {
+                                sum = std::fma(weight[static_cast<size_t>(s * 100 + r)],
+                                               kept[static_cast<size_t>(r * cols + c)], sum);
                             }
                         }
+                    }
+                    for (const cpu::KernelTable* kernels : kernel_tables()) {
+                        std::vector<float> y = start;
+                        const cpu::WeightedSumArgs args = {.rows = rows.data(),
+                                                           .row_bytes = row_bytes,
+                                                           .n_rows = n_rows,
+                                                           .cols = cols,
+                                                           .weight = weight.data(),
+                                                           .weight_stride = 100,
+                                                           .n_sums = n_sums,
+                                                           .y = y.data(),
+                                                           .y_stride = cols};
+                        cpu::kv_kernels(*kernels, format).weighted_sum(args);
                         REQUIRE(same_bits(y, expected));
                     }
                 }

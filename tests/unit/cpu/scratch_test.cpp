@@ -26,7 +26,9 @@ TEST_CASE("buffers are aligned and lie apart") {
     CHECK(scratch.tile_of(1) == scratch.tile + cpu::tile_scratch_bytes(120));
     CHECK(address(scratch.tile) + static_cast<uintptr_t>(2 * cpu::tile_scratch_bytes(120)) <=
           address(scratch.scores));
-    CHECK(address(scratch.scores) + sizeof(float) * 2 * 3 * 70 <= address(scratch.score_sums));
+    CHECK(scratch.n_block_queries >= 3);
+    const auto n_scores = static_cast<uintptr_t>(2 * scratch.n_block_queries * cpu::k_attend_span_positions);
+    CHECK(address(scratch.scores) + sizeof(float) * n_scores <= address(scratch.query_totals));
     CHECK(address(scratch.gate) + sizeof(float) * 6 * 33 <= address(scratch.up));
 }
 
@@ -34,7 +36,7 @@ TEST_CASE("sizes beyond all memory are an error, not a small buffer") {
     const int64_t huge = int64_t{1} << 40;
     CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .hidden = huge}, 1), Error);
     CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .n_expert_used = 8}, 1), Error);
-    CHECK_THROWS_AS(cpu::CpuScratch({.n_context = huge, .n_head = 8, .n_head_kv = 1}, 64), Error);
+    CHECK_THROWS_AS(cpu::CpuScratch({.n_context = huge, .n_head = 8, .n_head_kv = 1, .head_dim = 128}, 64), Error);
 }
 
 }  // namespace minim::test

@@ -98,10 +98,10 @@ TEST_CASE("session settings out of range are refused") {
     params.n_ubatch = -1;
     CHECK(failure(params) == Status::invalid);
     params = {};
-    params.k_format = Format::q8_0;
+    params.k_format = Format::q4_0;
     CHECK(failure(params) == Status::unsupported);
     params = {};
-    params.v_format = Format::bf16;
+    params.v_format = Format::q6_k;
     CHECK(failure(params) == Status::unsupported);
 }
 

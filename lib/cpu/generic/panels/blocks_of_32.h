@@ -192,4 +192,10 @@ struct Nvfp4Panel {
     }
 };
 
+template <class L>
+constexpr LinearKernels blocks_of_32_kernels() {
+    return panel_kernels<L, Q4_0Panel<L>, Q4_1Panel<L>, Q5_0Panel<L>, Q5_1Panel<L>, Q6_0Panel<L>,
+                         Q8_0Panel<L>, Iq4NlPanel<L>, Mxfp4Panel<L>, Nvfp4Panel<L>>();
+}
+
 }  // namespace minim::cpu::generic

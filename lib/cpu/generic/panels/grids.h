@@ -389,4 +389,10 @@ struct Iq1MPanel {
     }
 };
 
+template <class L>
+constexpr LinearKernels grids_kernels() {
+    return panel_kernels<L, Iq1SPanel<L>, Iq1MPanel<L>, Iq2XxsPanel<L>, Iq2XsPanel<L>, Iq2SPanel<L>,
+                         Iq3XxsPanel<L>, Iq3SPanel<L>>();
+}
+
 }  // namespace minim::cpu::generic

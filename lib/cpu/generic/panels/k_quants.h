@@ -147,4 +147,9 @@ struct Q6KPanel {
     }
 };
 
+template <class L>
+constexpr LinearKernels k_quants_kernels() {
+    return panel_kernels<L, Q2KPanel<L>, Q3KPanel<L>, Q4KPanel<L>, Q5KPanel<L>, Q6KPanel<L>>();
+}
+
 }  // namespace minim::cpu::generic

@@ -108,4 +108,9 @@ struct Q2_0Panel {
     }
 };
 
+template <class L>
+constexpr LinearKernels ternary_kernels() {
+    return panel_kernels<L, Tq1Panel<L>, Tq2Panel<L>, Q1_0Panel<L>, Q2_0Panel<L>>();
+}
+
 }  // namespace minim::cpu::generic

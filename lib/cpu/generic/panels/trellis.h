@@ -150,4 +150,9 @@ struct Iq4KtPanel {
     }
 };
 
+template <class L>
+constexpr LinearKernels trellis_kernels() {
+    return panel_kernels<L, Iq1KtPanel<L>, Iq2KtPanel<L>, Iq3KtPanel<L>, Iq4KtPanel<L>>();
+}
+
 }  // namespace minim::cpu::generic

@@ -389,4 +389,11 @@ struct Iq2KlPanel {
     }
 };
 
+template <class L>
+constexpr LinearKernels value_tables_kernels() {
+    return panel_kernels<L, Iq4XsPanel<L>, Iq4KPanel<L>, Iq5KPanel<L>, Iq6KPanel<L>, Iq4KsPanel<L>,
+                         Iq4KssPanel<L>, Iq5KsPanel<L>, Iq2KPanel<L>, Iq2KsPanel<L>, Iq3KPanel<L>,
+                         Iq3KsPanel<L>, Iq2KlPanel<L>>();
+}
+
 }  // namespace minim::cpu::generic

@@ -1,0 +1,10 @@
+#include "cpu/generic/panels/ternary.h"
+
+#include "cpu/avx2/lanes.h"
+#include "cpu/panel_families.h"
+
+namespace minim::cpu::avx2 {
+
+constinit const LinearKernels k_ternary = generic::ternary_kernels<Lanes>();
+
+}  // namespace minim::cpu::avx2

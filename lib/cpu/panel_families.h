@@ -1,0 +1,19 @@
+// The kernels of packed weights: a family of formats is a header of generic/panels/, compiled in a file of its
+// own for every instruction set.
+#pragma once
+
+#include "cpu/kernels.h"
+
+namespace minim::cpu {
+
+namespace scalar {
+extern const LinearKernels k_blocks_of_32, k_k_quants, k_grids, k_ternary, k_trellis, k_value_tables;
+}
+namespace avx2 {  // x86-64 only
+extern const LinearKernels k_blocks_of_32, k_k_quants, k_grids, k_ternary, k_trellis, k_value_tables;
+}
+namespace avx512 {  // x86-64 only
+extern const LinearKernels k_blocks_of_32, k_k_quants, k_grids, k_ternary, k_trellis, k_value_tables;
+}
+
+}  // namespace minim::cpu
