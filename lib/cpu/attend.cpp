@@ -107,6 +107,13 @@ struct QueryBlock {
     // Heads are counted from the block's first row on; query r * n_heads + h is this one.
     int64_t head_of(int64_t r, int64_t h) const { return r * args.n_head + head_kv * n_heads + h; }
     int64_t first_head() const { return first_row * args.n_head; }
+    // The page of the position, from the head's slot 0 on.
+    const std::byte* keys(int64_t position) const {
+        return page(position) + layout().k_offset(args.layer, head_kv);
+    }
+    const std::byte* values(int64_t position) const {
+        return page(position) + layout().v_offset(args.layer, head_kv);
+    }
     const std::byte* page(int64_t position) const {
         return sequence.pages[static_cast<size_t>(position / k_kv_page_tokens)];
     }
@@ -144,11 +151,16 @@ void find_scores(const KernelTable& kernels, const QueryBlock& block, int64_t be
     args.y_stride = k_span;
     const auto scores = kv_kernels(kernels, layout.k_format).scores;
     for (int64_t first = begin; first < end; first += k_kv_page_tokens) {
-        args.weight = block.page(first) + layout.k_offset(block.args.layer, block.head_kv);
+        args.weight = block.keys(first);
         args.n_rows = std::min(k_kv_page_tokens, end - first);
         args.y = space.scores + (first - begin);
         scores(args);
     }
+}
+
+// Values are read column by column of the page, which no processor foresees.
+void prefetch(const std::byte* data, int64_t bytes) {
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(data + at);
 }
 
 // sums = sum over positions, in their order, of weight * value.
@@ -163,8 +175,10 @@ void sum_values(const KernelTable& kernels, const QueryBlock& block, int64_t beg
     args.n_sums = block.n_heads;
     args.y_stride = layout.head_dim;
     const auto weighted_sum = kv_kernels(kernels, layout.v_format).weighted_sum;
+    const int64_t page_bytes = k_kv_page_tokens * layout.v_token_bytes();
     for (int64_t first = begin; first < end; first += k_kv_page_tokens) {
-        args.rows = block.page(first) + layout.v_offset(block.args.layer, block.head_kv);
+        if (first + k_kv_page_tokens < end) prefetch(block.values(first + k_kv_page_tokens), page_bytes);
+        args.rows = block.values(first);
         for (int64_t r = 0; r < block.n_rows; ++r) {
             args.n_rows = block.n_seen(r, first, std::min(k_kv_page_tokens, end - first));
             args.weight = space.scores + r * block.n_heads * k_span + (first - begin);

@@ -75,10 +75,32 @@ struct Simd {
         const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
         return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
     }
+    static void sum_four(const F32* a, float* out) {
+        __m256 eight[4];
+        for (int i = 0; i < 4; ++i) {
+            eight[i] = _mm256_add_ps(_mm512_castps512_ps256(a[i].v), _mm512_extractf32x8_ps(a[i].v, 1));
+        }
+        const __m256 four01 = add_halves(eight[0], eight[1]);
+        const __m256 four23 = add_halves(eight[2], eight[3]);
+        const __m256 two =
+            _mm256_add_ps(_mm256_shuffle_ps(four01, four23, 0x44), _mm256_shuffle_ps(four01, four23, 0xEE));
+        const __m256 one = _mm256_add_ps(two, _mm256_movehdup_ps(two));  // 0 - 2 - | 1 - 3 -
+        const __m128 odd = _mm_moveldup_ps(_mm256_extractf128_ps(one, 1));
+        _mm_storeu_ps(out, _mm_blend_ps(_mm256_castps256_ps128(one), odd, 0x0A));
+    }
+
+    template <int n_queries>
+    static constexpr int score_rows() {
+        return 4;
+    }
+    static constexpr int k_value_vectors = 4;
 
   private:
     static constexpr int k_nearest = _MM_FROUND_TO_NEAREST_INT;
 
+    static __m256 add_halves(__m256 a, __m256 b) {
+        return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    }
     static __m512i magnitude(__m512 a) {
         return _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7FFFFFFF));
     }

@@ -1,5 +1,4 @@
-// y = W h for F32, F16 and BF16 weights and F32 inputs; also the attention scores, where W is a page of
-// keys and the tokens are query heads.
+// y = W h for F32, F16 and BF16 weights and F32 inputs; also rows decoded from other formats.
 #pragma once
 
 #include "cpu/generic/elements.h"
@@ -77,9 +76,10 @@ void linear_float_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
     }
 }
 
-template <class V, class Elements, int token_tile = 4>
+template <class V, class Elements>
 void linear_float(const LinearArgs& args) {
-    for_each_tile<token_tile, 4>(args, [&](int64_t r, auto n_rows, int64_t t, auto n_tokens) {
+    constexpr int k_tile = 4;
+    for_each_tile<k_tile, k_tile>(args, [&](int64_t r, auto n_rows, int64_t t, auto n_tokens) {
         linear_float_tile<V, Elements, decltype(n_rows)::k_value, decltype(n_tokens)::k_value>(args, r, t);
     });
 }

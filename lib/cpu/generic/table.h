@@ -1,6 +1,7 @@
 // The kernel table of an instruction set: V its vectors. A constant: nothing runs before it is asked for.
 #pragma once
 
+#include "cpu/generic/attention.h"
 #include "cpu/generic/exp.h"
 #include "cpu/generic/linear_float.h"
 #include "cpu/generic/quantize.h"
@@ -10,7 +11,7 @@ namespace minim::cpu::generic {
 
 template <class V, class Elements>
 constexpr KvKernels kv_kernels(Format format) {
-    return {format, linear_float<V, Elements, 6>, weighted_sum<V, Elements>};
+    return {format, scores<V, Elements>, weighted_sum<V, Elements>};
 }
 
 template <class V>

@@ -129,6 +129,18 @@ struct Simd {
         }
         return a.lane[0];
     }
+    // The sums of four vectors, to out[0 .. 3].
+    static void sum_four(const F32* a, float* out) {
+        for (int i = 0; i < 4; ++i) out[i] = sum(a[i]);
+    }
+
+    // Register tiles of attention: keys whose scores for n queries are found together (1 or 4), and vectors of
+    // columns whose values are summed together.
+    template <int n_queries>
+    static constexpr int score_rows() {
+        return 1;
+    }
+    static constexpr int k_value_vectors = 1;
 };
 
 }  // namespace minim::cpu::scalar
