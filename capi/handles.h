@@ -18,13 +18,14 @@
 #include "engine/session.h"
 #include "guard.h"
 #include "model/model.h"
+#include "placement/backends.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace minim::capi {
 
 struct Runtime {
     Logger log;
-    std::shared_ptr<const ThreadPool> threads;
+    placement::Threads threads;
     CpuLevel cpu_level = CpuLevel::scalar;
 };
 

@@ -1,3 +1,4 @@
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 
@@ -28,21 +29,49 @@ void install_logger(Logger& log, const minim_runtime_params& params) {
     log.set(write_to_standard_error, nullptr, static_cast<LogLevel>(wanted[0] - '0'));
 }
 
+constexpr int32_t k_most_threads = 1024;
+
+int32_t thread_count(int32_t count, const char* name) {
+    if (count < 0 || count > k_most_threads)
+        fail(Status::invalid, "{} is {}; it goes from 0 to {}", name, count, k_most_threads);
+    return count;
+}
+
+placement::Threads make_threads(const minim_runtime_params& p) {
+    const int32_t wanted = thread_count(p.n_threads, "n_threads");
+    const int32_t wanted_decode = thread_count(p.n_threads_decode, "n_threads_decode");
+    if (p.pin_threads != 0 && p.pin_threads != 1)
+        fail(Status::invalid, "pin_threads is {}; 0 and 1 are known", p.pin_threads);
+    if (p.parallel_for != nullptr) {
+        if (wanted == 0)
+            fail(Status::invalid, "n_threads is 0; with parallel_for it is the number of its slots");
+        if (wanted_decode != 0 || p.pin_threads != 0)
+            fail(Status::invalid,
+                 "n_threads_decode and pin_threads are for the library's threads, not the host's");
+        const HostThreads host = {p.parallel_for, p.parallel_for_user_data};
+        const auto pool = std::make_shared<const ThreadPool>(wanted, host);
+        return {pool, pool};
+    }
+    const Affinity affinity = p.pin_threads == 1 ? Affinity::pinned : Affinity::free;
+    const int32_t n_threads = wanted == 0 ? usable_core_count() : wanted;
+    const auto pool = std::make_shared<const ThreadPool>(n_threads, affinity);
+    if (wanted_decode == 0 || wanted_decode == n_threads) return {pool, pool};
+    return {pool, std::make_shared<const ThreadPool>(wanted_decode, affinity)};
+}
+
 }  // namespace
 
 minim_status minim_runtime_create(const minim_runtime_params* params, minim_runtime** out, minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        constexpr int32_t k_most_threads = 1024;
-        const minim_runtime_params p = params_of(params, "minim_runtime_params");
-        if (p.n_threads < 0 || p.n_threads > k_most_threads) {
-            fail(Status::invalid, "n_threads is {}; it goes from 0 to {}", p.n_threads, k_most_threads);
-        }
+        constexpr uint32_t k_first_version = offsetof(minim_runtime_params, n_threads_decode);
+        const minim_runtime_params p = params_of(params, "minim_runtime_params", k_first_version);
         auto runtime = std::make_shared<Runtime>();
         install_logger(runtime->log, p);
         runtime->cpu_level = active_cpu_level();
-        runtime->threads = std::make_shared<ThreadPool>(p.n_threads == 0 ? usable_core_count() : p.n_threads);
-        runtime->log.info("{} threads, {} kernels", runtime->threads->n_threads(),
+        runtime->threads = make_threads(p);
+        runtime->log.info("{} threads, {} for single tokens, {} kernels",
+                          runtime->threads.prompt->n_threads(), runtime->threads.decode->n_threads(),
                           to_string(runtime->cpu_level));
         *out = new minim_runtime{std::move(runtime)};
     });
@@ -53,7 +82,7 @@ void minim_runtime_free(minim_runtime* runtime) {
 }
 
 int32_t minim_runtime_thread_count(const minim_runtime* runtime) {
-    return runtime == nullptr ? 0 : runtime->runtime->threads->n_threads();
+    return runtime == nullptr ? 0 : runtime->runtime->threads.prompt->n_threads();
 }
 
 const char* minim_runtime_cpu_level(const minim_runtime* runtime) {

@@ -18,11 +18,11 @@ void read_struct(const void* caller, const char* name, uint32_t first_version_by
 void write_struct(void* caller, const char* name, uint32_t first_version_bytes, const void* known,
                   uint32_t known_bytes);
 
-// Parameters with defaults filled in: all zero where the caller passed NULL.
+// Parameters with defaults filled in: all zero where the caller passed NULL, or a struct of before they were.
 template <typename T>
-T params_of(const T* caller, const char* name) {
+T params_of(const T* caller, const char* name, uint32_t first_version_bytes = sizeof(T)) {
     T params{};
-    if (caller != nullptr) read_struct(caller, name, sizeof(T), &params, sizeof(T));
+    if (caller != nullptr) read_struct(caller, name, first_version_bytes, &params, sizeof(T));
     params.size = sizeof(T);
     if (params.flags != 0)
         fail(Status::unsupported, "{}.flags is {:#x}; no flag is defined", name, params.flags);

@@ -77,7 +77,7 @@ _LOG_LEVELS = ["off", "error", "warning", "info", "debug"]
 
 
 class _Runtime(abi.Handle):
-    def __init__(self, threads=0, log=None, log_level="warning"):
+    def __init__(self, threads=0, log=None, log_level="warning", threads_decode=0, pin_threads=False):
         raised = []
 
         @abi.LogFn
@@ -89,7 +89,9 @@ class _Runtime(abi.Handle):
 
         if log_level in _LOG_LEVELS:
             log_level = _LOG_LEVELS.index(log_level)
-        params = abi.RuntimeParams(n_threads=_int32(threads))
+        params = abi.RuntimeParams(
+            n_threads=_int32(threads), n_threads_decode=_int32(threads_decode), pin_threads=int(pin_threads)
+        )
         if log is not None:
             params.log, params.log_level = write, operator.index(log_level)
         out = c.c_void_p()
@@ -176,7 +178,9 @@ class Model(abi.Handle):
     """An opened model.
 
     backend    "cpu", or "reference": plain float arithmetic, slow and exact
-    threads    0: the cores this process may use
+    threads           0: the cores this process may use
+    threads_decode    threads for steps of one token, which memory limits; 0: as `threads`
+    pin_threads       True: each thread of the library stays on a core of its own
     mmap       False: read the weights into memory instead of mapping the file
     engine_tokenizer  True: split text as llama.cpp does
     progress   progress(done_bytes, total_bytes); to cancel, raise
@@ -189,13 +193,15 @@ class Model(abi.Handle):
         *,
         backend="cpu",
         threads=0,
+        threads_decode=0,
+        pin_threads=False,
         mmap=True,
         engine_tokenizer=False,
         progress=None,
         log=None,
         log_level="warning",
     ):
-        runtime = _Runtime(threads, log, log_level)
+        runtime = _Runtime(threads, log, log_level, threads_decode, pin_threads)
 
         @abi.ProgressFn
         def report(_, done, total):

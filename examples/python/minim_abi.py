@@ -95,7 +95,16 @@ ErrorInfo = _struct(
     message=c.c_char * 1024,
 )
 RuntimeParams = _struct(
-    "minim_runtime_params", flags=u32, n_threads=i32, log_level=i32, log=LogFn, log_user_data=pointer
+    "minim_runtime_params",
+    flags=u32,
+    n_threads=i32,
+    log_level=i32,
+    log=LogFn,
+    log_user_data=pointer,
+    n_threads_decode=i32,
+    pin_threads=i32,
+    parallel_for=pointer,
+    parallel_for_user_data=pointer,
 )
 TensorInfo = _struct("minim_tensor_info", n_dims=i32, dims=i64 * 8, bytes=u64, name=text, format=text)
 ModelParams = _struct(

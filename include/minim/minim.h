@@ -182,6 +182,16 @@ enum {
 /* One complete line without its newline. */
 typedef void (*minim_log_fn)(void* user_data, int32_t level, const char* line);
 
+/*
+ * A host's way to run the library's arithmetic on threads of its own: calls task(context, i, slot) once for each
+ * i from 0 to n_tasks - 1 and returns when all have returned. Slots go from 0 to n_threads - 1, and no two tasks
+ * that run at the same time have the same one. Tasks are short, do not block, and must not be left out. Called on
+ * the thread that is inside a call of the library; sessions at work on several threads call it at the same time.
+ */
+typedef void (*minim_task_fn)(const void* context, int64_t index, int32_t slot);
+typedef void (*minim_parallel_for_fn)(void* user_data, int64_t n_tasks, minim_task_fn task,
+                                      const void* context);
+
 typedef struct minim_runtime_params {
     uint32_t size;
     uint32_t flags;    /* none defined: 0 */
@@ -189,9 +199,13 @@ typedef struct minim_runtime_params {
     int32_t log_level; /* MINIM_LOG_*: the most detailed lines the logger gets */
     minim_log_fn log;  /* NULL: silence */
     void* log_user_data;
+    int32_t n_threads_decode; /* threads for steps of one token, which memory limits; 0: n_threads */
+    int32_t pin_threads;      /* 1: each thread of the library stays on a core of its own */
+    minim_parallel_for_fn parallel_for; /* NULL: threads of the library. Else n_threads is not 0 */
+    void* parallel_for_user_data;
 } minim_runtime_params;
 #define MINIM_RUNTIME_PARAMS_INIT \
-    { sizeof(minim_runtime_params), 0, 0, 0, NULL, NULL }
+    { sizeof(minim_runtime_params), 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL }
 
 /* Owns the logger and the threads. `params` may be NULL. Several runtimes may live in one process. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_runtime_create(const minim_runtime_params* params,

@@ -166,6 +166,8 @@ struct RuntimeOptions {
     int32_t n_threads = 0;
     int32_t log_level = MINIM_LOG_WARNING;
     Log log;
+    int32_t n_threads_decode = 0;
+    bool pin_threads = false;
 };
 
 class Runtime {
@@ -173,6 +175,8 @@ class Runtime {
     explicit Runtime(const RuntimeOptions& options = {}) {
         minim_runtime_params params = MINIM_RUNTIME_PARAMS_INIT;
         params.n_threads = options.n_threads;
+        params.n_threads_decode = options.n_threads_decode;
+        params.pin_threads = options.pin_threads ? 1 : 0;
         if (options.log) {
             log_ = std::make_shared<Log>(options.log);
             params.log_level = options.log_level;

@@ -95,26 +95,26 @@ std::string_view to_string(CpuLevel level) noexcept {
     return k_levels[static_cast<size_t>(level)].second;
 }
 
-int32_t usable_core_count() noexcept {
+std::vector<int> usable_cores() {
+    std::vector<int> cores;
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return cores;
+    std::set<std::pair<int32_t, int32_t>> seen;  // (package, core): hyper-threads of a core count once
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &allowed)) continue;
+        const int32_t core = read_topology(cpu, "core_id");
+        const bool is_new = core < 0 || seen.emplace(read_topology(cpu, "physical_package_id"), core).second;
+        if (is_new) cores.push_back(cpu);
+    }
+    return cores;
+}
+
+int32_t usable_core_count() noexcept {
     try {
-        std::set<std::pair<int32_t, int32_t>> cores;  // (package, core): hyper-threads of a core count once
-        int32_t unknown = 0;
-        for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-            if (!CPU_ISSET(cpu, &allowed)) continue;
-            const int32_t core = read_topology(cpu, "core_id");
-            if (core < 0) {
-                ++unknown;
-            } else {
-                cores.emplace(read_topology(cpu, "physical_package_id"), core);
-            }
-        }
-        const auto found = static_cast<int32_t>(cores.size()) + unknown;
-        return std::max(1, std::min(found, cgroup_core_quota()));
+        return std::max(1, std::min(static_cast<int32_t>(usable_cores().size()), cgroup_core_quota()));
     } catch (...) {
-        return std::max(1, CPU_COUNT(&allowed));
+        return 1;
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace minim {
 
@@ -27,5 +28,8 @@ std::string_view to_string(CpuLevel level) noexcept;
 // Physical cores this process may run on: the scheduler's affinity mask and the control group's quota both
 // count.
 int32_t usable_core_count() noexcept;
+
+// The same cores by number, ascending: of each one logical processor. The quota does not count.
+std::vector<int> usable_cores();
 
 }  // namespace minim

@@ -1,5 +1,8 @@
 #include "base/thread_pool.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -7,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "base/error.h"
 
 namespace minim {
@@ -22,9 +26,20 @@ void pause_briefly() noexcept {
 #endif
 }
 
+// A wish: where it is not granted the thread runs anywhere.
+void pin(std::thread& thread, int core) noexcept {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<unsigned>(core), &one);
+    pthread_setaffinity_np(thread.native_handle(), sizeof(one), &one);
+}
+
 }  // namespace
 
 struct ThreadPool::State {
+    int32_t n_threads = 1;
+    HostThreads host;
+
     std::mutex callers;  // one job at a time
 
     // The job; written by the caller before `generation` moves, read by workers after they see it move.
@@ -80,13 +95,20 @@ struct ThreadPool::State {
     }
 };
 
-ThreadPool::ThreadPool(int32_t n_threads) : state_(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int32_t n_threads, const HostThreads& host) : state_(std::make_unique<State>()) {
     if (n_threads < 1) fail(Status::invalid, "thread count {} is not positive", n_threads);
+    state_->n_threads = n_threads;
+    state_->host = host;
+}
+
+ThreadPool::ThreadPool(int32_t n_threads, Affinity affinity) : ThreadPool(n_threads, HostThreads{}) {
+    const std::vector<int> cores = affinity == Affinity::pinned ? usable_cores() : std::vector<int>();
     State& state = *state_;
     state.workers.reserve(static_cast<size_t>(n_threads - 1));
     try {
         for (int32_t thread = 1; thread < n_threads; ++thread) {
             state.workers.emplace_back([&state, thread] { state.worker_main(thread); });
+            if (!cores.empty()) pin(state.workers.back(), cores[static_cast<size_t>(thread) % cores.size()]);
         }
     } catch (...) {
         const size_t started = state.workers.size();
@@ -100,17 +122,18 @@ ThreadPool::~ThreadPool() {
 }
 
 int32_t ThreadPool::n_threads() const noexcept {
-    return static_cast<int32_t>(state_->workers.size()) + 1;
+    return state_->n_threads;
 }
 
 void ThreadPool::run_erased(int64_t n_tasks, TaskFunction task, const void* context) const {
     if (n_tasks <= 0) return;
     State& state = *state_;
-    const std::lock_guard caller(state.callers);
-    if (state.workers.empty() || n_tasks == 1) {
+    if (n_tasks == 1 || state.n_threads == 1) {
         for (int64_t i = 0; i < n_tasks; ++i) task(context, i, 0);
         return;
     }
+    if (state.host.run != nullptr) return state.host.run(state.host.user_data, n_tasks, task, context);
+    const std::lock_guard caller(state.callers);
     state.task = task;
     state.context = context;
     state.n_tasks = n_tasks;

@@ -1,5 +1,6 @@
 #include "cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/buffer.h"
@@ -32,12 +33,14 @@ namespace {
 
 class CpuBackend : public backend::Backend {
   public:
-    CpuBackend(const ThreadPool& pool, const KernelTable& kernels) : machine_{pool, kernels} {}
+    CpuBackend(const ThreadPool& pool, const ThreadPool& decode_pool, const KernelTable& kernels)
+        : machine_{pool, kernels}, decode_machine_{decode_pool, kernels} {}
 
     std::string_view name() const noexcept override { return "cpu"; }
 
     std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override {
-        return std::make_unique<CpuScratch>(limits, machine_.pool.n_threads());
+        const int32_t n_threads = std::max(machine_.pool.n_threads(), decode_machine_.pool.n_threads());
+        return std::make_unique<CpuScratch>(limits, n_threads);
     }
 
     bool packs(Format format) const noexcept override {
@@ -59,47 +62,55 @@ class CpuBackend : public backend::Backend {
 
     void embed(backend::Scratch&, const backend::Matrix& table, std::span<const int32_t> ids,
                float* x) const override {
-        cpu::embed(machine_, table, ids, x);
+        cpu::embed(machine_for(static_cast<int64_t>(ids.size())), table, ids, x);
     }
 
     void norm(backend::Scratch&, const float* x, int64_t n, const backend::Vector& weight, float eps,
               float* h) const override {
-        cpu::norm(machine_, x, n, weight, eps, h);
+        cpu::norm(machine_for(n), x, n, weight, eps, h);
     }
 
     void linear(backend::Scratch& scratch, const float* h, int64_t n,
                 std::span<const backend::LinearTask> tasks) const override {
-        cpu::linear(machine_, own(scratch), h, n, tasks);
+        cpu::linear(machine_for(n), own(scratch), h, n, tasks);
     }
 
     void attend(backend::Scratch& scratch, const backend::AttendArgs& args) const override {
-        cpu::attend(machine_, own(scratch), args);
+        cpu::attend(machine_for(args.n), own(scratch), args);
     }
 
     void route(backend::Scratch& scratch, const float* h, int64_t n, const backend::Matrix& router,
                const backend::Vector& bias, int64_t n_used, int32_t* ids, float* gates) const override {
-        cpu::route(machine_, own(scratch), h, n, router, bias, n_used, ids, gates);
+        cpu::route(machine_for(n), own(scratch), h, n, router, bias, n_used, ids, gates);
     }
 
     void experts(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                  int64_t n_used, const backend::ExpertWeights& weights, float* y) const override {
-        cpu::experts(machine_, own(scratch), h, n, ids, gates, n_used, weights, y);
+        cpu::experts(machine_for(n), own(scratch), h, n, ids, gates, n_used, weights, y);
     }
 
   private:
     static CpuScratch& own(backend::Scratch& scratch) { return static_cast<CpuScratch&>(scratch); }
 
-    Machine machine_;
+    const Machine& machine_for(int64_t n_rows) const { return n_rows == 1 ? decode_machine_ : machine_; }
+
+    Machine machine_;         // for several rows: bound by arithmetic
+    Machine decode_machine_;  // for one row: bound by memory, where fewer threads may do
 };
 
 }  // namespace
 
-std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, CpuLevel level) {
+std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
+                                                   CpuLevel level) {
     if (level > detected_cpu_level()) {
         fail(Status::unsupported, "this processor has no {} (its best level is {})", to_string(level),
              to_string(detected_cpu_level()));
     }
-    return std::make_unique<CpuBackend>(pool, kernels_for(level));
+    return std::make_unique<CpuBackend>(pool, decode_pool, kernels_for(level));
+}
+
+std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, CpuLevel level) {
+    return make_cpu_backend(pool, pool, level);
 }
 
 }  // namespace minim::cpu

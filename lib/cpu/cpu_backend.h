@@ -11,7 +11,10 @@
 
 namespace minim::cpu {
 
-// `pool` outlives the backend. Throws unsupported for a level this machine has not.
+// Steps of one row run on `decode_pool`, others and packing on `pool`; both outlive the backend. Throws
+// unsupported for a level this machine has not.
+std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
+                                                   CpuLevel level);
 std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, CpuLevel level);
 
 }  // namespace minim::cpu

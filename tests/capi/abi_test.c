@@ -426,6 +426,76 @@ static void test_options(void) {
     }
 }
 
+/* A host that runs every task on the calling thread, in slots that take turns. */
+static void run_in_turns(void* user_data, int64_t n_tasks, minim_task_fn task, const void* context) {
+    int64_t i;
+    for (i = n_tasks - 1; i >= 0; --i) task(context, i, (int32_t)(i % 3));
+    *(int64_t*)user_data += n_tasks;
+}
+
+static void last_logits_with(const minim_runtime_params* params, const char* path, float* logits,
+                             size_t count) {
+    const int32_t ids[3] = {72, 105, 33};
+    minim_error err = MINIM_ERROR_INIT;
+    minim_runtime* runtime = NULL;
+    minim_model* model = NULL;
+    minim_session* session = NULL;
+    CHECK_OK(minim_runtime_create(params, &runtime, &err));
+    CHECK_OK(minim_model_open(runtime, path, NULL, NULL, &model, &err));
+    CHECK_OK(minim_session_create(model, NULL, &session, &err));
+    CHECK_OK(minim_session_eval(session, ids, 3, 0, NULL, 0, NULL, &err));
+    CHECK_OK(minim_session_eval(session, ids, 1, 0, logits, count, NULL, &err));
+    minim_session_free(session);
+    minim_model_close(model);
+    minim_runtime_free(runtime);
+}
+
+/* Whoever lends the threads, and however many: the same bits. */
+static void test_threads(const char* path) {
+    enum { N_VOCAB = 2048 };
+    minim_error err = MINIM_ERROR_INIT;
+    minim_runtime* runtime = NULL;
+    minim_runtime_params params = MINIM_RUNTIME_PARAMS_INIT;
+    float* expected = malloc(N_VOCAB * sizeof(float));
+    float* logits = malloc(N_VOCAB * sizeof(float));
+    int64_t n_run = 0;
+    params.n_threads = 2;
+    last_logits_with(&params, path, expected, N_VOCAB);
+
+    params.n_threads_decode = 1;
+    params.pin_threads = 1;
+    last_logits_with(&params, path, logits, N_VOCAB);
+    CHECK(memcmp(logits, expected, N_VOCAB * sizeof(float)) == 0);
+
+    params.n_threads_decode = 0;
+    params.pin_threads = 0;
+    params.n_threads = 3;
+    params.parallel_for = run_in_turns;
+    params.parallel_for_user_data = &n_run;
+    last_logits_with(&params, path, logits, N_VOCAB);
+    CHECK(memcmp(logits, expected, N_VOCAB * sizeof(float)) == 0);
+    CHECK(n_run > 0);
+
+    params.n_threads = 0;
+    CHECK_FAILS(minim_runtime_create(&params, &runtime, &err), MINIM_E_INVALID);
+    params.n_threads = 3;
+    params.n_threads_decode = 2;
+    CHECK_FAILS(minim_runtime_create(&params, &runtime, &err), MINIM_E_INVALID);
+    params.parallel_for = NULL;
+    params.n_threads_decode = -1;
+    CHECK_FAILS(minim_runtime_create(&params, &runtime, &err), MINIM_E_INVALID);
+    params.n_threads_decode = 0;
+    params.pin_threads = 2;
+    CHECK_FAILS(minim_runtime_create(&params, &runtime, &err), MINIM_E_INVALID);
+
+    /* A caller compiled before these fields were. */
+    params.size = offsetof(minim_runtime_params, n_threads_decode);
+    CHECK_OK(minim_runtime_create(&params, &runtime, &err));
+    minim_runtime_free(runtime);
+    free(expected);
+    free(logits);
+}
+
 int main(int argc, char** argv) {
     minim_error err = MINIM_ERROR_INIT;
     minim_runtime* runtime = NULL;
@@ -444,6 +514,7 @@ int main(int argc, char** argv) {
     params.n_threads = 2;
     CHECK_OK(minim_runtime_create(&params, &runtime, &err));
     CHECK(minim_runtime_thread_count(runtime) == 2);
+    test_threads(argv[1]);
     test_structs(runtime, argv[1]);
     test_checkpoint(runtime, argv[1], argv[2]);
     test_loading(runtime, argv[1]);

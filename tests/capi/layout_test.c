@@ -24,7 +24,11 @@ FIELD(minim_runtime_params, n_threads, 8);
 FIELD(minim_runtime_params, log_level, 12);
 FIELD(minim_runtime_params, log, 16);
 FIELD(minim_runtime_params, log_user_data, 24);
-SIZE(minim_runtime_params, 32);
+FIELD(minim_runtime_params, n_threads_decode, 32);
+FIELD(minim_runtime_params, pin_threads, 36);
+FIELD(minim_runtime_params, parallel_for, 40);
+FIELD(minim_runtime_params, parallel_for_user_data, 48);
+SIZE(minim_runtime_params, 56);
 
 FIELD(minim_tensor_info, n_dims, 4);
 FIELD(minim_tensor_info, dims, 8);

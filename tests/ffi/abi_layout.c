@@ -27,6 +27,10 @@ int main(void) {
     FIELD(minim_runtime_params, log_level);
     FIELD(minim_runtime_params, log);
     FIELD(minim_runtime_params, log_user_data);
+    FIELD(minim_runtime_params, n_threads_decode);
+    FIELD(minim_runtime_params, pin_threads);
+    FIELD(minim_runtime_params, parallel_for);
+    FIELD(minim_runtime_params, parallel_for_user_data);
 
     STRUCT(minim_tensor_info);
     FIELD(minim_tensor_info, size);

@@ -19,6 +19,18 @@ class Threads(unittest.TestCase):
                 with self.subTest(name):
                     self.assertEqual(ids, golden_ids[: len(ids)])
 
+    def test_decoding_on_fewer_or_pinned_threads_changes_no_bit(self):
+        ids = prompt("memory")["ids"][:20]
+
+        def logits(**threads):
+            with minim.Model(Q8_0, **threads) as opened, opened.session(context=64) as session:
+                session.eval(ids)
+                return [session.eval([id]).tobytes() for id in ids[:3]]
+
+        expected = logits(threads=2)
+        self.assertEqual(logits(threads=2, threads_decode=1), expected)
+        self.assertEqual(logits(threads=1, threads_decode=2, pin_threads=True), expected)
+
     def test_one_session_in_two_threads_is_busy_and_never_harmed(self):
         ids = prompt("chat_capital")["ids"]
         with model().session(context=4096, n_ubatch=1) as session:

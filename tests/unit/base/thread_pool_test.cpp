@@ -1,5 +1,7 @@
 #include "base/thread_pool.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -8,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "support/helpers.h"
 
 using namespace minim;
@@ -29,6 +32,49 @@ TEST_CASE("every task runs once, on a thread of the pool") {
             CHECK_FALSE(wrong_thread);
         }
     }
+}
+
+TEST_CASE("pinned workers run every task once, each on a core the process may use") {
+    const std::vector<int> cores = usable_cores();
+    REQUIRE_FALSE(cores.empty());
+    CHECK(std::is_sorted(cores.begin(), cores.end()));
+    const ThreadPool pool(3, Affinity::pinned);
+    std::vector<std::atomic<int>> runs(300);
+    std::atomic<bool> strays{false};
+    pool.run(300, [&](int64_t task, int32_t thread) {
+        runs[static_cast<size_t>(task)].fetch_add(1);
+        if (thread == 0) return;  // the caller is free
+        const int expected = cores[static_cast<size_t>(thread) % cores.size()];
+        if (sched_getcpu() != expected) strays = true;
+    });
+    CHECK(std::all_of(runs.begin(), runs.end(), [](const auto& count) { return count == 1; }));
+    CHECK_FALSE(strays);
+}
+
+TEST_CASE("a host's threads run the job in place of our own") {
+    struct Host {
+        int64_t n_tasks = 0;
+        static void run(void* self, int64_t n_tasks, TaskFunction task, const void* context) {
+            static_cast<Host*>(self)->n_tasks += n_tasks;
+            std::vector<std::thread> threads;
+            for (int32_t slot = 0; slot < 2; ++slot) {
+                threads.emplace_back([=] {
+                    for (int64_t i = slot; i < n_tasks; i += 2) task(context, i, slot);
+                });
+            }
+            for (std::thread& thread : threads) thread.join();
+        }
+    } host;
+    const ThreadPool pool(2, HostThreads{Host::run, &host});
+    CHECK(pool.n_threads() == 2);
+    std::vector<int> runs(7);
+    pool.run(7, [&](int64_t task, int32_t) { ++runs[static_cast<size_t>(task)]; });
+    CHECK(runs == std::vector<int>(7, 1));
+    CHECK(host.n_tasks == 7);
+    pool.run(0, [&](int64_t, int32_t) { ++runs[0]; });
+    pool.run(1, [&](int64_t, int32_t thread) { runs[0] += 1 + thread; });  // not worth a call
+    CHECK(runs[0] == 2);
+    CHECK(host.n_tasks == 7);
 }
 
 TEST_CASE("a job of no tasks runs nothing") {
