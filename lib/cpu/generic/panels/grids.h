@@ -28,6 +28,19 @@ struct PointIndices {
     MINIM_KERNEL_INLINE void put(int i, typename L::Int index) {
         L::store(reinterpret_cast<std::byte*>(at[i]), index);
     }
+    // Points i .. i + 3: the bytes of `low`, and above them n_top bits of `high` each, from bits first,
+    // first + step and so on.
+    template <int first, int step, int n_top>
+    MINIM_KERNEL_INLINE void put_four(int i, typename L::Int low, typename L::Int high) {
+        put(i, L::bit_or(byte_of<L, 0>(low), top<first, n_top>(high)));
+        put(i + 1, L::bit_or(byte_of<L, 1>(low), top<first + step, n_top>(high)));
+        put(i + 2, L::bit_or(byte_of<L, 2>(low), top<first + 2 * step, n_top>(high)));
+        put(i + 3, L::bit_or(byte_of<L, 3>(low), top<first + 3 * step, n_top>(high)));
+    }
+    template <int first, int n_top>
+    static typename L::Int top(typename L::Int high) {
+        return L::template shift_left<8>(bits_of<L, first, n_top>(high));
+    }
 };
 
 // Where the one-byte indices of the lanes lie that are byte i of the words `at` bytes into a block: 4 apart.
@@ -141,27 +154,21 @@ struct Iq2SPanel {
     typename L::Float d;
     PointIndices<L, 32> index;
     MINIM_KERNEL_INLINE Iq2SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
-        put<0>();
-        put<1>();
-        put<2>();
-        put<3>();
+        put_half<0>();
+        put_half<1>();
     }
-    // The points m of all units: their high bits are bits 2m and 2m + 1 of a byte.
-    template <int m>
-    MINIM_KERNEL_INLINE void put() {
-        for (int w = 0; w < 2; ++w) {
-            const auto high = block.word(Block::high_at + 4 * w);
-            put_one<m, 0>(w, high);
-            put_one<m, 1>(w, high);
-            put_one<m, 2>(w, high);
-            put_one<m, 3>(w, high);
-        }
+    template <int half>
+    MINIM_KERNEL_INLINE void put_half() {
+        const auto high = block.word(Block::high_at + 4 * half);
+        put_unit<half, 0>(high);
+        put_unit<half, 1>(high);
+        put_unit<half, 2>(high);
+        put_unit<half, 3>(high);
     }
-    template <int m, int u>
-    MINIM_KERNEL_INLINE void put_one(int w, typename L::Int high) {
-        const auto low = byte_of<L, m>(block.word(Block::low_at + 16 * w + 4 * u));
-        const auto top = L::template shift_left<8>(bits_of<L, 8 * u + 2 * m, 2>(high));
-        index.put(16 * w + 4 * u + m, L::bit_or(low, top));
+    template <int half, int u>
+    MINIM_KERNEL_INLINE void put_unit(typename L::Int high) {
+        constexpr int k_point = 16 * half + 4 * u;
+        index.template put_four<8 * u, 2, 2>(k_point, block.word(Block::low_at + k_point), high);
     }
     template <int u, int i>
     MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
@@ -218,31 +225,25 @@ struct Iq3SPanel {
     typename L::Float d;
     PointIndices<L, 64> index;
     MINIM_KERNEL_INLINE Iq3SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
-        put<0>();
-        put<1>();
-        put<2>();
-        put<3>();
+        put_half<0>();
+        put_half<1>();
     }
-    // The points of units u and u + 4.
-    template <int u>
-    MINIM_KERNEL_INLINE void put() {
-        for (int w = 0; w < 2; ++w) {
-            const auto high = block.word(Block::high_at + 4 * w);
-            put_four<u, 0>(w, high);
-            put_four<u, 4>(w, high);
-        }
+    template <int half>
+    MINIM_KERNEL_INLINE void put_half() {
+        const auto high = block.word(Block::high_at + 4 * half);
+        put_four<half, 0>(high);
+        put_four<half, 1>(high);
+        put_four<half, 2>(high);
+        put_four<half, 3>(high);
+        put_four<half, 4>(high);
+        put_four<half, 5>(high);
+        put_four<half, 6>(high);
+        put_four<half, 7>(high);
     }
-    template <int u, int i>
-    MINIM_KERNEL_INLINE void put_four(int w, typename L::Int high) {
-        const auto low = block.word(Block::low_at + 32 * w + 8 * u + i);
-        index.put(32 * w + 8 * u + i, L::bit_or(byte_of<L, 0>(low), bit8<8 * u + i>(high)));
-        index.put(32 * w + 8 * u + i + 1, L::bit_or(byte_of<L, 1>(low), bit8<8 * u + i + 1>(high)));
-        index.put(32 * w + 8 * u + i + 2, L::bit_or(byte_of<L, 2>(low), bit8<8 * u + i + 2>(high)));
-        index.put(32 * w + 8 * u + i + 3, L::bit_or(byte_of<L, 3>(low), bit8<8 * u + i + 3>(high)));
-    }
-    template <int bit>
-    static typename L::Int bit8(typename L::Int word) {
-        return L::template shift_left<8>(bits_of<L, bit, 1>(word));
+    template <int half, int four>
+    MINIM_KERNEL_INLINE void put_four(typename L::Int high) {
+        constexpr int k_point = 32 * half + 4 * four;
+        index.template put_four<4 * four, 1, 1>(k_point, block.word(Block::low_at + k_point), high);
     }
     // Columns 4i .. 4i + 3.
     template <int u, int i>
@@ -291,24 +292,11 @@ struct Iq1SPanel {
     typename L::Float d;
     PointIndices<L, 32> index;
     MINIM_KERNEL_INLINE Iq1SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
-        for (int w = 0; w < 4; ++w) {
-            const auto groups = block.word(Block::groups_at + 4 * w);
-            put<0>(2 * w, groups);
-            put<16>(2 * w + 1, groups);
+        for (int i = 0; i < 32; i += 8) {
+            const auto high = block.word(Block::groups_at + i / 2);
+            index.template put_four<0, 3, 3>(i, block.word(Block::low_at + i), high);
+            index.template put_four<16, 3, 3>(i + 4, block.word(Block::low_at + i + 4), high);
         }
-    }
-    // The points of unit u, whose high bits lie from bit `first` on.
-    template <int first>
-    MINIM_KERNEL_INLINE void put(int u, typename L::Int groups) {
-        const auto low = block.word(Block::low_at + 4 * u);
-        index.put(4 * u, L::bit_or(byte_of<L, 0>(low), top<first>(groups)));
-        index.put(4 * u + 1, L::bit_or(byte_of<L, 1>(low), top<first + 3>(groups)));
-        index.put(4 * u + 2, L::bit_or(byte_of<L, 2>(low), top<first + 6>(groups)));
-        index.put(4 * u + 3, L::bit_or(byte_of<L, 3>(low), top<first + 9>(groups)));
-    }
-    template <int first>
-    static typename L::Int top(typename L::Int groups) {
-        return L::template shift_left<8>(bits_of<L, first, 3>(groups));
     }
     template <int u, int i>
     MINIM_KERNEL_INLINE void point(typename L::Int group, Unit<L>& unit) const {
@@ -336,24 +324,11 @@ struct Iq1MPanel {
     typename L::Float d;
     PointIndices<L, 32> index;
     MINIM_KERNEL_INLINE Iq1MPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(hidden_scale(at)) {
-        for (int w = 0; w < 4; ++w) {
-            const auto high = block.word(Block::high_at + 4 * w);
-            put<0>(2 * w, high);
-            put<16>(2 * w + 1, high);
+        for (int i = 0; i < 32; i += 8) {
+            const auto high = block.word(Block::high_at + i / 2);
+            index.template put_four<0, 4, 3>(i, block.word(Block::low_at + i), high);
+            index.template put_four<16, 4, 3>(i + 4, block.word(Block::low_at + i + 4), high);
         }
-    }
-    // The points of unit u, whose high bits lie from bit `first` on.
-    template <int first>
-    MINIM_KERNEL_INLINE void put(int u, typename L::Int high) {
-        const auto low = block.word(Block::low_at + 4 * u);
-        index.put(4 * u, L::bit_or(byte_of<L, 0>(low), top<first>(high)));
-        index.put(4 * u + 1, L::bit_or(byte_of<L, 1>(low), top<first + 4>(high)));
-        index.put(4 * u + 2, L::bit_or(byte_of<L, 2>(low), top<first + 8>(high)));
-        index.put(4 * u + 3, L::bit_or(byte_of<L, 3>(low), top<first + 12>(high)));
-    }
-    template <int first>
-    static typename L::Int top(typename L::Int high) {
-        return L::template shift_left<8>(bits_of<L, first, 3>(high));
     }
 
     // The top nibbles of the four scale words, lowest first, are an f16.
