@@ -23,16 +23,6 @@ int64_t context_length(const model::Model& model, const SessionParams& params, c
 }
 
 backend::KvLayout kv_layout(const model::Config& config, const SessionParams& params) {
-    for (const Format format : {params.k_format, params.v_format}) {
-        if (!backend::is_kv_format(format)) {
-            fail(Status::unsupported, "KV format {} is not supported; F32, F16, BF16 and Q8_0 are",
-                 traits(format).name);
-        }
-        if (config.head_dim % traits(format).block_elems != 0) {
-            fail(Status::unsupported, "KV format {} has blocks of {}, which heads of {} do not fill",
-                 traits(format).name, traits(format).block_elems, config.head_dim);
-        }
-    }
     return {config.n_layer, config.n_head_kv, config.head_dim, params.k_format, params.v_format};
 }
 

@@ -14,7 +14,21 @@ int64_t page_count(int64_t n_context) {
     return (n_context - 1) / k_kv_page_tokens + 1;
 }
 
+void check_formats(const backend::KvLayout& layout) {
+    for (const Format format : {layout.k_format, layout.v_format}) {
+        if (!backend::is_kv_format(format)) {
+            fail(Status::unsupported, "KV format {} is not supported; F32, F16, BF16 and Q8_0 are",
+                 traits(format).name);
+        }
+        if (layout.head_dim % traits(format).block_elems != 0) {
+            fail(Status::unsupported, "KV format {} has blocks of {}, which heads of {} do not fill",
+                 traits(format).name, traits(format).block_elems, layout.head_dim);
+        }
+    }
+}
+
 Buffer reserve(const backend::KvLayout& layout, int64_t n_context) {
+    check_formats(layout);
     const uint64_t bytes = KvCache::bytes_for(layout, n_context);
     const uint64_t available = available_memory_bytes();
     if (bytes > available) {

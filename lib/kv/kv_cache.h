@@ -12,7 +12,8 @@ namespace minim::kv {
 
 class KvCache {
   public:
-    // Throws out_of_memory naming the bytes asked, the bytes available and the largest context that would
+    // Throws unsupported for a format that is_kv_format does not know, or whose blocks a head does not fill, and
+    // out_of_memory naming the bytes asked, the bytes available and the largest context that would
     // fit.
     KvCache(const backend::KvLayout& layout, int64_t n_context);
     KvCache(const KvCache&) = delete;

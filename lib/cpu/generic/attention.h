@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/generic/elements.h"
+#include "cpu/generic/linear_float.h"
 #include "cpu/kernels.h"
 
 namespace minim::cpu::generic {
@@ -19,11 +20,9 @@ template <class V, class Elements, int n_rows, int n_queries>
 void score_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
     const std::byte* row[n_rows];
     const float* query[n_queries];
-    for (int r = 0; r < n_rows; ++r) row[r] = args.weight + (r0 + r) * args.row_bytes;
-    for (int t = 0; t < n_queries; ++t) {
-        const int64_t at = args.input_rows != nullptr ? args.input_rows[t0 + t] : t0 + t;
-        query[t] = reinterpret_cast<const float*>(args.input + at * args.input_row_bytes);
-    }
+    for (int r = 0; r < n_rows; ++r) row[r] = Linear<V>::weight_row(args, r0 + r);
+    for (int t = 0; t < n_queries; ++t)
+        query[t] = reinterpret_cast<const float*>(Linear<V>::input_row(args, t0 + t));
     typename V::F32 sum[n_queries * n_rows];
     for (auto& lanes : sum) lanes = V::zero();
     int64_t c = 0;
