@@ -7,9 +7,10 @@ using namespace minim::capi;
 
 namespace {
 
-Format kv_format(int32_t format, const char* name) {
+std::optional<Format> kv_format(int32_t format, const char* name) {
     switch (format) {
         case MINIM_KV_AUTO:
+            return std::nullopt;
         case MINIM_KV_F16:
             return Format::f16;
         case MINIM_KV_F32:
@@ -36,6 +37,14 @@ engine::SessionParams session_params(const minim_session_params& p) {
     return params;
 }
 
+minim_session* new_session(const OpenModel& open, std::unique_ptr<engine::Session> session) {
+    auto handle = std::make_unique<minim_session>();
+    handle->open = open;
+    handle->session = std::move(session);
+    handle->publish_status();
+    return handle.release();
+}
+
 }  // namespace
 
 minim_status minim_session_create(minim_model* model, const minim_session_params* params, minim_session** out,
@@ -44,10 +53,7 @@ minim_status minim_session_create(minim_model* model, const minim_session_params
         required(out, "out") = nullptr;
         const OpenModel open = required(model, "model").open;
         const engine::SessionParams p = session_params(params_of(params, "minim_session_params"));
-        auto session = std::make_unique<minim_session>();
-        session->open = open;
-        session->session = std::make_unique<engine::Session>(open.model, p, open.runtime->log);
-        *out = session.release();
+        *out = new_session(open, std::make_unique<engine::Session>(open.model, p, open.runtime->log));
     });
 }
 
@@ -78,6 +84,38 @@ minim_status minim_session_truncate(minim_session* session, size_t count, minim_
         }
         session->end_generation();
         session->session->truncate(static_cast<int64_t>(count));
+    });
+}
+
+minim_status minim_session_fork(minim_session* session, minim_session** out, minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        const SessionUse use(required(session, "session"));
+        std::unique_ptr<engine::Session> fork = session->session->fork();
+        fork->truncate(fork->n_tokens() - session->n_unreported());
+        *out = new_session(session->open, std::move(fork));
+    });
+}
+
+minim_status minim_session_save(minim_session* session, const char* path, minim_cancel* cancel,
+                                minim_error* err) {
+    return guard(err, [&] {
+        const SessionUse use(required(session, "session"));
+        required(path, "path");
+        const int64_t n_reported = session->session->n_tokens() - session->n_unreported();
+        session->session->save(path, n_reported, token_of(cancel));
+    });
+}
+
+minim_status minim_session_restore(minim_model* model, const char* path, const minim_session_params* params,
+                                   minim_cancel* cancel, minim_session** out, minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        const OpenModel open = required(model, "model").open;
+        required(path, "path");
+        const engine::SessionParams p = session_params(params_of(params, "minim_session_params"));
+        *out = new_session(
+            open, engine::Session::restore(open.model, path, p, token_of(cancel), open.runtime->log));
     });
 }
 

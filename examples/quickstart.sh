@@ -7,7 +7,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build="$root/build/quickstart"
 question="${*:-What is the capital of France?}"
 
-"$root/tools/install_packages.sh" g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libeigen3-dev libcli11-dev
+"$root/tools/install_packages.sh" g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libxxhash-dev libeigen3-dev libcli11-dev
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF >/dev/null
 cmake --build "$build" --target minim_cli
 exec "$build/examples/minim/minim" -m "$root/examples/models/minim-tiny-q8_0.gguf" --temp 0 -p "$question"

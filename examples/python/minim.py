@@ -283,7 +283,15 @@ class Model(abi.Handle):
         )
 
     def session(self, context=0, kv="f16", n_batch=0, n_ubatch=0):
-        return Session(self, context, kv, n_batch, n_ubatch)
+        params = _session_params(context, kv, n_batch, n_ubatch)
+        return Session(self, lambda out: self._check("session_create", c.byref(params), out))
+
+    def restore(self, path, context=0, kv=None, n_batch=0, n_ubatch=0):
+        """The session that Session.save() wrote, with the context size and KV format it had."""
+        params = _session_params(context, "auto" if kv is None else kv, n_batch, n_ubatch)
+        return Session(
+            self, lambda out: self._check("session_restore", _path(path), c.byref(params), None, out)
+        )
 
 
 # ------------------------------------------------------------------------------------------ generation
@@ -369,23 +377,27 @@ class Generation:
             )
 
 
+def _session_params(context, kv, n_batch, n_ubatch):
+    kv_format = _choice(_KV_FORMATS, kv, "kv")
+    return abi.SessionParams(
+        max_context=max(-1, min(context, 2**63)),
+        k_format=kv_format,
+        v_format=kv_format,
+        n_batch=_int32(n_batch),
+        n_ubatch=_int32(n_ubatch),
+    )
+
+
 class Session(abi.Handle):
     """One conversation's tokens and KV cache; len() is the number of tokens in it."""
 
-    def __init__(self, model, context=0, kv="f16", n_batch=0, n_ubatch=0):
+    def __init__(self, model, create):
+        """Made by Model.session(), Model.restore() and Session.fork(); `create` fills the handle it is given."""
         self.model, self._reading = model, threading.Lock()
         self._change = 0  # counts the calls that end a generation
-        kv_format = _choice(_KV_FORMATS, kv, "kv")
-        params = abi.SessionParams(
-            max_context=max(-1, min(context, 2**63)),
-            k_format=kv_format,
-            v_format=kv_format,
-            n_batch=_int32(n_batch),
-            n_ubatch=_int32(n_ubatch),
-        )
         out = c.c_void_p()
         try:
-            model._check("session_create", c.byref(params), c.byref(out))
+            create(c.byref(out))
         finally:
             if out:
                 self._own("session_free", out.value, model._raised, model._runtime)
@@ -403,6 +415,14 @@ class Session(abi.Handle):
     @property
     def kv_bytes(self):
         return self._get("session_kv_bytes")
+
+    def fork(self):
+        """A second session with the same tokens, which shares their keys and values with this one."""
+        return Session(self.model, lambda out: self._check("session_fork", out))
+
+    def save(self, path):
+        """Writes the session to a file, for Model.restore(): all of it, or the file stays as it was."""
+        self._check("session_save", _path(path), None)
 
     def truncate(self, count):
         """Forgets every token from position `count` on."""

@@ -183,10 +183,11 @@ enum {
 typedef void (*minim_log_fn)(void* user_data, int32_t level, const char* line);
 
 /*
- * A host's way to run the library's arithmetic on threads of its own: calls task(context, i, slot) once for each
- * i from 0 to n_tasks - 1 and returns when all have returned. Slots go from 0 to n_threads - 1, and no two tasks
- * that run at the same time have the same one. Tasks are short, do not block, and must not be left out. Called on
- * the thread that is inside a call of the library; sessions at work on several threads call it at the same time.
+ * A host's way to run the library's arithmetic on threads of its own: calls task(context, i, slot) once for
+ * each i from 0 to n_tasks - 1 and returns when all have returned. Slots go from 0 to n_threads - 1, and no
+ * two tasks that run at the same time have the same one. Tasks are short, do not block, and must not be left
+ * out. Called on the thread that is inside a call of the library; sessions at work on several threads call it
+ * at the same time.
  */
 typedef void (*minim_task_fn)(const void* context, int64_t index, int32_t slot);
 typedef void (*minim_parallel_for_fn)(void* user_data, int64_t n_tasks, minim_task_fn task,
@@ -431,6 +432,36 @@ MINIM_API uint64_t minim_session_kv_bytes(const minim_session* session);
 /* Forgets every token from position `count` on. INVALID where there are fewer. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_truncate(minim_session* session, size_t count,
                                                                minim_error* err);
+
+/*
+ * A second session with the same tokens, which shares the keys and values of whole pages of 64 tokens with
+ * the first. Each goes on by itself, on a thread of its own if wanted. A generation under way stays with the
+ * first, and its tokens up to the last reported one with both. Memory for the rest of the second one's
+ * context is taken here: OUT_OF_MEMORY. Truncating into what is shared takes it at the next evaluation.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_fork(minim_session* session, minim_session** out,
+                                                           minim_error* err);
+
+/*
+ * Writes the session to a file: tokens, keys and values, and the logits after the last token, so that a
+ * restored session goes on with the same bits. Of a generation under way the tokens up to the last reported
+ * one. The file has the size of the keys and values and little more, and gets its name when it is whole and
+ * on the disk: a call that fails, or a process that dies, leaves a file of that name as it was. Errors:
+ * NOT_FOUND (the folder), IO (also where the disk has no room), CANCELLED.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_save(minim_session* session, const char* path,
+                                                           minim_cancel* cancel, minim_error* err);
+
+/*
+ * A session as it was saved, by this process or another one, with the same model. `params` may be NULL: a
+ * max_context of 0 and formats of AUTO mean those of the saved session. Errors: NOT_FOUND, IO, FORMAT with a
+ * reason (no state file, cut short, altered, saved by another model), INVALID (the tokens do not fit into
+ * max_context, other formats), OUT_OF_MEMORY, CANCELLED.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_restore(minim_model* model, const char* path,
+                                                              const minim_session_params* params,
+                                                              minim_cancel* cancel, minim_session** out,
+                                                              minim_error* err);
 
 /*
  * Appends `count` tokens and evaluates them.

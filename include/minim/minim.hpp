@@ -442,17 +442,35 @@ struct SessionOptions {
 
 class Session {
   public:
-    explicit Session(const Model& model, const SessionOptions& options = {}) : log_(model.log()) {
-        minim_session_params params = MINIM_SESSION_PARAMS_INIT;
-        params.max_context = options.max_context;
-        params.k_format = options.k_format;
-        params.v_format = options.v_format;
-        params.n_batch = options.n_batch;
-        params.n_ubatch = options.n_ubatch;
+    explicit Session(const Model& model, const SessionOptions& options = {})
+        : log_(model.log()), n_vocab_(static_cast<size_t>(model.info().n_vocab)) {
+        const minim_session_params params = c_params(options);
         handle_ = detail::create<HandleType>([&](minim_session** out, minim_error* error) {
             return minim_session_create(model.get(), &params, out, error);
         });
-        n_vocab_ = static_cast<size_t>(model.info().n_vocab);
+    }
+
+    static Session restore(const Model& model, const std::string& path, const SessionOptions& options = {},
+                           const Cancel* cancel = nullptr) {
+        const minim_session_params params = c_params(options);
+        return Session(model.log(), static_cast<size_t>(model.info().n_vocab),
+                       detail::create<HandleType>([&](minim_session** out, minim_error* error) {
+                           return minim_session_restore(model.get(), path.c_str(), &params,
+                                                        minim::get(cancel), out, error);
+                       }));
+    }
+
+    void save(const std::string& path, const Cancel* cancel = nullptr) {
+        detail::check([&](minim_error* error) {
+            return minim_session_save(handle_.get(), path.c_str(), minim::get(cancel), error);
+        });
+    }
+
+    Session fork() {
+        return Session(log_, n_vocab_,
+                       detail::create<HandleType>([&](minim_session** out, minim_error* error) {
+                           return minim_session_fork(handle_.get(), out, error);
+                       }));
     }
 
     size_t token_count() const noexcept { return minim_session_token_count(handle_.get()); }
@@ -534,6 +552,20 @@ class Session {
 
   private:
     using HandleType = detail::Handle<minim_session, minim_session_free>;
+
+    Session(std::shared_ptr<Log> log, size_t n_vocab, HandleType handle)
+        : log_(std::move(log)), handle_(std::move(handle)), n_vocab_(n_vocab) {}
+
+    static minim_session_params c_params(const SessionOptions& options) {
+        minim_session_params params = MINIM_SESSION_PARAMS_INIT;
+        params.max_context = options.max_context;
+        params.k_format = options.k_format;
+        params.v_format = options.v_format;
+        params.n_batch = options.n_batch;
+        params.n_ubatch = options.n_ubatch;
+        return params;
+    }
+
     std::shared_ptr<Log> log_;
     HandleType handle_;
     size_t n_vocab_ = 0;

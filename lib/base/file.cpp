@@ -7,27 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
-#include "base/format_text.h"
+#include "base/io_error.h"
 
 namespace minim {
-namespace {
-
-[[noreturn]] void fail_io(const std::string& path, const char* action, int code) {
-    ErrorFacts facts;
-    facts.os_code = code;
-    // A path that leads nowhere is the caller's mistake, not a bad file: it has no reason.
-    const bool missing = code == ENOENT || code == ENOTDIR;
-    throw Error(missing ? Status::not_found : Status::io, missing ? Reason::none : Reason::io,
-                format_text("{}: cannot {}: {}", path, action, std::strerror(code)), facts);
-}
-
-}  // namespace
-
 File::File(std::string path) : path_(std::move(path)) {
     if (path_.empty()) fail(Status::invalid, "the file path is empty");
     // Not blocking: opening a pipe that nobody writes to would wait for ever. It changes nothing for files.

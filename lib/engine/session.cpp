@@ -1,9 +1,11 @@
 #include "engine/session.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/format_text.h"
+#include "kv/state_file.h"
 
 namespace minim::engine {
 namespace {
@@ -23,7 +25,43 @@ int64_t context_length(const model::Model& model, const SessionParams& params, c
 }
 
 backend::KvLayout kv_layout(const model::Config& config, const SessionParams& params) {
-    return {config.n_layer, config.n_head_kv, config.head_dim, params.k_format, params.v_format};
+    return {config.n_layer, config.n_head_kv, config.head_dim, params.k_format.value_or(Format::f16),
+            params.v_format.value_or(Format::f16)};
+}
+
+Format format_of_state(std::optional<Format> wanted, Format saved, const char* what,
+                       const std::string& path) {
+    if (wanted && *wanted != saved) {
+        fail(Status::invalid, "{}: the {} were saved as {}, not as {}", path, what, traits(saved).name,
+             traits(*wanted).name);
+    }
+    return saved;
+}
+
+// What was asked for, and what the file says where nothing was. Checks that the file is the model's.
+SessionParams params_of_state(const model::Model& model, const kv::StateFile& file, SessionParams params) {
+    const kv::State state = file.state();
+    const std::string& path = file.path();
+    if (state.model != model.fingerprint())
+        fail_file(Reason::value, "{}: this state was saved by another model", path);
+    if (params.n_context == 0) params.n_context = state.n_context;
+    const auto n_tokens = static_cast<int64_t>(state.tokens.size());
+    if (n_tokens > params.n_context) {
+        fail(Status::invalid, "{}: its {} tokens do not fit into a context of {}", path, n_tokens,
+             params.n_context);
+    }
+    params.k_format = format_of_state(params.k_format, file.layout().k_format, "keys", path);
+    params.v_format = format_of_state(params.v_format, file.layout().v_format, "values", path);
+
+    const backend::KvLayout expected = kv_layout(model.config(), params);
+    const backend::KvLayout& saved = file.layout();
+    const bool fits = saved.n_layer == expected.n_layer && saved.n_head_kv == expected.n_head_kv &&
+                      saved.head_dim == expected.head_dim;
+    const bool has_logits = state.n_evaluated == n_tokens && n_tokens > 0;
+    const auto n_logits = static_cast<int64_t>(state.logits.size());
+    if (!fits || n_tokens - state.n_evaluated > 1 || n_logits != (has_logits ? model.config().n_vocab : 0))
+        fail_file(Reason::value, "{}: this state does not have the model's shape", path);
+    return params;
 }
 
 int64_t step_rows(const SessionParams& params, int64_t n_context) {
@@ -38,10 +76,55 @@ Session::Session(std::shared_ptr<const model::Model> model, const SessionParams&
     : model_(std::move(model)),
       n_context_(context_length(*model_, params, log)),
       space_(model_->backend(), model_->config(), step_rows(params, n_context_), n_context_),
-      kv_(kv_layout(model_->config(), params), n_context_),
+      kv_(std::make_shared<kv::PagePool>(kv_layout(model_->config(), params)), n_context_),
       rows_(static_cast<size_t>(space_.n_rows())),
       last_logits_(static_cast<uint64_t>(model_->config().n_vocab) * sizeof(float), "logits") {
     tokens_.reserve(static_cast<size_t>(n_context_));
+}
+
+Session::Session(const Session& parent, kv::Sequence kv)
+    : model_(parent.model_),
+      n_context_(parent.n_context_),
+      space_(model_->backend(), model_->config(), parent.space_.n_rows(), n_context_),
+      kv_(std::move(kv)),
+      rows_(parent.rows_.size()),
+      last_logits_(parent.last_logits_.size(), "logits"),
+      n_evaluated_(parent.n_evaluated_) {
+    tokens_.reserve(static_cast<size_t>(n_context_));
+    tokens_ = parent.tokens_;
+    std::memcpy(last_logits_.data(), parent.last_logits_.data(), last_logits_.size());
+}
+
+std::unique_ptr<Session> Session::fork() const {
+    return std::unique_ptr<Session>(new Session(*this, kv_.fork(n_evaluated_, n_context_)));
+}
+
+void Session::save(const std::string& path, int64_t n_saved, const CancelToken* cancel) const {
+    kv::State state;
+    state.model = model_->fingerprint();
+    state.n_context = n_context_;
+    state.tokens = std::span(tokens_).first(static_cast<size_t>(n_saved));
+    // As truncate() would leave it.
+    const bool is_whole = n_saved == n_tokens();
+    state.n_evaluated = is_whole ? n_evaluated_ : std::min(n_evaluated_, std::max<int64_t>(n_saved - 1, 0));
+    if (is_whole && n_evaluated_ == n_saved && n_saved > 0)
+        state.logits = {last_logits_.as<float>(), static_cast<size_t>(model_->config().n_vocab)};
+    kv::write_state(path, state, kv_, cancel);
+}
+
+std::unique_ptr<Session> Session::restore(std::shared_ptr<const model::Model> model, const std::string& path,
+                                          const SessionParams& params, const CancelToken* cancel,
+                                          const Logger& log) {
+    const kv::StateFile file(path);
+    const kv::State state = file.state();
+    const SessionParams as_saved = params_of_state(*model, file, params);
+    auto session = std::make_unique<Session>(std::move(model), as_saved, log);
+    session->check(state.tokens, 0);
+    file.read_pages(session->kv_, cancel);
+    session->tokens_.assign(state.tokens.begin(), state.tokens.end());
+    session->n_evaluated_ = state.n_evaluated;
+    std::memcpy(session->last_logits_.data(), state.logits.data(), state.logits.size_bytes());
+    return session;
 }
 
 void Session::check(std::span<const int32_t> ids, int64_t n_forgotten) const {
@@ -75,12 +158,12 @@ void Session::check_eval(std::span<const int32_t> ids, bool all_logits, std::spa
     }
 }
 
-// Evaluates tokens from `position` on; rows from first_wanted on give logits.
+// Evaluates tokens from `position` on, whose pages are held; rows from first_wanted on give logits.
 void Session::run_step(std::span<const int32_t> tokens, int64_t position, int64_t first_wanted, float* logits,
                        const CancelToken* cancel) {
     for (size_t i = 0; i < tokens.size(); ++i) {
         const auto row = static_cast<int64_t>(i);
-        rows_[i] = {tokens[i], {&kv_.sequence(), position + row}, row >= first_wanted};
+        rows_[i] = {tokens[i], {&kv_.view(), position + row}, row >= first_wanted};
     }
     model_->forward().step(std::span(rows_).first(tokens.size()), space_, logits, cancel);
 }
@@ -96,6 +179,7 @@ void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<floa
     tokens_.insert(tokens_.end(), ids.begin(), ids.end());
     try {
         const auto n_total = n_tokens();
+        kv_.hold(n_evaluated_, n_total);
         for (int64_t at = n_evaluated_; at < n_total; at += space_.n_rows()) {
             const int64_t count = std::min(space_.n_rows(), n_total - at);
             const auto chunk =
@@ -129,6 +213,7 @@ void Session::append(int32_t token) {
 std::span<const float> Session::last_logits(const CancelToken* cancel) {
     if (tokens_.empty()) fail(Status::invalid, "the prompt is empty");
     if (n_evaluated_ < n_tokens()) {
+        kv_.hold(n_evaluated_, n_tokens());
         run_step(std::span(tokens_).last(1), n_tokens() - 1, 0, last_logits_.as<float>(), cancel);
         n_evaluated_ = n_tokens();
     }
@@ -141,6 +226,7 @@ void Session::truncate(int64_t count) {
     }
     if (count == n_tokens()) return;
     tokens_.resize(static_cast<size_t>(count));
+    kv_.truncate(count);
     // The logits of the new last token are gone: it counts as not evaluated, so that they can be had again.
     n_evaluated_ = std::min(n_evaluated_, std::max<int64_t>(count - 1, 0));
 }

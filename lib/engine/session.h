@@ -3,21 +3,23 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/cancel.h"
 #include "base/log.h"
-#include "kv/kv_cache.h"
+#include "kv/sequence.h"
 #include "model/model.h"
 
 namespace minim::engine {
 
 struct SessionParams {
-    int64_t n_context = 0;  // 0: the length the model was trained for
-    Format k_format = Format::f16;
-    Format v_format = Format::f16;
+    int64_t n_context = 0;           // 0: the length the model was trained for, or that of the state file
+    std::optional<Format> k_format;  // none: F16, or what the state file holds
+    std::optional<Format> v_format;
     int64_t n_batch = 2048;
     int64_t n_ubatch = 512;  // rows of one step; changes speed and work space, never results
 };
@@ -31,7 +33,7 @@ class Session {
 
     const model::Model& model() const noexcept { return *model_; }
     int64_t n_context() const noexcept { return n_context_; }
-    uint64_t kv_bytes() const noexcept { return kv_.size_bytes(); }
+    uint64_t kv_bytes() const { return kv::bytes_for(kv_.layout(), n_context_); }  // of the whole context
 
     // All tokens, of which the last may not be evaluated yet: a generated token is evaluated when its
     // successor is asked for.
@@ -58,7 +60,23 @@ class Session {
     // Forgets the tokens from position `count` on.
     void truncate(int64_t count);
 
+    // A session with the same tokens, which shares the keys and values of whole pages. Each goes on by
+    // itself, on any thread. Takes memory for the rest of the context; throws out_of_memory.
+    std::unique_ptr<Session> fork() const;
+
+    // Writes the first n_saved tokens with their keys and values, and the logits where these are all, to a
+    // file, which gets its name when it is whole. Throws as kv::write_state.
+    void save(const std::string& path, int64_t n_saved, const CancelToken* cancel) const;
+
+    // A session as it was saved by the same model. Throws as kv::StateFile and the constructor; format where
+    // the file is another model's; invalid where its tokens do not fit into the context asked for, or its
+    // keys and values are of other formats than those asked for.
+    static std::unique_ptr<Session> restore(std::shared_ptr<const model::Model> model,
+                                            const std::string& path, const SessionParams& params,
+                                            const CancelToken* cancel, const Logger& log);
+
   private:
+    Session(const Session& parent, kv::Sequence kv);
     void check(std::span<const int32_t> ids, int64_t n_forgotten) const;
     void run_step(std::span<const int32_t> tokens, int64_t position, int64_t first_wanted, float* logits,
                   const CancelToken* cancel);
@@ -66,7 +84,7 @@ class Session {
     std::shared_ptr<const model::Model> model_;
     int64_t n_context_;
     model::StepSpace space_;  // before the cache, whose error names the context that still fits
-    kv::KvCache kv_;
+    kv::Sequence kv_;
     std::vector<model::StepRow> rows_;  // [n_ubatch]
     Buffer last_logits_;                // [n_vocab], valid while every token is evaluated
     std::vector<int32_t> tokens_;       // capacity n_context: never grows later

@@ -6,6 +6,7 @@
 #include "base/format_text.h"
 #include "base/json.h"
 #include "checkpoint/text_file.h"
+#include "model/fingerprint.h"
 #include "model/pack_weights.h"
 #include "model/vocabulary.h"
 
@@ -105,6 +106,7 @@ Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> ba
                   config_.n_vocab);
     }
     checkpoint_.load(options.residence, options.progress, options.cancel);
+    fingerprint_ = model::fingerprint(checkpoint_, config_);
     weights_ = bind_weights(checkpoint_, config_, log);
     const auto writable = [this](const std::byte* place) { return checkpoint_.writable(place); };
     pack_weights(*backend_, writable, weights_, options.cancel);

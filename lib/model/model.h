@@ -39,6 +39,7 @@ class Model {
     const backend::Backend& backend() const noexcept { return *backend_; }
     const ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
+    uint64_t fingerprint() const noexcept { return fingerprint_; }
 
     // One entry a logit; 1 for padding of the vocabulary, which stands for no token.
     std::span<const uint8_t> unused_rows() const noexcept { return unused_rows_; }
@@ -60,6 +61,7 @@ class Model {
     std::string chat_template_text_;
     std::optional<chat::Template> chat_template_;
     std::string why_no_chat_template_;
+    uint64_t fingerprint_ = 0;
     Weights weights_;
     std::shared_ptr<const backend::Backend> backend_;
     std::optional<ForwardPass> forward_;

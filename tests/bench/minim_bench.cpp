@@ -21,7 +21,7 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "cpu/cpu_backend.h"
-#include "kv/kv_cache.h"
+#include "kv/sequence.h"
 #include "model/model.h"
 #include "model/pack_weights.h"
 #include "synthetic.h"
@@ -149,7 +149,7 @@ class Bench {
     }
 
     // Tokens first .. first + count of the text, in steps of at most n_step rows.
-    void run(const kv::KvCache& cache, model::StepSpace& space, int64_t first, int64_t count,
+    void run(const kv::Sequence& cache, model::StepSpace& space, int64_t first, int64_t count,
              int64_t n_step) {
         std::vector<model::StepRow> rows;
         for (int64_t done = 0; done < count; done += static_cast<int64_t>(rows.size())) {
@@ -157,7 +157,7 @@ class Bench {
             for (size_t i = 0; i < rows.size(); ++i) {
                 const int64_t position = first + done + static_cast<int64_t>(i);
                 rows[i].token = static_cast<int32_t>((position * 7919 + 13) % config_->n_vocab);
-                rows[i].at = {&cache.sequence(), position};
+                rows[i].at = {&cache.view(), position};
                 rows[i].wants_logits = i + 1 == rows.size();
             }
             forward_->step(rows, space, logits_.data(), nullptr);
@@ -168,7 +168,7 @@ class Bench {
         const Format format = *format_from_name(options_.kv);
         const backend::KvLayout layout = {config_->n_layer, config_->n_head_kv, config_->head_dim, format,
                                           format};
-        const kv::KvCache cache(layout, depth + n);
+        const kv::Sequence cache = kv::Sequence::alone(layout, depth + n);
         model::StepSpace space(*backend_, *config_, n_ubatch, depth + n);
         logits_.resize(static_cast<size_t>(config_->n_vocab));
 

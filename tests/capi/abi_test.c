@@ -222,6 +222,55 @@ static void test_session(minim_model* model) {
     minim_session_free(session);
 }
 
+static void test_states(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_session_params params = MINIM_SESSION_PARAMS_INIT;
+    minim_session *session = NULL, *fork = NULL, *restored = NULL;
+    minim_cancel* cancel = NULL;
+    const int32_t ids[] = {2018, 2003, 315, 198, 300};
+    const char* path = "abi_test.state";
+    const size_t n_vocab = 2048;
+    float* logits = malloc(2 * n_vocab * sizeof(float));
+
+    params.max_context = 100;
+    CHECK_OK(minim_session_create(model, &params, &session, &err));
+    CHECK_OK(minim_session_eval(session, ids, 4, 0, NULL, 0, NULL, &err));
+    CHECK_FAILS(minim_session_fork(NULL, &fork, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_session_fork(session, NULL, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_session_fork(session, &fork, &err));
+    CHECK(minim_session_token_count(fork) == 4 && minim_session_context_size(fork) == 100);
+
+    CHECK_FAILS(minim_session_save(session, NULL, NULL, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_session_save(session, "no/such/folder/state", NULL, &err), MINIM_E_NOT_FOUND);
+    CHECK_OK(minim_cancel_create(&cancel, &err));
+    minim_cancel_trigger(cancel);
+    CHECK_FAILS(minim_session_save(session, path, cancel, &err), MINIM_E_CANCELLED);
+    CHECK_FAILS(minim_session_restore(model, path, NULL, NULL, &restored, &err), MINIM_E_NOT_FOUND);
+    CHECK_OK(minim_session_save(session, path, NULL, &err));
+    CHECK_FAILS(minim_session_restore(model, path, NULL, cancel, &restored, &err), MINIM_E_CANCELLED);
+    params.max_context = 3;
+    CHECK_FAILS(minim_session_restore(model, path, &params, NULL, &restored, &err), MINIM_E_INVALID);
+    params.max_context = 0;
+    params.v_format = MINIM_KV_F32;
+    CHECK_FAILS(minim_session_restore(model, path, &params, NULL, &restored, &err), MINIM_E_INVALID);
+    CHECK(restored == NULL);
+    CHECK_OK(minim_session_restore(model, path, NULL, NULL, &restored, &err));
+    CHECK(minim_session_token_count(restored) == 4 && minim_session_context_size(restored) == 100);
+
+    /* Released in any order, they go on with the same bits. */
+    CHECK_OK(minim_session_eval(session, ids + 4, 1, 0, logits, n_vocab, NULL, &err));
+    minim_session_free(session);
+    CHECK_OK(minim_session_eval(fork, ids + 4, 1, 0, logits + n_vocab, n_vocab, NULL, &err));
+    CHECK(memcmp(logits, logits + n_vocab, n_vocab * sizeof(float)) == 0);
+    minim_session_free(fork);
+    CHECK_OK(minim_session_eval(restored, ids + 4, 1, 0, logits + n_vocab, n_vocab, NULL, &err));
+    CHECK(memcmp(logits, logits + n_vocab, n_vocab * sizeof(float)) == 0);
+    minim_session_free(restored);
+    minim_cancel_free(cancel);
+    free(logits);
+    remove(path);
+}
+
 typedef struct answer {
     char text[512];
     size_t length;
@@ -522,6 +571,7 @@ int main(int argc, char** argv) {
     test_tokens(model);
     test_chat(model);
     test_session(model);
+    test_states(model);
     test_generation(model);
     test_misuse_from_another_thread(model);
 

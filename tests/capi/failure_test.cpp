@@ -2,11 +2,13 @@
 // until the work succeeds. Each failure must come back as an error, and after it nothing is left: no memory,
 // mapping or descriptor.
 //
-// The thread sanitizer's runtime calls the C library's functions before a program's own replacements work, and
-// makes every load thirty times slower: with it allocations alone are made to fail, and one in a few of them.
+// The thread sanitizer's runtime calls the C library's functions before a program's own replacements work,
+// and makes every load thirty times slower: with it allocations alone are made to fail, and one in a few of
+// them.
 //
 // usage: failure_test load MODEL        opening a checkpoint of any kind
 //        failure_test converse MODEL    a session, a prompt and sampled tokens on every backend
+//        failure_test save MODEL        a session forked, saved and restored
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,9 +20,12 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "minim/minim.h"
 
@@ -34,7 +39,7 @@ constexpr bool k_replaces_libc = true;
 constexpr long k_step = 1;
 #endif
 
-enum class Kind { allocation, read, map, open, thread };
+enum class Kind { allocation, read, write, name, map, open, thread };
 
 // What is to fail, and how many such calls go well before.
 std::atomic<bool> g_armed{false};
@@ -127,6 +132,43 @@ ssize_t pread(int descriptor, void* out, size_t count, off_t offset) {
 
 ssize_t pread64(int descriptor, void* out, size_t count, off_t offset) {
     return pread(descriptor, out, count, offset);
+}
+
+ssize_t write(int descriptor, const void* data, size_t count) {
+    if (fails_now(Kind::write)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    static const auto next = real<ssize_t (*)(int, const void*, size_t)>("write");
+    return next(descriptor, data, count);
+}
+
+// What gives a file its name for good.
+int fsync(int descriptor) {
+    if (fails_now(Kind::name)) {
+        errno = EIO;
+        return -1;
+    }
+    static const auto next = real<int (*)(int)>("fsync");
+    return next(descriptor);
+}
+
+int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) noexcept {
+    if (fails_now(Kind::name)) {
+        errno = EDQUOT;
+        return -1;
+    }
+    static const auto next = real<int (*)(int, const char*, int, const char*, int)>("linkat");
+    return next(from_folder, from, to_folder, to, flags);
+}
+
+int rename(const char* from, const char* to) noexcept {
+    if (fails_now(Kind::name)) {
+        errno = EACCES;
+        return -1;
+    }
+    static const auto next = real<int (*)(const char*, const char*)>("rename");
+    return next(from, to);
 }
 
 void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor, off_t offset) noexcept {
@@ -294,6 +336,32 @@ minim_status converse(minim_model* model, minim_error* err) {
     return status;
 }
 
+size_t count_files(const std::string& folder) {
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+// Forks a session of a few tokens, saves the fork and restores what was saved.
+minim_status save(minim_model* model, const std::string& path, minim_error* err) {
+    minim_session* session = nullptr;
+    minim_session* fork = nullptr;
+    minim_session* restored = nullptr;
+    const int32_t ids[] = {5, 6, 7, 8};
+    minim_session_params params = MINIM_SESSION_PARAMS_INIT;
+    params.max_context = 128;
+    minim_status status = minim_session_create(model, &params, &session, err);
+    if (status == MINIM_OK) status = minim_session_eval(session, ids, 4, 0, nullptr, 0, nullptr, err);
+    if (status == MINIM_OK) status = minim_session_fork(session, &fork, err);
+    if (status == MINIM_OK) status = minim_session_save(fork, path.c_str(), nullptr, err);
+    if (status == MINIM_OK)
+        status = minim_session_restore(model, path.c_str(), nullptr, nullptr, &restored, err);
+    if (status == MINIM_OK && minim_session_token_count(restored) != 4)
+        give_up("a restored session lost tokens");
+    minim_session_free(restored);
+    minim_session_free(fork);
+    minim_session_free(session);
+    return status;
+}
+
 minim_status load(int32_t residence, minim_error* err) {
     minim_runtime* runtime = make_runtime(err);
     if (runtime == nullptr) return err->status;
@@ -305,7 +373,8 @@ minim_status load(int32_t residence, minim_error* err) {
 }
 
 bool status_fits(Kind kind, minim_status status) {
-    if (kind == Kind::read || kind == Kind::open) return status == MINIM_E_IO;
+    if (kind == Kind::read || kind == Kind::open || kind == Kind::write || kind == Kind::name)
+        return status == MINIM_E_IO;
     if (kind == Kind::map) return status == MINIM_E_IO || status == MINIM_E_OUT_OF_MEMORY;
     return status == MINIM_E_OUT_OF_MEMORY;
 }
@@ -381,17 +450,55 @@ void fail_conversations() {
     }
 }
 
+void fail_saves() {
+    char folder[] = "/tmp/minim-failure-XXXXXX";
+    if (mkdtemp(folder) == nullptr) give_up("cannot make a folder");
+    const std::string path = std::string(folder) + "/state";
+    minim_error err = MINIM_ERROR_INIT;
+    minim_runtime* runtime = make_runtime(&err);
+    minim_model* model =
+        runtime == nullptr ? nullptr : open_model(runtime, MINIM_RESIDENCE_MAPPED, nullptr, &err);
+    if (model == nullptr) give_up(err.message);
+    // Whatever fails, the file that was there before can be restored, and is alone.
+    const auto work = [model, &path, &folder](minim_error* e) {
+        const minim_status status = save(model, path, e);
+        g_armed = false;
+        minim_session* restored = nullptr;
+        minim_error after = MINIM_ERROR_INIT;
+        if (minim_session_restore(model, path.c_str(), nullptr, nullptr, &restored, &after) != MINIM_OK)
+            give_up(std::string("a failed save left: ") + after.message);
+        minim_session_free(restored);
+        if (count_files(folder) != 1) give_up("a failed save left more than its file");
+        return status;
+    };
+    if (exhaust("allocations of a save", Kind::allocation, work) == 0) give_up("no allocation failed");
+    if (k_replaces_libc) {
+        for (const auto& [name, kind] : {std::pair{"reads of a restore", Kind::read},
+                                         {"writes of a save", Kind::write},
+                                         {"naming a saved file", Kind::name},
+                                         {"file opens of a save", Kind::open},
+                                         {"mappings of a save", Kind::map}}) {
+            if (exhaust(name, kind, work) == 0) give_up(std::string(name) + " never failed");
+        }
+    }
+    minim_model_close(model);
+    minim_runtime_free(runtime);
+    std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) give_up("usage: failure_test load|converse MODEL");
+    if (argc != 3) give_up("usage: failure_test load|converse|save MODEL");
     const std::string_view what = argv[1];
     g_model_path = argv[2];
     if (what == "load")
         fail_loads();
     else if (what == "converse")
         fail_conversations();
+    else if (what == "save")
+        fail_saves();
     else
-        give_up("usage: failure_test load|converse MODEL");
+        give_up("usage: failure_test load|converse|save MODEL");
     return 0;
 }

@@ -39,11 +39,12 @@ std::vector<float> last_logits(const model::Model& model, const model::Weights& 
                                const std::vector<int32_t>& ids) {
     const model::Config& config = model.config();
     const auto n = static_cast<int64_t>(ids.size());
-    kv::KvCache cache({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, n);
+    kv::Sequence cache =
+        kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, n);
     model::StepSpace space(model.backend(), config, n, n);
     std::vector<model::StepRow> rows;
     for (int64_t i = 0; i < n; ++i)
-        rows.push_back({ids[static_cast<size_t>(i)], {&cache.sequence(), i}, i + 1 == n});
+        rows.push_back({ids[static_cast<size_t>(i)], {&cache.view(), i}, i + 1 == n});
     std::vector<float> logits(static_cast<size_t>(config.n_vocab));
     model::ForwardPass(model.backend(), config, weights).step(rows, space, logits.data(), nullptr);
     return logits;
@@ -135,11 +136,12 @@ TEST_CASE("layer states and chosen experts meet the goldens") {
 
     const model::Config& config = model->config();
     const auto n = static_cast<int64_t>(prompt->ids.size());
-    kv::KvCache cache({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, n);
+    kv::Sequence cache =
+        kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, n);
     model::StepSpace space(model->backend(), config, n, n);
     std::vector<model::StepRow> rows;
     for (int64_t i = 0; i < n; ++i) {
-        rows.push_back({prompt->ids[static_cast<size_t>(i)], {&cache.sequence(), i}, i + 1 == n});
+        rows.push_back({prompt->ids[static_cast<size_t>(i)], {&cache.view(), i}, i + 1 == n});
     }
     std::vector<float> logits(static_cast<size_t>(config.n_vocab));
     int64_t layers_seen = 0;

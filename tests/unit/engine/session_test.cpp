@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "placement/backends.h"
 #include "support.h"
 
 using namespace minim;
@@ -314,6 +315,172 @@ TEST_CASE("another thread cancels a long evaluation, and the session goes on fro
     other.eval(ids, false, {}, nullptr);
     other.append(77);
     CHECK(same_bits(last_logits(session), last_logits(other)));
+}
+
+TEST_CASE("a fork goes on by itself, as if it had evaluated everything itself") {
+    const auto ids = some_ids(150);
+    const bool appended = GENERATE(false, true);
+    Session parent = make_session();
+    parent.eval(std::span(ids).first(140), false, {}, nullptr);
+    if (appended) parent.append(ids[140]);
+    const auto held = tokens_of(parent);
+    const auto fork = parent.fork();
+    CHECK(tokens_of(*fork) == held);
+    CHECK(fork->n_context() == parent.n_context());
+
+    auto one = held;
+    auto other = held;
+    for (const int32_t id : {3, 4, 5}) one.push_back(id);
+    for (const int32_t id : {900, 901}) other.push_back(id);
+    parent.eval(std::vector<int32_t>{3, 4, 5}, false, {}, nullptr);
+    fork->eval(std::vector<int32_t>{900, 901}, false, {}, nullptr);
+    CHECK(same_bits(last_logits(parent), fresh_logits(one)));
+    CHECK(same_bits(last_logits(*fork), fresh_logits(other)));
+}
+
+TEST_CASE("a fork has the logits of what it was forked from") {
+    Session parent = make_session();
+    parent.eval(some_ids(20), false, {}, nullptr);
+    const auto fork = parent.fork();
+    CHECK(same_bits(last_logits(*fork), last_logits(parent)));
+    CHECK(make_session().fork()->n_tokens() == 0);
+}
+
+TEST_CASE("a fork truncated into what is shared changes nothing of the other") {
+    const auto ids = some_ids(200);
+    Session parent = make_session();
+    parent.eval(ids, false, {}, nullptr);
+    const std::vector<float> before = last_logits(parent);
+    const auto fork = parent.fork();
+    for (const int64_t count : {150, 128, 65, 64, 3}) {
+        fork->truncate(count);
+        std::vector<int32_t> kept(ids.begin(), ids.begin() + count);
+        CHECK(same_bits(last_logits(*fork), fresh_logits(kept)));
+        fork->eval(std::vector<int32_t>{77, 78}, false, {}, nullptr);
+        kept.insert(kept.end(), {77, 78});
+        INFO(count);
+        CHECK(same_bits(last_logits(*fork), fresh_logits(kept)));
+        fork->truncate(count);
+    }
+    parent.append(5);
+    auto whole = ids;
+    whole.push_back(5);
+    CHECK(same_bits(last_logits(parent), fresh_logits(whole)));
+}
+
+TEST_CASE("forks of forks work side by side, also after the first one is gone") {
+    const auto ids = some_ids(100);
+    auto first = make_session().fork();
+    first->eval(ids, false, {}, nullptr);
+    std::vector<std::unique_ptr<Session>> forks;
+    for (int i = 0; i < 4; ++i) forks.push_back((i % 2 == 0 ? *first : *forks[0]).fork());
+    first.reset();
+    std::vector<std::vector<float>> logits(forks.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < forks.size(); ++i) {
+        threads.emplace_back([&, i] {
+            for (int32_t id = 0; id < 70; ++id) {
+                const int32_t token = id + 100 * static_cast<int32_t>(i);
+                forks[i]->eval({&token, 1}, false, {}, nullptr);
+            }
+            logits[i] = last_logits(*forks[i]);
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (size_t i = 0; i < forks.size(); ++i) {
+        auto all = ids;
+        for (int32_t id = 0; id < 70; ++id) all.push_back(id + 100 * static_cast<int32_t>(i));
+        CHECK(same_bits(logits[i], fresh_logits(all)));
+    }
+}
+
+TEST_CASE("a restored session goes on with the bits of the saved one") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "state";
+    const Logger silent;
+    const auto ids = some_ids(130);
+    for (const Format format : {Format::f16, Format::f32, Format::bf16, Format::q8_0}) {
+        SessionParams params;
+        params.n_context = 300;
+        params.k_format = format;
+        params.v_format = format;
+        Session session(bundled_model(), params, silent);
+        session.eval(ids, false, {}, nullptr);
+        session.save(path, session.n_tokens(), nullptr);
+        const auto restored = Session::restore(bundled_model(), path, {}, nullptr, silent);
+        INFO(traits(format).name);
+        CHECK(restored->n_context() == 300);
+        CHECK(tokens_of(*restored) == ids);
+        CHECK(same_bits(last_logits(*restored), last_logits(session)));
+        restored->append(9);
+        session.append(9);
+        CHECK(same_bits(last_logits(*restored), last_logits(session)));
+    }
+}
+
+TEST_CASE("sessions in every state can be saved") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "state";
+    const Logger silent;
+    const auto restored = [&] { return Session::restore(bundled_model(), path, {}, nullptr, silent); };
+    Session session = make_session();
+    session.save(path, 0, nullptr);
+    CHECK(restored()->n_tokens() == 0);
+
+    session.append(17);  // not evaluated
+    session.save(path, 1, nullptr);
+    CHECK(same_bits(last_logits(*restored()), fresh_logits({17})));
+
+    const auto ids = some_ids(64);
+    session.eval(ids, false, {}, nullptr);
+    session.truncate(64);  // its logits are gone
+    session.save(path, 64, nullptr);
+    CHECK(same_bits(last_logits(*restored()), last_logits(session)));
+
+    session.save(path, 30, nullptr);  // a part of it
+    const auto part = restored();
+    CHECK(part->n_tokens() == 30);
+    session.truncate(30);
+    CHECK(same_bits(last_logits(*part), last_logits(session)));
+}
+
+TEST_CASE("a state is restored into the context asked for") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "state";
+    const Logger silent;
+    Session session = make_session(100);
+    session.eval(some_ids(90), false, {}, nullptr);
+    session.save(path, 90, nullptr);
+    SessionParams params;
+    params.n_context = 1000;
+    const auto larger = Session::restore(bundled_model(), path, params, nullptr, silent);
+    CHECK(larger->n_context() == 1000);
+    larger->eval(some_ids(300), false, {}, nullptr);
+
+    params.n_context = 89;
+    expect_error(Status::invalid, "90 tokens do not fit into a context of 89",
+                 [&] { Session::restore(bundled_model(), path, params, nullptr, silent); });
+    params.n_context = 0;
+    params.k_format = Format::q8_0;
+    expect_error(Status::invalid, "saved as F16, not as Q8_0",
+                 [&] { Session::restore(bundled_model(), path, params, nullptr, silent); });
+}
+
+TEST_CASE("a state of another model is refused") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "state";
+    const Logger silent;
+    Session session = make_session();
+    session.eval(some_ids(9), false, {}, nullptr);
+    session.save(path, 9, nullptr);
+
+    // The same model with its weights in other formats.
+    const auto other = std::make_shared<const model::Model>(
+        std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-mix-ik.gguf",
+        placement::make_backend("cpu", std::make_shared<ThreadPool>(1), active_cpu_level()),
+        model::OpenOptions{}, silent);
+    expect_error(Status::format, "another model",
+                 [&] { Session::restore(other, path, {}, nullptr, silent); });
 }
 
 TEST_CASE("sessions of one model do not disturb each other") {

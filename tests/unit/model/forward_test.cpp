@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "kv/kv_cache.h"
+#include "kv/sequence.h"
 #include "model/minimax_m2.h"
 #include "plain_forward.h"
 #include "support.h"
@@ -137,11 +137,12 @@ TEST_CASE("rows that want no logits get none, and the others keep theirs") {
     const auto n_vocab = static_cast<size_t>(tiny.shape.n_vocab);
 
     const model::Config& config = model->config();
-    kv::KvCache cache({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 9);
+    kv::Sequence cache =
+        kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 9);
     model::StepSpace space(model->backend(), config, 9, 9);
     std::vector<model::StepRow> rows;
     for (size_t i = 0; i < ids.size(); ++i) {
-        rows.push_back({ids[i], {&cache.sequence(), static_cast<int64_t>(i)}, i == 2 || i == 7});
+        rows.push_back({ids[i], {&cache.view(), static_cast<int64_t>(i)}, i == 2 || i == 7});
     }
     std::vector<float> logits(3 * n_vocab, -77.0F);
     model->forward().step(rows, space, logits.data(), nullptr);
@@ -161,15 +162,17 @@ TEST_CASE("a step of several sequences gives each the logits it has alone") {
     const auto second = tiny.random_ids(13);
     const auto model = open_model(tiny, folder, "cpu");
     const model::Config& config = model->config();
-    kv::KvCache cache_a({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 70);
-    kv::KvCache cache_b({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 13);
+    kv::Sequence cache_a = kv::Sequence::alone(
+        {config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 70);
+    kv::Sequence cache_b = kv::Sequence::alone(
+        {config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 13);
     model::StepSpace space(model->backend(), config, 83, 70);
     std::vector<model::StepRow> rows;
     for (size_t i = 0; i < first.size(); ++i) {
         const auto position = static_cast<int64_t>(i);
-        rows.push_back({first[i], {&cache_a.sequence(), position}, i + 1 == first.size()});
+        rows.push_back({first[i], {&cache_a.view(), position}, i + 1 == first.size()});
         if (i < second.size())
-            rows.push_back({second[i], {&cache_b.sequence(), position}, i + 1 == second.size()});
+            rows.push_back({second[i], {&cache_b.view(), position}, i + 1 == second.size()});
     }
     const auto n_vocab = static_cast<ptrdiff_t>(tiny.shape.n_vocab);
     std::vector<float> logits(static_cast<size_t>(2 * n_vocab));
@@ -193,9 +196,10 @@ TEST_CASE("a triggered token cancels a step") {
     TinyModel tiny;
     const auto model = open_model(tiny, folder);
     const model::Config& config = model->config();
-    kv::KvCache cache({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 1);
+    kv::Sequence cache =
+        kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 1);
     model::StepSpace space(model->backend(), config, 1, 1);
-    const std::vector<model::StepRow> rows = {{5, {&cache.sequence(), 0}, false}};
+    const std::vector<model::StepRow> rows = {{5, {&cache.view(), 0}, false}};
     CancelToken cancel;
     cancel.trigger();
     expect_error(Status::cancelled, "evaluation",

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kv/kv_cache.h"
+#include "kv/sequence.h"
 #include "model/minimax_m2.h"
 #include "model/weights.h"
 #include "plain_forward.h"
@@ -169,11 +169,11 @@ std::vector<float> logits_of(const Bound& bound, const std::vector<int32_t>& ids
     const auto backend = reference::make_reference_backend();
     const auto n = static_cast<int64_t>(ids.size());
     const model::Config& config = bound.config;
-    kv::KvCache cache({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, n);
+    kv::Sequence cache =
+        kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, n);
     model::StepSpace space(*backend, config, n, n);
     std::vector<model::StepRow> rows;
-    for (int64_t i = 0; i < n; ++i)
-        rows.push_back({ids[static_cast<size_t>(i)], {&cache.sequence(), i}, true});
+    for (int64_t i = 0; i < n; ++i) rows.push_back({ids[static_cast<size_t>(i)], {&cache.view(), i}, true});
     std::vector<float> logits(ids.size() * static_cast<size_t>(config.n_vocab));
     model::ForwardPass(*backend, config, bound.weights).step(rows, space, logits.data(), nullptr);
     return logits;

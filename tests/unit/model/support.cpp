@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kv/kv_cache.h"
+#include "kv/sequence.h"
 #include "placement/backends.h"
 
 namespace minim::test {
@@ -28,7 +28,7 @@ std::vector<float> logits_of(const model::Model& model, std::span<const int32_t>
     const model::Config& config = model.config();
     const auto n = static_cast<int64_t>(ids.size());
     const auto n_vocab = static_cast<size_t>(config.n_vocab);
-    kv::KvCache cache({config.n_layer, config.n_head_kv, config.head_dim, kv, kv}, n);
+    kv::Sequence cache = kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, kv, kv}, n);
     if (chunk == 0) chunk = ids.size();
     model::StepSpace space(model.backend(), config, static_cast<int64_t>(chunk), n);
     std::vector<float> logits(ids.size() * n_vocab);
@@ -36,7 +36,7 @@ std::vector<float> logits_of(const model::Model& model, std::span<const int32_t>
     for (size_t at = 0; at < ids.size(); at += chunk) {
         rows.clear();
         for (size_t i = at; i < std::min(at + chunk, ids.size()); ++i) {
-            rows.push_back({ids[i], {&cache.sequence(), static_cast<int64_t>(i)}, true});
+            rows.push_back({ids[i], {&cache.view(), static_cast<int64_t>(i)}, true});
         }
         model.forward().step(rows, space, logits.data() + at * n_vocab, nullptr);
     }

@@ -1,0 +1,19 @@
+#include "base/io_error.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace minim {
+
+void fail_io(std::string_view path, std::string_view action, int code) {
+    ErrorFacts facts;
+    facts.os_code = code;
+    // A path that leads nowhere is the caller's mistake, not a bad file: it has no reason.
+    const bool missing = code == ENOENT || code == ENOTDIR;
+    throw Error(missing ? Status::not_found : Status::io, missing ? Reason::none : Reason::io,
+                format_text("{}: cannot {}: {}", path, action, std::strerror(code)), facts);
+}
+
+}  // namespace minim

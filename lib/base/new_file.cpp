@@ -1,0 +1,107 @@
+#include "base/new_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <random>
+#include <utility>
+
+#include "base/error.h"
+#include "base/format_text.h"
+#include "base/io_error.h"
+
+namespace minim {
+namespace {
+
+constexpr mode_t k_mode = 0666;  // less what the process's umask takes away
+
+std::string folder_of(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return ".";
+    return path.substr(0, std::max<size_t>(slash, 1));
+}
+
+// Where an open file without a name can be found; nowhere without a /proc.
+std::string place_of(int descriptor) {
+    return format_text("/proc/self/fd/{}", descriptor);
+}
+
+void flush(int descriptor, const std::string& path) {
+    while (::fsync(descriptor) != 0)
+        if (errno != EINTR) fail_io(path, "write", errno);
+}
+
+}  // namespace
+
+NewFile::Draft::~Draft() {
+    if (descriptor >= 0) ::close(descriptor);
+    if (!name.empty()) ::unlink(name.c_str());
+}
+
+NewFile::NewFile(std::string path, uint64_t bytes) : path_(std::move(path)), folder_(folder_of(path_)) {
+    if (path_.empty()) fail(Status::invalid, "the file path is empty");
+    struct stat info {};
+    if (::stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+        fail_io(path_, "write", S_ISDIR(info.st_mode) ? EISDIR : EINVAL);
+    open_draft();
+    if (bytes == 0) return;
+    if (bytes > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) fail_io(path_, "write", EFBIG);
+    // Better no room now than no room at the end; a file system that cannot tell goes unasked.
+    const int code = ::fallocate(draft_.descriptor, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+    if (code == ENOSPC || code == EDQUOT || code == EFBIG)
+        fail_io(path_, format_text("make room for {} bytes", bytes), code);
+}
+
+void NewFile::open_draft() {
+    // One without a name is removed by the kernel, however this process ends.
+    draft_.descriptor = ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, k_mode);
+    if (draft_.descriptor >= 0) {
+        if (::access(place_of(draft_.descriptor).c_str(), F_OK) == 0) return;
+        ::close(std::exchange(draft_.descriptor, -1));
+    }
+    std::string name = free_name();
+    draft_.descriptor = ::open(name.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, k_mode);
+    if (draft_.descriptor < 0) fail_io(path_, "write", errno);
+    draft_.name = std::move(name);
+}
+
+std::string NewFile::free_name() const {
+    std::random_device random;
+    return format_text("{}.{:08x}{:08x}", path_, random(), random());
+}
+
+void NewFile::write(std::span<const std::byte> data) {
+    constexpr size_t k_largest_write = size_t{1} << 30;  // one call never moves more than about 2 GiB
+    while (!data.empty()) {
+        const ssize_t done = ::write(draft_.descriptor, data.data(), std::min(data.size(), k_largest_write));
+        if (done < 0) {
+            if (errno == EINTR) continue;
+            fail_io(path_, "write", errno);
+        }
+        data = data.subspan(static_cast<size_t>(done));
+    }
+}
+
+void NewFile::commit() {
+    flush(draft_.descriptor, path_);
+    if (draft_.name.empty()) {
+        std::string name = free_name();
+        if (::linkat(AT_FDCWD, place_of(draft_.descriptor).c_str(), AT_FDCWD, name.c_str(),
+                     AT_SYMLINK_FOLLOW) != 0)
+            fail_io(path_, "write", errno);
+        draft_.name = std::move(name);
+    }
+    if (::rename(draft_.name.c_str(), path_.c_str()) != 0) fail_io(path_, "write", errno);
+    draft_.name.clear();
+    // The name is on the disk once its folder is. A folder that cannot be flushed has its name all the same.
+    const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return;
+    ::fsync(folder);
+    ::close(folder);
+}
+
+}  // namespace minim

@@ -1,0 +1,44 @@
+// A file that gets its name when it is whole: whoever opens the path finds the old file or the new one,
+// whatever happens to this process meanwhile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace minim {
+
+// Every error names the path. A file that is not committed leaves nothing behind.
+class NewFile {
+  public:
+    // A file of `bytes` bytes to be called `path`, whose folder must exist. Throws invalid, not_found or io:
+    // also where the disk has no room for it.
+    NewFile(std::string path, uint64_t bytes);
+    NewFile(const NewFile&) = delete;
+    NewFile& operator=(const NewFile&) = delete;
+
+    // Appends.
+    void write(std::span<const std::byte> data);
+
+    // Waits until the bytes are on the disk, then gives the file its name, in place of any file that had it.
+    void commit();
+
+  private:
+    // What must not outlive this object.
+    struct Draft {
+        int descriptor = -1;
+        std::string name;  // a temporary one beside the path, or none at all
+
+        ~Draft();
+    };
+
+    void open_draft();
+    std::string free_name() const;
+
+    std::string path_;
+    std::string folder_;
+    Draft draft_;
+};
+
+}  // namespace minim

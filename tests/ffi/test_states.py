@@ -1,0 +1,127 @@
+"""Sessions forked, saved to files and restored."""
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import numpy as np
+from support import Q8_0, ROOT, minim, model, prompt
+
+# Saves two sessions by turns, until it is killed.
+SAVER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import minim
+model = minim.Model(sys.argv[2], threads=1)
+sessions = [model.session(context=1100), model.session(context=1100)]
+for n, session in enumerate(sessions):
+    session.eval([7 + n] * 1000)
+print("ready", flush=True)
+while True:
+    for session in sessions:
+        session.save(sys.argv[3])
+"""
+
+
+class States(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name) / "state"
+
+    def test_a_fork_answers_like_the_session_it_came_from(self):
+        golden = prompt("chat_capital")
+        with model().session(context=512) as session:
+            session.eval(golden["ids"][:-3])
+            with session.fork() as fork:
+                answers = [
+                    [token.id for token in each.generate(golden["ids"][-3:])] for each in (fork, session)
+                ]
+        self.assertEqual(answers, [golden["greedy_ids"][:-1]] * 2)
+
+    def test_a_fork_in_the_middle_of_an_answer_has_what_was_reported(self):
+        golden = prompt("chat_capital")
+        with model().session(context=512) as session:
+            answer = session.generate(golden["ids"])
+            ids = [next(answer).id, next(answer).id]
+            with session.fork() as fork:
+                self.assertEqual(len(fork), len(golden["ids"]) + 2)
+                rest = [token.id for token in fork.generate([])]
+            self.assertEqual(ids + rest, golden["greedy_ids"][:-1])
+            self.assertEqual(ids + [token.id for token in answer], golden["greedy_ids"][:-1])
+
+    def test_a_restored_session_has_the_same_logits(self):
+        ids = prompt("chat_capital")["ids"]
+        for kv in ("f16", "f32", "bf16", "q8_0"):
+            with self.subTest(kv), model().session(context=777, kv=kv) as session:
+                session.eval(ids)
+                session.save(self.path)
+                expected = session.eval([5])
+                with model().restore(self.path) as restored:
+                    self.assertEqual((len(restored), restored.context_size), (len(ids), 777))
+                    np.testing.assert_array_equal(restored.eval([5]), expected)
+
+    def test_another_process_restores_it(self):
+        golden = prompt("chat_capital")
+        with model().session(context=512) as session:
+            session.eval(golden["ids"])
+            session.save(self.path)
+        program = (
+            "import sys; sys.path.insert(0, sys.argv[1]); import minim\n"
+            "session = minim.Model(sys.argv[2], threads=1).restore(sys.argv[3])\n"
+            "print([token.id for token in session.generate([])])\n"
+        )
+        arguments = [sys.executable, "-c", program, str(ROOT / "examples" / "python"), str(Q8_0), self.path]
+        done = subprocess.run(arguments, check=True, capture_output=True, text=True)
+        self.assertEqual(done.stdout.strip(), str(golden["greedy_ids"][:-1]))
+
+    def test_a_bad_file_is_refused_with_its_reason(self):
+        with model().session(context=64) as session:
+            session.eval([1, 2, 3])
+            session.save(self.path)
+        whole = self.path.read_bytes()
+        for data, reason in (
+            (whole[:-1], minim.Reason.TRUNCATED),
+            (whole[:300] + b"?" + whole[301:], minim.Reason.VALUE),
+            (b"GGUF" + whole[4:], minim.Reason.FORMAT),
+        ):
+            self.path.write_bytes(data)
+            with self.assertRaises(minim.Error) as raised:
+                model().restore(self.path)
+            self.assertEqual(raised.exception.status, minim.Status.FORMAT)
+            self.assertEqual(raised.exception.reason, reason)
+            self.assertIn(str(self.path), str(raised.exception))
+
+    def test_a_path_that_is_no_file_is_refused(self):
+        for path in (self.folder.name, "/dev/null"):
+            with model().session(context=64) as session, self.assertRaises(minim.Error) as raised:
+                session.save(path)
+            self.assertEqual(raised.exception.status, minim.Status.IO)
+
+    def test_killing_a_process_that_saves_leaves_a_whole_file(self):
+        arguments = [sys.executable, "-c", SAVER, str(ROOT / "examples" / "python"), str(Q8_0), self.path]
+        for _ in range(4):
+            saver = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+            with saver:
+                self.assertEqual(saver.stdout.readline().strip(), "ready")
+                while not self.path.exists():
+                    time.sleep(0.001)
+                time.sleep(random.uniform(0, 0.1))
+                os.kill(saver.pid, signal.SIGKILL)
+            with model().restore(self.path) as session:
+                self.assertEqual(len(session), 1000)
+            left = [entry.name for entry in self.path.parent.iterdir()]
+            # Between the file's temporary name and its own the process may die, too.
+            self.assertLessEqual(len(left), 2)
+            for name in left:
+                (self.path.parent / name).unlink()
+
+
+if __name__ == "__main__":
+    unittest.main()

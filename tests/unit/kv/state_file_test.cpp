@@ -1,0 +1,267 @@
+#include "kv/state_file.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "support/helpers.h"
+
+using namespace minim;
+using namespace minim::kv;
+using namespace minim::test;
+using backend::k_kv_page_tokens;
+using backend::KvLayout;
+
+namespace {
+
+constexpr KvLayout k_layout = {2, 3, 32, Format::f16, Format::q8_0};
+constexpr int64_t k_evaluated = k_kv_page_tokens + 11;
+constexpr uint64_t k_model = 0x1234'5678'9ABC'DEF0;
+constexpr size_t k_header_bytes = 88;
+
+using Bytes = std::vector<char>;
+
+Bytes read_all(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_all(const std::string& path, const Bytes& bytes) {
+    std::ofstream file(path, std::ios::binary);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    REQUIRE(file.flush());
+}
+
+// Different bytes in every slot of every page.
+void fill(const Sequence& kv) {
+    uint32_t number = 1;
+    for (std::byte* page : kv.view().pages) {
+        for (int64_t at = 0; at < k_layout.page_bytes(); ++at) {
+            number = number * 1664525 + 1013904223;
+            page[at] = static_cast<std::byte>(number >> 24);
+        }
+    }
+}
+
+// The bytes of one head's K and V at a position.
+Bytes slot(const Sequence& kv, int64_t layer, int64_t head, int64_t position) {
+    const auto* page =
+        reinterpret_cast<const char*>(kv.view().pages[static_cast<size_t>(position / k_kv_page_tokens)]);
+    const int64_t at = position % k_kv_page_tokens;
+    const char* k = page + k_layout.k_offset(layer, head) + at * k_layout.k_token_bytes();
+    const char* v = page + k_layout.v_offset(layer, head) + at * k_layout.v_token_bytes();
+    Bytes bytes(k, k + k_layout.k_token_bytes());
+    bytes.insert(bytes.end(), v, v + k_layout.v_token_bytes());
+    return bytes;
+}
+
+struct Saved {
+    TemporaryFolder folder;
+    std::string path = folder / "state";
+    std::vector<int32_t> tokens;
+    std::vector<float> logits = {1.5F, -2.0F, 0.25F};
+    Sequence kv = Sequence::alone(k_layout, 200);
+
+    Saved() {
+        for (int32_t i = 0; i <= k_evaluated; ++i) tokens.push_back(7 * i);
+        fill(kv);
+        save();
+    }
+    void save(const CancelToken* cancel = nullptr) const {
+        State state;
+        state.model = k_model;
+        state.n_context = 200;
+        state.n_evaluated = k_evaluated;
+        state.tokens = tokens;
+        state.logits = logits;
+        write_state(path, state, kv, cancel);
+    }
+    // Reads all of a file with these bytes.
+    void load(const Bytes& bytes) const {
+        const std::string other = folder / "other";
+        write_all(other, bytes);
+        const StateFile file(other);
+        Sequence read(std::make_shared<PagePool>(file.layout()), 200);
+        file.read_pages(read, nullptr);
+    }
+};
+
+template <typename T>
+void put(Bytes& bytes, size_t at, T value) {
+    std::memcpy(bytes.data() + at, &value, sizeof(value));
+}
+
+// After a change of the header: as somebody would write it who means it.
+void sign(Bytes& bytes) {
+    put(bytes, k_header_bytes - 8, hash_bytes(std::as_bytes(std::span(bytes).first(k_header_bytes - 8))));
+}
+
+}  // namespace
+
+TEST_CASE("a state is read as it was written") {
+    const Saved saved;
+    const StateFile file(saved.path);
+    const State state = file.state();
+    CHECK(state.model == k_model);
+    CHECK(state.n_context == 200);
+    CHECK(state.n_evaluated == k_evaluated);
+    CHECK(std::ranges::equal(state.tokens, saved.tokens));
+    CHECK(std::ranges::equal(state.logits, saved.logits));
+    CHECK(file.layout().n_layer == k_layout.n_layer);
+    CHECK(file.layout().n_head_kv == k_layout.n_head_kv);
+    CHECK(file.layout().head_dim == k_layout.head_dim);
+    CHECK(file.layout().k_format == k_layout.k_format);
+    CHECK(file.layout().v_format == k_layout.v_format);
+
+    Sequence kv(std::make_shared<PagePool>(k_layout), 200);
+    file.read_pages(kv, nullptr);
+    CHECK(kv.n_pages() == 2);
+    for (int64_t position = 0; position < k_evaluated; ++position) {
+        for (int64_t layer = 0; layer < k_layout.n_layer; ++layer) {
+            for (int64_t head = 0; head < k_layout.n_head_kv; ++head)
+                REQUIRE(slot(kv, layer, head, position) == slot(saved.kv, layer, head, position));
+        }
+    }
+}
+
+TEST_CASE("a state file has the size of its keys and values, and little more") {
+    const Saved saved;
+    const auto token_bytes = static_cast<uint64_t>(k_layout.page_bytes() / k_kv_page_tokens);
+    const uint64_t rest = k_header_bytes + saved.tokens.size() * 4 + saved.logits.size() * 4 + 3 * 8;
+    CHECK(std::filesystem::file_size(saved.path) == k_evaluated * token_bytes + rest);
+}
+
+TEST_CASE("a state without tokens is a state") {
+    const TemporaryFolder folder;
+    const Sequence kv(std::make_shared<PagePool>(k_layout), 10);
+    State state;
+    state.n_context = 10;
+    write_state(folder / "empty", state, kv, nullptr);
+    const StateFile file(folder / "empty");
+    CHECK(file.state().tokens.empty());
+    Sequence read(std::make_shared<PagePool>(k_layout), 10);
+    file.read_pages(read, nullptr);
+    CHECK(read.n_pages() == 0);
+}
+
+TEST_CASE("a state file cut anywhere is refused") {
+    const Saved saved;
+    const Bytes whole = read_all(saved.path);
+    for (size_t size = 0; size < whole.size(); size += size < 200 ? 7 : 997) {
+        INFO("the first " << size << " bytes");
+        const std::string reason = reason_of([&] {
+            saved.load({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size)});
+        });
+        CHECK((reason == "truncated" || (size < 8 && reason == "format")));
+    }
+    Bytes longer = whole;
+    longer.push_back(0);
+    CHECK(reason_of([&] { saved.load(longer); }) == "value");
+}
+
+TEST_CASE("a state file with any byte altered is refused") {
+    const Saved saved;
+    const Bytes whole = read_all(saved.path);
+    for (size_t at = 0; at < whole.size(); at += at < 900 ? 1 : 331) {
+        Bytes altered = whole;
+        altered[at] = static_cast<char>(altered[at] ^ 0x10);
+        INFO("byte " << at);
+        const std::string reason = reason_of([&] { saved.load(altered); });
+        CHECK((reason == "value" || (at < 16 && reason == "format")));
+    }
+    for (size_t at = whole.size() - 40; at < whole.size(); ++at) {
+        Bytes altered = whole;
+        altered[at] = static_cast<char>(altered[at] ^ 0x01);
+        INFO("byte " << at);
+        CHECK(reason_of([&] { saved.load(altered); }) == "value");
+    }
+}
+
+TEST_CASE("hostile sizes are refused before anything is taken for them") {
+    const Saved saved;
+    const Bytes whole = read_all(saved.path);
+    struct Change {
+        const char* what;
+        size_t at;
+        uint64_t value;
+        bool is_wide;
+        const char* reason;
+    };
+    constexpr uint64_t k_huge = ~uint64_t{0};
+    const Change changes[] = {
+        {"another version", 8, 2, false, "format"},
+        {"pages of another size", 12, 32, false, "format"},
+        {"no layers", 24, 0, false, "value"},
+        {"too many layers", 24, 1U << 31, false, "value"},
+        {"one layer more", 24, 3, false, "value"},
+        {"no heads", 28, 0, false, "value"},
+        {"too many heads", 28, 0xFFFF'FFFF, false, "value"},
+        {"no columns", 32, 0, false, "value"},
+        {"heads that blocks do not fill", 32, 33, false, "type"},
+        {"keys in a format of weights", 36, 12, false, "type"},
+        {"keys in no format", 36, 9999, false, "type"},
+        {"values in a format of weights", 40, 14, false, "type"},
+        {"one logit more", 44, 4, false, "value"},
+        {"many logits", 44, 0xFFFF'FFFF, false, "value"},
+        {"a context smaller than the tokens", 48, 5, true, "value"},
+        {"a context beyond all bounds", 48, k_huge, true, "value"},
+        {"no tokens", 56, 0, true, "value"},
+        {"one token more", 56, k_evaluated + 2, true, "value"},
+        {"more tokens than the context", 56, 201, true, "value"},
+        {"tokens whose bytes overflow", 56, k_huge / 4, true, "value"},
+        {"more evaluated than there are", 64, k_evaluated + 2, true, "value"},
+        {"fewer evaluated", 64, k_evaluated - 1, true, "value"},
+        {"evaluated beyond all bounds", 64, k_huge, true, "value"},
+        {"a smaller file", 72, 100, true, "value"},
+        {"a larger file", 72, whole.size() + 1, true, "value"},
+        {"a huge file", 72, k_huge, true, "value"},
+    };
+    for (const Change& change : changes) {
+        Bytes altered = whole;
+        if (change.is_wide) {
+            put(altered, change.at, change.value);
+        } else {
+            put(altered, change.at, static_cast<uint32_t>(change.value));
+        }
+        sign(altered);
+        INFO(change.what);
+        CHECK(reason_of([&] { saved.load(altered); }) == change.reason);
+    }
+}
+
+TEST_CASE("a file that is none of ours is refused") {
+    const Saved saved;
+    CHECK(reason_of([&] { saved.load({}); }) == "format");
+    CHECK(reason_of([&] { saved.load(Bytes(500, 'x')); }) == "format");
+    const auto error = error_of([&] { StateFile(saved.folder / "missing"); });
+    REQUIRE(error);
+    CHECK(error->status() == Status::not_found);
+}
+
+TEST_CASE("a save that fails leaves the old file, and nothing beside it") {
+    Saved saved;
+    const Bytes before = read_all(saved.path);
+    saved.tokens[0] = 99;
+    CancelToken cancel;
+    cancel.trigger();
+    expect_error(Status::cancelled, "saving", [&] { saved.save(&cancel); });
+    CHECK(read_all(saved.path) == before);
+    const auto n_files = std::distance(std::filesystem::directory_iterator(saved.folder.path()), {});
+    CHECK(n_files == 1);
+
+    saved.save();
+    CHECK(StateFile(saved.path).state().tokens[0] == 99);
+}
+
+TEST_CASE("a restore can be cancelled") {
+    const Saved saved;
+    const StateFile file(saved.path);
+    Sequence kv(std::make_shared<PagePool>(k_layout), 200);
+    CancelToken cancel;
+    cancel.trigger();
+    expect_error(Status::cancelled, "restoring", [&] { file.read_pages(kv, &cancel); });
+}
