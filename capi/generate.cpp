@@ -1,6 +1,7 @@
 #include "handles.h"
 #include "structs.h"
 #include "texts.h"
+#include "token_view.h"
 
 using namespace minim;
 using namespace minim::capi;
@@ -20,23 +21,6 @@ minim_generate_result result_of(const engine::GenerationState& state) {
     result.generate_us = static_cast<uint64_t>(state.generate_us);
     result.seed = state.seed;
     return result;
-}
-
-// A view of the session's last event; the session keeps what it points to.
-minim_token token_of_event(minim_session& session) {
-    const sampling::Choice& choice = session.event.choice;
-    session.top.clear();
-    for (const sampling::TokenProbability& entry : choice.top)
-        session.top.push_back({entry.token, entry.logprob});
-    minim_token token{};
-    token.size = sizeof(token);
-    token.id = choice.token;
-    token.text = session.event.text.c_str();
-    token.text_length = session.event.text.size();
-    token.logprob = choice.logprob;
-    token.n_top = static_cast<int32_t>(session.top.size());
-    token.top = session.top.empty() ? nullptr : session.top.data();
-    return token;
 }
 
 void begin(minim_session& session, const minim_sampling* options, std::span<const int32_t> prompt,
@@ -71,7 +55,7 @@ minim_status minim_generate(minim_session* session, const minim_sampling* sampli
         try {
             while (next(*session, token_of(cancel))) {
                 if (on_token == nullptr) continue;
-                const minim_token token = token_of_event(*session);
+                const minim_token token = token_view(session->event, session->top);
                 session->publish_status();
                 if (on_token(user_data, &token) != 0) session->generation->stop();
             }
@@ -101,7 +85,7 @@ minim_status minim_generate_next(minim_session* session, minim_token* token, int
         required(has_token, "has_token");
         result_to(token, "minim_token", minim_token{});  // checks the struct before a token is taken
         const bool found = next(*session, token_of(cancel));
-        if (found) result_to(token, "minim_token", token_of_event(*session));
+        if (found) result_to(token, "minim_token", token_view(session->event, session->top));
         *has_token = found ? 1 : 0;
     });
 }

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/engine.h"
 #include "engine/generation.h"
 #include "engine/session.h"
 #include "guard.h"
@@ -115,6 +116,19 @@ class SessionUse {
 };
 
 }  // namespace minim::capi
+
+struct minim_engine {
+    minim::capi::OpenModel open;
+    std::unique_ptr<minim::engine::Engine> engine;
+};
+
+struct minim_request {
+    minim::capi::OpenModel open;
+    std::shared_ptr<minim::engine::Request> request;
+    minim::engine::TokenEvent event;  // what the pointers of the last minim_token point into
+    std::vector<minim_token_probability> top;
+    std::atomic_flag in_use = ATOMIC_FLAG_INIT;
+};
 
 struct minim_sampling {
     minim::engine::GenerateParams params;

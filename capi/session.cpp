@@ -1,4 +1,5 @@
 #include "handles.h"
+#include "kv_format.h"
 #include "structs.h"
 #include "texts.h"
 
@@ -6,24 +7,6 @@ using namespace minim;
 using namespace minim::capi;
 
 namespace {
-
-std::optional<Format> kv_format(int32_t format, const char* name) {
-    switch (format) {
-        case MINIM_KV_AUTO:
-            return std::nullopt;
-        case MINIM_KV_F16:
-            return Format::f16;
-        case MINIM_KV_F32:
-            return Format::f32;
-        case MINIM_KV_BF16:
-            return Format::bf16;
-        case MINIM_KV_Q8_0:
-            return Format::q8_0;
-        default:
-            fail(Status::invalid, "{} is {}; auto (0), F16 (1), F32 (2), BF16 (3) and Q8_0 (4) are known",
-                 name, format);
-    }
-}
 
 engine::SessionParams session_params(const minim_session_params& p) {
     engine::SessionParams params;

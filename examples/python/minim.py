@@ -37,6 +37,7 @@ class FinishReason(abi.Named):
     LENGTH = "length", 3
     CONTEXT_FULL = "context_full", 4
     STOPPED = "stopped", 5
+    TIMEOUT = "timeout", 6
 
 
 def _ids_of(ids):
@@ -335,7 +336,7 @@ class _Sampling(abi.Handle):
 
     def _set(self, name, value):
         if name not in sampling_options():
-            raise TypeError(f"generate() has no option {name!r}; there are: {', '.join(sampling_options())}")
+            raise TypeError(f"there is no option {name!r}: there are {', '.join(sampling_options())}")
         if sampling_options()[name].type != self._INTEGER:
             return self._check("sampling_set_f64", name.encode(), float(value))
         value = operator.index(value)
@@ -344,6 +345,13 @@ class _Sampling(abi.Handle):
         self._check(
             "sampling_set_i64", name.encode(), c.c_int64(value).value
         )  # a seed is bits, its sign one of them
+
+
+def _token_of(token):
+    """A copy of a minim_token, whose pointers do not last."""
+    text = c.string_at(token.text, token.text_length).decode("utf-8", "replace")
+    top = c.cast(token.top, c.POINTER(abi.TokenProbability))
+    return Token(token.id, text, token.logprob, [(top[i].id, top[i].logprob) for i in range(token.n_top)])
 
 
 class Generation:
@@ -370,11 +378,7 @@ class Generation:
             abi.check(name, handle, c.byref(token), c.byref(has_token), None)
             if not has_token.value:
                 return None
-            text = c.string_at(token.text, token.text_length).decode("utf-8", "replace")
-            top = c.cast(token.top, c.POINTER(abi.TokenProbability))
-            return Token(
-                token.id, text, token.logprob, [(top[i].id, top[i].logprob) for i in range(token.n_top)]
-            )
+            return _token_of(token)
 
 
 def _session_params(context, kv, n_batch, n_ubatch):
@@ -475,6 +479,153 @@ class Session(abi.Handle):
     def finish_reason(self):
         """A FinishReason, or None while the answer is not finished."""
         return abi.by_number(FinishReason, self.result.finish)
+
+
+# --------------------------------------------------------------------------------------------- engines
+
+
+class Engine(abi.Handle):
+    """Works on many requests at once, on a thread of its own. close() ends what is under way.
+
+    kv_tokens: how many tokens' keys and values there is memory for, of all requests and kept prefixes together.
+    """
+
+    def __init__(
+        self,
+        model,
+        kv_tokens=0,
+        kv="f16",
+        max_requests=0,
+        n_batch=0,
+        n_prompt_rows=0,
+        prefix_cache=True,
+    ):
+        self.model = model
+        kv_format = _choice(_KV_FORMATS, kv, "kv")
+        params = abi.EngineParams(
+            kv_tokens=max(-1, min(kv_tokens, 2**63)),
+            k_format=kv_format,
+            v_format=kv_format,
+            n_requests=_int32(max_requests),
+            n_batch=_int32(n_batch),
+            n_prompt_rows=_int32(n_prompt_rows),
+            forget_prefixes=int(not prefix_cache),
+        )
+        out = c.c_void_p()
+        try:
+            model._check("engine_create", c.byref(params), c.byref(out))
+        finally:
+            if out:
+                self._own("engine_free", out.value, model._raised, model._runtime)
+
+    def submit(
+        self,
+        prompt,
+        max_tokens=0,
+        temperature=0.0,
+        *,
+        priority=0,
+        timeout=None,
+        stop=(),
+        stop_tokens=(),
+        logit_bias=None,
+        **options,
+    ):
+        """Hands a prompt in, ids or a text, and returns a Request at once.
+
+        priority: higher ones go first. timeout: seconds after which the answer ends where it is. The others are
+        those of Session.generate().
+        """
+        array = _ids_of(self.model.tokenize(prompt) if isinstance(prompt, (str, bytes)) else prompt)
+        params = abi.RequestParams(
+            priority=_int32(priority),
+            timeout_ms=0 if timeout is None else max(1, min(int(timeout * 1000), 2**62)),
+        )
+        options.update(max_tokens=max_tokens, temperature=temperature)
+        with _Sampling(options, logit_bias, stop, stop_tokens) as sampling:
+            return Request(
+                self,
+                lambda out: self._check(
+                    "engine_submit", sampling._handle, _ids_pointer(array), array.size, c.byref(params), out
+                ),
+            )
+
+    def drain(self, timeout=None):
+        """Takes no more requests and waits for those under way; False where they are not done in `timeout` seconds."""
+        done = c.c_int32()
+        end = None if timeout is None else time.monotonic() + timeout
+        while not done.value and (end is None or time.monotonic() <= end):
+            self._check("engine_drain", _SLICE_MS, c.byref(done))
+        return bool(done.value)
+
+    @property
+    def state(self):
+        """The minim_engine_state: n_waiting, n_running, n_steps, n_evaluated, n_pages_cached ..."""
+        state = abi.EngineState()
+        self._check("engine_get_state", c.byref(state))
+        return state
+
+
+class Answer(typing.NamedTuple):
+    ids: list
+    text: str
+    finish_reason: FinishReason
+
+
+_SLICE_MS = 100  # how long a call waits before Python may look after its signals
+
+
+class Request(abi.Handle):
+    """A request that Engine.submit() made. Its answer can be read once, by tokens() or by result()."""
+
+    _END, _TOKEN = 0, 1
+
+    def __init__(self, engine, create):
+        self._reading = threading.Lock()
+        out = c.c_void_p()
+        create(c.byref(out))
+        self._own("request_free", out.value, engine._raised, engine.model._runtime)
+
+    def tokens(self):
+        """Iterates over the Tokens of the answer as they come."""
+        while True:
+            token = self._use(self._next, "request_next")
+            if token is None:
+                return
+            yield token
+
+    def _next(self, name, handle):
+        token, what = abi.Token(), c.c_int32(-1)
+        with self._reading:
+            while what.value not in (self._END, self._TOKEN):
+                abi.check(name, handle, _SLICE_MS, c.byref(token), c.byref(what))
+            return _token_of(token) if what.value == self._TOKEN else None
+
+    def result(self):
+        """Waits for the end: an Answer of the ids and the text that tokens() has not given yet."""
+        tokens = list(self.tokens())
+        return Answer([t.id for t in tokens], "".join(t.text for t in tokens), self.finish_reason)
+
+    def cancel(self):
+        """Ends the answer after what was reported so far."""
+        self._get("request_cancel")
+
+    @property
+    def state(self):
+        """The minim_request_state: n_prompt, n_cached, n_generated, prompt_us, generate_us, seed ..."""
+        state = abi.RequestState()
+        self._check("request_get_state", c.byref(state))
+        return state
+
+    @property
+    def cached_tokens(self):
+        """Tokens of the prompt whose keys and values were there already."""
+        return self.state.n_cached
+
+    @property
+    def finish_reason(self):
+        """A FinishReason, or None while the answer is not finished."""
+        return abi.by_number(FinishReason, self.state.finish)
 
 
 # --------------------------------------------------------------------------------------------- formats

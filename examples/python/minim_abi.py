@@ -155,6 +155,53 @@ GenerateResult = _struct(
     seed=u64,
 )
 
+EngineParams = _struct(
+    "minim_engine_params",
+    flags=u32,
+    kv_tokens=u64,
+    k_format=i32,
+    v_format=i32,
+    n_requests=i32,
+    n_batch=i32,
+    n_prompt_rows=i32,
+    forget_prefixes=i32,
+)
+EngineState = _struct(
+    "minim_engine_state",
+    reserved=u32,
+    n_waiting=u64,
+    n_running=u64,
+    n_steps=u64,
+    n_evaluated=u64,
+    n_preempted=u64,
+    n_pages=u64,
+    n_pages_held=u64,
+    n_pages_cached=u64,
+)
+RequestParams = _struct(
+    "minim_request_params",
+    flags=u32,
+    priority=i32,
+    reserved=i32,
+    timeout_ms=i64,
+    notify=pointer,
+    notify_user_data=pointer,
+)
+RequestState = _struct(
+    "minim_request_state",
+    finish=i32,
+    stop_token=i32,
+    reserved=u32,
+    n_prompt=u64,
+    n_cached=u64,
+    n_generated=u64,
+    n_preempted=u64,
+    queue_us=u64,
+    prompt_us=u64,
+    generate_us=u64,
+    seed=u64,
+)
+
 
 class TokenProbability(c.Structure):
     _fields_ = [("id", i32), ("logprob", f32)]
@@ -190,6 +237,12 @@ _STATUS_CALLS = {
     "generate_begin": [pointer, pointer, ids, size, pointer],
     "generate_next": [pointer, pointer, pointer, pointer],
     "generate_state": [pointer, pointer],
+    "engine_create": [pointer, pointer, pointer],
+    "engine_drain": [pointer, i64, pointer],
+    "engine_get_state": [pointer, pointer],
+    "engine_submit": [pointer, pointer, ids, size, pointer, pointer],
+    "request_next": [pointer, i64, pointer, pointer],
+    "request_get_state": [pointer, pointer],
     "format_decode": [text, pointer, size, size, pointer],
 }
 _PLAIN_CALLS = {
@@ -219,6 +272,9 @@ _RELEASES = [
     "model_close",
     "session_free",
     "sampling_free",
+    "engine_free",
+    "request_cancel",
+    "request_free",
 ]
 
 

@@ -548,7 +548,8 @@ enum {
     MINIM_FINISH_STOP_TEXT = 2,
     MINIM_FINISH_LENGTH = 3, /* max_tokens */
     MINIM_FINISH_CONTEXT_FULL = 4,
-    MINIM_FINISH_STOPPED = 5 /* the callback asked for it */
+    MINIM_FINISH_STOPPED = 5, /* the callback asked for it, or the request was cancelled */
+    MINIM_FINISH_TIMEOUT = 6  /* requests only */
 };
 
 typedef struct minim_generate_result {
@@ -594,6 +595,124 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_generate_next(minim_session* sessi
 /* How the generation stands or ended. INVALID where none was begun. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_generate_state(const minim_session* session,
                                                              minim_generate_result* result, minim_error* err);
+
+/* --------------------------------------------------------------------------------------------- engines */
+
+/*
+ * Many requests at once, worked on by a thread of the engine's. Each step evaluates the next token of every
+ * answer and, beside them, pieces of the prompts that are not read yet. What a request answers does not
+ * depend on who shares its steps. Prompts that begin like an earlier text take over its keys and values.
+ * Where memory runs short the last request is set aside and goes on later with the same text.
+ */
+typedef struct minim_engine minim_engine;   /* any thread */
+typedef struct minim_request minim_request; /* any thread; minim_request_next one thread at a time */
+
+typedef struct minim_engine_params {
+    uint32_t size;
+    uint32_t flags;     /* none defined: 0 */
+    uint64_t kv_tokens; /* tokens whose keys and values there is memory for, of all requests and the prefix
+                              cache together; 0: the context the model was trained for */
+    int32_t k_format;   /* MINIM_KV_*; AUTO: F16 */
+    int32_t v_format;
+    int32_t n_requests;      /* worked on at once, others wait; 0: 64 */
+    int32_t n_batch;         /* tokens of a step, at least n_requests; 0: 512, or n_requests */
+    int32_t n_prompt_rows;   /* of them, most for prompts while answers are under way; 0: a quarter */
+    int32_t forget_prefixes; /* 1: keys and values of ended requests are not kept for others */
+} minim_engine_params;
+#define MINIM_ENGINE_PARAMS_INIT \
+    { sizeof(minim_engine_params), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* Takes the memory for keys and values at once: OUT_OF_MEMORY names how many tokens would fit. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_engine_create(minim_model* model,
+                                                            const minim_engine_params* params,
+                                                            minim_engine** out, minim_error* err);
+/* Ends what is under way (MINIM_FINISH_STOPPED). Requests stay good. */
+MINIM_API void minim_engine_free(minim_engine* engine);
+
+/* From here on no request is taken. Waits until those under way are done, at most timeout_ms (negative:
+ * without end); *done tells whether they are. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_engine_drain(minim_engine* engine, int64_t timeout_ms,
+                                                           int32_t* done, minim_error* err);
+
+typedef struct minim_engine_state {
+    uint32_t size;
+    uint32_t reserved;
+    uint64_t n_waiting;
+    uint64_t n_running;
+    uint64_t n_steps;        /* since the engine was made, as the next two */
+    uint64_t n_evaluated;    /* tokens */
+    uint64_t n_preempted;    /* times that a request was set aside */
+    uint64_t n_pages;        /* of 64 tokens each */
+    uint64_t n_pages_held;   /* by requests or the prefix cache */
+    uint64_t n_pages_cached; /* of them in the prefix cache */
+} minim_engine_state;
+#define MINIM_ENGINE_STATE_INIT \
+    { sizeof(minim_engine_state), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+MINIM_API MINIM_MUST_CHECK minim_status minim_engine_get_state(const minim_engine* engine,
+                                                               minim_engine_state* out, minim_error* err);
+
+/* Called on the engine's thread when a request has something new. Must not block or call the library. */
+typedef void (*minim_notify_fn)(void* user_data);
+
+typedef struct minim_request_params {
+    uint32_t size;
+    uint32_t flags;   /* none defined: 0 */
+    int32_t priority; /* higher ones are started first, and others are set aside for them */
+    int32_t reserved;
+    int64_t timeout_ms;     /* after which the text ends where it is; 0: none */
+    minim_notify_fn notify; /* may be NULL */
+    void* notify_user_data;
+} minim_request_params;
+#define MINIM_REQUEST_PARAMS_INIT \
+    { sizeof(minim_request_params), 0, 0, 0, 0, NULL, NULL }
+
+/*
+ * Hands a prompt in and returns at once. `sampling` (copied) and `params` may be NULL. Errors: INVALID (an
+ * empty prompt, an id or option out of range, a drained engine), CONTEXT_FULL (the prompt can never fit).
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_engine_submit(minim_engine* engine,
+                                                            const minim_sampling* sampling,
+                                                            const int32_t* prompt, size_t count,
+                                                            const minim_request_params* params,
+                                                            minim_request** out, minim_error* err);
+
+enum { MINIM_NEXT_END = 0, MINIM_NEXT_TOKEN = 1, MINIM_NEXT_PENDING = 2 };
+
+/*
+ * The next token of the answer. Waits at most timeout_ms for it (0: not at all, negative: without end). *next
+ * is MINIM_NEXT_TOKEN with *token filled, valid until the next call for this request; MINIM_NEXT_END after
+ * the last one; MINIM_NEXT_PENDING where the time is over. Errors: what ended the request, if that was an
+ * error.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_request_next(minim_request* request, int64_t timeout_ms,
+                                                           minim_token* token, int32_t* next,
+                                                           minim_error* err);
+
+/* Ends the answer after what was reported so far (MINIM_FINISH_STOPPED). */
+MINIM_API void minim_request_cancel(minim_request* request);
+
+typedef struct minim_request_state {
+    uint32_t size;
+    int32_t finish;     /* MINIM_FINISH_*; NONE until the last token was taken */
+    int32_t stop_token; /* the token that ended it, or -1 */
+    uint32_t reserved;
+    uint64_t n_prompt;
+    uint64_t n_cached;    /* tokens of the prompt whose keys and values were there */
+    uint64_t n_generated; /* tokens, taken or to be taken */
+    uint64_t n_preempted; /* how often it was set aside */
+    uint64_t queue_us;    /* microseconds until it was first worked on */
+    uint64_t prompt_us;   /* from then until the first token */
+    uint64_t generate_us; /* from the first token to the last */
+    uint64_t seed;
+} minim_request_state;
+#define MINIM_REQUEST_STATE_INIT \
+    { sizeof(minim_request_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+MINIM_API MINIM_MUST_CHECK minim_status minim_request_get_state(const minim_request* request,
+                                                                minim_request_state* out, minim_error* err);
+/* Cancels it where it has not ended. */
+MINIM_API void minim_request_free(minim_request* request);
 
 /* --------------------------------------------------------------------------------------------- formats */
 

@@ -571,6 +571,109 @@ class Session {
     size_t n_vocab_ = 0;
 };
 
+struct RequestOptions {
+    int32_t priority = 0;
+    int64_t timeout_ms = 0;
+};
+
+// One request to an engine. It may outlive the engine.
+class Request {
+  public:
+    enum class Next { end = MINIM_NEXT_END, token = MINIM_NEXT_TOKEN, pending = MINIM_NEXT_PENDING };
+
+    // Waits at most timeout_ms, without end where that is negative. The token's pointers are valid until the
+    // next call.
+    Next next(minim_token& token, int64_t timeout_ms = -1) {
+        token = minim_token{};
+        token.size = sizeof(token);
+        int32_t what = MINIM_NEXT_PENDING;
+        detail::check([&](minim_error* error) {
+            return minim_request_next(handle_.get(), timeout_ms, &token, &what, error);
+        });
+        return static_cast<Next>(what);
+    }
+
+    void cancel() noexcept { minim_request_cancel(handle_.get()); }
+
+    minim_request_state state() const {
+        minim_request_state state = MINIM_REQUEST_STATE_INIT;
+        detail::check(
+            [&](minim_error* error) { return minim_request_get_state(handle_.get(), &state, error); });
+        return state;
+    }
+
+    minim_request* get() const noexcept { return handle_.get(); }
+
+  private:
+    friend class Engine;
+    using HandleType = detail::Handle<minim_request, minim_request_free>;
+    Request(std::shared_ptr<Log> log, HandleType handle) : log_(std::move(log)), handle_(std::move(handle)) {}
+
+    std::shared_ptr<Log> log_;
+    HandleType handle_;
+};
+
+struct EngineOptions {
+    uint64_t kv_tokens = 0;
+    int32_t k_format = MINIM_KV_AUTO;
+    int32_t v_format = MINIM_KV_AUTO;
+    int32_t n_requests = 0;
+    int32_t n_batch = 0;
+    int32_t n_prompt_rows = 0;
+    bool forget_prefixes = false;
+};
+
+// Works on many requests at once, on a thread of its own; its end ends what is under way.
+class Engine {
+  public:
+    explicit Engine(const Model& model, const EngineOptions& options = {}) : log_(model.log()) {
+        minim_engine_params params = MINIM_ENGINE_PARAMS_INIT;
+        params.kv_tokens = options.kv_tokens;
+        params.k_format = options.k_format;
+        params.v_format = options.v_format;
+        params.n_requests = options.n_requests;
+        params.n_batch = options.n_batch;
+        params.n_prompt_rows = options.n_prompt_rows;
+        params.forget_prefixes = options.forget_prefixes ? 1 : 0;
+        handle_ = detail::create<HandleType>([&](minim_engine** out, minim_error* error) {
+            return minim_engine_create(model.get(), &params, out, error);
+        });
+    }
+
+    Request submit(const Sampling& sampling, Ids prompt, const RequestOptions& options = {}) {
+        minim_request_params params = MINIM_REQUEST_PARAMS_INIT;
+        params.priority = options.priority;
+        params.timeout_ms = options.timeout_ms;
+        return Request(log_,
+                       detail::create<Request::HandleType>([&](minim_request** out, minim_error* error) {
+                           return minim_engine_submit(handle_.get(), sampling.get(), prompt.data(),
+                                                      prompt.size(), &params, out, error);
+                       }));
+    }
+
+    // Takes no more requests; true when those under way are done within timeout_ms.
+    bool drain(int64_t timeout_ms = -1) {
+        int32_t done = 0;
+        detail::check(
+            [&](minim_error* error) { return minim_engine_drain(handle_.get(), timeout_ms, &done, error); });
+        return done != 0;
+    }
+
+    minim_engine_state state() const {
+        minim_engine_state state = MINIM_ENGINE_STATE_INIT;
+        detail::check(
+            [&](minim_error* error) { return minim_engine_get_state(handle_.get(), &state, error); });
+        return state;
+    }
+
+    minim_engine* get() const noexcept { return handle_.get(); }
+
+  private:
+    using HandleType = detail::Handle<minim_engine, minim_engine_free>;
+    std::shared_ptr<Log> log_;
+    HandleType handle_;
+};
+
 // One row of `count` elements of a weight format, such as "Q4_K".
 inline std::vector<float> decode_format(const std::string& name, const void* row, size_t row_bytes,
                                         size_t count) {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "engine/generation.h"
+#include "engine/answer.h"
 
 namespace minim::engine {
 

@@ -31,6 +31,11 @@ Sequence::Sequence(std::shared_ptr<PagePool> pool, int64_t n_context, int64_t n_
 Sequence::Sequence(const std::shared_ptr<PagePool>& pool, int64_t n_context)
     : Sequence(pool, n_context, checked_page_count(*pool, n_context)) {}
 
+Sequence Sequence::unpromised(std::shared_ptr<PagePool> pool, int64_t n_context) {
+    checked_page_count(*pool, n_context);
+    return Sequence(std::move(pool), n_context, 0);
+}
+
 Sequence Sequence::alone(const backend::KvLayout& layout, int64_t n_context) {
     Sequence sequence(std::make_shared<PagePool>(layout), n_context);
     sequence.hold(0, n_context);
@@ -40,7 +45,7 @@ Sequence Sequence::alone(const backend::KvLayout& layout, int64_t n_context) {
 Sequence::~Sequence() {
     if (!pool_) return;  // moved from
     truncate(0);
-    pool_->withdraw_promise(n_promised_);
+    limit_promise(0);
 }
 
 Sequence::Sequence(Sequence&& other) noexcept
@@ -54,43 +59,80 @@ Sequence::Sequence(Sequence&& other) noexcept
 Sequence Sequence::fork(int64_t n_shared, int64_t n_context) const {
     const int64_t n_whole = n_shared / k_kv_page_tokens;
     Sequence copy(pool_, n_context, page_count(n_context) - n_whole);
-    for (int64_t i = 0; i < n_whole; ++i) {
-        const Page& page = pages_[static_cast<size_t>(i)];
-        pool_->share(page);
-        copy.append(page);
-    }
-    if (n_whole * k_kv_page_tokens < n_shared) {
-        const Page page = copy.take();
-        std::memcpy(page.data(), places_[static_cast<size_t>(n_whole)],
-                    static_cast<size_t>(layout().page_bytes()));
-        copy.append(page);
-    }
+    for (int64_t i = 0; i < n_whole; ++i) copy.append_shared(page(i));
+    if (n_whole * k_kv_page_tokens < n_shared) copy.append_copy(page(n_whole));
     return copy;
 }
 
+// Pages that are missing, and those that are shared and written to from `begin` on.
+int64_t Sequence::pages_to_take(int64_t begin, int64_t end) const noexcept {
+    const int64_t n_kept = std::min(n_pages(), page_count(end));
+    int64_t n = page_count(end) - n_kept;
+    for (int64_t i = begin / k_kv_page_tokens; i < n_kept; ++i)
+        if (pool_->is_shared(page(i))) ++n;
+    return n;
+}
+
 void Sequence::hold(int64_t begin, int64_t end) {
+    const int64_t n = pages_to_take(begin, end);
+    if (n > n_promised_) {
+        pool_->promise(n - n_promised_);
+        n_promised_ = n;
+    }
+    take_pages(begin, end);
+}
+
+bool Sequence::try_hold(int64_t begin, int64_t end) {
+    const int64_t n = pages_to_take(begin, end);
+    if (n > n_promised_ && !try_promise(n - n_promised_)) return false;
+    take_pages(begin, end);
+    return true;
+}
+
+void Sequence::take_pages(int64_t begin, int64_t end) noexcept {
     const int64_t first = begin / k_kv_page_tokens;
     const int64_t n_kept = std::min(n_pages(), page_count(end));
-    int64_t n_new = page_count(end) - n_kept;
-    for (int64_t i = first; i < n_kept; ++i)
-        if (pool_->is_shared(pages_[static_cast<size_t>(i)])) ++n_new;
-    if (n_new > n_promised_) {
-        pool_->promise(n_new - n_promised_);
-        n_promised_ = n_new;
-    }
     for (int64_t i = first; i < n_kept; ++i) {
         Page& page = pages_[static_cast<size_t>(i)];
         if (!pool_->is_shared(page)) continue;
         const Page own = take();
         // Positions before `begin` may lie in the first of these pages only.
-        if (i == first && begin % k_kv_page_tokens > 0)
-            std::memcpy(own.data(), page.data(), static_cast<size_t>(layout().page_bytes()));
+        if (i == first && begin % k_kv_page_tokens > 0) copy_page(page, own);
         if (pool_->release(page, true)) ++n_promised_;
         page = own;
         places_[static_cast<size_t>(i)] = own.data();
     }
     while (n_pages() < page_count(end)) append(take());
     show_pages();
+}
+
+void Sequence::append_shared(const Page& page) noexcept {
+    pool_->share(page);
+    append(page);
+}
+
+bool Sequence::append_copy(const Page& page) noexcept {
+    if (n_promised_ == 0) return false;
+    const Page own = take();
+    copy_page(page, own);
+    append(own);
+    return true;
+}
+
+bool Sequence::try_promise(int64_t n) {
+    if (!pool_->try_promise(n)) return false;
+    n_promised_ += n;
+    return true;
+}
+
+void Sequence::limit_promise(int64_t n) noexcept {
+    if (n_promised_ <= n) return;
+    pool_->withdraw_promise(n_promised_ - n);
+    n_promised_ = n;
+}
+
+void Sequence::copy_page(const Page& from, const Page& to) const noexcept {
+    std::memcpy(to.data(), from.data(), static_cast<size_t>(layout().page_bytes()));
 }
 
 void Sequence::truncate(int64_t count) noexcept {

@@ -18,6 +18,9 @@ class Sequence {
     // Holds nothing yet, with the pages for n_context positions promised. Throws as PagePool::promise.
     Sequence(const std::shared_ptr<PagePool>& pool, int64_t n_context);
 
+    // The same with nothing promised.
+    static Sequence unpromised(std::shared_ptr<PagePool> pool, int64_t n_context);
+
     // A pool of its own, and pages for n_context positions at hand.
     static Sequence alone(const backend::KvLayout& layout, int64_t n_context);
 
@@ -36,6 +39,15 @@ class Sequence {
     // then holds what it held.
     void hold(int64_t begin, int64_t end);
 
+    // The same for a pool that is shared with others: takes no memory, but further pages of the pool where
+    // the promise does not suffice. False, and nothing, where there are too few.
+    bool try_hold(int64_t begin, int64_t end);
+
+    // Adds whole pages of another sequence, or a copy of one, behind those that it holds. There must be room
+    // in its context. A copy wants a promised page: false where there is none.
+    void append_shared(const Page& page) noexcept;
+    bool append_copy(const Page& page) noexcept;
+
     // Lets go of the pages behind the first `count` positions.
     void truncate(int64_t count) noexcept;
 
@@ -43,10 +55,19 @@ class Sequence {
     // As attention sees it; stays at its place until the sequence is moved.
     const backend::KvSequence& view() const noexcept { return view_; }
     int64_t n_pages() const noexcept { return static_cast<int64_t>(pages_.size()); }
+    const Page& page(int64_t i) const noexcept { return pages_[static_cast<size_t>(i)]; }
+
+    // Further pages of the pool that nobody else may take: false where there are too few.
+    bool try_promise(int64_t n);
+    // Keeps at most n promised pages.
+    void limit_promise(int64_t n) noexcept;
 
   private:
     Sequence(std::shared_ptr<PagePool> pool, int64_t n_context, int64_t n_to_promise);
+    int64_t pages_to_take(int64_t begin, int64_t end) const noexcept;
+    void take_pages(int64_t begin, int64_t end) noexcept;
     Page take() noexcept;
+    void copy_page(const Page& from, const Page& to) const noexcept;
     void append(const Page& page) noexcept;
     void show_pages() noexcept;
 

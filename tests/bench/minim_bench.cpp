@@ -4,9 +4,13 @@
 //   minim-bench -m model.gguf -p 512 -n 64 -t 1,2 -r 5 -o table
 //   minim-bench --synthetic --layers 2 --experts-format IQ4_XS -n 64
 //
+//   minim-bench --synthetic --layers 2 --experts-format IQ4_XS -n 32 --parallel 1,8,32
+//
 // A speed is the median of the repetitions. Its bandwidth is the bytes a token has to read (weights once,
 // keys and values once) times tokens a second; the share is of the median bandwidth measured around the
-// repetitions.
+// repetitions. Several texts at once share the weights of a step: of the experts they read, on average, those
+// that at least one of their tokens chooses by chance. Two limits stand beside their speed: the bandwidth
+// over those bytes, and the speed of the prompt test of the same run, which shares as much as can be.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -40,6 +44,7 @@ struct Options {
     std::vector<int64_t> n_prompt = {512};
     std::vector<int64_t> n_generate = {64};
     std::vector<int64_t> depths = {0};
+    std::vector<int64_t> n_parallel = {1};
     std::vector<int64_t> n_ubatch = {512};
     std::vector<int32_t> n_threads;
     int repetitions = 5;
@@ -53,6 +58,8 @@ struct Result {
     int32_t n_threads = 0;
     int64_t depth = 0;
     int64_t n_ubatch = 0;
+    int64_t n_parallel = 1;
+    std::optional<double> prompt_rate;  // tokens a second of the prompt test, where it was made
     std::vector<double> tokens_per_second;
     std::vector<double> read_bandwidth;  // bytes a second
     double bytes_per_token = 0.0;
@@ -73,13 +80,21 @@ double spread(const std::vector<double>& values) {
     return median(deviation);
 }
 
-// Bytes of weights that one token reads.
-double active_bytes(const model::Config& config, const model::Weights& weights) {
+// Experts of a layer that at least one of n_rows tokens chooses, on average, where chance chooses.
+double experts_read(const model::Config& config, int64_t n_rows) {
+    const auto n_expert = static_cast<double>(config.n_expert);
+    const double spared = 1.0 - static_cast<double>(config.n_expert_used) / n_expert;
+    return n_expert * (1.0 - std::pow(spared, static_cast<double>(n_rows)));
+}
+
+// Bytes of weights that a step of n_rows tokens reads, which all want logits.
+double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows) {
+    const double n_experts = experts_read(config, n_rows);
     const auto bytes = [](const backend::Matrix& m) { return static_cast<double>(m.rows * m.row_bytes); };
     const auto of_stack = [&](const backend::ExpertStack& s) {
-        return static_cast<double>(config.n_expert_used * s.rows * s.row_bytes);
+        return n_experts * static_cast<double>(s.rows * s.row_bytes);
     };
-    double total = bytes(weights.output) + static_cast<double>(weights.embedding.row_bytes);
+    double total = bytes(weights.output) + static_cast<double>(n_rows * weights.embedding.row_bytes);
     for (const model::LayerWeights& w : weights.layers) {
         total += bytes(w.wq) + bytes(w.wk) + bytes(w.wv) + bytes(w.wo) + bytes(w.router);
         total += of_stack(w.experts.gate) + of_stack(w.experts.up) + of_stack(w.experts.down);
@@ -129,10 +144,35 @@ class Bench {
     double load_seconds() const { return load_seconds_; }
 
     Result prompt(int64_t n, int64_t depth, int64_t n_ubatch) {
-        return measure(fmt::format("pp{}", n), n, depth, n_ubatch, n_ubatch);
+        Result result = new_result(fmt::format("pp{}", n), depth, n_ubatch);
+        const double steps = std::ceil(static_cast<double>(n) / static_cast<double>(n_ubatch));
+        result.bytes_per_token = weight_bytes(*weights_) * steps / static_cast<double>(n);
+        const kv::Sequence text = kv::Sequence::alone(kv_layout(), depth + n);
+        model::StepSpace space(*backend_, *config_, n_ubatch, depth + n);
+        read(text, space, 0, depth, n_ubatch);
+        read(text, space, depth, n, n_ubatch);  // not measured
+        repeat(result, n, [&] { read(text, space, depth, n, n_ubatch); });
+        return result;
     }
-    Result generation(int64_t n, int64_t depth, int64_t n_ubatch) {
-        return measure(fmt::format("tg{}", n), n, depth, n_ubatch, 1);
+
+    // n tokens of each of n_parallel texts.
+    Result generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_parallel) {
+        Result result = new_result(fmt::format("tg{}", n), depth, n_ubatch);
+        result.n_parallel = n_parallel;
+        if (n_parallel > 1) result.test += fmt::format(" x{}", n_parallel);
+        const backend::KvLayout layout = kv_layout();
+        const double kv_bytes =
+            static_cast<double>(layout.page_bytes()) / static_cast<double>(backend::k_kv_page_tokens);
+        result.bytes_per_token =
+            active_bytes(*config_, *weights_, n_parallel) / static_cast<double>(n_parallel) +
+            kv_bytes * static_cast<double>(depth + n / 2);
+        std::vector<kv::Sequence> texts;
+        for (int64_t i = 0; i < n_parallel; ++i) texts.push_back(kv::Sequence::alone(layout, depth + n));
+        model::StepSpace space(*backend_, *config_, std::max(n_ubatch, n_parallel), depth + n);
+        for (const kv::Sequence& text : texts) read(text, space, 0, depth, n_ubatch);
+        generate(texts, space, depth, std::min<int64_t>(n, 2));  // not measured
+        repeat(result, n * n_parallel, [&] { generate(texts, space, depth, n); });
+        return result;
     }
 
   private:
@@ -148,55 +188,67 @@ class Bench {
         model::pack_weights(*backend_, writable, synthetic_->weights, nullptr);
     }
 
+    backend::KvLayout kv_layout() const {
+        const Format format = *format_from_name(options_.kv);
+        return {config_->n_layer, config_->n_head_kv, config_->head_dim, format, format};
+    }
+
+    Result new_result(const std::string& test, int64_t depth, int64_t n_ubatch) const {
+        Result result;
+        result.test = depth > 0 ? fmt::format("{} @ d{}", test, depth) : test;
+        result.n_threads = pool_.n_threads();
+        result.depth = depth;
+        result.n_ubatch = n_ubatch;
+        return result;
+    }
+
+    model::StepRow row_of(const kv::Sequence& text, int64_t number, int64_t position,
+                          bool wants_logits) const {
+        const int64_t token = (position * 7919 + number * 104729 + 13) % config_->n_vocab;
+        return {static_cast<int32_t>(token), {&text.view(), position}, wants_logits};
+    }
+
     // Tokens first .. first + count of the text, in steps of at most n_step rows.
-    void run(const kv::Sequence& cache, model::StepSpace& space, int64_t first, int64_t count,
-             int64_t n_step) {
+    void read(const kv::Sequence& text, model::StepSpace& space, int64_t first, int64_t count,
+              int64_t n_step) {
+        logits_.resize(static_cast<size_t>(config_->n_vocab));
         std::vector<model::StepRow> rows;
         for (int64_t done = 0; done < count; done += static_cast<int64_t>(rows.size())) {
             rows.resize(static_cast<size_t>(std::min(n_step, count - done)));
             for (size_t i = 0; i < rows.size(); ++i) {
                 const int64_t position = first + done + static_cast<int64_t>(i);
-                rows[i].token = static_cast<int32_t>((position * 7919 + 13) % config_->n_vocab);
-                rows[i].at = {&cache.view(), position};
-                rows[i].wants_logits = i + 1 == rows.size();
+                rows[i] = row_of(text, 0, position, i + 1 == rows.size());
             }
             forward_->step(rows, space, logits_.data(), nullptr);
         }
     }
 
-    Result measure(std::string test, int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_step) {
-        const Format format = *format_from_name(options_.kv);
-        const backend::KvLayout layout = {config_->n_layer, config_->n_head_kv, config_->head_dim, format,
-                                          format};
-        const kv::Sequence cache = kv::Sequence::alone(layout, depth + n);
-        model::StepSpace space(*backend_, *config_, n_ubatch, depth + n);
-        logits_.resize(static_cast<size_t>(config_->n_vocab));
+    // The same tokens of every text, one of each a step.
+    void generate(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t first,
+                  int64_t count) {
+        logits_.resize(texts.size() * static_cast<size_t>(config_->n_vocab));
+        std::vector<model::StepRow> rows(texts.size());
+        for (int64_t position = first; position < first + count; ++position) {
+            for (size_t i = 0; i < texts.size(); ++i)
+                rows[i] = row_of(texts[i], static_cast<int64_t>(i), position, true);
+            forward_->step(rows, space, logits_.data(), nullptr);
+        }
+    }
 
-        Result result;
-        result.test = depth > 0 ? fmt::format("{} @ d{}", test, depth) : std::move(test);
-        result.n_threads = pool_.n_threads();
-        result.depth = depth;
-        result.n_ubatch = n_ubatch;
-        const double kv_bytes =
-            static_cast<double>(layout.page_bytes()) / static_cast<double>(backend::k_kv_page_tokens);
-        const double kv_read = n_step == 1 ? kv_bytes * static_cast<double>(depth + n / 2) : 0.0;
-        const double steps = std::ceil(static_cast<double>(n) / static_cast<double>(n_step));
-        result.bytes_per_token = n_step == 1 ? active_bytes(*config_, *weights_) + kv_read
-                                             : weight_bytes(*weights_) * steps / static_cast<double>(n);
-        run(cache, space, 0, depth, n_ubatch);
-        run(cache, space, depth, std::min<int64_t>(n, n_step == 1 ? 2 : n), n_step);  // not measured
+    // Times `work`, which makes n_tokens.
+    template <typename Work>
+    void repeat(Result& result, int64_t n_tokens, const Work& work) {
         for (int i = 0; i < options_.repetitions; ++i) {
             result.read_bandwidth.push_back(bandwidth_.measure());
             backend_->seconds().fill(0.0);
             const auto start = std::chrono::steady_clock::now();
-            run(cache, space, depth, n, n_step);
+            work();
             const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
             result.read_bandwidth.push_back(bandwidth_.measure());
-            result.tokens_per_second.push_back(static_cast<double>(n) / taken.count());
+            result.tokens_per_second.push_back(static_cast<double>(n_tokens) / taken.count());
             result.total_seconds += taken.count();
             for (size_t k = 0; k < k_operation_count; ++k) result.seconds[k] += backend_->seconds()[k];
         }
-        return result;
     }
 
     const Options& options_;
@@ -216,6 +268,11 @@ double achieved(const Result& result) {
     return result.bytes_per_token * median(result.tokens_per_second);
 }
 
+// Tokens a second that the bytes of several texts at once allow.
+double bytes_limit(const Result& result) {
+    return median(result.read_bandwidth) / result.bytes_per_token;
+}
+
 nlohmann::ordered_json json_of(const Result& result, const std::string& model) {
     nlohmann::ordered_json json = {
         {"model", model},
@@ -232,6 +289,11 @@ nlohmann::ordered_json json_of(const Result& result, const std::string& model) {
         {"bandwidth_share", achieved(result) / median(result.read_bandwidth)},
         {"repetitions", result.tokens_per_second},
     };
+    if (result.n_parallel > 1) {
+        json["n_parallel"] = result.n_parallel;
+        json["limit_bytes"] = bytes_limit(result);
+        if (result.prompt_rate) json["limit_arithmetic"] = *result.prompt_rate;
+    }
     for (size_t k = 0; k < k_operation_count; ++k) {
         json["share_of_time"][k_operation_names[k]] = result.seconds[k] / result.total_seconds;
     }
@@ -245,6 +307,11 @@ void print_table(const std::vector<Result>& results, bool operations) {
         fmt::print("{:<16} {:>7} {:>6} {:>10.2f} +- {:>4.2f} {:>8.2f} {:>10.2f} {:>6.2f}\n", r.test,
                    r.n_threads, r.n_ubatch, median(r.tokens_per_second), spread(r.tokens_per_second),
                    achieved(r) / 1e9, median(r.read_bandwidth) / 1e9, achieved(r) / median(r.read_bandwidth));
+        if (r.n_parallel > 1) {
+            fmt::print("    limits: {:.1f} tokens/s by bytes", bytes_limit(r));
+            if (r.prompt_rate) fmt::print(", {:.1f} by arithmetic (the prompt test)", *r.prompt_rate);
+            fmt::print("\n");
+        }
         if (!operations) continue;
         for (size_t k = 0; k < k_operation_count; ++k) {
             fmt::print("    {:<10} {:>5.1f} %\n", k_operation_names[k],
@@ -289,6 +356,9 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
         ->delimiter(',')
         ->capture_default_str();
     app.add_option("-d,--depth", options.depths, "tokens in the context before the test")->delimiter(',');
+    app.add_option("--parallel", options.n_parallel, "texts that are generated at once")
+        ->delimiter(',')
+        ->check(CLI::PositiveNumber);
     app.add_option("-u,--ubatch-size", options.n_ubatch, "rows of a prompt step")
         ->delimiter(',')
         ->capture_default_str();
@@ -322,16 +392,23 @@ int run(const Options& options) {
         Bench bench(options, n_threads);
         if (options.output == "table") {
             fmt::print("{}; {}; {:.0f} MB a token; ready after {:.2f} s\n", description(options),
-                       to_string(active_cpu_level()), active_bytes(bench.config(), bench.weights()) / 1e6,
+                       to_string(active_cpu_level()), active_bytes(bench.config(), bench.weights(), 1) / 1e6,
                        bench.load_seconds());
         }
         for (const int64_t n_ubatch : options.n_ubatch) {
             for (const int64_t depth : options.depths) {
+                std::optional<double> prompt_rate;
                 for (const int64_t n : options.n_prompt) {
-                    if (n > 0) results.push_back(bench.prompt(n, depth, n_ubatch));
+                    if (n == 0) continue;
+                    results.push_back(bench.prompt(n, depth, n_ubatch));
+                    prompt_rate = median(results.back().tokens_per_second);
                 }
                 for (const int64_t n : options.n_generate) {
-                    if (n > 0) results.push_back(bench.generation(n, depth, n_ubatch));
+                    for (const int64_t n_parallel : options.n_parallel) {
+                        if (n == 0) continue;
+                        results.push_back(bench.generation(n, depth, n_ubatch, n_parallel));
+                        results.back().prompt_rate = prompt_rate;
+                    }
                 }
             }
         }

@@ -26,6 +26,8 @@ static void test_null_handles(void) {
     minim_runtime_free(NULL);
     minim_model_close(NULL);
     minim_session_free(NULL);
+    minim_engine_free(NULL);
+    minim_request_free(NULL);
     minim_sampling_free(NULL);
     minim_tokens_free(NULL);
     minim_text_free(NULL);
@@ -269,6 +271,85 @@ static void test_states(minim_model* model) {
     minim_cancel_free(cancel);
     free(logits);
     remove(path);
+}
+
+typedef struct notified {
+    pthread_mutex_t mutex;
+    int count;
+} notified;
+
+static void note(void* user_data) {
+    notified* n = user_data;
+    pthread_mutex_lock(&n->mutex);
+    ++n->count;
+    pthread_mutex_unlock(&n->mutex);
+}
+
+static void test_engine(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_engine_params params = MINIM_ENGINE_PARAMS_INIT;
+    minim_request_params request_params = MINIM_REQUEST_PARAMS_INIT;
+    minim_engine* engine = NULL;
+    minim_request *request = NULL, *other = NULL;
+    minim_request_state state = MINIM_REQUEST_STATE_INIT;
+    minim_engine_state engine_state = MINIM_ENGINE_STATE_INIT;
+    minim_sampling* sampling = NULL;
+    minim_token token = MINIM_TOKEN_INIT;
+    notified n = {PTHREAD_MUTEX_INITIALIZER, 0};
+    const int32_t ids[] = {2018, 2003, 315, 198, 300};
+    const int32_t bad[] = {2018, 5000};
+    int32_t next = -1, done = 0, count = 0;
+
+    params.k_format = 9;
+    CHECK_FAILS(minim_engine_create(model, &params, &engine, &err), MINIM_E_INVALID);
+    params.k_format = MINIM_KV_AUTO;
+    params.n_requests = -1;
+    CHECK_FAILS(minim_engine_create(model, &params, &engine, &err), MINIM_E_INVALID);
+    params.n_requests = 2;
+    params.kv_tokens = (uint64_t)1 << 38;
+    CHECK_FAILS(minim_engine_create(model, &params, &engine, &err), MINIM_E_OUT_OF_MEMORY);
+    CHECK(engine == NULL);
+    params.kv_tokens = 1000;
+    CHECK_FAILS(minim_engine_create(NULL, &params, &engine, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_engine_create(model, &params, &engine, &err));
+    CHECK_OK(minim_sampling_create(&sampling, &err));
+    CHECK_OK(minim_sampling_set_i64(sampling, "max_tokens", 6, &err));
+
+    CHECK_FAILS(minim_engine_submit(NULL, NULL, ids, 5, NULL, &request, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_engine_submit(engine, NULL, ids, 0, NULL, &request, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_engine_submit(engine, NULL, bad, 2, NULL, &request, &err), MINIM_E_INVALID);
+    CHECK(request == NULL);
+    request_params.notify = note;
+    request_params.notify_user_data = &n;
+    CHECK_OK(minim_engine_submit(engine, sampling, ids, 5, &request_params, &request, &err));
+    CHECK_FAILS(minim_request_next(request, -1, NULL, &next, &err), MINIM_E_INVALID);
+    for (;;) {
+        CHECK_OK(minim_request_next(request, -1, &token, &next, &err));
+        if (next == MINIM_NEXT_END) break;
+        CHECK(next == MINIM_NEXT_TOKEN && token.id >= 0 && token.text != NULL);
+        ++count;
+    }
+    CHECK_OK(minim_request_get_state(request, &state, &err));
+    CHECK(state.finish != MINIM_FINISH_NONE && state.n_generated == (uint64_t)count && state.n_prompt == 5);
+    CHECK(count > 0 && count <= 6);
+
+    /* Requests end with their engine, and can be read after it. */
+    request_params.priority = 5;
+    CHECK_OK(minim_engine_submit(engine, NULL, ids, 5, &request_params, &other, &err));
+    CHECK_OK(minim_engine_drain(engine, 0, &done, &err));
+    minim_request_free(request);
+    CHECK_FAILS(minim_engine_submit(engine, NULL, ids, 5, NULL, &request, &err), MINIM_E_INVALID);
+    CHECK(request == NULL);
+    CHECK_OK(minim_engine_get_state(engine, &engine_state, &err));
+    CHECK(engine_state.n_pages == 16 && engine_state.n_steps > 0);
+    minim_engine_free(engine);
+    for (next = -1; next != MINIM_NEXT_END;) CHECK_OK(minim_request_next(other, 0, &token, &next, &err));
+    minim_request_cancel(other);
+    minim_request_free(other);
+    minim_request_cancel(NULL);
+    CHECK(n.count > 0);
+    pthread_mutex_destroy(&n.mutex);
+    minim_sampling_free(sampling);
 }
 
 typedef struct answer {
@@ -572,6 +653,7 @@ int main(int argc, char** argv) {
     test_chat(model);
     test_session(model);
     test_states(model);
+    test_engine(model);
     test_generation(model);
     test_misuse_from_another_thread(model);
 

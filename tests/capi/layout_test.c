@@ -99,6 +99,48 @@ FIELD(minim_generate_result, generate_us, 40);
 FIELD(minim_generate_result, seed, 48);
 SIZE(minim_generate_result, 56);
 
+FIELD(minim_engine_params, flags, 4);
+FIELD(minim_engine_params, kv_tokens, 8);
+FIELD(minim_engine_params, k_format, 16);
+FIELD(minim_engine_params, v_format, 20);
+FIELD(minim_engine_params, n_requests, 24);
+FIELD(minim_engine_params, n_batch, 28);
+FIELD(minim_engine_params, n_prompt_rows, 32);
+FIELD(minim_engine_params, forget_prefixes, 36);
+SIZE(minim_engine_params, 40);
+
+FIELD(minim_engine_state, reserved, 4);
+FIELD(minim_engine_state, n_waiting, 8);
+FIELD(minim_engine_state, n_running, 16);
+FIELD(minim_engine_state, n_steps, 24);
+FIELD(minim_engine_state, n_evaluated, 32);
+FIELD(minim_engine_state, n_preempted, 40);
+FIELD(minim_engine_state, n_pages, 48);
+FIELD(minim_engine_state, n_pages_held, 56);
+FIELD(minim_engine_state, n_pages_cached, 64);
+SIZE(minim_engine_state, 72);
+
+FIELD(minim_request_params, flags, 4);
+FIELD(minim_request_params, priority, 8);
+FIELD(minim_request_params, reserved, 12);
+FIELD(minim_request_params, timeout_ms, 16);
+FIELD(minim_request_params, notify, 24);
+FIELD(minim_request_params, notify_user_data, 32);
+SIZE(minim_request_params, 40);
+
+FIELD(minim_request_state, finish, 4);
+FIELD(minim_request_state, stop_token, 8);
+FIELD(minim_request_state, reserved, 12);
+FIELD(minim_request_state, n_prompt, 16);
+FIELD(minim_request_state, n_cached, 24);
+FIELD(minim_request_state, n_generated, 32);
+FIELD(minim_request_state, n_preempted, 40);
+FIELD(minim_request_state, queue_us, 48);
+FIELD(minim_request_state, prompt_us, 56);
+FIELD(minim_request_state, generate_us, 64);
+FIELD(minim_request_state, seed, 72);
+SIZE(minim_request_state, 80);
+
 FIELD(minim_format_info, gguf_type, 4);
 FIELD(minim_format_info, block_elems, 8);
 FIELD(minim_format_info, block_bytes, 12);

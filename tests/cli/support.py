@@ -12,7 +12,7 @@ PROGRAM = os.environ["MINIM_CLI"]
 
 def run(*arguments, **options):
     """Runs the program to its end; output as text, whatever its bytes."""
-    options = {"capture_output": True, "timeout": 120, **options}
+    options = {"capture_output": True, "timeout": 600, **options}
     done = subprocess.run([PROGRAM, *map(str, arguments)], encoding="utf-8", errors="replace", **options)
     return done
 

@@ -110,5 +110,51 @@ int main(void) {
     FIELD(minim_generate_result, prompt_us);
     FIELD(minim_generate_result, generate_us);
     FIELD(minim_generate_result, seed);
+
+    STRUCT(minim_engine_params);
+    FIELD(minim_engine_params, size);
+    FIELD(minim_engine_params, flags);
+    FIELD(minim_engine_params, kv_tokens);
+    FIELD(minim_engine_params, k_format);
+    FIELD(minim_engine_params, v_format);
+    FIELD(minim_engine_params, n_requests);
+    FIELD(minim_engine_params, n_batch);
+    FIELD(minim_engine_params, n_prompt_rows);
+    FIELD(minim_engine_params, forget_prefixes);
+
+    STRUCT(minim_engine_state);
+    FIELD(minim_engine_state, size);
+    FIELD(minim_engine_state, reserved);
+    FIELD(minim_engine_state, n_waiting);
+    FIELD(minim_engine_state, n_running);
+    FIELD(minim_engine_state, n_steps);
+    FIELD(minim_engine_state, n_evaluated);
+    FIELD(minim_engine_state, n_preempted);
+    FIELD(minim_engine_state, n_pages);
+    FIELD(minim_engine_state, n_pages_held);
+    FIELD(minim_engine_state, n_pages_cached);
+
+    STRUCT(minim_request_params);
+    FIELD(minim_request_params, size);
+    FIELD(minim_request_params, flags);
+    FIELD(minim_request_params, priority);
+    FIELD(minim_request_params, reserved);
+    FIELD(minim_request_params, timeout_ms);
+    FIELD(minim_request_params, notify);
+    FIELD(minim_request_params, notify_user_data);
+
+    STRUCT(minim_request_state);
+    FIELD(minim_request_state, size);
+    FIELD(minim_request_state, finish);
+    FIELD(minim_request_state, stop_token);
+    FIELD(minim_request_state, reserved);
+    FIELD(minim_request_state, n_prompt);
+    FIELD(minim_request_state, n_cached);
+    FIELD(minim_request_state, n_generated);
+    FIELD(minim_request_state, n_preempted);
+    FIELD(minim_request_state, queue_us);
+    FIELD(minim_request_state, prompt_us);
+    FIELD(minim_request_state, generate_us);
+    FIELD(minim_request_state, seed);
     return 0;
 }

@@ -19,6 +19,10 @@ STRUCTS = {
     "minim_token_probability": abi.TokenProbability,
     "minim_token": abi.Token,
     "minim_generate_result": abi.GenerateResult,
+    "minim_engine_params": abi.EngineParams,
+    "minim_engine_state": abi.EngineState,
+    "minim_request_params": abi.RequestParams,
+    "minim_request_state": abi.RequestState,
 }
 
 

@@ -1,0 +1,157 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "handles.h"
+#include "kv_format.h"
+#include "structs.h"
+#include "texts.h"
+#include "token_view.h"
+
+using namespace minim;
+using namespace minim::capi;
+
+namespace {
+
+using Clock = engine::Request::Clock;
+
+static_assert(static_cast<int>(engine::Finish::timeout) == MINIM_FINISH_TIMEOUT);
+
+// Negative: never.
+Clock::time_point deadline_after(int64_t timeout_ms) {
+    constexpr int64_t k_longest = int64_t{1000} * 3600 * 24 * 365;
+    if (timeout_ms < 0 || timeout_ms > k_longest) return Clock::time_point::max();
+    return Clock::now() + std::chrono::milliseconds(timeout_ms);
+}
+
+engine::EngineParams engine_params(const minim_engine_params& p) {
+    engine::EngineParams params;
+    if (p.kv_tokens > INT64_MAX)
+        fail(Status::invalid, "keys and values of {} tokens are not possible", p.kv_tokens);
+    params.n_kv_tokens = static_cast<int64_t>(p.kv_tokens);
+    params.k_format = kv_format(p.k_format, "k_format");
+    params.v_format = kv_format(p.v_format, "v_format");
+    if (p.n_requests != 0) params.n_requests = p.n_requests;
+    params.n_batch = p.n_batch != 0 ? p.n_batch : std::max(params.n_batch, params.n_requests);
+    params.n_prompt_rows = p.n_prompt_rows;
+    params.keep_prefixes = p.forget_prefixes == 0;
+    return params;
+}
+
+engine::RequestParams request_params(const minim_sampling* sampling, const minim_request_params& p) {
+    engine::RequestParams params;
+    if (sampling != nullptr) params.generate = sampling->params;
+    params.priority = p.priority;
+    params.timeout_ms = p.timeout_ms;
+    if (p.notify != nullptr)
+        params.notify = [notify = p.notify, user_data = p.notify_user_data] { notify(user_data); };
+    return params;
+}
+
+}  // namespace
+
+minim_status minim_engine_create(minim_model* model, const minim_engine_params* params, minim_engine** out,
+                                 minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        const OpenModel open = required(model, "model").open;
+        const engine::EngineParams p = engine_params(params_of(params, "minim_engine_params"));
+        auto handle = std::make_unique<minim_engine>();
+        handle->open = open;
+        handle->engine = std::make_unique<engine::Engine>(open.model, p, open.runtime->log);
+        *out = handle.release();
+    });
+}
+
+void minim_engine_free(minim_engine* engine) {
+    delete engine;
+}
+
+minim_status minim_engine_drain(minim_engine* engine, int64_t timeout_ms, int32_t* done, minim_error* err) {
+    return guard(err, [&] {
+        minim_engine& handle = required(engine, "engine");
+        required(done, "done");
+        *done = handle.engine->drain(deadline_after(timeout_ms)) ? 1 : 0;
+    });
+}
+
+minim_status minim_engine_get_state(const minim_engine* engine, minim_engine_state* out, minim_error* err) {
+    return guard(err, [&] {
+        const engine::EngineState state = required(engine, "engine").engine->state();
+        minim_engine_state result{};
+        result.n_waiting = static_cast<uint64_t>(state.n_waiting);
+        result.n_running = static_cast<uint64_t>(state.n_running);
+        result.n_steps = static_cast<uint64_t>(state.n_steps);
+        result.n_evaluated = static_cast<uint64_t>(state.n_rows);
+        result.n_preempted = static_cast<uint64_t>(state.n_preempted);
+        result.n_pages = static_cast<uint64_t>(state.n_pages);
+        result.n_pages_held = static_cast<uint64_t>(state.n_pages_held);
+        result.n_pages_cached = static_cast<uint64_t>(state.n_pages_cached);
+        result_to(out, "minim_engine_state", result);
+    });
+}
+
+minim_status minim_engine_submit(minim_engine* engine, const minim_sampling* sampling, const int32_t* prompt,
+                                 size_t count, const minim_request_params* params, minim_request** out,
+                                 minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        minim_engine& handle = required(engine, "engine");
+        const std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");
+        auto request = std::make_unique<minim_request>();
+        request->top.reserve(sampling::k_max_top_logprobs);
+        request->open = handle.open;
+        request->request = handle.engine->submit(
+            {ids.begin(), ids.end()}, request_params(sampling, params_of(params, "minim_request_params")));
+        *out = request.release();
+    });
+}
+
+minim_status minim_request_next(minim_request* request, int64_t timeout_ms, minim_token* token, int32_t* next,
+                                minim_error* err) {
+    return guard(err, [&] {
+        const InUse use(required(request, "request").in_use);
+        required(next, "next");
+        result_to(token, "minim_token", minim_token{});  // checks the struct before a token is taken
+        switch (request->request->take(request->event, deadline_after(timeout_ms))) {
+            case engine::Request::Take::token:
+                result_to(token, "minim_token", token_view(request->event, request->top));
+                *next = MINIM_NEXT_TOKEN;
+                break;
+            case engine::Request::Take::ended:
+                *next = MINIM_NEXT_END;
+                break;
+            case engine::Request::Take::nothing_yet:
+                *next = MINIM_NEXT_PENDING;
+                break;
+        }
+    });
+}
+
+void minim_request_cancel(minim_request* request) {
+    if (request != nullptr) request->request->cancel();
+}
+
+minim_status minim_request_get_state(const minim_request* request, minim_request_state* out,
+                                     minim_error* err) {
+    return guard(err, [&] {
+        const engine::RequestState state = required(request, "request").request->state();
+        minim_request_state result{};
+        result.finish = static_cast<int32_t>(state.finish);
+        result.stop_token = state.stop_token;
+        result.n_prompt = static_cast<uint64_t>(state.n_prompt);
+        result.n_cached = static_cast<uint64_t>(state.n_cached);
+        result.n_generated = static_cast<uint64_t>(state.n_generated);
+        result.n_preempted = static_cast<uint64_t>(state.n_preempted);
+        result.queue_us = static_cast<uint64_t>(state.queue_us);
+        result.prompt_us = static_cast<uint64_t>(state.prompt_us);
+        result.generate_us = static_cast<uint64_t>(state.generate_us);
+        result.seed = state.seed;
+        result_to(out, "minim_request_state", result);
+    });
+}
+
+void minim_request_free(minim_request* request) {
+    minim_request_cancel(request);
+    delete request;
+}

@@ -1,0 +1,31 @@
+// The formats of keys and values by the numbers that callers know.
+#pragma once
+
+#include <optional>
+
+#include "base/error.h"
+#include "format/format.h"
+#include "minim/minim.h"
+
+namespace minim::capi {
+
+// None for AUTO. Throws invalid, naming the parameter.
+inline std::optional<Format> kv_format(int32_t format, const char* name) {
+    switch (format) {
+        case MINIM_KV_AUTO:
+            return std::nullopt;
+        case MINIM_KV_F16:
+            return Format::f16;
+        case MINIM_KV_F32:
+            return Format::f32;
+        case MINIM_KV_BF16:
+            return Format::bf16;
+        case MINIM_KV_Q8_0:
+            return Format::q8_0;
+        default:
+            fail(Status::invalid, "{} is {}; auto (0), F16 (1), F32 (2), BF16 (3) and Q8_0 (4) are known",
+                 name, format);
+    }
+}
+
+}  // namespace minim::capi

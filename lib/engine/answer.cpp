@@ -1,0 +1,129 @@
+#include "engine/answer.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "base/error.h"
+
+namespace minim::engine {
+namespace {
+
+uint64_t chance_seed() {
+    std::random_device device;
+    return (static_cast<uint64_t>(device()) << 32) ^ device();
+}
+
+sampling::Params completed(const GenerateParams& params, const model::Model& model) {
+    sampling::Params sampling = params.sampling;
+    sampling.logprobs = sampling.logprobs || sampling.n_top_logprobs > 0;
+    if (!params.has_seed) sampling.seed = chance_seed();
+    // Penalising markup breaks tool calls.
+    if (!params.penalize_added_tokens) sampling.penalty_exempt_from = model.first_added_token();
+    return sampling;
+}
+
+}  // namespace
+
+GenerateParams::GenerateParams() {
+    sampling.temperature = 0.0F;
+}
+
+Answer::Answer(const model::Model& model, const GenerateParams& params)
+    : model_(model),
+      params_(params),
+      sampler_(completed(params, model), static_cast<int32_t>(model.config().n_vocab), model.unused_rows()),
+      stops_(params.stop_texts) {
+    const int64_t n_vocab = model.config().n_vocab;
+    for (const int32_t id : params.stop_tokens) {
+        if (id < 0 || id >= n_vocab)
+            fail(Status::invalid, "stop token {} is out of range; ids go to {}", id, n_vocab - 1);
+    }
+    end_tokens_ = params.stop_tokens;
+    const std::span<const int32_t> eog = model.tokenizer().eog_ids();
+    if (!params.ignore_end) end_tokens_.insert(end_tokens_.end(), eog.begin(), eog.end());
+}
+
+void Answer::follow(std::span<const int32_t> tokens) {
+    for (const int32_t token : tokens) sampler_.accept(token, false);
+}
+
+std::optional<int32_t> Answer::choose(std::span<const float> logits) {
+    const bool may_end = n_chosen_ >= params_.min_tokens;
+    sampling::Choice choice =
+        sampler_.sample(logits, may_end ? std::span<const int32_t>() : std::span(end_tokens_));
+    const int32_t token = choice.token;
+    if (ends_text(token)) {
+        end_token_ = token;
+        finish(Finish::end);
+        return std::nullopt;
+    }
+    sampler_.accept(token, true);
+    ++n_chosen_;
+
+    const tokenizer::Tokenizer& tokenizer = model_.tokenizer();
+    const bool is_text = tokenizer.token_type(token) != tokenizer::TokenType::control;
+    const std::string piece = is_text ? decoder_.push(tokenizer.token_bytes(token)) : std::string();
+    decoded_bytes_ += piece.size();
+    waiting_.push_back({std::move(choice), decoded_bytes_, decoder_.held_bytes() > 0});
+    settled_text_ += stops_.push(piece);
+    if (stops_.stopped()) {
+        finish(Finish::stop_text);
+        return token;
+    }
+    release_settled();
+    if (params_.max_tokens > 0 && n_chosen_ >= params_.max_tokens) finish(Finish::length);
+    return token;
+}
+
+bool Answer::ends_text(int32_t token) const {
+    return std::ranges::find(end_tokens_, token) != end_tokens_.end();
+}
+
+void Answer::finish(Finish why) {
+    settled_text_ += stops_.push(decoder_.finish());
+    end_ = stops_.stopped() ? Finish::stop_text : why;
+    if (!stops_.stopped()) settled_text_ += stops_.finish();
+    while (!waiting_.empty()) release_front();
+    // A character that never became whole is the last token's.
+    if (!ready_.empty()) ready_.back().text += std::exchange(settled_text_, {});
+}
+
+void Answer::stop() noexcept {
+    if (reported_finish() != Finish::none) return;
+    waiting_.clear();
+    ready_.clear();
+    end_ = Finish::stopped;
+    end_token_ = -1;
+}
+
+std::optional<TokenEvent> Answer::take_event() {
+    if (ready_.empty()) return std::nullopt;
+    std::optional<TokenEvent> event = std::move(ready_.front());
+    ready_.pop_front();
+    ++n_reported_;
+    return event;
+}
+
+void Answer::release_settled() {
+    while (!waiting_.empty()) {
+        const WaitingToken& token = waiting_.front();
+        const uint64_t settled = given_bytes_ + settled_text_.size();
+        const bool is_settled =
+            token.ends_inside_character ? settled > token.text_end : settled >= token.text_end;
+        if (!is_settled) return;
+        release_front();
+    }
+}
+
+// Gives the first waiting token its text, as far as there is any, and makes it ready.
+void Answer::release_front() {
+    const uint64_t wanted = waiting_.front().text_end - given_bytes_;
+    const auto size = static_cast<size_t>(std::min<uint64_t>(wanted, settled_text_.size()));
+    ready_.push_back({std::move(waiting_.front().choice), settled_text_.substr(0, size)});
+    waiting_.pop_front();
+    settled_text_.erase(0, size);
+    given_bytes_ += size;
+}
+
+}  // namespace minim::engine

@@ -1,0 +1,109 @@
+// An answer in the making: chooses tokens from logits, detokenises, looks for stop texts, and reports each
+// token once its text is settled. Where the logits come from is its owner's business: one session
+// (generation.h) or a batch of many (engine.h).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/model.h"
+#include "sampling/sampler.h"
+#include "sampling/stop_matcher.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace minim::engine {
+
+struct GenerateParams {
+    sampling::Params sampling;
+    bool has_seed = false;               // without one, chance picks it
+    int64_t max_tokens = 0;              // 0: no limit but the context
+    int64_t min_tokens = 0;              // no end token before so many
+    bool ignore_end = false;             // end tokens are tokens like any other
+    bool penalize_added_tokens = false;  // penalties spare markup unless asked
+    std::vector<std::string> stop_texts;
+    std::vector<int32_t> stop_tokens;
+
+    GenerateParams();  // greedy
+};
+
+// Values equal the MINIM_FINISH_* constants of minim.h.
+enum class Finish : int32_t {
+    none = 0,
+    end = 1,
+    stop_text = 2,
+    length = 3,
+    context_full = 4,
+    stopped = 5,
+    timeout = 6
+};
+
+// A generated token with the text it completes, which may be none. While a character or a possible stop text
+// is unfinished, its tokens wait: nothing is reported that a stop text could still take back.
+struct TokenEvent {
+    sampling::Choice choice;
+    std::string text;
+};
+
+class Answer {
+  public:
+    // Throws invalid for a parameter out of range. The model must outlive the answer.
+    Answer(const model::Model& model, const GenerateParams& params);
+
+    // The tokens before the answer, which penalties look at.
+    void follow(std::span<const int32_t> tokens);
+
+    // Chooses the token after the one these are the logits of. None where the model ended its turn. Throws
+    // internal where a logit is NaN; the answer is then to be stopped.
+    std::optional<int32_t> choose(std::span<const float> logits);
+
+    // Ends the text. What was held back comes out, unless a stop text ended it.
+    void finish(Finish why);
+
+    // Ends the text after the last reported token.
+    void stop() noexcept;
+
+    // The next token to report; none while its text is not settled, or after the last one.
+    std::optional<TokenEvent> take_event();
+
+    // Nothing more is to be chosen.
+    bool has_ended() const noexcept { return end_ != Finish::none; }
+    // How it ended; none until the last token has been reported.
+    Finish reported_finish() const noexcept { return ready_.empty() ? end_ : Finish::none; }
+    int32_t end_token() const noexcept { return end_token_; }  // or -1
+    int64_t n_chosen() const noexcept { return n_chosen_; }
+    int64_t n_reported() const noexcept { return n_reported_; }
+    uint64_t seed() const noexcept { return sampler_.params().seed; }
+
+  private:
+    bool ends_text(int32_t token) const;
+    void release_settled();
+    void release_front();
+
+    const model::Model& model_;
+    GenerateParams params_;
+    sampling::Sampler sampler_;
+    sampling::StopMatcher stops_;
+    tokenizer::StreamDecoder decoder_;
+    std::vector<int32_t> end_tokens_;
+    // A token whose text may not be settled yet.
+    struct WaitingToken {
+        sampling::Choice choice;
+        uint64_t text_end;           // bytes of text up to its last whole character
+        bool ends_inside_character;  // which belongs to a later token then
+    };
+    std::deque<WaitingToken> waiting_;
+    std::deque<TokenEvent> ready_;
+    std::string settled_text_;    // past the stop texts, not yet given to a token
+    uint64_t decoded_bytes_ = 0;  // of the text so far
+    uint64_t given_bytes_ = 0;    // of it, given to tokens
+    Finish end_ = Finish::none;
+    int32_t end_token_ = -1;
+    int64_t n_chosen_ = 0;
+    int64_t n_reported_ = 0;
+};
+
+}  // namespace minim::engine

@@ -1,0 +1,425 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace minim::engine {
+namespace {
+
+using backend::k_kv_page_tokens;
+using Clock = Request::Clock;
+
+constexpr int64_t k_least_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
+
+int64_t microseconds(Clock::duration duration) {
+    return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
+}
+
+int64_t kv_tokens(const model::Model& model, const EngineParams& params) {
+    constexpr int64_t k_limit = int64_t{1} << 40;
+    if (params.n_kv_tokens == 0) return model.config().n_context_train;
+    if (params.n_kv_tokens < 1 || params.n_kv_tokens > k_limit)
+        fail(Status::invalid, "keys and values of {} tokens are not possible", params.n_kv_tokens);
+    return params.n_kv_tokens;
+}
+
+EngineParams checked(EngineParams params) {
+    constexpr int64_t k_most = 1 << 16;
+    if (params.n_requests < 1 || params.n_requests > k_most)
+        fail(Status::invalid, "n_requests is {}; 1 to {} are possible", params.n_requests, k_most);
+    if (params.n_batch < params.n_requests || params.n_batch > k_most) {
+        fail(Status::invalid, "n_batch is {}; {} (n_requests) to {} are possible", params.n_batch,
+             params.n_requests, k_most);
+    }
+    if (params.n_prompt_rows < 0 || params.n_prompt_rows > params.n_batch)
+        fail(Status::invalid, "n_prompt_rows is {}; 0 to {} are possible", params.n_prompt_rows,
+             params.n_batch);
+    if (params.n_prompt_rows == 0) params.n_prompt_rows = std::max<int64_t>(params.n_batch / 4, 1);
+    return params;
+}
+
+std::shared_ptr<kv::PagePool> make_pool(const model::Config& config, const EngineParams& params,
+                                        int64_t n_pages) {
+    const backend::KvLayout layout = {config.n_layer, config.n_head_kv, config.head_dim,
+                                      params.k_format.value_or(Format::f16),
+                                      params.v_format.value_or(Format::f16)};
+    auto pool = std::make_shared<kv::PagePool>(layout);
+    pool->keep_pages(n_pages);
+    return pool;
+}
+
+int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
+    return std::ranges::mismatch(a, b).in1 - a.begin();
+}
+
+}  // namespace
+
+Engine::Work::Work(std::shared_ptr<Request> r, const model::Model& model, int64_t n_order)
+    : request(std::move(r)),
+      order(n_order),
+      answer(model, request->params().generate),
+      tokens(request->prompt().begin(), request->prompt().end()) {
+    answer.follow(tokens);
+    state.n_prompt = static_cast<int64_t>(tokens.size());
+    state.seed = answer.seed();
+}
+
+bool Engine::Work::goes_before(const Work& other) const {
+    const int32_t priority = request->params().priority;
+    const int32_t others = other.request->params().priority;
+    return priority != others ? priority > others : order < other.order;
+}
+
+Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& params, const Logger& log)
+    : model_(std::move(model)),
+      params_(checked(params)),
+      log_(log),
+      n_pages_(kv::page_count(kv_tokens(*model_, params))),
+      n_context_(std::min(n_pages_ * k_kv_page_tokens, model_->config().n_context_train)),
+      pool_(make_pool(model_->config(), params_, n_pages_)),
+      prefixes_(pool_),
+      space_(model_->backend(), model_->config(), params_.n_batch, n_context_),
+      logits_(static_cast<uint64_t>(params_.n_requests * model_->config().n_vocab) * sizeof(float),
+              "logits") {
+    rows_.reserve(static_cast<size_t>(params_.n_batch));
+    asking_.reserve(static_cast<size_t>(params_.n_requests));
+    try {
+        thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error& error) {
+        fail(Status::out_of_memory, "the engine's thread cannot be made: {}", error.what());
+    }
+}
+
+Engine::~Engine() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_.trigger();
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+std::shared_ptr<Request> Engine::submit(std::vector<int32_t> prompt, RequestParams params) {
+    if (prompt.empty()) fail(Status::invalid, "the prompt is empty");
+    const int64_t n_vocab = model_->config().n_vocab;
+    for (size_t i = 0; i < prompt.size(); ++i) {
+        if (prompt[i] < 0 || prompt[i] >= n_vocab)
+            fail(Status::invalid, "token {} is {}; ids go from 0 to {}", i, prompt[i], n_vocab - 1);
+    }
+    if (params.timeout_ms < 0) fail(Status::invalid, "a timeout of {} ms", params.timeout_ms);
+    const auto n_prompt = static_cast<int64_t>(prompt.size());
+    if (n_prompt >= n_context_) {
+        ErrorFacts facts;
+        facts.requested = n_prompt;
+        facts.available = n_context_ - 1;
+        throw Error(Status::context_full, Reason::none,
+                    format_text("a prompt of {} tokens does not fit into a context of {} with an answer",
+                                n_prompt, n_context_),
+                    facts);
+    }
+    auto request = std::make_shared<Request>(std::move(prompt), std::move(params));
+    WorkList one;
+    one.push_back(std::make_unique<Work>(request, *model_, 0));
+    {
+        const std::lock_guard lock(mutex_);
+        if (is_draining_) fail(Status::invalid, "the engine takes no more requests");
+        one.front()->order = n_submitted_++;
+        submitted_.splice(submitted_.end(), one);
+        ++state_.n_waiting;
+    }
+    changed_.notify_all();
+    return request;
+}
+
+bool Engine::drain(Clock::time_point deadline) {
+    std::unique_lock lock(mutex_);
+    is_draining_ = true;
+    const auto is_idle = [&] { return state_.n_waiting == 0 && state_.n_running == 0; };
+    if (deadline == Clock::time_point::max()) {
+        changed_.wait(lock, is_idle);
+        return true;
+    }
+    return changed_.wait_until(lock, deadline, is_idle);
+}
+
+EngineState Engine::state() const {
+    const std::lock_guard lock(mutex_);
+    return state_;
+}
+
+void Engine::run() {
+    while (wait_for_work()) {
+        try {
+            make_step();
+        } catch (const Error& error) {
+            if (error.status() == Status::cancelled) continue;  // the engine ends
+            fail_running(error);
+        } catch (const std::bad_alloc&) {
+            fail_running(Error(Status::out_of_memory, Reason::none, "out of memory"));
+        } catch (const std::exception& error) {
+            fail_running(Error(Status::internal, Reason::none, error.what()));
+        }
+        remove_ended();
+    }
+    for (WorkList* list : {&running_, &waiting_})
+        for (const auto& work : *list) end(*work, Finish::stopped, std::nullopt);
+}
+
+// Takes what was submitted meanwhile. False when the engine is to end.
+bool Engine::wait_for_work() {
+    std::unique_lock lock(mutex_);
+    const auto has_work = [&] { return !submitted_.empty() || !waiting_.empty() || !running_.empty(); };
+    const auto tell = [&] {
+        const kv::PoolState pool = pool_->state();
+        counts_.n_waiting = static_cast<int64_t>(waiting_.size() + submitted_.size());
+        counts_.n_running = static_cast<int64_t>(running_.size());
+        counts_.n_pages = pool.n_pages;
+        counts_.n_pages_held = pool.n_held;
+        counts_.n_pages_cached = prefixes_.n_pages();
+        state_ = counts_;
+    };
+    tell();
+    if (!has_work()) changed_.notify_all();  // whoever drains it
+    changed_.wait(lock, [&] { return has_work() || stopping_.triggered(); });
+    while (!submitted_.empty()) {
+        const auto place = std::ranges::find_if(
+            waiting_, [&](const auto& other) { return submitted_.front()->goes_before(*other); });
+        waiting_.splice(place, submitted_, submitted_.begin());
+    }
+    return !stopping_.triggered();
+}
+
+void Engine::make_step() {
+    end_unwanted(waiting_);
+    end_unwanted(running_);
+    remove_ended();
+    admit();
+    rows_.clear();
+    asking_.clear();
+    for (const auto& work : running_) work->n_rows = 0;
+    plan_answers();
+    const auto n_answers = static_cast<int64_t>(rows_.size());
+    const int64_t n_left = params_.n_batch - n_answers;
+    plan_prompts(n_answers > 0 ? std::min(n_left, params_.n_prompt_rows) : n_left);
+    if (rows_.empty()) return;
+
+    model_->forward().step(rows_, space_, logits_.as<float>(), &stopping_);
+    ++counts_.n_steps;
+    counts_.n_rows += static_cast<int64_t>(rows_.size());
+    for (const auto& work : running_) {
+        const int64_t n_before = work->n_evaluated;
+        work->n_evaluated += work->n_rows;
+        // Of a prompt at once, so that others need not read it too; of an answer when it ends.
+        if (n_before < work->state.n_prompt &&
+            work->n_evaluated / k_kv_page_tokens > n_before / k_kv_page_tokens)
+            keep_prefix(*work, work->n_evaluated / k_kv_page_tokens * k_kv_page_tokens);
+    }
+    const auto n_vocab = static_cast<size_t>(model_->config().n_vocab);
+    for (size_t i = 0; i < asking_.size(); ++i)
+        choose(*asking_[i], {logits_.as<float>() + i * n_vocab, n_vocab});
+}
+
+// Ends what was cancelled or has waited too long.
+void Engine::end_unwanted(WorkList& list) {
+    const Clock::time_point now = Clock::now();
+    for (const auto& work : list) {
+        const int64_t timeout = work->request->params().timeout_ms;
+        if (work->request->is_cancelled()) {
+            end(*work, Finish::stopped, std::nullopt);
+        } else if (timeout > 0 && now - work->submitted >= std::chrono::milliseconds(timeout)) {
+            end(*work, Finish::timeout, std::nullopt);
+        }
+    }
+}
+
+void Engine::admit() {
+    while (!waiting_.empty()) {
+        Work& next = *waiting_.front();
+        const bool has_place = std::ssize(running_) < params_.n_requests;
+        if (has_place && start(next)) {
+            const auto place =
+                std::ranges::find_if(running_, [&](const auto& other) { return next.goes_before(*other); });
+            running_.splice(place, waiting_, waiting_.begin());
+            continue;
+        }
+        // A request of higher priority does not wait for the end of one of lower priority.
+        if (running_.empty()) return;
+        const auto last = std::prev(running_.end());
+        if ((*last)->request->params().priority >= next.request->params().priority) return;
+        set_aside(last);
+    }
+}
+
+// Gives the request what is known of its tokens, and the promise of pages for the others and one more. False
+// where there are too few.
+bool Engine::start(Work& work) {
+    const auto n_tokens = static_cast<int64_t>(work.tokens.size());
+    const auto known = std::span(work.tokens).first(work.tokens.size() - 1);  // the last one gives the logits
+    work.kv.emplace(kv::Sequence::unpromised(pool_, n_context_));
+    if (params_.keep_prefixes) {
+        prefixes_.find(known);
+        prefixes_.extend(known, *work.kv);
+    }
+    if (!get_promise(work, kv::page_count(n_tokens + 1) - work.kv->n_pages())) {
+        work.kv.reset();
+        return false;
+    }
+    work.n_evaluated = params_.keep_prefixes ? prefixes_.extend(known, *work.kv) : 0;
+    if (work.state.queue_us == 0) {
+        work.state.n_cached = work.n_evaluated;
+        work.state.queue_us = std::max<int64_t>(microseconds(Clock::now() - work.submitted), 1);
+    }
+    return true;
+}
+
+bool Engine::get_promise(Work& work, int64_t n_pages) {
+    while (!work.kv->try_promise(n_pages))
+        if (!prefixes_.drop_oldest()) return false;
+    return true;
+}
+
+// Back among those that wait; what it has evaluated stays known as long as there is room.
+void Engine::set_aside(WorkList::iterator work) {
+    keep_prefix(**work, (*work)->n_evaluated);
+    (*work)->kv.reset();
+    (*work)->n_evaluated = 0;
+    ++(*work)->state.n_preempted;
+    ++counts_.n_preempted;
+    const auto place =
+        std::ranges::find_if(waiting_, [&](const auto& other) { return (*work)->goes_before(*other); });
+    waiting_.splice(place, running_, work);
+}
+
+// One row of each answer.
+void Engine::plan_answers() {
+    for (auto it = running_.begin(); it != running_.end();) {
+        Work& work = **it;
+        const bool is_answer = work.n_due() == 1 && work.state.prompt_us > 0;
+        if (!is_answer) {
+            ++it;
+        } else if (get_page(work)) {  // whoever is set aside comes later in the list
+            plan(work, 1);
+            ++it;
+        } else {
+            set_aside(it++);
+        }
+    }
+}
+
+// A page for the next position. Where memory is short, the last of the running requests is set aside: false
+// where that is the work itself.
+bool Engine::get_page(Work& work) {
+    while (!work.kv->try_hold(work.n_evaluated, work.n_evaluated + 1)) {
+        if (prefixes_.drop_oldest()) continue;
+        const auto last = std::prev(running_.end());
+        if (last->get() == &work) return false;
+        set_aside(last);
+    }
+    return true;
+}
+
+// Pieces of prompts: the oldest request's first, then short ones, which leave more to the others. Nobody gets
+// more than an equal share of what is left.
+void Engine::plan_prompts(int64_t n_rows) {
+    std::vector<Work*> prompts;
+    for (const auto& work : running_)
+        if (work->n_rows == 0) prompts.push_back(work.get());
+    if (prompts.empty()) return;
+    std::stable_sort(prompts.begin() + 1, prompts.end(),
+                     [](const Work* a, const Work* b) { return a->n_due() < b->n_due(); });
+    std::vector<Work*> planned;
+    for (size_t i = 0; i < prompts.size() && n_rows > 0; ++i) {
+        Work& work = *prompts[i];
+        if (params_.keep_prefixes && work.n_evaluated == work.kv->n_pages() * k_kv_page_tokens) {
+            work.n_evaluated =
+                prefixes_.extend(std::span(work.tokens).first(work.tokens.size() - 1), *work.kv);
+            work.kv->limit_promise(kv::page_count(std::ssize(work.tokens) + 1) - work.kv->n_pages());
+            if (waits_for_prefix(work, planned)) continue;
+        }
+        const int64_t share = n_rows / static_cast<int64_t>(prompts.size() - i);
+        const int64_t n = std::min({std::max(share, k_least_prompt_rows), n_rows, work.n_due()});
+        if (!work.kv->try_hold(work.n_evaluated, work.n_evaluated + n))
+            fail_internal("pages that were promised are not there");
+        plan(work, n);
+        planned.push_back(&work);
+        n_rows -= n;
+    }
+}
+
+// Whether somebody whose prompt begins alike, and is further on, is just reading what this one would read.
+bool Engine::waits_for_prefix(const Work& work, std::span<Work* const> planned) const {
+    return std::ranges::any_of(planned, [&](const Work* other) {
+        if (other->n_evaluated < work.n_evaluated) return false;
+        const int64_t n_common = common_length(work.tokens, other->tokens);
+        return std::min(n_common, work.n_due() + work.n_evaluated - 1) / k_kv_page_tokens * k_kv_page_tokens >
+               work.n_evaluated;
+    });
+}
+
+void Engine::plan(Work& work, int64_t n_rows) {
+    work.n_rows = n_rows;
+    for (int64_t i = 0; i < n_rows; ++i) {
+        const int64_t position = work.n_evaluated + i;
+        const bool is_last = position + 1 == std::ssize(work.tokens);
+        rows_.push_back({work.tokens[static_cast<size_t>(position)], {&work.kv->view(), position}, is_last});
+        if (is_last) asking_.push_back(&work);
+    }
+}
+
+void Engine::keep_prefix(const Work& work, int64_t n_positions) {
+    if (!params_.keep_prefixes || !work.kv || n_positions == 0) return;
+    prefixes_.keep(std::span(work.tokens).first(static_cast<size_t>(n_positions)), *work.kv);
+}
+
+void Engine::choose(Work& work, std::span<const float> logits) {
+    const Clock::time_point now = Clock::now();
+    if (work.state.prompt_us == 0) {
+        work.first_token = now;
+        work.state.prompt_us = std::max<int64_t>(microseconds(now - work.submitted) - work.state.queue_us, 1);
+    }
+    work.state.generate_us = microseconds(now - work.first_token);
+    try {
+        if (const auto token = work.answer.choose(logits)) work.tokens.push_back(*token);
+        if (!work.answer.has_ended() && std::ssize(work.tokens) >= n_context_)
+            work.answer.finish(Finish::context_full);
+        report(work);
+    } catch (const Error& error) {
+        return end(work, Finish::stopped, error);
+    } catch (const std::bad_alloc&) {
+        return end(work, Finish::stopped, Error(Status::out_of_memory, Reason::none, "out of memory"));
+    }
+    if (work.answer.has_ended()) end(work, work.answer.reported_finish(), std::nullopt);
+}
+
+void Engine::report(Work& work) {
+    std::vector<TokenEvent> events;
+    while (auto event = work.answer.take_event()) events.push_back(std::move(*event));
+    work.state.n_generated = work.answer.n_reported();
+    work.request->report(events, work.state);
+}
+
+void Engine::end(Work& work, Finish why, const std::optional<Error>& error) {
+    if (work.ended) return;
+    work.ended = true;
+    work.state.finish = why;
+    if (why == Finish::end) work.state.stop_token = work.answer.end_token();
+    if (!error) keep_prefix(work, work.n_evaluated);
+    work.kv.reset();
+    work.request->end(work.state, error);
+}
+
+void Engine::remove_ended() {
+    for (WorkList* list : {&waiting_, &running_})
+        list->remove_if([](const std::unique_ptr<Work>& work) { return work->ended; });
+}
+
+// After a step that failed: nobody knows what the pages hold.
+void Engine::fail_running(const Error& error) {
+    log_.write(LogLevel::error, "a step of {} requests failed: {}", running_.size(), error.what());
+    for (const auto& work : running_) end(*work, Finish::stopped, error);
+}
+
+}  // namespace minim::engine

@@ -1,0 +1,139 @@
+// Many requests at once, on a thread of the engine's own: each step evaluates the next token of every answer
+// and, within a budget of rows, pieces of the prompts that are not read yet. What a request answers does not
+// depend on who shares its steps.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/cancel.h"
+#include "base/log.h"
+#include "engine/request.h"
+#include "kv/prefix_cache.h"
+#include "kv/sequence.h"
+#include "model/model.h"
+
+namespace minim::engine {
+
+struct EngineParams {
+    int64_t n_kv_tokens = 0;  // positions there is memory for, all requests together; 0: the context the
+                              // model was trained for
+    std::optional<Format> k_format;  // none: F16
+    std::optional<Format> v_format;
+    int64_t n_requests = 64;    // that are worked on at once; others wait
+    int64_t n_batch = 512;      // rows of a step
+    int64_t n_prompt_rows = 0;  // of them, most for prompts while answers are under way; 0: a quarter
+    bool keep_prefixes = true;  // pages of ended requests stay, for those that begin alike
+};
+
+struct EngineState {
+    int64_t n_waiting = 0;
+    int64_t n_running = 0;
+    int64_t n_steps = 0;
+    int64_t n_rows = 0;  // evaluated, of all steps
+    int64_t n_preempted = 0;
+    int64_t n_pages = 0;
+    int64_t n_pages_held = 0;    // by requests and the prefix cache
+    int64_t n_pages_cached = 0;  // by the prefix cache, alone or with requests
+};
+
+// Any thread.
+class Engine {
+  public:
+    // Takes the memory for keys and values, logits and activations. Throws invalid or out_of_memory.
+    Engine(std::shared_ptr<const model::Model> model, const EngineParams& params, const Logger& log);
+    // Ends what is under way.
+    ~Engine();
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
+    // Throws invalid (an empty prompt, an id or parameter out of range, an engine that is ending) or
+    // context_full where the prompt can never fit.
+    std::shared_ptr<Request> submit(std::vector<int32_t> prompt, RequestParams params);
+
+    // Takes no more requests and waits until those it has are done, or until the deadline: false then.
+    bool drain(Request::Clock::time_point deadline);
+
+    EngineState state() const;
+
+  private:
+    using Clock = Request::Clock;
+
+    // A request that is worked on, or was and is set aside.
+    struct Work {
+        Work(std::shared_ptr<Request> r, const model::Model& model, int64_t n_order);
+
+        std::shared_ptr<Request> request;
+        int64_t order;  // of submission
+        Clock::time_point submitted = Clock::now();
+        Clock::time_point first_token{};
+        Answer answer;
+        std::vector<int32_t> tokens;     // the prompt and what was chosen
+        std::optional<kv::Sequence> kv;  // while it is worked on
+        int64_t n_evaluated = 0;
+        int64_t n_rows = 0;  // of the step being made
+        bool ended = false;
+        RequestState state;
+
+        int64_t n_due() const { return static_cast<int64_t>(tokens.size()) - n_evaluated; }
+        bool goes_before(const Work& other) const;
+    };
+    using WorkList = std::list<std::unique_ptr<Work>>;
+
+    void run();
+    bool wait_for_work();
+    void make_step();
+    void end_unwanted(WorkList& list);
+    void admit();
+    bool start(Work& work);
+    bool get_promise(Work& work, int64_t n_pages);
+    void set_aside(WorkList::iterator work);
+    void plan_answers();
+    bool get_page(Work& work);
+    void plan_prompts(int64_t n_rows);
+    bool waits_for_prefix(const Work& work, std::span<Work* const> planned) const;
+    void plan(Work& work, int64_t n_rows);
+    void keep_prefix(const Work& work, int64_t n_positions);
+    void choose(Work& work, std::span<const float> logits);
+    void report(Work& work);
+    void end(Work& work, Finish why, const std::optional<Error>& error);
+    void remove_ended();
+    void fail_running(const Error& error);
+
+    const std::shared_ptr<const model::Model> model_;
+    const EngineParams params_;
+    const Logger& log_;
+    const int64_t n_pages_;
+    const int64_t n_context_;  // of one request
+    const std::shared_ptr<kv::PagePool> pool_;
+    kv::PrefixCache prefixes_;
+    model::StepSpace space_;
+    Buffer logits_;  // [n_requests, n_vocab]
+    std::vector<model::StepRow> rows_;
+    std::vector<Work*> asking_;  // the work of each row that wants logits
+
+    // The engine's thread alone. Both lists: who goes before whom.
+    WorkList waiting_;
+    WorkList running_;
+    EngineState counts_;
+
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    WorkList submitted_;
+    int64_t n_submitted_ = 0;
+    EngineState state_;
+    bool is_draining_ = false;
+    CancelToken stopping_;
+
+    std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace minim::engine

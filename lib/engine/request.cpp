@@ -1,0 +1,65 @@
+#include "engine/request.h"
+
+#include <utility>
+
+namespace minim::engine {
+
+Request::Take Request::take(TokenEvent& event, Clock::time_point deadline) {
+    std::unique_lock lock(mutex_);
+    const auto has_news = [&] { return !events_.empty() || ended_; };
+    if (deadline == Clock::time_point::max()) {
+        changed_.wait(lock, has_news);
+    } else if (!changed_.wait_until(lock, deadline, has_news)) {
+        return Take::nothing_yet;
+    }
+    if (!events_.empty()) {
+        event = std::move(events_.front());
+        events_.pop_front();
+        return Take::token;
+    }
+    if (error_) throw Error(*error_);
+    return Take::ended;
+}
+
+void Request::cancel() {
+    {
+        const std::lock_guard lock(mutex_);
+        cancelled_ = true;
+        if (ended_) return;
+        ended_ = true;
+        state_.finish = Finish::stopped;
+    }
+    changed_.notify_all();
+}
+
+RequestState Request::state() const {
+    const std::lock_guard lock(mutex_);
+    RequestState state = state_;
+    if (!events_.empty()) state.finish = Finish::none;
+    return state;
+}
+
+void Request::report(std::vector<TokenEvent>& events, const RequestState& state) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (ended_) return;
+        for (TokenEvent& event : events) events_.push_back(std::move(event));
+        state_ = state;
+    }
+    changed_.notify_all();
+    if (params_.notify && !events.empty()) params_.notify();
+}
+
+void Request::end(const RequestState& state, const std::optional<Error>& error) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (ended_) return;
+        state_ = state;
+        ended_ = true;
+        error_ = error;
+    }
+    changed_.notify_all();
+    if (params_.notify) params_.notify();
+}
+
+}  // namespace minim::engine

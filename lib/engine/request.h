@@ -1,0 +1,81 @@
+// A request to an engine as both sides see it: the engine fills it, its owner reads and cancels.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/answer.h"
+
+namespace minim::engine {
+
+struct RequestParams {
+    GenerateParams generate;
+    int32_t priority = 0;    // higher ones go first
+    int64_t timeout_ms = 0;  // from submission on; then the text ends where it is. 0: none
+    // Called on the engine's thread when there is something to take. Must not block or call the engine.
+    std::function<void()> notify;
+};
+
+struct RequestState {
+    Finish finish = Finish::none;
+    int32_t stop_token = -1;
+    int64_t n_prompt = 0;
+    int64_t n_cached = 0;     // tokens of the prompt whose keys and values were there already
+    int64_t n_generated = 0;  // taken by the owner or still to be taken
+    int64_t n_preempted = 0;  // how often it was set aside for want of memory
+    int64_t queue_us = 0;     // from submission until it was first worked on
+    int64_t prompt_us = 0;    // until the first token
+    int64_t generate_us = 0;  // until the last one
+    uint64_t seed = 0;
+};
+
+class Request {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    Request(std::vector<int32_t> prompt, RequestParams params)
+        : prompt_(std::move(prompt)), params_(std::move(params)) {}
+
+    enum class Take { token, ended, nothing_yet };
+
+    // The next token. Waits until there is one, the text has ended, or `deadline`; one owner at a time.
+    // Throws what ended the request where that was an error.
+    Take take(TokenEvent& event, Clock::time_point deadline);
+
+    // Ends the text after what was reported, at once. Any thread.
+    void cancel();
+
+    // Any thread. `finish` is none until the last token was taken.
+    RequestState state() const;
+
+    // ---- for the engine ----
+    std::span<const int32_t> prompt() const noexcept { return prompt_; }
+    const RequestParams& params() const noexcept { return params_; }
+    bool is_cancelled() const noexcept { return cancelled_; }
+    // Both do nothing once the request was cancelled.
+    void report(std::vector<TokenEvent>& events, const RequestState& state);
+    void end(const RequestState& state, const std::optional<Error>& error);
+
+  private:
+    const std::vector<int32_t> prompt_;
+    const RequestParams params_;
+    std::atomic<bool> cancelled_{false};
+
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<TokenEvent> events_;
+    RequestState state_;
+    bool ended_ = false;
+    std::optional<Error> error_;
+};
+
+}  // namespace minim::engine

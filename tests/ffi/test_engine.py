@@ -1,0 +1,98 @@
+"""Many requests at once."""
+
+import threading
+import time
+import unittest
+
+from support import minim, model, prompt, prompt_names
+
+
+class Engine(unittest.TestCase):
+    def test_all_golden_prompts_at_once_are_answered_as_alone(self):
+        goldens = [prompt(name) for name in prompt_names()]
+        expected = []
+        for golden in goldens:
+            with model().session(context=2048) as session:
+                expected.append([t.id for t in session.generate(golden["ids"], max_tokens=20)])
+        with minim.Engine(model(), kv_tokens=16384, max_requests=8) as engine:
+            requests = [engine.submit(golden["ids"], max_tokens=20) for golden in goldens]
+            self.assertEqual([request.result().ids for request in requests], expected)
+            self.assertEqual(engine.state.n_running + engine.state.n_waiting, 0)
+
+    def test_tokens_come_as_they_are_made(self):
+        golden = prompt("chat_capital")
+        with minim.Engine(model(), kv_tokens=1024) as engine:
+            request = engine.submit(golden["ids"])
+            self.assertIsNone(request.finish_reason)
+            tokens = list(request.tokens())
+            self.assertEqual([token.id for token in tokens], golden["greedy_ids"][:-1])
+            self.assertTrue(golden["greedy_text"].startswith("".join(token.text for token in tokens)))
+            self.assertEqual(request.finish_reason, minim.FinishReason.END)
+            self.assertEqual(request.state.n_generated, len(tokens))
+            self.assertEqual(request.result().ids, [])
+
+    def test_a_prompt_seen_before_is_cached(self):
+        ids = [7] * 300
+        with minim.Engine(model(), kv_tokens=2048) as engine:
+            first = engine.submit(ids, max_tokens=2)
+            first.result()
+            again = engine.submit(ids, max_tokens=2)
+            again.result()
+            self.assertEqual((first.cached_tokens, again.cached_tokens), (0, 299))
+        with minim.Engine(model(), kv_tokens=2048, prefix_cache=False) as engine:
+            engine.submit(ids, max_tokens=2).result()
+            again = engine.submit(ids, max_tokens=2)
+            again.result()
+            self.assertEqual(again.cached_tokens, 0)
+
+    def test_another_thread_cancels(self):
+        with minim.Engine(model(), kv_tokens=65536) as engine:
+            request = engine.submit([5, 6, 7], ignore_end=1)
+            threading.Timer(0.1, request.cancel).start()
+            started = time.monotonic()
+            answer = request.result()
+            self.assertLess(time.monotonic() - started, 30)
+            self.assertEqual(answer.finish_reason, minim.FinishReason.STOPPED)
+
+    def test_a_timeout_ends_an_answer(self):
+        with minim.Engine(model(), kv_tokens=65536) as engine:
+            answer = engine.submit([5, 6, 7], ignore_end=1, timeout=0.1).result()
+            self.assertEqual(answer.finish_reason, minim.FinishReason.TIMEOUT)
+
+    def test_closing_the_engine_ends_its_requests(self):
+        engine = minim.Engine(model(), kv_tokens=65536)
+        request = engine.submit([5, 6, 7], ignore_end=1)
+        next(request.tokens())
+        engine.close()
+        self.assertEqual(request.result().finish_reason, minim.FinishReason.STOPPED)
+        with self.assertRaises(ValueError):
+            engine.submit([1])
+
+    def test_draining(self):
+        with minim.Engine(model(), kv_tokens=2048) as engine:
+            request = engine.submit([5, 6, 7], ignore_end=1, max_tokens=30)
+            self.assertTrue(engine.drain())
+            self.assertEqual(len(request.result().ids), 30)
+            with self.assertRaises(minim.Error) as raised:
+                engine.submit([1])
+            self.assertEqual(raised.exception.status, minim.Status.INVALID)
+
+    def test_bad_arguments(self):
+        with minim.Engine(model(), kv_tokens=128) as engine:
+            for ids, status in (
+                ([], minim.Status.INVALID),
+                ([-1], minim.Status.INVALID),
+                ([1] * 128, minim.Status.CONTEXT_FULL),
+            ):
+                with self.assertRaises(minim.Error) as raised:
+                    engine.submit(ids)
+                self.assertEqual(raised.exception.status, status)
+            with self.assertRaises(TypeError):
+                engine.submit([1], no_such_option=1)
+        with self.assertRaises(minim.Error) as raised:
+            minim.Engine(model(), kv_tokens=2**45)
+        self.assertEqual(raised.exception.status, minim.Status.INVALID)
+
+
+if __name__ == "__main__":
+    unittest.main()

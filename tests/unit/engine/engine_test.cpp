@@ -1,0 +1,420 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support.h"
+
+using namespace minim;
+using namespace minim::test;
+using engine::Engine;
+using engine::EngineParams;
+using engine::Finish;
+using engine::GenerateParams;
+using engine::Request;
+using engine::RequestParams;
+using engine::RequestState;
+
+namespace {
+
+const Logger k_silent;
+
+std::vector<int32_t> some_ids(size_t count, int32_t first = 0) {
+    std::vector<int32_t> ids(count);
+    for (size_t i = 0; i < count; ++i) ids[i] = (static_cast<int32_t>(i) * 37 + 11 + first) % 1984;
+    return ids;
+}
+
+EngineParams engine_params(int64_t n_kv_tokens = 4096, int64_t n_requests = 8, int64_t n_batch = 64) {
+    EngineParams params;
+    params.n_kv_tokens = n_kv_tokens;
+    params.n_requests = n_requests;
+    params.n_batch = n_batch;
+    return params;
+}
+
+RequestParams tokens_wanted(int64_t max_tokens) {
+    RequestParams params;
+    params.generate.max_tokens = max_tokens;
+    params.generate.ignore_end = true;
+    return params;
+}
+
+struct Result {
+    std::vector<int32_t> ids;
+    std::string text;
+    RequestState state;
+};
+
+Result result_of(Request& request) {
+    Result result;
+    engine::TokenEvent event;
+    while (request.take(event, Request::Clock::time_point::max()) == Request::Take::token) {
+        result.ids.push_back(event.choice.token);
+        result.text += event.text;
+    }
+    result.state = request.state();
+    return result;
+}
+
+// What a session answers alone.
+Answer alone(const std::vector<int32_t>& ids, const RequestParams& params) {
+    engine::Session session = make_session(4096);
+    return answer(session, ids, params.generate);
+}
+
+void wait_until_idle(const Engine& engine) {
+    for (int i = 0; i < 5000; ++i) {
+        const engine::EngineState state = engine.state();
+        if (state.n_running == 0 && state.n_waiting == 0) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    FAIL("the engine stays at work");
+}
+
+}  // namespace
+
+TEST_CASE("a request is answered as a session would answer it") {
+    Engine engine(bundled_model(), engine_params(), k_silent);
+    const auto request = engine.submit(prompt(), {});
+    const Result result = result_of(*request);
+    CHECK(result.ids == greedy().ids);
+    CHECK(result.text == greedy().text);
+    CHECK(result.state.finish == Finish::end);
+    CHECK(result.state.stop_token == k_end_of_turn);
+    CHECK(result.state.n_prompt == std::ssize(prompt()));
+    CHECK(result.state.n_generated == std::ssize(greedy().ids));
+    CHECK(result.state.n_cached == 0);
+    CHECK(result.state.prompt_us > 0);
+    CHECK(result.state.generate_us > 0);
+}
+
+TEST_CASE("many requests at once are answered like each alone") {
+    const int64_t n_batch = GENERATE(8, 33, 512);
+    Engine engine(bundled_model(), engine_params(8192, 8, n_batch), k_silent);
+    std::vector<std::vector<int32_t>> prompts;
+    std::vector<RequestParams> params;
+    std::vector<std::shared_ptr<Request>> requests;
+    for (size_t i = 0; i < 24; ++i) {
+        prompts.push_back(some_ids(1 + i * 13 % 150, static_cast<int32_t>(i) * 101));
+        params.push_back(tokens_wanted(1 + static_cast<int64_t>(i * 7 % 20)));
+        if (i % 3 == 1) {  // a seed gives the same draws in any company
+            params[i].generate.sampling.temperature = 0.9F;
+            params[i].generate.sampling.seed = i;
+            params[i].generate.has_seed = true;
+        }
+        requests.push_back(engine.submit(prompts[i], params[i]));
+    }
+    for (size_t i = 0; i < requests.size(); ++i) {
+        INFO("request " << i);
+        const Result result = result_of(*requests[i]);
+        const Answer expected = alone(prompts[i], params[i]);
+        CHECK(result.ids == expected.ids);
+        CHECK(result.text == expected.text);
+        CHECK(result.state.finish == expected.state.finish);
+    }
+    wait_until_idle(engine);
+    CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
+}
+
+TEST_CASE("a prompt that begins like an earlier text takes over its keys and values") {
+    Engine engine(bundled_model(), engine_params(), k_silent);
+    const auto first = some_ids(300);
+    const RequestParams params = tokens_wanted(5);
+    const Result once = result_of(*engine.submit(first, params));
+    CHECK(once.state.n_cached == 0);
+    const Result again = result_of(*engine.submit(first, params));
+    CHECK(again.state.n_cached == 299);  // the last token gives the logits
+    CHECK(again.ids == once.ids);
+
+    auto longer = first;
+    longer.insert(longer.end(), once.ids.begin(), once.ids.end());
+    longer.insert(longer.end(), {7, 8, 9});
+    const Result next_turn = result_of(*engine.submit(longer, params));
+    CHECK(next_turn.state.n_cached == 304);  // the last token of an answer is never evaluated
+    CHECK(next_turn.ids == alone(longer, params).ids);
+
+    auto other = std::vector<int32_t>(first.begin(), first.begin() + 100);
+    other.insert(other.end(), {1, 2, 3});
+    const Result branch = result_of(*engine.submit(other, params));
+    CHECK(branch.state.n_cached == 100);
+    CHECK(branch.ids == alone(other, params).ids);
+}
+
+TEST_CASE("a beginning that many prompts share is read once, also when they come together") {
+    Engine engine(bundled_model(), engine_params(16384, 16, 64), k_silent);
+    const auto common = some_ids(640);
+    std::vector<std::shared_ptr<Request>> requests;
+    std::vector<std::vector<int32_t>> prompts;
+    for (int32_t i = 0; i < 16; ++i) {
+        auto ids = common;
+        ids.insert(ids.end(), {i, i + 1, i + 2});
+        prompts.push_back(ids);
+        requests.push_back(engine.submit(ids, tokens_wanted(2)));
+    }
+    for (size_t i = 0; i < requests.size(); ++i)
+        CHECK(result_of(*requests[i]).ids == alone(prompts[i], tokens_wanted(2)).ids);
+    wait_until_idle(engine);
+    CHECK(engine.state().n_rows < 640 + 16 * (64 + 5));
+}
+
+TEST_CASE("without kept prefixes every prompt is read, and no page stays") {
+    EngineParams params = engine_params();
+    params.keep_prefixes = false;
+    Engine engine(bundled_model(), params, k_silent);
+    const Result once = result_of(*engine.submit(some_ids(200), tokens_wanted(3)));
+    const Result again = result_of(*engine.submit(some_ids(200), tokens_wanted(3)));
+    CHECK(again.state.n_cached == 0);
+    CHECK(again.ids == once.ids);
+    wait_until_idle(engine);
+    CHECK(engine.state().n_pages_held == 0);
+}
+
+TEST_CASE("requests that outgrow the memory together are set aside, and answer the same") {
+    // 10 pages; six answers that take 4 pages each.
+    EngineParams engine_settings = engine_params(640, 6, 64);
+    engine_settings.keep_prefixes = GENERATE(true, false);
+    Engine engine(bundled_model(), engine_settings, k_silent);
+    std::vector<std::shared_ptr<Request>> requests;
+    for (int32_t i = 0; i < 6; ++i)
+        requests.push_back(engine.submit(some_ids(50, 300 * i), tokens_wanted(180)));
+    int64_t n_preempted = 0;
+    for (int32_t i = 0; i < 6; ++i) {
+        const Result result = result_of(*requests[static_cast<size_t>(i)]);
+        INFO("request " << i);
+        CHECK(result.ids == alone(some_ids(50, 300 * i), tokens_wanted(180)).ids);
+        n_preempted += result.state.n_preempted;
+    }
+    CHECK(n_preempted > 0);
+    wait_until_idle(engine);
+    CHECK(engine.state().n_preempted == n_preempted);
+    CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
+}
+
+TEST_CASE("an answer ends where the memory of the engine does") {
+    Engine engine(bundled_model(), engine_params(128), k_silent);
+    const Result result = result_of(*engine.submit(some_ids(100), tokens_wanted(0)));
+    CHECK(result.state.finish == Finish::context_full);
+    CHECK(result.ids.size() == 28);
+}
+
+TEST_CASE("requests that make no sense are refused") {
+    Engine engine(bundled_model(), engine_params(128), k_silent);
+    expect_error(Status::invalid, "empty", [&] { engine.submit({}, {}); });
+    expect_error(Status::invalid, "token 1 is -1", [&] { engine.submit({5, -1}, {}); });
+    expect_error(Status::invalid, "token 0 is 2048", [&] { engine.submit({2048}, {}); });
+    expect_error(Status::context_full, "128 tokens", [&] { engine.submit(some_ids(128), {}); });
+    RequestParams params;
+    params.generate.stop_tokens = {-3};
+    expect_error(Status::invalid, "-3", [&] { engine.submit({5}, params); });
+    params = {};
+    params.timeout_ms = -1;
+    expect_error(Status::invalid, "timeout", [&] { engine.submit({5}, params); });
+    CHECK(result_of(*engine.submit(some_ids(127), tokens_wanted(0))).ids.size() == 1);
+}
+
+TEST_CASE("engine settings out of range are refused") {
+    const auto refuse = [](auto change) {
+        EngineParams params = engine_params();
+        change(params);
+        const auto error = error_of([&] { const Engine engine(bundled_model(), params, k_silent); });
+        REQUIRE(error);
+        return error->status();
+    };
+    CHECK(refuse([](auto& p) { p.n_kv_tokens = -1; }) == Status::invalid);
+    CHECK(refuse([](auto& p) { p.n_kv_tokens = int64_t{1} << 50; }) == Status::invalid);
+    CHECK(refuse([](auto& p) { p.n_kv_tokens = int64_t{1} << 38; }) == Status::out_of_memory);
+    CHECK(refuse([](auto& p) { p.n_requests = 0; }) == Status::invalid);
+    CHECK(refuse([](auto& p) { p.n_batch = p.n_requests - 1; }) == Status::invalid);
+    CHECK(refuse([](auto& p) { p.n_prompt_rows = -1; }) == Status::invalid);
+    CHECK(refuse([](auto& p) { p.k_format = Format::q6_k; }) == Status::unsupported);
+}
+
+TEST_CASE("a cancelled request ends at once, in whatever state it is") {
+    Engine engine(bundled_model(), engine_params(4096, 1), k_silent);
+    const auto running = engine.submit(some_ids(20), tokens_wanted(0));
+    const auto waiting = engine.submit(some_ids(20), tokens_wanted(0));
+    engine::TokenEvent event;
+    REQUIRE(running->take(event, Request::Clock::time_point::max()) == Request::Take::token);
+    waiting->cancel();
+    CHECK(result_of(*waiting).ids.empty());
+    CHECK(waiting->state().finish == Finish::stopped);
+    running->cancel();
+    const Result result = result_of(*running);
+    CHECK(result.state.finish == Finish::stopped);
+    CHECK(result.state.n_generated == std::ssize(result.ids) + 1);
+    running->cancel();
+    wait_until_idle(engine);
+}
+
+TEST_CASE("a timeout ends an answer where it is") {
+    Engine engine(bundled_model(), engine_params(4096, 1), k_silent);
+    RequestParams params = tokens_wanted(0);
+    params.timeout_ms = 50;
+    const auto slow = engine.submit(some_ids(20), params);
+    const auto never_started = engine.submit(some_ids(20, 50), params);
+    CHECK(result_of(*slow).state.finish == Finish::timeout);
+    CHECK(result_of(*never_started).state.finish == Finish::timeout);
+}
+
+TEST_CASE("waiting for a token ends at its deadline") {
+    Engine engine(bundled_model(), engine_params(4096, 1), k_silent);
+    const auto running = engine.submit(some_ids(20), tokens_wanted(0));
+    const auto waiting = engine.submit(some_ids(20), tokens_wanted(1));
+    engine::TokenEvent event;
+    CHECK(waiting->take(event, Request::Clock::now()) == Request::Take::nothing_yet);
+    CHECK(waiting->state().finish == Finish::none);
+    running->cancel();
+    CHECK(result_of(*waiting).ids.size() == 1);
+}
+
+TEST_CASE("a request of higher priority goes first and sets others aside") {
+    Engine engine(bundled_model(), engine_params(4096, 1), k_silent);
+    const auto low = engine.submit(some_ids(20), tokens_wanted(400));
+    engine::TokenEvent event;
+    REQUIRE(low->take(event, Request::Clock::time_point::max()) == Request::Take::token);
+    RequestParams urgent = tokens_wanted(3);
+    urgent.priority = 1;
+    const Result result = result_of(*engine.submit(some_ids(30, 7), urgent));
+    CHECK(result.ids == alone(some_ids(30, 7), urgent).ids);
+    CHECK(low->state().finish == Finish::none);
+    const int32_t first = event.choice.token;
+    Result rest = result_of(*low);
+    rest.ids.insert(rest.ids.begin(), first);
+    CHECK(rest.state.n_preempted == 1);
+    CHECK(rest.ids == alone(some_ids(20), tokens_wanted(400)).ids);
+}
+
+TEST_CASE("answers go on while a long prompt is read") {
+    EngineParams params = engine_params(8192, 4, 64);
+    params.n_prompt_rows = 8;
+    params.keep_prefixes = false;
+    Engine engine(bundled_model(), params, k_silent);
+    const auto answering = engine.submit(some_ids(10), tokens_wanted(0));
+    engine::TokenEvent event;
+    REQUIRE(answering->take(event, Request::Clock::time_point::max()) == Request::Take::token);
+    const int64_t n_before = answering->state().n_generated;
+    const auto reading = engine.submit(some_ids(1600), tokens_wanted(1));
+    result_of(*reading);
+    CHECK(answering->state().n_generated - n_before >= 1600 / 8 - 1);
+    answering->cancel();
+}
+
+TEST_CASE("a short prompt does not wait for a long one") {
+    EngineParams params = engine_params(8192, 4, 64);
+    Engine engine(bundled_model(), params, k_silent);
+    const auto reading = engine.submit(some_ids(3000), tokens_wanted(1));
+    result_of(*engine.submit(some_ids(20, 5), tokens_wanted(2)));
+    CHECK(reading->state().finish == Finish::none);
+    CHECK(reading->state().n_generated == 0);
+}
+
+TEST_CASE("an engine that drains takes no more requests and ends those it has") {
+    Engine engine(bundled_model(), engine_params(), k_silent);
+    const auto long_one = engine.submit(some_ids(10), tokens_wanted(0));
+    const auto short_one = engine.submit(some_ids(10, 3), tokens_wanted(5));
+    CHECK_FALSE(engine.drain(Request::Clock::now()));
+    expect_error(Status::invalid, "no more requests", [&] { engine.submit({5}, {}); });
+    long_one->cancel();
+    CHECK(engine.drain(Request::Clock::time_point::max()));
+    CHECK(result_of(*short_one).ids.size() == 5);
+}
+
+TEST_CASE("requests outlive their engine") {
+    std::vector<std::shared_ptr<Request>> requests;
+    {
+        Engine engine(bundled_model(), engine_params(4096, 2), k_silent);
+        for (int32_t i = 0; i < 5; ++i) requests.push_back(engine.submit(some_ids(40, i), tokens_wanted(0)));
+        engine::TokenEvent event;
+        REQUIRE(requests[0]->take(event, Request::Clock::time_point::max()) == Request::Take::token);
+    }
+    for (const auto& request : requests) CHECK(result_of(*request).state.finish == Finish::stopped);
+}
+
+TEST_CASE("whoever asks is notified of every change") {
+    std::atomic<int> n_notified{0};
+    std::promise<void> first;
+    Engine engine(bundled_model(), engine_params(), k_silent);
+    RequestParams params = tokens_wanted(4);
+    params.notify = [&] {
+        if (n_notified++ == 0) first.set_value();
+    };
+    const auto request = engine.submit(some_ids(10), params);
+    first.get_future().wait();
+    CHECK(result_of(*request).ids.size() == 4);
+    wait_until_idle(engine);
+    CHECK(n_notified >= 2);
+}
+
+TEST_CASE("sessions and an engine share a model's threads") {
+    Engine engine(bundled_model(), engine_params(), k_silent);
+    const auto request = engine.submit(some_ids(30), tokens_wanted(40));
+    const Answer beside = alone(some_ids(31), tokens_wanted(40));
+    CHECK(result_of(*request).ids == alone(some_ids(30), tokens_wanted(40)).ids);
+    CHECK(beside.ids.size() == 40);
+}
+
+TEST_CASE("64 requests of random arrival, length and end answer as each alone") {
+    constexpr size_t k_requests = 64;
+    EngineParams params = engine_params(2048, 16, 96);  // 32 pages: less than all want together
+    Engine engine(bundled_model(), params, k_silent);
+    std::mt19937 random(7);
+    const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+    struct Plan {
+        std::vector<int32_t> ids;
+        RequestParams params;
+        bool cancels = false;
+    };
+    std::vector<Plan> plans;
+    for (size_t i = 0; i < k_requests; ++i) {
+        Plan plan;
+        plan.ids = some_ids(static_cast<size_t>(1 + below(220)), below(4) * 50);
+        // Forks: several begin with the same text and go on differently.
+        if (below(2) == 0) plan.ids.push_back(below(1900));
+        plan.params = tokens_wanted(1 + below(60));
+        plan.params.priority = below(3);
+        plan.cancels = below(5) == 0;
+        plans.push_back(plan);
+    }
+    std::vector<Result> results(k_requests);
+    std::vector<std::thread> owners;
+    for (size_t t = 0; t < 8; ++t) {
+        owners.emplace_back([&, t] {
+            for (size_t i = t; i < k_requests; i += 8) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(i % 5));
+                const auto request = engine.submit(plans[i].ids, plans[i].params);
+                if (plans[i].cancels) {
+                    engine::TokenEvent event;
+                    if (request->take(event, Request::Clock::now() + std::chrono::milliseconds(i % 20)) ==
+                        Request::Take::token)
+                        results[i].ids.push_back(event.choice.token);
+                    request->cancel();
+                }
+                Result rest = result_of(*request);
+                results[i].ids.insert(results[i].ids.end(), rest.ids.begin(), rest.ids.end());
+                results[i].state = rest.state;
+            }
+        });
+    }
+    for (std::thread& owner : owners) owner.join();
+    for (size_t i = 0; i < k_requests; ++i) {
+        INFO("request " << i);
+        const std::vector<int32_t> expected = alone(plans[i].ids, plans[i].params).ids;
+        if (plans[i].cancels) {
+            REQUIRE(results[i].ids.size() <= expected.size());
+            CHECK(std::equal(results[i].ids.begin(), results[i].ids.end(), expected.begin()));
+        } else {
+            CHECK(results[i].ids == expected);
+            CHECK(results[i].state.finish == Finish::length);
+        }
+    }
+    wait_until_idle(engine);
+    CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
+}
