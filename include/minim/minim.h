@@ -711,7 +711,7 @@ typedef struct minim_request_state {
 
 MINIM_API MINIM_MUST_CHECK minim_status minim_request_get_state(const minim_request* request,
                                                                 minim_request_state* out, minim_error* err);
-/* Cancels it where it has not ended. */
+/* Cancels it where it has not ended. `notify` is not called any more once this has returned. */
 MINIM_API void minim_request_free(minim_request* request);
 
 /* --------------------------------------------------------------------------------------------- formats */

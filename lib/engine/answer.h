@@ -24,6 +24,7 @@ struct GenerateParams {
     int64_t min_tokens = 0;              // no end token before so many
     bool ignore_end = false;             // end tokens are tokens like any other
     bool penalize_added_tokens = false;  // penalties spare markup unless asked
+    int64_t n_draft = 0;                 // guess at most so many tokens ahead; changes speed, never the text
     std::vector<std::string> stop_texts;
     std::vector<int32_t> stop_tokens;
 

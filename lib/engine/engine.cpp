@@ -254,7 +254,7 @@ void Engine::admit() {
 }
 
 // Gives the request what is known of its tokens, and the promise of pages for the others and one more. False
-// where there are too few.
+// where there are too few: those that run must have one page more each, or somebody would be set aside at once.
 bool Engine::start(Work& work) {
     const auto n_tokens = static_cast<int64_t>(work.tokens.size());
     const auto known = std::span(work.tokens).first(work.tokens.size() - 1);  // the last one gives the logits
@@ -263,10 +263,12 @@ bool Engine::start(Work& work) {
         prefixes_.find(known);
         prefixes_.extend(known, *work.kv);
     }
-    if (!get_promise(work, kv::page_count(n_tokens + 1) - work.kv->n_pages())) {
+    const int64_t n_wanted = kv::page_count(n_tokens + 1) - work.kv->n_pages();
+    if (!get_promise(work, n_wanted + std::ssize(running_))) {
         work.kv.reset();
         return false;
     }
+    work.kv->limit_promise(n_wanted);
     work.n_evaluated = params_.keep_prefixes ? prefixes_.extend(known, *work.kv) : 0;
     if (work.state.queue_us == 0) {
         work.state.n_cached = work.n_evaluated;

@@ -64,6 +64,9 @@ constexpr GenerateOption k_options[] = {
                 p.sampling.seed = static_cast<uint64_t>(v);
                 p.has_seed = true;
             }),
+    integer("draft_tokens", 0, 64, 0,
+            "guess at most so many tokens ahead from the text so far; changes speed, never the text",
+            [](P& p, int64_t v) { p.n_draft = v; }),
     integer("logprobs", 0, 1, 0, "1: report the log-probability of each token",
             [](P& p, int64_t v) { p.sampling.logprobs = v != 0; }),
     integer("top_logprobs", 0, sampling::k_max_top_logprobs, 0,

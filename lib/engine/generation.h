@@ -6,8 +6,10 @@
 #include <optional>
 #include <span>
 
+#include "base/buffer.h"
 #include "base/cancel.h"
 #include "engine/answer.h"
+#include "engine/lookup_draft.h"
 #include "engine/session.h"
 
 namespace minim::engine {
@@ -46,9 +48,20 @@ class Generation {
 
   private:
     void produce(const CancelToken* cancel);
+    void produce_guessed(std::span<const int32_t> guess, const CancelToken* cancel);
+    std::span<const int32_t> guess();
+    void append(std::optional<int32_t> token);
 
     Session& session_;
     Answer answer_;
+    // Where guesses are wanted.
+    struct Drafts {
+        LookupDraft lookup;
+        DraftLength length;
+        Buffer logits;  // [1 + most, n_vocab]
+        int64_t most = 0;
+    };
+    std::optional<Drafts> drafts_;
     int64_t n_session_before_ = 0;  // session tokens with the prompt, before the first generated one
     GenerationState state_;
     std::chrono::steady_clock::time_point first_token_at_;

@@ -25,11 +25,17 @@ void Request::cancel() {
     {
         const std::lock_guard lock(mutex_);
         cancelled_ = true;
-        if (ended_) return;
+        if (!ended_) state_.finish = Finish::stopped;
         ended_ = true;
-        state_.finish = Finish::stopped;
     }
     changed_.notify_all();
+    const std::lock_guard lock(notifying_);  // one that is under way comes to its end
+}
+
+void Request::notify() {
+    if (!params_.notify) return;
+    const std::lock_guard lock(notifying_);
+    if (!cancelled_) params_.notify();
 }
 
 RequestState Request::state() const {
@@ -47,7 +53,7 @@ void Request::report(std::vector<TokenEvent>& events, const RequestState& state)
         state_ = state;
     }
     changed_.notify_all();
-    if (params_.notify && !events.empty()) params_.notify();
+    if (!events.empty()) notify();
 }
 
 void Request::end(const RequestState& state, const std::optional<Error>& error) {
@@ -59,7 +65,7 @@ void Request::end(const RequestState& state, const std::optional<Error>& error) 
         error_ = error;
     }
     changed_.notify_all();
-    if (params_.notify) params_.notify();
+    notify();
 }
 
 }  // namespace minim::engine

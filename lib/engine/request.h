@@ -51,7 +51,7 @@ class Request {
     // Throws what ended the request where that was an error.
     Take take(TokenEvent& event, Clock::time_point deadline);
 
-    // Ends the text after what was reported, at once. Any thread.
+    // Ends the text after what was reported, at once; `notify` is not called any more. Any thread.
     void cancel();
 
     // Any thread. `finish` is none until the last token was taken.
@@ -66,6 +66,8 @@ class Request {
     void end(const RequestState& state, const std::optional<Error>& error);
 
   private:
+    void notify();
+
     const std::vector<int32_t> prompt_;
     const RequestParams params_;
     std::atomic<bool> cancelled_{false};
@@ -76,6 +78,7 @@ class Request {
     RequestState state_;
     bool ended_ = false;
     std::optional<Error> error_;
+    std::mutex notifying_;  // held while `notify` runs
 };
 
 }  // namespace minim::engine

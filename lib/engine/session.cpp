@@ -220,6 +220,27 @@ std::span<const float> Session::last_logits(const CancelToken* cancel) {
     return {last_logits_.as<float>(), static_cast<size_t>(model_->config().n_vocab)};
 }
 
+void Session::eval_guess(std::span<const int32_t> guess, std::span<float> logits, const CancelToken* cancel) {
+    const int64_t position = n_tokens() - 1;
+    const auto n_rows = static_cast<int64_t>(guess.size()) + 1;
+    if (!has_waiting_token() || n_rows > space_.n_rows() || position + n_rows > n_context_ ||
+        std::ssize(logits) < n_rows * model_->config().n_vocab)
+        fail_internal("a guess of {} tokens in a session of {}", guess.size(), n_tokens());
+    kv_.hold(position, position + n_rows);
+    rows_[0] = {tokens_.back(), {&kv_.view(), position}, true};
+    for (size_t i = 0; i < guess.size(); ++i)
+        rows_[i + 1] = {guess[i], {&kv_.view(), position + 1 + static_cast<int64_t>(i)}, true};
+    model_->forward().step(std::span(rows_).first(static_cast<size_t>(n_rows)), space_, logits.data(),
+                           cancel);
+}
+
+void Session::keep_guess(std::span<const int32_t> guess, int64_t count, std::span<const float> logits) {
+    const int64_t n_vocab = model_->config().n_vocab;
+    tokens_.insert(tokens_.end(), guess.begin(), guess.begin() + count);
+    n_evaluated_ = n_tokens();
+    std::copy_n(logits.data() + count * n_vocab, n_vocab, last_logits_.as<float>());
+}
+
 void Session::truncate(int64_t count) {
     if (count < 0 || count > n_tokens()) {
         fail(Status::invalid, "cannot truncate to {} tokens: the session holds {}", count, n_tokens());

@@ -57,6 +57,18 @@ class Session {
     // empty session.
     std::span<const float> last_logits(const CancelToken* cancel);
 
+    // Evaluates the last token, which waits for it, and a guess of those that follow it: at most n_ubatch -
+    // 1, and no more than the context takes. logits: [1 + guess.size(), n_vocab], as if each had been
+    // evaluated by itself. The guess is no part of the session until keep_guess().
+    void eval_guess(std::span<const int32_t> guess, std::span<float> logits, const CancelToken* cancel);
+
+    // Appends the first `count` tokens of the guess just evaluated.
+    void keep_guess(std::span<const int32_t> guess, int64_t count, std::span<const float> logits);
+
+    // Whether the last token waits for its evaluation.
+    bool has_waiting_token() const noexcept { return n_evaluated_ < n_tokens(); }
+    int64_t n_ubatch() const noexcept { return space_.n_rows(); }
+
     // Forgets the tokens from position `count` on.
     void truncate(int64_t count);
 

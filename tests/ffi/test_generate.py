@@ -15,6 +15,15 @@ def expected_ids(golden):
 
 
 class Generate(unittest.TestCase):
+    def test_guesses_change_no_token(self):
+        ids = [20, 21, 22, 23, 24, 25, 26] * 8
+        answers = []
+        for draft_tokens in (0, 16):
+            with model().session(context=512) as session:
+                options = dict(max_tokens=40, temperature=0.8, seed=3, ignore_end=1, draft_tokens=draft_tokens)
+                answers.append([token.id for token in session.generate(ids, **options)])
+        self.assertEqual(*answers)
+
     def test_greedy_text_equals_the_golden_of_every_prompt(self):
         for path in (BF16, Q8_0):
             for name in prompt_names():
