@@ -91,6 +91,23 @@ minim_status minim_engine_get_state(const minim_engine* engine, minim_engine_sta
     });
 }
 
+minim_status minim_engine_save_prefixes(minim_engine* engine, const char* path, minim_cancel* cancel,
+                                        minim_error* err) {
+    return guard(err, [&] {
+        minim_engine& handle = required(engine, "engine");
+        handle.engine->save_prefixes(&required(path, "path"), token_of(cancel));
+    });
+}
+
+minim_status minim_engine_load_prefixes(minim_engine* engine, const char* path, minim_cancel* cancel,
+                                        uint64_t* n_pages, minim_error* err) {
+    return guard(err, [&] {
+        minim_engine& handle = required(engine, "engine");
+        const int64_t n_read = handle.engine->load_prefixes(&required(path, "path"), token_of(cancel));
+        if (n_pages != nullptr) *n_pages = static_cast<uint64_t>(n_read);
+    });
+}
+
 minim_status minim_engine_submit(minim_engine* engine, const minim_sampling* sampling, const int32_t* prompt,
                                  size_t count, const minim_request_params* params, minim_request** out,
                                  minim_error* err) {

@@ -558,6 +558,16 @@ class Engine(abi.Handle):
             self._check("engine_drain", _SLICE_MS, c.byref(done))
         return bool(done.value)
 
+    def save_prefixes(self, path):
+        """Writes the keys and values that are kept of earlier texts to a file."""
+        self._check("engine_save_prefixes", _path(path), None)
+
+    def load_prefixes(self, path):
+        """Adds those that save_prefixes() wrote, as far as there is room; returns how many pages were read."""
+        n_pages = c.c_uint64()
+        self._check("engine_load_prefixes", _path(path), None, c.byref(n_pages))
+        return n_pages.value
+
     @property
     def state(self):
         """The minim_engine_state: n_waiting, n_running, n_steps, n_evaluated, n_pages_cached ..."""

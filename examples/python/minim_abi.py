@@ -240,6 +240,8 @@ _STATUS_CALLS = {
     "engine_create": [pointer, pointer, pointer],
     "engine_drain": [pointer, i64, pointer],
     "engine_get_state": [pointer, pointer],
+    "engine_save_prefixes": [pointer, text, pointer],
+    "engine_load_prefixes": [pointer, text, pointer, pointer],
     "engine_submit": [pointer, pointer, ids, size, pointer, pointer],
     "request_next": [pointer, i64, pointer, pointer],
     "request_get_state": [pointer, pointer],

@@ -652,6 +652,18 @@ typedef struct minim_engine_state {
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_get_state(const minim_engine* engine,
                                                                minim_engine_state* out, minim_error* err);
 
+/*
+ * Writes the prefix cache to a file: the keys and values of texts that ended, and the tokens they belong to.
+ * A later engine of the same model adds them to its own cache, the last used first, as far as it has room;
+ * *n_pages, which may be NULL, is how many pages of at most 64 tokens were read. Requests wait meanwhile.
+ * Errors: as minim_session_save and minim_session_restore; INVALID where the engine keeps no prefixes.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_engine_save_prefixes(minim_engine* engine, const char* path,
+                                                                   minim_cancel* cancel, minim_error* err);
+MINIM_API MINIM_MUST_CHECK minim_status minim_engine_load_prefixes(minim_engine* engine, const char* path,
+                                                                   minim_cancel* cancel, uint64_t* n_pages,
+                                                                   minim_error* err);
+
 /* Called on the engine's thread when a request has something new. Must not block or call the library. */
 typedef void (*minim_notify_fn)(void* user_data);
 

@@ -666,6 +666,22 @@ class Engine {
         return state;
     }
 
+    void save_prefixes(const std::string& path, const Cancel* cancel = nullptr) {
+        detail::check([&](minim_error* error) {
+            return minim_engine_save_prefixes(handle_.get(), path.c_str(), minim::get(cancel), error);
+        });
+    }
+
+    // Returns how many pages were read.
+    uint64_t load_prefixes(const std::string& path, const Cancel* cancel = nullptr) {
+        uint64_t n_pages = 0;
+        detail::check([&](minim_error* error) {
+            return minim_engine_load_prefixes(handle_.get(), path.c_str(), minim::get(cancel), &n_pages,
+                                              error);
+        });
+        return n_pages;
+    }
+
     minim_engine* get() const noexcept { return handle_.get(); }
 
   private:

@@ -29,6 +29,8 @@ struct KvLayout {
     // Byte offset in a page of a head's K or V at slot 0; slot s follows s * token_bytes later.
     int64_t k_offset(int64_t layer, int64_t head) const noexcept;
     int64_t v_offset(int64_t layer, int64_t head) const noexcept;
+
+    bool operator==(const KvLayout&) const = default;
 };
 
 // F32, F16, BF16 and Q8_0; a row of the last is whole blocks of 32.

@@ -150,8 +150,41 @@ EngineState Engine::state() const {
     return state_;
 }
 
+void Engine::save_prefixes(const std::string& path, const CancelToken* cancel) {
+    run_between_steps([&] { prefixes_.save(path, model_->fingerprint(), cancel); });
+}
+
+int64_t Engine::load_prefixes(const std::string& path, const CancelToken* cancel) {
+    int64_t n_pages = 0;
+    run_between_steps([&] { n_pages = prefixes_.load(path, model_->fingerprint(), cancel); });
+    return n_pages;
+}
+
+// On the engine's thread; throws here what the task throws there.
+void Engine::run_between_steps(std::function<void()> task) {
+    if (!params_.keep_prefixes) fail(Status::invalid, "this engine keeps no prefixes");
+    std::packaged_task<void()> packaged(std::move(task));
+    std::future<void> done = packaged.get_future();
+    {
+        const std::lock_guard lock(mutex_);
+        tasks_.push_back(std::move(packaged));
+    }
+    changed_.notify_all();
+    done.get();
+}
+
+void Engine::run_tasks() {
+    std::deque<std::packaged_task<void()>> tasks;
+    {
+        const std::lock_guard lock(mutex_);
+        tasks.swap(tasks_);
+    }
+    for (auto& task : tasks) task();
+}
+
 void Engine::run() {
     while (wait_for_work()) {
+        run_tasks();
         try {
             make_step();
         } catch (const Error& error) {
@@ -171,7 +204,9 @@ void Engine::run() {
 // Takes what was submitted meanwhile. False when the engine is to end.
 bool Engine::wait_for_work() {
     std::unique_lock lock(mutex_);
-    const auto has_work = [&] { return !submitted_.empty() || !waiting_.empty() || !running_.empty(); };
+    const auto has_work = [&] {
+        return !submitted_.empty() || !waiting_.empty() || !running_.empty() || !tasks_.empty();
+    };
     const auto tell = [&] {
         const kv::PoolState pool = pool_->state();
         counts_.n_waiting = static_cast<int64_t>(waiting_.size() + submitted_.size());
@@ -254,7 +289,8 @@ void Engine::admit() {
 }
 
 // Gives the request what is known of its tokens, and the promise of pages for the others and one more. False
-// where there are too few: those that run must have one page more each, or somebody would be set aside at once.
+// where there are too few: those that run must have one page more each, or somebody would be set aside at
+// once.
 bool Engine::start(Work& work) {
     const auto n_tokens = static_cast<int64_t>(work.tokens.size());
     const auto known = std::span(work.tokens).first(work.tokens.size() - 1);  // the last one gives the logits

@@ -5,11 +5,15 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <future>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -64,6 +68,12 @@ class Engine {
 
     EngineState state() const;
 
+    // Writes the prefix cache to a file, or adds what such a file holds to it and returns how many pages that
+    // were. Between two steps, while the requests wait. Throws as kv::PrefixCache, and invalid where no
+    // prefixes are kept.
+    void save_prefixes(const std::string& path, const CancelToken* cancel);
+    int64_t load_prefixes(const std::string& path, const CancelToken* cancel);
+
   private:
     using Clock = Request::Clock;
 
@@ -88,6 +98,8 @@ class Engine {
     };
     using WorkList = std::list<std::unique_ptr<Work>>;
 
+    void run_between_steps(std::function<void()> task);
+    void run_tasks();
     void run();
     bool wait_for_work();
     void make_step();
@@ -128,6 +140,7 @@ class Engine {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     WorkList submitted_;
+    std::deque<std::packaged_task<void()>> tasks_;
     int64_t n_submitted_ = 0;
     EngineState state_;
     bool is_draining_ = false;

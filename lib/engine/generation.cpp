@@ -39,8 +39,7 @@ Generation::Generation(Session& session, const GenerateParams& params, std::span
         const int64_t most = std::min(params.n_draft, session.n_ubatch() - 1);
         if (most > 0) {
             const auto n_logits = static_cast<uint64_t>((most + 1) * session.model().config().n_vocab);
-            drafts_.emplace(LookupDraft(), DraftLength(most), Buffer(n_logits * sizeof(float), "logits"),
-                            most);
+            drafts_ = Drafts{LookupDraft(), DraftLength(most), Buffer(n_logits * sizeof(float), "logits")};
             drafts_->lookup.append(session.tokens());
         }
     } catch (...) {

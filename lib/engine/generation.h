@@ -59,7 +59,6 @@ class Generation {
         LookupDraft lookup;
         DraftLength length;
         Buffer logits;  // [1 + most, n_vocab]
-        int64_t most = 0;
     };
     std::optional<Drafts> drafts_;
     int64_t n_session_before_ = 0;  // session tokens with the prompt, before the first generated one

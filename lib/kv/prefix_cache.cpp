@@ -69,17 +69,18 @@ int64_t PrefixCache::extend(std::span<const int32_t> tokens, Sequence& sequence)
     return found.n_whole + found.n_begun;
 }
 
-PrefixCache::Node* PrefixCache::add(Node* parent, std::span<const int32_t> tokens, const Page& page) {
+PrefixCache::Node* PrefixCache::add(Node* parent, std::span<const int32_t> tokens, const Page& page,
+                                    Age age) {
     auto owned = std::make_unique<Node>();
     Node* node = owned.get();
     node->tokens.assign(tokens.begin(), tokens.end());
     node->parent = parent;
     node->page = page;
-    node->place = nodes_.insert(nodes_.end(), std::move(owned));
+    node->place = nodes_.insert(age == Age::newest ? nodes_.end() : nodes_.begin(), std::move(owned));
     try {
         parent->children.emplace(tokens[0], node);
     } catch (...) {
-        nodes_.pop_back();
+        nodes_.erase(node->place);
         throw;
     }
     pool_->share(page);
@@ -108,7 +109,8 @@ void PrefixCache::keep(std::span<const int32_t> tokens, const Sequence& sequence
         }
         for (; !rest.empty(); rest = rest.subspan(last->tokens.size())) {
             const auto at = static_cast<int64_t>(tokens.size() - rest.size()) / k_kv_page_tokens;
-            last = add(last, rest.first(std::min<size_t>(rest.size(), k_kv_page_tokens)), sequence.page(at));
+            last = add(last, rest.first(std::min<size_t>(rest.size(), k_kv_page_tokens)), sequence.page(at),
+                       Age::newest);
         }
     } catch (const std::bad_alloc&) {
         // What is not kept is evaluated again.

@@ -8,8 +8,10 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "base/cancel.h"
 #include "kv/page_pool.h"
 #include "kv/sequence.h"
 
@@ -39,6 +41,14 @@ class PrefixCache {
     // where there is none.
     bool drop_oldest();
 
+    // Writes everything that is kept to a file, which gets its name when it is whole. Throws as write_state.
+    void save(const std::string& path, uint64_t model, const CancelToken* cancel) const;
+
+    // Adds what save() wrote, the last used first, as long as the pool has pages, and returns how many pages
+    // were read. Throws as StateFile, and format where the file is another model's or of another layout; what
+    // was read before an altered page stays.
+    int64_t load(const std::string& path, uint64_t model, const CancelToken* cancel);
+
     int64_t n_pages() const noexcept { return static_cast<int64_t>(nodes_.size()); }
 
   private:
@@ -58,7 +68,9 @@ class PrefixCache {
 
     Found look_up(std::span<const int32_t> tokens);
     void mark_used(Node* node);
-    Node* add(Node* parent, std::span<const int32_t> tokens, const Page& page);
+    enum class Age { newest, oldest };
+    Node* add(Node* parent, std::span<const int32_t> tokens, const Page& page, Age age);
+    static Node* child_of(const Node& parent, std::span<const int32_t> tokens);
 
     std::shared_ptr<PagePool> pool_;
     Node root_;

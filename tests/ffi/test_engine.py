@@ -1,5 +1,7 @@
 """Many requests at once."""
 
+import pathlib
+import tempfile
 import threading
 import time
 import unittest
@@ -44,6 +46,25 @@ class Engine(unittest.TestCase):
             again = engine.submit(ids, max_tokens=2)
             again.result()
             self.assertEqual(again.cached_tokens, 0)
+
+    def test_prefixes_are_known_to_a_later_engine(self):
+        ids = list(range(5, 405))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "prefixes"
+            with minim.Engine(model(), kv_tokens=2048) as engine:
+                expected = engine.submit(ids, max_tokens=3).result().ids
+                engine.save_prefixes(path)
+            with minim.Engine(model(), kv_tokens=2048) as engine:
+                self.assertEqual(engine.load_prefixes(path), 7)
+                request = engine.submit(ids, max_tokens=3)
+                self.assertEqual(request.result().ids, expected)
+                self.assertEqual(request.cached_tokens, 399)
+                data = bytearray(path.read_bytes())
+                data[len(data) // 2] ^= 1
+                path.write_bytes(data)
+            with minim.Engine(model(), kv_tokens=2048) as engine, self.assertRaises(minim.Error) as raised:
+                engine.load_prefixes(path)
+            self.assertEqual(raised.exception.reason, minim.Reason.VALUE)
 
     def test_another_thread_cancels(self):
         with minim.Engine(model(), kv_tokens=65536) as engine:

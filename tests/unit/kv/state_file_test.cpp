@@ -21,7 +21,7 @@ namespace {
 constexpr KvLayout k_layout = {2, 3, 32, Format::f16, Format::q8_0};
 constexpr int64_t k_evaluated = k_kv_page_tokens + 11;
 constexpr uint64_t k_model = 0x1234'5678'9ABC'DEF0;
-constexpr size_t k_header_bytes = 88;
+constexpr size_t k_header_bytes = 96;
 
 using Bytes = std::vector<char>;
 
@@ -205,8 +205,8 @@ TEST_CASE("hostile sizes are refused before anything is taken for them") {
         {"keys in a format of weights", 36, 12, false, "type"},
         {"keys in no format", 36, 9999, false, "type"},
         {"values in a format of weights", 40, 14, false, "type"},
-        {"one logit more", 44, 4, false, "value"},
-        {"many logits", 44, 0xFFFF'FFFF, false, "value"},
+        {"one logit more", 72, 4, true, "value"},
+        {"many logits", 72, 0xFFFF'FFFF, true, "value"},
         {"a context smaller than the tokens", 48, 5, true, "value"},
         {"a context beyond all bounds", 48, k_huge, true, "value"},
         {"no tokens", 56, 0, true, "value"},
@@ -216,9 +216,9 @@ TEST_CASE("hostile sizes are refused before anything is taken for them") {
         {"more evaluated than there are", 64, k_evaluated + 2, true, "value"},
         {"fewer evaluated", 64, k_evaluated - 1, true, "value"},
         {"evaluated beyond all bounds", 64, k_huge, true, "value"},
-        {"a smaller file", 72, 100, true, "value"},
-        {"a larger file", 72, whole.size() + 1, true, "value"},
-        {"a huge file", 72, k_huge, true, "value"},
+        {"a smaller file", 80, 100, true, "value"},
+        {"a larger file", 80, whole.size() + 1, true, "value"},
+        {"a huge file", 80, k_huge, true, "value"},
     };
     for (const Change& change : changes) {
         Bytes altered = whole;

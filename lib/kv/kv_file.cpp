@@ -1,0 +1,130 @@
+#include "kv/kv_file.h"
+
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace minim::kv {
+namespace {
+
+using backend::k_kv_page_tokens;
+using backend::KvLayout;
+
+static_assert(std::endian::native == std::endian::little, "these files are written as they lie in memory");
+static_assert(sizeof(KvFileHeader) == 96 && std::has_unique_object_representations_v<KvFileHeader>);
+
+constexpr uint32_t k_version = 1;
+
+uint64_t hash_of(const KvFileHeader& header) {
+    return hash_bytes(bytes_of(header).first(offsetof(KvFileHeader, hash)));
+}
+
+Format kv_format(const KvFileHeader& header, uint32_t type, const std::string& path) {
+    const std::optional<Format> format = format_from_gguf_type(type);
+    const bool fits = format && backend::is_kv_format(*format) &&
+                      header.head_dim % static_cast<uint32_t>(traits(*format).block_elems) == 0;
+    if (!fits) fail_file(Reason::type, "{}: keys or values of type {}", path, type);
+    return *format;
+}
+
+// Calls visit(place in the page, place in the packed page, bytes) for the runs of slots that are in use.
+template <typename Visit>
+void for_each_run(const KvLayout& layout, int64_t n_slots, const Visit& visit) {
+    const auto k_bytes = static_cast<size_t>(n_slots * layout.k_token_bytes());
+    const auto v_bytes = static_cast<size_t>(n_slots * layout.v_token_bytes());
+    size_t packed = 0;
+    for (int64_t layer = 0; layer < layout.n_layer; ++layer) {
+        for (int64_t head = 0; head < layout.n_head_kv; ++head, packed += k_bytes)
+            visit(layout.k_offset(layer, head), packed, k_bytes);
+        for (int64_t head = 0; head < layout.n_head_kv; ++head, packed += v_bytes)
+            visit(layout.v_offset(layer, head), packed, v_bytes);
+    }
+}
+
+}  // namespace
+
+KvFileHeader new_header(std::string_view magic, uint64_t model, const KvLayout& layout) {
+    KvFileHeader header = {};
+    std::memcpy(header.magic, magic.data(), sizeof(header.magic));
+    header.version = k_version;
+    header.page_tokens = static_cast<uint32_t>(k_kv_page_tokens);
+    header.model = model;
+    header.n_layer = static_cast<uint32_t>(layout.n_layer);
+    header.n_head_kv = static_cast<uint32_t>(layout.n_head_kv);
+    header.head_dim = static_cast<uint32_t>(layout.head_dim);
+    header.k_format = traits(layout.k_format).gguf_type;
+    header.v_format = traits(layout.v_format).gguf_type;
+    return header;
+}
+
+void seal_header(KvFileHeader& header, uint64_t file_bytes) {
+    header.file_bytes = file_bytes;
+    header.hash = hash_of(header);
+}
+
+KvFileHeader read_header(const File& file, std::string_view magic) {
+    KvFileHeader header = {};
+    if (file.size() >= sizeof(header.magic)) file.read_at(0, std::as_writable_bytes(std::span(header.magic)));
+    if (std::memcmp(header.magic, magic.data(), sizeof(header.magic)) != 0)
+        fail_file(Reason::format, "{}: not a {} file", file.path(), magic);
+    file.read_at(0, std::as_writable_bytes(std::span(&header, 1)));
+    if (header.version != k_version) {
+        fail_file(Reason::format, "{}: a {} file of version {}; version {} is read", file.path(), magic,
+                  header.version, k_version);
+    }
+    if (header.hash != hash_of(header)) fail_altered(file.path(), "sizes");
+    return header;
+}
+
+KvLayout layout_of(const KvFileHeader& header, const std::string& path) {
+    constexpr uint32_t k_most = 1U << 16;
+    if (header.page_tokens != k_kv_page_tokens) {
+        fail_file(Reason::format, "{}: pages of {} tokens; pages of {} are read", path, header.page_tokens,
+                  k_kv_page_tokens);
+    }
+    for (const uint32_t size : {header.n_layer, header.n_head_kv, header.head_dim})
+        if (size == 0 || size > k_most)
+            fail_file(Reason::value, "{}: {} layers, heads or columns", path, size);
+    return {header.n_layer, header.n_head_kv, header.head_dim, kv_format(header, header.k_format, path),
+            kv_format(header, header.v_format, path)};
+}
+
+void check_size(const File& file, const KvFileHeader& header, uint64_t expected_bytes) {
+    if (header.file_bytes != expected_bytes) {
+        fail_file(Reason::value, "{}: says that it has {} bytes, and holds what takes {}", file.path(),
+                  header.file_bytes, expected_bytes);
+    }
+    if (file.size() < expected_bytes) {
+        fail_file(Reason::truncated, "{}: a file of {} bytes, of which {} are there", file.path(),
+                  expected_bytes, file.size());
+    }
+    if (file.size() > expected_bytes)
+        fail_file(Reason::value, "{}: a file of {} bytes has {}", file.path(), expected_bytes, file.size());
+}
+
+void fail_altered(const std::string& path, std::string_view part) {
+    fail_file(Reason::value, "{}: the {} of this file are not what was written", path, part);
+}
+
+uint64_t packed_bytes(const KvLayout& layout, int64_t n_slots) {
+    return static_cast<uint64_t>(layout.page_bytes() / k_kv_page_tokens * n_slots);
+}
+
+void pack_page(const KvLayout& layout, const std::byte* page, int64_t n_slots, std::byte* out) {
+    for_each_run(layout, n_slots, [&](int64_t place, size_t packed, size_t bytes) {
+        std::memcpy(out + packed, page + place, bytes);
+    });
+}
+
+void unpack_page(const KvLayout& layout, const std::byte* packed, int64_t n_slots, std::byte* page) {
+    for_each_run(layout, n_slots, [&](int64_t place, size_t at, size_t bytes) {
+        std::memcpy(page + place, packed + at, bytes);
+    });
+}
+
+}  // namespace minim::kv
