@@ -313,7 +313,13 @@ bool Engine::start(Work& work) {
     return true;
 }
 
+// Of pages that nobody needs, or that the prefix cache lets go of. It loses none where all together are too
+// few.
 bool Engine::get_promise(Work& work, int64_t n_pages) {
+    if (work.kv->try_promise(n_pages)) return true;
+    const kv::PoolState pool = pool_->state();
+    const int64_t n_unclaimed = pool.n_pages - pool.n_held - pool.n_promised;
+    if (n_unclaimed + prefixes_.n_droppable() < n_pages) return false;
     while (!work.kv->try_promise(n_pages))
         if (!prefixes_.drop_oldest()) return false;
     return true;

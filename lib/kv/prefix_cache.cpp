@@ -118,6 +118,11 @@ void PrefixCache::keep(std::span<const int32_t> tokens, const Sequence& sequence
     mark_used(last);
 }
 
+int64_t PrefixCache::n_droppable() const noexcept {
+    // Whoever holds a page holds those before it: what is not shared is not needed by what is.
+    return std::ranges::count_if(nodes_, [&](const auto& node) { return !pool_->is_shared(node->page); });
+}
+
 bool PrefixCache::drop_oldest() {
     const auto oldest = std::ranges::find_if(nodes_, [&](const std::unique_ptr<Node>& node) {
         return node->children.empty() && !pool_->is_shared(node->page);

@@ -41,6 +41,9 @@ class PrefixCache {
     // where there is none.
     bool drop_oldest();
 
+    // How many pages drop_oldest() can let go of, one after another.
+    int64_t n_droppable() const noexcept;
+
     // Writes everything that is kept to a file, which gets its name when it is whole. Throws as write_state.
     void save(const std::string& path, uint64_t model, const CancelToken* cancel) const;
 

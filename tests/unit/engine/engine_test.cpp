@@ -198,6 +198,23 @@ TEST_CASE("requests that outgrow the memory together are set aside, and answer t
     CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
 }
 
+TEST_CASE("a request that waits for memory costs the prefix cache nothing") {
+    Engine engine(bundled_model(), engine_params(640, 4), k_silent);
+    result_of(*engine.submit(some_ids(128), tokens_wanted(1)));
+    wait_until_idle(engine);
+    REQUIRE(engine.state().n_pages_cached == 2);
+    const auto running = engine.submit(some_ids(10, 3), tokens_wanted(0));
+    engine::TokenEvent event;
+    REQUIRE(running->take(event, Request::Clock::time_point::max()) == Request::Take::token);
+    const auto waiting = engine.submit(some_ids(600, 5), tokens_wanted(1));
+    for (int i = 0; i < 20; ++i)
+        REQUIRE(running->take(event, Request::Clock::time_point::max()) == Request::Take::token);
+    CHECK(waiting->state().queue_us == 0);
+    CHECK(engine.state().n_pages_cached >= 2);
+    running->cancel();
+    CHECK(result_of(*waiting).ids.size() == 1);
+}
+
 TEST_CASE("an answer ends where the memory of the engine does") {
     Engine engine(bundled_model(), engine_params(128), k_silent);
     const Result result = result_of(*engine.submit(some_ids(100), tokens_wanted(0)));
