@@ -20,7 +20,8 @@ double negative_log_likelihood(const float* logits, size_t n_vocab, int32_t toke
     return largest + std::log(sum) - static_cast<double>(logits[token]);
 }
 
-double perplexity(const std::shared_ptr<const model::Model>& model, const std::string& text) {
+double perplexity(const std::shared_ptr<const model::Model>& model, const std::string& text,
+                  Format kv = Format::f16) {
     const std::vector<int32_t> ids = model->tokenizer().encode(text, tokenizer::Specials::exact);
     const auto n_vocab = static_cast<size_t>(model->config().n_vocab);
     double total = 0.0;
@@ -28,7 +29,7 @@ double perplexity(const std::shared_ptr<const model::Model>& model, const std::s
     for (size_t at = 0; at + k_chunk <= ids.size(); at += k_chunk) {
         const std::vector<int32_t> chunk(ids.begin() + static_cast<ptrdiff_t>(at),
                                          ids.begin() + static_cast<ptrdiff_t>(at + k_chunk));
-        engine::Session session = make_session(model, Format::f16);
+        engine::Session session = make_session(model, kv);
         const std::vector<float> logits = all_logits(session, chunk);
         for (size_t i = 0; i + 1 < k_chunk; ++i) {
             total += negative_log_likelihood(logits.data() + i * n_vocab, n_vocab, chunk[i + 1]);
@@ -47,4 +48,15 @@ TEST_CASE("perplexity is within half a percent of the golden one for every store
     const double expected = golden_perplexity(stored.golden);
     WARN(stored.golden << ": " << actual << ", golden " << expected);
     CHECK(std::abs(actual / expected - 1.0) < 0.005);
+}
+
+TEST_CASE("keys and values in Q8_0 change the perplexity by less than 0.2 %") {
+    const size_t index = GENERATE(size_t{0}, size_t{1});
+    const StoredModel& stored = k_stored_models[index];
+    const auto model = stored_model(stored, "cpu");
+    const std::string text = read_text(golden_path("perplexity.txt"));
+    const double f16 = perplexity(model, text);
+    const double q8_0 = perplexity(model, text, Format::q8_0);
+    WARN(stored.golden << ": F16 " << f16 << ", Q8_0 " << q8_0);
+    CHECK(std::abs(q8_0 / f16 - 1.0) < 0.002);
 }
