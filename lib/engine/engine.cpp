@@ -174,7 +174,7 @@ void Engine::run_between_steps(std::function<void()> task) {
 }
 
 void Engine::run_tasks() {
-    std::deque<std::packaged_task<void()>> tasks;
+    std::vector<std::packaged_task<void()>> tasks;
     {
         const std::lock_guard lock(mutex_);
         tasks.swap(tasks_);
@@ -461,8 +461,12 @@ void Engine::remove_ended() {
 }
 
 // After a step that failed: nobody knows what the pages hold.
-void Engine::fail_running(const Error& error) {
-    log_.write(LogLevel::error, "a step of {} requests failed: {}", running_.size(), error.what());
+void Engine::fail_running(const Error& error) noexcept {
+    try {
+        log_.write(LogLevel::error, "a step of {} requests failed: {}", running_.size(), error.what());
+    } catch (const std::bad_alloc&) {
+        // The requests say it too.
+    }
     for (const auto& work : running_) end(*work, Finish::stopped, error);
 }
 

@@ -5,7 +5,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <future>
 #include <list>
@@ -118,7 +117,7 @@ class Engine {
     void report(Work& work);
     void end(Work& work, Finish why, const std::optional<Error>& error);
     void remove_ended();
-    void fail_running(const Error& error);
+    void fail_running(const Error& error) noexcept;
 
     const std::shared_ptr<const model::Model> model_;
     const EngineParams params_;
@@ -140,7 +139,7 @@ class Engine {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     WorkList submitted_;
-    std::deque<std::packaged_task<void()>> tasks_;
+    std::vector<std::packaged_task<void()>> tasks_;
     int64_t n_submitted_ = 0;
     EngineState state_;
     bool is_draining_ = false;

@@ -9,6 +9,7 @@
 // usage: failure_test load MODEL        opening a checkpoint of any kind
 //        failure_test converse MODEL    a session, a prompt and sampled tokens on every backend
 //        failure_test save MODEL        a session forked, saved and restored
+//        failure_test serve MODEL       an engine with two requests
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -362,6 +363,40 @@ minim_status save(minim_model* model, const std::string& path, minim_error* err)
     return status;
 }
 
+// Reads an answer to its end.
+minim_status read_answer(minim_request* request, minim_error* err) {
+    for (int32_t next = MINIM_NEXT_PENDING; next != MINIM_NEXT_END;) {
+        minim_token token = MINIM_TOKEN_INIT;
+        const minim_status status = minim_request_next(request, -1, &token, &next, err);
+        if (status != MINIM_OK) return status;
+    }
+    return MINIM_OK;
+}
+
+// An engine, two requests that begin alike, and its prefixes saved and loaded.
+minim_status serve(minim_model* model, const std::string& path, minim_error* err) {
+    minim_engine* engine = nullptr;
+    minim_sampling* sampling = nullptr;
+    minim_request* requests[2] = {nullptr, nullptr};
+    minim_engine_params params = MINIM_ENGINE_PARAMS_INIT;
+    params.kv_tokens = 512;
+    params.n_requests = 2;
+    int32_t ids[100];
+    for (int32_t i = 0; i < 100; ++i) ids[i] = 5 + i;
+    minim_status status = minim_engine_create(model, &params, &engine, err);
+    if (status == MINIM_OK) status = minim_sampling_create(&sampling, err);
+    if (status == MINIM_OK) status = minim_sampling_set_i64(sampling, "max_tokens", 3, err);
+    for (size_t i = 0; i < 2 && status == MINIM_OK; ++i)
+        status = minim_engine_submit(engine, sampling, ids, 90 + 10 * i, nullptr, &requests[i], err);
+    for (size_t i = 0; i < 2 && status == MINIM_OK; ++i) status = read_answer(requests[i], err);
+    if (status == MINIM_OK) status = minim_engine_save_prefixes(engine, path.c_str(), nullptr, err);
+    if (status == MINIM_OK) status = minim_engine_load_prefixes(engine, path.c_str(), nullptr, nullptr, err);
+    for (minim_request* request : requests) minim_request_free(request);
+    minim_engine_free(engine);
+    minim_sampling_free(sampling);
+    return status;
+}
+
 minim_status load(int32_t residence, minim_error* err) {
     minim_runtime* runtime = make_runtime(err);
     if (runtime == nullptr) return err->status;
@@ -486,10 +521,32 @@ void fail_saves() {
     std::filesystem::remove_all(folder);
 }
 
+void fail_serving() {
+    char folder[] = "/tmp/minim-failure-XXXXXX";
+    if (mkdtemp(folder) == nullptr) give_up("cannot make a folder");
+    const std::string path = std::string(folder) + "/prefixes";
+    minim_error err = MINIM_ERROR_INIT;
+    minim_runtime* runtime = make_runtime(&err);
+    minim_model* model =
+        runtime == nullptr ? nullptr : open_model(runtime, MINIM_RESIDENCE_MAPPED, nullptr, &err);
+    if (model == nullptr) give_up(err.message);
+    const auto work = [model, &path](minim_error* e) { return serve(model, path, e); };
+    if (exhaust("allocations of an engine", Kind::allocation, work) == 0) give_up("no allocation failed");
+    if (k_replaces_libc) {
+        exhaust("mappings of an engine", Kind::map, work);
+        exhaust("thread starts of an engine", Kind::thread, work);
+        exhaust("writes of prefixes", Kind::write, work);
+        exhaust("reads of prefixes", Kind::read, work);
+    }
+    minim_model_close(model);
+    minim_runtime_free(runtime);
+    std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) give_up("usage: failure_test load|converse|save MODEL");
+    if (argc != 3) give_up("usage: failure_test load|converse|save|serve MODEL");
     const std::string_view what = argv[1];
     g_model_path = argv[2];
     if (what == "load")
@@ -498,7 +555,9 @@ int main(int argc, char** argv) {
         fail_conversations();
     else if (what == "save")
         fail_saves();
+    else if (what == "serve")
+        fail_serving();
     else
-        give_up("usage: failure_test load|converse|save MODEL");
+        give_up("usage: failure_test load|converse|save|serve MODEL");
     return 0;
 }
