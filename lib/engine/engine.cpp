@@ -61,8 +61,10 @@ Engine::Work::Work(std::shared_ptr<Request> r, const model::Model& model, int64_
     : request(std::move(r)),
       order(n_order),
       answer(model, request->params().generate),
-      tokens(request->prompt().begin(), request->prompt().end()) {
+      tokens(request->prompt().begin(), request->prompt().end()),
+      draft_length(request->params().generate.n_draft) {
     answer.follow(tokens);
+    if (request->params().generate.n_draft > 0) lookup.append(tokens);
     state.n_prompt = static_cast<int64_t>(tokens.size());
     state.seed = answer.seed();
 }
@@ -234,14 +236,19 @@ void Engine::make_step() {
     admit();
     rows_.clear();
     asking_.clear();
-    for (const auto& work : running_) work->n_rows = 0;
+    for (const auto& work : running_) {
+        work->n_rows = 0;
+        work->guess.clear();
+    }
     plan_answers();
     const auto n_answers = static_cast<int64_t>(rows_.size());
     const int64_t n_left = params_.n_batch - n_answers;
     plan_prompts(n_answers > 0 ? std::min(n_left, params_.n_prompt_rows) : n_left);
     if (rows_.empty()) return;
 
+    const Clock::time_point start = Clock::now();
     model_->forward().step(rows_, space_, logits_.as<float>(), &stopping_);
+    const std::chrono::duration<double> taken = Clock::now() - start;
     ++counts_.n_steps;
     counts_.n_rows += static_cast<int64_t>(rows_.size());
     for (const auto& work : running_) {
@@ -252,9 +259,12 @@ void Engine::make_step() {
             work->n_evaluated / k_kv_page_tokens > n_before / k_kv_page_tokens)
             keep_prefix(*work, work->n_evaluated / k_kv_page_tokens * k_kv_page_tokens);
     }
-    const auto n_vocab = static_cast<size_t>(model_->config().n_vocab);
-    for (size_t i = 0; i < asking_.size(); ++i)
-        choose(*asking_[i], {logits_.as<float>() + i * n_vocab, n_vocab});
+    const float* logits = logits_.as<float>();
+    for (Work* work : asking_) {
+        const auto n_rows = static_cast<int64_t>(work->guess.size()) + 1;
+        choose(*work, logits, taken.count());
+        logits += n_rows * model_->config().n_vocab;
+    }
 }
 
 // Ends what was cancelled or has waited too long.
@@ -345,6 +355,8 @@ void Engine::plan_answers() {
         if (!is_answer) {
             ++it;
         } else if (get_page(work)) {  // whoever is set aside comes later in the list
+            // In company the rows of others share the weights already.
+            if (running_.size() == 1) guess(work);
             plan(work, 1);
             ++it;
         } else {
@@ -363,6 +375,15 @@ bool Engine::get_page(Work& work) {
         set_aside(last);
     }
     return true;
+}
+
+// Tokens that may come next, as many as are worth it and there are pages and logits for.
+void Engine::guess(Work& work) const {
+    const int64_t room = std::min(n_context_ - std::ssize(work.tokens), params_.n_requests) - 1;
+    if (work.lookup.guess(1).empty()) return;
+    const auto tokens = work.lookup.guess(std::min(work.draft_length.next(), room));
+    const int64_t end = work.n_evaluated + 1 + std::ssize(tokens);
+    if (work.kv->try_hold(work.n_evaluated, end)) work.guess.assign(tokens.begin(), tokens.end());
 }
 
 // Pieces of prompts: the oldest request's first, then short ones, which leave more to the others. Nobody gets
@@ -411,6 +432,10 @@ void Engine::plan(Work& work, int64_t n_rows) {
         rows_.push_back({work.tokens[static_cast<size_t>(position)], {&work.kv->view(), position}, is_last});
         if (is_last) asking_.push_back(&work);
     }
+    for (size_t i = 0; i < work.guess.size(); ++i) {
+        const auto position = std::ssize(work.tokens) + static_cast<int64_t>(i);
+        rows_.push_back({work.guess[i], {&work.kv->view(), position}, true});
+    }
 }
 
 void Engine::keep_prefix(const Work& work, int64_t n_positions) {
@@ -418,24 +443,40 @@ void Engine::keep_prefix(const Work& work, int64_t n_positions) {
     prefixes_.keep(std::span(work.tokens).first(static_cast<size_t>(n_positions)), *work.kv);
 }
 
-void Engine::choose(Work& work, std::span<const float> logits) {
+void Engine::choose(Work& work, const float* logits, double seconds) {
     const Clock::time_point now = Clock::now();
     if (work.state.prompt_us == 0) {
         work.first_token = now;
         work.state.prompt_us = std::max<int64_t>(microseconds(now - work.submitted) - work.state.queue_us, 1);
     }
     work.state.generate_us = microseconds(now - work.first_token);
+    const int64_t n_before = work.answer.n_chosen();
     try {
-        if (const auto token = work.answer.choose(logits)) work.tokens.push_back(*token);
-        if (!work.answer.has_ended() && std::ssize(work.tokens) >= n_context_)
-            work.answer.finish(Finish::context_full);
+        choose_tokens(work, logits);
         report(work);
     } catch (const Error& error) {
         return end(work, Finish::stopped, error);
     } catch (const std::bad_alloc&) {
         return end(work, Finish::stopped, Error(Status::out_of_memory, Reason::none, "out of memory"));
     }
-    if (work.answer.has_ended()) end(work, work.answer.reported_finish(), std::nullopt);
+    if (work.answer.has_ended()) return end(work, work.answer.reported_finish(), std::nullopt);
+    if (running_.size() == 1 && rows_.size() == work.guess.size() + 1)
+        work.draft_length.learn(std::ssize(work.guess), work.answer.n_chosen() - n_before, seconds);
+}
+
+// One token, and further ones as long as they are those that were guessed: their logits are known.
+void Engine::choose_tokens(Work& work, const float* logits) {
+    const auto n_vocab = static_cast<size_t>(model_->config().n_vocab);
+    for (size_t i = 0; !work.answer.has_ended(); ++i) {
+        const auto token = work.answer.choose({logits + i * n_vocab, n_vocab});
+        if (!token) return;
+        work.tokens.push_back(*token);
+        if (work.request->params().generate.n_draft > 0) work.lookup.append({&*token, 1});
+        if (work.answer.has_ended()) return;
+        if (std::ssize(work.tokens) >= n_context_) return work.answer.finish(Finish::context_full);
+        if (i == work.guess.size() || *token != work.guess[i]) return;
+        ++work.n_evaluated;
+    }
 }
 
 void Engine::report(Work& work) {

@@ -19,6 +19,7 @@
 #include "base/buffer.h"
 #include "base/cancel.h"
 #include "base/log.h"
+#include "engine/lookup_draft.h"
 #include "engine/request.h"
 #include "kv/prefix_cache.h"
 #include "kv/sequence.h"
@@ -85,7 +86,10 @@ class Engine {
         Clock::time_point submitted = Clock::now();
         Clock::time_point first_token{};
         Answer answer;
-        std::vector<int32_t> tokens;     // the prompt and what was chosen
+        std::vector<int32_t> tokens;  // the prompt and what was chosen
+        LookupDraft lookup;           // where guesses are wanted
+        DraftLength draft_length;
+        std::vector<int32_t> guess;      // evaluated in the step being made, behind the last token
         std::optional<kv::Sequence> kv;  // while it is worked on
         int64_t n_evaluated = 0;
         int64_t n_rows = 0;  // of the step being made
@@ -109,11 +113,13 @@ class Engine {
     void set_aside(WorkList::iterator work);
     void plan_answers();
     bool get_page(Work& work);
+    void guess(Work& work) const;
     void plan_prompts(int64_t n_rows);
     bool waits_for_prefix(const Work& work, std::span<Work* const> planned) const;
     void plan(Work& work, int64_t n_rows);
     void keep_prefix(const Work& work, int64_t n_positions);
-    void choose(Work& work, std::span<const float> logits);
+    void choose(Work& work, const float* logits, double seconds);
+    void choose_tokens(Work& work, const float* logits);
     void report(Work& work);
     void end(Work& work, Finish why, const std::optional<Error>& error);
     void remove_ended();
@@ -129,7 +135,7 @@ class Engine {
     model::StepSpace space_;
     Buffer logits_;  // [n_requests, n_vocab]
     std::vector<model::StepRow> rows_;
-    std::vector<Work*> asking_;  // the work of each row that wants logits
+    std::vector<Work*> asking_;  // who gets the logits: a row each, and one for each guessed token
 
     // The engine's thread alone. Both lists: who goes before whom.
     WorkList waiting_;

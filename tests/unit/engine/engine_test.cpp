@@ -215,6 +215,26 @@ TEST_CASE("a request that waits for memory costs the prefix cache nothing") {
     CHECK(result_of(*waiting).ids.size() == 1);
 }
 
+TEST_CASE("guesses change no answer of an engine") {
+    std::vector<int32_t> repeating;
+    for (int i = 0; i < 8; ++i) repeating.insert(repeating.end(), {20, 21, 22, 23, 24, 25, 26});
+    for (const auto& ids : {prompt(), repeating, some_ids(90)}) {
+        RequestParams params = tokens_wanted(200);
+        params.generate.n_draft = 16;
+        Engine engine(bundled_model(), engine_params(1024, 16, 64), k_silent);
+        const Result guessed = result_of(*engine.submit(ids, params));
+        CHECK(guessed.ids == alone(ids, tokens_wanted(200)).ids);
+        CHECK(guessed.state.finish == Finish::length);
+        // Two at once, and one of them alone at the end.
+        const auto first = engine.submit(ids, params);
+        params.generate.max_tokens = 20;
+        const auto second = engine.submit(ids, params);
+        CHECK(result_of(*first).ids == guessed.ids);
+        CHECK(result_of(*second).ids.size() == 20);
+        wait_until_idle(engine);
+    }
+}
+
 TEST_CASE("an answer ends where the memory of the engine does") {
     Engine engine(bundled_model(), engine_params(128), k_silent);
     const Result result = result_of(*engine.submit(some_ids(100), tokens_wanted(0)));
