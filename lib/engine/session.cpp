@@ -123,7 +123,7 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<const model::Model> mo
     file.read_pages(session->kv_, cancel);
     session->tokens_.assign(state.tokens.begin(), state.tokens.end());
     session->n_evaluated_ = state.n_evaluated;
-    std::memcpy(session->last_logits_.data(), state.logits.data(), state.logits.size_bytes());
+    std::ranges::copy(state.logits, session->last_logits_.as<float>());
     return session;
 }
 
