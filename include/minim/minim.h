@@ -41,7 +41,7 @@
  *   instruction set than the processor has).
  * - Threads: each handle's comment says whether one or any thread may use it at a time. Callbacks run on
  *   the thread that made the call, with no lock held; log lines may come from any thread that is inside a
- *   call.
+ *   call, and from an engine's own.
  */
 #ifndef MINIM_H
 #define MINIM_H

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/session.h"
 
 namespace minim::engine {
 namespace {
@@ -43,16 +44,9 @@ EngineParams checked(EngineParams params) {
 
 std::shared_ptr<kv::PagePool> make_pool(const model::Config& config, const EngineParams& params,
                                         int64_t n_pages) {
-    const backend::KvLayout layout = {config.n_layer, config.n_head_kv, config.head_dim,
-                                      params.k_format.value_or(Format::f16),
-                                      params.v_format.value_or(Format::f16)};
-    auto pool = std::make_shared<kv::PagePool>(layout);
+    auto pool = std::make_shared<kv::PagePool>(kv_layout(config, params.k_format, params.v_format));
     pool->keep_pages(n_pages);
     return pool;
-}
-
-int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
-    return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
 }  // namespace
@@ -62,9 +56,8 @@ Engine::Work::Work(std::shared_ptr<Request> r, const model::Model& model, int64_
       order(n_order),
       answer(model, request->params().generate),
       tokens(request->prompt().begin(), request->prompt().end()),
-      draft_length(request->params().generate.n_draft) {
+      drafter(request->params().generate.n_draft) {
     answer.follow(tokens);
-    if (request->params().generate.n_draft > 0) lookup.append(tokens);
     state.n_prompt = static_cast<int64_t>(tokens.size());
     state.seed = answer.seed();
 }
@@ -73,6 +66,12 @@ bool Engine::Work::goes_before(const Work& other) const {
     const int32_t priority = request->params().priority;
     const int32_t others = other.request->params().priority;
     return priority != others ? priority > others : order < other.order;
+}
+
+void Engine::move_in_order(WorkList::iterator work, WorkList& from, WorkList& to) noexcept {
+    const auto place =
+        std::ranges::find_if(to, [&](const auto& other) { return (*work)->goes_before(*other); });
+    to.splice(place, from, work);
 }
 
 Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& params, const Logger& log)
@@ -106,11 +105,7 @@ Engine::~Engine() {
 
 std::shared_ptr<Request> Engine::submit(std::vector<int32_t> prompt, RequestParams params) {
     if (prompt.empty()) fail(Status::invalid, "the prompt is empty");
-    const int64_t n_vocab = model_->config().n_vocab;
-    for (size_t i = 0; i < prompt.size(); ++i) {
-        if (prompt[i] < 0 || prompt[i] >= n_vocab)
-            fail(Status::invalid, "token {} is {}; ids go from 0 to {}", i, prompt[i], n_vocab - 1);
-    }
+    check_ids(prompt, model_->config());
     if (params.timeout_ms < 0) fail(Status::invalid, "a timeout of {} ms", params.timeout_ms);
     const auto n_prompt = static_cast<int64_t>(prompt.size());
     if (n_prompt >= n_context_) {
@@ -221,11 +216,7 @@ bool Engine::wait_for_work() {
     tell();
     if (!has_work()) changed_.notify_all();  // whoever drains it
     changed_.wait(lock, [&] { return has_work() || stopping_.triggered(); });
-    while (!submitted_.empty()) {
-        const auto place = std::ranges::find_if(
-            waiting_, [&](const auto& other) { return submitted_.front()->goes_before(*other); });
-        waiting_.splice(place, submitted_, submitted_.begin());
-    }
+    while (!submitted_.empty()) move_in_order(submitted_.begin(), submitted_, waiting_);
     return !stopping_.triggered();
 }
 
@@ -285,9 +276,7 @@ void Engine::admit() {
         Work& next = *waiting_.front();
         const bool has_place = std::ssize(running_) < params_.n_requests;
         if (has_place && start(next)) {
-            const auto place =
-                std::ranges::find_if(running_, [&](const auto& other) { return next.goes_before(*other); });
-            running_.splice(place, waiting_, waiting_.begin());
+            move_in_order(waiting_.begin(), waiting_, running_);
             continue;
         }
         // A request of higher priority does not wait for the end of one of lower priority.
@@ -327,9 +316,7 @@ bool Engine::start(Work& work) {
 // few.
 bool Engine::get_promise(Work& work, int64_t n_pages) {
     if (work.kv->try_promise(n_pages)) return true;
-    const kv::PoolState pool = pool_->state();
-    const int64_t n_unclaimed = pool.n_pages - pool.n_held - pool.n_promised;
-    if (n_unclaimed + prefixes_.n_droppable() < n_pages) return false;
+    if (pool_->state().n_unclaimed() + prefixes_.n_droppable() < n_pages) return false;
     while (!work.kv->try_promise(n_pages))
         if (!prefixes_.drop_oldest()) return false;
     return true;
@@ -342,9 +329,7 @@ void Engine::set_aside(WorkList::iterator work) {
     (*work)->n_evaluated = 0;
     ++(*work)->state.n_preempted;
     ++counts_.n_preempted;
-    const auto place =
-        std::ranges::find_if(waiting_, [&](const auto& other) { return (*work)->goes_before(*other); });
-    waiting_.splice(place, running_, work);
+    move_in_order(work, running_, waiting_);
 }
 
 // One row of each answer.
@@ -380,8 +365,7 @@ bool Engine::get_page(Work& work) {
 // Tokens that may come next, as many as are worth it and there are pages and logits for.
 void Engine::guess(Work& work) const {
     const int64_t room = std::min(n_context_ - std::ssize(work.tokens), params_.n_requests) - 1;
-    if (work.lookup.guess(1).empty()) return;
-    const auto tokens = work.lookup.guess(std::min(work.draft_length.next(), room));
+    const auto tokens = work.drafter.guess(work.tokens, room);
     const int64_t end = work.n_evaluated + 1 + std::ssize(tokens);
     if (work.kv->try_hold(work.n_evaluated, end)) work.guess.assign(tokens.begin(), tokens.end());
 }
@@ -418,7 +402,7 @@ void Engine::plan_prompts(int64_t n_rows) {
 bool Engine::waits_for_prefix(const Work& work, std::span<Work* const> planned) const {
     return std::ranges::any_of(planned, [&](const Work* other) {
         if (other->n_evaluated < work.n_evaluated) return false;
-        const int64_t n_common = common_length(work.tokens, other->tokens);
+        const int64_t n_common = kv::common_length(work.tokens, other->tokens);
         return std::min(n_common, work.n_due() + work.n_evaluated - 1) / k_kv_page_tokens * k_kv_page_tokens >
                work.n_evaluated;
     });
@@ -461,7 +445,7 @@ void Engine::choose(Work& work, const float* logits, double seconds) {
     }
     if (work.answer.has_ended()) return end(work, work.answer.reported_finish(), std::nullopt);
     if (running_.size() == 1 && rows_.size() == work.guess.size() + 1)
-        work.draft_length.learn(std::ssize(work.guess), work.answer.n_chosen() - n_before, seconds);
+        work.drafter.learn(std::ssize(work.guess), work.answer.n_chosen() - n_before, seconds);
 }
 
 // One token, and further ones as long as they are those that were guessed: their logits are known.
@@ -471,7 +455,6 @@ void Engine::choose_tokens(Work& work, const float* logits) {
         const auto token = work.answer.choose({logits + i * n_vocab, n_vocab});
         if (!token) return;
         work.tokens.push_back(*token);
-        if (work.request->params().generate.n_draft > 0) work.lookup.append({&*token, 1});
         if (work.answer.has_ended()) return;
         if (std::ssize(work.tokens) >= n_context_) return work.answer.finish(Finish::context_full);
         if (i == work.guess.size() || *token != work.guess[i]) return;

@@ -87,8 +87,7 @@ class Engine {
         Clock::time_point first_token{};
         Answer answer;
         std::vector<int32_t> tokens;  // the prompt and what was chosen
-        LookupDraft lookup;           // where guesses are wanted
-        DraftLength draft_length;
+        Drafter drafter;
         std::vector<int32_t> guess;      // evaluated in the step being made, behind the last token
         std::optional<kv::Sequence> kv;  // while it is worked on
         int64_t n_evaluated = 0;
@@ -101,6 +100,7 @@ class Engine {
     };
     using WorkList = std::list<std::unique_ptr<Work>>;
 
+    static void move_in_order(WorkList::iterator work, WorkList& from, WorkList& to) noexcept;
     void run_between_steps(std::function<void()> task);
     void run_tasks();
     void run();

@@ -39,8 +39,7 @@ Generation::Generation(Session& session, const GenerateParams& params, std::span
         const int64_t most = std::min(params.n_draft, session.n_ubatch() - 1);
         if (most > 0) {
             const auto n_logits = static_cast<uint64_t>((most + 1) * session.model().config().n_vocab);
-            drafts_ = Drafts{LookupDraft(), DraftLength(most), Buffer(n_logits * sizeof(float), "logits")};
-            drafts_->lookup.append(session.tokens());
+            drafts_ = Drafts{Drafter(most), Buffer(n_logits * sizeof(float), "logits")};
         }
     } catch (...) {
         session.truncate(n_before);
@@ -48,13 +47,6 @@ Generation::Generation(Session& session, const GenerateParams& params, std::span
     }
     n_session_before_ = session.n_tokens();
     first_token_at_ = Clock::now();
-}
-
-// Of one token, which others may follow.
-void Generation::append(std::optional<int32_t> token) {
-    if (!token) return;
-    session_.append(*token);
-    if (drafts_) drafts_->lookup.append({&*token, 1});
 }
 
 std::optional<TokenEvent> Generation::next(const CancelToken* cancel) {
@@ -85,43 +77,36 @@ void Generation::stop() {
 void Generation::produce(const CancelToken* cancel) {
     if (session_.n_tokens() >= session_.n_context()) return answer_.finish(Finish::context_full);
     throw_if_cancelled(cancel, "generation");
-    if (!drafts_ || !session_.has_waiting_token())
-        return append(answer_.choose(session_.last_logits(cancel)));
-
     const Clock::time_point start = Clock::now();
     const int64_t n_before = answer_.n_chosen();
-    const std::span<const int32_t> tokens = guess();
-    const auto n_guessed = static_cast<int64_t>(tokens.size());
-    if (n_guessed == 0) {
-        append(answer_.choose(session_.last_logits(cancel)));
-    } else {
-        produce_guessed(tokens, cancel);
+    const bool may_guess = drafts_ && session_.has_waiting_token();
+    std::span<const int32_t> guess;
+    // The session must have room for the guess and the token after it.
+    if (may_guess)
+        guess = drafts_->drafter.guess(session_.tokens(), session_.n_context() - session_.n_tokens() - 1);
+    const auto n_guessed = static_cast<int64_t>(guess.size());
+    if (n_guessed > 0) {
+        produce_guessed(guess, cancel);
+    } else if (const auto token = answer_.choose(session_.last_logits(cancel))) {
+        session_.append(*token);
     }
-    drafts_->length.learn(n_guessed, answer_.n_chosen() - n_before, seconds_since(start));
-}
-
-// What may come next. The session must have room for it and the token after it.
-std::span<const int32_t> Generation::guess() {
-    const int64_t room = session_.n_context() - session_.n_tokens() - 1;
-    if (drafts_->lookup.guess(1).empty()) return {};
-    return drafts_->lookup.guess(std::min(drafts_->length.next(), room));
+    if (may_guess) drafts_->drafter.learn(n_guessed, answer_.n_chosen() - n_before, seconds_since(start));
 }
 
 // Chooses as it would have chosen token by token: as long as the choice is the guess, its logits are known.
 void Generation::produce_guessed(std::span<const int32_t> guess, const CancelToken* cancel) {
     const auto n_vocab = static_cast<size_t>(session_.model().config().n_vocab);
-    const std::vector<int32_t> guessed(guess.begin(), guess.end());  // the lookup's own text grows
+    const std::vector<int32_t> guessed(guess.begin(), guess.end());  // the session's own tokens, which grow
     const std::span<float> logits(drafts_->logits.as<float>(), (guessed.size() + 1) * n_vocab);
     session_.eval_guess(guessed, logits, cancel);
     size_t n_right = 0;
     std::optional<int32_t> token = answer_.choose(logits.first(n_vocab));
     while (token && !answer_.has_ended() && n_right < guessed.size() && *token == guessed[n_right]) {
         ++n_right;
-        drafts_->lookup.append({&*token, 1});
         token = answer_.choose(logits.subspan(n_right * n_vocab, n_vocab));
     }
     session_.keep_guess(guessed, static_cast<int64_t>(n_right), logits);
-    append(token);
+    if (token) session_.append(*token);
 }
 
 }  // namespace minim::engine

@@ -49,16 +49,13 @@ class Generation {
   private:
     void produce(const CancelToken* cancel);
     void produce_guessed(std::span<const int32_t> guess, const CancelToken* cancel);
-    std::span<const int32_t> guess();
-    void append(std::optional<int32_t> token);
 
     Session& session_;
     Answer answer_;
     // Where guesses are wanted.
     struct Drafts {
-        LookupDraft lookup;
-        DraftLength length;
-        Buffer logits;  // [1 + most, n_vocab]
+        Drafter drafter;
+        Buffer logits;  // [1 + the longest guess, n_vocab]
     };
     std::optional<Drafts> drafts_;
     int64_t n_session_before_ = 0;  // session tokens with the prompt, before the first generated one

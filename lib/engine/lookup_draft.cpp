@@ -20,19 +20,14 @@ constexpr int64_t k_longest_interval = 512;
 
 }  // namespace
 
-void LookupDraft::append(std::span<const int32_t> tokens) {
-    text_.reserve(text_.size() + tokens.size());
-    for (const int32_t token : tokens) {
-        if (text_.size() >= k_context) next_of_[key_of(std::span(text_).last(k_context))] = text_.size();
-        text_.push_back(token);
-    }
-}
-
-std::span<const int32_t> LookupDraft::guess(int64_t most) const {
-    if (most <= 0 || text_.size() < k_context) return {};
-    const auto found = next_of_.find(key_of(std::span(text_).last(k_context)));
+std::span<const int32_t> LookupDraft::guess(std::span<const int32_t> text, int64_t most) {
+    for (size_t i = std::max(n_known_, k_context); i < text.size(); ++i)
+        next_of_[key_of(text.subspan(i - k_context, k_context))] = i;
+    n_known_ = text.size();
+    if (most <= 0 || text.size() < k_context) return {};
+    const auto found = next_of_.find(key_of(text.last(k_context)));
     if (found == next_of_.end()) return {};
-    const auto seen = std::span(text_).subspan(found->second);
+    const auto seen = text.subspan(found->second);
     return seen.first(std::min<size_t>(seen.size(), static_cast<size_t>(most)));
 }
 
@@ -53,7 +48,7 @@ size_t DraftLength::best() const {
 }
 
 int64_t DraftLength::next() {
-    if (!is_known(lengths_[0]) || lengths_.size() == 1) return 0;
+    if (!is_known(lengths_[0]) || !is_on()) return 0;
     size_t index = best();
     if (--n_until_trial_ <= 0) {
         n_until_trial_ = trial_interval_;
@@ -81,6 +76,13 @@ void DraftLength::learn(int64_t n_drafted, int64_t n_tokens, double seconds) {
     } else if (is_trial) {
         trial_interval_ = std::min(2 * trial_interval_, k_longest_interval);
     }
+}
+
+std::span<const int32_t> Drafter::guess(std::span<const int32_t> text, int64_t room) {
+    if (!length_.is_on()) return {};
+    const auto tokens = lookup_.guess(text, room);
+    if (tokens.empty()) return {};  // nothing to decide about
+    return tokens.first(std::min<size_t>(tokens.size(), static_cast<size_t>(length_.next())));
 }
 
 }  // namespace minim::engine

@@ -12,14 +12,12 @@ namespace minim::engine {
 
 class LookupDraft {
   public:
-    void append(std::span<const int32_t> tokens);
-
-    // At most `most` tokens that may come next; none where the last three were not seen before. Valid until
-    // the next append.
-    std::span<const int32_t> guess(int64_t most) const;
+    // At most `most` tokens of `text` that may come next; none where its last three were not seen before.
+    // From call to call a text only grows.
+    std::span<const int32_t> guess(std::span<const int32_t> text, int64_t most);
 
   private:
-    std::vector<int32_t> text_;
+    size_t n_known_ = 0;  // tokens of the text that next_of_ has seen
     std::unordered_map<uint64_t, size_t>
         next_of_;  // three tokens -> place of the one after them, the last time
 };
@@ -31,6 +29,8 @@ class DraftLength {
   public:
     // Guesses of at most `most` tokens.
     explicit DraftLength(int64_t most);
+
+    bool is_on() const noexcept { return lengths_.size() > 1; }
 
     // How long the next guess may be; 0: none.
     int64_t next();
@@ -52,6 +52,25 @@ class DraftLength {
     int64_t n_until_trial_ = 0;
     int64_t trial_interval_ = 0;
     bool tries_longer_ = true;
+};
+
+// Both together: guesses as long as they are worth.
+class Drafter {
+  public:
+    // Guesses of at most `most` tokens; 0: none.
+    explicit Drafter(int64_t most) : length_(most) {}
+
+    // At most `room` tokens of `text` that may come next.
+    std::span<const int32_t> guess(std::span<const int32_t> text, int64_t room);
+
+    // As DraftLength.
+    void learn(int64_t n_drafted, int64_t n_tokens, double seconds) {
+        length_.learn(n_drafted, n_tokens, seconds);
+    }
+
+  private:
+    LookupDraft lookup_;
+    DraftLength length_;
 };
 
 }  // namespace minim::engine

@@ -24,11 +24,6 @@ int64_t context_length(const model::Model& model, const SessionParams& params, c
     return params.n_context;
 }
 
-backend::KvLayout kv_layout(const model::Config& config, const SessionParams& params) {
-    return {config.n_layer, config.n_head_kv, config.head_dim, params.k_format.value_or(Format::f16),
-            params.v_format.value_or(Format::f16)};
-}
-
 Format format_of_state(std::optional<Format> wanted, Format saved, const char* what,
                        const std::string& path) {
     if (wanted && *wanted != saved) {
@@ -53,7 +48,7 @@ SessionParams params_of_state(const model::Model& model, const kv::StateFile& fi
     params.k_format = format_of_state(params.k_format, file.layout().k_format, "keys", path);
     params.v_format = format_of_state(params.v_format, file.layout().v_format, "values", path);
 
-    const backend::KvLayout expected = kv_layout(model.config(), params);
+    const backend::KvLayout expected = kv_layout(model.config(), params.k_format, params.v_format);
     const backend::KvLayout& saved = file.layout();
     const bool fits = saved.n_layer == expected.n_layer && saved.n_head_kv == expected.n_head_kv &&
                       saved.head_dim == expected.head_dim;
@@ -72,11 +67,25 @@ int64_t step_rows(const SessionParams& params, int64_t n_context) {
 
 }  // namespace
 
+backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k_format,
+                            std::optional<Format> v_format) {
+    return {config.n_layer, config.n_head_kv, config.head_dim, k_format.value_or(Format::f16),
+            v_format.value_or(Format::f16)};
+}
+
+void check_ids(std::span<const int32_t> ids, const model::Config& config) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+        if (ids[i] < 0 || ids[i] >= config.n_vocab)
+            fail(Status::invalid, "token {} is {}; ids go from 0 to {}", i, ids[i], config.n_vocab - 1);
+    }
+}
+
 Session::Session(std::shared_ptr<const model::Model> model, const SessionParams& params, const Logger& log)
     : model_(std::move(model)),
       n_context_(context_length(*model_, params, log)),
       space_(model_->backend(), model_->config(), step_rows(params, n_context_), n_context_),
-      kv_(std::make_shared<kv::PagePool>(kv_layout(model_->config(), params)), n_context_),
+      kv_(std::make_shared<kv::PagePool>(kv_layout(model_->config(), params.k_format, params.v_format)),
+          n_context_),
       rows_(static_cast<size_t>(space_.n_rows())),
       last_logits_(static_cast<uint64_t>(model_->config().n_vocab) * sizeof(float), "logits") {
     tokens_.reserve(static_cast<size_t>(n_context_));
@@ -104,10 +113,8 @@ void Session::save(const std::string& path, int64_t n_saved, const CancelToken* 
     state.model = model_->fingerprint();
     state.n_context = n_context_;
     state.tokens = std::span(tokens_).first(static_cast<size_t>(n_saved));
-    // As truncate() would leave it.
-    const bool is_whole = n_saved == n_tokens();
-    state.n_evaluated = is_whole ? n_evaluated_ : std::min(n_evaluated_, std::max<int64_t>(n_saved - 1, 0));
-    if (is_whole && n_evaluated_ == n_saved && n_saved > 0)
+    state.n_evaluated = n_evaluated_of(n_saved);
+    if (state.n_evaluated == n_saved && n_saved > 0)
         state.logits = {last_logits_.as<float>(), static_cast<size_t>(model_->config().n_vocab)};
     kv::write_state(path, state, kv_, cancel);
 }
@@ -128,12 +135,7 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<const model::Model> mo
 }
 
 void Session::check(std::span<const int32_t> ids, int64_t n_forgotten) const {
-    const int64_t n_vocab = model_->config().n_vocab;
-    for (size_t i = 0; i < ids.size(); ++i) {
-        if (ids[i] < 0 || ids[i] >= n_vocab) {
-            fail(Status::invalid, "token {} is {}; ids go from 0 to {}", i, ids[i], n_vocab - 1);
-        }
-    }
+    check_ids(ids, model_->config());
     const int64_t n_held = n_tokens() - n_forgotten;
     const auto n_new = static_cast<int64_t>(ids.size());
     if (n_held + n_new > n_context_) {
@@ -246,10 +248,16 @@ void Session::truncate(int64_t count) {
         fail(Status::invalid, "cannot truncate to {} tokens: the session holds {}", count, n_tokens());
     }
     if (count == n_tokens()) return;
+    const int64_t n_evaluated = n_evaluated_of(count);
     tokens_.resize(static_cast<size_t>(count));
     kv_.truncate(count);
-    // The logits of the new last token are gone: it counts as not evaluated, so that they can be had again.
-    n_evaluated_ = std::min(n_evaluated_, std::max<int64_t>(count - 1, 0));
+    n_evaluated_ = n_evaluated;
+}
+
+// Tokens that count as evaluated where only the first `count` are kept. The logits of a new last one are
+// gone: it is evaluated again, so that they can be had.
+int64_t Session::n_evaluated_of(int64_t count) const noexcept {
+    return count == n_tokens() ? n_evaluated_ : std::min(n_evaluated_, std::max<int64_t>(count - 1, 0));
 }
 
 }  // namespace minim::engine

@@ -24,6 +24,13 @@ struct SessionParams {
     int64_t n_ubatch = 512;  // rows of one step; changes speed and work space, never results
 };
 
+// The formats' default is F16.
+backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k_format,
+                            std::optional<Format> v_format);
+
+// Throws invalid, naming the first id that is no token of the model and its place.
+void check_ids(std::span<const int32_t> ids, const model::Config& config);
+
 class Session {
   public:
     // Takes all memory the context can need. Throws invalid or out_of_memory.
@@ -90,6 +97,7 @@ class Session {
   private:
     Session(const Session& parent, kv::Sequence kv);
     void check(std::span<const int32_t> ids, int64_t n_forgotten) const;
+    int64_t n_evaluated_of(int64_t count) const noexcept;
     void run_step(std::span<const int32_t> tokens, int64_t position, int64_t first_wanted, float* logits,
                   const CancelToken* cancel);
 

@@ -105,9 +105,8 @@ void PagePool::keep_pages(int64_t n) {
 // Promises up to n of the pages at hand and returns how many.
 int64_t PagePool::promise_free(int64_t n, bool all_or_nothing) {
     const std::lock_guard lock(mutex_);
-    const int64_t unclaimed = state_.n_pages - state_.n_held - state_.n_promised;
-    if (all_or_nothing && unclaimed < n) return 0;
-    const int64_t given = std::min(n, unclaimed);
+    if (all_or_nothing && state_.n_unclaimed() < n) return 0;
+    const int64_t given = std::min(n, state_.n_unclaimed());
     state_.n_promised += given;
     return given;
 }

@@ -24,6 +24,7 @@ struct PoolState {
     int64_t n_held = 0;      // by at least one sequence
     int64_t n_promised = 0;  // of the others
 
+    int64_t n_unclaimed() const noexcept { return n_pages - n_held - n_promised; }
     bool operator==(const PoolState&) const = default;
 };
 

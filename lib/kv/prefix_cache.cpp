@@ -1,18 +1,16 @@
 #include "kv/prefix_cache.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace minim::kv {
-namespace {
 
 using backend::k_kv_page_tokens;
 
-int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
+int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) noexcept {
     return std::ranges::mismatch(a, b).in1 - a.begin();
 }
-
-}  // namespace
 
 PrefixCache::PrefixCache(std::shared_ptr<PagePool> pool) : pool_(std::move(pool)) {}
 

@@ -17,6 +17,9 @@
 
 namespace minim::kv {
 
+// Tokens that two texts begin with alike.
+int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) noexcept;
+
 // One thread at a time.
 class PrefixCache {
   public:

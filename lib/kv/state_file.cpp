@@ -112,6 +112,7 @@ StateFile::StateFile(const std::string& path) : file_(path) {
     const KvFileHeader header = read_header(file_, k_magic);
     layout_ = layout_of(header, path);
     const Places places = places_of(header, layout_, file_);
+    pages_at_ = places.pages;
     state_.model = header.model;
     state_.n_context = static_cast<int64_t>(header.counts[k_context]);
     state_.n_evaluated = static_cast<int64_t>(header.counts[k_evaluated]);
@@ -137,10 +138,6 @@ State StateFile::state() const noexcept {
 
 void StateFile::read_pages(Sequence& kv, const CancelToken* cancel) const {
     kv.hold(0, state_.n_evaluated);
-    Places places;
-    if (!find_places(layout_, tokens_.size(), logits_.size(), static_cast<uint64_t>(state_.n_evaluated),
-                     places))
-        fail_internal("a state of {} tokens", tokens_.size());
     std::vector<std::byte> last_page;
     for (size_t i = 0; i < page_hashes_.size(); ++i) {
         throw_if_cancelled(cancel, "restoring");
@@ -151,7 +148,7 @@ void StateFile::read_pages(Sequence& kv, const CancelToken* cancel) const {
             last_page.resize(data.size());
             data = last_page;
         }
-        file_.read_at(places.pages + i * static_cast<uint64_t>(layout_.page_bytes()), data);
+        file_.read_at(pages_at_ + i * static_cast<uint64_t>(layout_.page_bytes()), data);
         if (hash_bytes(data) != page_hashes_[i]) fail_altered(file_.path(), "keys and values");
         if (n_slots < k_kv_page_tokens) unpack_page(layout_, last_page.data(), n_slots, page);
     }

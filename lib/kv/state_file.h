@@ -46,6 +46,7 @@ class StateFile {
     File file_;
     backend::KvLayout layout_;
     State state_;
+    uint64_t pages_at_ = 0;
     std::vector<int32_t> tokens_;
     std::vector<float> logits_;
     std::vector<uint64_t> page_hashes_;

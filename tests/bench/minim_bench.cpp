@@ -3,7 +3,6 @@
 //
 //   minim-bench -m model.gguf -p 512 -n 64 -t 1,2 -r 5 -o table
 //   minim-bench --synthetic --layers 2 --experts-format IQ4_XS -n 64
-//
 //   minim-bench --synthetic --layers 2 --experts-format IQ4_XS -n 32 --parallel 1,8,32
 //
 // A speed is the median of the repetitions. Its bandwidth is the bytes a token has to read (weights once,
