@@ -1,0 +1,70 @@
+// A grammar as tables: every rule a deterministic automaton over bytes and tokens whose states may also call
+// rules. Following it needs a stack, or several at once (positions.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "constraint/grammar.h"
+
+namespace minim::constraint {
+
+struct Automaton {
+    static constexpr int32_t k_none = -1;
+
+    // Bytes that no rule tells apart are one symbol; behind them comes one symbol for each token that stands
+    // in the grammar by itself.
+    int32_t n_symbols = 0;
+    std::array<int32_t, 256> symbol_of_byte{};
+    struct TokenSymbol {
+        int32_t token;
+        int32_t symbol;
+    };
+    std::vector<TokenSymbol> tokens;
+
+    struct Call {
+        int32_t rule;
+        int32_t next;  // the state after a text of the rule, which is not empty
+    };
+    std::vector<int32_t> next;          // [state, symbol]; k_none: no text goes on like this
+    std::vector<uint32_t> call_begins;  // [n_states + 1], into `calls`
+    std::vector<Call> calls;
+    std::vector<uint8_t> accepts;  // by state; 1: the rule's text may end here
+    // By state: its kind. States of one kind allow the same tokens: none is long enough to tell them apart.
+    std::vector<int32_t> kinds;
+    // By kind: it was told apart from an earlier one by texts of `length` symbols.
+    struct Split {
+        int32_t from;
+        int32_t length;
+    };
+    std::vector<Split> splits;
+
+    std::vector<int32_t> rule_starts;  // by rule: its first state
+    std::vector<int32_t> call_order;   // by rule: its place in an order in which no rule begins with a call
+                                       // of an earlier one
+    int32_t start_rule = 0;
+
+    int32_t n_states() const noexcept { return static_cast<int32_t>(accepts.size()); }
+    int32_t step(int32_t state, int32_t symbol) const noexcept {
+        return next[static_cast<size_t>(state) * static_cast<size_t>(n_symbols) +
+                    static_cast<size_t>(symbol)];
+    }
+    std::span<const Call> calls_of(int32_t state) const noexcept {
+        const auto s = static_cast<size_t>(state);
+        return std::span(calls).subspan(call_begins[s], call_begins[s + 1] - call_begins[s]);
+    }
+    // Two states do not differ for texts of at most so many symbols; -1 where they do already.
+    int32_t alike_for(int32_t a, int32_t b) const noexcept;
+
+    // Nothing can follow but the end of the rule.
+    bool is_last(int32_t state) const noexcept { return is_last_[static_cast<size_t>(state)] != 0; }
+    std::vector<uint8_t> is_last_;
+};
+
+// `longest_token` in bytes. Throws invalid where no text fits the grammar or a rule begins with itself, and
+// unsupported where the tables would be too large; both name the rule.
+Automaton make_automaton(const Grammar& grammar, size_t longest_token);
+
+}  // namespace minim::constraint

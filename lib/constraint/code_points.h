@@ -1,0 +1,42 @@
+// Sets of characters, and the bytes that spell them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "constraint/grammar.h"
+
+namespace minim::constraint {
+
+class CodePoints {
+  public:
+    CodePoints() = default;
+
+    // Both ends included, at most U+10FFFF.
+    CodePoints& add(char32_t first, char32_t last);
+    CodePoints& add(char32_t code_point) { return add(code_point, code_point); }
+    CodePoints& add(const CodePoints& other);
+
+    // All characters but these and the surrogates, which are none.
+    CodePoints complement() const;
+    CodePoints without(const CodePoints& other) const;
+
+    bool contains(char32_t code_point) const noexcept;
+
+    struct Range {
+        char32_t first;
+        char32_t last;
+    };
+    // Ascending, apart from each other.
+    const std::vector<Range>& ranges() const noexcept { return ranges_; }
+
+    static CodePoints all() { return CodePoints().complement(); }
+
+  private:
+    std::vector<Range> ranges_;
+};
+
+// One character of the set in UTF-8; surrogates are left out.
+Part utf8(Grammar& grammar, const CodePoints& set);
+
+}  // namespace minim::constraint

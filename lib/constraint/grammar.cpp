@@ -1,0 +1,88 @@
+#include "constraint/grammar.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "constraint/code_points.h"
+
+namespace minim::constraint {
+
+Grammar::Grammar() {
+    add({.kind = Kind::empty});
+    add({.kind = Kind::nothing});
+}
+
+Part Grammar::add(Expression expression) {
+    expressions_.push_back(std::move(expression));
+    return {static_cast<int32_t>(expressions_.size() - 1)};
+}
+
+Part Grammar::text(std::string_view bytes) {
+    std::vector<Part> parts;
+    parts.reserve(bytes.size());
+    for (const char byte : bytes) parts.push_back(byte_in(ByteSet().set(static_cast<uint8_t>(byte))));
+    return sequence(std::move(parts));
+}
+
+Part Grammar::byte_in(const ByteSet& bytes) {
+    if (bytes.none()) return nothing();
+    auto set = std::ranges::find(byte_sets_, bytes);
+    if (set == byte_sets_.end()) set = byte_sets_.insert(set, bytes);
+    return add({.kind = Kind::byte, .value = static_cast<int32_t>(set - byte_sets_.begin())});
+}
+
+Part Grammar::token(int32_t id) {
+    return add({.kind = Kind::token, .value = id});
+}
+
+Part Grammar::sequence(std::vector<Part> parts) {
+    if (parts.empty()) return empty();
+    if (parts.size() == 1) return parts[0];
+    return add({.kind = Kind::sequence, .parts = std::move(parts)});
+}
+
+Part Grammar::choice(std::vector<Part> parts) {
+    if (parts.empty()) return nothing();
+    if (parts.size() == 1) return parts[0];
+    return add({.kind = Kind::choice, .parts = std::move(parts)});
+}
+
+Part Grammar::repeat(Part part, int64_t least, int64_t most) {
+    const int64_t count = std::max(least, most);
+    if (count > k_most_repeats) {
+        fail(Status::unsupported, "a count of {} in a constraint; at most {} can be kept", count,
+             k_most_repeats);
+    }
+    if (most == 0) return empty();
+    if (least == 1 && most == 1) return part;
+    return add({.kind = Kind::repeat, .least = least, .most = most, .parts = {part}});
+}
+
+Part Grammar::call(RuleId rule) {
+    return add({.kind = Kind::call, .value = rule.index});
+}
+
+Part Grammar::text_without(std::string_view closer) {
+    const Part beyond_ascii = utf8(*this, CodePoints().add(0x80, 0x10FFFF));
+    return add({.kind = Kind::text_without, .parts = {beyond_ascii}, .text = std::string(closer)});
+}
+
+RuleId Grammar::declare(std::string name) {
+    rules_.push_back({std::move(name), nothing()});
+    return {static_cast<int32_t>(rules_.size() - 1)};
+}
+
+RuleId Grammar::add_rule(std::string name, Part body) {
+    const RuleId rule = declare(std::move(name));
+    define(rule, body);
+    return rule;
+}
+
+ByteSet byte_range(uint8_t first, uint8_t last) {
+    ByteSet bytes;
+    for (size_t byte = first; byte <= last; ++byte) bytes.set(byte);
+    return bytes;
+}
+
+}  // namespace minim::constraint

@@ -1,0 +1,85 @@
+// What a constrained answer may be, as rules over bytes and single tokens: regular expressions that may call
+// other rules, also themselves. A plain description, made by regex.h, json_schema.h and tool_calls.h;
+// automaton.h makes of it something that can be followed byte by byte.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace minim::constraint {
+
+using ByteSet = std::bitset<256>;
+
+// A part of a rule; belongs to the grammar that made it. A part may be used in several places.
+struct Part {
+    int32_t index = -1;
+};
+
+struct RuleId {
+    int32_t index = -1;
+    bool operator==(const RuleId&) const = default;
+};
+
+class Grammar {
+  public:
+    Grammar();
+
+    Part empty() const noexcept { return {0}; }    // the empty text
+    Part nothing() const noexcept { return {1}; }  // no text at all
+    Part text(std::string_view bytes);
+    Part byte_in(const ByteSet& bytes);
+    Part token(int32_t id);  // one token, whatever its text: for markup
+    Part sequence(std::vector<Part> parts);
+    Part choice(std::vector<Part> parts);
+    // `most` < 0: any number. Throws unsupported for a count beyond k_most_repeats.
+    Part repeat(Part part, int64_t least, int64_t most);
+    Part optional(Part part) { return repeat(part, 0, 1); }
+    Part call(RuleId rule);
+    // UTF-8 text of any length in which `closer` does not occur. `closer` is ASCII and not empty.
+    Part text_without(std::string_view closer);
+
+    // Rules are named for messages, and may be called before they are defined.
+    RuleId declare(std::string name);
+    void define(RuleId rule, Part body) { rules_[static_cast<size_t>(rule.index)].body = body; }
+    RuleId add_rule(std::string name, Part body);
+    void start_with(RuleId rule) noexcept { start_ = rule; }
+
+    // For who reads it.
+    enum class Kind : uint8_t { empty, nothing, byte, token, sequence, choice, repeat, call, text_without };
+    struct Expression {
+        Kind kind;
+        int32_t value = 0;          // byte: index of its set; token: id; call: rule
+        int64_t least = 0;          // repeat
+        int64_t most = 0;           // repeat; -1: no end
+        std::vector<Part> parts{};  // of sequence, choice, repeat; text_without: a character beyond ASCII
+        std::string text{};         // text_without
+    };
+    struct Rule {
+        std::string name;
+        Part body;
+    };
+    const Expression& operator[](Part part) const { return expressions_[static_cast<size_t>(part.index)]; }
+    const std::vector<ByteSet>& byte_sets() const noexcept { return byte_sets_; }
+    const std::vector<Rule>& rules() const noexcept { return rules_; }
+    RuleId start() const noexcept { return start_; }
+
+  private:
+    Part add(Expression expression);
+
+    std::vector<Expression> expressions_;
+    std::vector<ByteSet> byte_sets_;  // no two alike
+    std::vector<Rule> rules_;
+    RuleId start_;
+};
+
+// Repeats are copies in the automaton.
+constexpr int64_t k_most_repeats = 100'000;
+
+// The bytes from `first` to `last`, both included.
+ByteSet byte_range(uint8_t first, uint8_t last);
+
+}  // namespace minim::constraint

@@ -1,0 +1,65 @@
+// The pieces of JSON texts, as parts of one grammar: what json_schema.h and tool_calls.h are built from.
+// White space is free where JSON allows it, but bounded, and so are the digits of numbers: a model that is
+// kept to a grammar would else fill an answer with either.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "constraint/code_points.h"
+#include "constraint/decimal.h"
+#include "constraint/grammar.h"
+
+namespace minim::constraint {
+
+class JsonText {
+  public:
+    explicit JsonText(Grammar& grammar);
+
+    Grammar& grammar() noexcept { return grammar_; }
+
+    // A choice of: nothing, one space, one or two newlines with indentation.
+    Part space() { return grammar_.call(space_); }
+
+    // A string; of `least` to `most` characters (`most` < 0: any number).
+    Part string() { return grammar_.call(string_); }
+    Part string(int64_t least, int64_t most);
+    Part quoted(Part inside);
+    // One character of the set inside a string: escaped where it must be, and not otherwise.
+    Part character(const CodePoints& set);
+
+    Part integer() { return grammar_.call(integer_); }
+    Part number() { return grammar_.call(number_); }
+    Part boolean();
+    Part null() { return grammar_.text("null"); }
+
+    // Exactly this value, with free space between its parts.
+    Part literal(const json::Value& value);
+    Part literal(std::string_view string);
+
+    // Any value, array or object.
+    Part value();
+    Part array(Part item, int64_t least, int64_t most);
+    // Of `least` to `most` members, each `"key": value` (`most` < 0: any number).
+    Part object(Part member, int64_t least, int64_t most);
+    Part member(Part key, Part value);
+    // `open item , item ... close`, with space around everything; no items: `open close`.
+    Part list(char open, Part items, char close);
+    Part comma();
+
+  private:
+    void define_any_value();
+
+    Grammar& grammar_;
+    RuleId space_;
+    RuleId rare_character_;  // an escape or one beyond ASCII
+    RuleId string_;
+    RuleId integer_;
+    RuleId number_;
+    std::optional<RuleId> value_;
+};
+
+}  // namespace minim::constraint

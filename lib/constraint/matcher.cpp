@@ -1,0 +1,83 @@
+#include "constraint/matcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace minim::constraint {
+namespace {
+
+constexpr size_t k_most_kept_positions = 1 << 16;
+
+}  // namespace
+
+Matcher::Matcher(std::shared_ptr<const Constraint> constraint, int64_t n_vocab,
+                 std::vector<int32_t> end_tokens)
+    : constraint_(std::move(constraint)),
+      end_tokens_(std::move(end_tokens)),
+      positions_(constraint_->automaton()),
+      position_(positions_.start_of(constraint_->automaton().start_rule)),
+      has_started_(!constraint_->starts_after()),
+      allowed_((static_cast<size_t>(n_vocab) + 63) / 64) {
+    if (n_vocab < constraint_->trie().n_vocab())
+        fail_internal("a constraint for {} tokens and {} logits", constraint_->trie().n_vocab(), n_vocab);
+}
+
+std::span<const uint64_t> Matcher::allowed() {
+    if (allowed_is_known_) return allowed_;
+    std::ranges::fill(allowed_, 0);
+    for (const Positions::Place& place : positions_.places(position_)) allow_from(place);
+    for (const TokenTrie::Twin& twin : constraint_->trie().twins())
+        if (is_allowed(twin.first)) allow(twin.other);
+    for (const Automaton::TokenSymbol& token : constraint_->automaton().tokens)
+        if (positions_.step(position_, token.symbol) != Positions::k_dead) allow(token.token);
+    if (may_end())
+        for (const int32_t token : end_tokens_) allow(token);
+    allowed_is_known_ = true;
+    return allowed_;
+}
+
+void Matcher::allow_from(const Positions::Place& place) {
+    const auto tokens = constraint_->state_tokens(place.state);
+    for (const int32_t token : tokens->few) allow(token);
+    for (size_t word = 0; word < tokens->bits.size(); ++word) allowed_[word] |= tokens->bits[word];
+    if (tokens->exits.empty()) return;
+    const auto nodes = constraint_->trie().nodes();
+    const int32_t position = positions_.after(place.frame);
+    for (const int32_t exit : tokens->exits) {
+        try_tokens(*constraint_, positions_, exit + 1, nodes[static_cast<size_t>(exit)].end, position, path_,
+                   [&](int32_t i, int32_t) {
+                       const int32_t token = nodes[static_cast<size_t>(i)].token;
+                       if (token >= 0) allow(token);
+                   });
+    }
+}
+
+void Matcher::accept(int32_t token) {
+    if (!has_started_) {
+        has_started_ = token == constraint_->starts_after();
+        return;
+    }
+    const int32_t next = after_token(token);
+    if (next == Positions::k_dead) fail(Status::invalid, "token {} does not fit the constraint", token);
+    if (next != position_) allowed_is_known_ = false;
+    position_ = positions_.size() > k_most_kept_positions ? positions_.keep_only(next) : next;
+}
+
+int32_t Matcher::after_token(int32_t token) {
+    const Automaton& automaton = constraint_->automaton();
+    const auto as_symbol = std::ranges::find(automaton.tokens, token, &Automaton::TokenSymbol::token);
+    if (as_symbol != automaton.tokens.end()) return positions_.step(position_, as_symbol->symbol);
+    const tokenizer::Tokenizer& tokenizer = constraint_->tokenizer();
+    const tokenizer::TokenType type = tokenizer.token_type(token);
+    if (type != tokenizer::TokenType::normal && type != tokenizer::TokenType::byte) return Positions::k_dead;
+    int32_t position = position_;
+    for (const char byte : tokenizer.token_bytes(token)) {
+        position = positions_.step(position, automaton.symbol_of_byte[static_cast<uint8_t>(byte)]);
+        if (position == Positions::k_dead) break;
+    }
+    return position;
+}
+
+}  // namespace minim::constraint

@@ -1,0 +1,53 @@
+// Follows one answer through a constraint: which tokens may come next, and whether it may end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "constraint/constraint.h"
+#include "constraint/positions.h"
+
+namespace minim::constraint {
+
+// One thread at a time.
+class Matcher {
+  public:
+    // `n_vocab` is the number of logits, `end_tokens` are those that end the answer.
+    Matcher(std::shared_ptr<const Constraint> constraint, int64_t n_vocab, std::vector<int32_t> end_tokens);
+
+    // Whether the constraint acts already: not before its starts_after token.
+    bool has_started() const noexcept { return has_started_; }
+
+    // One bit an id, in words of 64: the tokens that may come next, end tokens where the text may end. For
+    // has_started(); never without any. Valid until the next call.
+    std::span<const uint64_t> allowed();
+
+    // Throws invalid for a token that is not allowed; the answer is then to be stopped.
+    void accept(int32_t token);
+
+    bool may_end() const noexcept { return has_started_ && positions_.may_end(position_); }
+    bool must_end() const noexcept { return has_started_ && positions_.must_end(position_); }
+
+  private:
+    void allow(int32_t token) noexcept {
+        allowed_[static_cast<size_t>(token) / 64] |= uint64_t{1} << (static_cast<size_t>(token) % 64);
+    }
+    bool is_allowed(int32_t token) const noexcept {
+        return (allowed_[static_cast<size_t>(token) / 64] >> (static_cast<size_t>(token) % 64) & 1) != 0;
+    }
+    void allow_from(const Positions::Place& place);
+    int32_t after_token(int32_t token);
+
+    std::shared_ptr<const Constraint> constraint_;
+    std::vector<int32_t> end_tokens_;
+    Positions positions_;
+    int32_t position_ = 0;
+    bool has_started_;
+    std::vector<uint64_t> allowed_;
+    bool allowed_is_known_ = false;  // for position_
+    std::vector<int32_t> path_;
+};
+
+}  // namespace minim::constraint

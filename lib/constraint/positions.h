@@ -1,0 +1,102 @@
+// Where a text stands in an automaton: the states it may be in, each with the stack of rules that called its
+// rule. Positions and stacks are numbered and kept, so that each way is worked out once (a deterministic
+// automaton made as far as it is needed). Stacks share what is below: rules called at one place have one
+// frame however many ways led there (Tomita's graph-structured stack), so that an ambiguous grammar costs no
+// more than it has states.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "constraint/automaton.h"
+
+namespace minim::constraint {
+
+// One thread at a time.
+class Positions {
+  public:
+    static constexpr int32_t k_dead = -1;  // no text of the grammar begins like this
+
+    // The automaton must outlive it.
+    explicit Positions(const Automaton& automaton)
+        : automaton_(&automaton), n_symbols_(static_cast<size_t>(automaton.n_symbols)) {}
+
+    // Before any text of the rule.
+    int32_t start_of(int32_t rule);
+    // In a state, with nothing called it: where its rule ends, the text ends.
+    int32_t alone_in(int32_t state);
+
+    int32_t step(int32_t position, int32_t symbol) {
+        const int32_t known = next_[static_cast<size_t>(position) * n_symbols_ + static_cast<size_t>(symbol)];
+        return known != k_unknown ? known : work_out(position, symbol);
+    }
+
+    // The text may end here.
+    bool may_end(int32_t position) const noexcept { return may_end_[static_cast<size_t>(position)] != 0; }
+    // Nothing else can follow.
+    bool must_end(int32_t position) const noexcept {
+        return entries_[static_cast<size_t>(position)].places.empty();
+    }
+
+    // A state of a rule under way, and the frame that holds where the text goes on when the rule ends.
+    struct Place {
+        int32_t state;
+        int32_t frame;
+        bool operator==(const Place&) const = default;
+        auto operator<=>(const Place&) const = default;
+    };
+    // As the last byte left them; what they call at once is not listed.
+    std::span<const Place> places(int32_t position) const noexcept {
+        return entries_[static_cast<size_t>(position)].places;
+    }
+    // Where the text stands when a rule of this frame has ended.
+    int32_t after(int32_t frame);
+
+    // For texts of at most so many bytes two positions do not differ; -1 where they do already.
+    int32_t alike_for(int32_t a, int32_t b) const noexcept;
+
+    size_t size() const noexcept { return entries_.size(); }
+
+    // Forgets all but this position; returns its new number.
+    int32_t keep_only(int32_t position);
+
+  private:
+    static constexpr int32_t k_unknown = -2;
+    static constexpr int32_t k_end_of_text = -1;  // as a Place's state: the text ends with the rule
+
+    using PlaceList = std::vector<Place>;
+    struct PlaceListHash {
+        size_t operator()(const PlaceList& places) const noexcept;
+    };
+    struct Entry {
+        PlaceList places;
+        PlaceList readers;  // with what is called from them: the places that may read the next symbol
+    };
+
+    int32_t alike_for(std::span<const Place> a, std::span<const Place> b, int depth) const noexcept;
+    int32_t work_out(int32_t position, int32_t symbol);
+    void return_to(int32_t frame);
+    int32_t position_of_found();
+    PlaceList readers_of(const PlaceList& places);
+    int32_t frame_of(PlaceList returns);
+
+    const Automaton* automaton_;
+    size_t n_symbols_;
+    // A frame's returns are places of frames with lower numbers.
+    std::deque<PlaceList> frames_;
+    std::unordered_map<PlaceList, int32_t, PlaceListHash> frame_numbers_;
+    std::deque<Entry> entries_;
+    std::vector<uint8_t> may_end_;
+    std::vector<int32_t> next_;  // [position, symbol]
+    std::unordered_map<PlaceList, int32_t, PlaceListHash> numbers_;
+
+    // The position being worked out.
+    PlaceList found_;
+    bool found_end_ = false;
+    std::vector<int32_t> returned_;  // frames
+};
+
+}  // namespace minim::constraint

@@ -1,0 +1,26 @@
+// Calls of tools in the form that MiniMax-M2 models write them, as grammar: for requests that must be answered
+// with a call. Parameters come in the order of the tool's schema and only those it names; strings are written
+// as they are up to `</parameter>`, everything else as JSON.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "constraint/grammar.h"
+#include "tokenizer/tokenizer.h"
+
+namespace minim::constraint {
+
+struct ToolChoice {
+    std::string name;        // of the tool to call; empty: any
+    bool is_single = false;  // exactly one call, not one or several
+};
+
+// `tools` is a list as requests hold it: `{"type": "function", "function": {"name", "parameters"}}`, or the
+// inner object alone. Throws invalid where it is not, where no tool has the name, and for names that the form
+// cannot hold; else as grammar_of_schema.
+Grammar grammar_of_tool_calls(const json::Value& tools, const ToolChoice& choice,
+                              const tokenizer::Tokenizer& tokenizer);
+
+}  // namespace minim::constraint

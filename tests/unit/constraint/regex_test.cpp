@@ -1,0 +1,118 @@
+#include "constraint/regex.h"
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "support.h"
+#include "support/catch.h"
+
+using namespace minim;
+using namespace minim::constraint;
+using namespace minim::constraint::testing;
+
+namespace {
+
+struct Example {
+    const char* pattern;
+    std::vector<std::string> good;
+    std::vector<std::string> bad;
+};
+
+std::string message_of(std::string_view pattern, Status status) {
+    try {
+        of_regex(pattern);
+    } catch (const Error& error) {
+        CHECK(error.status() == status);
+        return error.what();
+    }
+    FAIL("no error for " << pattern);
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("expressions fit what they say") {
+    const std::vector<Example> examples = {
+        {"", {""}, {"a"}},
+        {"abc", {"abc"}, {"", "ab", "abcd", "xabc"}},
+        {"a|b|", {"a", "b", ""}, {"ab"}},
+        {"a*b+c?", {"b", "aaabbbc", "bc"}, {"a", "cb", "abcc"}},
+        {"(ab){2,3}", {"abab", "ababab"}, {"ab", "abababab"}},
+        {"a{3}", {"aaa"}, {"aa", "aaaa"}},
+        {"a{2,}", {"aa", "aaaaa"}, {"a"}},
+        {"a{,2}|{}", {"a{,2}", "{}"}, {"a", "aa"}},
+        {"a+?b*?", {"a", "aab"}, {"b"}},
+        {"[a-cx]", {"a", "b", "c", "x"}, {"d", "ab", "-"}},
+        {"[^a-c]", {"d", "\n", "\xC3\xA9"}, {"a", "b", ""}},
+        {"[-a]|[a-]|[\\]-]", {"-", "a", "]"}, {"b"}},
+        {"[]x]|a", {"a"}, {"]x]", "]"}},
+        {"[^]", {"a", "]", "\n"}, {""}},
+        {"[\\d_][\\w.-]*", {"_", "1.5-x"}, {"x", ".1"}},
+        {".", {"a", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"}, {"\n", "\r", "\xE2\x80\xA8", "ab", "\xE2"}},
+        {"\\d\\D\\w\\W\\s\\S", {"1a_! x"}, {"aa_! x", "1a_!  "}},
+        {"\\t\\n\\r\\f\\v\\0", {std::string("\t\n\r\f\v\0", 6)}, {""}},
+        {"\\x41\\u00e9\\u{1F600}\\uD83D\\uDE00", {"A\xC3\xA9\xF0\x9F\x98\x80\xF0\x9F\x98\x80"}, {"A"}},
+        {"\\.\\*\\[\\\\\\/", {".*[\\/"}, {"a"}},
+        {"\xC3\xA9+", {"\xC3\xA9\xC3\xA9"}, {"e"}},
+        {"[\xC3\xA0-\xC3\xBC]", {"\xC3\xA9"}, {"\xC3\xBD", "e"}},
+        {"(?:a|b)(?<name>c)", {"ac", "bc"}, {"a", "abc"}},
+        {"^abc$", {"abc"}, {"^abc$"}},
+        {"^(a|b)$|^c$", {"a", "b", "c"}, {"", "ac"}},
+        {"(^a$)", {"a"}, {"aa"}},
+        {"(a|(bc)*)*", {"", "abcbca"}, {"b", "acb"}},
+        {"((a?){3}){2}", {"", "aaaaaa"}, {"aaaaaaa"}},
+        {"a]b}", {"a]b}"}, {"ab"}},
+    };
+    for (const Example& example : examples) {
+        INFO(example.pattern);
+        Language language = of_regex(example.pattern);
+        for (const std::string& text : example.good) {
+            INFO("good: " << text);
+            CHECK(language.has(text));
+        }
+        for (const std::string& text : example.bad) {
+            INFO("bad: " << text);
+            CHECK_FALSE(language.has(text));
+        }
+    }
+}
+
+TEST_CASE("a pattern that may be anywhere is tied by its anchors") {
+    const std::vector<Example> examples = {
+        {"b", {"b", "abc", "b\n"}, {"", "ac"}},
+        {"^b", {"b", "bc"}, {"ab"}},
+        {"b$", {"b", "ab"}, {"bc"}},
+        {"^b$", {"b"}, {"ab", "bc"}},
+        {"^a|b$", {"ax", "xb"}, {"xax", "xbx"}},
+        {"^(a|b)", {"ax", "bx"}, {"xa"}},
+        {"(^a|b)c", {"acx", "xbcx"}, {"xacx"}},
+        {"a(b|c$)", {"xabx", "xac"}, {"xacx"}},
+        {"^", {"", "x"}, {}},
+        {"", {"", "x"}, {}},
+    };
+    for (const Example& example : examples) {
+        INFO(example.pattern);
+        Language language = of_regex(example.pattern, Match::anywhere);
+        for (const std::string& text : example.good) CHECK(language.has(text));
+        for (const std::string& text : example.bad) CHECK_FALSE(language.has(text));
+    }
+}
+
+TEST_CASE("what is no regular expression is refused with its place") {
+    for (const char* bad : {"(", "a)", "[a", "[b-a]", "[a-\\d]", "*a", "a|+", "a{3,2}", "\\", "\\u12",
+                            "\\xZZ", "\\u{}", "\\u{110000}", "\\uD800\\u0041", "(?<name", "\xFF"})
+        CHECK(message_of(bad, Status::invalid).find("at byte") != std::string::npos);
+}
+
+TEST_CASE("what no automaton can say is refused") {
+    for (const char* bad :
+         {"(?=a)", "(?!a)", "(?<=a)b", "(?<!a)b", "(?i)a", "(a)\\1", "\\bword\\b", "\\p{L}", "\\ca"})
+        CHECK(message_of(bad, Status::unsupported).find("the regular expression") != std::string::npos);
+    CHECK(message_of("a^b", Status::unsupported).find("'^'") != std::string::npos);
+    CHECK(message_of("(a$)+", Status::unsupported).find("'$'") != std::string::npos);
+    CHECK(message_of(std::string(200, '(') + std::string(200, ')'), Status::unsupported).find("groups") !=
+          std::string::npos);
+    CHECK(message_of("a{100001}", Status::unsupported).find("100001") != std::string::npos);
+    CHECK(message_of("(a{1000}){1001}", Status::unsupported).find("states") != std::string::npos);
+}

@@ -1,0 +1,64 @@
+// Whether texts fit a grammar, byte by byte.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "constraint/automaton.h"
+#include "constraint/json_schema.h"
+#include "constraint/positions.h"
+#include "constraint/regex.h"
+
+namespace minim::constraint::testing {
+
+class Language {
+  public:
+    explicit Language(const Grammar& grammar)
+        : automaton_(make_automaton(grammar, 64)),
+          positions_(automaton_),
+          start_(positions_.start_of(automaton_.start_rule)) {}
+
+    bool has(std::string_view text) {
+        const int32_t end = after(text);
+        return end != Positions::k_dead && positions_.may_end(end);
+    }
+    bool has_start(std::string_view text) { return after(text) != Positions::k_dead; }
+    bool must_end_after(std::string_view text) {
+        const int32_t end = after(text);
+        return end != Positions::k_dead && positions_.must_end(end);
+    }
+    const Automaton& automaton() const { return automaton_; }
+
+  private:
+    int32_t after(std::string_view text) {
+        int32_t position = start_;
+        for (const char byte : text) {
+            if (position == Positions::k_dead) break;
+            position = positions_.step(position, automaton_.symbol_of_byte[static_cast<unsigned char>(byte)]);
+        }
+        return position;
+    }
+
+    Automaton automaton_;
+    Positions positions_;
+    int32_t start_;
+};
+
+inline Grammar only(Grammar grammar, Part part) {
+    grammar.start_with(grammar.add_rule("answer", part));
+    return grammar;
+}
+
+inline Language of_regex(std::string_view pattern, Match match = Match::whole) {
+    Grammar grammar;
+    const Part part =
+        regex(grammar, pattern, match, [&](const CodePoints& set) { return utf8(grammar, set); });
+    return Language(only(std::move(grammar), part));
+}
+
+inline Language of_schema(std::string_view schema) {
+    return Language(grammar_of_schema(json::parse(schema, "schema", json::Source::argument)));
+}
+
+}  // namespace minim::constraint::testing
