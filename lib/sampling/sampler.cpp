@@ -1,6 +1,7 @@
 #include "sampling/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/error.h"
@@ -15,6 +16,15 @@ constexpr int64_t k_all = std::numeric_limits<int64_t>::max();
 
 // Enough for nearly every draw of a model that knows what it wants to say.
 constexpr int64_t k_first_piece = 128;
+
+// By a byte of a mask: the highest value each of its eight logits may keep.
+constexpr auto k_ceilings = [] {
+    std::array<std::array<float, 8>, 256> ceilings{};
+    for (size_t byte = 0; byte < 256; ++byte)
+        for (size_t bit = 0; bit < 8; ++bit)
+            ceilings[byte][bit] = (byte >> bit & 1) != 0 ? -k_never : k_never;
+    return ceilings;
+}();
 
 Params validated(const Params& params, int32_t n_vocab) {
     validate(params, n_vocab);
@@ -55,9 +65,10 @@ void Sampler::reset() {
     random_ = Random(params_.seed);
 }
 
-Choice Sampler::sample(std::span<const float> logits, std::span<const int32_t> banned_now) {
+Choice Sampler::sample(std::span<const float> logits, std::span<const int32_t> banned_now,
+                       std::span<const uint64_t> allowed) {
     copy_row(logits);
-    adjust_row(banned_now);
+    adjust_row(banned_now, allowed);
     Choice choice;
     choice.token = highest();
     const float top = adjusted_[static_cast<size_t>(choice.token)];
@@ -79,7 +90,7 @@ void Sampler::copy_row(std::span<const float> logits) {
         fail(Status::invalid, "a row of {} logits for a vocabulary of {}", logits.size(), n_vocab_);
     }
     // Counted, not searched: a loop without an exit runs in vector registers.
-    int64_t n_nan = 0;
+    int32_t n_nan = 0;
     for (const float logit : logits) n_nan += logit != logit ? 1 : 0;
     if (n_nan > 0) {
         const auto first =
@@ -90,7 +101,7 @@ void Sampler::copy_row(std::span<const float> logits) {
     adjusted_.assign(logits.begin(), logits.end());
 }
 
-void Sampler::adjust_row(std::span<const int32_t> banned_now) {
+void Sampler::adjust_row(std::span<const int32_t> banned_now, std::span<const uint64_t> allowed) {
     if (penalties_enabled_) penalties_.apply(adjusted_);
     for (const LogitBias& entry : params_.logit_bias) {
         float& logit = adjusted_[static_cast<size_t>(entry.token)];
@@ -104,12 +115,49 @@ void Sampler::adjust_row(std::span<const int32_t> banned_now) {
         }
         adjusted_[static_cast<size_t>(token)] = k_never;
     }
+    if (!allowed.empty()) keep_allowed(allowed);
 }
 
+void Sampler::keep_allowed(std::span<const uint64_t> allowed) {
+    if (allowed.size() != (adjusted_.size() + 63) / 64) {
+        fail(Status::invalid, "a mask of {} words for a vocabulary of {}", allowed.size(), n_vocab_);
+    }
+    std::array<float, 64> ceilings;  // of the logits of one word
+    for (size_t word = 0; word < allowed.size(); ++word) {
+        const uint64_t bits = allowed[word];
+        if (bits == ~uint64_t{0}) continue;
+        const auto logits = std::span(adjusted_).subspan(word * 64);
+        const size_t count = std::min<size_t>(logits.size(), 64);
+        if (bits == 0) {
+            std::fill_n(logits.begin(), count, k_never);
+            continue;
+        }
+        for (size_t byte = 0; byte < 8; ++byte)
+            std::ranges::copy(k_ceilings[bits >> (8 * byte) & 0xFF], ceilings.begin() + 8 * byte);
+        for (size_t i = 0; i < count; ++i) logits[i] = logits[i] < ceilings[i] ? logits[i] : ceilings[i];
+    }
+}
+
+// The first of the highest, that is the lowest id. Taken in blocks, whose loops run in vector registers.
 int32_t Sampler::highest() const {
-    // The first of the highest, that is the lowest id.
-    const auto place = std::max_element(adjusted_.begin(), adjusted_.end());
-    return static_cast<int32_t>(place - adjusted_.begin());
+    constexpr size_t k_block = 64;
+    std::array<float, k_block> best;
+    best.fill(k_never);
+    const size_t n_whole = adjusted_.size() / k_block * k_block;
+    for (size_t i = 0; i < n_whole; i += k_block)
+        for (size_t lane = 0; lane < k_block; ++lane)
+            best[lane] = adjusted_[i + lane] > best[lane] ? adjusted_[i + lane] : best[lane];
+    float top = *std::max_element(best.begin(), best.end());
+    for (size_t i = n_whole; i < adjusted_.size(); ++i) top = std::max(top, adjusted_[i]);
+
+    size_t i = 0;
+    for (; i < n_whole; i += k_block) {
+        int32_t n_found = 0;
+        for (size_t lane = 0; lane < k_block; ++lane) n_found += adjusted_[i + lane] == top ? 1 : 0;
+        if (n_found > 0) break;
+    }
+    while (adjusted_[i] != top) ++i;
+    return static_cast<int32_t>(i);
 }
 
 // Inverts the cumulative distribution of the candidates that passed the filters.

@@ -40,10 +40,12 @@ class Sampler {
     void set_penalties_enabled(bool enabled) noexcept { penalties_enabled_ = enabled; }
 
     // Chooses from one row of n_vocab logits. `banned_now` lists ids that may not be chosen in this call (an
-    // EOS token before min_tokens). One random number is drawn at every temperature but 0, where none is.
-    // Throws, with the sampler unchanged, Status::internal where a logit is NaN, and Status::invalid for a
-    // row of another size, for an id outside the vocabulary, and where no candidate is left.
-    Choice sample(std::span<const float> logits, std::span<const int32_t> banned_now = {});
+    // EOS token before min_tokens); `allowed`, where it is not empty, has one bit an id, 64 a word from the
+    // lowest on, set for those that may. One random number is drawn at every temperature but 0, where none
+    // is. Throws, with the sampler unchanged, Status::internal where a logit is NaN, and Status::invalid for
+    // a row or mask of another size, for an id outside the vocabulary, and where no candidate is left.
+    Choice sample(std::span<const float> logits, std::span<const int32_t> banned_now = {},
+                  std::span<const uint64_t> allowed = {});
 
     // Back to the state after construction: no history, the seed's first number next, penalties on.
     void reset();
@@ -53,7 +55,8 @@ class Sampler {
 
   private:
     void copy_row(std::span<const float> logits);
-    void adjust_row(std::span<const int32_t> banned_now);
+    void adjust_row(std::span<const int32_t> banned_now, std::span<const uint64_t> allowed);
+    void keep_allowed(std::span<const uint64_t> allowed);
     int32_t highest() const;
     bool top_k_is_on() const noexcept { return params_.top_k > 0 && params_.top_k < n_vocab_; }
     int32_t draw(float top);

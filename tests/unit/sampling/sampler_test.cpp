@@ -191,6 +191,42 @@ TEST_CASE("a row without a candidate is an error and leaves the sampler as it wa
     CHECK(drawn(sampler, logits, 50) == drawn(untouched, logits, 50));
 }
 
+TEST_CASE("only allowed tokens are chosen") {
+    // 130 ids: two whole words of the mask and a part of a third.
+    std::vector<float> logits(130);
+    for (size_t i = 0; i < logits.size(); ++i) logits[i] = 0.01F * static_cast<float>(i);
+    const std::vector<uint64_t> mask = {~uint64_t{0}, 0, 0b01};
+    Sampler greedy_sampler(greedy(), 130);
+    CHECK(greedy_sampler.sample(logits, {}, mask).token == 128);
+    CHECK(greedy_sampler.sample(logits, std::vector<int32_t>{128}, mask).token == 63);
+    CHECK(greedy_sampler.sample(logits, {}, std::vector<uint64_t>{uint64_t{1} << 5, 0, 0}).token == 5);
+    CHECK(greedy_sampler.sample(logits).token == 129);
+
+    Sampler drawing(Params{}, 130);
+    std::set<int32_t> drawn_ids;
+    for (int i = 0; i < 2000; ++i) drawn_ids.insert(drawing.sample(logits, {}, mask).token);
+    CHECK(drawn_ids.size() == 65);
+    CHECK(drawn_ids.count(127) == 0);
+    CHECK(drawn_ids.count(129) == 0);
+
+    expect_error(Status::invalid, "no token can be chosen", [&] {
+        greedy_sampler.sample(logits, {}, std::vector<uint64_t>{0, 0, 0});
+    });
+    expect_error(Status::invalid, "a mask of 2 words for a vocabulary of 130", [&] {
+        greedy_sampler.sample(logits, {}, std::vector<uint64_t>{0, 0});
+    });
+}
+
+TEST_CASE("the log-probability of an allowed token is the model's own") {
+    Params params = greedy();
+    params.logprobs = true;
+    Sampler sampler(params, 3);
+    const std::vector<float> logits{3, 2, 1};
+    const Choice choice = sampler.sample(logits, {}, std::vector<uint64_t>{0b100});
+    CHECK(choice.token == 2);
+    CHECK(choice.logprob < -2.0F);
+}
+
 TEST_CASE("NaN in the logits is an error that names the first id") {
     Sampler sampler(Params{}, 4);
     expect_error(Status::internal, "NaN at id 1 (2 of 4", [&] {
