@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 
 #include "base/error.h"
@@ -16,6 +17,19 @@ constexpr int64_t k_all = std::numeric_limits<int64_t>::max();
 
 // Enough for nearly every draw of a model that knows what it wants to say.
 constexpr int64_t k_first_piece = 128;
+
+// Four at once, which compilers do not see by themselves in loops as short as these.
+using Floats [[gnu::vector_size(16)]] = float;
+
+Floats load(const float* from) noexcept {
+    Floats floats;
+    std::memcpy(&floats, from, sizeof(floats));
+    return floats;
+}
+
+void store(const Floats& floats, float* to) noexcept {
+    std::memcpy(to, &floats, sizeof(floats));
+}
 
 // By a byte of a mask: the highest value each of its eight logits may keep.
 constexpr auto k_ceilings = [] {
@@ -67,8 +81,8 @@ void Sampler::reset() {
 
 Choice Sampler::sample(std::span<const float> logits, std::span<const int32_t> banned_now,
                        std::span<const uint64_t> allowed) {
-    copy_row(logits);
-    adjust_row(banned_now, allowed);
+    copy_row(logits, allowed);
+    adjust_row(banned_now);
     Choice choice;
     choice.token = highest();
     const float top = adjusted_[static_cast<size_t>(choice.token)];
@@ -85,7 +99,7 @@ Choice Sampler::sample(std::span<const float> logits, std::span<const int32_t> b
     return choice;
 }
 
-void Sampler::copy_row(std::span<const float> logits) {
+void Sampler::copy_row(std::span<const float> logits, std::span<const uint64_t> allowed) {
     if (std::ssize(logits) != n_vocab_) {
         fail(Status::invalid, "a row of {} logits for a vocabulary of {}", logits.size(), n_vocab_);
     }
@@ -98,10 +112,33 @@ void Sampler::copy_row(std::span<const float> logits) {
         fail(Status::internal, "logits hold NaN at id {} ({} of {} entries)", first - logits.begin(), n_nan,
              logits.size());
     }
+    if (!allowed.empty()) return copy_allowed(logits, allowed);
     adjusted_.assign(logits.begin(), logits.end());
 }
 
-void Sampler::adjust_row(std::span<const int32_t> banned_now, std::span<const uint64_t> allowed) {
+// What comes after leaves -inf as it is, so that the mask needs no pass of its own.
+void Sampler::copy_allowed(std::span<const float> logits, std::span<const uint64_t> allowed) {
+    if (allowed.size() != (logits.size() + 63) / 64) {
+        fail(Status::invalid, "a mask of {} words for a vocabulary of {}", allowed.size(), n_vocab_);
+    }
+    adjusted_.resize(logits.size());
+    const size_t n_whole = logits.size() / 8 * 8;
+    for (size_t first = 0; first < logits.size(); first += 8) {
+        const auto& ceilings = k_ceilings[allowed[first / 64] >> (first % 64) & 0xFF];
+        if (first == n_whole) {
+            for (size_t i = first; i < logits.size(); ++i)
+                adjusted_[i] = std::min(logits[i], ceilings[i - first]);
+            return;
+        }
+        for (size_t half = 0; half < 8; half += 4) {
+            const Floats logit = load(&logits[first + half]);
+            const Floats ceiling = load(&ceilings[half]);
+            store(logit < ceiling ? logit : ceiling, &adjusted_[first + half]);
+        }
+    }
+}
+
+void Sampler::adjust_row(std::span<const int32_t> banned_now) {
     if (penalties_enabled_) penalties_.apply(adjusted_);
     for (const LogitBias& entry : params_.logit_bias) {
         float& logit = adjusted_[static_cast<size_t>(entry.token)];
@@ -114,27 +151,6 @@ void Sampler::adjust_row(std::span<const int32_t> banned_now, std::span<const ui
             fail(Status::invalid, "banned token {} is not in a vocabulary of {}", token, n_vocab_);
         }
         adjusted_[static_cast<size_t>(token)] = k_never;
-    }
-    if (!allowed.empty()) keep_allowed(allowed);
-}
-
-void Sampler::keep_allowed(std::span<const uint64_t> allowed) {
-    if (allowed.size() != (adjusted_.size() + 63) / 64) {
-        fail(Status::invalid, "a mask of {} words for a vocabulary of {}", allowed.size(), n_vocab_);
-    }
-    std::array<float, 64> ceilings;  // of the logits of one word
-    for (size_t word = 0; word < allowed.size(); ++word) {
-        const uint64_t bits = allowed[word];
-        if (bits == ~uint64_t{0}) continue;
-        const auto logits = std::span(adjusted_).subspan(word * 64);
-        const size_t count = std::min<size_t>(logits.size(), 64);
-        if (bits == 0) {
-            std::fill_n(logits.begin(), count, k_never);
-            continue;
-        }
-        for (size_t byte = 0; byte < 8; ++byte)
-            std::ranges::copy(k_ceilings[bits >> (8 * byte) & 0xFF], ceilings.begin() + 8 * byte);
-        for (size_t i = 0; i < count; ++i) logits[i] = logits[i] < ceilings[i] ? logits[i] : ceilings[i];
     }
 }
 

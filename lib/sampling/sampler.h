@@ -54,9 +54,9 @@ class Sampler {
     int32_t n_vocab() const noexcept { return n_vocab_; }
 
   private:
-    void copy_row(std::span<const float> logits);
-    void adjust_row(std::span<const int32_t> banned_now, std::span<const uint64_t> allowed);
-    void keep_allowed(std::span<const uint64_t> allowed);
+    void copy_row(std::span<const float> logits, std::span<const uint64_t> allowed);
+    void copy_allowed(std::span<const float> logits, std::span<const uint64_t> allowed);
+    void adjust_row(std::span<const int32_t> banned_now);
     int32_t highest() const;
     bool top_k_is_on() const noexcept { return params_.top_k > 0 && params_.top_k < n_vocab_; }
     int32_t draw(float top);
