@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "constraint/constraint.h"
 #include "engine/engine.h"
 #include "engine/generation.h"
 #include "engine/session.h"
@@ -128,6 +129,10 @@ struct minim_request {
     minim::engine::TokenEvent event;  // what the pointers of the last minim_token point into
     std::vector<minim_token_probability> top;
     std::atomic_flag in_use = ATOMIC_FLAG_INIT;
+};
+
+struct minim_constraint {
+    std::shared_ptr<const minim::constraint::Constraint> constraint;
 };
 
 struct minim_sampling {

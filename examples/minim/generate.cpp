@@ -57,8 +57,19 @@ uint64_t context_size(const Options& options, int64_t n_prompt, int64_t n_contex
     return static_cast<uint64_t>(std::min(std::max(k_default_context, needed), n_context_train));
 }
 
-minim::Sampling sampling(const Options& options) {
+// The chat template opens a block of reasoning, which is free.
+minim::ConstraintOptions after_reasoning(const Options& options) {
+    minim::ConstraintOptions constraint;
+    if (!options.raw) constraint.starts_after = "</think>";
+    return constraint;
+}
+
+minim::Sampling sampling(const minim::Model& model, const Options& options) {
     minim::Sampling sampling;
+    if (!options.json_schema.empty()) {
+        sampling.set_constraint(
+            minim::Constraint::from_schema(model, options.json_schema, after_reasoning(options)));
+    }
     sampling.set("temperature", options.temperature)
         .set("top_p", options.top_p)
         .set("top_k", options.top_k)
@@ -135,7 +146,7 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
     bool finished = true;
     minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
     try {
-        result = session.generate(sampling(options), prompt, on_token, &cancel);
+        result = session.generate(sampling(model, options), prompt, on_token, &cancel);
     } catch (const minim::Exception& error) {
         if (error.status() != MINIM_E_CANCELLED) throw;
         const auto so_far = partial_result(session);

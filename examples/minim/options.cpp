@@ -86,6 +86,9 @@ void add_generate_options(CLI::App& app, Options& options) {
     add_batch_options(app, options);
     app.add_option("--system", options.system, "system message (default: the chat template's own)")
         ->type_name("TEXT");
+    app.add_option("-j,--json-schema", options.json_schema,
+                   "the answer is JSON that fits this JSON Schema; '{}' is any JSON")
+        ->type_name("SCHEMA");
     app.add_flag("--raw", options.raw, "continue the text as it is, without chat template");
     app.add_option("-n,--predict", options.n_predict,
                    "tokens to generate; -1 or 0: until the model ends its turn")

@@ -33,6 +33,7 @@ struct Options {
     double repeat_penalty = 1.0;
     int64_t seed = -1;  // -1: chance
     std::string system;
+    std::string json_schema;  // of the answer; empty: any text
     bool raw = false;
 
     bool show_metadata = true;

@@ -283,6 +283,32 @@ class Model(abi.Handle):
             _choice(_SPECIALS, special, "special"),
         )
 
+    def constraint(
+        self, schema=None, *, regex=None, choices=None, tools=None, tool=None, single=False, starts_after=None
+    ):
+        """What answers must look like: a Constraint for generate() and submit(), made once and used often.
+
+        schema        a JSON Schema, as a dict or bool
+        regex         an expression that the whole answer fits
+        choices       texts, one of which is the answer
+        tools         the tools of a chat request, to be called; `tool` names one of them, `single` means one call
+        starts_after  "</think>": anything is allowed up to this token
+        """
+        given = [form for form in (schema, regex, choices, tools) if form is not None]
+        if len(given) != 1:
+            raise TypeError("a constraint is one of schema, regex, choices and tools")
+        params = abi.ConstraintParams(starts_after=None if starts_after is None else _utf8(starts_after))
+        if schema is not None:
+            call = "constraint_from_schema", _json(schema)
+        elif regex is not None:
+            call = "constraint_from_regex", _utf8(regex)
+        elif choices is not None:
+            texts = [_utf8(choice) for choice in choices]
+            call = "constraint_from_choices", (c.c_char_p * len(texts))(*texts), len(texts)
+        else:
+            call = "constraint_from_tools", _json(tools), None if tool is None else _utf8(tool), int(single)
+        return Constraint(self, lambda out: self._check(*call, c.byref(params), out))
+
     def session(self, context=0, kv="f16", n_batch=0, n_ubatch=0):
         params = _session_params(context, kv, n_batch, n_ubatch)
         return Session(self, lambda out: self._check("session_create", c.byref(params), out))
@@ -316,10 +342,22 @@ def sampling_options():
     return options
 
 
+class Constraint(abi.Handle):
+    """What answers must look like; made by Model.constraint(). For any number of answers at once."""
+
+    def __init__(self, model, create):
+        out = c.c_void_p()
+        try:
+            create(c.byref(out))
+        finally:
+            if out:
+                self._own("constraint_free", out.value, model._raised, model._runtime)
+
+
 class _Sampling(abi.Handle):
     _INTEGER = 1
 
-    def __init__(self, options, logit_bias, stop, stop_tokens):
+    def __init__(self, model, options, logit_bias, stop, stop_tokens, schema):
         out = c.c_void_p()
         abi.check("sampling_create", c.byref(out))
         self._own("sampling_free", out.value, [])
@@ -333,6 +371,11 @@ class _Sampling(abi.Handle):
             self._check("sampling_add_stop_token", _int32(id))
         for id, bias in (logit_bias or {}).items():
             self._check("sampling_add_logit_bias", _int32(id), bias)
+        if isinstance(schema, Constraint):
+            schema._use(lambda _, handle: self._check("sampling_set_constraint", handle), "constraint")
+        elif schema is not None:
+            with model.constraint(schema) as constraint:
+                self._check("sampling_set_constraint", constraint._handle)
 
     def _set(self, name, value):
         if name not in sampling_options():
@@ -452,18 +495,28 @@ class Session(abi.Handle):
         return logits
 
     def generate(
-        self, prompt, max_tokens=0, temperature=0.0, *, stop=(), stop_tokens=(), logit_bias=None, **options
+        self,
+        prompt,
+        max_tokens=0,
+        temperature=0.0,
+        *,
+        schema=None,
+        stop=(),
+        stop_tokens=(),
+        logit_bias=None,
+        **options,
     ):
         """Evaluates the prompt, ids or a text, at once and returns an iterator over the answer's Tokens.
 
         options: see sampling_options(): top_k, top_p, min_p, repetition_penalty, presence_penalty,
         frequency_penalty, seed, logprobs, top_logprobs, min_tokens ... None is the same as leaving one out.
-        logit_bias maps ids to what is added to their logits. The answer comes without the token that ends it.
+        logit_bias maps ids to what is added to their logits. schema is a JSON Schema that the answer fits, or any
+        Constraint. The answer comes without the token that ends it.
         """
         ids = self.model.tokenize(prompt) if isinstance(prompt, (str, bytes)) else prompt
         array = _ids_of(ids)
         options.update(max_tokens=max_tokens, temperature=temperature)
-        with _Sampling(options, logit_bias, stop, stop_tokens) as sampling:
+        with _Sampling(self.model, options, logit_bias, stop, stop_tokens, schema) as sampling:
             self._check("generate_begin", sampling._handle, _ids_pointer(array), array.size, None)
         self._change += 1
         return Generation(self)
@@ -526,6 +579,7 @@ class Engine(abi.Handle):
         *,
         priority=0,
         timeout=None,
+        schema=None,
         stop=(),
         stop_tokens=(),
         logit_bias=None,
@@ -542,7 +596,7 @@ class Engine(abi.Handle):
             timeout_ms=0 if timeout is None else max(1, min(int(timeout * 1000), 2**62)),
         )
         options.update(max_tokens=max_tokens, temperature=temperature)
-        with _Sampling(options, logit_bias, stop, stop_tokens) as sampling:
+        with _Sampling(self.model, options, logit_bias, stop, stop_tokens, schema) as sampling:
             return Request(
                 self,
                 lambda out: self._check(

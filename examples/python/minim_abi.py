@@ -154,6 +154,7 @@ GenerateResult = _struct(
     generate_us=u64,
     seed=u64,
 )
+ConstraintParams = _struct("minim_constraint_params", flags=u32, starts_after=text)
 
 EngineParams = _struct(
     "minim_engine_params",
@@ -227,7 +228,12 @@ _STATUS_CALLS = {
     "session_restore": [pointer, text, pointer, pointer, pointer],
     "session_truncate": [pointer, size],
     "session_eval": [pointer, ids, size, i32, pointer, size, pointer],
+    "constraint_from_schema": [pointer, text, pointer, pointer],
+    "constraint_from_regex": [pointer, text, pointer, pointer],
+    "constraint_from_choices": [pointer, pointer, size, pointer, pointer],
+    "constraint_from_tools": [pointer, text, text, i32, pointer, pointer],
     "sampling_create": [pointer],
+    "sampling_set_constraint": [pointer, pointer],
     "sampling_set_i64": [pointer, text, i64],
     "sampling_set_f64": [pointer, text, f64],
     "sampling_add_stop": [pointer, text, size],
@@ -274,6 +280,7 @@ _RELEASES = [
     "model_close",
     "session_free",
     "sampling_free",
+    "constraint_free",
     "engine_free",
     "request_cancel",
     "request_free",

@@ -476,6 +476,59 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_session_eval(minim_session* sessio
                                                            size_t capacity, minim_cancel* cancel,
                                                            minim_error* err);
 
+/* ----------------------------------------------------------------------------------------- constraints */
+
+/*
+ * What an answer must look like. At each step only those tokens are left that can still lead to an answer of
+ * this form, and the answer ends where nothing else can follow (MINIM_FINISH_END, no stop token). Where
+ * max_tokens or the context ends it before, it is the start of such an answer. A constraint is made once and
+ * serves any number of answers of its model, also at the same time.
+ */
+typedef struct minim_constraint minim_constraint; /* immutable, any thread */
+
+typedef struct minim_constraint_params {
+    uint32_t size;
+    uint32_t flags;           /* none defined: 0 */
+    const char* starts_after; /* an added token, as "</think>": anything is allowed up to it, and two newlines
+                                 behind it; NULL: the form begins with the first token */
+} minim_constraint_params;
+#define MINIM_CONSTRAINT_PARAMS_INIT \
+    { sizeof(minim_constraint_params), 0, NULL }
+
+/*
+ * A JSON value that fits a JSON Schema; `{"type": "object"}` is any object. Known are the types, enum, const,
+ * properties, required, additionalProperties, propertyNames, patternProperties, items, prefixItems, counts,
+ * lengths, bounds, pattern, format, $ref into the schema itself, allOf, anyOf and oneOf (as anyOf). Members
+ * come in the order of the schema, and such as it does not name only where additionalProperties asks for
+ * them. Errors: INVALID (no JSON, no schema, nothing fits it), UNSUPPORTED (a keyword that cannot be
+ * enforced); both name the place in the schema.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_schema(minim_model* model, const char* schema,
+                                                                     const minim_constraint_params* params,
+                                                                     minim_constraint** out,
+                                                                     minim_error* err);
+/*
+ * A regular expression that the whole answer fits, in the syntax of JavaScript without what is not regular:
+ * look-around, back references, \b. Errors: INVALID, UNSUPPORTED, with the byte where it stands.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_regex(minim_model* model, const char* pattern,
+                                                                    const minim_constraint_params* params,
+                                                                    minim_constraint** out, minim_error* err);
+/* One of these texts. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_choices(
+    minim_model* model, const char* const* choices, size_t count, const minim_constraint_params* params,
+    minim_constraint** out, minim_error* err);
+/*
+ * Calls of tools, with parameters that fit the tools' schemas. `tools` is the JSON list of a chat request;
+ * `name` is the one tool that may be called, or NULL; `single` is 1 for exactly one call, 0 for one or
+ * several. Errors: as minim_constraint_from_schema.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_tools(minim_model* model, const char* tools,
+                                                                    const char* name, int32_t single,
+                                                                    const minim_constraint_params* params,
+                                                                    minim_constraint** out, minim_error* err);
+MINIM_API void minim_constraint_free(minim_constraint* constraint);
+
 /* -------------------------------------------------------------------------------------------- sampling */
 
 /*
@@ -498,6 +551,11 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_add_stop_token(minim_samp
 /* Added to the token's logit before sampling; -INFINITY forbids it. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_add_logit_bias(minim_sampling* sampling, int32_t id,
                                                                       float bias, minim_error* err);
+
+/* The form of the answer; NULL: any. Answers of another model than the constraint's are refused (INVALID). */
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_constraint(minim_sampling* sampling,
+                                                                      const minim_constraint* constraint,
+                                                                      minim_error* err);
 
 enum { MINIM_OPTION_I64 = 1, MINIM_OPTION_F64 = 2 };
 
@@ -544,7 +602,8 @@ typedef int32_t (*minim_token_fn)(void* user_data, const minim_token* token);
 
 enum {
     MINIM_FINISH_NONE = 0, /* not finished */
-    MINIM_FINISH_END = 1,  /* the model ended its turn, or a stop token came; that token is not reported */
+    MINIM_FINISH_END = 1,  /* the model ended its turn, or a stop token came, which is not reported; or the
+                              answer's form is complete */
     MINIM_FINISH_STOP_TEXT = 2,
     MINIM_FINISH_LENGTH = 3, /* max_tokens */
     MINIM_FINISH_CONTEXT_FULL = 4,

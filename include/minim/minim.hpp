@@ -387,6 +387,67 @@ class Decoder {
     HandleType handle_;
 };
 
+struct ConstraintOptions {
+    std::string starts_after;  // an added token, as "</think>"; "": the form begins with the first token
+};
+
+// What answers must look like.
+class Constraint {
+  public:
+    static Constraint from_schema(const Model& model, const std::string& schema,
+                                  const ConstraintOptions& options = {}) {
+        return made(options,
+                    [&](const minim_constraint_params& params, minim_constraint** out, minim_error* error) {
+                        return minim_constraint_from_schema(model.get(), schema.c_str(), &params, out, error);
+                    });
+    }
+
+    static Constraint from_regex(const Model& model, const std::string& pattern,
+                                 const ConstraintOptions& options = {}) {
+        return made(options,
+                    [&](const minim_constraint_params& params, minim_constraint** out, minim_error* error) {
+                        return minim_constraint_from_regex(model.get(), pattern.c_str(), &params, out, error);
+                    });
+    }
+
+    static Constraint from_choices(const Model& model, const std::vector<std::string>& choices,
+                                   const ConstraintOptions& options = {}) {
+        std::vector<const char*> texts;
+        for (const std::string& choice : choices) texts.push_back(choice.c_str());
+        return made(options,
+                    [&](const minim_constraint_params& params, minim_constraint** out, minim_error* error) {
+                        return minim_constraint_from_choices(model.get(), texts.data(), texts.size(), &params,
+                                                             out, error);
+                    });
+    }
+
+    // Calls of tools, JSON as in a chat request. `name`: the one to call, "" for any; `single`: one call.
+    static Constraint from_tools(const Model& model, const std::string& tools, const std::string& name = {},
+                                 bool single = false, const ConstraintOptions& options = {}) {
+        return made(
+            options, [&](const minim_constraint_params& params, minim_constraint** out, minim_error* error) {
+                return minim_constraint_from_tools(model.get(), tools.c_str(), detail::text_or_null(name),
+                                                   single ? 1 : 0, &params, out, error);
+            });
+    }
+
+    const minim_constraint* get() const noexcept { return handle_.get(); }
+
+  private:
+    using HandleType = detail::Handle<minim_constraint, minim_constraint_free>;
+    explicit Constraint(HandleType handle) : handle_(std::move(handle)) {}
+
+    template <typename Call>
+    static Constraint made(const ConstraintOptions& options, Call call) {
+        minim_constraint_params params = MINIM_CONSTRAINT_PARAMS_INIT;
+        params.starts_after = detail::text_or_null(options.starts_after);
+        return Constraint(detail::create<HandleType>(
+            [&](minim_constraint** out, minim_error* error) { return call(params, out, error); }));
+    }
+
+    HandleType handle_;
+};
+
 class Sampling {
   public:
     Sampling() : handle_(detail::create<HandleType>(minim_sampling_create)) {}
@@ -421,6 +482,13 @@ class Sampling {
     Sampling& add_logit_bias(int32_t id, float bias) {
         detail::check([&](minim_error* error) {
             return minim_sampling_add_logit_bias(handle_.get(), id, bias, error);
+        });
+        return *this;
+    }
+
+    Sampling& set_constraint(const Constraint& constraint) {
+        detail::check([&](minim_error* error) {
+            return minim_sampling_set_constraint(handle_.get(), constraint.get(), error);
         });
         return *this;
     }

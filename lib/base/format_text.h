@@ -2,9 +2,9 @@
 // shares one copy of fmt's machinery, which format_text.cpp holds.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <string>
+
+#include <fmt/format.h>
 
 namespace minim {
 

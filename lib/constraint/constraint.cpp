@@ -111,7 +111,8 @@ std::shared_ptr<const StateTokens> Constraint::try_all_tokens(int32_t state) con
 }
 
 // Follows both states down the tree, and goes below a node only where the texts below are long enough to tell
-// them apart: a text that must end after 50 more characters is like one without a limit for nearly all tokens.
+// them apart: a text that must end after 50 more characters is like one without a limit for nearly all
+// tokens.
 StateTokens Constraint::tokens_like(const Reference& reference, int32_t state) const {
     const auto nodes = trie_->nodes();
     const auto& symbol_of_byte = automaton_.symbol_of_byte;

@@ -1,5 +1,5 @@
-// JSON Schema as grammar, so that an answer kept to it is a JSON text that the schema accepts. The grammar may
-// be narrower than the schema, never wider:
+// JSON Schema as grammar, so that an answer kept to it is a JSON text that the schema accepts. The grammar
+// may be narrower than the schema, never wider:
 // - members of objects come in the order of `properties`; further ones only where additionalProperties asks
 //   for them, or where nothing names any;
 // - likewise for items beyond `prefixItems`;
@@ -26,8 +26,8 @@ class JsonSchema {
     JsonSchema(JsonText& text, const json::Value& schema)
         : text_(text), grammar_(text.grammar()), document_(schema) {}
 
-    // A value that fits `schema`, which is a part of the document or of this form; `where` is its place in it.
-    // Throws what SchemaDocument::alternatives does.
+    // A value that fits `schema`, which is a part of the document or of this form; `where` is its place in
+    // it. Throws what SchemaDocument::alternatives does.
     Part value(const json::Value& schema, const std::string& where);
 
     const SchemaDocument& document() const noexcept { return document_; }

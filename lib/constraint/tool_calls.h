@@ -1,6 +1,6 @@
-// Calls of tools in the form that MiniMax-M2 models write them, as grammar: for requests that must be answered
-// with a call. Parameters come in the order of the tool's schema and only those it names; strings are written
-// as they are up to `</parameter>`, everything else as JSON.
+// Calls of tools in the form that MiniMax-M2 models write them, as grammar: for requests that must be
+// answered with a call. Parameters come in the order of the tool's schema and only those it names; strings
+// are written as they are up to `</parameter>`, everything else as JSON.
 #pragma once
 
 #include <string>

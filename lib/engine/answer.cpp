@@ -42,6 +42,11 @@ Answer::Answer(const model::Model& model, const GenerateParams& params)
     end_tokens_ = params.stop_tokens;
     const std::span<const int32_t> eog = model.tokenizer().eog_ids();
     if (!params.ignore_end) end_tokens_.insert(end_tokens_.end(), eog.begin(), eog.end());
+    if (params.constraint) {
+        if (&params.constraint->tokenizer() != &model.tokenizer())
+            fail(Status::invalid, "the constraint was made for another model");
+        matcher_.emplace(params.constraint, n_vocab, end_tokens_);
+    }
 }
 
 void Answer::follow(std::span<const int32_t> tokens) {
@@ -49,9 +54,11 @@ void Answer::follow(std::span<const int32_t> tokens) {
 }
 
 std::optional<int32_t> Answer::choose(std::span<const float> logits) {
-    const bool may_end = n_chosen_ >= params_.min_tokens;
+    const bool may_end = n_chosen_ >= params_.min_tokens && (!matcher_ || matcher_->may_end());
+    const std::span<const int32_t> banned = may_end ? std::span<const int32_t>() : std::span(end_tokens_);
+    const bool is_constrained = matcher_ && matcher_->has_started();
     sampling::Choice choice =
-        sampler_.sample(logits, may_end ? std::span<const int32_t>() : std::span(end_tokens_));
+        sampler_.sample(logits, banned, is_constrained ? matcher_->allowed() : std::span<const uint64_t>());
     const int32_t token = choice.token;
     if (ends_text(token)) {
         end_token_ = token;
@@ -59,6 +66,7 @@ std::optional<int32_t> Answer::choose(std::span<const float> logits) {
         return std::nullopt;
     }
     sampler_.accept(token, true);
+    if (matcher_) matcher_->accept(token);
     ++n_chosen_;
 
     const tokenizer::Tokenizer& tokenizer = model_.tokenizer();
@@ -72,6 +80,10 @@ std::optional<int32_t> Answer::choose(std::span<const float> logits) {
         return token;
     }
     release_settled();
+    if (matcher_ && matcher_->must_end()) {
+        finish(Finish::end);
+        return token;
+    }
     if (params_.max_tokens > 0 && n_chosen_ >= params_.max_tokens) finish(Finish::length);
     return token;
 }

@@ -5,11 +5,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "constraint/constraint.h"
+#include "constraint/matcher.h"
 #include "model/model.h"
 #include "sampling/sampler.h"
 #include "sampling/stop_matcher.h"
@@ -27,6 +30,7 @@ struct GenerateParams {
     int64_t n_draft = 0;                 // guess at most so many tokens ahead; changes speed, never the text
     std::vector<std::string> stop_texts;
     std::vector<int32_t> stop_tokens;
+    std::shared_ptr<const constraint::Constraint> constraint;  // what the answer must look like, or null
 
     GenerateParams();  // greedy
 };
@@ -51,7 +55,8 @@ struct TokenEvent {
 
 class Answer {
   public:
-    // Throws invalid for a parameter out of range. The model must outlive the answer.
+    // Throws invalid for a parameter out of range and a constraint of another model. The model must outlive
+    // the answer.
     Answer(const model::Model& model, const GenerateParams& params);
 
     // The tokens before the answer, which penalties look at.
@@ -90,6 +95,7 @@ class Answer {
     sampling::StopMatcher stops_;
     tokenizer::StreamDecoder decoder_;
     std::vector<int32_t> end_tokens_;
+    std::optional<constraint::Matcher> matcher_;
     // A token whose text may not be settled yet.
     struct WaitingToken {
         sampling::Choice choice;

@@ -115,6 +115,12 @@ Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> ba
     forward_.emplace(*backend_, config_, weights_);
 }
 
+std::shared_ptr<const constraint::TokenTrie> Model::token_trie() const {
+    const std::lock_guard lock(token_trie_mutex_);
+    if (!token_trie_) token_trie_ = std::make_shared<const constraint::TokenTrie>(*tokenizer_);
+    return token_trie_;
+}
+
 const chat::Template& Model::chat_template() const {
     if (!chat_template_) fail(Status::unsupported, "{}", why_no_chat_template_);
     return *chat_template_;

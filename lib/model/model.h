@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "chat/template.h"
 #include "checkpoint/checkpoint.h"
+#include "constraint/token_trie.h"
 #include "model/config.h"
 #include "model/minimax_m2.h"
 #include "model/weights.h"
@@ -46,6 +48,9 @@ class Model {
     // These vocabularies keep added tokens at the end: ids from here on are markup.
     int32_t first_added_token() const noexcept { return first_added_token_; }
 
+    // Of the vocabulary, for constraints. Made when it is first asked for: few models need one.
+    std::shared_ptr<const constraint::TokenTrie> token_trie() const;
+
     // The chat template as written; empty where the checkpoint has none.
     const std::string& chat_template_text() const noexcept { return chat_template_text_; }
     // Throws unsupported, saying why, when the checkpoint has no template or one that is not rendered
@@ -65,6 +70,8 @@ class Model {
     Weights weights_;
     std::shared_ptr<const backend::Backend> backend_;
     std::optional<ForwardPass> forward_;
+    mutable std::mutex token_trie_mutex_;
+    mutable std::shared_ptr<const constraint::TokenTrie> token_trie_;
 };
 
 }  // namespace minim::model

@@ -224,6 +224,70 @@ static void test_session(minim_model* model) {
     minim_session_free(session);
 }
 
+static int32_t collect_text(void* user_data, const minim_token* token) {
+    strncat(user_data, token->text, 200 - strlen(user_data) - 1);
+    return 0;
+}
+
+static void test_constraints(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_constraint_params params = MINIM_CONSTRAINT_PARAMS_INIT;
+    minim_constraint *schema = NULL, *regex = NULL, *choices = NULL, *tools = NULL, *none = NULL;
+    minim_sampling* sampling = NULL;
+    minim_session* session = NULL;
+    minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
+    const int32_t ids[] = {2018, 2003, 315, 198, 300};
+    const char* texts[] = {"yes", "no"};
+    char text[200] = "";
+
+    CHECK_OK(minim_constraint_from_schema(model, "{\"type\": \"boolean\"}", NULL, &schema, &err));
+    CHECK_OK(minim_constraint_from_regex(model, "[0-9]{3}", &params, &regex, &err));
+    CHECK_OK(minim_constraint_from_choices(model, texts, 2, NULL, &choices, &err));
+    params.starts_after = "</think>";
+    CHECK_OK(minim_constraint_from_tools(model, "[{\"name\": \"now\"}]", NULL, 1, &params, &tools, &err));
+
+    CHECK_FAILS(minim_constraint_from_schema(NULL, "{}", NULL, &none, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_schema(model, NULL, NULL, &none, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_schema(model, "{}", NULL, NULL, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_schema(model, "{", NULL, &none, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_schema(model, "{\"not\": {}}", NULL, &none, &err), MINIM_E_UNSUPPORTED);
+    CHECK_FAILS(minim_constraint_from_regex(model, "(", NULL, &none, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_choices(model, texts, 0, NULL, &none, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_choices(model, NULL, 1, NULL, &none, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_tools(model, "[]", NULL, 0, NULL, &none, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_tools(model, "[{\"name\": \"now\"}]", "then", 0, NULL, &none, &err),
+                MINIM_E_INVALID);
+    params.starts_after = "no such token";
+    CHECK_FAILS(minim_constraint_from_regex(model, "a", &params, &none, &err), MINIM_E_INVALID);
+    CHECK(none == NULL);
+
+    CHECK_OK(minim_session_create(model, NULL, &session, &err));
+    CHECK_OK(minim_sampling_create(&sampling, &err));
+    CHECK_FAILS(minim_sampling_set_constraint(NULL, regex, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_sampling_set_constraint(sampling, regex, &err));
+    minim_constraint_free(regex); /* the sampling goes on with it */
+    CHECK_OK(minim_generate(session, sampling, ids, 5, collect_text, text, NULL, &result, &err));
+    CHECK(strlen(text) == 3 && strspn(text, "0123456789") == 3);
+    CHECK(result.finish == MINIM_FINISH_END && result.stop_token == -1);
+
+    text[0] = 0;
+    CHECK_OK(minim_sampling_set_constraint(sampling, choices, &err));
+    CHECK_OK(minim_generate(session, sampling, ids, 5, collect_text, text, NULL, &result, &err));
+    CHECK(strcmp(text, "yes") == 0 || strcmp(text, "no") == 0);
+
+    CHECK_OK(minim_sampling_set_i64(sampling, "max_tokens", 4, &err));
+    CHECK_OK(minim_sampling_set_constraint(sampling, NULL, &err));
+    CHECK_OK(minim_generate(session, sampling, ids, 5, NULL, NULL, NULL, &result, &err));
+    CHECK(result.finish != MINIM_FINISH_END || result.stop_token != -1);
+
+    minim_session_free(session);
+    minim_sampling_free(sampling);
+    minim_constraint_free(schema);
+    minim_constraint_free(choices);
+    minim_constraint_free(tools);
+    minim_constraint_free(NULL);
+}
+
 static void test_states(minim_model* model) {
     minim_error err = MINIM_ERROR_INIT;
     minim_session_params params = MINIM_SESSION_PARAMS_INIT;
@@ -652,6 +716,7 @@ int main(int argc, char** argv) {
     test_tokens(model);
     test_chat(model);
     test_session(model);
+    test_constraints(model);
     test_states(model);
     test_engine(model);
     test_generation(model);

@@ -373,10 +373,21 @@ minim_status read_answer(minim_request* request, minim_error* err) {
     return MINIM_OK;
 }
 
-// An engine, two requests that begin alike, and its prefixes saved and loaded.
+minim_status constrain(minim_model* model, minim_error* err) {
+    constexpr const char* k_schema =
+        R"({"properties": {"a": {"type": ["string", "null"]}, "b": {"minimum": 3},
+        "c": {"items": {"$ref": "#"}}}, "required": ["a"], "additionalProperties": {"pattern": "^x"}})";
+    minim_constraint* constraint = nullptr;
+    const minim_status status = minim_constraint_from_schema(model, k_schema, nullptr, &constraint, err);
+    minim_constraint_free(constraint);
+    return status;
+}
+
+// An engine, two requests that begin alike, one of which must have a form, and its prefixes saved and loaded.
 minim_status serve(minim_model* model, const std::string& path, minim_error* err) {
     minim_engine* engine = nullptr;
     minim_sampling* sampling = nullptr;
+    minim_constraint* constraint = nullptr;
     minim_request* requests[2] = {nullptr, nullptr};
     minim_engine_params params = MINIM_ENGINE_PARAMS_INIT;
     params.kv_tokens = 512;
@@ -386,14 +397,20 @@ minim_status serve(minim_model* model, const std::string& path, minim_error* err
     minim_status status = minim_engine_create(model, &params, &engine, err);
     if (status == MINIM_OK) status = minim_sampling_create(&sampling, err);
     if (status == MINIM_OK) status = minim_sampling_set_i64(sampling, "max_tokens", 3, err);
-    for (size_t i = 0; i < 2 && status == MINIM_OK; ++i)
-        status = minim_engine_submit(engine, sampling, ids, 90 + 10 * i, nullptr, &requests[i], err);
+    if (status == MINIM_OK)
+        status = minim_engine_submit(engine, sampling, ids, 90, nullptr, &requests[0], err);
+    if (status == MINIM_OK)
+        status = minim_constraint_from_regex(model, "[a-f]{3}", nullptr, &constraint, err);
+    if (status == MINIM_OK) status = minim_sampling_set_constraint(sampling, constraint, err);
+    if (status == MINIM_OK)
+        status = minim_engine_submit(engine, sampling, ids, 100, nullptr, &requests[1], err);
     for (size_t i = 0; i < 2 && status == MINIM_OK; ++i) status = read_answer(requests[i], err);
     if (status == MINIM_OK) status = minim_engine_save_prefixes(engine, path.c_str(), nullptr, err);
     if (status == MINIM_OK) status = minim_engine_load_prefixes(engine, path.c_str(), nullptr, nullptr, err);
     for (minim_request* request : requests) minim_request_free(request);
     minim_engine_free(engine);
     minim_sampling_free(sampling);
+    minim_constraint_free(constraint);
     return status;
 }
 
@@ -532,6 +549,9 @@ void fail_serving() {
     if (model == nullptr) give_up(err.message);
     const auto work = [model, &path](minim_error* e) { return serve(model, path, e); };
     if (exhaust("allocations of an engine", Kind::allocation, work) == 0) give_up("no allocation failed");
+    const auto make_constraint = [model](minim_error* e) { return constrain(model, e); };
+    if (exhaust("allocations of a constraint", Kind::allocation, make_constraint) == 0)
+        give_up("no allocation failed");
     if (k_replaces_libc) {
         exhaust("mappings of an engine", Kind::map, work);
         exhaust("thread starts of an engine", Kind::thread, work);

@@ -99,6 +99,10 @@ FIELD(minim_generate_result, generate_us, 40);
 FIELD(minim_generate_result, seed, 48);
 SIZE(minim_generate_result, 56);
 
+FIELD(minim_constraint_params, flags, 4);
+FIELD(minim_constraint_params, starts_after, 8);
+SIZE(minim_constraint_params, 16);
+
 FIELD(minim_engine_params, flags, 4);
 FIELD(minim_engine_params, kv_tokens, 8);
 FIELD(minim_engine_params, k_format, 16);

@@ -1,3 +1,4 @@
+import json
 import os
 import pathlib
 import signal
@@ -39,6 +40,18 @@ class Generate(unittest.TestCase):
         for option in (("--backend", "reference"), ("--no-mmap",), ("-t", 1), ("-b", 16, "-ub", 8)):
             with self.subTest(option):
                 self.assertEqual(run("-m", Q8_0, "-p", QUESTION, "--temp", 0, *option).stdout, ANSWER)
+
+    def test_the_answer_fits_a_schema_after_free_reasoning(self):
+        schema = '{"properties": {"city": {"enum": ["Lima", "Paris"]}, "size": {"type": "integer"}}, "required": ["city", "size"]}'
+        done = run("-m", Q8_0, "-p", QUESTION, "--temp", 0, "--json-schema", schema)
+        reasoning, answer = done.stdout.split("</think>")
+        self.assertEqual(reasoning, ANSWER.split("</think>")[0])
+        self.assertEqual(set(json.loads(answer)), {"city", "size"})
+        done = run("-m", Q8_0, "--raw", "-p", QUESTION, "-j", '{"type": "boolean"}')
+        self.assertIn(done.stdout, ("true\n", "false\n"))
+        done = run("-m", Q8_0, "-p", QUESTION, "-j", '{"not": {}}')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("'not' cannot be enforced", done.stderr)
 
     def test_keys_and_values_may_be_kept_in_other_formats(self):
         for name in ("f32", "bf16", "Q8_0"):

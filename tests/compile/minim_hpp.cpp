@@ -7,7 +7,8 @@ constexpr bool is_move_only =
     !std::is_copy_constructible_v<Handle> && !std::is_copy_assignable_v<Handle>;
 
 static_assert(is_move_only<minim::Runtime> && is_move_only<minim::Checkpoint> && is_move_only<minim::Model>);
-static_assert(is_move_only<minim::Session> && is_move_only<minim::Sampling> && is_move_only<minim::Decoder>);
+static_assert(is_move_only<minim::Session> && is_move_only<minim::Sampling> &&
+              is_move_only<minim::Constraint> && is_move_only<minim::Decoder>);
 static_assert(is_move_only<minim::Tokens> && is_move_only<minim::Text> && is_move_only<minim::Cancel>);
 static_assert(std::is_base_of_v<std::runtime_error, minim::Exception>);
 
@@ -28,7 +29,11 @@ std::string compile_check(const std::string& path) {
         .set("top_k", 40)
         .add_stop("\n")
         .add_stop_token(3)
-        .add_logit_bias(4, -1.0F);
+        .add_logit_bias(4, -1.0F)
+        .set_constraint(minim::Constraint::from_schema(model, "{}", {"</think>"}))
+        .set_constraint(minim::Constraint::from_regex(model, "a*"))
+        .set_constraint(minim::Constraint::from_choices(model, {"yes", "no"}))
+        .set_constraint(minim::Constraint::from_tools(model, "[]", "name", true));
     const minim::Tokens prompt = model.chat_tokenize("[]", "[]", "{}");
     const auto collect = [&](const minim_token& token) { text.append(token.text, token.text_length); };
     session.generate(sampling, prompt, collect, &cancel);

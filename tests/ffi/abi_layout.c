@@ -111,6 +111,11 @@ int main(void) {
     FIELD(minim_generate_result, generate_us);
     FIELD(minim_generate_result, seed);
 
+    STRUCT(minim_constraint_params);
+    FIELD(minim_constraint_params, size);
+    FIELD(minim_constraint_params, flags);
+    FIELD(minim_constraint_params, starts_after);
+
     STRUCT(minim_engine_params);
     FIELD(minim_engine_params, size);
     FIELD(minim_engine_params, flags);

@@ -19,6 +19,7 @@ STRUCTS = {
     "minim_token_probability": abi.TokenProbability,
     "minim_token": abi.Token,
     "minim_generate_result": abi.GenerateResult,
+    "minim_constraint_params": abi.ConstraintParams,
     "minim_engine_params": abi.EngineParams,
     "minim_engine_state": abi.EngineState,
     "minim_request_params": abi.RequestParams,

@@ -1,5 +1,5 @@
-// Any bytes as a JSON Schema: it either becomes an automaton, and a text that follows it to an end is JSON, or
-// the error says what is wrong with the schema.
+// Any bytes as a JSON Schema: it either becomes an automaton, and a text that follows it to an end is JSON,
+// or the error says what is wrong with the schema.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -36,7 +36,8 @@ TEST_CASE("sizes beyond all memory are an error, not a small buffer") {
     const int64_t huge = int64_t{1} << 40;
     CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .hidden = huge}, 1), Error);
     CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .n_expert_used = 8}, 1), Error);
-    CHECK_THROWS_AS(cpu::CpuScratch({.n_context = huge, .n_head = 8, .n_head_kv = 1, .head_dim = 128}, 64), Error);
+    CHECK_THROWS_AS(cpu::CpuScratch({.n_context = huge, .n_head = 8, .n_head_kv = 1, .head_dim = 128}, 64),
+                    Error);
 }
 
 }  // namespace minim::test

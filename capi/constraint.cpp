@@ -1,0 +1,118 @@
+#include "constraint/constraint.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "constraint/json_schema.h"
+#include "constraint/regex.h"
+#include "constraint/tool_calls.h"
+#include "handles.h"
+#include "structs.h"
+#include "texts.h"
+
+using namespace minim;
+using namespace minim::capi;
+using constraint::Grammar;
+using constraint::Part;
+
+namespace {
+
+std::optional<int32_t> first_token(const tokenizer::Tokenizer& tokenizer, const char* starts_after) {
+    const std::string_view text = optional_text(starts_after);
+    if (text.empty()) return std::nullopt;
+    const auto token = tokenizer.find(text);
+    if (!token) fail(Status::invalid, "starts_after is '{}', which is no added token of the model", text);
+    return token;
+}
+
+// The compiled constraint keeps the model alive, whose tokens it knows.
+minim_constraint* compiled(const minim_model& model, Grammar grammar, const minim_constraint_params& params) {
+    const auto open = std::make_shared<const OpenModel>(model.open);
+    const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(open, &open->model->tokenizer());
+    const auto starts_after = first_token(*tokenizer, params.starts_after);
+    return new minim_constraint{std::make_shared<const constraint::Constraint>(
+        std::move(grammar), tokenizer, open->model->token_trie(), starts_after)};
+}
+
+Grammar only(Grammar grammar, Part part) {
+    grammar.start_with(grammar.add_rule("answer", part));
+    return grammar;
+}
+
+Grammar grammar_of_regex(std::string_view pattern) {
+    Grammar grammar;
+    const constraint::Spelling spelling = [&](const constraint::CodePoints& set) {
+        return constraint::utf8(grammar, set);
+    };
+    const Part part = constraint::regex(grammar, pattern, constraint::Match::whole, spelling);
+    return only(std::move(grammar), part);
+}
+
+Grammar grammar_of_choices(const char* const* choices, size_t count) {
+    Grammar grammar;
+    std::vector<Part> parts;
+    for (size_t i = 0; i < count; ++i) parts.push_back(grammar.text(&required(choices[i], "choices")));
+    const Part part = grammar.choice(std::move(parts));
+    return only(std::move(grammar), part);
+}
+
+}  // namespace
+
+minim_status minim_constraint_from_schema(minim_model* model, const char* schema,
+                                          const minim_constraint_params* params, minim_constraint** out,
+                                          minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        const json::Value parsed = json::parse(&required(schema, "schema"), "schema", json::Source::argument);
+        *out = compiled(required(model, "model"), constraint::grammar_of_schema(parsed),
+                        params_of(params, "minim_constraint_params"));
+    });
+}
+
+minim_status minim_constraint_from_regex(minim_model* model, const char* pattern,
+                                         const minim_constraint_params* params, minim_constraint** out,
+                                         minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        *out = compiled(required(model, "model"), grammar_of_regex(&required(pattern, "pattern")),
+                        params_of(params, "minim_constraint_params"));
+    });
+}
+
+minim_status minim_constraint_from_choices(minim_model* model, const char* const* choices, size_t count,
+                                           const minim_constraint_params* params, minim_constraint** out,
+                                           minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        if (count == 0) fail(Status::invalid, "there are no choices");
+        *out = compiled(required(model, "model"), grammar_of_choices(&required(choices, "choices"), count),
+                        params_of(params, "minim_constraint_params"));
+    });
+}
+
+minim_status minim_constraint_from_tools(minim_model* model, const char* tools, const char* name,
+                                         int32_t single, const minim_constraint_params* params,
+                                         minim_constraint** out, minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        const minim_model& of = required(model, "model");
+        const json::Value parsed = json::parse(&required(tools, "tools"), "tools", json::Source::argument);
+        const constraint::ToolChoice choice = {std::string(optional_text(name)), single != 0};
+        *out = compiled(of, constraint::grammar_of_tool_calls(parsed, choice, of.model().tokenizer()),
+                        params_of(params, "minim_constraint_params"));
+    });
+}
+
+void minim_constraint_free(minim_constraint* constraint) {
+    delete constraint;
+}
+
+minim_status minim_sampling_set_constraint(minim_sampling* sampling, const minim_constraint* constraint,
+                                           minim_error* err) {
+    return guard(err, [&] {
+        auto& params = required(sampling, "sampling").params;
+        params.constraint = constraint != nullptr ? constraint->constraint : nullptr;
+    });
+}
