@@ -4,12 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <future>
-#include <numeric>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "requests.h"
 #include "support.h"
 
 using namespace minim;
@@ -25,59 +24,6 @@ using engine::RequestState;
 namespace {
 
 const Logger k_silent;
-
-std::vector<int32_t> some_ids(size_t count, int32_t first = 0) {
-    std::vector<int32_t> ids(count);
-    for (size_t i = 0; i < count; ++i) ids[i] = (static_cast<int32_t>(i) * 37 + 11 + first) % 1984;
-    return ids;
-}
-
-EngineParams engine_params(int64_t n_kv_tokens = 4096, int64_t n_requests = 8, int64_t n_batch = 64) {
-    EngineParams params;
-    params.n_kv_tokens = n_kv_tokens;
-    params.n_requests = n_requests;
-    params.n_batch = n_batch;
-    return params;
-}
-
-RequestParams tokens_wanted(int64_t max_tokens) {
-    RequestParams params;
-    params.generate.max_tokens = max_tokens;
-    params.generate.ignore_end = true;
-    return params;
-}
-
-struct Result {
-    std::vector<int32_t> ids;
-    std::string text;
-    RequestState state;
-};
-
-Result result_of(Request& request) {
-    Result result;
-    engine::TokenEvent event;
-    while (request.take(event, Request::Clock::time_point::max()) == Request::Take::token) {
-        result.ids.push_back(event.choice.token);
-        result.text += event.text;
-    }
-    result.state = request.state();
-    return result;
-}
-
-// What a session answers alone.
-Answer alone(const std::vector<int32_t>& ids, const RequestParams& params) {
-    engine::Session session = make_session(4096);
-    return answer(session, ids, params.generate);
-}
-
-void wait_until_idle(const Engine& engine) {
-    for (int i = 0; i < 5000; ++i) {
-        const engine::EngineState state = engine.state();
-        if (state.n_running == 0 && state.n_waiting == 0) return;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    FAIL("the engine stays at work");
-}
 
 }  // namespace
 
@@ -396,62 +342,4 @@ TEST_CASE("sessions and an engine share a model's threads") {
     const Answer beside = alone(some_ids(31), tokens_wanted(40));
     CHECK(result_of(*request).ids == alone(some_ids(30), tokens_wanted(40)).ids);
     CHECK(beside.ids.size() == 40);
-}
-
-TEST_CASE("64 requests of random arrival, length and end answer as each alone") {
-    constexpr size_t k_requests = 64;
-    EngineParams params = engine_params(2048, 16, 96);  // 32 pages: less than all want together
-    Engine engine(bundled_model(), params, k_silent);
-    std::mt19937 random(7);
-    const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-    struct Plan {
-        std::vector<int32_t> ids;
-        RequestParams params;
-        bool cancels = false;
-    };
-    std::vector<Plan> plans;
-    for (size_t i = 0; i < k_requests; ++i) {
-        Plan plan;
-        plan.ids = some_ids(static_cast<size_t>(1 + below(220)), below(4) * 50);
-        // Forks: several begin with the same text and go on differently.
-        if (below(2) == 0) plan.ids.push_back(below(1900));
-        plan.params = tokens_wanted(1 + below(60));
-        plan.params.priority = below(3);
-        plan.cancels = below(5) == 0;
-        plans.push_back(plan);
-    }
-    std::vector<Result> results(k_requests);
-    std::vector<std::thread> owners;
-    for (size_t t = 0; t < 8; ++t) {
-        owners.emplace_back([&, t] {
-            for (size_t i = t; i < k_requests; i += 8) {
-                std::this_thread::sleep_for(std::chrono::milliseconds(i % 5));
-                const auto request = engine.submit(plans[i].ids, plans[i].params);
-                if (plans[i].cancels) {
-                    engine::TokenEvent event;
-                    if (request->take(event, Request::Clock::now() + std::chrono::milliseconds(i % 20)) ==
-                        Request::Take::token)
-                        results[i].ids.push_back(event.choice.token);
-                    request->cancel();
-                }
-                Result rest = result_of(*request);
-                results[i].ids.insert(results[i].ids.end(), rest.ids.begin(), rest.ids.end());
-                results[i].state = rest.state;
-            }
-        });
-    }
-    for (std::thread& owner : owners) owner.join();
-    for (size_t i = 0; i < k_requests; ++i) {
-        INFO("request " << i);
-        const std::vector<int32_t> expected = alone(plans[i].ids, plans[i].params).ids;
-        if (plans[i].cancels) {
-            REQUIRE(results[i].ids.size() <= expected.size());
-            CHECK(std::equal(results[i].ids.begin(), results[i].ids.end(), expected.begin()));
-        } else {
-            CHECK(results[i].ids == expected);
-            CHECK(results[i].state.finish == Finish::length);
-        }
-    }
-    wait_until_idle(engine);
-    CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
 }

@@ -18,12 +18,6 @@ using engine::SessionParams;
 
 namespace {
 
-std::vector<int32_t> some_ids(size_t count) {
-    std::vector<int32_t> ids(count);
-    for (size_t i = 0; i < count; ++i) ids[i] = static_cast<int32_t>((i * 37 + 11) % 1984);
-    return ids;
-}
-
 size_t n_vocab() {
     return static_cast<size_t>(bundled_model()->config().n_vocab);
 }
