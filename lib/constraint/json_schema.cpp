@@ -10,12 +10,18 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "constraint/automaton.h"
 #include "constraint/decimal.h"
+#include "constraint/positions.h"
 
 namespace minim::constraint {
 namespace {
 
 using json::Value;
+
+constexpr size_t k_most_rules = 10'000;
+constexpr int64_t k_most_prefix_items = 200;
+constexpr size_t k_longest_name = 1000;  // beside names that are free
 
 struct Format {
     std::string_view name;
@@ -24,7 +30,7 @@ struct Format {
 
 // Days that every month has, every month but February, and the long ones.
 constexpr std::string_view k_date =
-    R"((\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|\d{4}-(0[13-9]|1[0-2])-(29|30)|\d{4}-(0[13578]|1[02])-31))";
+    R"([1-9]\d{3}-((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31))";
 constexpr std::string_view k_time =
     R"(([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d))";
 
@@ -59,29 +65,6 @@ int64_t count_of(const Value& schema, const char* key, int64_t otherwise) {
     return value != nullptr ? json::to_int64(*value).value_or(otherwise) : otherwise;
 }
 
-std::string_view type_of(const Value& value) {
-    switch (value.kind) {
-        case Value::Kind::null:
-            return "null";
-        case Value::Kind::boolean:
-            return "boolean";
-        case Value::Kind::number:
-            return value.is_integer() ? "integer" : "number";
-        case Value::Kind::string:
-            return "string";
-        case Value::Kind::array:
-            return "array";
-        case Value::Kind::object:
-            return "object";
-    }
-    return "";
-}
-
-bool allows(const std::vector<std::string>& types, std::string_view type) {
-    return std::ranges::find(types, type) != types.end() ||
-           (type == "integer" && std::ranges::find(types, "number") != types.end());
-}
-
 std::optional<Bound> tighter(std::optional<Bound> a, std::optional<Bound> b, bool is_lower) {
     if (!a || !b) return a ? a : b;
     const int compared = compare(a->value, b->value);
@@ -105,32 +88,64 @@ Part JsonSchema::value(const Value& schema, const std::string& where) {
     const std::string key = json::to_text(schema);
     const auto known = rules_.find(key);
     if (known != rules_.end()) return grammar_.call(known->second);
+    if (rules_.size() == k_most_rules)
+        fail(Status::unsupported, "{}: the schema has more than {} parts", where, k_most_rules);
     const RuleId rule = grammar_.declare(where);
     rules_.emplace(key, rule);
-    std::vector<Part> parts;
-    for (const Value& alternative : document_.alternatives(schema, where))
-        parts.push_back(flat(alternative, where));
-    grammar_.define(rule, grammar_.choice(std::move(parts)));
+    undefined_.push_back({rule, schema, where});
     return grammar_.call(rule);
+}
+
+void JsonSchema::finish() {
+    while (!undefined_.empty()) {
+        const Undefined next = std::move(undefined_.back());
+        undefined_.pop_back();
+        std::vector<Part> parts;
+        for (const Value& alternative : document_.alternatives(next.schema, next.where))
+            parts.push_back(flat(alternative, next.where));
+        grammar_.define(next.rule, grammar_.choice(std::move(parts)));
+    }
 }
 
 Part JsonSchema::flat(const Value& schema, const std::string& where) {
     const std::vector<std::string> types = types_of(schema);
     std::vector<Part> parts;
-    if (const Value* values = json::find(&schema, "enum")) {
-        const bool is_plain = std::ranges::all_of(schema.keys, [](const std::string& key) {
-            return key == "enum" || key == "type" || key == "format";
-        });
-        if (!is_plain)
-            fail(Status::unsupported, "{}: 'enum' beside '{}' cannot be enforced", where, schema.keys.back());
-        const bool names_types = json::find(&schema, "type") != nullptr;
-        for (const Value& value : values->items)
-            if (!names_types || allows(types, type_of(value))) parts.push_back(text_.literal(value));
+    if (json::find(&schema, "enum") != nullptr) {
+        for (const Value* value : listed_values(schema, where)) parts.push_back(text_.literal(*value));
         return grammar_.choice(std::move(parts));
     }
     if (schema.keys.empty()) return text_.value();
     for (const std::string& type : types) parts.push_back(of_type(type, schema, where));
     return grammar_.choice(std::move(parts));
+}
+
+// Asked of a grammar of everything else.
+std::vector<const Value*> JsonSchema::listed_values(const Value& schema, const std::string& where) const {
+    Value rest = object_value();
+    for (size_t i = 0; i < schema.keys.size(); ++i)
+        if (schema.keys[i] != "enum") set(rest, schema.keys[i], schema.items[i]);
+    std::vector<const Value*> values;
+    for (const Value& value : json::find(&schema, "enum")->items) values.push_back(&value);
+    if (rest.keys.empty()) return values;
+
+    Grammar grammar;
+    JsonText text(grammar);
+    JsonSchema writer(text, document_.root());
+    // A grammar that nothing fits is refused; a token is no byte of a value.
+    const Part any = grammar.choice({writer.value(rest, where), grammar.token(0)});
+    grammar.start_with(grammar.add_rule("listed", any));
+    writer.finish();
+    const Automaton automaton = make_automaton(grammar, 1);
+    Positions positions(automaton);
+    std::erase_if(values, [&](const Value* value) {
+        int32_t position = positions.start_of(automaton.start_rule);
+        for (const char byte : json::to_text(*value)) {
+            if (position == Positions::k_dead) break;
+            position = positions.step(position, automaton.symbol_of_byte[static_cast<uint8_t>(byte)]);
+        }
+        return position == Positions::k_dead || !positions.may_end(position);
+    });
+    return values;
 }
 
 // `properties` alone is meant for objects, though the standard lets every other value pass.
@@ -226,6 +241,10 @@ Part JsonSchema::array(const Value& schema, const std::string& where) {
     const bool has_further = prefix == nullptr || items != nullptr;
     if (!has_further) most = most < 0 ? n_prefix : std::min(most, n_prefix);
     if (most >= 0 && most < least) return grammar_.nothing();
+    if (n_prefix > k_most_prefix_items) {
+        fail(Status::unsupported, "{}: {} 'prefixItems'; at most {} can be kept", where, n_prefix,
+             k_most_prefix_items);
+    }
 
     const Part further = items != nullptr ? value(*items, where + "/items") : text_.value();
     if (n_prefix == 0) return text_.array(further, least, most);
@@ -288,22 +307,25 @@ Part JsonSchema::object(const Value& schema, const std::string& where) {
     if (counts_matter)
         fail(Status::unsupported, "{}: counts of members beside named properties cannot be enforced", where);
 
-    // From the end: what may follow another member, and what may come first.
-    Part later = grammar_.empty();
-    Part first = grammar_.empty();
+    // Each member may be the first, as long as none before it is required; behind it come the later ones.
+    std::vector<Part> rest;
+    std::vector<Part> firsts;
     if (has_further) {
         const Part further =
-            text_.member(key_other_than(names), value(*additional, where + "/additionalProperties"));
-        later = grammar_.repeat(grammar_.sequence({text_.comma(), further}), 0, -1);
-        first = grammar_.optional(grammar_.sequence({further, later}));
+            text_.member(key_other_than(names, where), value(*additional, where + "/additionalProperties"));
+        rest = {grammar_.repeat(grammar_.sequence({text_.comma(), further}), 0, -1)};
+        firsts.push_back(grammar_.sequence({further, rest[0]}));
     }
+    firsts.push_back(grammar_.empty());
     for (size_t i = members.size(); i-- > 0;) {
-        const Part as_first = grammar_.sequence({members[i], later});
+        if (is_required[i]) firsts.clear();
+        std::vector<Part> as_first = {members[i]};
+        as_first.insert(as_first.end(), rest.begin(), rest.end());
+        firsts.push_back(grammar_.sequence(std::move(as_first)));
         const Part as_later = grammar_.sequence({text_.comma(), members[i]});
-        first = is_required[i] ? as_first : grammar_.choice({as_first, first});
-        later = grammar_.sequence({is_required[i] ? as_later : grammar_.optional(as_later), later});
+        rest.insert(rest.begin(), is_required[i] ? as_later : grammar_.optional(as_later));
     }
-    return text_.list('{', first, '}');
+    return text_.list('{', grammar_.choice(std::move(firsts)), '}');
 }
 
 // Members of any name, or such as propertyNames or one entry of patternProperties says.
@@ -344,13 +366,19 @@ Part JsonSchema::free_object(const Value& schema, const std::string& where) {
 }
 
 // Written without escapes, so that there is one way to write a name.
-Part JsonSchema::key_other_than(const std::vector<std::string>& names) {
+Part JsonSchema::key_other_than(const std::vector<std::string>& names, const std::string& where) {
     CodePoints to_escape;
     to_escape.add(0, 0x1F).add('"').add('\\');
     const CodePoints plain = to_escape.complement();
     const RuleId rest = grammar_.add_rule("name", grammar_.repeat(utf8(grammar_, plain), 0, -1));
     std::vector<std::u32string> taken;
-    for (const std::string& name : names) taken.push_back(code_points(name));
+    for (const std::string& name : names) {
+        if (name.size() > k_longest_name) {
+            fail(Status::unsupported, "{}: a name of {} bytes beside additionalProperties", where,
+                 name.size());
+        }
+        taken.push_back(code_points(name));
+    }
     std::ranges::sort(taken);
 
     // What may follow the first `depth` characters of these names.
@@ -382,6 +410,7 @@ Grammar grammar_of_schema(const Value& schema) {
     JsonText text(grammar);
     JsonSchema writer(text, schema);
     grammar.start_with(grammar.add_rule("answer", writer.value(schema, "schema")));
+    writer.finish();
     return grammar;
 }
 

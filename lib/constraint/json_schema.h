@@ -27,8 +27,11 @@ class JsonSchema {
         : text_(text), grammar_(text.grammar()), document_(schema) {}
 
     // A value that fits `schema`, which is a part of the document or of this form; `where` is its place in
-    // it. Throws what SchemaDocument::alternatives does.
+    // it. The rule it calls is defined by finish().
     Part value(const json::Value& schema, const std::string& where);
+
+    // Defines all rules that are called. Throws what SchemaDocument::alternatives does.
+    void finish();
 
     const SchemaDocument& document() const noexcept { return document_; }
 
@@ -36,6 +39,8 @@ class JsonSchema {
     // names none, and its values of one type.
     static std::vector<std::string> types_of(const json::Value& schema);
     Part of_type(std::string_view type, const json::Value& schema, const std::string& where);
+    // The values of its `enum` that fit everything else.
+    std::vector<const json::Value*> listed_values(const json::Value& schema, const std::string& where) const;
 
     // Characters as the schema's pattern, format and lengths say. `any` is one character of any text.
     Part string_inside(const json::Value& schema, const std::string& where, const Spelling& spelling,
@@ -48,12 +53,19 @@ class JsonSchema {
     Part array(const json::Value& schema, const std::string& where);
     Part object(const json::Value& schema, const std::string& where);
     Part free_object(const json::Value& schema, const std::string& where);
-    Part key_other_than(const std::vector<std::string>& names);
+    Part key_other_than(const std::vector<std::string>& names, const std::string& where);
 
     JsonText& text_;
     Grammar& grammar_;
     SchemaDocument document_;
     std::map<std::string, RuleId> rules_;  // by the schema's text
+    // Not on the stack: references may lead from schema to schema without end in sight.
+    struct Undefined {
+        RuleId rule;
+        json::Value schema;
+        std::string where;
+    };
+    std::vector<Undefined> undefined_;
 };
 
 // Any value that fits the schema.

@@ -75,22 +75,19 @@ class Parser {
     }
 
     Node repeated(Node node) {
-        while (at_ < pattern_.size()) {
-            int64_t least = 0;
-            int64_t most = -1;
-            if (take('+')) {
-                least = 1;
-            } else if (take('?')) {
-                most = 1;
-            } else if (!take('*') && !take_counts(least, most)) {
-                break;
-            }
-            take('?');  // which of several matches is found makes no difference to what fits
-            Node repeat{.kind = Node::Kind::repeat, .least = least, .most = most};
-            repeat.nodes.push_back(std::move(node));
-            node = std::move(repeat);
+        int64_t least = 0;
+        int64_t most = -1;
+        if (take('+')) {
+            least = 1;
+        } else if (take('?')) {
+            most = 1;
+        } else if (!take('*') && !take_counts(least, most)) {
+            return node;
         }
-        return node;
+        take('?');  // which of several matches is found makes no difference to what fits
+        Node repeat{.kind = Node::Kind::repeat, .least = least, .most = most};
+        repeat.nodes.push_back(std::move(node));
+        return repeat;
     }
 
     // {3}, {3,} or {3,5}; braces around anything else are text, as in browsers.
@@ -142,8 +139,12 @@ class Parser {
             case '?':
                 fail_at(Status::invalid, "a '{}' behind nothing", c);
             default:
-                return characters(CodePoints().add(character()));
+                break;
         }
+        int64_t least = 0;
+        int64_t most = 0;
+        if (take_counts(least, most)) fail_at(Status::invalid, "a count behind nothing");
+        return characters(CodePoints().add(character()));
     }
 
     static Node characters(CodePoints set) { return {.kind = Node::Kind::characters, .set = std::move(set)}; }

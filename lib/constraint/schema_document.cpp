@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -54,12 +55,23 @@ void erase(Value& object, std::string_view key) {
     object.keys.erase(place);
 }
 
-Value all_of(Value a, Value b) {
-    Value both = array_value();
-    both.items.push_back(std::move(a));
-    both.items.push_back(std::move(b));
+// Members of members and no member twice, in one order: however often schemas that refer to each other are
+// put together, there are only so many of these.
+Value all_of(const Value& a, const Value& b) {
+    std::map<std::string, Value> members;
+    for (const Value* schema : {&a, &b}) {
+        const Value* list = json::find(schema, "allOf");
+        if (list != nullptr && list->is_array() && schema->keys.size() == 1) {
+            for (const Value& member : list->items) members.emplace(json::to_text(member), member);
+        } else {
+            members.emplace(json::to_text(*schema), *schema);
+        }
+    }
+    if (members.size() == 1) return members.begin()->second;
+    Value all = array_value();
+    for (auto& [text, member] : members) all.items.push_back(std::move(member));
     Value schema = object_value();
-    set(schema, "allOf", std::move(both));
+    set(schema, "allOf", std::move(all));
     return schema;
 }
 

@@ -23,6 +23,8 @@ class SchemaDocument {
         return expand(schema, where, 0);
     }
 
+    const json::Value& root() const noexcept { return root_; }
+
   private:
     std::vector<json::Value> expand(const json::Value& schema, const std::string& where, int depth) const;
     const json::Value& target_of(const json::Value& reference, const std::string& where) const;

@@ -34,6 +34,7 @@ class Writer {
         std::vector<Part> bodies;
         for (const Value& alternative : json.document().alternatives(schema, where))
             bodies.push_back(parameter_list(json, alternative, where));
+        json.finish();
         return grammar_.sequence({grammar_.text(format_text("<invoke name=\"{}\">\n", name)),
                                   grammar_.choice(std::move(bodies)), grammar_.text("</invoke>\n")});
     }
@@ -63,9 +64,9 @@ class Writer {
     Part value(JsonSchema& json, const Value& schema, const std::string& where) {
         std::vector<Part> parts;
         for (const Value& alternative : json.document().alternatives(schema, where)) {
-            if (const Value* values = json::find(&alternative, "enum")) {
-                for (const Value& each : values->items)
-                    parts.push_back(each.is_string() ? grammar_.text(each.text) : text_.literal(each));
+            if (json::find(&alternative, "enum") != nullptr) {
+                for (const Value* each : json.listed_values(alternative, where))
+                    parts.push_back(each->is_string() ? grammar_.text(each->text) : text_.literal(*each));
                 continue;
             }
             std::vector<std::string> types = json.types_of(alternative);

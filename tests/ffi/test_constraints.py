@@ -1,7 +1,13 @@
 import json
+import random
 import unittest
 
 from support import minim, model, prompt
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
 
 CAPITAL = "chat_capital"
 SCHEMA = {
@@ -13,6 +19,53 @@ SCHEMA = {
     },
     "required": ["city", "size", "tags"],
 }
+
+
+def random_scalar(dice):
+    return dice.choice(
+        [
+            {"type": "integer", "minimum": dice.randint(-50, 5), "maximum": dice.randint(6, 300)},
+            {"type": "number", "exclusiveMinimum": round(dice.uniform(-3, 0), 2), "maximum": dice.randint(0, 12)},
+            {"type": "string", "minLength": dice.randint(0, 2), "maxLength": dice.randint(2, 8)},
+            {"pattern": dice.choice(["^[a-c]{1,4}$", r"^\d{1,3}-x?$", "^(foo|ba[rz])$", "^[^\"]?$", "^x|y$"]), "type": "string"},
+            {"enum": dice.sample(["a", 'b"c', 1, 2.5, None, True, [1], {"k": 1}], 3)},
+            {"type": dice.choice([["integer", "null"], ["number", "boolean"], "boolean", "null"])},
+            {"type": "string", "format": dice.choice(["date", "ipv4", "uuid", "date-time"])},
+        ]
+    )
+
+
+def random_schema(dice, depth):
+    if depth == 0:
+        return random_scalar(dice)
+    inner = lambda: random_schema(dice, depth - 1)
+    names = dice.sample(["a", "ab", "abc", "b", 'é"'], dice.randint(1, 4))
+    return dice.choice(
+        [
+            lambda: {
+                "type": "object",
+                "properties": {name: inner() for name in names},
+                "required": dice.sample(names, dice.randint(0, len(names))),
+                "additionalProperties": dice.choice([False, random_scalar(dice)]),
+            },
+            lambda: {"type": "array", "items": inner(), "minItems": dice.randint(0, 2), "maxItems": dice.randint(2, 4)},
+            lambda: {"type": "array", "prefixItems": [inner(), inner()], "minItems": dice.randint(0, 2), "items": False},
+            lambda: {"anyOf": [inner(), inner()]},
+            lambda: {
+                "allOf": [
+                    {"type": "object", "properties": {name: random_scalar(dice) for name in "abc"}},
+                    {"properties": {name: random_scalar(dice) for name in "de"}, "required": ["d", "b"]},
+                ]
+            },
+            lambda: {
+                "type": "object",
+                "additionalProperties": inner(),
+                "propertyNames": {"pattern": r"^k\d$"},
+                "minProperties": dice.randint(0, 1),
+                "maxProperties": dice.randint(1, 3),
+            },
+        ]
+    )()
 
 
 def text_of(tokens):
@@ -34,6 +87,22 @@ class Constraints(unittest.TestCase):
                     options = dict(temperature=1.5, seed=seed, schema=constraint)
                     self.check(text_of(session.generate(prompt(CAPITAL)["ids"], **options)))
                     self.assertEqual(session.finish_reason, "end")
+
+    @unittest.skipIf(jsonschema is None, "jsonschema is not installed")
+    def test_another_program_finds_the_answers_to_fit_their_schemas(self):
+        n_checked = 0
+        for seed in range(60):
+            schema = random_schema(random.Random(seed), seed % 4)
+            with model().constraint(schema) as form, model().session(context=256) as session:
+                options = dict(schema=form, temperature=3.0 if seed % 2 else 0.8, seed=seed, max_tokens=200)
+                text = text_of(session.generate("x", **options))
+                if session.finish_reason != "end":
+                    continue
+            with self.subTest(seed=seed, schema=schema, text=text):
+                judge = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+                judge.validate(json.loads(text))
+                n_checked += 1
+        self.assertGreater(n_checked, 40)
 
     def test_a_schema_can_be_given_as_it_is(self):
         with model().session(context=512) as session:

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/format_text.h"
 #include "support.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -132,6 +133,15 @@ TEST_CASE("fixed values") {
         {R"({"type": "string", "enum": ["a", 1]})", {R"("a")"}, {"1"}},
         {R"({"type": ["number"], "enum": ["a", 1, 2.50]})", {"1", "2.50"}, {R"("a")"}},
         {R"({"enum": [1, 2], "const": 2})", {"2"}, {"1"}},
+        {R"({"enum": ["a", "abc", 3, null], "type": ["string", "integer"], "maxLength": 2})",
+         {R"("a")", "3"},
+         {R"("abc")", "null"}},
+        {R"({"enum": ["2024-01-01", "soon"], "format": "date", "type": "string"})",
+         {R"("2024-01-01")"},
+         {R"("soon")"}},
+        {R"({"enum": [{"a": 1}, {"a": "x"}, {}], "properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["a"], "$defs": {"n": {"type": "number"}}})",
+         {R"({"a": 1})"},
+         {R"({"a": "x"})", "{}"}},
         {R"({"const": "é"})", {"\"\xC3\xA9\""}, {R"("\u00e9")"}},
     });
 }
@@ -249,6 +259,26 @@ TEST_CASE("references, also to itself") {
     });
 }
 
+TEST_CASE("schemas that refer to each other in circles come to an end") {
+    check({
+        {R"({"$defs": {"a": {"properties": {"x": {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]}, "n": {"minimum": 3}}},
+                       "b": {"properties": {"x": {"allOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/a"}]}, "n": {"maximum": 5}}}},
+             "allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]})",
+         {"{}", R"({"x": {"x": {"n": 4}}, "n": 5})"},
+         {R"({"n": 6})", R"({"x": {"x": {"n": 2}}})"}},
+    });
+    // A chain of references that is deeper than any stack.
+    std::string chain = R"({"$ref": "#/$defs/0", "$defs": {)";
+    constexpr int k_length = 5000;
+    for (int i = 0; i < k_length; ++i)
+        chain += format_text(R"("{}": {{"items": {{"$ref": "#/$defs/{}"}}}}, )", i, i + 1);
+    chain += format_text(R"("{}": {{"const": 1}}}}}})", k_length);
+    Language language = of_schema(chain);
+    const auto nested = [](size_t n) { return std::string(n, '[').append("1").append(n, ']'); };
+    CHECK(language.has(nested(k_length)));
+    CHECK_FALSE(language.has(nested(k_length - 1)));
+}
+
 TEST_CASE("many optional members make no large automaton") {
     std::string schema = R"({"type": "object", "properties": {)";
     for (int i = 0; i < 200; ++i)
@@ -285,7 +315,7 @@ TEST_CASE("what is no schema is refused, with its place") {
 }
 
 TEST_CASE("what cannot be enforced is refused, by name") {
-    const auto refused = [](const char* schema, std::string_view part) {
+    const auto refused = [](const std::string& schema, std::string_view part) {
         INFO(schema);
         expect_error(Status::unsupported, part, [&] { of_schema(schema); });
     };
@@ -295,11 +325,16 @@ TEST_CASE("what cannot be enforced is refused, by name") {
     refused(R"({"multipleOf": 0.5})", "'multipleOf' 0.5");
     refused(R"({"pattern": "a", "maxLength": 3})", "'pattern', 'format' and lengths");
     refused(R"({"allOf": [{"pattern": "a"}, {"pattern": "b"}]})", "two different 'pattern'");
-    refused(R"({"enum": ["a"], "maxLength": 3})", "'enum' beside 'maxLength'");
     refused(R"({"$ref": "https://example.org/schema"})", "is not a place in the schema itself");
     refused(R"({"minimum": 1e30})", "minimum 1e30 has more than 18 digits");
     refused(R"({"properties": {"a": {}}, "patternProperties": {"b": {}}})", "'patternProperties'");
     refused(R"({"properties": {"a": {}}, "minProperties": 1})", "counts of members");
+    refused(format_text(R"({{"properties": {{"{}": {{}}}}, "additionalProperties": true}})",
+                        std::string(1001, 'a')),
+            "a name of 1001 bytes");
+    std::string prefix = R"({"prefixItems": [{})";
+    for (int i = 0; i < 200; ++i) prefix += ", {}";
+    refused(prefix + "]}", "201 'prefixItems'");
     of_schema(R"({"type": "array", "uniqueItems": false})");
     of_schema(R"({"x-note": 1, "title": "t", "default": 3, "examples": [], "$schema": "s"})");
 }
