@@ -22,9 +22,12 @@ inline std::optional<Format> kv_format(int32_t format, const char* name) {
             return Format::bf16;
         case MINIM_KV_Q8_0:
             return Format::q8_0;
+        case MINIM_KV_Q4_0:
+            return Format::q4_0;
         default:
-            fail(Status::invalid, "{} is {}; auto (0), F16 (1), F32 (2), BF16 (3) and Q8_0 (4) are known",
-                 name, format);
+            fail(Status::invalid,
+                 "{} is {}; auto (0), F16 (1), F32 (2), BF16 (3), Q8_0 (4) and Q4_0 (5) are known", name,
+                 format);
     }
 }
 

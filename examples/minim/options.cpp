@@ -73,9 +73,13 @@ void add_batch_options(CLI::App& app, Options& options) {
     app.add_option("--ubatch-size", options.n_ubatch, "also -ub: tokens evaluated together (default 512)")
         ->type_name("N")
         ->check(within(1, k_largest_int32));
-    const std::map<std::string, int32_t> formats = {
-        {"f16", MINIM_KV_F16}, {"f32", MINIM_KV_F32}, {"bf16", MINIM_KV_BF16}, {"q8_0", MINIM_KV_Q8_0}};
-    app.add_option("--kv", options.kv, "how keys and values are kept: f16, f32, bf16 or q8_0 (default f16)")
+    const std::map<std::string, int32_t> formats = {{"f16", MINIM_KV_F16},
+                                                    {"f32", MINIM_KV_F32},
+                                                    {"bf16", MINIM_KV_BF16},
+                                                    {"q8_0", MINIM_KV_Q8_0},
+                                                    {"q4_0", MINIM_KV_Q4_0}};
+    app.add_option("--kv", options.kv,
+                   "how keys and values are kept: f16, f32, bf16, q8_0 or q4_0 (default f16)")
         ->type_name("FORMAT")
         ->transform(CLI::CheckedTransformer(formats, CLI::ignore_case).description(""));
 }

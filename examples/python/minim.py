@@ -166,7 +166,7 @@ class Checkpoint(abi.Handle):
 # ---------------------------------------------------------------------------------------------- models
 
 _SPECIALS = {True: 0, "exact": 0, "safe": 1, False: 2, "none": 2}
-_KV_FORMATS = {"auto": 0, "f16": 1, "f32": 2, "bf16": 3, "q8_0": 4}
+_KV_FORMATS = {"auto": 0, "f16": 1, "f32": 2, "bf16": 3, "q8_0": 4, "q4_0": 5}
 
 
 def _choice(choices, value, name):

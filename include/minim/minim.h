@@ -402,13 +402,21 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize(const minim_model* m
 
 /* -------------------------------------------------------------------------------------------- sessions */
 
-enum { MINIM_KV_AUTO = 0, MINIM_KV_F16 = 1, MINIM_KV_F32 = 2, MINIM_KV_BF16 = 3, MINIM_KV_Q8_0 = 4 };
+enum {
+    MINIM_KV_AUTO = 0,
+    MINIM_KV_F16 = 1,
+    MINIM_KV_F32 = 2,
+    MINIM_KV_BF16 = 3,
+    MINIM_KV_Q8_0 = 4,
+    MINIM_KV_Q4_0 = 5 /* keys are rotated, so that they lose less */
+};
 
 typedef struct minim_session_params {
     uint32_t size;
     uint32_t flags;       /* none defined: 0 */
     uint64_t max_context; /* tokens; 0: the checkpoint's own */
-    int32_t k_format;     /* MINIM_KV_*; AUTO: F16. Q8_0 wants head dimensions of whole blocks of 32 */
+    int32_t k_format;     /* MINIM_KV_*; AUTO: F16. Q8_0 and Q4_0 want head dimensions of whole
+                             blocks of 32, keys in Q4_0 a power of two */
     int32_t v_format;
     int32_t n_batch;  /* upper bound of n_ubatch, as other engines have it; 0: 2048 */
     int32_t n_ubatch; /* tokens evaluated together, at most n_batch; 0: 512. Changes speed, never results */

@@ -30,7 +30,8 @@ int64_t KvLayout::v_offset(int64_t layer, int64_t head) const noexcept {
 }
 
 bool is_kv_format(Format format) noexcept {
-    return format == Format::f32 || format == Format::f16 || format == Format::bf16 || format == Format::q8_0;
+    return format == Format::f32 || format == Format::f16 || format == Format::bf16 ||
+           format == Format::q8_0 || format == Format::q4_0;
 }
 
 }  // namespace minim::backend

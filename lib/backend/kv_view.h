@@ -21,6 +21,9 @@ struct KvLayout {
     Format k_format = Format::f16;  // one of is_kv_format
     Format v_format = Format::f16;
 
+    // Keys of Q4_0 are kept rotated (hadamard.h), which wants a head_dim that is a power of two.
+    bool rotates_keys() const noexcept { return k_format == Format::q4_0; }
+
     int64_t k_token_bytes() const noexcept;  // bytes of one head's K at one position
     int64_t v_token_bytes() const noexcept;
     int64_t layer_bytes() const noexcept;  // K and V of one layer in one page
@@ -33,7 +36,7 @@ struct KvLayout {
     bool operator==(const KvLayout&) const = default;
 };
 
-// F32, F16, BF16 and Q8_0; a row of the last is whole blocks of 32.
+// F32, F16, BF16, Q8_0 and Q4_0; a row of the last two is whole blocks of 32.
 bool is_kv_format(Format format) noexcept;
 
 // One sequence's pages: position p lies in pages[p / k_kv_page_tokens], slot p % k_kv_page_tokens.

@@ -121,7 +121,7 @@ struct KernelTable {
     void (*add_scaled)(const float* x, float factor, int64_t n, float* y);        // y += factor * x
     // x = exp(x - max(x)). -infinity and 0 for n = 0.
     SoftmaxTotals (*softmax_exp)(float* x, int64_t n);
-    KvKernels kv[4];
+    KvKernels kv[5];
     void (*narrow_f16)(const float* x, int64_t n, std::byte* out);  // rounds to nearest even
 };
 

@@ -1,6 +1,7 @@
 #include "kv/page_pool.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <utility>
 
@@ -18,13 +19,17 @@ using backend::KvLayout;
 void check_formats(const KvLayout& layout) {
     for (const Format format : {layout.k_format, layout.v_format}) {
         if (!backend::is_kv_format(format)) {
-            fail(Status::unsupported, "KV format {} is not supported; F32, F16, BF16 and Q8_0 are",
+            fail(Status::unsupported, "KV format {} is not supported; F32, F16, BF16, Q8_0 and Q4_0 are",
                  traits(format).name);
         }
         if (layout.head_dim % traits(format).block_elems != 0) {
             fail(Status::unsupported, "KV format {} has blocks of {}, which heads of {} do not fill",
                  traits(format).name, traits(format).block_elems, layout.head_dim);
         }
+    }
+    if (layout.rotates_keys() && !std::has_single_bit(static_cast<uint64_t>(layout.head_dim))) {
+        fail(Status::unsupported, "keys in {} want heads whose dimension is a power of two, not {}",
+             traits(layout.k_format).name, layout.head_dim);
     }
 }
 

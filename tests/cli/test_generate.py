@@ -54,7 +54,7 @@ class Generate(unittest.TestCase):
         self.assertIn("'not' cannot be enforced", done.stderr)
 
     def test_keys_and_values_may_be_kept_in_other_formats(self):
-        for name in ("f32", "bf16", "Q8_0"):
+        for name in ("f32", "bf16", "Q8_0", "q4_0"):
             with self.subTest(name):
                 done = run("-m", Q8_0, "-p", QUESTION, "--temp", 0, "--kv", name)
                 self.assertEqual((done.returncode, done.stdout), (0, ANSWER))

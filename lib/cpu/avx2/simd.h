@@ -36,6 +36,13 @@ struct Simd {
         return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
     }
+    static F32 load_i4(const std::byte* p, bool upper) {
+        const __m128i bytes = load_16(p);
+        const __m128i halves = _mm_and_si128(upper ? _mm_srli_epi16(bytes, 4) : bytes, _mm_set1_epi8(15));
+        const __m128i codes = _mm_sub_epi8(halves, _mm_set1_epi8(8));
+        return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)),
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(codes, 8)))};
+    }
     static F32 load_bf16(const std::byte* p) { return {widen_bf16(load_16(p)), widen_bf16(load_16(p + 16))}; }
     static void store(float* p, F32 a) {
         _mm256_storeu_ps(p, a.low);

@@ -39,6 +39,11 @@ struct Simd {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
         return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
     }
+    static F32 load_i4(const std::byte* p, bool upper) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+        const __m128i halves = _mm_and_si128(upper ? _mm_srli_epi16(bytes, 4) : bytes, _mm_set1_epi8(15));
+        return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_sub_epi8(halves, _mm_set1_epi8(8))))};
+    }
     static F32 load_bf16(const std::byte* p) {
         return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_32(p)), 16))};
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "format/q4_0.h"
 #include "format/q8_0.h"
 
 namespace minim::cpu::generic {
@@ -34,7 +35,18 @@ struct Bf16Elements : PlainElements<Bf16Elements<V>, 2> {
     static typename V::F32 load(const std::byte* row, int64_t c) { return V::load_bf16(row + 2 * c); }
 };
 
-// Whole blocks of 32 only, so that 16 columns are never cut short.
+// The next two: whole blocks of 32 only, so that 16 columns are never cut short.
+template <class V>
+struct Q4_0Elements {
+    static typename V::F32 load(const std::byte* row, int64_t c) {
+        const std::byte* block = row + c / Q4_0::block_elems * Q4_0::block_bytes;
+        const bool is_upper = c % Q4_0::block_elems != 0;
+        const auto code = V::load_i4(block + Q4_0::codes_at, is_upper);
+        return V::mul(V::all(V::load_one_f16(block + Q4_0::d_at)), code);
+    }
+    static typename V::F32 load_part(const std::byte* row, int64_t c, int64_t /*16*/) { return load(row, c); }
+};
+
 template <class V>
 struct Q8_0Elements {
     static typename V::F32 load(const std::byte* row, int64_t c) {

@@ -29,6 +29,7 @@ constexpr KernelTable make_table(const char* name, const LinearKernelFamilies& l
     table.kv[1] = kv_kernels<V, F16Elements<V>>(Format::f16);
     table.kv[2] = kv_kernels<V, Bf16Elements<V>>(Format::bf16);
     table.kv[3] = kv_kernels<V, Q8_0Elements<V>>(Format::q8_0);
+    table.kv[4] = kv_kernels<V, Q4_0Elements<V>>(Format::q4_0);
     table.narrow_f16 = narrow_f16<V>;
     return table;
 }

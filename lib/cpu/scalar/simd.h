@@ -51,6 +51,15 @@ struct Simd {
         for (int i = 0; i < 16; ++i) r.lane[i] = static_cast<float>(static_cast<int8_t>(p[i]));
         return r;
     }
+    // The low or high halves of 16 bytes, less 8.
+    static F32 load_i4(const std::byte* p, bool upper) {
+        F32 r;
+        for (int i = 0; i < 16; ++i) {
+            const int code = static_cast<int>(p[i]) >> (upper ? 4 : 0) & 15;
+            r.lane[i] = static_cast<float>(code - 8);
+        }
+        return r;
+    }
     static F32 load_bf16(const std::byte* p) {
         F32 r;
         for (int i = 0; i < 16; ++i) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -129,6 +130,21 @@ void rotate(std::vector<double>& heads, int64_t head_dim, int64_t position,
     }
 }
 
+// The rotation of keys that are kept in four bits: component j gets the sum of all, signed by the parity of
+// the bits that i and j share.
+void spread(std::vector<double>& heads, int64_t head_dim) {
+    const auto n = static_cast<uint64_t>(head_dim);
+    std::vector<double> sums(n);
+    for (size_t head = 0; head < heads.size(); head += n) {
+        for (uint64_t j = 0; j < n; ++j) {
+            sums[j] = 0.0;
+            for (uint64_t i = 0; i < n; ++i)
+                sums[j] += std::popcount(i & j) % 2 == 0 ? heads[head + i] : -heads[head + i];
+        }
+        for (uint64_t j = 0; j < n; ++j) heads[head + j] = sums[j] / std::sqrt(static_cast<double>(n));
+    }
+}
+
 // Heads as the cache holds them.
 std::vector<double> stored(Format format, std::span<const double> heads, int64_t head_dim) {
     const std::vector<float> exact(heads.begin(), heads.end());
@@ -167,6 +183,10 @@ std::vector<double> attend_exactly(const Shape& shape, const Prompt& prompt) {
         std::vector<double> k = normalised(prompt.k.data() + i * shape.k_size(), prompt.k_norm);
         rotate(q, shape.head_dim, i, prompt.frequency);
         rotate(k, shape.head_dim, i, prompt.frequency);
+        if (shape.k_format == Format::q4_0) {
+            spread(q, shape.head_dim);
+            spread(k, shape.head_dim);
+        }
         keys.push_back(stored(shape.k_format, std::span<const double>(k), shape.head_dim));
         const std::span<const float> v(prompt.v);
         const auto k_size = static_cast<size_t>(shape.k_size());
@@ -210,6 +230,8 @@ TEST_CASE("attend agrees with the formulas in double precision") {
         {12, 2, 64, 32, Format::bf16, Format::bf16},
         {6, 1, 128, 64, Format::q8_0, Format::q8_0},
         {4, 2, 32, 32, Format::q8_0, Format::f16},
+        {6, 1, 128, 64, Format::q4_0, Format::f32},
+        {4, 2, 96, 32, Format::f32, Format::q4_0},
         {50, 1, 8, 4},
     };
     for (const Shape& shape : shapes) {
@@ -299,8 +321,8 @@ TEST_CASE("components beyond the rotary part are the normalised ones, bit for bi
 }
 
 TEST_CASE("a row of attend has the same bits whatever the batch, the threads and the instruction set") {
-    for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q8_0}) {
-        const Shape shape = {12, 2, format == Format::q8_0 ? 32 : 40, 24, format, format};
+    for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0}) {
+        const Shape shape = {12, 2, traits(format).block_elems > 1 ? 32 : 40, 24, format, format};
         const Prompt prompt(shape, 131, 5);
         Cache reference(shape, 131);
         const std::vector<float> expected = attend(CpuLevel::scalar, 1, shape, prompt, 131, reference);

@@ -393,7 +393,7 @@ TEST_CASE("a restored session goes on with the bits of the saved one") {
     const std::string path = folder / "state";
     const Logger silent;
     const auto ids = some_ids(130);
-    for (const Format format : {Format::f16, Format::f32, Format::bf16, Format::q8_0}) {
+    for (const Format format : {Format::f16, Format::f32, Format::bf16, Format::q8_0, Format::q4_0}) {
         SessionParams params;
         params.n_context = 300;
         params.k_format = format;

@@ -39,6 +39,8 @@ TEST_CASE("the cache of MiniMax-M2 has the sizes of its published figures") {
     CHECK(bytes_for({62, 8, 128, Format::f32, Format::f32}, 196608) == uint64_t{95232} << 20);
     // Blocks of 32 in 34 bytes: 0.53 of F16.
     CHECK(bytes_for({62, 8, 128, Format::q8_0, Format::q8_0}, 65536) == (uint64_t{15872} << 20) / 64 * 34);
+    // In 18 bytes: 0.28.
+    CHECK(bytes_for({62, 8, 128, Format::q4_0, Format::q4_0}, 65536) == (uint64_t{15872} << 20) / 64 * 18);
 }
 
 TEST_CASE("a context of no tokens or of absurdly many is invalid") {
@@ -54,6 +56,10 @@ TEST_CASE("formats that cannot hold keys and values are refused") {
     expect_error(Status::unsupported, "blocks of 32", [] {
         PagePool({1, 1, 16, Format::f16, Format::q8_0});
     });
+    expect_error(Status::unsupported, "a power of two, not 96", [] {
+        PagePool({1, 1, 96, Format::q4_0, Format::f16});
+    });
+    const PagePool values_only({1, 1, 96, Format::f16, Format::q4_0});
 }
 
 TEST_CASE("pages are disjoint, all ours, and counted") {

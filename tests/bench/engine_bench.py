@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""What sessions and the engine save: prompts that begin alike, saved state, guessed tokens.
+
+    engine_bench.py MODEL [--prefix 2000] [--state 20000] [--threads N]
+
+Prompts are ids drawn by chance, so any model of the right shape will do. Speeds that are compared are taken in
+turns, and are medians.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import statistics
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"))
+import minim
+
+
+def ids_of(dice, count, n_vocab):
+    return [dice.randrange(n_vocab) for _ in range(count)]
+
+
+def timed(work):
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def first_token_ms(engine, ids):
+    request = engine.submit(ids, max_tokens=1, ignore_end=1)
+    request.result()
+    return (request.state.queue_us + request.state.prompt_us) * 1e-3, request.cached_tokens
+
+
+def bench_prefix(model, n_prefix, rounds):
+    dice, n_vocab = random.Random(1), min(model.n_vocab, 1900)
+    first, second, cached = [], [], 0
+    with minim.Engine(model, kv_tokens=4 * n_prefix, max_requests=4) as engine:
+        for _ in range(rounds):
+            prefix = ids_of(dice, n_prefix, n_vocab)
+            for times in (first, second):
+                ms, cached = first_token_ms(engine, prefix + ids_of(dice, 10, n_vocab))
+                times.append(ms)
+    ms = statistics.median(first), statistics.median(second)
+    print(f"first token of a prompt of {n_prefix} + 10 tokens: {ms[0]:.1f} ms; of one that begins with the same "
+          f"{n_prefix} ({cached} cached): {ms[1]:.1f} ms, {100 * ms[1] / ms[0]:.2f} %")
+
+
+def read_from_disk(path):
+    with open(path, "rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        while file.read(1 << 24):
+            pass
+
+
+def forget(path):
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def bench_state(model, n_tokens, rounds):
+    dice = random.Random(2)
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", ".")) as folder:
+        path = os.path.join(folder, "state")
+        with model.session(context=n_tokens + 64) as session:
+            evaluated, _ = timed(lambda: session.eval(ids_of(dice, n_tokens, min(model.n_vocab, 1900))))
+            saved, _ = timed(lambda: session.save(path))
+        size = os.path.getsize(path)
+        reads, restores, warm = [], [], []
+        for _ in range(rounds):
+            reads.append(timed(lambda: read_from_disk(path))[0])
+            forget(path)
+            seconds, session = timed(lambda: model.restore(path))
+            session.close()
+            restores.append(seconds)
+            seconds, session = timed(lambda: model.restore(path))
+            session.close()
+            warm.append(seconds)
+    read, restore, warm = map(statistics.median, (reads, restores, warm))
+    print(f"{n_tokens} tokens: evaluated in {evaluated:.2f} s, saved in {saved:.3f} s, {size / 1e6:.1f} MB; "
+          f"reading the file {read:.3f} s, restoring it {restore:.3f} s, from memory {warm:.3f} s")
+
+
+def bench_drafts(model, n_tokens, rounds):
+    dice = random.Random(3)
+    times = {0: [], 16: []}
+    for seed in range(rounds):
+        prompt = ids_of(dice, 32, min(model.n_vocab, 1900))
+        for draft_tokens in (0, 16):
+            with model.session(context=n_tokens + 64) as session:
+                options = dict(max_tokens=n_tokens, temperature=1.0, seed=seed, ignore_end=1, draft_tokens=draft_tokens)
+                for _ in session.generate(prompt, **options):
+                    pass
+                times[draft_tokens].append(session.result.generate_us)
+    ratios = [without / guessed for without, guessed in zip(times[0], times[16])]
+    print(f"{n_tokens} tokens that nothing foretells: {n_tokens * 1e6 / statistics.median(times[0]):.1f} tokens/s, with "
+          f"guesses {n_tokens * 1e6 / statistics.median(times[16]):.1f}; ratio {statistics.median(ratios):.3f} "
+          f"({min(ratios):.3f} to {max(ratios):.3f})")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("--prefix", type=int, default=2000, help="tokens that prompts begin with alike")
+    parser.add_argument("--state", type=int, default=20000, help="tokens of the saved session")
+    parser.add_argument("--drafts", type=int, default=128, help="tokens to generate with and without guesses")
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with minim.Model(options.model, threads=options.threads, mmap=False) as model:
+        if options.prefix > 0:
+            bench_prefix(model, options.prefix, options.rounds)
+        if options.drafts > 0:
+            bench_drafts(model, options.drafts, options.rounds)
+        if options.state > 0:
+            bench_state(model, options.state, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
