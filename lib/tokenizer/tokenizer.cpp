@@ -30,7 +30,7 @@ void append_token_bytes(const std::string& text, TokenType type, std::string& by
 Tokenizer::Tokenizer(Vocabulary vocabulary, PieceRules rules, const Logger& logger)
     : vocabulary_(checked(std::move(vocabulary))),
       rules_(rules),
-      encoder_(make_encoder(vocabulary_)),
+      encoder_(make_encoder(vocabulary_, logger)),
       all_added_(make_matcher(vocabulary_, false)),
       user_defined_(make_matcher(vocabulary_, true)),
       eog_ids_(find_eog_ids(vocabulary_, logger)) {

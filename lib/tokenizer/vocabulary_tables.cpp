@@ -93,10 +93,12 @@ void check_rows(const Vocabulary& vocabulary) {
     for (const int32_t id : vocabulary.extra_eog) check_id(id, "generation_config's eos", n);
 }
 
-BytePairEncoder make_encoder(const Vocabulary& vocabulary) {
+BytePairEncoder make_encoder(const Vocabulary& vocabulary, const Logger& logger) {
     const TokenIndex index = index_ordinary_tokens(vocabulary);
     BytePairEncoder encoder(find_byte_tokens(index), vocabulary.merges.size());
     std::string result;
+    size_t n_left_out = 0;
+    size_t first_left_out = 0;
     for (size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
         const auto [left, right] = split_merge(vocabulary.merges[rank], rank);
         result.assign(left).append(right);
@@ -110,10 +112,20 @@ BytePairEncoder make_encoder(const Vocabulary& vocabulary) {
         };
         const int32_t left_token = token(left);
         const int32_t right_token = token(right);
-        if (!encoder.add_merge(left_token, right_token, token(result))) {
+        const auto found = index.find(result);
+        if (found == index.end()) {
+            if (++n_left_out == 1) first_left_out = rank;
+            continue;
+        }
+        if (!encoder.add_merge(left_token, right_token, found->second)) {
             fail_file(Reason::duplicate, "vocabulary: merge {} ({}) is there twice", rank,
                       vocabulary.merges[rank]);
         }
+    }
+    if (n_left_out > 0) {
+        logger.warning("{} of {} merges make what is no token and are left out, the first is {} ({})",
+                       n_left_out, vocabulary.merges.size(), first_left_out,
+                       vocabulary.merges[first_left_out]);
     }
     return encoder;
 }

@@ -21,8 +21,9 @@ constexpr bool is_special(TokenType type) {
 // One type a token, known types, and every special id a row of the table. The functions below rely on it.
 void check_rows(const Vocabulary& vocabulary);
 
-// A token for each of the 256 bytes, merges of tokens into tokens, no duplicates.
-BytePairEncoder make_encoder(const Vocabulary& vocabulary);
+// A token for each of the 256 bytes, merges of tokens, no duplicates. Merges into what is no token (of a
+// vocabulary that was cut down) are left out with a warning: their parts stay apart, as in other engines.
+BytePairEncoder make_encoder(const Vocabulary& vocabulary, const Logger& logger);
 
 // All added tokens, or only the user-defined ones.
 AddedTokenMatcher make_matcher(const Vocabulary& vocabulary, bool user_defined_only);

@@ -1,5 +1,6 @@
 #include "tokenizer/vocabulary_tables.h"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 
@@ -81,7 +82,6 @@ TEST_CASE("a merge of what is no token is an error that names it") {
     };
     CHECK(contains(merge("zz a", Reason::value), "needs the token zz"));
     CHECK(contains(merge("a zz", Reason::value), "needs the token zz"));
-    CHECK(contains(merge("a b", Reason::value), "needs the token ab"));
     CHECK(contains(merge("h e", Reason::duplicate), "twice"));
     merge("ab", Reason::format);
     merge("", Reason::format);
@@ -89,6 +89,21 @@ TEST_CASE("a merge of what is no token is an error that names it") {
     merge(" a", Reason::value);
     merge("a ", Reason::value);
     merge("<think> a", Reason::value);
+}
+
+TEST_CASE("a merge into what is no token is left out with a warning") {
+    Vocabulary vocabulary = sample_vocabulary().vocabulary;
+    const size_t n_before = vocabulary.merges.size();
+    vocabulary.merges.insert(vocabulary.merges.begin(), {"a b", "b c"});
+    const auto lines = warnings(vocabulary);
+    const std::string expected = "2 of " + std::to_string(n_before + 2) + " merges";
+    CHECK(std::ranges::any_of(lines, [&](const std::string& line) { return contains(line, expected); }));
+    CHECK(std::ranges::any_of(lines, [](const std::string& line) { return contains(line, "0 (a b)"); }));
+    // The other merges work as before, and the parts stay apart.
+    const Tokenizer cut(vocabulary, PieceRules::model, Logger());
+    const Tokenizer whole(sample_vocabulary().vocabulary, PieceRules::model, Logger());
+    CHECK(cut.encode("hello abc", Specials::none) == whole.encode("hello abc", Specials::none));
+    CHECK(cut.encode("ab", Specials::none) == std::vector<int32_t>{'a', 'b'});
 }
 
 TEST_CASE("types must match the tokens") {
