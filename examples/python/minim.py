@@ -342,16 +342,24 @@ def sampling_options():
     return options
 
 
-class Constraint(abi.Handle):
-    """What answers must look like; made by Model.constraint(). For any number of answers at once."""
+class _ModelPart(abi.Handle):
+    """A handle made from a model's."""
 
-    def __init__(self, model, create):
+    def _make(self, model, create, release):
+        """`create` fills the handle it is given; also where a callback raised meanwhile it is ours to release."""
         out = c.c_void_p()
         try:
             create(c.byref(out))
         finally:
             if out:
-                self._own("constraint_free", out.value, model._raised, model._runtime)
+                self._own(release, out.value, model._raised, model._runtime)
+
+
+class Constraint(_ModelPart):
+    """What answers must look like; made by Model.constraint(). For any number of answers at once."""
+
+    def __init__(self, model, create):
+        self._make(model, create, "constraint_free")
 
 
 class _Sampling(abi.Handle):
@@ -435,19 +443,14 @@ def _session_params(context, kv, n_batch, n_ubatch):
     )
 
 
-class Session(abi.Handle):
+class Session(_ModelPart):
     """One conversation's tokens and KV cache; len() is the number of tokens in it."""
 
     def __init__(self, model, create):
         """Made by Model.session(), Model.restore() and Session.fork(); `create` fills the handle it is given."""
         self.model, self._reading = model, threading.Lock()
         self._change = 0  # counts the calls that end a generation
-        out = c.c_void_p()
-        try:
-            create(c.byref(out))
-        finally:
-            if out:
-                self._own("session_free", out.value, model._raised, model._runtime)
+        self._make(model, create, "session_free")
 
     def __len__(self):
         return self._get("session_token_count")
@@ -537,7 +540,7 @@ class Session(abi.Handle):
 # --------------------------------------------------------------------------------------------- engines
 
 
-class Engine(abi.Handle):
+class Engine(_ModelPart):
     """Works on many requests at once, on a thread of its own. close() ends what is under way.
 
     kv_tokens: how many tokens' keys and values there is memory for, of all requests and kept prefixes together.
@@ -564,12 +567,7 @@ class Engine(abi.Handle):
             n_prompt_rows=_int32(n_prompt_rows),
             forget_prefixes=int(not prefix_cache),
         )
-        out = c.c_void_p()
-        try:
-            model._check("engine_create", c.byref(params), c.byref(out))
-        finally:
-            if out:
-                self._own("engine_free", out.value, model._raised, model._runtime)
+        self._make(model, lambda out: model._check("engine_create", c.byref(params), out), "engine_free")
 
     def submit(
         self,

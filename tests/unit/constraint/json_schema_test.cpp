@@ -16,25 +16,8 @@ using minim::test::expect_error;
 
 namespace {
 
-struct Example {
-    const char* schema;
-    std::vector<std::string> good;
-    std::vector<std::string> bad;
-};
-
 void check(const std::vector<Example>& examples) {
-    for (const Example& example : examples) {
-        INFO(example.schema);
-        Language language = of_schema(example.schema);
-        for (const std::string& text : example.good) {
-            INFO("good: " << text);
-            CHECK(language.has(text));
-        }
-        for (const std::string& text : example.bad) {
-            INFO("bad: " << text);
-            CHECK_FALSE(language.has(text));
-        }
-    }
+    check_examples(examples, of_schema);
 }
 
 }  // namespace

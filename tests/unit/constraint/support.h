@@ -3,12 +3,14 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "constraint/automaton.h"
 #include "constraint/json_schema.h"
 #include "constraint/positions.h"
 #include "constraint/regex.h"
+#include "support/catch.h"
 
 namespace minim::constraint::testing {
 
@@ -59,6 +61,29 @@ inline Language of_regex(std::string_view pattern, Match match = Match::whole) {
 
 inline Language of_schema(std::string_view schema) {
     return Language(grammar_of_schema(json::parse(schema, "schema", json::Source::argument)));
+}
+
+// Texts that fit what `form` describes, and others.
+struct Example {
+    const char* form;
+    std::vector<std::string> good;
+    std::vector<std::string> bad;
+};
+
+template <typename MakeLanguage>
+void check_examples(const std::vector<Example>& examples, MakeLanguage make_language) {
+    for (const Example& example : examples) {
+        INFO(example.form);
+        Language language = make_language(example.form);
+        for (const std::string& text : example.good) {
+            INFO("good: " << text);
+            CHECK(language.has(text));
+        }
+        for (const std::string& text : example.bad) {
+            INFO("bad: " << text);
+            CHECK_FALSE(language.has(text));
+        }
+    }
 }
 
 }  // namespace minim::constraint::testing
