@@ -194,9 +194,9 @@ class Builder {
         a_.call_begins[n_states] = static_cast<uint32_t>(kept.size());
         a_.calls = std::move(kept);
 
-        a_.is_last_.resize(n_states);
+        a_.lasts.resize(n_states);
         for (size_t state = 0; state < n_states; ++state)
-            a_.is_last_[state] = a_.accepts[state] != 0 && !goes_on(state) ? 1 : 0;
+            a_.lasts[state] = a_.accepts[state] != 0 && !goes_on(state) ? 1 : 0;
     }
 
     // Depth first over the calls that rules begin with: a rule's place comes before those of its calls.

@@ -32,6 +32,7 @@ struct Automaton {
     std::vector<uint32_t> call_begins;  // [n_states + 1], into `calls`
     std::vector<Call> calls;
     std::vector<uint8_t> accepts;  // by state; 1: the rule's text may end here
+    std::vector<uint8_t> lasts;    // by state; 1: and nothing else can follow
     // By state: its kind. States of one kind allow the same tokens: none is long enough to tell them apart.
     std::vector<int32_t> kinds;
     // By kind: it was told apart from an earlier one by texts of `length` symbols.
@@ -58,9 +59,7 @@ struct Automaton {
     // Two states do not differ for texts of at most so many symbols; -1 where they do already.
     int32_t alike_for(int32_t a, int32_t b) const noexcept;
 
-    // Nothing can follow but the end of the rule.
-    bool is_last(int32_t state) const noexcept { return is_last_[static_cast<size_t>(state)] != 0; }
-    std::vector<uint8_t> is_last_;
+    bool is_last(int32_t state) const noexcept { return lasts[static_cast<size_t>(state)] != 0; }
 };
 
 // `longest_token` in bytes. Throws invalid where no text fits the grammar or a rule begins with itself, and
