@@ -93,7 +93,7 @@ TEST_CASE("session settings out of range are refused") {
     params.n_ubatch = -1;
     CHECK(failure(params) == Status::invalid);
     params = {};
-    params.k_format = Format::q4_0;
+    params.k_format = Format::q4_1;
     CHECK(failure(params) == Status::unsupported);
     params = {};
     params.v_format = Format::q6_k;
