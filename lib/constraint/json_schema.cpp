@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/format_text.h"
 #include "base/utf8.h"
 #include "constraint/automaton.h"
 #include "constraint/decimal.h"
@@ -296,7 +297,7 @@ Part JsonSchema::object(const Value& schema, const std::string& where) {
         const bool never = property.is_boolean() && !property.boolean;
         if (never && !must_be) continue;
         members.push_back(text_.member(text_.literal(std::string_view(name)),
-                                       value(property, where + "/properties/" + name)));
+                                       value(property, format_text("{}/properties/{}", where, name))));
         is_required.push_back(must_be);
     }
     const int64_t n_required = std::ranges::count(is_required, true);

@@ -46,7 +46,8 @@ class Positions {
         int32_t state;
         int32_t frame;
         bool operator==(const Place&) const = default;
-        auto operator<=>(const Place&) const = default;
+        // clang-tidy takes the 0 that the compiler compares with for a pointer.
+        auto operator<=>(const Place&) const = default;  // NOLINT(modernize-use-nullptr)
     };
     // As the last byte left them; what they call at once is not listed.
     std::span<const Place> places(int32_t position) const noexcept {

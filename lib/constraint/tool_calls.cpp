@@ -54,7 +54,7 @@ class Writer {
             check_name(name, where);
             const Part parameter =
                 grammar_.sequence({grammar_.text(format_text("<parameter name=\"{}\">", name)),
-                                   value(json, properties->items[i], where + "/" + name),
+                                   value(json, properties->items[i], format_text("{}/{}", where, name)),
                                    grammar_.text(k_value_end), grammar_.text("\n")});
             parts.push_back(is_required(name) ? parameter : grammar_.optional(parameter));
         }
