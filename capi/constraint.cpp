@@ -15,7 +15,6 @@
 using namespace minim;
 using namespace minim::capi;
 using constraint::Grammar;
-using constraint::Part;
 
 namespace {
 
@@ -36,26 +35,12 @@ minim_constraint* compiled(const minim_model& model, Grammar grammar, const mini
         std::move(grammar), tokenizer, open->model->token_trie(), starts_after)};
 }
 
-Grammar only(Grammar grammar, Part part) {
-    grammar.start_with(grammar.add_rule("answer", part));
-    return grammar;
-}
-
-Grammar grammar_of_regex(std::string_view pattern) {
-    Grammar grammar;
-    const constraint::Spelling spelling = [&](const constraint::CodePoints& set) {
-        return constraint::utf8(grammar, set);
-    };
-    const Part part = constraint::regex(grammar, pattern, constraint::Match::whole, spelling);
-    return only(std::move(grammar), part);
-}
-
-Grammar grammar_of_choices(const char* const* choices, size_t count) {
-    Grammar grammar;
-    std::vector<Part> parts;
-    for (size_t i = 0; i < count; ++i) parts.push_back(grammar.text(&required(choices[i], "choices")));
-    const Part part = grammar.choice(std::move(parts));
-    return only(std::move(grammar), part);
+std::vector<std::string_view> choices_argument(const char* const* choices, size_t count) {
+    if (count == 0) fail(Status::invalid, "there are no choices");
+    required(choices, "choices");
+    std::vector<std::string_view> texts;
+    for (size_t i = 0; i < count; ++i) texts.emplace_back(&required(choices[i], "choices"));
+    return texts;
 }
 
 }  // namespace
@@ -76,7 +61,7 @@ minim_status minim_constraint_from_regex(minim_model* model, const char* pattern
                                          minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        *out = compiled(required(model, "model"), grammar_of_regex(&required(pattern, "pattern")),
+        *out = compiled(required(model, "model"), constraint::grammar_of_regex(&required(pattern, "pattern")),
                         params_of(params, "minim_constraint_params"));
     });
 }
@@ -86,8 +71,8 @@ minim_status minim_constraint_from_choices(minim_model* model, const char* const
                                            minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        if (count == 0) fail(Status::invalid, "there are no choices");
-        *out = compiled(required(model, "model"), grammar_of_choices(&required(choices, "choices"), count),
+        *out = compiled(required(model, "model"),
+                        constraint::grammar_of_choices(choices_argument(choices, count)),
                         params_of(params, "minim_constraint_params"));
     });
 }

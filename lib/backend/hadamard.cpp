@@ -19,4 +19,8 @@ void hadamard(float* x, int64_t n) noexcept {
     for (int64_t i = 0; i < n; ++i) x[i] *= scale;
 }
 
+void hadamard_rows(float* x, int64_t n_rows, int64_t n) noexcept {
+    for (int64_t row = 0; row < n_rows; ++row) hadamard(x + row * n, n);
+}
+
 }  // namespace minim::backend

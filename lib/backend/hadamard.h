@@ -10,4 +10,7 @@ namespace minim::backend {
 // n is a power of two. The same bits on every machine.
 void hadamard(float* x, int64_t n) noexcept;
 
+// Each of `n_rows` rows by itself.
+void hadamard_rows(float* x, int64_t n_rows, int64_t n) noexcept;
+
 }  // namespace minim::backend

@@ -21,12 +21,6 @@ constexpr int32_t k_none = Automaton::k_none;
 // Sorted NFA states that read or accept something.
 using StateSet = std::vector<int32_t>;
 
-struct StateSetHash {
-    size_t operator()(const StateSet& set) const noexcept {
-        return hash_bytes(std::as_bytes(std::span(set)));
-    }
-};
-
 class Builder {
   public:
     Builder(const Grammar& grammar, size_t longest_token)
@@ -250,8 +244,8 @@ class Builder {
         std::vector<int32_t> to_look_at(n_states);
         std::iota(to_look_at.begin(), to_look_at.end(), 0);
         for (size_t round = 0; round < longest_token_ && !to_look_at.empty(); ++round) {
-            std::unordered_map<StateSet, StateSet, StateSetHash> groups;  // of states with alike ways
-            std::unordered_map<int32_t, int64_t> n_seen;                  // of a kind
+            std::unordered_map<StateSet, StateSet, VectorHash<int32_t>> groups;  // of states with alike ways
+            std::unordered_map<int32_t, int64_t> n_seen;                         // of a kind
             for (const int32_t state : to_look_at) {
                 groups[ways_of(state)].push_back(state);
                 ++n_seen[kind[static_cast<size_t>(state)]];
@@ -325,7 +319,7 @@ class Builder {
 
     // Of the rule being made deterministic.
     size_t rule_ = 0;
-    std::unordered_map<StateSet, int32_t, StateSetHash> sets_;
+    std::unordered_map<StateSet, int32_t, VectorHash<int32_t>> sets_;
     std::vector<const std::pair<const StateSet, int32_t>*> pending_;
     std::vector<uint32_t> visited_;
     uint32_t visit_ = 0;

@@ -8,7 +8,6 @@ namespace minim::constraint {
 namespace {
 
 constexpr uint64_t k_most_kept_bytes = uint64_t{64} << 20;
-constexpr size_t k_most_kept_positions = 1 << 16;
 constexpr size_t k_most_references = 4;
 constexpr int32_t k_least_alike = 10;  // symbols; below, following two states costs more than one
 constexpr int64_t k_newlines_after_reasoning = 2;
@@ -37,7 +36,7 @@ size_t first_from(const std::vector<int32_t>& list, size_t at, int32_t least) no
 Grammar after_reasoning(Grammar grammar) {
     const Part newlines = grammar.repeat(grammar.byte_in(ByteSet().set('\n')), 0, k_newlines_after_reasoning);
     const Part answer = grammar.call(grammar.start());
-    grammar.start_with(grammar.add_rule("answer", grammar.sequence({newlines, answer})));
+    grammar.start_with(grammar.sequence({newlines, answer}));
     return grammar;
 }
 
@@ -69,7 +68,7 @@ std::shared_ptr<const StateTokens> Constraint::state_tokens(int32_t state) const
 }
 
 std::shared_ptr<const StateTokens> Constraint::find_tokens(int32_t state) const {
-    if (positions_.size() > k_most_kept_positions) positions_ = Positions(automaton_);
+    if (positions_.are_many()) positions_ = Positions(automaton_);
     const Reference* nearest = nullptr;
     int32_t alike_for = k_least_alike - 1;
     for (const Reference& reference : references_) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
-#include <tuple>
 #include <utility>
 #include <vector>
 

@@ -27,9 +27,7 @@ Part Grammar::text(std::string_view bytes) {
 
 Part Grammar::byte_in(const ByteSet& bytes) {
     if (bytes.none()) return nothing();
-    auto set = std::ranges::find(byte_sets_, bytes);
-    if (set == byte_sets_.end()) set = byte_sets_.insert(set, bytes);
-    return add({.kind = Kind::byte, .value = static_cast<int32_t>(set - byte_sets_.begin())});
+    return add({.kind = Kind::byte, .value = place_of(bytes, byte_sets_)});
 }
 
 Part Grammar::token(int32_t id) {
@@ -77,6 +75,20 @@ RuleId Grammar::add_rule(std::string name, Part body) {
     const RuleId rule = declare(std::move(name));
     define(rule, body);
     return rule;
+}
+
+Grammar grammar_of_choices(std::span<const std::string_view> texts) {
+    Grammar grammar;
+    std::vector<Part> parts;
+    for (const std::string_view text : texts) parts.push_back(grammar.text(text));
+    grammar.start_with(grammar.choice(std::move(parts)));
+    return grammar;
+}
+
+int32_t place_of(const ByteSet& bytes, std::vector<ByteSet>& sets) {
+    auto place = std::ranges::find(sets, bytes);
+    if (place == sets.end()) place = sets.insert(place, bytes);
+    return static_cast<int32_t>(place - sets.begin());
 }
 
 ByteSet byte_range(uint8_t first, uint8_t last) {

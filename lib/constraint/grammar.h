@@ -5,7 +5,7 @@
 
 #include <bitset>
 #include <cstdint>
-#include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +47,7 @@ class Grammar {
     void define(RuleId rule, Part body) { rules_[static_cast<size_t>(rule.index)].body = body; }
     RuleId add_rule(std::string name, Part body);
     void start_with(RuleId rule) noexcept { start_ = rule; }
+    void start_with(Part answer) { start_with(add_rule("answer", answer)); }
 
     // For who reads it.
     enum class Kind : uint8_t { empty, nothing, byte, token, sequence, choice, repeat, call, text_without };
@@ -78,6 +79,12 @@ class Grammar {
 
 // Repeats are copies in the automaton.
 constexpr int64_t k_most_repeats = 100'000;
+
+// One of these texts.
+Grammar grammar_of_choices(std::span<const std::string_view> texts);
+
+// The place of a set in a list without repeats, to which it is added where it is new.
+int32_t place_of(const ByteSet& bytes, std::vector<ByteSet>& sets);
 
 // The bytes from `first` to `last`, both included.
 ByteSet byte_range(uint8_t first, uint8_t last);

@@ -138,13 +138,10 @@ std::vector<const Value*> JsonSchema::listed_values(const Value& schema, const s
     writer.finish();
     const Automaton automaton = make_automaton(grammar, 1);
     Positions positions(automaton);
+    const int32_t start = positions.start_of(automaton.start_rule);
     std::erase_if(values, [&](const Value* value) {
-        int32_t position = positions.start_of(automaton.start_rule);
-        for (const char byte : json::to_text(*value)) {
-            if (position == Positions::k_dead) break;
-            position = positions.step(position, automaton.symbol_of_byte[static_cast<uint8_t>(byte)]);
-        }
-        return position == Positions::k_dead || !positions.may_end(position);
+        const int32_t end = positions.read(start, json::to_text(*value));
+        return end == Positions::k_dead || !positions.may_end(end);
     });
     return values;
 }
@@ -202,17 +199,12 @@ Part JsonSchema::number(const Value& schema, bool is_integer, const std::string&
 }
 
 Part JsonSchema::string(const Value& schema, const std::string& where) {
-    const int64_t least = count_of(schema, "minLength", 0);
-    const int64_t most = count_of(schema, "maxLength", -1);
     const Value* format = json::find(&schema, "format");
-    const bool has_format = format != nullptr && pattern_of_format(format->text).has_value();
-    if (json::find(&schema, "pattern") == nullptr && !has_format) {
-        if (least == 0 && most < 0) return text_.string();
-        if (most >= 0 && most < least) return grammar_.nothing();
-        return text_.string(least, most);
-    }
+    const bool is_restricted = has_any(schema, {"pattern", "minLength", "maxLength"}) ||
+                               (format != nullptr && pattern_of_format(format->text));
+    if (!is_restricted) return text_.string();
     const Spelling spelling = [this](const CodePoints& set) { return text_.character(set); };
-    return text_.quoted(string_inside(schema, where, spelling, grammar_.nothing()));
+    return text_.quoted(string_inside(schema, where, spelling, text_.any_character()));
 }
 
 Part JsonSchema::string_inside(const Value& schema, const std::string& where, const Spelling& spelling,
@@ -368,9 +360,7 @@ Part JsonSchema::free_object(const Value& schema, const std::string& where) {
 
 // Written without escapes, so that there is one way to write a name.
 Part JsonSchema::key_other_than(const std::vector<std::string>& names, const std::string& where) {
-    CodePoints to_escape;
-    to_escape.add(0, 0x1F).add('"').add('\\');
-    const CodePoints plain = to_escape.complement();
+    const CodePoints plain = JsonText::to_be_escaped().complement();
     const RuleId rest = grammar_.add_rule("name", grammar_.repeat(utf8(grammar_, plain), 0, -1));
     std::vector<std::u32string> taken;
     for (const std::string& name : names) {
@@ -410,7 +400,7 @@ Grammar grammar_of_schema(const Value& schema) {
     Grammar grammar;
     JsonText text(grammar);
     JsonSchema writer(text, schema);
-    grammar.start_with(grammar.add_rule("answer", writer.value(schema, "schema")));
+    grammar.start_with(writer.value(schema, "schema"));
     writer.finish();
     return grammar;
 }

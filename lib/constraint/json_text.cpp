@@ -43,6 +43,15 @@ std::string escaped(char32_t c) {
     return quoted.substr(1, quoted.size() - 2);
 }
 
+Part separated(JsonText& json, Part item, int64_t least, int64_t most) {
+    Grammar& grammar = json.grammar();
+    if (most == 0) return grammar.empty();
+    const Part more = grammar.repeat(grammar.sequence({json.comma(), item}), std::max<int64_t>(least - 1, 0),
+                                     most < 0 ? -1 : most - 1);
+    const Part items = grammar.sequence({item, more});
+    return least > 0 ? items : grammar.optional(items);
+}
+
 }  // namespace
 
 JsonText::JsonText(Grammar& grammar) : grammar_(grammar) {
@@ -59,7 +68,7 @@ JsonText::JsonText(Grammar& grammar) : grammar_(grammar) {
         "character",
         grammar.choice({grammar.sequence({grammar.text("\\"), grammar.byte_in(escapes)}),
                         unicode_escape(grammar), utf8(grammar, CodePoints().add(0x80, 0x10FFFF))}));
-    string_ = grammar.add_rule("string", string(0, -1));
+    string_ = grammar.add_rule("string", quoted(grammar.repeat(any_character(), 0, -1)));
 
     const Part digit = grammar.byte_in(digit_set());
     const Part whole =
@@ -75,11 +84,10 @@ JsonText::JsonText(Grammar& grammar) : grammar_(grammar) {
         "number", grammar.sequence({sign, whole, grammar.optional(fraction), grammar.optional(exponent)}));
 }
 
-Part JsonText::string(int64_t least, int64_t most) {
+Part JsonText::any_character() {
     ByteSet common = byte_range(0x20, 0x7F);
     common.reset('"').reset('\\');
-    const Part any = grammar_.choice({grammar_.byte_in(common), grammar_.call(rare_character_)});
-    return quoted(grammar_.repeat(any, least, most));
+    return grammar_.choice({grammar_.byte_in(common), grammar_.call(rare_character_)});
 }
 
 Part JsonText::quoted(Part inside) {
@@ -87,14 +95,17 @@ Part JsonText::quoted(Part inside) {
 }
 
 Part JsonText::character(const CodePoints& set) {
-    CodePoints to_escape;
-    to_escape.add(0, 0x1F).add('"').add('\\');
+    const CodePoints to_escape = to_be_escaped();
     std::vector<Part> parts = {utf8(grammar_, set.without(to_escape))};
     for (const CodePoints::Range& range : to_escape.ranges()) {
         for (char32_t c = range.first; c <= range.last; ++c)
             if (set.contains(c)) parts.push_back(grammar_.text(escaped(c)));
     }
     return grammar_.choice(std::move(parts));
+}
+
+CodePoints JsonText::to_be_escaped() {
+    return CodePoints().add(0, 0x1F).add('"').add('\\');
 }
 
 Part JsonText::boolean() {
@@ -109,11 +120,10 @@ Part JsonText::literal(const json::Value& value) {
         const Part item = literal(value.items[i]);
         items.push_back(value.is_object() ? member(literal(value.keys[i]), item) : item);
     }
-    const bool is_empty = items.empty();
     const Part all = grammar_.sequence(std::move(items));
     const char open = value.is_object() ? '{' : '[';
     const char close = value.is_object() ? '}' : ']';
-    return list(open, is_empty ? grammar_.empty() : all, close);
+    return list(open, all, close);
 }
 
 Part JsonText::literal(std::string_view string) {
@@ -134,19 +144,6 @@ Part JsonText::list(char open, Part items, char close) {
     return grammar_.sequence(
         {grammar_.text({&open, 1}), space(), items, space(), grammar_.text({&close, 1})});
 }
-
-namespace {
-
-Part separated(JsonText& json, Part item, int64_t least, int64_t most) {
-    Grammar& grammar = json.grammar();
-    if (most == 0) return grammar.empty();
-    const Part more = grammar.repeat(grammar.sequence({json.comma(), item}), std::max<int64_t>(least - 1, 0),
-                                     most < 0 ? -1 : most - 1);
-    const Part items = grammar.sequence({item, more});
-    return least > 0 ? items : grammar.optional(items);
-}
-
-}  // namespace
 
 Part JsonText::array(Part item, int64_t least, int64_t most) {
     return list('[', separated(*this, item, least, most), ']');

@@ -24,12 +24,12 @@ class JsonText {
     // A choice of: nothing, one space, one or two newlines with indentation.
     Part space() { return grammar_.call(space_); }
 
-    // A string; of `least` to `most` characters (`most` < 0: any number).
     Part string() { return grammar_.call(string_); }
-    Part string(int64_t least, int64_t most);
     Part quoted(Part inside);
+    Part any_character();  // inside a string, in each of its spellings
     // One character of the set inside a string: escaped where it must be, and not otherwise.
     Part character(const CodePoints& set);
+    static CodePoints to_be_escaped();
 
     Part integer() { return grammar_.call(integer_); }
     Part number() { return grammar_.call(number_); }

@@ -6,11 +6,6 @@
 #include "base/error.h"
 
 namespace minim::constraint {
-namespace {
-
-constexpr size_t k_most_kept_positions = 1 << 16;
-
-}  // namespace
 
 Matcher::Matcher(std::shared_ptr<const Constraint> constraint, int64_t n_vocab,
                  std::vector<int32_t> end_tokens)
@@ -62,7 +57,7 @@ void Matcher::accept(int32_t token) {
     const int32_t next = after_token(token);
     if (next == Positions::k_dead) fail(Status::invalid, "token {} does not fit the constraint", token);
     if (next != position_) allowed_is_known_ = false;
-    position_ = positions_.size() > k_most_kept_positions ? positions_.keep_only(next) : next;
+    position_ = positions_.are_many() ? positions_.keep_only(next) : next;
 }
 
 int32_t Matcher::after_token(int32_t token) {
@@ -70,14 +65,8 @@ int32_t Matcher::after_token(int32_t token) {
     const auto as_symbol = std::ranges::find(automaton.tokens, token, &Automaton::TokenSymbol::token);
     if (as_symbol != automaton.tokens.end()) return positions_.step(position_, as_symbol->symbol);
     const tokenizer::Tokenizer& tokenizer = constraint_->tokenizer();
-    const tokenizer::TokenType type = tokenizer.token_type(token);
-    if (type != tokenizer::TokenType::normal && type != tokenizer::TokenType::byte) return Positions::k_dead;
-    int32_t position = position_;
-    for (const char byte : tokenizer.token_bytes(token)) {
-        position = positions_.step(position, automaton.symbol_of_byte[static_cast<uint8_t>(byte)]);
-        if (position == Positions::k_dead) break;
-    }
-    return position;
+    if (!tokenizer::is_ordinary(tokenizer.token_type(token))) return Positions::k_dead;
+    return positions_.read(position_, tokenizer.token_bytes(token));
 }
 
 }  // namespace minim::constraint

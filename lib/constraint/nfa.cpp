@@ -124,20 +124,13 @@ class Builder {
             for (const auto& [target, bytes] : bytes_to) {
                 if (target == static_cast<int32_t>(closer.size())) continue;
                 const int32_t way = add({.kind = NfaState::Kind::byte,
-                                         .value = index_of(bytes),
+                                         .value = place_of(bytes, nfa_.byte_sets),
                                          .out = starts[static_cast<size_t>(target)]});
                 ways = split(way, ways);
             }
             nfa_.states[static_cast<size_t>(starts[i])].out = ways;
         }
         return starts[0];
-    }
-
-    int32_t index_of(const ByteSet& bytes) {
-        auto& sets = nfa_.byte_sets;
-        auto place = std::ranges::find(sets, bytes);
-        if (place == sets.end()) place = sets.insert(place, bytes);
-        return static_cast<int32_t>(place - sets.begin());
     }
 
     void find_empty_rules() {

@@ -4,13 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "base/hash.h"
-
 namespace minim::constraint {
-
-size_t Positions::PlaceListHash::operator()(const PlaceList& places) const noexcept {
-    return hash_bytes(std::as_bytes(std::span(places)));
-}
 
 int32_t Positions::start_of(int32_t rule) {
     return alone_in(automaton_->rule_starts[static_cast<size_t>(rule)]);
@@ -21,6 +15,14 @@ int32_t Positions::alone_in(int32_t state) {
     found_.push_back({state, frame_of({{k_end_of_text, 0}})});
     found_end_ = automaton_->accepts[static_cast<size_t>(state)] != 0;
     return position_of_found();
+}
+
+int32_t Positions::read(int32_t position, std::string_view bytes) {
+    for (const char byte : bytes) {
+        if (position == k_dead) break;
+        position = step(position, automaton_->symbol_of_byte[static_cast<uint8_t>(byte)]);
+    }
+    return position;
 }
 
 int32_t Positions::after(int32_t frame) {

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/hash.h"
 #include "constraint/automaton.h"
 
 namespace minim::constraint {
@@ -33,6 +35,9 @@ class Positions {
         const int32_t known = next_[static_cast<size_t>(position) * n_symbols_ + static_cast<size_t>(symbol)];
         return known != k_unknown ? known : work_out(position, symbol);
     }
+
+    // After all these bytes; k_dead stays dead.
+    int32_t read(int32_t position, std::string_view bytes);
 
     // The text may end here.
     bool may_end(int32_t position) const noexcept { return may_end_[static_cast<size_t>(position)] != 0; }
@@ -59,19 +64,17 @@ class Positions {
     // For texts of at most so many bytes two positions do not differ; -1 where they do already.
     int32_t alike_for(int32_t a, int32_t b) const noexcept;
 
-    size_t size() const noexcept { return entries_.size(); }
-
+    // So many are kept that it is time to forget some.
+    bool are_many() const noexcept { return entries_.size() > k_many; }
     // Forgets all but this position; returns its new number.
     int32_t keep_only(int32_t position);
 
   private:
+    static constexpr size_t k_many = 1 << 16;
     static constexpr int32_t k_unknown = -2;
     static constexpr int32_t k_end_of_text = -1;  // as a Place's state: the text ends with the rule
 
     using PlaceList = std::vector<Place>;
-    struct PlaceListHash {
-        size_t operator()(const PlaceList& places) const noexcept;
-    };
     struct Entry {
         PlaceList places;
         PlaceList readers;  // with what is called from them: the places that may read the next symbol
@@ -88,11 +91,11 @@ class Positions {
     size_t n_symbols_;
     // A frame's returns are places of frames with lower numbers.
     std::deque<PlaceList> frames_;
-    std::unordered_map<PlaceList, int32_t, PlaceListHash> frame_numbers_;
+    std::unordered_map<PlaceList, int32_t, VectorHash<Place>> frame_numbers_;
     std::deque<Entry> entries_;
     std::vector<uint8_t> may_end_;
     std::vector<int32_t> next_;  // [position, symbol]
-    std::unordered_map<PlaceList, int32_t, PlaceListHash> numbers_;
+    std::unordered_map<PlaceList, int32_t, VectorHash<Place>> numbers_;
 
     // The position being worked out.
     PlaceList found_;

@@ -388,4 +388,14 @@ Part regex(Grammar& grammar, std::string_view pattern, Match match, const Spelli
     return Writer(grammar, pattern, match, spelling).write(tree);
 }
 
+Spelling utf8_spelling(Grammar& grammar) {
+    return [&grammar](const CodePoints& set) { return utf8(grammar, set); };
+}
+
+Grammar grammar_of_regex(std::string_view pattern, Match match) {
+    Grammar grammar;
+    grammar.start_with(regex(grammar, pattern, match, utf8_spelling(grammar)));
+    return grammar;
+}
+
 }  // namespace minim::constraint

@@ -21,4 +21,10 @@ using Spelling = std::function<Part(const CodePoints&)>;
 // known here (look-around, back references, \b, \p, flags), naming the byte where it stands.
 Part regex(Grammar& grammar, std::string_view pattern, Match match, const Spelling& spelling);
 
+// Characters as they are in UTF-8. The grammar must outlive it.
+Spelling utf8_spelling(Grammar& grammar);
+
+// Texts that fit the expression.
+Grammar grammar_of_regex(std::string_view pattern, Match match = Match::whole);
+
 }  // namespace minim::constraint

@@ -7,8 +7,6 @@
 namespace minim::constraint {
 namespace {
 
-using tokenizer::TokenType;
-
 struct Token {
     std::string_view bytes;
     int32_t id;
@@ -23,9 +21,8 @@ size_t common_length(std::string_view a, std::string_view b) {
 TokenTrie::TokenTrie(const tokenizer::Tokenizer& tokenizer) : n_vocab_(tokenizer.n_tokens()) {
     std::vector<Token> tokens;
     for (int32_t id = 0; id < n_vocab_; ++id) {
-        const TokenType type = tokenizer.token_type(id);
         const std::string_view bytes = tokenizer.token_bytes(id);
-        const bool is_text = type == TokenType::normal || type == TokenType::byte;
+        const bool is_text = tokenizer::is_ordinary(tokenizer.token_type(id));
         // A token longer than a depth can say is never allowed.
         if (is_text && !bytes.empty() && bytes.size() <= std::numeric_limits<uint16_t>::max())
             tokens.push_back({bytes, id});

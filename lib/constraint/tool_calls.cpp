@@ -82,8 +82,7 @@ class Writer {
         });
         if (is_plain) return grammar_.text_without(k_value_end);
         const Part any = utf8(grammar_, CodePoints().add('<').complement());
-        const Spelling spelling = [this](const CodePoints& set) { return utf8(grammar_, set); };
-        return json.string_inside(schema, where, spelling, any);
+        return json.string_inside(schema, where, utf8_spelling(grammar_), any);
     }
 
     Grammar& grammar_;
@@ -122,7 +121,7 @@ Grammar grammar_of_tool_calls(const Value& tools, const ToolChoice& choice,
         {grammar.optional(grammar.text("\n")), markup(grammar, tokenizer, "<minimax:tool_call>"),
          grammar.text("\n"), grammar.repeat(call, 1, choice.is_single ? 1 : -1),
          markup(grammar, tokenizer, "</minimax:tool_call>")});
-    grammar.start_with(grammar.add_rule("answer", whole));
+    grammar.start_with(whole);
     return grammar;
 }
 

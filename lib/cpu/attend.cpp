@@ -69,10 +69,8 @@ void prepare_row(const Machine& machine, const CpuScratch& scratch, const Attend
     rotate_heads(q, args.n_head, args.head_dim, m, cosine, sine);
     rotate_heads(k, args.n_head_kv, args.head_dim, m, cosine, sine);
     if (layout.rotates_keys()) {
-        for (int64_t head = 0; head < args.n_head; ++head)
-            backend::hadamard(q + head * args.head_dim, args.head_dim);
-        for (int64_t head = 0; head < args.n_head_kv; ++head)
-            backend::hadamard(k + head * args.head_dim, args.head_dim);
+        backend::hadamard_rows(q, args.n_head, args.head_dim);
+        backend::hadamard_rows(k, args.n_head_kv, args.head_dim);
     }
 
     std::byte* page = row.sequence->pages[static_cast<size_t>(row.position / k_kv_page_tokens)];

@@ -65,12 +65,8 @@ std::vector<uint8_t> rows_without_token(const tokenizer::Tokenizer& tokenizer, i
 
 // Of the added tokens at the end of the vocabulary, which no ordinary token follows.
 int32_t first_of_added_tokens(const tokenizer::Tokenizer& tokenizer) {
-    const auto is_ordinary = [&](int32_t id) {
-        const tokenizer::TokenType type = tokenizer.token_type(id);
-        return type == tokenizer::TokenType::normal || type == tokenizer::TokenType::byte;
-    };
     int32_t first = tokenizer.n_tokens();
-    while (first > 0 && !is_ordinary(first - 1)) --first;
+    while (first > 0 && !tokenizer::is_ordinary(tokenizer.token_type(first - 1))) --first;
     return first;
 }
 

@@ -164,10 +164,8 @@ class ReferenceBackend : public backend::Backend {
             for (int64_t head = 0; head < args.n_head_kv; ++head)
                 rotate(k + head * args.head_dim, position, args.rope_frequency);
             if (args.rows[static_cast<size_t>(i)].sequence->layout->rotates_keys()) {
-                for (int64_t head = 0; head < args.n_head; ++head)
-                    backend::hadamard(q + head * args.head_dim, args.head_dim);
-                for (int64_t head = 0; head < args.n_head_kv; ++head)
-                    backend::hadamard(k + head * args.head_dim, args.head_dim);
+                backend::hadamard_rows(q, args.n_head, args.head_dim);
+                backend::hadamard_rows(k, args.n_head_kv, args.head_dim);
             }
             store_row(args, i);
             attend_row(args, i);

@@ -22,6 +22,13 @@ enum class TokenType : uint8_t {
     byte = 6,          // as normal
 };
 
+constexpr bool is_ordinary(TokenType type) {
+    return type == TokenType::normal || type == TokenType::byte;
+}
+constexpr bool is_special(TokenType type) {
+    return type == TokenType::control || type == TokenType::unknown;
+}
+
 constexpr int32_t k_no_token = -1;
 
 // Fill-in-the-middle tokens; k_no_token where the vocabulary has none.

@@ -11,13 +11,6 @@
 
 namespace minim::tokenizer {
 
-constexpr bool is_ordinary(TokenType type) {
-    return type == TokenType::normal || type == TokenType::byte;
-}
-constexpr bool is_special(TokenType type) {
-    return type == TokenType::control || type == TokenType::unknown;
-}
-
 // One type a token, known types, and every special id a row of the table. The functions below rely on it.
 void check_rows(const Vocabulary& vocabulary);
 

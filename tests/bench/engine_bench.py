@@ -50,16 +50,16 @@ def bench_prefix(model, n_prefix, rounds):
           f"{n_prefix} ({cached} cached): {ms[1]:.1f} ms, {100 * ms[1] / ms[0]:.2f} %")
 
 
-def read_from_disk(path):
-    with open(path, "rb", buffering=0) as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        while file.read(1 << 24):
-            pass
-
-
 def forget(path):
+    """Takes the file out of the system's memory."""
     with open(path, "rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read(path):
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 24):
+            pass
 
 
 def bench_state(model, n_tokens, rounds):
@@ -72,7 +72,8 @@ def bench_state(model, n_tokens, rounds):
         size = os.path.getsize(path)
         reads, restores, warm = [], [], []
         for _ in range(rounds):
-            reads.append(timed(lambda: read_from_disk(path))[0])
+            forget(path)
+            reads.append(timed(lambda: read(path))[0])
             forget(path)
             seconds, session = timed(lambda: model.restore(path))
             session.close()
@@ -80,9 +81,9 @@ def bench_state(model, n_tokens, rounds):
             seconds, session = timed(lambda: model.restore(path))
             session.close()
             warm.append(seconds)
-    read, restore, warm = map(statistics.median, (reads, restores, warm))
+    reading, restoring, from_memory = map(statistics.median, (reads, restores, warm))
     print(f"{n_tokens} tokens: evaluated in {evaluated:.2f} s, saved in {saved:.3f} s, {size / 1e6:.1f} MB; "
-          f"reading the file {read:.3f} s, restoring it {restore:.3f} s, from memory {warm:.3f} s")
+          f"reading the file {reading:.3f} s, restoring it {restoring:.3f} s, from memory {from_memory:.3f} s")
 
 
 def bench_drafts(model, n_tokens, rounds):

@@ -486,19 +486,32 @@ void fail_loads() {
     if (reads == 0 || opens == 0 || maps == 0 || threads == 0) give_up("a kind of failure never came");
 }
 
+// The model, opened while nothing fails.
+struct OpenModel {
+    minim_runtime* runtime = nullptr;
+    minim_model* model = nullptr;
+
+    explicit OpenModel(const char* backend = nullptr) {
+        minim_error err = MINIM_ERROR_INIT;
+        runtime = make_runtime(&err);
+        if (runtime != nullptr) model = open_model(runtime, MINIM_RESIDENCE_MAPPED, backend, &err);
+        if (model == nullptr) give_up(err.message);
+    }
+    ~OpenModel() {
+        minim_model_close(model);
+        minim_runtime_free(runtime);
+    }
+    OpenModel(const OpenModel&) = delete;
+    OpenModel& operator=(const OpenModel&) = delete;
+};
+
 void fail_conversations() {
     for (const char* backend : {"cpu", "reference"}) {
-        minim_error err = MINIM_ERROR_INIT;
-        minim_runtime* runtime = make_runtime(&err);
-        minim_model* model =
-            runtime == nullptr ? nullptr : open_model(runtime, MINIM_RESIDENCE_MAPPED, backend, &err);
-        if (model == nullptr) give_up(err.message);
-        const auto work = [model](minim_error* e) { return converse(model, e); };
+        const OpenModel open(backend);
+        const auto work = [&open](minim_error* e) { return converse(open.model, e); };
         if (exhaust("allocations of a conversation", Kind::allocation, work) == 0)
             give_up("no allocation failed");
         exhaust("mappings of a conversation", Kind::map, work);
-        minim_model_close(model);
-        minim_runtime_free(runtime);
     }
 }
 
@@ -506,18 +519,14 @@ void fail_saves() {
     char folder[] = "/tmp/minim-failure-XXXXXX";
     if (mkdtemp(folder) == nullptr) give_up("cannot make a folder");
     const std::string path = std::string(folder) + "/state";
-    minim_error err = MINIM_ERROR_INIT;
-    minim_runtime* runtime = make_runtime(&err);
-    minim_model* model =
-        runtime == nullptr ? nullptr : open_model(runtime, MINIM_RESIDENCE_MAPPED, nullptr, &err);
-    if (model == nullptr) give_up(err.message);
+    const OpenModel open;
     // Whatever fails, the file that was there before can be restored, and is alone.
-    const auto work = [model, &path, &folder](minim_error* e) {
-        const minim_status status = save(model, path, e);
+    const auto work = [&open, &path, &folder](minim_error* e) {
+        const minim_status status = save(open.model, path, e);
         g_armed = false;
         minim_session* restored = nullptr;
         minim_error after = MINIM_ERROR_INIT;
-        if (minim_session_restore(model, path.c_str(), nullptr, nullptr, &restored, &after) != MINIM_OK)
+        if (minim_session_restore(open.model, path.c_str(), nullptr, nullptr, &restored, &after) != MINIM_OK)
             give_up(std::string("a failed save left: ") + after.message);
         minim_session_free(restored);
         if (count_files(folder) != 1) give_up("a failed save left more than its file");
@@ -533,8 +542,6 @@ void fail_saves() {
             if (exhaust(name, kind, work) == 0) give_up(std::string(name) + " never failed");
         }
     }
-    minim_model_close(model);
-    minim_runtime_free(runtime);
     std::filesystem::remove_all(folder);
 }
 
@@ -542,14 +549,10 @@ void fail_serving() {
     char folder[] = "/tmp/minim-failure-XXXXXX";
     if (mkdtemp(folder) == nullptr) give_up("cannot make a folder");
     const std::string path = std::string(folder) + "/prefixes";
-    minim_error err = MINIM_ERROR_INIT;
-    minim_runtime* runtime = make_runtime(&err);
-    minim_model* model =
-        runtime == nullptr ? nullptr : open_model(runtime, MINIM_RESIDENCE_MAPPED, nullptr, &err);
-    if (model == nullptr) give_up(err.message);
-    const auto work = [model, &path](minim_error* e) { return serve(model, path, e); };
+    const OpenModel open;
+    const auto work = [&open, &path](minim_error* e) { return serve(open.model, path, e); };
     if (exhaust("allocations of an engine", Kind::allocation, work) == 0) give_up("no allocation failed");
-    const auto make_constraint = [model](minim_error* e) { return constrain(model, e); };
+    const auto make_constraint = [&open](minim_error* e) { return constrain(open.model, e); };
     if (exhaust("allocations of a constraint", Kind::allocation, make_constraint) == 0)
         give_up("no allocation failed");
     if (k_replaces_libc) {
@@ -558,8 +561,6 @@ void fail_serving() {
         exhaust("writes of prefixes", Kind::write, work);
         exhaust("reads of prefixes", Kind::read, work);
     }
-    minim_model_close(model);
-    minim_runtime_free(runtime);
     std::filesystem::remove_all(folder);
 }
 

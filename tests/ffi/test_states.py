@@ -10,8 +10,7 @@ import tempfile
 import time
 import unittest
 
-import numpy as np
-from support import Q8_0, ROOT, minim, model, prompt
+from support import Q8_0, ROOT, minim, model, np, prompt
 
 # Saves two sessions by turns, until it is killed.
 SAVER = """

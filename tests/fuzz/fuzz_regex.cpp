@@ -12,12 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace minim::constraint;
     const std::string_view pattern(reinterpret_cast<const char*>(data), size);
     for (const Match match : {Match::whole, Match::anywhere}) {
-        Grammar grammar;
         try {
-            const Part part =
-                regex(grammar, pattern, match, [&](const CodePoints& set) { return utf8(grammar, set); });
-            grammar.start_with(grammar.add_rule("answer", part));
-            const Automaton automaton = make_automaton(grammar, 64);
+            const Automaton automaton = make_automaton(grammar_of_regex(pattern, match), 64);
             fuzz::require(automaton.n_states() > 0, "an automaton has a state");
         } catch (const Error& error) {
             fuzz::require(error.status() == Status::invalid || error.status() == Status::unsupported,

@@ -86,9 +86,7 @@ TEST_CASE("a token is allowed exactly where its bytes fit") {
             std::vector<int32_t> choices;
             for (int32_t id = 0; id < k_tokenizer->n_tokens(); ++id) {
                 if (id == k_tokenizer->eos()) continue;
-                const auto type = k_tokenizer->token_type(id);
-                const bool is_text =
-                    type == tokenizer::TokenType::normal || type == tokenizer::TokenType::byte;
+                const bool is_text = tokenizer::is_ordinary(k_tokenizer->token_type(id));
                 const bool fits =
                     is_text && language.has_start(text + std::string(k_tokenizer->token_bytes(id)));
                 if (is_in(mask, id) != fits) FAIL("token " << id << " after " << text);

@@ -33,14 +33,7 @@ class Language {
     const Automaton& automaton() const { return automaton_; }
 
   private:
-    int32_t after(std::string_view text) {
-        int32_t position = start_;
-        for (const char byte : text) {
-            if (position == Positions::k_dead) break;
-            position = positions_.step(position, automaton_.symbol_of_byte[static_cast<unsigned char>(byte)]);
-        }
-        return position;
-    }
+    int32_t after(std::string_view text) { return positions_.read(start_, text); }
 
     Automaton automaton_;
     Positions positions_;
@@ -48,15 +41,12 @@ class Language {
 };
 
 inline Grammar only(Grammar grammar, Part part) {
-    grammar.start_with(grammar.add_rule("answer", part));
+    grammar.start_with(part);
     return grammar;
 }
 
 inline Language of_regex(std::string_view pattern, Match match = Match::whole) {
-    Grammar grammar;
-    const Part part =
-        regex(grammar, pattern, match, [&](const CodePoints& set) { return utf8(grammar, set); });
-    return Language(only(std::move(grammar), part));
+    return Language(grammar_of_regex(pattern, match));
 }
 
 inline Language of_schema(std::string_view schema) {

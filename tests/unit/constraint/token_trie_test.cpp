@@ -31,8 +31,7 @@ TEST_CASE("the tree holds every token of text under its bytes, and no markup") {
     for (const TokenTrie::Twin& twin : trie.twins()) found[twin.other] = found.at(twin.first);
     size_t longest = 0;
     for (int32_t id = 0; id < tokenizer->n_tokens(); ++id) {
-        const auto type = tokenizer->token_type(id);
-        const bool is_text = type == tokenizer::TokenType::normal || type == tokenizer::TokenType::byte;
+        const bool is_text = tokenizer::is_ordinary(tokenizer->token_type(id));
         if (!is_text) {
             CHECK(found.count(id) == 0);
             continue;
