@@ -18,33 +18,38 @@ namespace minim::cpu {
 // How a linear kernel wants its input rows.
 enum class Activation : uint8_t {
     f32,  // plain
-    q8,   // 8-bit codes, a scale for 32, sums of 16 codes
+    q8,   // Q8Block
 };
 inline constexpr size_t k_activation_count = 2;
 
-// Where the parts of a quantised input row lie; all rows of a matrix are alike.
-//   q8:  int8 code[cols], float scale[cols / 32], float scaled_sum[cols / 16], int16 sum[cols / 16]
-// Codes lie in -127 .. 127; scaled_sum is scale * sum. A row is padded to 64 bytes. One layout serves every
-// packed weight format. A scale for 256, as Q8_K has it, would spare the formats with blocks of 256 a
-// multiplication, but costs too much accuracy: with it the median logits of a Q4_K model are 1.7 % off, with
-// a scale for 32 they stay within 1 %.
-struct ActivationLayout {
-    int64_t scale_offset;
-    int64_t scaled_sum_offset;
-    int64_t sum_offset;
-    int64_t row_bytes;
+// 32 columns of a quantised input row. Codes lie in -127 .. 127; sum and scaled_sum = scale * sum are of 16 codes
+// each. One layout serves every packed weight format. A scale for 256, as Q8_K has it, would spare the formats with
+// blocks of 256 a multiplication, but costs too much accuracy: with it the median logits of a Q4_K model are 1.7 %
+// off, with a scale for 32 they stay within 1 %.
+struct Q8Block {
+    int8_t code[32];
+    float scale;
+    float scaled_sum[2];
+    int16_t sum[2];
 };
 
 MINIM_HOST_DEVICE constexpr int64_t round_up_64(int64_t value) {
     return (value + 63) / 64 * 64;
 }
 
-MINIM_HOST_DEVICE constexpr ActivationLayout activation_layout(Activation activation, int64_t cols) {
-    if (activation == Activation::f32) return {0, 0, 0, cols * 4};
-    const int64_t scaled_sums = cols + cols / 32 * 4;
-    const int64_t sums = scaled_sums + cols / 16 * 4;
-    return {cols, scaled_sums, sums, round_up_64(sums + cols / 16 * 2)};
+MINIM_HOST_DEVICE constexpr int64_t activation_row_bytes(Activation activation, int64_t cols) {
+    return activation == Activation::f32 ? cols * 4
+                                         : round_up_64(cols / 32 * static_cast<int64_t>(sizeof(Q8Block)));
 }
+
+// Work space of a kernel of packed weights: some columns of a panel, unpacked, and the sums of some tokens. Both
+// stay in the first-level cache.
+inline constexpr int64_t k_panel_cols = 256;
+inline constexpr int64_t k_panel_tokens = 128;
+struct PanelScratch {
+    std::byte units[k_panel_cols / 32 * (512 + 4 * 64)];  // 16 codes a column, and at most 2 scales and 2 minima
+    float sums[k_panel_tokens * 16];
+};
 
 // y[t][r] = scale * (row r of W) . (input row t), or added to y[t][r].
 struct LinearArgs {
@@ -60,13 +65,10 @@ struct LinearArgs {
     float* y;
     int64_t y_stride;  // floats from token t to token t + 1
     bool add;
-    std::byte* scratch;  // of a kernel of packed weights: unpacked_panel_bytes(cols)
+    PanelScratch* scratch;  // of a kernel of packed weights
+    // Weights that the caller reads after these, at least 4 KB: their start is fetched into the cache. Or null.
+    const std::byte* next_weight = nullptr;
 };
-
-// One panel with its codes as bytes: 16 codes a column, and for 16 columns a scale and a minimum a row.
-MINIM_HOST_DEVICE constexpr int64_t unpacked_panel_bytes(int64_t cols) {
-    return cols / 32 * (512 + 4 * 64);
-}
 
 struct LinearKernel {
     Activation activation;  // q8 for packed weights, f32 for rows of floats

@@ -9,7 +9,7 @@
 namespace minim::cpu {
 namespace {
 
-constexpr int64_t k_tile_bytes = 32 * 1024;
+constexpr int64_t k_tile_bytes = 128 * 1024;
 constexpr int64_t k_max_tile_rows = 64;
 
 // Rows decoded to floats at a time: few enough to stay in the second-level cache.
@@ -40,13 +40,13 @@ void compute_decoded(const Machine& machine, const MatrixTile& tile, LinearArgs 
 // Whole panels where they lie, other rows through a panel in scratch.
 void compute_panels(const LinearKernel& kernel, const MatrixTile& tile, LinearArgs args, std::byte* scratch) {
     assert(tile.first % k_panel_rows == 0);
-    args.scratch = scratch;
+    args.scratch = reinterpret_cast<PanelScratch*>(scratch);
     const int64_t packed_rows = tile.weight.packed ? tile.count / k_panel_rows * k_panel_rows : 0;
     if (packed_rows > 0) {
         args.n_rows = packed_rows;
         kernel.run(args);
     }
-    std::byte* panel = scratch + unpacked_panel_bytes(args.cols);
+    std::byte* panel = scratch + round_up_64(sizeof(PanelScratch));
     const std::byte* rows = args.weight;
     float* y = args.y;
     for (int64_t done = packed_rows; done < tile.count; done += k_panel_rows) {
@@ -63,7 +63,7 @@ void compute_panels(const LinearKernel& kernel, const MatrixTile& tile, LinearAr
 
 int64_t tile_scratch_bytes(int64_t cols) noexcept {
     const int64_t decoded = k_decoded_rows * cols * static_cast<int64_t>(sizeof(float));
-    return round_up_64(std::max(decoded, unpacked_panel_bytes(cols) + packed_panel_bytes(cols)));
+    return round_up_64(std::max(decoded, round_up_64(sizeof(PanelScratch)) + packed_panel_bytes(cols)));
 }
 
 Activation activation_for(const KernelTable& kernels, Format format) noexcept {
@@ -98,7 +98,7 @@ void quantize_rows(const Machine& machine, Activation activation, const float* x
                    std::byte* out, InputRows& input) {
     const auto kind = static_cast<size_t>(activation);
     if (input.data[kind] != nullptr) return;
-    const int64_t row_bytes = activation_layout(activation, cols).row_bytes;
+    const int64_t row_bytes = activation_row_bytes(activation, cols);
     const auto quantize = machine.kernels.quantize_q8;
     machine.pool.run(n, [&](int64_t i, int32_t) { quantize(x + i * cols, cols, out + i * row_bytes); });
     input.data[kind] = out;

@@ -65,7 +65,7 @@ void carve_attention(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
 void carve(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
     const backend::StepLimits& limits = scratch.limits;
     carver.take(scratch.input[static_cast<size_t>(Activation::q8)],
-                {limits.n_rows, activation_layout(Activation::q8, scratch.max_cols).row_bytes});
+                {limits.n_rows, activation_row_bytes(Activation::q8, scratch.max_cols)});
     carver.take(scratch.tile, {n_threads, tile_scratch_bytes(scratch.max_cols)});
     carver.take(scratch.router, {limits.n_rows, limits.n_expert});
     carve_attention(carver, scratch, n_threads);
@@ -76,7 +76,7 @@ void carve(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
     carver.take(scratch.gate, {limits.n_rows, limits.n_expert_used, limits.expert_ff});
     carver.take(scratch.up, {limits.n_rows, limits.n_expert_used, limits.expert_ff});
     carver.take(scratch.activated, {limits.n_rows, limits.n_expert_used,
-                                    activation_layout(Activation::q8, limits.expert_ff).row_bytes});
+                                    activation_row_bytes(Activation::q8, limits.expert_ff)});
     carver.take(scratch.expert_output, {limits.n_rows, limits.n_expert_used, limits.hidden});
 }
 

@@ -5,7 +5,6 @@
 //   linear_bench [--benchmark_filter=avx512/Q4_K] ; threads: environment variable MINIM_BENCH_THREADS, else
 //   all cores
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -15,7 +14,7 @@
 #include <benchmark/benchmark.h>
 
 #include "base/buffer.h"
-#include "base/half.h"
+#include "bandwidth.h"
 #include "cpu/cpu_backend.h"
 
 namespace {
@@ -50,26 +49,11 @@ const Buffer& ring() {
     return bytes;
 }
 
-// Bytes per second of the plainest read: every thread adds up 64-bit words of its pieces.
 double read_bandwidth() {
     static const double best = [] {
-        constexpr int64_t k_piece = 1 << 20;
+        const minim::bench::Bandwidth bandwidth(pool());
         double fastest = 0.0;
-        for (int round = 0; round < 5; ++round) {
-            const auto start = std::chrono::steady_clock::now();
-            std::vector<uint64_t> sums(static_cast<size_t>(k_ring_bytes / k_piece));
-            pool().run(static_cast<int64_t>(sums.size()), [&](int64_t piece, int32_t) {
-                const uint64_t* words = ring().as<uint64_t>() + piece * (k_piece / 8);
-                uint64_t sum[8] = {};
-                for (int64_t i = 0; i < k_piece / 8; i += 8) {
-                    for (int64_t k = 0; k < 8; ++k) sum[k] += words[i + k];
-                }
-                for (const uint64_t s : sum) sums[static_cast<size_t>(piece)] += s;
-            });
-            benchmark::DoNotOptimize(sums.data());
-            const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-            fastest = std::max(fastest, static_cast<double>(k_ring_bytes) / seconds.count());
-        }
+        for (int round = 0; round < 5; ++round) fastest = std::max(fastest, bandwidth.measure());
         return fastest;
     }();
     return best;
@@ -93,7 +77,8 @@ void linear(benchmark::State& state, CpuLevel level, Format format, int64_t rows
                                                .format = format,
                                                .rows = rows,
                                                .cols = cols,
-                                               .row_bytes = static_cast<int64_t>(row_bytes)};
+                                               .row_bytes = static_cast<int64_t>(row_bytes),
+                                               .packed = backend->packs(format)};
         const minim::backend::LinearTask task = {&weight, y.data(), false};
         backend->linear(*scratch, h.data(), n, {&task, 1});
         benchmark::DoNotOptimize(y.data());
@@ -117,7 +102,7 @@ void register_all() {
              {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::iq4_nl, Format::q4_k,
               Format::q6_k, Format::iq4_xs, Format::q5_k, Format::iq2_s}) {
             for (const Shape shape : {Shape{3072, 1536}, Shape{1536, 3072}}) {
-                for (const int64_t n : {1, 32}) {
+                for (const int64_t n : {1, 2, 8, 32, 128}) {
                     const std::string name = std::string(to_string(level)) + "/" +
                                              std::string(minim::traits(format).name) + "/" +
                                              std::to_string(shape.rows) + "x" + std::to_string(shape.cols) +

@@ -164,6 +164,11 @@ struct Lanes {
         memcpy(&four, codes, sizeof(four));
         return {_mm256_set1_epi32(four)};
     }
+    template <int a, int b>
+    static MINIM_KERNEL_INLINE Int dot_pair(const int16_t* pair) {
+        const __m256i pairs = _mm256_broadcastd_epi32(_mm_loadu_si32(pair));
+        return {_mm256_madd_epi16(pairs, _mm256_set1_epi32(b * 65536 + (a & 65535)))};
+    }
     template <int n, int largest, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_small(Int* sum, const Int* weight, const int8_t* const* code) {
         // Pair products that fit 16 bits together are added there.

@@ -8,8 +8,9 @@
 // The dot is a sum of integers, exact; groups are added in their order, one fused multiply-add each, so a sum
 // does not depend on the width of a register or on who else is computed.
 //
-// One input row: unpacking and dots go together. Several: a panel is unpacked once, into scratch, and every
-// tile of input rows passes over it there. Both do the same arithmetic.
+// One input row: unpacking and dots go together. Several: a panel is unpacked into scratch, 256 columns at a
+// time, and every tile of input rows passes over them there, in the first-level cache; the sums wait in scratch
+// between. Both do the same arithmetic.
 #pragma once
 
 #include <cstddef>
@@ -63,32 +64,19 @@ struct PanelKind {
     static constexpr bool k_minima = has_minima;
 };
 
-// Where the parts of the input rows of a tile lie, from the unit at hand on.
+// Where the input rows of a tile lie, from the unit at hand on.
 template <int n_tokens>
 struct InputTile {
-    const int8_t* code[n_tokens];
-    const float* scale[n_tokens];
-    const int16_t* sum[n_tokens];
-    const float* scaled_sum[n_tokens];
+    const Q8Block* block[n_tokens];
 
-    InputTile(const LinearArgs& args, int64_t t0) {
-        const ActivationLayout layout = activation_layout(Activation::q8, args.cols);
+    InputTile(const LinearArgs& args, int64_t t0, int64_t unit) {
         for (int t = 0; t < n_tokens; ++t) {
             const int64_t row = args.input_rows != nullptr ? args.input_rows[t0 + t] : t0 + t;
-            const std::byte* input = args.input + row * args.input_row_bytes;
-            code[t] = reinterpret_cast<const int8_t*>(input);
-            scale[t] = reinterpret_cast<const float*>(input + layout.scale_offset);
-            sum[t] = reinterpret_cast<const int16_t*>(input + layout.sum_offset);
-            scaled_sum[t] = reinterpret_cast<const float*>(input + layout.scaled_sum_offset);
+            block[t] = reinterpret_cast<const Q8Block*>(args.input + row * args.input_row_bytes) + unit;
         }
     }
     MINIM_KERNEL_INLINE void next() {
-        for (int t = 0; t < n_tokens; ++t) {
-            code[t] += 32;
-            scale[t] += 1;
-            sum[t] += 2;
-            scaled_sum[t] += 2;
-        }
+        for (int t = 0; t < n_tokens; ++t) ++block[t];
     }
 };
 
@@ -101,10 +89,16 @@ MINIM_KERNEL_INLINE void add_unit(const Unit<L>& unit, const InputTile<n_tokens>
         typename L::Int dot[n_tokens];
         const int8_t* code[n_tokens];
         for (int t = 0; t < n_tokens; ++t) {
-            code[t] = input.code[t] + 4 * k_vectors * g;
-            int code_sum = input.sum[t][g];
-            if (Kind::k_groups == 1) code_sum += input.sum[t][1];
-            dot[t] = L::all(k_offset == 0 ? 0 : -k_offset * code_sum);
+            const Q8Block* block = input.block[t];
+            code[t] = block->code + 4 * k_vectors * g;
+            if constexpr (k_offset == 0) {
+                dot[t] = L::all(0);
+            } else if constexpr (Kind::k_groups == 1) {
+                dot[t] = L::template dot_pair<-k_offset, -k_offset>(block->sum);
+            } else {
+                dot[t] = g == 0 ? L::template dot_pair<-k_offset, 0>(block->sum)
+                                : L::template dot_pair<0, -k_offset>(block->sum);
+            }
         }
         if constexpr (Kind::k_codes == Codes::wide) {
             L::template dot_wide<k_vectors, n_tokens>(dot, unit.code + k_vectors * g, code);
@@ -112,11 +106,12 @@ MINIM_KERNEL_INLINE void add_unit(const Unit<L>& unit, const InputTile<n_tokens>
             L::template dot_small<k_vectors, Kind::k_largest, n_tokens>(dot, unit.code + k_vectors * g, code);
         }
         for (int t = 0; t < n_tokens; ++t) {
-            const auto factor = L::mul(unit.scale[g], L::all(input.scale[t][0]));
+            const Q8Block* block = input.block[t];
+            const auto factor = L::mul(unit.scale[g], L::all(block->scale));
             sum[t] = L::fma(L::to_float(dot[t]), factor, sum[t]);
             if constexpr (Kind::k_minima) {
-                const float scaled = Kind::k_groups == 1 ? input.scaled_sum[t][0] + input.scaled_sum[t][1]
-                                                         : input.scaled_sum[t][g];
+                const float scaled =
+                    Kind::k_groups == 1 ? block->scaled_sum[0] + block->scaled_sum[1] : block->scaled_sum[g];
                 sum[t] = L::fma(unit.minimum[g], L::all(scaled), sum[t]);
             }
         }
@@ -141,53 +136,116 @@ MINIM_KERNEL_INLINE void put_lanes(const LinearArgs& args, int64_t panel, int la
     for (int64_t r = 0; r < count; ++r) y[r] = args.add ? y[r] + lanes[r] : lanes[r];
 }
 
-template <class P, class Visit, int... unit>
-MINIM_KERNEL_INLINE void visit_units(const P& block, const Visit& visit,
-                                     std::integer_sequence<int, unit...>) {
-    (visit(block, std::integral_constant<int, unit>()), ...);
+// What is read some time after a block: the same distance further on, or at the start of the next weights where
+// that passes the end of these. Processors with 32 KB of first-level cache have room for the distance too.
+struct ReadAhead {
+    static constexpr int64_t k_distance = 4096;
+
+    const std::byte* end;
+    const std::byte* next;
+
+    explicit ReadAhead(const LinearArgs& args)
+        : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight) {}
+    // Null: nothing.
+    const std::byte* after(const std::byte* block) const {
+        if (end - block > k_distance) return block + k_distance;
+        return next == nullptr ? nullptr : next + (k_distance - (end - block));
+    }
+};
+
+// The part of unit `unit` of the bytes of a block that lie at `ahead`.
+template <class Block, int unit>
+MINIM_KERNEL_INLINE void fetch_ahead(const std::byte* ahead) {
+    constexpr int k_units = Block::block_elems / 32;
+    constexpr int k_bytes = static_cast<int>(k_panel_rows) * Block::block_bytes;
+    constexpr int k_first = (k_bytes * unit / k_units + 63) / 64 * 64;
+    constexpr int k_end = k_bytes * (unit + 1) / k_units;
+    for (int at = k_first; at < k_end; at += 64) __builtin_prefetch(ahead + at);
 }
 
-// visit(block, unit number as a constant) for every unit of a panel, in order.
+template <class P, class Visit, int... unit>
+MINIM_KERNEL_INLINE void visit_units(const P& block, const std::byte* ahead, const Visit& visit,
+                                     std::integer_sequence<int, unit...>) {
+    if (ahead != nullptr) {
+        ((fetch_ahead<typename P::Block, unit>(ahead), visit(block, std::integral_constant<int, unit>())), ...);
+    } else {
+        (visit(block, std::integral_constant<int, unit>()), ...);
+    }
+}
+
+// Some blocks of a panel.
+struct PanelBlocks {
+    const std::byte* panel;
+    int64_t first;
+    int64_t count;
+};
+
+// visit(block, unit number as a constant) for every unit of some blocks, in order.
 template <class L, class P, class Visit>
-MINIM_KERNEL_INLINE void for_each_unit(const std::byte* panel, int64_t cols, int lane, const Visit& visit) {
+MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks& blocks, int lane, const ReadAhead& read_ahead,
+                                       const Visit& visit) {
     constexpr int k_block_bytes = static_cast<int>(k_panel_rows) * P::Block::block_bytes;
-    const PanelBlock<L> header = {panel, lane};
-    PanelBlock<L> block = {panel + k_panel_rows * P::Block::row_header_bytes, lane};
-    for (int64_t b = 0; b < cols / P::Block::block_elems; ++b) {
-        visit_units(P(header, block), visit, std::make_integer_sequence<int, P::Block::block_elems / 32>());
+    const PanelBlock<L> header = {blocks.panel, lane};
+    const std::byte* first = blocks.panel + k_panel_rows * P::Block::row_header_bytes;
+    PanelBlock<L> block = {first + blocks.first * k_block_bytes, lane};
+    for (int64_t b = 0; b < blocks.count; ++b) {
+        // The first lanes fetch for all.
+        const std::byte* ahead = lane == 0 ? read_ahead.after(block.data) : nullptr;
+        visit_units(P(header, block), ahead, visit,
+                    std::make_integer_sequence<int, P::Block::block_elems / 32>());
         block.data += k_block_bytes;
+    }
+}
+
+// use(blocks, number of their first unit) for every k_panel_cols columns of a panel.
+template <class P, class Use>
+MINIM_KERNEL_INLINE void for_each_chunk(const LinearArgs& args, int64_t panel, const Use& use) {
+    constexpr int64_t k_blocks = k_panel_cols / P::Block::block_elems;
+    static_assert(k_panel_cols % P::Block::block_elems == 0);
+    const std::byte* data = args.weight + panel * k_panel_rows * args.row_bytes;
+    const int64_t n_blocks = args.cols / P::Block::block_elems;
+    for (int64_t b = 0; b < n_blocks; b += k_blocks) {
+        const int64_t count = n_blocks - b < k_blocks ? n_blocks - b : k_blocks;
+        use(PanelBlocks{data, b, count}, b * (P::Block::block_elems / 32));
     }
 }
 
 // args.weight: whole panels, the bytes of row r at r * row_bytes on average; one token.
 template <class L, class P>
 void linear_panels_1(const LinearArgs& args) {
+    const ReadAhead read_ahead(args);
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
-        const std::byte* data = args.weight + panel * k_panel_rows * args.row_bytes;
+        typename L::Float sums[k_panel_rows / L::k_width];
+        for (auto& sum : sums) sum = L::zero();
+        for_each_chunk<P>(args, panel, [&](const PanelBlocks& blocks, int64_t first_unit) {
+            for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
+                InputTile<1> input(args, 0, first_unit);
+                typename L::Float sum = sums[lane / L::k_width];
+                for_each_unit<L, P>(blocks, lane, read_ahead, [&](const P& block, auto number) {
+                    Unit<L> unit;
+                    block.template unpack<number>(unit);
+                    add_unit<L, typename P::Kind, 1>(unit, input, &sum);
+                    input.next();
+                });
+                sums[lane / L::k_width] = sum;
+            }
+        });
         for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
-            InputTile<1> input(args, 0);
-            typename L::Float sum = L::zero();
-            for_each_unit<L, P>(data, args.cols, lane, [&](const P& block, auto number) {
-                Unit<L> unit;
-                block.template unpack<number>(unit);
-                add_unit<L, typename P::Kind, 1>(unit, input, &sum);
-                input.next();
-            });
-            put_lanes<L>(args, panel, lane, 0, sum);
+            put_lanes<L>(args, panel, lane, 0, sums[lane / L::k_width]);
         }
     }
 }
 
-// An unpacked panel: for each unit, codes [8][16] words, then scales [groups][16], then minima [groups][16].
+// An unpacked unit: codes [8][16] words, then scales [groups][16], then minima [groups][16].
 template <class Kind>
 inline constexpr int64_t k_unpacked_unit_bytes = 8 * 64 + Kind::k_groups * 64 * (Kind::k_minima ? 2 : 1);
 
 template <class L, class P>
-void unpack_panel_units(const std::byte* panel, int64_t cols, std::byte* out) {
+void unpack_blocks(const PanelBlocks& blocks, const ReadAhead& read_ahead, std::byte* out) {
     using Kind = typename P::Kind;
     for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
         std::byte* to = out + 4 * lane;
-        for_each_unit<L, P>(panel, cols, lane, [&](const P& block, auto number) {
+        for_each_unit<L, P>(blocks, lane, read_ahead, [&](const P& block, auto number) {
             Unit<L> unit;
             block.template unpack<number>(unit);
             for (int k = 0; k < 8; ++k) L::store(to + 64 * k, unit.code[k]);
@@ -214,53 +272,82 @@ MINIM_KERNEL_INLINE void load_unit(const std::byte* from, Unit<L>& unit) {
     }
 }
 
+// Some unpacked units of a panel.
+struct UnpackedUnits {
+    const std::byte* data;
+    int64_t first;
+    int64_t count;
+};
+
+// Adds their products with the inputs of n_tokens tokens from t0 on to sums [n_tokens][16].
 template <class L, class Kind, int n_tokens>
-void linear_unpacked_tile(const LinearArgs& args, const std::byte* unpacked, int64_t panel, int64_t t0) {
+void add_units(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, float* sums) {
     for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
-        InputTile<n_tokens> input(args, t0);
+        InputTile<n_tokens> input(args, t0, units.first);
         typename L::Float sum[n_tokens];
-        for (auto& lanes : sum) lanes = L::zero();
-        const std::byte* from = unpacked + 4 * lane;
-        for (int64_t u = 0; u < args.cols / 32; ++u) {
+        for (int t = 0; t < n_tokens; ++t) sum[t] = L::load_f32(sums + k_panel_rows * t + lane);
+        const std::byte* from = units.data + 4 * lane;
+        for (int64_t u = 0; u < units.count; ++u) {
             Unit<L> unit;
             load_unit<L, Kind>(from, unit);
             add_unit<L, Kind, n_tokens>(unit, input, sum);
             input.next();
             from += k_unpacked_unit_bytes<Kind>;
         }
-        for (int t = 0; t < n_tokens; ++t) put_lanes<L>(args, panel, lane, t0 + t, sum[t]);
+        for (int t = 0; t < n_tokens; ++t) L::store(sums + k_panel_rows * t + lane, sum[t]);
     }
 }
 
 template <class L, class Kind>
-void linear_unpacked(const LinearArgs& args, const std::byte* unpacked, int64_t panel) {
+void add_units_of_tokens(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, int64_t n_tokens,
+                         float* sums) {
     int64_t t = 0;
-    for (; t + L::k_token_tile <= args.n_tokens; t += L::k_token_tile) {
-        linear_unpacked_tile<L, Kind, L::k_token_tile>(args, unpacked, panel, t);
+    for (; t + L::k_token_tile <= n_tokens; t += L::k_token_tile) {
+        add_units<L, Kind, L::k_token_tile>(args, units, t0 + t, sums + k_panel_rows * t);
     }
     if constexpr (L::k_token_tile > 4) {
-        if (t + 4 <= args.n_tokens) {
-            linear_unpacked_tile<L, Kind, 4>(args, unpacked, panel, t);
+        if (t + 4 <= n_tokens) {
+            add_units<L, Kind, 4>(args, units, t0 + t, sums + k_panel_rows * t);
             t += 4;
         }
     }
     if constexpr (L::k_token_tile > 2) {
-        if (t + 2 <= args.n_tokens) {
-            linear_unpacked_tile<L, Kind, 2>(args, unpacked, panel, t);
+        if (t + 2 <= n_tokens) {
+            add_units<L, Kind, 2>(args, units, t0 + t, sums + k_panel_rows * t);
             t += 2;
         }
     }
-    for (; t < args.n_tokens; ++t) linear_unpacked_tile<L, Kind, 1>(args, unpacked, panel, t);
+    for (; t < n_tokens; ++t) add_units<L, Kind, 1>(args, units, t0 + t, sums + k_panel_rows * t);
 }
 
-// Any number of tokens; args.scratch holds an unpacked panel.
+// Tokens t0 .. t0 + n_tokens, which are at most k_panel_tokens.
+template <class L, class P>
+void linear_panel(const LinearArgs& args, int64_t panel, int64_t t0, int64_t n_tokens) {
+    const ReadAhead read_ahead(args);
+    float* sums = args.scratch->sums;
+    for (int64_t i = 0; i < k_panel_rows * n_tokens; ++i) sums[i] = 0.0F;
+    for_each_chunk<P>(args, panel, [&](const PanelBlocks& blocks, int64_t first_unit) {
+        unpack_blocks<L, P>(blocks, read_ahead, args.scratch->units);
+        const UnpackedUnits units = {args.scratch->units, first_unit,
+                                     blocks.count * (P::Block::block_elems / 32)};
+        add_units_of_tokens<L, typename P::Kind>(args, units, t0, n_tokens, sums);
+    });
+    for (int64_t t = 0; t < n_tokens; ++t) {
+        for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
+            put_lanes<L>(args, panel, lane, t0 + t, L::load_f32(sums + k_panel_rows * t + lane));
+        }
+    }
+}
+
+// Any number of tokens.
 template <class L, class P>
 void linear_panels(const LinearArgs& args) {
     if (args.n_tokens == 1) return linear_panels_1<L, P>(args);
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
-        unpack_panel_units<L, P>(args.weight + panel * k_panel_rows * args.row_bytes, args.cols,
-                                 args.scratch);
-        linear_unpacked<L, typename P::Kind>(args, args.scratch, panel);
+        for (int64_t t = 0; t < args.n_tokens; t += k_panel_tokens) {
+            const int64_t n_tokens = args.n_tokens - t < k_panel_tokens ? args.n_tokens - t : k_panel_tokens;
+            linear_panel<L, P>(args, panel, t, n_tokens);
+        }
     }
 }
 

@@ -36,23 +36,21 @@ typename V::F32 towards_half_away(typename V::F32 x) {
 // Per 32 elements: scale d = largest / 127, codes round(x * (1 / d)); then the sums of 16 codes.
 template <class V>
 void quantize_q8(const float* x, int64_t cols, std::byte* out) {
-    const ActivationLayout layout = activation_layout(Activation::q8, cols);
-    auto* code = reinterpret_cast<int8_t*>(out);
-    auto* scale = reinterpret_cast<float*>(out + layout.scale_offset);
-    auto* scaled_sum = reinterpret_cast<float*>(out + layout.scaled_sum_offset);
-    auto* sum = reinterpret_cast<int16_t*>(out + layout.sum_offset);
+    auto* blocks = reinterpret_cast<Q8Block*>(out);
     for (int64_t b = 0; b < cols / 32; ++b) {
+        Q8Block& block = blocks[b];
         const float d = largest_magnitude<V>(x + 32 * b, 32) / 127.0F;
         const auto inverse = V::all(d != 0.0F ? 1.0F / d : 0.0F);
-        for (int64_t i = 32 * b; i < 32 * b + 32; i += 16) {
-            const auto scaled = clamp_code<V>(V::mul(load<V>(x + i), inverse));
-            V::store_i8(code + i, towards_half_away<V>(scaled));
+        for (int g = 0; g < 2; ++g) {
+            int8_t* code = block.code + 16 * g;
+            const auto scaled = clamp_code<V>(V::mul(load<V>(x + 32 * b + 16 * g), inverse));
+            V::store_i8(code, towards_half_away<V>(scaled));
             int32_t total = 0;
-            for (int64_t k = i; k < i + 16; ++k) total += code[k];
-            sum[i / 16] = static_cast<int16_t>(total);
-            scaled_sum[i / 16] = d * static_cast<float>(total);
+            for (int i = 0; i < 16; ++i) total += code[i];
+            block.sum[g] = static_cast<int16_t>(total);
+            block.scaled_sum[g] = d * static_cast<float>(total);
         }
-        scale[b] = d;
+        block.scale = d;
     }
 }
 

@@ -186,6 +186,11 @@ struct Lanes {
 
     // ---- dots of four bytes a lane ----
     static Int wide(Int signed_bytes) { return signed_bytes; }
+    // a * pair[0] + b * pair[1] in every lane
+    template <int a, int b>
+    static Int dot_pair(const int16_t* pair) {
+        return all(a * pair[0] + b * pair[1]);
+    }
     // sum[t] += weight[0] . code[t][0..3] + weight[1] . code[t][4..7] + ... of n weights
     template <int n, int n_tokens>
     static void dot_wide(Int* sum, const Int* weight, const int8_t* const* code) {

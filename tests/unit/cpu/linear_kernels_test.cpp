@@ -2,6 +2,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <numeric>
 
 #include "base/half.h"
 #include "cpu/kernel_tables.h"
@@ -37,7 +39,7 @@ std::vector<int64_t> columns_of(Format format) {
         case 1:
             return {0, 1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 512};
         case 32:
-            return {0, 32, 64, 96, 160, 256, 512};
+            return {0, 32, 64, 96, 160, 256, 352, 512};
         default:
             return {0, 256, 512};
     }
@@ -64,20 +66,20 @@ std::vector<float> run(const LinearKernel& kernel, const TestMatrix& w, const st
     std::vector<float> y = add_to;
     y.resize(static_cast<size_t>(n_tokens * w.view.rows));
     const std::vector<std::byte> weights = weights_for(kernel, w);
-    std::vector<std::byte> scratch(static_cast<size_t>(cpu::unpacked_panel_bytes(w.view.cols)));
+    const auto scratch = std::make_unique<cpu::PanelScratch>();
     kernel.run({.weight = weights.data(),
                 .row_bytes = w.view.row_bytes,
                 .n_rows = w.view.rows,
                 .cols = w.view.cols,
                 .scale = scale,
                 .input = input.data(),
-                .input_row_bytes = cpu::activation_layout(kernel.activation, w.view.cols).row_bytes,
+                .input_row_bytes = cpu::activation_row_bytes(kernel.activation, w.view.cols),
                 .input_rows = nullptr,
                 .n_tokens = n_tokens,
                 .y = y.data(),
                 .y_stride = w.view.rows,
                 .add = !add_to.empty(),
-                .scratch = scratch.data()});
+                .scratch = scratch.get()});
     return y;
 }
 
@@ -90,7 +92,7 @@ void check_all(Format format, const TestMatrix& w, const std::vector<float>& x, 
     for (const cpu::KernelTable* kernels : kernel_tables()) {
         REQUIRE(same_bits(run(*cpu::linear_kernel(*kernels, format), w, input, n_tokens), first));
     }
-    const int64_t row_size = cpu::activation_layout(activation, w.view.cols).row_bytes;
+    const int64_t row_size = cpu::activation_row_bytes(activation, w.view.cols);
     for (int64_t r = 0; r < w.view.rows; ++r) {
         const std::vector<float> row = w.decoded_row(r);
         for (int64_t t = 0; t < n_tokens; ++t) {
@@ -110,29 +112,22 @@ std::vector<std::byte> input_from_golden(const GoldenFile& file, const GoldenFil
     const bool q8_k = kind == "Q8_K";
     const int64_t block = q8_k ? 256 : 32;
     const auto block_bytes = static_cast<int64_t>(bytes.size()) / (cols / block);  // 292, or 296 in the fork
-    const cpu::ActivationLayout layout = cpu::activation_layout(Activation::q8, cols);
-    std::vector<std::byte> row(static_cast<size_t>(layout.row_bytes));
+    std::vector<std::byte> row(static_cast<size_t>(cpu::activation_row_bytes(Activation::q8, cols)));
     for (int64_t b = 0; b < cols / 32; ++b) {
         const std::byte* from = bytes.data() + b * 32 / block * block_bytes;
-        float scale = 0.0F;
+        cpu::Q8Block out;
         uint16_t half = 0;
-        std::memcpy(&scale, from, sizeof(scale));
+        std::memcpy(&out.scale, from, sizeof(out.scale));
         std::memcpy(&half, from, sizeof(half));
-        if (!q8_k) scale = f16_to_float(half);
-        std::memcpy(row.data() + layout.scale_offset + b * 4, &scale, sizeof(scale));
+        if (!q8_k) out.scale = f16_to_float(half);
         const int64_t header = q8_k ? block_bytes - 256 - 32 : block_bytes - 32;
-        std::memcpy(row.data() + b * 32, from + header + b * 32 % block, 32);
-    }
-    for (int64_t g = 0; g < cols / 16; ++g) {
-        int16_t sum = 0;
-        for (int64_t i = 16 * g; i < 16 * g + 16; ++i) {
-            sum = static_cast<int16_t>(sum + static_cast<int8_t>(row[static_cast<size_t>(i)]));
+        std::memcpy(out.code, from + header + b * 32 % block, 32);
+        for (size_t g = 0; g < 2; ++g) {
+            const int sum = std::accumulate(out.code + 16 * g, out.code + 16 * g + 16, 0);
+            out.sum[g] = static_cast<int16_t>(sum);
+            out.scaled_sum[g] = out.scale * static_cast<float>(sum);
         }
-        std::memcpy(row.data() + layout.sum_offset + g * 2, &sum, sizeof(sum));
-        float scale = 0.0F;
-        std::memcpy(&scale, row.data() + layout.scale_offset + g / 2 * 4, sizeof(scale));
-        const float scaled_sum = scale * static_cast<float>(sum);
-        std::memcpy(row.data() + layout.scaled_sum_offset + g * 4, &scaled_sum, sizeof(scaled_sum));
+        std::memcpy(row.data() + b * static_cast<int64_t>(sizeof(out)), &out, sizeof(out));
     }
     return row;
 }
@@ -149,6 +144,26 @@ TEST_CASE("linear kernels agree with exact dot products and with each other over
                     const TestMatrix w(format, n_rows, cols, random);
                     check_all(format, w, random.normal(n_tokens * cols), n_tokens);
                 }
+            }
+        }
+    }
+}
+
+TEST_CASE("more tokens than have their sums in scratch at once give the same results") {
+    const int64_t n_tokens = 2 * cpu::k_panel_tokens + 3;
+    for (const Format format : {Format::q8_0, Format::q4_k, Format::iq4_xs, Format::iq5_k}) {
+        Random random(4);
+        const TestMatrix w(format, 17, 512, random);
+        const std::vector<float> x = random.normal(n_tokens * 512);
+        for (const cpu::KernelTable* kernels : kernel_tables()) {
+            INFO(kernels->name << " " << traits(format).name);
+            const LinearKernel& kernel = *cpu::linear_kernel(*kernels, format);
+            const auto input = input_rows(*kernels, kernel.activation, x, n_tokens, 512);
+            const auto row_size = static_cast<size_t>(cpu::activation_row_bytes(kernel.activation, 512));
+            const std::vector<float> y = run(kernel, w, input, n_tokens);
+            for (size_t t = 0; t < static_cast<size_t>(n_tokens); ++t) {
+                const std::vector<std::byte> one(input.data() + t * row_size, input.data() + (t + 1) * row_size);
+                REQUIRE(same_bits(std::span(y).subspan(17 * t, 17), run(kernel, w, one, 1)));
             }
         }
     }
@@ -275,20 +290,20 @@ TEST_CASE("a list of input rows picks them in its order") {
             const auto all = run(kernel, w, input, 4);
             std::vector<float> y(15);
             const std::vector<std::byte> weights = weights_for(kernel, w);
-            std::vector<std::byte> scratch(static_cast<size_t>(cpu::unpacked_panel_bytes(256)));
+            const auto scratch = std::make_unique<cpu::PanelScratch>();
             kernel.run({.weight = weights.data(),
                         .row_bytes = w.view.row_bytes,
                         .n_rows = 3,
                         .cols = 256,
                         .scale = 1.0F,
                         .input = input.data(),
-                        .input_row_bytes = cpu::activation_layout(kernel.activation, 256).row_bytes,
+                        .input_row_bytes = cpu::activation_row_bytes(kernel.activation, 256),
                         .input_rows = rows.data(),
                         .n_tokens = 5,
                         .y = y.data(),
                         .y_stride = 3,
                         .add = false,
-                        .scratch = scratch.data()});
+                        .scratch = scratch.get()});
             for (size_t i = 0; i < y.size(); ++i)
                 CHECK(y[i] == all[static_cast<size_t>(rows[i / 3]) * 3 + i % 3]);
         }

@@ -49,7 +49,7 @@ TEST_CASE("linear of every kind of format agrees with exact arithmetic on the in
                 const cpu::Activation activation =
                     kernel == nullptr ? cpu::Activation::f32 : kernel->activation;
                 const auto input = input_rows(cpu::k_scalar_kernels, activation, h, n, 256);
-                const int64_t row_size = cpu::activation_layout(activation, 256).row_bytes;
+                const int64_t row_size = cpu::activation_row_bytes(activation, 256);
                 for (int64_t r = 0; r < rows; ++r) {
                     const std::vector<float> row = w.decoded_row(r);
                     for (int64_t i = 0; i < n; ++i) {

@@ -1,8 +1,10 @@
 #include "cpu/generic/quantize.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "base/half.h"
 #include "cpu/scalar/simd.h"
@@ -14,13 +16,17 @@ namespace minim::test {
 namespace {
 
 using cpu::Activation;
-using cpu::activation_layout;
-using cpu::ActivationLayout;
+using cpu::Q8Block;
 
-float scale_of(const std::vector<std::byte>& row, const ActivationLayout& layout, int64_t block) {
-    float scale = 0.0F;
-    std::memcpy(&scale, row.data() + layout.scale_offset + block * 4, sizeof(scale));
-    return scale;
+std::vector<Q8Block> blocks_of(const std::vector<std::byte>& row, int64_t cols) {
+    std::vector<Q8Block> blocks(static_cast<size_t>(cols / 32));
+    if (cols > 0) std::memcpy(blocks.data(), row.data(), blocks.size() * sizeof(Q8Block));
+    return blocks;
+}
+
+std::vector<Q8Block> quantised(const cpu::KernelTable& kernels, std::span<const float> x) {
+    const auto cols = static_cast<int64_t>(x.size());
+    return blocks_of(input_rows(kernels, Activation::q8, x, 1, cols), cols);
 }
 
 template <typename T>
@@ -31,25 +37,24 @@ T read(const std::byte* at) {
 }
 
 // Codes as the reference encoder of Q8_0 makes them; the scale rounds to its scale.
-bool has_reference_codes(const std::vector<std::byte>& row, const std::byte* reference, int64_t cols) {
-    const ActivationLayout layout = activation_layout(Activation::q8, cols);
-    for (int64_t b = 0; b < cols / 32; ++b) {
-        const std::byte* block = reference + b * 34;
-        if (float_to_f16(scale_of(row, layout, b)) != read<uint16_t>(block)) return false;
-        if (std::memcmp(row.data() + b * 32, block + 2, 32) != 0) return false;
+bool has_reference_codes(std::span<const Q8Block> row, const std::byte* reference) {
+    for (const Q8Block& block : row) {
+        uint16_t scale = 0;
+        std::memcpy(&scale, reference, sizeof(scale));
+        if (float_to_f16(block.scale) != scale) return false;
+        if (std::memcmp(block.code, reference + 2, 32) != 0) return false;
+        reference += 34;
     }
     return true;
 }
 
-bool has_true_sums(const std::vector<std::byte>& row, int64_t cols) {
-    const ActivationLayout layout = activation_layout(Activation::q8, cols);
-    for (int64_t g = 0; g < cols / 16; ++g) {
-        int sum = 0;
-        for (int64_t i = 16 * g; i < 16 * g + 16; ++i)
-            sum += static_cast<int8_t>(row[static_cast<size_t>(i)]);
-        if (read<int16_t>(row.data() + layout.sum_offset + 2 * g) != sum) return false;
-        const float scaled_sum = scale_of(row, layout, g / 2) * static_cast<float>(sum);
-        if (!same_bits(read<float>(row.data() + layout.scaled_sum_offset + 4 * g), scaled_sum)) return false;
+bool has_true_sums(std::span<const Q8Block> row) {
+    for (const Q8Block& block : row) {
+        for (size_t g = 0; g < 2; ++g) {
+            const int sum = std::accumulate(block.code + 16 * g, block.code + 16 * g + 16, 0);
+            if (block.sum[g] != sum) return false;
+            if (!same_bits(block.scaled_sum[g], block.scale * static_cast<float>(sum))) return false;
+        }
     }
     return true;
 }
@@ -64,9 +69,9 @@ TEST_CASE("the codes of quantised inputs equal those of the reference encoder") 
         for (int64_t r = 0; r < 24; ++r) {
             INFO(kernels->name << " row " << r);
             const std::span<const float> x(source.data() + r * 512, 512);
-            const auto row = input_rows(*kernels, Activation::q8, x, 1, 512);
-            CHECK(has_reference_codes(row, q8_0.data() + r * 544, 512));
-            CHECK(has_true_sums(row, 512));
+            const std::vector<Q8Block> row = quantised(*kernels, x);
+            CHECK(has_reference_codes(row, q8_0.data() + r * 544));
+            CHECK(has_true_sums(row));
         }
     }
 }
@@ -82,20 +87,17 @@ TEST_CASE("every instruction set makes the same codes, for numbers of any kind")
                 x[static_cast<size_t>(random.below(cols))] = -std::numeric_limits<float>::infinity();
             if (cols > 0 && trial % 5 == 3) x[0] = -(x[static_cast<size_t>(cols - 1)] = 100.0F);
             if (trial % 25 == 4) std::fill(x.begin(), x.end(), 0.0F);
-            const auto expected = input_rows(cpu::k_scalar_kernels, Activation::q8, x, 1, cols);
+            const std::vector<Q8Block> expected = quantised(cpu::k_scalar_kernels, x);
             for (const cpu::KernelTable* kernels : kernel_tables()) {
-                const auto row = input_rows(*kernels, Activation::q8, x, 1, cols);
+                const std::vector<Q8Block> row = quantised(*kernels, x);
                 INFO(kernels->name << " cols " << cols << " trial " << trial);
                 // A NaN scale may differ in its payload; all else is equal.
-                const ActivationLayout layout = activation_layout(Activation::q8, cols);
-                REQUIRE(std::equal(row.begin(), row.begin() + layout.scale_offset, expected.begin()));
-                for (int64_t b = 0; b < cols / 32; ++b) {
-                    REQUIRE(same_bits(scale_of(row, layout, b), scale_of(expected, layout, b)));
+                for (size_t b = 0; b < row.size(); ++b) {
+                    REQUIRE(std::ranges::equal(row[b].code, expected[b].code));
+                    REQUIRE(same_bits(row[b].scale, expected[b].scale));
+                    REQUIRE(std::ranges::min(row[b].code) >= -127);
                 }
-                for (int64_t i = 0; i < layout.scale_offset; ++i) {
-                    REQUIRE(static_cast<int8_t>(row[static_cast<size_t>(i)]) >= -127);
-                }
-                REQUIRE(has_true_sums(row, cols));
+                REQUIRE(has_true_sums(row));
             }
         }
     }
@@ -105,9 +107,9 @@ TEST_CASE("a NaN among the inputs makes the block's scale NaN, so that it is see
     std::vector<float> x(256, 1.0F);
     x[77] = std::nanf("");
     for (const cpu::KernelTable* kernels : kernel_tables()) {
-        const auto row = input_rows(*kernels, Activation::q8, x, 1, 256);
-        CHECK(std::isnan(scale_of(row, activation_layout(Activation::q8, 256), 2)));
-        CHECK(scale_of(row, activation_layout(Activation::q8, 256), 1) == 1.0F / 127.0F);
+        const std::vector<Q8Block> row = quantised(*kernels, x);
+        CHECK(std::isnan(row[2].scale));
+        CHECK(row[1].scale == 1.0F / 127.0F);
     }
 }
 

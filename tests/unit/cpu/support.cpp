@@ -142,7 +142,6 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
 }
 
 std::vector<double> dequantised(cpu::Activation activation, const std::byte* row, int64_t cols) {
-    const cpu::ActivationLayout layout = cpu::activation_layout(activation, cols);
     std::vector<double> values(static_cast<size_t>(cols));
     for (int64_t i = 0; i < cols; ++i) {
         if (activation == cpu::Activation::f32) {
@@ -151,17 +150,17 @@ std::vector<double> dequantised(cpu::Activation activation, const std::byte* row
             values[static_cast<size_t>(i)] = static_cast<double>(value);
             continue;
         }
-        float scale = 0.0F;
-        std::memcpy(&scale, row + layout.scale_offset + i / 32 * 4, sizeof(scale));
+        cpu::Q8Block block;
+        std::memcpy(&block, row + i / 32 * static_cast<int64_t>(sizeof(block)), sizeof(block));
         values[static_cast<size_t>(i)] =
-            static_cast<double>(static_cast<int8_t>(row[i])) * static_cast<double>(scale);
+            static_cast<double>(block.code[i % 32]) * static_cast<double>(block.scale);
     }
     return values;
 }
 
 std::vector<std::byte> input_rows(const cpu::KernelTable& kernels, cpu::Activation activation,
                                   std::span<const float> x, int64_t n, int64_t cols) {
-    const int64_t row_size = cpu::activation_layout(activation, cols).row_bytes;
+    const int64_t row_size = cpu::activation_row_bytes(activation, cols);
     std::vector<std::byte> rows(static_cast<size_t>(n * row_size));
     for (int64_t i = 0; i < n; ++i) {
         const float* from = x.data() + i * cols;
