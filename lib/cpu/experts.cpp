@@ -45,37 +45,61 @@ InputRows entries_of(const InputRows& all, const CpuScratch& scratch, int32_t ex
     return input;
 }
 
-// task(expert, first row, rows, thread) for every tile of every active expert.
+// Rows first .. first + count of an active expert.
+struct ExpertTile {
+    int32_t expert;
+    int64_t first;
+    int64_t count;
+};
+
+// task(tile, next tile, thread) for every tile of every active expert. The next one is what the thread reads
+// afterwards if all keep step; of no rows at the end.
 template <typename Task>
 void for_each_expert_tile(const Machine& machine, const CpuScratch& scratch, int64_t n_active,
                           const backend::ExpertStack& stack, const Task& task) {
     const int64_t tile_rows = rows_of_tile(stack.matrix(0));
     const int64_t n_tiles = (stack.rows + tile_rows - 1) / tile_rows;
-    machine.pool.run(n_active * n_tiles, [&](int64_t index, int32_t thread) {
+    const auto tile = [&](int64_t index) -> ExpertTile {
+        if (index >= n_active * n_tiles) return {};
         const int64_t first = index % n_tiles * tile_rows;
-        task(scratch.active_expert[index / n_tiles], first, std::min(tile_rows, stack.rows - first), thread);
+        return {scratch.active_expert[index / n_tiles], first, std::min(tile_rows, stack.rows - first)};
+    };
+    machine.pool.run(n_active * n_tiles, [&](int64_t index, int32_t thread) {
+        task(tile(index), tile(index + machine.pool.n_threads()), thread);
     });
+}
+
+const std::byte* rows_from(const backend::ExpertStack& stack, const ExpertTile& tile) {
+    return tile.count == 0 ? nullptr : stack.matrix(tile.expert).data + tile.first * stack.row_bytes;
 }
 
 // gate = silu(gate h) * (up h) for every entry, in sorted order.
 void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
               const backend::ExpertWeights& weights, const InputRows& input) {
     const int64_t ff = weights.gate.rows;
-    const auto task = [&](int32_t e, int64_t first, int64_t count, int32_t thread) {
-        const InputRows rows = entries_of(input, scratch, e, scratch.entry_row);
-        const backend::Matrix gate_weight = weights.gate.matrix(e);
-        const backend::Matrix up_weight = weights.up.matrix(e);
-        float* gate = scratch.gate + scratch.first_of_expert[e] * ff;
-        float* up = scratch.up + scratch.first_of_expert[e] * ff;
-        const MatrixTile gate_tile = {
-            .weight = gate_weight, .first = first, .count = count, .y = gate, .y_stride = ff};
-        const MatrixTile up_tile = {
-            .weight = up_weight, .first = first, .count = count, .y = up, .y_stride = ff};
+    const auto task = [&](const ExpertTile& tile, const ExpertTile& next, int32_t thread) {
+        const InputRows rows = entries_of(input, scratch, tile.expert, scratch.entry_row);
+        const backend::Matrix gate_weight = weights.gate.matrix(tile.expert);
+        const backend::Matrix up_weight = weights.up.matrix(tile.expert);
+        float* gate = scratch.gate + scratch.first_of_expert[tile.expert] * ff;
+        float* up = scratch.up + scratch.first_of_expert[tile.expert] * ff;
+        const MatrixTile gate_tile = {.weight = gate_weight,
+                                      .first = tile.first,
+                                      .count = tile.count,
+                                      .y = gate,
+                                      .y_stride = ff,
+                                      .next_weight = rows_from(weights.up, tile)};
+        const MatrixTile up_tile = {.weight = up_weight,
+                                    .first = tile.first,
+                                    .count = tile.count,
+                                    .y = up,
+                                    .y_stride = ff,
+                                    .next_weight = rows_from(weights.gate, next)};
         compute_tile(machine, gate_tile, rows, scratch.tile_of(thread));
         compute_tile(machine, up_tile, rows, scratch.tile_of(thread));
         for (int64_t t = 0; t < rows.n_tokens; ++t) {
-            float* out = gate + t * ff + first;
-            machine.kernels.silu_mul(out, up + t * ff + first, count, out);
+            float* out = gate + t * ff + tile.first;
+            machine.kernels.silu_mul(out, up + t * ff + tile.first, tile.count, out);
         }
     };
     for_each_expert_tile(machine, scratch, n_active, weights.gate, task);
@@ -84,14 +108,17 @@ void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
 // expert_output = down * input for every entry, in sorted order.
 void project(const Machine& machine, CpuScratch& scratch, int64_t n_active, const backend::ExpertStack& down,
              const InputRows& input) {
-    const auto task = [&](int32_t e, int64_t first, int64_t count, int32_t thread) {
-        const backend::Matrix weight = down.matrix(e);
-        const MatrixTile tile = {.weight = weight,
-                                 .first = first,
-                                 .count = count,
-                                 .y = scratch.expert_output + scratch.first_of_expert[e] * down.rows,
-                                 .y_stride = down.rows};
-        compute_tile(machine, tile, entries_of(input, scratch, e, nullptr), scratch.tile_of(thread));
+    const auto task = [&](const ExpertTile& tile, const ExpertTile& next, int32_t thread) {
+        const backend::Matrix weight = down.matrix(tile.expert);
+        const MatrixTile rows = {
+            .weight = weight,
+            .first = tile.first,
+            .count = tile.count,
+            .y = scratch.expert_output + scratch.first_of_expert[tile.expert] * down.rows,
+            .y_stride = down.rows,
+            .next_weight = rows_from(down, next)};
+        compute_tile(machine, rows, entries_of(input, scratch, tile.expert, nullptr),
+                     scratch.tile_of(thread));
     };
     for_each_expert_tile(machine, scratch, n_active, down, task);
 }

@@ -47,7 +47,8 @@ MINIM_HOST_DEVICE constexpr int64_t activation_row_bytes(Activation activation, 
 inline constexpr int64_t k_panel_cols = 256;
 inline constexpr int64_t k_panel_tokens = 128;
 struct PanelScratch {
-    std::byte units[k_panel_cols / 32 * (512 + 4 * 64)];  // 16 codes a column, and at most 2 scales and 2 minima
+    std::byte
+        units[k_panel_cols / 32 * (512 + 4 * 64)];  // 16 codes a column, and at most 2 scales and 2 minima
     float sums[k_panel_tokens * 16];
 };
 

@@ -16,6 +16,20 @@ int64_t tile_count(const backend::Matrix& weight) {
     return (weight.rows + rows - 1) / rows;
 }
 
+// A tile of one of the tasks, by its number among all their tiles.
+struct TaskTile {
+    const backend::LinearTask& task;
+    int64_t first;
+    int64_t count;
+};
+
+TaskTile tile_of(std::span<const backend::LinearTask> tasks, int64_t index) {
+    size_t t = 0;
+    while (index >= tile_count(*tasks[t].weight)) index -= tile_count(*tasks[t++].weight);
+    const int64_t rows = rows_of_tile(*tasks[t].weight);
+    return {tasks[t], index * rows, std::min(rows, tasks[t].weight->rows - index * rows)};
+}
+
 }  // namespace
 
 void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n,
@@ -36,18 +50,18 @@ void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t
     const int64_t n_blocks = (n + k_block_rows - 1) / k_block_rows;
     machine.pool.run(n_blocks * n_tiles, [&](int64_t index, int32_t thread) {
         const int64_t first_row = index / n_tiles * k_block_rows;
-        int64_t tile = index % n_tiles;
-        size_t t = 0;
-        while (tile >= tile_count(*tasks[t].weight)) tile -= tile_count(*tasks[t++].weight);
-        const backend::LinearTask& task = tasks[t];
-        const int64_t first = tile * rows_of_tile(*task.weight);
+        const TaskTile tile = tile_of(tasks, index % n_tiles);
+        // What the thread reads afterwards if all keep step.
+        const TaskTile next = tile_of(tasks, (index + machine.pool.n_threads()) % n_tiles);
+        const backend::Matrix& weight = *tile.task.weight;
         compute_tile(machine,
-                     {.weight = *task.weight,
-                      .first = first,
-                      .count = std::min(rows_of_tile(*task.weight), task.weight->rows - first),
-                      .y = task.y + first_row * task.weight->rows,
-                      .y_stride = task.weight->rows,
-                      .add = task.add},
+                     {.weight = weight,
+                      .first = tile.first,
+                      .count = tile.count,
+                      .y = tile.task.y + first_row * weight.rows,
+                      .y_stride = weight.rows,
+                      .add = tile.task.add,
+                      .next_weight = next.task.weight->data + next.first * next.task.weight->row_bytes},
                      rows_of(input, first_row, std::min(k_block_rows, n - first_row)),
                      scratch.tile_of(thread));
     });

@@ -49,6 +49,7 @@ void compute_panels(const LinearKernel& kernel, const MatrixTile& tile, LinearAr
     std::byte* panel = scratch + round_up_64(sizeof(PanelScratch));
     const std::byte* rows = args.weight;
     float* y = args.y;
+    args.next_weight = nullptr;
     for (int64_t done = packed_rows; done < tile.count; done += k_panel_rows) {
         args.n_rows = std::min(k_panel_rows, tile.count - done);
         pack_panel(tile.weight.format, rows + done * args.row_bytes, args.row_bytes, args.n_rows, args.cols,
@@ -124,6 +125,7 @@ void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRow
         .y_stride = tile.y_stride,
         .add = tile.add,
         .scratch = nullptr,
+        .next_weight = tile.next_weight,
     };
     if (kernel == nullptr) {
         assert(!tile.weight.packed);

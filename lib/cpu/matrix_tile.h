@@ -41,6 +41,7 @@ struct MatrixTile {
     int64_t y_stride;
     bool add = false;
     bool exact = false;
+    const std::byte* next_weight = nullptr;  // LinearArgs::next_weight
 };
 // `scratch`: tile_scratch_bytes(cols), aligned to 64.
 void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRows& input, std::byte* scratch);

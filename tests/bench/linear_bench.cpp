@@ -13,8 +13,8 @@
 
 #include <benchmark/benchmark.h>
 
-#include "base/buffer.h"
 #include "bandwidth.h"
+#include "base/buffer.h"
 #include "cpu/cpu_backend.h"
 
 namespace {

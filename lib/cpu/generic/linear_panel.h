@@ -153,60 +153,66 @@ struct ReadAhead {
     }
 };
 
-// The part of unit `unit` of the bytes of a block that lie at `ahead`.
+// Fetches the part of unit `unit` of the bytes of a block that lie at `ahead`, unless that is null.
 template <class Block, int unit>
-MINIM_KERNEL_INLINE void fetch_ahead(const std::byte* ahead) {
+MINIM_KERNEL_INLINE void fetch_unit(const std::byte* ahead) {
     constexpr int k_units = Block::block_elems / 32;
     constexpr int k_bytes = static_cast<int>(k_panel_rows) * Block::block_bytes;
     constexpr int k_first = (k_bytes * unit / k_units + 63) / 64 * 64;
     constexpr int k_end = k_bytes * (unit + 1) / k_units;
+    if (ahead == nullptr) return;
     for (int at = k_first; at < k_end; at += 64) __builtin_prefetch(ahead + at);
 }
 
 template <class P, class Visit, int... unit>
 MINIM_KERNEL_INLINE void visit_units(const P& block, const std::byte* ahead, const Visit& visit,
                                      std::integer_sequence<int, unit...>) {
-    if (ahead != nullptr) {
-        ((fetch_ahead<typename P::Block, unit>(ahead), visit(block, std::integral_constant<int, unit>())), ...);
-    } else {
-        (visit(block, std::integral_constant<int, unit>()), ...);
-    }
+    ((fetch_unit<typename P::Block, unit>(ahead), visit(block, std::integral_constant<int, unit>())), ...);
 }
 
-// Some blocks of a panel.
+// Some blocks of a panel, of k_panel_cols columns at most.
+template <class Block>
 struct PanelBlocks {
+    static constexpr int64_t k_block_bytes = k_panel_rows * Block::block_bytes;
+    static constexpr int64_t k_block_units = Block::block_elems / 32;
+
     const std::byte* panel;
     int64_t first;
     int64_t count;
+
+    const std::byte* data() const {
+        return panel + k_panel_rows * Block::row_header_bytes + first * k_block_bytes;
+    }
+    int64_t first_unit() const { return first * k_block_units; }
+    int64_t n_units() const { return count * k_block_units; }
 };
 
-// visit(block, unit number as a constant) for every unit of some blocks, in order.
-template <class L, class P, class Visit>
-MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks& blocks, int lane, const ReadAhead& read_ahead,
-                                       const Visit& visit) {
-    constexpr int k_block_bytes = static_cast<int>(k_panel_rows) * P::Block::block_bytes;
-    const PanelBlock<L> header = {blocks.panel, lane};
-    const std::byte* first = blocks.panel + k_panel_rows * P::Block::row_header_bytes;
-    PanelBlock<L> block = {first + blocks.first * k_block_bytes, lane};
-    for (int64_t b = 0; b < blocks.count; ++b) {
-        // The first lanes fetch for all.
-        const std::byte* ahead = lane == 0 ? read_ahead.after(block.data) : nullptr;
-        visit_units(P(header, block), ahead, visit,
-                    std::make_integer_sequence<int, P::Block::block_elems / 32>());
-        block.data += k_block_bytes;
+// use(blocks) for all blocks of a panel, in order.
+template <class P, class Use>
+MINIM_KERNEL_INLINE void for_each_blocks(const LinearArgs& args, int64_t panel, const Use& use) {
+    using Block = typename P::Block;
+    constexpr int64_t k_most = k_panel_cols / Block::block_elems;
+    static_assert(k_panel_cols % Block::block_elems == 0);
+    const std::byte* data = args.weight + panel * k_panel_rows * args.row_bytes;
+    const int64_t n_blocks = args.cols / Block::block_elems;
+    for (int64_t first = 0; first < n_blocks; first += k_most) {
+        use(PanelBlocks<Block>{data, first, n_blocks - first < k_most ? n_blocks - first : k_most});
     }
 }
 
-// use(blocks, number of their first unit) for every k_panel_cols columns of a panel.
-template <class P, class Use>
-MINIM_KERNEL_INLINE void for_each_chunk(const LinearArgs& args, int64_t panel, const Use& use) {
-    constexpr int64_t k_blocks = k_panel_cols / P::Block::block_elems;
-    static_assert(k_panel_cols % P::Block::block_elems == 0);
-    const std::byte* data = args.weight + panel * k_panel_rows * args.row_bytes;
-    const int64_t n_blocks = args.cols / P::Block::block_elems;
-    for (int64_t b = 0; b < n_blocks; b += k_blocks) {
-        const int64_t count = n_blocks - b < k_blocks ? n_blocks - b : k_blocks;
-        use(PanelBlocks{data, b, count}, b * (P::Block::block_elems / 32));
+// visit(block, unit number as a constant) for every unit of some blocks, in order, while what `read_ahead` says is
+// fetched; it may be null.
+template <class L, class P, class Visit>
+MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks<typename P::Block>& blocks, int lane,
+                                       const ReadAhead* read_ahead, const Visit& visit) {
+    using Blocks = PanelBlocks<typename P::Block>;
+    const PanelBlock<L> header = {blocks.panel, lane};
+    PanelBlock<L> block = {blocks.data(), lane};
+    for (int64_t b = 0; b < blocks.count; ++b) {
+        const std::byte* ahead = read_ahead != nullptr ? read_ahead->after(block.data) : nullptr;
+        visit_units(P(header, block), ahead, visit,
+                    std::make_integer_sequence<int, static_cast<int>(Blocks::k_block_units)>());
+        block.data += Blocks::k_block_bytes;
     }
 }
 
@@ -217,11 +223,13 @@ void linear_panels_1(const LinearArgs& args) {
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
         typename L::Float sums[k_panel_rows / L::k_width];
         for (auto& sum : sums) sum = L::zero();
-        for_each_chunk<P>(args, panel, [&](const PanelBlocks& blocks, int64_t first_unit) {
+        for_each_blocks<P>(args, panel, [&](const PanelBlocks<typename P::Block>& blocks) {
             for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
-                InputTile<1> input(args, 0, first_unit);
+                InputTile<1> input(args, 0, blocks.first_unit());
                 typename L::Float sum = sums[lane / L::k_width];
-                for_each_unit<L, P>(blocks, lane, read_ahead, [&](const P& block, auto number) {
+                // The first lanes fetch for all.
+                const ReadAhead* fetch = lane == 0 ? &read_ahead : nullptr;
+                for_each_unit<L, P>(blocks, lane, fetch, [&](const P& block, auto number) {
                     Unit<L> unit;
                     block.template unpack<number>(unit);
                     add_unit<L, typename P::Kind, 1>(unit, input, &sum);
@@ -241,11 +249,11 @@ template <class Kind>
 inline constexpr int64_t k_unpacked_unit_bytes = 8 * 64 + Kind::k_groups * 64 * (Kind::k_minima ? 2 : 1);
 
 template <class L, class P>
-void unpack_blocks(const PanelBlocks& blocks, const ReadAhead& read_ahead, std::byte* out) {
+void unpack_blocks(const PanelBlocks<typename P::Block>& blocks, std::byte* out) {
     using Kind = typename P::Kind;
     for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
         std::byte* to = out + 4 * lane;
-        for_each_unit<L, P>(blocks, lane, read_ahead, [&](const P& block, auto number) {
+        for_each_unit<L, P>(blocks, lane, nullptr, [&](const P& block, auto number) {
             Unit<L> unit;
             block.template unpack<number>(unit);
             for (int k = 0; k < 8; ++k) L::store(to + 64 * k, unit.code[k]);
@@ -272,11 +280,13 @@ MINIM_KERNEL_INLINE void load_unit(const std::byte* from, Unit<L>& unit) {
     }
 }
 
-// Some unpacked units of a panel.
+// Some unpacked units of a panel, and what to fetch meanwhile: `fetch_bytes` a unit, from `fetch` on.
 struct UnpackedUnits {
     const std::byte* data;
     int64_t first;
     int64_t count;
+    const std::byte* fetch;
+    int64_t fetch_bytes;  // 0: nothing
 };
 
 // Adds their products with the inputs of n_tokens tokens from t0 on to sums [n_tokens][16].
@@ -287,7 +297,11 @@ void add_units(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, f
         typename L::Float sum[n_tokens];
         for (int t = 0; t < n_tokens; ++t) sum[t] = L::load_f32(sums + k_panel_rows * t + lane);
         const std::byte* from = units.data + 4 * lane;
+        const int64_t fetch_bytes = lane == 0 ? units.fetch_bytes : 0;
         for (int64_t u = 0; u < units.count; ++u) {
+            for (int64_t at = 0; at < fetch_bytes; at += 64) {
+                __builtin_prefetch(units.fetch + u * fetch_bytes + at);
+            }
             Unit<L> unit;
             load_unit<L, Kind>(from, unit);
             add_unit<L, Kind, n_tokens>(unit, input, sum);
@@ -299,25 +313,22 @@ void add_units(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, f
 }
 
 template <class L, class Kind>
-void add_units_of_tokens(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, int64_t n_tokens,
+void add_units_of_tokens(const LinearArgs& args, UnpackedUnits units, int64_t t0, int64_t n_tokens,
                          float* sums) {
     int64_t t = 0;
-    for (; t + L::k_token_tile <= n_tokens; t += L::k_token_tile) {
-        add_units<L, Kind, L::k_token_tile>(args, units, t0 + t, sums + k_panel_rows * t);
-    }
+    const auto add_tile = [&](auto n) {
+        add_units<L, Kind, n>(args, units, t0 + t, sums + k_panel_rows * t);
+        units.fetch_bytes = 0;  // has been fetched with the first tile
+        t += n;
+    };
+    while (t + L::k_token_tile <= n_tokens) add_tile(std::integral_constant<int, L::k_token_tile>());
     if constexpr (L::k_token_tile > 4) {
-        if (t + 4 <= n_tokens) {
-            add_units<L, Kind, 4>(args, units, t0 + t, sums + k_panel_rows * t);
-            t += 4;
-        }
+        if (t + 4 <= n_tokens) add_tile(std::integral_constant<int, 4>());
     }
     if constexpr (L::k_token_tile > 2) {
-        if (t + 2 <= n_tokens) {
-            add_units<L, Kind, 2>(args, units, t0 + t, sums + k_panel_rows * t);
-            t += 2;
-        }
+        if (t + 2 <= n_tokens) add_tile(std::integral_constant<int, 2>());
     }
-    for (; t < n_tokens; ++t) add_units<L, Kind, 1>(args, units, t0 + t, sums + k_panel_rows * t);
+    while (t < n_tokens) add_tile(std::integral_constant<int, 1>());
 }
 
 // Tokens t0 .. t0 + n_tokens, which are at most k_panel_tokens.
@@ -326,10 +337,16 @@ void linear_panel(const LinearArgs& args, int64_t panel, int64_t t0, int64_t n_t
     const ReadAhead read_ahead(args);
     float* sums = args.scratch->sums;
     for (int64_t i = 0; i < k_panel_rows * n_tokens; ++i) sums[i] = 0.0F;
-    for_each_chunk<P>(args, panel, [&](const PanelBlocks& blocks, int64_t first_unit) {
-        unpack_blocks<L, P>(blocks, read_ahead, args.scratch->units);
-        const UnpackedUnits units = {args.scratch->units, first_unit,
-                                     blocks.count * (P::Block::block_elems / 32)};
+    using Blocks = PanelBlocks<typename P::Block>;
+    for_each_blocks<P>(args, panel, [&](const Blocks& blocks) {
+        unpack_blocks<L, P>(blocks, args.scratch->units);
+        const std::byte* ahead = read_ahead.after(blocks.data());
+        const int64_t fetch_bytes = ahead == nullptr ? 0 : Blocks::k_block_bytes / Blocks::k_block_units;
+        const UnpackedUnits units = {.data = args.scratch->units,
+                                     .first = blocks.first_unit(),
+                                     .count = blocks.n_units(),
+                                     .fetch = ahead,
+                                     .fetch_bytes = fetch_bytes};
         add_units_of_tokens<L, typename P::Kind>(args, units, t0, n_tokens, sums);
     });
     for (int64_t t = 0; t < n_tokens; ++t) {

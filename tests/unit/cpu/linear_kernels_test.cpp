@@ -162,7 +162,8 @@ TEST_CASE("more tokens than have their sums in scratch at once give the same res
             const auto row_size = static_cast<size_t>(cpu::activation_row_bytes(kernel.activation, 512));
             const std::vector<float> y = run(kernel, w, input, n_tokens);
             for (size_t t = 0; t < static_cast<size_t>(n_tokens); ++t) {
-                const std::vector<std::byte> one(input.data() + t * row_size, input.data() + (t + 1) * row_size);
+                const std::vector<std::byte> one(input.data() + t * row_size,
+                                                 input.data() + (t + 1) * row_size);
                 REQUIRE(same_bits(std::span(y).subspan(17 * t, 17), run(kernel, w, one, 1)));
             }
         }
