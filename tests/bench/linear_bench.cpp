@@ -102,7 +102,7 @@ void register_all() {
              {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::iq4_nl, Format::q4_k,
               Format::q6_k, Format::iq4_xs, Format::q5_k, Format::iq2_s}) {
             for (const Shape shape : {Shape{3072, 1536}, Shape{1536, 3072}}) {
-                for (const int64_t n : {1, 2, 8, 32, 128}) {
+                for (const int64_t n : {1, 2, 3, 4, 8, 32, 128}) {
                     const std::string name = std::string(to_string(level)) + "/" +
                                              std::string(minim::traits(format).name) + "/" +
                                              std::to_string(shape.rows) + "x" + std::to_string(shape.cols) +

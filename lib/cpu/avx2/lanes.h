@@ -28,6 +28,7 @@ struct Lanes {
 
     static constexpr int k_width = 8;
     static constexpr int k_token_tile = 4;
+    static constexpr int k_few_tokens = 2;
     static constexpr int k_wide_offset = 0;
 
     // ---- memory ----

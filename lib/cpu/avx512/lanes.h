@@ -22,6 +22,7 @@ struct Lanes {
 
     static constexpr int k_width = 16;
     static constexpr int k_token_tile = 8;
+    static constexpr int k_few_tokens = 4;
     // vpdpbusd multiplies unsigned by signed bytes: signed weights are kept 128 higher.
     static constexpr int k_wide_offset = 128;
 

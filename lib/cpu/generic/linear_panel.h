@@ -216,30 +216,34 @@ MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks<typename P::Block>& blo
     }
 }
 
-// args.weight: whole panels, the bytes of row r at r * row_bytes on average; one token.
-template <class L, class P>
-void linear_panels_1(const LinearArgs& args) {
+// Few tokens: each unit is multiplied as it is unpacked.
+template <class L, class P, int n_tokens>
+void linear_panels_of_few(const LinearArgs& args) {
+    constexpr int k_parts = static_cast<int>(k_panel_rows) / L::k_width;
+    using Float = typename L::Float;
     const ReadAhead read_ahead(args);
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
-        typename L::Float sums[k_panel_rows / L::k_width];
-        for (auto& sum : sums) sum = L::zero();
+        Float sums[k_parts][n_tokens];
+        for (auto& part : sums) {
+            for (Float& sum : part) sum = L::zero();
+        }
         for_each_blocks<P>(args, panel, [&](const PanelBlocks<typename P::Block>& blocks) {
-            for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
-                InputTile<1> input(args, 0, blocks.first_unit());
-                typename L::Float sum = sums[lane / L::k_width];
-                // The first lanes fetch for all.
-                const ReadAhead* fetch = lane == 0 ? &read_ahead : nullptr;
-                for_each_unit<L, P>(blocks, lane, fetch, [&](const P& block, auto number) {
+            for (int part = 0; part < k_parts; ++part) {
+                InputTile<n_tokens> input(args, 0, blocks.first_unit());
+                Float sum[n_tokens];
+                for (int t = 0; t < n_tokens; ++t) sum[t] = sums[part][t];
+                const ReadAhead* fetch = part == 0 ? &read_ahead : nullptr;  // the first lanes fetch for all
+                for_each_unit<L, P>(blocks, part * L::k_width, fetch, [&](const P& block, auto number) {
                     Unit<L> unit;
                     block.template unpack<number>(unit);
-                    add_unit<L, typename P::Kind, 1>(unit, input, &sum);
+                    add_unit<L, typename P::Kind, n_tokens>(unit, input, sum);
                     input.next();
                 });
-                sums[lane / L::k_width] = sum;
+                for (int t = 0; t < n_tokens; ++t) sums[part][t] = sum[t];
             }
         });
-        for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
-            put_lanes<L>(args, panel, lane, 0, sums[lane / L::k_width]);
+        for (int part = 0; part < k_parts; ++part) {
+            for (int t = 0; t < n_tokens; ++t) put_lanes<L>(args, panel, part * L::k_width, t, sums[part][t]);
         }
     }
 }
@@ -356,10 +360,17 @@ void linear_panel(const LinearArgs& args, int64_t panel, int64_t t0, int64_t n_t
     }
 }
 
-// Any number of tokens.
+// args.weight: whole panels, the bytes of row r at r * row_bytes on average.
 template <class L, class P>
 void linear_panels(const LinearArgs& args) {
-    if (args.n_tokens == 1) return linear_panels_1<L, P>(args);
+    if (args.n_tokens == 1) return linear_panels_of_few<L, P, 1>(args);
+    if constexpr (L::k_few_tokens > 1) {
+        if (args.n_tokens == 2) return linear_panels_of_few<L, P, 2>(args);
+    }
+    if constexpr (L::k_few_tokens > 2) {
+        if (args.n_tokens == 3) return linear_panels_of_few<L, P, 3>(args);
+        if (args.n_tokens == 4) return linear_panels_of_few<L, P, 4>(args);
+    }
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
         for (int64_t t = 0; t < args.n_tokens; t += k_panel_tokens) {
             const int64_t n_tokens = args.n_tokens - t < k_panel_tokens ? args.n_tokens - t : k_panel_tokens;
