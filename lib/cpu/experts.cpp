@@ -57,7 +57,7 @@ struct ExpertTile {
 template <typename Task>
 void for_each_expert_tile(const Machine& machine, const CpuScratch& scratch, int64_t n_active,
                           const backend::ExpertStack& stack, const Task& task) {
-    const int64_t tile_rows = rows_of_tile(stack.matrix(0));
+    const int64_t tile_rows = rows_of_tile(machine, stack.matrix(0), n_active * stack.rows);
     const int64_t n_tiles = (stack.rows + tile_rows - 1) / tile_rows;
     const auto tile = [&](int64_t index) -> ExpertTile {
         if (index >= n_active * n_tiles) return {};

@@ -11,23 +11,31 @@ namespace {
 // which the second-level cache keeps.
 constexpr int64_t k_block_rows = 128;
 
-int64_t tile_count(const backend::Matrix& weight) {
-    const int64_t rows = rows_of_tile(weight);
-    return (weight.rows + rows - 1) / rows;
-}
+// The weights of all tasks, cut into tiles.
+struct Tiles {
+    const Machine& machine;
+    std::span<const backend::LinearTask> tasks;
+    int64_t n_job_rows;
 
-// A tile of one of the tasks, by its number among all their tiles.
+    int64_t rows(const backend::Matrix& weight) const { return rows_of_tile(machine, weight, n_job_rows); }
+    int64_t count(const backend::Matrix& weight) const {
+        return (weight.rows + rows(weight) - 1) / rows(weight);
+    }
+};
+
 struct TaskTile {
     const backend::LinearTask& task;
     int64_t first;
     int64_t count;
 };
 
-TaskTile tile_of(std::span<const backend::LinearTask> tasks, int64_t index) {
+// A tile by its number among those of all tasks.
+TaskTile tile_at(const Tiles& tiles, int64_t index) {
     size_t t = 0;
-    while (index >= tile_count(*tasks[t].weight)) index -= tile_count(*tasks[t++].weight);
-    const int64_t rows = rows_of_tile(*tasks[t].weight);
-    return {tasks[t], index * rows, std::min(rows, tasks[t].weight->rows - index * rows)};
+    while (index >= tiles.count(*tiles.tasks[t].weight)) index -= tiles.count(*tiles.tasks[t++].weight);
+    const backend::Matrix& weight = *tiles.tasks[t].weight;
+    const int64_t first = index * tiles.rows(weight);
+    return {tiles.tasks[t], first, std::min(tiles.rows(weight), weight.rows - first)};
 }
 
 }  // namespace
@@ -39,20 +47,22 @@ void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t
     assert(n <= scratch.limits.n_rows && cols <= scratch.max_cols);
 
     InputRows input = plain_rows(h, n, cols);
-    int64_t n_tiles = 0;
+    const int64_t n_blocks = (n + k_block_rows - 1) / k_block_rows;
+    Tiles tiles = {machine, tasks, 0};
     for (const backend::LinearTask& task : tasks) {
         assert(task.weight->cols == cols);
         const Activation activation = activation_for(machine.kernels, task.weight->format);
         quantize_rows(machine, activation, h, n, cols, scratch.input[static_cast<size_t>(activation)], input);
-        n_tiles += tile_count(*task.weight);
+        tiles.n_job_rows += task.weight->rows * n_blocks;
     }
+    int64_t n_tiles = 0;
+    for (const backend::LinearTask& task : tasks) n_tiles += tiles.count(*task.weight);
 
-    const int64_t n_blocks = (n + k_block_rows - 1) / k_block_rows;
     machine.pool.run(n_blocks * n_tiles, [&](int64_t index, int32_t thread) {
         const int64_t first_row = index / n_tiles * k_block_rows;
-        const TaskTile tile = tile_of(tasks, index % n_tiles);
+        const TaskTile tile = tile_at(tiles, index % n_tiles);
         // What the thread reads afterwards if all keep step.
-        const TaskTile next = tile_of(tasks, (index + machine.pool.n_threads()) % n_tiles);
+        const TaskTile next = tile_at(tiles, (index + machine.pool.n_threads()) % n_tiles);
         const backend::Matrix& weight = *tile.task.weight;
         compute_tile(machine,
                      {.weight = weight,

@@ -9,8 +9,13 @@
 namespace minim::cpu {
 namespace {
 
-constexpr int64_t k_tile_bytes = 128 * 1024;
-constexpr int64_t k_max_tile_rows = 64;
+// Of rows of floats, which stay in the first-level cache while the tokens pass.
+constexpr int64_t k_float_tile_bytes = 32 * 1024;
+// Of panels, which are read once: the longer a thread reads on, the nearer it comes to the memory's speed.
+constexpr int64_t k_panel_tile_bytes = 512 * 1024;
+constexpr int64_t k_max_panel_tile_rows = 256;
+// Tiles a thread at least, so that all end at about the same time.
+constexpr int64_t k_thread_tiles = 16;
 
 // Rows decoded to floats at a time: few enough to stay in the second-level cache.
 constexpr int64_t k_decoded_rows = 8;
@@ -72,9 +77,14 @@ Activation activation_for(const KernelTable& kernels, Format format) noexcept {
     return kernel == nullptr ? Activation::f32 : kernel->activation;
 }
 
-int64_t rows_of_tile(const backend::Matrix& weight) noexcept {
-    const int64_t rows = k_tile_bytes / std::max<int64_t>(weight.row_bytes, 1);
-    return std::clamp<int64_t>(rows / k_panel_rows * k_panel_rows, k_panel_rows, k_max_tile_rows);
+int64_t rows_of_tile(const Machine& machine, const backend::Matrix& weight, int64_t n_job_rows) noexcept {
+    const int64_t row_bytes = std::max<int64_t>(weight.row_bytes, 1);
+    int64_t rows = k_float_tile_bytes / row_bytes;
+    if (activation_for(machine.kernels, weight.format) == Activation::q8) {
+        const int64_t share = n_job_rows / (k_thread_tiles * machine.pool.n_threads());
+        rows = std::min({k_panel_tile_bytes / row_bytes, k_max_panel_tile_rows, share});
+    }
+    return std::max(rows / k_panel_rows * k_panel_rows, k_panel_rows);
 }
 
 InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept {

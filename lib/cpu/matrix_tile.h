@@ -16,9 +16,8 @@ struct InputRows {
 // The form in which the input of a matrix is read.
 Activation activation_for(const KernelTable& kernels, Format format) noexcept;
 
-// Rows of one tile, a multiple of 16: about 32 KB of weights, which stay in the first-level cache while the
-// tokens pass.
-int64_t rows_of_tile(const backend::Matrix& weight) noexcept;
+// Rows of one tile, a multiple of 16, where n_job_rows rows of weights meet their inputs in one job.
+int64_t rows_of_tile(const Machine& machine, const backend::Matrix& weight, int64_t n_job_rows) noexcept;
 
 InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept;
 

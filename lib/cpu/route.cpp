@@ -32,7 +32,7 @@ void route(const Machine& machine, CpuScratch& scratch, const float* h, int64_t 
     if (n == 0) return;
     assert(n <= scratch.limits.n_rows && router.rows <= scratch.limits.n_expert && n_used <= router.rows);
     const InputRows input = plain_rows(h, n, router.cols);
-    const int64_t tile_rows = rows_of_tile(router);
+    const int64_t tile_rows = rows_of_tile(machine, router, router.rows);
     machine.pool.run((router.rows + tile_rows - 1) / tile_rows, [&](int64_t tile, int32_t thread) {
         const int64_t first = tile * tile_rows;
         compute_tile(machine,

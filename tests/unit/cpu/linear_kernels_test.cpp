@@ -61,8 +61,10 @@ std::vector<std::byte> weights_for(const LinearKernel& kernel, const TestMatrix&
 }
 
 // Results of one kernel: [n_tokens][n_rows].
-std::vector<float> run(const LinearKernel& kernel, const TestMatrix& w, const std::vector<std::byte>& input,
-                       int64_t n_tokens, float scale = 1.0F, const std::vector<float>& add_to = {}) {
+std::vector<float> run(const cpu::KernelTable& kernels, const TestMatrix& w,
+                       const std::vector<std::byte>& input, int64_t n_tokens, float scale = 1.0F,
+                       const std::vector<float>& add_to = {}) {
+    const LinearKernel& kernel = *cpu::linear_kernel(kernels, w.view.format);
     std::vector<float> y = add_to;
     y.resize(static_cast<size_t>(n_tokens * w.view.rows));
     const std::vector<std::byte> weights = weights_for(kernel, w);
@@ -87,10 +89,9 @@ std::vector<float> run(const LinearKernel& kernel, const TestMatrix& w, const st
 void check_all(Format format, const TestMatrix& w, const std::vector<float>& x, int64_t n_tokens) {
     const Activation activation = cpu::linear_kernel(cpu::k_scalar_kernels, format)->activation;
     const auto input = input_rows(cpu::k_scalar_kernels, activation, x, n_tokens, w.view.cols);
-    const std::vector<float> first =
-        run(*cpu::linear_kernel(cpu::k_scalar_kernels, format), w, input, n_tokens);
+    const std::vector<float> first = run(cpu::k_scalar_kernels, w, input, n_tokens);
     for (const cpu::KernelTable* kernels : kernel_tables()) {
-        REQUIRE(same_bits(run(*cpu::linear_kernel(*kernels, format), w, input, n_tokens), first));
+        REQUIRE(same_bits(run(*kernels, w, input, n_tokens), first));
     }
     const int64_t row_size = cpu::activation_row_bytes(activation, w.view.cols);
     for (int64_t r = 0; r < w.view.rows; ++r) {
@@ -160,11 +161,11 @@ TEST_CASE("more tokens than have their sums in scratch at once give the same res
             const LinearKernel& kernel = *cpu::linear_kernel(*kernels, format);
             const auto input = input_rows(*kernels, kernel.activation, x, n_tokens, 512);
             const auto row_size = static_cast<size_t>(cpu::activation_row_bytes(kernel.activation, 512));
-            const std::vector<float> y = run(kernel, w, input, n_tokens);
+            const std::vector<float> y = run(*kernels, w, input, n_tokens);
             for (size_t t = 0; t < static_cast<size_t>(n_tokens); ++t) {
                 const std::vector<std::byte> one(input.data() + t * row_size,
                                                  input.data() + (t + 1) * row_size);
-                REQUIRE(same_bits(std::span(y).subspan(17 * t, 17), run(kernel, w, one, 1)));
+                REQUIRE(same_bits(std::span(y).subspan(17 * t, 17), run(*kernels, w, one, 1)));
             }
         }
     }
@@ -178,8 +179,8 @@ TEST_CASE("linear kernels of no rows or no tokens write nothing") {
             const TestMatrix some(format, 3, 256, random);
             const LinearKernel& kernel = *cpu::linear_kernel(*kernels, format);
             const auto input = input_rows(*kernels, kernel.activation, random.normal(256), 1, 256);
-            CHECK(run(kernel, none, input, 1).empty());
-            CHECK(run(kernel, some, input, 0).empty());
+            CHECK(run(*kernels, none, input, 1).empty());
+            CHECK(run(*kernels, some, input, 0).empty());
         }
     }
 }
@@ -225,10 +226,10 @@ TEST_CASE("scales that are infinite or NaN reach the result, equally on every in
             std::memcpy(field, &bits, sizeof(bits));
             const Activation activation = cpu::linear_kernel(cpu::k_scalar_kernels, format)->activation;
             const auto input = input_rows(cpu::k_scalar_kernels, activation, random.normal(256), 1, 256);
-            const auto first = run(*cpu::linear_kernel(cpu::k_scalar_kernels, format), w, input, 1);
+            const auto first = run(cpu::k_scalar_kernels, w, input, 1);
             CHECK(std::isfinite(first[0]) == (bits == 1));
             for (const cpu::KernelTable* kernels : kernel_tables()) {
-                CHECK(same_bits(run(*cpu::linear_kernel(*kernels, format), w, input, 1), first));
+                CHECK(same_bits(run(*kernels, w, input, 1), first));
             }
         }
     }
@@ -248,9 +249,8 @@ TEST_CASE("kernels reproduce the golden dot products from the golden activations
         TestMatrix w(format, rows, cols, random);
         std::copy(raw.begin(), raw.end(), w.bytes.begin());
         for (const cpu::KernelTable* kernels : kernel_tables()) {
-            const LinearKernel& kernel = *cpu::linear_kernel(*kernels, format);
             const auto input = input_from_golden(activation_file, golden, cols);
-            const auto y = run(kernel, w, input, 1);
+            const auto y = run(*kernels, w, input, 1);
             for (size_t r = 0; r < y.size(); ++r) {
                 INFO(kernels->name << " " << traits(format).name << " row " << r);
                 CHECK(std::abs(static_cast<double>(y[r]) - dot_q8[r]) <= 2e-6 * dot_abs[r]);
@@ -268,9 +268,9 @@ TEST_CASE("the tensor's scale and the addition to y are applied to the whole dot
         for (const cpu::KernelTable* kernels : kernel_tables()) {
             const LinearKernel& kernel = *cpu::linear_kernel(*kernels, format);
             const auto input = input_rows(*kernels, kernel.activation, x, 3, 256);
-            const auto plain = run(kernel, w, input, 3);
-            const auto scaled = run(kernel, w, input, 3, 0.37F);
-            const auto added = run(kernel, w, input, 3, 0.37F, start);
+            const auto plain = run(*kernels, w, input, 3);
+            const auto scaled = run(*kernels, w, input, 3, 0.37F);
+            const auto added = run(*kernels, w, input, 3, 0.37F, start);
             for (size_t i = 0; i < plain.size(); ++i) {
                 CHECK(scaled[i] == plain[i] * 0.37F);
                 CHECK(added[i] == start[i] + plain[i] * 0.37F);
@@ -282,31 +282,32 @@ TEST_CASE("the tensor's scale and the addition to y are applied to the whole dot
 TEST_CASE("a list of input rows picks them in its order") {
     for (const Format format : formats()) {
         Random random(9);
-        const TestMatrix w(format, 3, 256, random);
-        const std::vector<float> x = random.normal(4 * 256);
-        const std::vector<int32_t> rows = {2, 0, 3, 2, 1};
+        const TestMatrix w(format, 3, 512, random);
+        const std::vector<float> x = random.normal(4 * 512);
+        std::vector<int32_t> rows(21);
+        for (int32_t& row : rows) row = static_cast<int32_t>(random.below(4));
         for (const cpu::KernelTable* kernels : kernel_tables()) {
             const LinearKernel& kernel = *cpu::linear_kernel(*kernels, format);
-            const auto input = input_rows(*kernels, kernel.activation, x, 4, 256);
-            const auto all = run(kernel, w, input, 4);
-            std::vector<float> y(15);
+            const auto input = input_rows(*kernels, kernel.activation, x, 4, 512);
+            const auto all = run(*kernels, w, input, 4);
+            std::vector<float> y(3 * rows.size());
             const std::vector<std::byte> weights = weights_for(kernel, w);
             const auto scratch = std::make_unique<cpu::PanelScratch>();
             kernel.run({.weight = weights.data(),
                         .row_bytes = w.view.row_bytes,
                         .n_rows = 3,
-                        .cols = 256,
+                        .cols = 512,
                         .scale = 1.0F,
                         .input = input.data(),
-                        .input_row_bytes = cpu::activation_row_bytes(kernel.activation, 256),
+                        .input_row_bytes = cpu::activation_row_bytes(kernel.activation, 512),
                         .input_rows = rows.data(),
-                        .n_tokens = 5,
+                        .n_tokens = static_cast<int64_t>(rows.size()),
                         .y = y.data(),
                         .y_stride = 3,
                         .add = false,
                         .scratch = scratch.get()});
             for (size_t i = 0; i < y.size(); ++i)
-                CHECK(y[i] == all[static_cast<size_t>(rows[i / 3]) * 3 + i % 3]);
+                REQUIRE(y[i] == all[static_cast<size_t>(rows[i / 3]) * 3 + i % 3]);
         }
     }
 }
