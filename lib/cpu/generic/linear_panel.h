@@ -1,6 +1,5 @@
-// y = W h for weights in panels (../panel.h) and q8 inputs. A format's part is its Panel type (panels/): it
-// turns a block into units of 32 columns, each eight vectors of codes with one scale for 32 columns or two
-// for 16 each, and minima where the format has them:
+// y = W h for weights in panels (../panel.h) and q8 inputs. A format's part is its Panel type (panels/), which turns
+// a block into units of 32 columns (panel_units.h):
 //
 //   y(row) = sum over groups of columns of
 //              scale(row) a_scale (code(row) . a_code) + minimum(row) a_scale sum(a_code)
@@ -8,61 +7,21 @@
 // The dot is a sum of integers, exact; groups are added in their order, one fused multiply-add each, so a sum
 // does not depend on the width of a register or on who else is computed.
 //
-// One input row: unpacking and dots go together. Several: a panel is unpacked into scratch, 256 columns at a
-// time, and every tile of input rows passes over them there, in the first-level cache; the sums wait in scratch
-// between. Both do the same arithmetic.
+// Few input rows: unpacking and dots go together. More: a panel is unpacked into scratch, 256 columns at a time, and
+// every tile of input rows passes over them there, in the first-level cache; the sums wait in scratch between. Both do
+// the same arithmetic, and both fetch what comes next from memory while they compute.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <type_traits>
 
+#include "cpu/generic/panel_units.h"
 #include "cpu/kernel_inline.h"
 #include "cpu/kernels.h"
 #include "cpu/panel.h"
 
 namespace minim::cpu::generic {
-
-// How the codes of a format are multiplied (scalar/lanes.h).
-enum class Codes : uint8_t {
-    small,  // 0 .. k_largest <= 127, which stand for the numbers k_offset lower
-    wide,   // signed bytes
-};
-
-template <class L>
-struct Unit {
-    typename L::Int code[8];
-    typename L::Float scale[2];
-    typename L::Float minimum[2];
-};
-
-// One block of a panel, for the lanes from `lane` on; places are given as in the block of a row.
-template <class L>
-struct PanelBlock {
-    using Int = typename L::Int;
-    using Float = typename L::Float;
-
-    const std::byte* data;
-    int lane;
-
-    Int word(int at) const { return L::load(data + k_panel_rows * at + 4 * lane); }
-    Int half(int at) const { return L::load_u16(data + k_panel_rows * at + 2 * lane); }
-    Int byte(int at) const { return L::load_u8(data + k_panel_rows * at + lane); }
-    Float f16(int at) const { return L::load_f16(data + k_panel_rows * at + 2 * lane); }
-    Float f32(int at) const {
-        return L::load_f32(reinterpret_cast<const float*>(data + k_panel_rows * at) + lane);
-    }
-};
-
-// What the arithmetic needs to know of a format.
-template <Codes codes, int largest, int offset, int n_groups, bool has_minima>
-struct PanelKind {
-    static constexpr Codes k_codes = codes;
-    static constexpr int k_largest = largest;
-    static constexpr int k_offset = offset;
-    static constexpr int k_groups = n_groups;  // of a unit: 1 or 2
-    static constexpr bool k_minima = has_minima;
-};
 
 // Where the input rows of a tile lie, from the unit at hand on.
 template <int n_tokens>
@@ -134,86 +93,6 @@ MINIM_KERNEL_INLINE void put_lanes(const LinearArgs& args, int64_t panel, int la
     float lanes[L::k_width];
     L::store(lanes, scaled);
     for (int64_t r = 0; r < count; ++r) y[r] = args.add ? y[r] + lanes[r] : lanes[r];
-}
-
-// What is read some time after a block: the same distance further on, or at the start of the next weights where
-// that passes the end of these. Processors with 32 KB of first-level cache have room for the distance too.
-struct ReadAhead {
-    static constexpr int64_t k_distance = 4096;
-
-    const std::byte* end;
-    const std::byte* next;
-
-    explicit ReadAhead(const LinearArgs& args)
-        : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight) {}
-    // Null: nothing.
-    const std::byte* after(const std::byte* block) const {
-        if (end - block > k_distance) return block + k_distance;
-        return next == nullptr ? nullptr : next + (k_distance - (end - block));
-    }
-};
-
-// Fetches the part of unit `unit` of the bytes of a block that lie at `ahead`, unless that is null.
-template <class Block, int unit>
-MINIM_KERNEL_INLINE void fetch_unit(const std::byte* ahead) {
-    constexpr int k_units = Block::block_elems / 32;
-    constexpr int k_bytes = static_cast<int>(k_panel_rows) * Block::block_bytes;
-    constexpr int k_first = (k_bytes * unit / k_units + 63) / 64 * 64;
-    constexpr int k_end = k_bytes * (unit + 1) / k_units;
-    if (ahead == nullptr) return;
-    for (int at = k_first; at < k_end; at += 64) __builtin_prefetch(ahead + at);
-}
-
-template <class P, class Visit, int... unit>
-MINIM_KERNEL_INLINE void visit_units(const P& block, const std::byte* ahead, const Visit& visit,
-                                     std::integer_sequence<int, unit...>) {
-    ((fetch_unit<typename P::Block, unit>(ahead), visit(block, std::integral_constant<int, unit>())), ...);
-}
-
-// Some blocks of a panel, of k_panel_cols columns at most.
-template <class Block>
-struct PanelBlocks {
-    static constexpr int64_t k_block_bytes = k_panel_rows * Block::block_bytes;
-    static constexpr int64_t k_block_units = Block::block_elems / 32;
-
-    const std::byte* panel;
-    int64_t first;
-    int64_t count;
-
-    const std::byte* data() const {
-        return panel + k_panel_rows * Block::row_header_bytes + first * k_block_bytes;
-    }
-    int64_t first_unit() const { return first * k_block_units; }
-    int64_t n_units() const { return count * k_block_units; }
-};
-
-// use(blocks) for all blocks of a panel, in order.
-template <class P, class Use>
-MINIM_KERNEL_INLINE void for_each_blocks(const LinearArgs& args, int64_t panel, const Use& use) {
-    using Block = typename P::Block;
-    constexpr int64_t k_most = k_panel_cols / Block::block_elems;
-    static_assert(k_panel_cols % Block::block_elems == 0);
-    const std::byte* data = args.weight + panel * k_panel_rows * args.row_bytes;
-    const int64_t n_blocks = args.cols / Block::block_elems;
-    for (int64_t first = 0; first < n_blocks; first += k_most) {
-        use(PanelBlocks<Block>{data, first, n_blocks - first < k_most ? n_blocks - first : k_most});
-    }
-}
-
-// visit(block, unit number as a constant) for every unit of some blocks, in order, while what `read_ahead` says is
-// fetched; it may be null.
-template <class L, class P, class Visit>
-MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks<typename P::Block>& blocks, int lane,
-                                       const ReadAhead* read_ahead, const Visit& visit) {
-    using Blocks = PanelBlocks<typename P::Block>;
-    const PanelBlock<L> header = {blocks.panel, lane};
-    PanelBlock<L> block = {blocks.data(), lane};
-    for (int64_t b = 0; b < blocks.count; ++b) {
-        const std::byte* ahead = read_ahead != nullptr ? read_ahead->after(block.data) : nullptr;
-        visit_units(P(header, block), ahead, visit,
-                    std::make_integer_sequence<int, static_cast<int>(Blocks::k_block_units)>());
-        block.data += Blocks::k_block_bytes;
-    }
 }
 
 // Few tokens: each unit is multiplied as it is unpacked.

@@ -2,6 +2,7 @@
 // MXFP4, and NVFP4 with its blocks of 64. Layouts: lib/format/.
 #pragma once
 
+#include "cpu/generic/linear_panel.h"
 #include "cpu/generic/panels/byte_codes.h"
 #include "format/iq4_nl.h"
 #include "format/mxfp4.h"

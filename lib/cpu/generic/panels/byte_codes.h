@@ -2,7 +2,7 @@
 // those of lib/format/block_reader.h), for one unit of 32 columns of the lanes of a panel.
 #pragma once
 
-#include "cpu/generic/linear_panel.h"
+#include "cpu/generic/panel_units.h"
 
 namespace minim::cpu::generic {
 
@@ -15,7 +15,16 @@ typename L::Int byte_bits(typename L::Int word) {
 // Byte i of every lane as a number.
 template <class L, int i>
 typename L::Int byte_of(typename L::Int word) {
-    return L::bit_and(L::template shift_right<8 * i>(word), L::all(255));
+    const auto shifted = L::template shift_right<8 * i>(word);
+    if constexpr (i == 3) return shifted;
+    return L::bit_and(shifted, L::all(255));
+}
+
+// The four nibbles of a half word, a byte each.
+template <class L>
+typename L::Int spread_nibbles(typename L::Int half) {
+    const auto bytes = L::bit_and(L::bit_or(half, L::template shift_left<8>(half)), L::all(0x00FF00FF));
+    return L::bit_and(L::bit_or(bytes, L::template shift_left<4>(bytes)), L::all(0x0F0F0F0F));
 }
 
 template <class L, int i>

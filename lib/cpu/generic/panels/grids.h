@@ -2,6 +2,7 @@
 // at a time. Layouts: lib/format/.
 #pragma once
 
+#include "cpu/generic/linear_panel.h"
 #include "cpu/generic/panels/byte_codes.h"
 #include "format/grids.h"
 #include "format/iq1_m.h"

@@ -1,6 +1,7 @@
 // Panels of Q2_K, Q3_K, Q4_K, Q5_K and Q6_K. Layouts: lib/format/.
 #pragma once
 
+#include "cpu/generic/linear_panel.h"
 #include "cpu/generic/panels/byte_codes.h"
 #include "format/q2_k.h"
 #include "format/q3_k.h"

@@ -1,6 +1,7 @@
 // Panels of the formats of one and two bits without a table: TQ1_0, TQ2_0, Q1_0, Q2_0. Layouts: lib/format/.
 #pragma once
 
+#include "cpu/generic/linear_panel.h"
 #include "cpu/generic/panels/byte_codes.h"
 #include "format/q1_0.h"
 #include "format/tq1_0.h"

@@ -1,6 +1,7 @@
 // Panels of ik's trellis formats: every lane runs the generator of its row. Layouts: lib/format/trellis.h.
 #pragma once
 
+#include "cpu/generic/linear_panel.h"
 #include "cpu/generic/panels/byte_codes.h"
 #include "format/trellis.h"
 

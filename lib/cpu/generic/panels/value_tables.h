@@ -5,6 +5,7 @@
 // second half. Values that span less than 128 are small codes with an offset.
 #pragma once
 
+#include "cpu/generic/linear_panel.h"
 #include "cpu/generic/panels/byte_codes.h"
 #include "format/iq2_k.h"
 #include "format/iq2_kl.h"
@@ -72,18 +73,22 @@ struct Iq4XsPanel {
     using Block = IQ4_XS;
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     PanelBlock<L> block;
-    typename L::Float d;
-    typename L::Int low, high;
+    typename L::Float d, less;   // less: -32 d
+    typename L::Int numbers[2];  // of units 0, 2, 4, 6 and of units 1, 3, 5, 7: 6 bits in a byte each
     Iq4XsPanel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at), d(at.f16(Block::d_at)), low(at.word(Block::low_at)), high(at.half(Block::high_at)) {}
+        : block(at), d(at.f16(Block::d_at)), less(L::mul(d, L::all(-32.0F))) {
+        const auto low = at.word(Block::low_at);
+        const auto high = spread_nibbles<L>(at.half(Block::high_at));
+        const auto upper = L::all(0x30303030);
+        numbers[0] = L::bit_or(byte_bits<L, 0, 15>(low), L::bit_and(L::template shift_left<4>(high), upper));
+        numbers[1] = L::bit_or(byte_bits<L, 4, 15>(low), L::bit_and(L::template shift_left<2>(high), upper));
+    }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at + 16 * u, unit.code);
         const auto table = L::wide_table(iq4nl_values());
         for (auto& code : unit.code) code = L::look_up(table, code);
-        const auto number =
-            L::bit_or(bits_of<L, 4 * u, 4>(low), L::template shift_left<4>(bits_of<L, 2 * u, 2>(high)));
-        unit.scale[0] = L::mul(d, L::to_float(L::sub(number, L::all(32))));
+        unit.scale[0] = L::fma(d, L::to_float(byte_of<L, u / 2>(numbers[u % 2])), less);
     }
 };
 
