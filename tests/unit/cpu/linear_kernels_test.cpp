@@ -16,7 +16,6 @@ namespace minim::test {
 namespace {
 
 using cpu::Activation;
-using cpu::LinearArgs;
 using cpu::LinearKernel;
 
 // Every format that holds weights.

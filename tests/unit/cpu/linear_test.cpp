@@ -144,6 +144,7 @@ TEST_CASE("several tasks of different formats share one input") {
     const std::vector<float> h = random.normal(3 * 256);
     std::vector<std::vector<float>> y;
     std::vector<LinearTask> tasks;
+    y.reserve(w.size());
     for (const TestMatrix& matrix : w) y.emplace_back(static_cast<size_t>(3 * matrix.view.rows), 1.0F);
     for (size_t t = 0; t < w.size(); ++t) tasks.push_back({&w[t].view, y[t].data(), t % 2 == 1});
     setup.backend->linear(*setup.scratch, h.data(), 3, tasks);
