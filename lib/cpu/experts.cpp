@@ -79,24 +79,20 @@ void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
     const int64_t ff = weights.gate.rows;
     const auto task = [&](const ExpertTile& tile, const ExpertTile& next, int32_t thread) {
         const InputRows rows = entries_of(input, scratch, tile.expert, scratch.entry_row);
-        const backend::Matrix gate_weight = weights.gate.matrix(tile.expert);
-        const backend::Matrix up_weight = weights.up.matrix(tile.expert);
+        const auto compute = [&](const backend::ExpertStack& stack, float* y, const std::byte* next_weight) {
+            const backend::Matrix weight = stack.matrix(tile.expert);
+            const MatrixTile part = {.weight = weight,
+                                     .first = tile.first,
+                                     .count = tile.count,
+                                     .y = y,
+                                     .y_stride = ff,
+                                     .next_weight = next_weight};
+            compute_tile(machine, part, rows, scratch.tile_of(thread));
+        };
         float* gate = scratch.gate + scratch.first_of_expert[tile.expert] * ff;
         float* up = scratch.up + scratch.first_of_expert[tile.expert] * ff;
-        const MatrixTile gate_tile = {.weight = gate_weight,
-                                      .first = tile.first,
-                                      .count = tile.count,
-                                      .y = gate,
-                                      .y_stride = ff,
-                                      .next_weight = rows_from(weights.up, tile)};
-        const MatrixTile up_tile = {.weight = up_weight,
-                                    .first = tile.first,
-                                    .count = tile.count,
-                                    .y = up,
-                                    .y_stride = ff,
-                                    .next_weight = rows_from(weights.gate, next)};
-        compute_tile(machine, gate_tile, rows, scratch.tile_of(thread));
-        compute_tile(machine, up_tile, rows, scratch.tile_of(thread));
+        compute(weights.gate, gate, rows_from(weights.up, tile));
+        compute(weights.up, up, rows_from(weights.gate, next));
         for (int64_t t = 0; t < rows.n_tokens; ++t) {
             float* out = gate + t * ff + tile.first;
             machine.kernels.silu_mul(out, up + t * ff + tile.first, tile.count, out);
