@@ -11,16 +11,12 @@ namespace {
 // which the second-level cache keeps.
 constexpr int64_t k_block_rows = 128;
 
-// The weights of all tasks, cut into tiles.
+// The weights of all tasks, cut into tiles of `rows` rows.
 struct Tiles {
-    const Machine& machine;
     std::span<const backend::LinearTask> tasks;
-    int64_t n_job_rows;
+    int64_t rows;
 
-    int64_t rows(const backend::Matrix& weight) const { return rows_of_tile(machine, weight, n_job_rows); }
-    int64_t count(const backend::Matrix& weight) const {
-        return (weight.rows + rows(weight) - 1) / rows(weight);
-    }
+    int64_t count(const backend::LinearTask& task) const { return (task.weight->rows + rows - 1) / rows; }
 };
 
 struct TaskTile {
@@ -32,10 +28,9 @@ struct TaskTile {
 // A tile by its number among those of all tasks.
 TaskTile tile_at(const Tiles& tiles, int64_t index) {
     size_t t = 0;
-    while (index >= tiles.count(*tiles.tasks[t].weight)) index -= tiles.count(*tiles.tasks[t++].weight);
-    const backend::Matrix& weight = *tiles.tasks[t].weight;
-    const int64_t first = index * tiles.rows(weight);
-    return {tiles.tasks[t], first, std::min(tiles.rows(weight), weight.rows - first)};
+    while (index >= tiles.count(tiles.tasks[t])) index -= tiles.count(tiles.tasks[t++]);
+    const int64_t first = index * tiles.rows;
+    return {tiles.tasks[t], first, std::min(tiles.rows, tiles.tasks[t].weight->rows - first)};
 }
 
 }  // namespace
@@ -48,15 +43,18 @@ void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t
 
     InputRows input = plain_rows(h, n, cols);
     const int64_t n_blocks = (n + k_block_rows - 1) / k_block_rows;
-    Tiles tiles = {machine, tasks, 0};
+    int64_t n_job_rows = 0;
     for (const backend::LinearTask& task : tasks) {
         assert(task.weight->cols == cols);
         const Activation activation = activation_for(machine.kernels, task.weight->format);
         quantize_rows(machine, activation, h, n, cols, scratch.input[static_cast<size_t>(activation)], input);
-        tiles.n_job_rows += task.weight->rows * n_blocks;
+        n_job_rows += task.weight->rows * n_blocks;
     }
+    Tiles tiles = {tasks, INT64_MAX};
+    for (const backend::LinearTask& task : tasks)
+        tiles.rows = std::min(tiles.rows, rows_of_tile(machine, *task.weight, n_job_rows));
     int64_t n_tiles = 0;
-    for (const backend::LinearTask& task : tasks) n_tiles += tiles.count(*task.weight);
+    for (const backend::LinearTask& task : tasks) n_tiles += tiles.count(task);
 
     machine.pool.run(n_blocks * n_tiles, [&](int64_t index, int32_t thread) {
         const int64_t first_row = index / n_tiles * k_block_rows;

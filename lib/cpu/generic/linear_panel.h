@@ -134,6 +134,8 @@ inline constexpr int64_t k_unpacked_unit_bytes = 8 * 64 + Kind::k_groups * 64 * 
 template <class L, class P>
 void unpack_blocks(const PanelBlocks<typename P::Block>& blocks, std::byte* out) {
     using Kind = typename P::Kind;
+    static_assert(k_panel_cols / 32 * k_unpacked_unit_bytes<Kind> <=
+                  static_cast<int64_t>(sizeof(PanelScratch::units)));
     for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
         std::byte* to = out + 4 * lane;
         for_each_unit<L, P>(blocks, lane, nullptr, [&](const P& block, auto number) {

@@ -45,8 +45,7 @@ struct Lanes {
 
     static constexpr int k_width = 4;
     static constexpr int k_token_tile = 1;  // input rows that share an unpacked weight
-    static constexpr int k_few_tokens =
-        1;  // input rows that a weight is multiplied with while it is unpacked
+    static constexpr int k_few_tokens = 1;  // input rows that it meets while it is unpacked, at most
     static constexpr int k_wide_offset = 0;
 
     // ---- memory ----
