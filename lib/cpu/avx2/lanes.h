@@ -28,8 +28,9 @@ struct Lanes {
 
     static constexpr int k_width = 8;
     static constexpr int k_token_tile = 4;
-    static constexpr int k_few_tokens = 2;
-    static constexpr int k_wide_offset = 0;
+    static constexpr int k_few_tokens = 4;
+    // vpmaddubsw multiplies unsigned by signed bytes: signed weights are kept 128 higher.
+    static constexpr int k_wide_offset = 128;
 
     // ---- memory ----
     static Int load(const std::byte* p) { return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))}; }
@@ -122,7 +123,7 @@ struct Lanes {
     static Table table(const int8_t* values) {
         return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)))};
     }
-    static Table wide_table(const int8_t* values) { return table(values); }
+    static Table wide_table(const int8_t* values) { return {wide({table(values).v}).v}; }
     static Int look_up(Table t, Int index) { return {_mm256_shuffle_epi8(t.v, index.v)}; }
     static Int look_up(Table low, Table high, Int index) {
         return {_mm256_blendv_epi8(_mm256_shuffle_epi8(low.v, index.v), _mm256_shuffle_epi8(high.v, index.v),
@@ -159,7 +160,9 @@ struct Lanes {
     }
 
     // ---- dots of four bytes a lane ----
-    static Int wide(Int signed_bytes) { return signed_bytes; }
+    static Int wide(Int signed_bytes) {
+        return {_mm256_xor_si256(signed_bytes.v, _mm256_set1_epi8(static_cast<char>(0x80)))};
+    }
     static Int broadcast_codes(const int8_t* codes) {
         int32_t four;
         memcpy(&four, codes, sizeof(four));
@@ -172,33 +175,28 @@ struct Lanes {
     }
     template <int n, int largest, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_small(Int* sum, const Int* weight, const int8_t* const* code) {
-        // Pair products that fit 16 bits together are added there.
-        constexpr int k_room = 32767 / (2 * 127 * largest);
+        // A pair of products is at most 128 * largest, as two neighbouring codes add up to no more than 128
+        // (quantize.h). Pairs that fit 16 bits together are added there.
+        constexpr int k_room = 32767 / (128 * largest);
         constexpr int k_run = k_room < n ? k_room : n;
         static_assert(k_run >= 1);
         const __m256i one = _mm256_set1_epi16(1);
-        for (int t = 0; t < n_tokens; ++t) {
-            for (int k = 0; k < n; k += k_run) {
+        for (int k = 0; k < n; k += k_run) {
+            for (int t = 0; t < n_tokens; ++t) {
                 __m256i pairs = _mm256_maddubs_epi16(weight[k].v, broadcast_codes(code[t] + 4 * k).v);
                 for (int i = k + 1; i < k + k_run && i < n; ++i) {
                     pairs = _mm256_add_epi16(
                         pairs, _mm256_maddubs_epi16(weight[i].v, broadcast_codes(code[t] + 4 * i).v));
                 }
                 sum[t].v = _mm256_add_epi32(sum[t].v, _mm256_madd_epi16(pairs, one));
+                // GCC may put off additions until the end of the block, with all that they add kept on the stack.
+                asm("" : "+x"(sum[t].v));
             }
         }
     }
     template <int n, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_wide(Int* sum, const Int* weight, const int8_t* const* code) {
-        const __m256i one = _mm256_set1_epi16(1);
-        for (int k = 0; k < n; ++k) {
-            const __m256i magnitude = _mm256_abs_epi8(weight[k].v);
-            for (int t = 0; t < n_tokens; ++t) {
-                const __m256i codes = _mm256_sign_epi8(broadcast_codes(code[t] + 4 * k).v, weight[k].v);
-                const __m256i pairs = _mm256_maddubs_epi16(magnitude, codes);
-                sum[t].v = _mm256_add_epi32(sum[t].v, _mm256_madd_epi16(pairs, one));
-            }
-        }
+        dot_small<n, 255, n_tokens>(sum, weight, code);
     }
 };
 

@@ -75,6 +75,9 @@ struct Simd {
     static F32 max_magnitude(F32 a, F32 b) {
         return {larger_bits(a.low, b.low), larger_bits(a.high, b.high)};
     }
+    static F32 swap_neighbours(F32 a) {
+        return {_mm256_permute_ps(a.low, 0xB1), _mm256_permute_ps(a.high, 0xB1)};
+    }
     static F32 copy_sign(F32 magnitude, F32 sign) {
         return {with_sign(magnitude.low, sign.low), with_sign(magnitude.high, sign.high)};
     }

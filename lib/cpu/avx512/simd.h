@@ -66,6 +66,7 @@ struct Simd {
     static F32 max_magnitude(F32 a, F32 b) {
         return {_mm512_castsi512_ps(_mm512_max_epi32(magnitude(a.v), magnitude(b.v)))};
     }
+    static F32 swap_neighbours(F32 a) { return {_mm512_permute_ps(a.v, 0xB1)}; }
     static F32 copy_sign(F32 size, F32 sign) {
         const __m512 mask = _mm512_set1_ps(-0.0F);
         return {_mm512_or_ps(_mm512_andnot_ps(mask, size.v), _mm512_and_ps(mask, sign.v))};

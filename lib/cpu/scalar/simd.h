@@ -119,6 +119,14 @@ struct Simd {
         }
         return a;
     }
+    static F32 swap_neighbours(F32 a) {  // lanes 1, 0, 3, 2 ...
+        for (int i = 0; i < 16; i += 2) {
+            const float even = a.lane[i];
+            a.lane[i] = a.lane[i + 1];
+            a.lane[i + 1] = even;
+        }
+        return a;
+    }
     static F32 copy_sign(F32 magnitude, F32 sign) {
         for (int i = 0; i < 16; ++i) magnitude.lane[i] = __builtin_copysignf(magnitude.lane[i], sign.lane[i]);
         return magnitude;
