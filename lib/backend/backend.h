@@ -1,6 +1,13 @@
-// The coarse operations of the forward pass, as a backend implements them on its own memory. The model calls
-// them in order (lib/model/minimax_m2.cpp); each is free to fuse, tile, quantise activations and overlap
-// inside. Every pointer lies in the backend's memory; activations are float, row after row, without padding.
+// A device as the rest of the library sees it: its memory, the ways in and out of it, streams of work, and the
+// coarse operations of the forward pass. The model calls them in order (lib/model/minimax_m2.cpp); each is free
+// to fuse, tile, quantise activations and overlap inside. Activations are float, row after row, without padding.
+//
+// Data pointers of weights and activations, and those of a page table, lie in the backend's memory, which the
+// host may touch only where uses_host_memory() says so. Operations and transfers of one stream (Scratch) run in
+// the order of the calls, perhaps after the call has returned: spans are copied before, but what their elements
+// point to, and the host's side of a transfer, stays as it is until synchronize().
+//
+// A device that fails is lost: later operations do nothing, and synchronize() of any of its streams says why.
 //
 // On the CPU a row's result never depends on who shares the batch, on the chunking or on the thread count.
 #pragma once
@@ -94,21 +101,76 @@ struct StepLimits {
     int64_t n_vocab = 0;
 };
 
-// Work space of one stream of steps. Steps that share it must not overlap.
+// One stream of steps with its work space. Steps that share it must not overlap.
 class Scratch {
   public:
     virtual ~Scratch() = default;
 };
 
+// A block of a backend's memory. Given back at the end, which must come before the backend's.
+class Memory {
+  public:
+    virtual ~Memory() = default;
+    std::byte* data() const noexcept { return data_; }
+    uint64_t size() const noexcept { return size_; }
+
+  protected:
+    Memory(std::byte* data, uint64_t size) : data_(data), size_(size) {}
+    std::byte* data_;
+    uint64_t size_;
+};
+
+// Throws out_of_memory.
+std::unique_ptr<Memory> allocate_host_memory(uint64_t bytes, std::string_view what);
+
+// Any thread. What is not pure is for a device whose memory is the host's and which has done its work when a
+// call returns.
 class Backend {
   public:
     virtual ~Backend() = default;
 
-    virtual std::string_view name() const noexcept = 0;  // "cpu", "reference"
+    virtual std::string_view name() const noexcept = 0;  // "cpu", "reference", "cuda:0"
 
-    // Throws out_of_memory. Every operation below takes a scratch of this backend reserved for at least its
-    // size, and neither throws nor allocates.
+    // ---- memory ----
+
+    virtual bool uses_host_memory() const noexcept { return true; }
+
+    // Bytes that allocate() could still give, by and large. UINT64_MAX: not known.
+    virtual uint64_t available_bytes() const noexcept;
+
+    // Of unspecified contents. Throws out_of_memory or out_of_device_memory, naming `what`, the bytes asked and
+    // the bytes available.
+    virtual std::unique_ptr<Memory> allocate(uint64_t bytes, std::string_view what) const;
+
+    // Between steps: done when the call returns. write() and read() throw device_lost.
+    virtual void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const;
+    virtual void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const;
+    virtual void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept;
+
+    // ---- streams ----
+
+    // Throws out_of_memory or out_of_device_memory. Every operation below takes a scratch of this backend
+    // reserved for at least its size, and neither throws nor allocates.
     virtual std::unique_ptr<Scratch> reserve(const StepLimits& limits) const = 0;
+
+    // Transfers as parts of a stream.
+    virtual void upload(Scratch& scratch, std::byte* to, const std::byte* from_host, uint64_t bytes) const;
+    virtual void download(Scratch& scratch, std::byte* to_host, const std::byte* from, uint64_t bytes) const;
+    virtual void move(Scratch& scratch, std::byte* to, const std::byte* from, uint64_t bytes) const;
+
+    // Takes over what the stream of another device has made by now, without the host in between; that stream
+    // leaves it as it is until this one is synchronised. False, and nothing, where the two cannot.
+    virtual bool receive(Scratch& scratch, std::byte* to, const Backend& peer, Scratch& peer_scratch,
+                         const std::byte* from, uint64_t bytes) const;
+
+    // Waits for all that the stream was given. Throws device_lost.
+    virtual void synchronize(Scratch& scratch) const;
+
+    // ---- weights ----
+
+    // Whether the operations take matrices of this format. Decoding exists for every format; a device may lack
+    // kernels.
+    virtual bool runs(Format) const noexcept { return true; }
 
     // Whether linear() and experts() read matrices of this format faster once they are packed.
     virtual bool packs(Format) const noexcept { return false; }
@@ -119,6 +181,8 @@ class Backend {
         static_cast<void>(data);
         static_cast<void>(shape);
     }
+
+    // ---- operations ----
 
     // x[i] = row ids[i] of the table.
     virtual void embed(Scratch& scratch, const Matrix& table, std::span<const int32_t> ids,
@@ -138,6 +202,9 @@ class Backend {
     // that sum; gates = s / sum of the chosen s. `bias` may be empty. ids, gates: [n, n_used].
     virtual void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
                        int64_t n_used, int32_t* ids, float* gates) const = 0;
+
+    // x *= factor
+    virtual void scale(Scratch& scratch, float* x, int64_t count, float factor) const;
 
     // y += sum over slots, in slot order, of gate * down(silu(gate h) * (up h)).
     virtual void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,

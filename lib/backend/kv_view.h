@@ -45,7 +45,8 @@ struct KvSequence {
     std::span<std::byte* const> pages;
 };
 
-// A row of a batch: the token of `sequence` at `position`.
+// A row of a batch: the token of `sequence` at `position`. Where the layers of a model lie on several devices, each
+// has pages of its own, and `sequence` points to the views of all, in the order of the layers.
 struct KvRow {
     const KvSequence* sequence = nullptr;
     int64_t position = 0;

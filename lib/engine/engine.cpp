@@ -42,9 +42,9 @@ EngineParams checked(EngineParams params) {
     return params;
 }
 
-std::shared_ptr<kv::PagePool> make_pool(const model::Config& config, const EngineParams& params,
-                                        int64_t n_pages) {
-    auto pool = std::make_shared<kv::PagePool>(kv_layout(config, params.k_format, params.v_format));
+std::shared_ptr<kv::PagePool> pool_of(const model::Model& model, const EngineParams& params,
+                                      int64_t n_pages) {
+    auto pool = make_pool(model, params.k_format, params.v_format);
     pool->keep_pages(n_pages);
     return pool;
 }
@@ -80,9 +80,9 @@ Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& pa
       log_(log),
       n_pages_(kv::page_count(kv_tokens(*model_, params))),
       n_context_(std::min(n_pages_ * k_kv_page_tokens, model_->config().n_context_train)),
-      pool_(make_pool(model_->config(), params_, n_pages_)),
+      pool_(pool_of(*model_, params_, n_pages_)),
       prefixes_(pool_),
-      space_(model_->backend(), model_->config(), params_.n_batch, n_context_),
+      space_(model_->stages(), model_->config(), params_.n_batch, n_context_),
       logits_(static_cast<uint64_t>(params_.n_requests * model_->config().n_vocab) * sizeof(float),
               "logits") {
     rows_.reserve(static_cast<size_t>(params_.n_batch));

@@ -73,6 +73,13 @@ backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k
             v_format.value_or(Format::f16)};
 }
 
+std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional<Format> k_format,
+                                        std::optional<Format> v_format) {
+    std::vector<kv::Part> parts;
+    for (const model::Stage& stage : model.stages()) parts.push_back({stage.backend, stage.n_layer});
+    return std::make_shared<kv::PagePool>(kv_layout(model.config(), k_format, v_format), std::move(parts));
+}
+
 void check_ids(std::span<const int32_t> ids, const model::Config& config) {
     for (size_t i = 0; i < ids.size(); ++i) {
         if (ids[i] < 0 || ids[i] >= config.n_vocab)
@@ -83,9 +90,8 @@ void check_ids(std::span<const int32_t> ids, const model::Config& config) {
 Session::Session(std::shared_ptr<const model::Model> model, const SessionParams& params, const Logger& log)
     : model_(std::move(model)),
       n_context_(context_length(*model_, params, log)),
-      space_(model_->backend(), model_->config(), step_rows(params, n_context_), n_context_),
-      kv_(std::make_shared<kv::PagePool>(kv_layout(model_->config(), params.k_format, params.v_format)),
-          n_context_),
+      space_(model_->stages(), model_->config(), step_rows(params, n_context_), n_context_),
+      kv_(make_pool(*model_, params.k_format, params.v_format), n_context_),
       rows_(static_cast<size_t>(space_.n_rows())),
       last_logits_(static_cast<uint64_t>(model_->config().n_vocab) * sizeof(float), "logits") {
     tokens_.reserve(static_cast<size_t>(n_context_));
@@ -94,7 +100,7 @@ Session::Session(std::shared_ptr<const model::Model> model, const SessionParams&
 Session::Session(const Session& parent, kv::Sequence kv)
     : model_(parent.model_),
       n_context_(parent.n_context_),
-      space_(model_->backend(), model_->config(), parent.space_.n_rows(), n_context_),
+      space_(model_->stages(), model_->config(), parent.space_.n_rows(), n_context_),
       kv_(std::move(kv)),
       rows_(parent.rows_.size()),
       last_logits_(parent.last_logits_.size(), "logits"),

@@ -28,6 +28,10 @@ struct SessionParams {
 backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k_format,
                             std::optional<Format> v_format);
 
+// Keys and values lie where the layers do.
+std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional<Format> k_format,
+                                        std::optional<Format> v_format);
+
 // Throws invalid, naming the first id that is no token of the model and its place.
 void check_ids(std::span<const int32_t> ids, const model::Config& config);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/checked.h"
@@ -33,23 +35,39 @@ void check_formats(const KvLayout& layout) {
     }
 }
 
-Buffer take_memory(const KvLayout& layout, int64_t n_pages) {
-    const int64_t n_context = n_pages * k_kv_page_tokens;
-    const uint64_t bytes = bytes_for(layout, n_context);
-    const uint64_t available = available_memory_bytes();
+[[noreturn]] void fail_kv_memory(const KvLayout& layout, int64_t n_pages, const std::string& where,
+                                 Status status, uint64_t bytes, uint64_t available) {
+    const int64_t fitting = static_cast<int64_t>(available) / layout.page_bytes() * k_kv_page_tokens;
+    ErrorFacts facts;
+    facts.requested = static_cast<int64_t>(bytes);
+    facts.available = static_cast<int64_t>(available);
+    throw Error(
+        status, Reason::none,
+        format_text("KV cache of {} tokens{}: {} bytes needed, {} bytes available; a context of {} would fit",
+                    n_pages * k_kv_page_tokens, where, bytes, available, fitting),
+        facts);
+}
+
+bool is_host(const Part& part) {
+    return part.backend == nullptr || part.backend->uses_host_memory();
+}
+
+std::unique_ptr<backend::Memory> take_memory(const Part& part, const KvLayout& layout, int64_t n_pages) {
+    const uint64_t bytes = bytes_for(layout, n_pages * k_kv_page_tokens);
+    const bool on_host = is_host(part);
+    const uint64_t available = on_host ? available_memory_bytes() : part.backend->available_bytes();
     if (bytes > available) {
-        const int64_t fitting = static_cast<int64_t>(available) / layout.page_bytes() * k_kv_page_tokens;
-        ErrorFacts facts;
-        facts.requested = static_cast<int64_t>(bytes);
-        facts.available = static_cast<int64_t>(available);
-        throw Error(
-            Status::out_of_memory, Reason::none,
-            format_text(
-                "KV cache of {} tokens: {} bytes needed, {} bytes available; a context of {} would fit",
-                n_context, bytes, available, fitting),
-            facts);
+        const std::string where = on_host ? std::string() : format_text(" on {}", part.backend->name());
+        fail_kv_memory(layout, n_pages, where, on_host ? Status::out_of_memory : Status::out_of_device_memory,
+                       bytes, available);
     }
-    return Buffer(bytes, "KV cache");
+    if (on_host) return backend::allocate_host_memory(bytes, "KV cache");
+    return part.backend->allocate(bytes, "KV cache");
+}
+
+std::vector<Part> with_host(std::vector<Part> parts, const KvLayout& layout) {
+    if (parts.empty()) parts.push_back({nullptr, layout.n_layer});
+    return parts;
 }
 
 }  // namespace
@@ -70,8 +88,20 @@ uint64_t bytes_for(const KvLayout& layout, int64_t n_context) {
     return bytes;
 }
 
-PagePool::PagePool(const KvLayout& layout) : layout_(layout) {
+PagePool::PagePool(const KvLayout& layout, std::vector<Part> parts)
+    : layout_(layout), parts_(with_host(std::move(parts), layout)) {
     check_formats(layout);
+    int64_t n_layer = 0;
+    for (const Part& part : parts_) {
+        n_layer += part.n_layer;
+        part_layouts_.push_back(layout);
+        part_layouts_.back().n_layer = part.n_layer;
+    }
+    if (n_layer != layout.n_layer) fail_internal("{} layers in the parts of {}", n_layer, layout.n_layer);
+}
+
+bool PagePool::is_on_host() const noexcept {
+    return parts_.size() == 1 && is_host(parts_[0]);
 }
 
 PoolState PagePool::state() const {
@@ -81,7 +111,8 @@ PoolState PagePool::state() const {
 
 PagePool::Slab PagePool::make_slab(int64_t n, bool stays) const {
     Slab slab;
-    slab.memory = take_memory(layout_, n);
+    for (size_t i = 0; i < parts_.size(); ++i)
+        slab.memory.push_back(take_memory(parts_[i], part_layouts_[i], n));
     slab.n_holders.resize(static_cast<size_t>(n));
     slab.free.resize(static_cast<size_t>(n));
     // The stack's top is the first page, so that pages are taken in the order of their addresses.
@@ -147,12 +178,53 @@ Page PagePool::take() noexcept {
     Page page;
     page.slab_ = static_cast<int32_t>(slab - slabs_.begin());
     page.index_ = slab->free.back();
-    page.data_ = slab->memory.data() + page.index_ * layout_.page_bytes();
     slab->free.pop_back();
     slab->n_holders[static_cast<size_t>(page.index_)] = 1;
     --state_.n_promised;
     ++state_.n_held;
     return page;
+}
+
+std::byte* PagePool::place(const Page& page, size_t part) const noexcept {
+    const std::lock_guard lock(mutex_);
+    const Slab& slab = slabs_[static_cast<size_t>(page.slab_)];
+    return slab.memory[part]->data() + page.index_ * part_layouts_[part].page_bytes();
+}
+
+// The parts of a page follow each other on the host, as the layers of the whole layout do.
+void PagePool::read(const Page& page, std::byte* out) const {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+        const auto bytes = static_cast<size_t>(part_layouts_[i].page_bytes());
+        if (is_host(parts_[i])) {
+            std::memcpy(out, place(page, i), bytes);
+        } else {
+            parts_[i].backend->read(out, place(page, i), bytes);
+        }
+        out += bytes;
+    }
+}
+
+void PagePool::write(const Page& page, const std::byte* bytes) const {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+        const auto count = static_cast<size_t>(part_layouts_[i].page_bytes());
+        if (is_host(parts_[i])) {
+            std::memcpy(place(page, i), bytes, count);
+        } else {
+            parts_[i].backend->write(place(page, i), bytes, count);
+        }
+        bytes += count;
+    }
+}
+
+void PagePool::copy(const Page& from, const Page& to) const noexcept {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+        const auto bytes = static_cast<size_t>(part_layouts_[i].page_bytes());
+        if (is_host(parts_[i])) {
+            std::memcpy(place(to, i), place(from, i), bytes);
+        } else {
+            parts_[i].backend->copy(place(to, i), place(from, i), bytes);
+        }
+    }
 }
 
 void PagePool::share(const Page& page) noexcept {
@@ -187,6 +259,25 @@ void PagePool::drop_spare_slabs() noexcept {
         slab = Slab();
         state_.n_pages -= n;
     }
+}
+
+HostPage::HostPage(const PagePool& pool)
+    : pool_(pool),
+      copy_(pool.is_on_host() ? 0 : static_cast<uint64_t>(pool.layout().page_bytes()),
+            "a page of keys and values") {}
+
+const std::byte* HostPage::read(const Page& page) const {
+    if (pool_.is_on_host()) return pool_.place(page, 0);
+    pool_.read(page, copy_.data());
+    return copy_.data();
+}
+
+std::byte* HostPage::place(const Page& page) const noexcept {
+    return pool_.is_on_host() ? pool_.place(page, 0) : copy_.data();
+}
+
+void HostPage::write_back(const Page& page) const {
+    if (!pool_.is_on_host()) pool_.write(page, copy_.data());
 }
 
 }  // namespace minim::kv

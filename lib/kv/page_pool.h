@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "backend/backend.h"
 #include "backend/kv_view.h"
 #include "base/buffer.h"
 
@@ -28,29 +29,35 @@ struct PoolState {
     bool operator==(const PoolState&) const = default;
 };
 
+// Consecutive layers whose keys and values lie in the memory of one device.
+struct Part {
+    std::shared_ptr<const backend::Backend> backend;  // null: host memory
+    int64_t n_layer = 0;
+};
+
 class PagePool;
 
-// A page as its holders know it.
+// A page as its holders know it: one place in the memory of every part.
 class Page {
-  public:
-    std::byte* data() const noexcept { return data_; }
-
-  private:
     friend class PagePool;
     int32_t slab_ = 0;
     int32_t index_ = 0;
-    std::byte* data_ = nullptr;
 };
 
 // Any thread.
 class PagePool {
   public:
     // Throws unsupported for a format that is_kv_format does not know, or whose blocks a head does not fill.
-    explicit PagePool(const backend::KvLayout& layout);
+    // `parts` have the layers of the layout, in their order; without them all lie in host memory.
+    explicit PagePool(const backend::KvLayout& layout, std::vector<Part> parts = {});
     PagePool(const PagePool&) = delete;
     PagePool& operator=(const PagePool&) = delete;
 
-    const backend::KvLayout& layout() const noexcept { return layout_; }
+    const backend::KvLayout& layout() const noexcept { return layout_; }  // of all layers
+    size_t n_parts() const noexcept { return parts_.size(); }
+    const backend::KvLayout& part_layout(size_t part) const noexcept { return part_layouts_[part]; }
+    // Whether a page is one block of host memory.
+    bool is_on_host() const noexcept;
     PoolState state() const;
 
     // Takes memory for n pages that stays until the pool ends. Throws out_of_memory naming the bytes asked,
@@ -69,6 +76,14 @@ class PagePool {
     // A page of a promise, its contents unspecified, held once.
     Page take() noexcept;
 
+    // Where a page lies in the memory of a part.
+    std::byte* place(const Page& page, size_t part) const noexcept;
+
+    // Whole pages, [layout().page_bytes()] on the host. read() and write() throw device_lost.
+    void read(const Page& page, std::byte* out) const;
+    void write(const Page& page, const std::byte* bytes) const;
+    void copy(const Page& from, const Page& to) const noexcept;
+
     void share(const Page& page) noexcept;
     bool is_shared(const Page& page) const noexcept;
 
@@ -78,9 +93,9 @@ class PagePool {
 
   private:
     struct Slab {
-        Buffer memory;
-        std::vector<int32_t> n_holders;  // a page
-        std::vector<int32_t> free;       // a stack of pages
+        std::vector<std::unique_ptr<backend::Memory>> memory;  // a part
+        std::vector<int32_t> n_holders;                        // a page
+        std::vector<int32_t> free;                             // a stack of pages
         bool stays = false;
     };
 
@@ -90,9 +105,28 @@ class PagePool {
     void drop_spare_slabs() noexcept;
 
     const backend::KvLayout layout_;
+    const std::vector<Part> parts_;
+    std::vector<backend::KvLayout> part_layouts_;
     mutable std::mutex mutex_;
     std::vector<Slab> slabs_;  // one that was given back stays as an empty place
     PoolState state_;
+};
+
+// A page on the host, one after another: the page itself where it lies there, else a copy of it.
+class HostPage {
+  public:
+    // Throws out_of_memory.
+    explicit HostPage(const PagePool& pool);
+
+    // For reading; throws device_lost.
+    const std::byte* read(const Page& page) const;
+    // For writing all of it, up to write_back(), which throws device_lost.
+    std::byte* place(const Page& page) const noexcept;
+    void write_back(const Page& page) const;
+
+  private:
+    const PagePool& pool_;
+    Buffer copy_;
 };
 
 }  // namespace minim::kv

@@ -47,6 +47,7 @@ void PrefixCache::save(const std::string& path, uint64_t model, const CancelToke
     std::unordered_map<const Node*, uint32_t> numbers = {{&root_, 0}};
     std::vector<NodeRecord> records;
     std::vector<std::byte> packed(packed_bytes(layout, k_kv_page_tokens));
+    const HostPage host_page(*pool_);
     uint64_t bytes = pages_at(nodes.size());
     for (const Node* node : nodes) {
         throw_if_cancelled(cancel, "saving");
@@ -55,7 +56,7 @@ void PrefixCache::save(const std::string& path, uint64_t model, const CancelToke
         record.parent = numbers.at(node->parent);
         record.n_tokens = static_cast<uint32_t>(n_slots);
         std::ranges::copy(node->tokens, record.tokens);
-        pack_page(layout, node->page.data(), n_slots, packed.data());
+        pack_page(layout, host_page.read(node->page), n_slots, packed.data());
         record.page_hash = hash_bytes(std::span(packed).first(packed_bytes(layout, n_slots)));
         records.push_back(record);
         numbers[node] = static_cast<uint32_t>(records.size());
@@ -72,7 +73,7 @@ void PrefixCache::save(const std::string& path, uint64_t model, const CancelToke
     for (const Node* node : nodes) {
         throw_if_cancelled(cancel, "saving");
         const auto n_slots = std::ssize(node->tokens);
-        pack_page(layout, node->page.data(), n_slots, packed.data());
+        pack_page(layout, host_page.read(node->page), n_slots, packed.data());
         file.write(std::span(packed).first(packed_bytes(layout, n_slots)));
     }
     file.commit();
@@ -110,6 +111,7 @@ int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelT
 
     std::vector<Node*> nodes = {&root_};  // by number; null where there was no room
     std::vector<std::byte> packed(packed_bytes(layout, k_kv_page_tokens));
+    const HostPage host_page(*pool_);
     uint64_t at = pages_at(n_nodes);
     int64_t n_read = 0;
     for (const NodeRecord& record : records) {
@@ -126,7 +128,8 @@ int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelT
             try {
                 file.read_at(at, data);
                 if (hash_bytes(data) != record.page_hash) fail_altered(path, "keys and values");
-                unpack_page(layout, data.data(), record.n_tokens, page.data());
+                unpack_page(layout, data.data(), record.n_tokens, host_page.place(page));
+                host_page.write_back(page);
                 node = add(parent, tokens, page, Age::oldest);
             } catch (...) {
                 pool_->release(page, false);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 #include <utility>
 
 namespace minim::kv {
@@ -22,7 +21,9 @@ Sequence::Sequence(std::shared_ptr<PagePool> pool, int64_t n_context, int64_t n_
     : pool_(std::move(pool)) {
     const auto n = static_cast<size_t>(page_count(n_context));
     pages_.reserve(n);
-    places_.reserve(n);
+    places_.resize(pool_->n_parts());
+    for (std::vector<std::byte*>& places : places_) places.resize(n);
+    views_.resize(pool_->n_parts());
     pool_->promise(n_to_promise);
     n_promised_ = n_to_promise;
     show_pages();
@@ -52,6 +53,7 @@ Sequence::Sequence(Sequence&& other) noexcept
     : pool_(std::move(other.pool_)),
       pages_(std::move(other.pages_)),
       places_(std::move(other.places_)),
+      views_(std::move(other.views_)),
       n_promised_(std::exchange(other.n_promised_, 0)) {
     show_pages();
 }
@@ -97,10 +99,10 @@ void Sequence::take_pages(int64_t begin, int64_t end) noexcept {
         if (!pool_->is_shared(page)) continue;
         const Page own = take();
         // Positions before `begin` may lie in the first of these pages only.
-        if (i == first && begin % k_kv_page_tokens > 0) copy_page(page, own);
+        if (i == first && begin % k_kv_page_tokens > 0) pool_->copy(page, own);
         if (pool_->release(page, true)) ++n_promised_;
         page = own;
-        places_[static_cast<size_t>(i)] = own.data();
+        set_place(static_cast<size_t>(i));
     }
     while (n_pages() < page_count(end)) append(take());
     show_pages();
@@ -114,7 +116,7 @@ void Sequence::append_shared(const Page& page) noexcept {
 bool Sequence::append_copy(const Page& page) noexcept {
     if (n_promised_ == 0) return false;
     const Page own = take();
-    copy_page(page, own);
+    pool_->copy(page, own);
     append(own);
     return true;
 }
@@ -131,12 +133,8 @@ void Sequence::limit_promise(int64_t n) noexcept {
     n_promised_ = n;
 }
 
-void Sequence::copy_page(const Page& from, const Page& to) const noexcept {
-    std::memcpy(to.data(), from.data(), static_cast<size_t>(layout().page_bytes()));
-}
-
 void Sequence::truncate(int64_t count) noexcept {
-    for (; n_pages() > page_count(count); pages_.pop_back(), places_.pop_back())
+    for (; n_pages() > page_count(count); pages_.pop_back())
         if (pool_->release(pages_.back(), true)) ++n_promised_;
     show_pages();
 }
@@ -150,12 +148,18 @@ Page Sequence::take() noexcept {
 void Sequence::append(const Page& page) noexcept {
     assert(pages_.size() < pages_.capacity());
     pages_.push_back(page);
-    places_.push_back(page.data());
+    set_place(pages_.size() - 1);
     show_pages();
 }
 
+void Sequence::set_place(size_t i) noexcept {
+    for (size_t part = 0; part < places_.size(); ++part) places_[part][i] = pool_->place(pages_[i], part);
+}
+
 void Sequence::show_pages() noexcept {
-    view_ = {pool_ ? &pool_->layout() : nullptr, places_};
+    for (size_t part = 0; part < views_.size(); ++part) {
+        views_[part] = {&pool_->part_layout(part), std::span(places_[part]).first(pages_.size())};
+    }
 }
 
 }  // namespace minim::kv

@@ -52,8 +52,9 @@ class Sequence {
     void truncate(int64_t count) noexcept;
 
     const backend::KvLayout& layout() const noexcept { return pool_->layout(); }
-    // As attention sees it; stays at its place until the sequence is moved.
-    const backend::KvSequence& view() const noexcept { return view_; }
+    // As attention sees it, the first part of the pool's parts; stays at its place until the sequence is moved.
+    const backend::KvSequence& view() const noexcept { return views_[0]; }
+    const PagePool& pool() const noexcept { return *pool_; }
     int64_t n_pages() const noexcept { return static_cast<int64_t>(pages_.size()); }
     const Page& page(int64_t i) const noexcept { return pages_[static_cast<size_t>(i)]; }
 
@@ -67,15 +68,15 @@ class Sequence {
     int64_t pages_to_take(int64_t begin, int64_t end) const noexcept;
     void take_pages(int64_t begin, int64_t end) noexcept;
     Page take() noexcept;
-    void copy_page(const Page& from, const Page& to) const noexcept;
     void append(const Page& page) noexcept;
     void show_pages() noexcept;
+    void set_place(size_t i) noexcept;
 
     std::shared_ptr<PagePool> pool_;
-    std::vector<Page> pages_;         // capacity for n_context positions: never grows later
-    std::vector<std::byte*> places_;  // of the same pages
+    std::vector<Page> pages_;                      // capacity for n_context positions: never grows later
+    std::vector<std::vector<std::byte*>> places_;  // of the same pages, a part
+    std::vector<backend::KvSequence> views_;       // a part
     int64_t n_promised_ = 0;
-    backend::KvSequence view_;
 };
 
 }  // namespace minim::kv

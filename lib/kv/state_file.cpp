@@ -85,13 +85,14 @@ void write_state(const std::string& path, const State& state, const Sequence& kv
     std::vector<uint64_t> page_hashes;
     page_hashes.reserve(static_cast<size_t>(n_pages));
     std::vector<std::byte> last_page;
+    const HostPage host_page(kv.pool());
     NewFile file(path, places.end);
     file.write(bytes_of(header));
     file.write(std::as_bytes(state.tokens));
     file.write(std::as_bytes(state.logits));
     for (int64_t i = 0; i < n_pages; ++i) {
         throw_if_cancelled(cancel, "saving");
-        const std::byte* page = kv.view().pages[static_cast<size_t>(i)];
+        const std::byte* page = host_page.read(kv.page(i));
         const int64_t n_slots = slots_of_page(i, state.n_evaluated);
         std::span<const std::byte> data(page, packed_bytes(layout, n_slots));
         if (n_slots < k_kv_page_tokens) {
@@ -139,9 +140,11 @@ State StateFile::state() const noexcept {
 void StateFile::read_pages(Sequence& kv, const CancelToken* cancel) const {
     kv.hold(0, state_.n_evaluated);
     std::vector<std::byte> last_page;
+    const HostPage host_page(kv.pool());
     for (size_t i = 0; i < page_hashes_.size(); ++i) {
         throw_if_cancelled(cancel, "restoring");
-        std::byte* page = kv.view().pages[i];
+        const Page& to = kv.page(static_cast<int64_t>(i));
+        std::byte* page = host_page.place(to);
         const int64_t n_slots = slots_of_page(static_cast<int64_t>(i), state_.n_evaluated);
         std::span<std::byte> data(page, packed_bytes(layout_, n_slots));
         if (n_slots < k_kv_page_tokens) {
@@ -151,6 +154,7 @@ void StateFile::read_pages(Sequence& kv, const CancelToken* cancel) const {
         file_.read_at(pages_at_ + i * static_cast<uint64_t>(layout_.page_bytes()), data);
         if (hash_bytes(data) != page_hashes_[i]) fail_altered(file_.path(), "keys and values");
         if (n_slots < k_kv_page_tokens) unpack_page(layout_, last_page.data(), n_slots, page);
+        host_page.write_back(to);
     }
 }
 

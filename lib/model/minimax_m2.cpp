@@ -1,6 +1,7 @@
 #include "model/minimax_m2.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -20,10 +21,29 @@ std::vector<float> rope_frequencies(const Config& config) {
     return frequency;
 }
 
-StepSpace::StepSpace(const backend::Backend& backend, const Config& config, int64_t n_rows, int64_t n_context)
-    : n_rows_(n_rows) {
+namespace {
+
+// Rows whose logits a device keeps at a time on their way to the host.
+constexpr int64_t k_logit_rows = 32;
+
+// A backend that somebody else keeps.
+Stage whole_model(const backend::Backend& backend, const Config& config) {
+    return {std::shared_ptr<const backend::Backend>(std::shared_ptr<void>(), &backend), config.n_layer};
+}
+
+uint64_t float_bytes(int64_t rows, int64_t row_floats) {
+    uint64_t bytes = 0;
+    if (!checked_mul(static_cast<uint64_t>(rows), static_cast<uint64_t>(row_floats) * sizeof(float), bytes))
+        fail_out_of_memory("activations", UINT64_MAX, 0);
+    return bytes;
+}
+
+}  // namespace
+
+StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const Config& config,
+                                            int64_t n_context) const {
     backend::StepLimits limits;
-    limits.n_rows = n_rows;
+    limits.n_rows = n_rows_;
     limits.n_context = n_context;
     limits.hidden = config.hidden;
     limits.n_head = config.n_head;
@@ -33,50 +53,65 @@ StepSpace::StepSpace(const backend::Backend& backend, const Config& config, int6
     limits.n_expert_used = config.n_expert_used;
     limits.expert_ff = config.expert_ff;
     limits.n_vocab = config.n_vocab;
-    scratch_ = backend.reserve(limits);
-
     const int64_t q_width = config.n_head * config.head_dim;
     const int64_t kv_width = config.n_head_kv * config.head_dim;
     const int64_t row_floats = 2 * config.hidden + 2 * q_width + 2 * kv_width + 2 * config.n_expert_used;
-    uint64_t bytes = 0;
-    if (!checked_mul(static_cast<uint64_t>(n_rows), static_cast<uint64_t>(row_floats) * sizeof(float),
-                     bytes)) {
-        fail_out_of_memory("activations", UINT64_MAX, 0);
-    }
-    memory_ = Buffer(bytes, "activations");
-    auto* next = memory_.as<float>();
-    const auto take = [&next, n_rows](int64_t row_width) {
-        return std::exchange(next, next + n_rows * row_width);
-    };
-    x_ = take(config.hidden);
-    h_ = take(config.hidden);
-    q_ = take(q_width);
-    o_ = take(q_width);
-    k_ = take(kv_width);
-    v_ = take(kv_width);
-    gates_ = take(config.n_expert_used);
-    ids_ = reinterpret_cast<int32_t*>(take(config.n_expert_used));
-    tokens_.resize(static_cast<size_t>(n_rows));
-    rows_.resize(static_cast<size_t>(n_rows));
+
+    StageSpace space = {};
+    space.backend = stage.backend.get();
+    space.scratch = space.backend->reserve(limits);
+    space.memory = space.backend->allocate(float_bytes(n_rows_, row_floats), "activations");
+    auto* next = reinterpret_cast<float*>(space.memory->data());
+    const auto take = [&](int64_t row_width) { return std::exchange(next, next + n_rows_ * row_width); };
+    space.x = take(config.hidden);
+    space.h = take(config.hidden);
+    space.q = take(q_width);
+    space.o = take(q_width);
+    space.k = take(kv_width);
+    space.v = take(kv_width);
+    space.gates = take(config.n_expert_used);
+    space.ids = reinterpret_cast<int32_t*>(take(config.n_expert_used));
+    space.rows.resize(static_cast<size_t>(n_rows_));
+    return space;
 }
 
+StepSpace::StepSpace(std::span<const Stage> stages, const Config& config, int64_t n_rows, int64_t n_context)
+    : n_rows_(n_rows), tokens_(static_cast<size_t>(n_rows)) {
+    for (const Stage& stage : stages) stages_.push_back(make_stage(stage, config, n_context));
+    if (stages.size() > 1) passing_ = Buffer(float_bytes(n_rows, config.hidden), "activations");
+    const backend::Backend& last = *stages.back().backend;
+    if (!last.uses_host_memory())
+        logits_ = last.allocate(float_bytes(std::min(n_rows, k_logit_rows), config.n_vocab), "logits");
+}
+
+StepSpace::StepSpace(const backend::Backend& backend, const Config& config, int64_t n_rows, int64_t n_context)
+    : StepSpace(std::array<Stage, 1>{whole_model(backend, config)}, config, n_rows, n_context) {}
+
+ForwardPass::ForwardPass(std::span<const Stage> stages, const Config& config, const Weights& weights)
+    : stages_(stages.begin(), stages.end()),
+      config_(config),
+      weights_(weights),
+      rope_frequency_(rope_frequencies(config)) {}
+
 ForwardPass::ForwardPass(const backend::Backend& backend, const Config& config, const Weights& weights)
-    : backend_(backend), config_(config), weights_(weights), rope_frequency_(rope_frequencies(config)) {}
+    : ForwardPass(std::array<Stage, 1>{whole_model(backend, config)}, config, weights) {}
 
 // o = attention of the normalised x; x itself is untouched.
-void ForwardPass::attention(const LayerWeights& layer, int64_t index, int64_t n, StepSpace& space) const {
-    backend_.norm(*space.scratch_, space.x_, n, layer.attn_norm, config_.norm_eps, space.h_);
+void ForwardPass::attention(const LayerWeights& layer, int64_t layer_of_stage, int64_t n,
+                            StageSpace& space) const {
+    const backend::Backend& backend = *space.backend;
+    backend.norm(*space.scratch, space.x, n, layer.attn_norm, config_.norm_eps, space.h);
     const LinearTask qkv[] = {
-        {&layer.wq, space.q_, false}, {&layer.wk, space.k_, false}, {&layer.wv, space.v_, false}};
-    backend_.linear(*space.scratch_, space.h_, n, qkv);
+        {&layer.wq, space.q, false}, {&layer.wk, space.k, false}, {&layer.wv, space.v, false}};
+    backend.linear(*space.scratch, space.h, n, qkv);
     backend::AttendArgs args;
     args.n = n;
-    args.q = space.q_;
-    args.k = space.k_;
-    args.v = space.v_;
-    args.o = space.o_;
-    args.rows = std::span(space.rows_).first(static_cast<size_t>(n));
-    args.layer = index;
+    args.q = space.q;
+    args.k = space.k;
+    args.v = space.v;
+    args.o = space.o;
+    args.rows = std::span(space.rows).first(static_cast<size_t>(n));
+    args.layer = layer_of_stage;
     args.n_head = config_.n_head;
     args.n_head_kv = config_.n_head_kv;
     args.head_dim = config_.head_dim;
@@ -84,68 +119,144 @@ void ForwardPass::attention(const LayerWeights& layer, int64_t index, int64_t n,
     args.k_norm = layer.k_norm;
     args.norm_eps = config_.norm_eps;
     args.rope_frequency = rope_frequency_;
-    backend_.attend(*space.scratch_, args);
+    backend.attend(*space.scratch, args);
+}
+
+// x += experts of the normalised x + the projected o.
+void ForwardPass::feed_forward(const LayerWeights& layer, int64_t n, StageSpace& space) const {
+    const backend::Backend& backend = *space.backend;
+    backend::Scratch& scratch = *space.scratch;
+    backend.norm(scratch, space.x, n, layer.ffn_norm, config_.norm_eps, space.h);
+    backend.route(scratch, space.h, n, layer.router, layer.router_bias, config_.n_expert_used, space.ids,
+                  space.gates);
+    if (config_.expert_weights_scale != 1.0F)
+        backend.scale(scratch, space.gates, n * config_.n_expert_used, config_.expert_weights_scale);
+    backend.experts(scratch, space.h, n, space.ids, space.gates, config_.n_expert_used, layer.experts,
+                    space.x);
 }
 
 // After the last attention only rows whose logits are asked for matter: moves their x and o to the front.
-void ForwardPass::keep_wanted_rows(std::span<const StepRow> rows, StepSpace& space) const {
+void ForwardPass::keep_wanted_rows(std::span<const StepRow> rows, StageSpace& space) const {
     const int64_t width = config_.n_head * config_.head_dim;
+    const auto move_row = [&](float* data, int64_t row_width, int64_t to, int64_t from) {
+        space.backend->move(*space.scratch, reinterpret_cast<std::byte*>(data + to * row_width),
+                            reinterpret_cast<const std::byte*>(data + from * row_width),
+                            static_cast<uint64_t>(row_width) * sizeof(float));
+    };
     int64_t kept = 0;
     for (size_t i = 0; i < rows.size(); ++i) {
         if (!rows[i].wants_logits) continue;
         const auto from = static_cast<int64_t>(i);
         if (kept != from) {
-            std::copy_n(space.x_ + from * config_.hidden, config_.hidden, space.x_ + kept * config_.hidden);
-            std::copy_n(space.o_ + from * width, width, space.o_ + kept * width);
+            move_row(space.x, config_.hidden, kept, from);
+            move_row(space.o, width, kept, from);
         }
         ++kept;
     }
 }
 
-void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, float* logits,
-                       const CancelToken* cancel, const LayerObserver& observer) const {
+// x from one device to the next: straight where the two can, else over the host.
+void ForwardPass::pass_on(int64_t n, StageSpace& from, StageSpace& to, std::byte* passing) const {
+    const auto* x = reinterpret_cast<const std::byte*>(from.x);
+    auto* next_x = reinterpret_cast<std::byte*>(to.x);
+    const uint64_t bytes = static_cast<uint64_t>(n * config_.hidden) * sizeof(float);
+    if (to.backend->receive(*to.scratch, next_x, *from.backend, *from.scratch, x, bytes)) return;
+    from.backend->download(*from.scratch, passing, x, bytes);
+    from.backend->synchronize(*from.scratch);
+    to.backend->upload(*to.scratch, next_x, passing, bytes);
+    // A third device may want the place on the host.
+    if (stages_.size() > 2) to.backend->synchronize(*to.scratch);
+}
+
+void ForwardPass::observe(const LayerObserver& observer, int64_t layer, int64_t n, StageSpace& space) const {
+    std::vector<float> x(static_cast<size_t>(n * config_.hidden));
+    std::vector<float> gates(static_cast<size_t>(n * config_.n_expert_used));
+    std::vector<int32_t> ids(gates.size());
+    const auto fetch = [&](auto& to, const void* from) {
+        space.backend->download(*space.scratch, reinterpret_cast<std::byte*>(to.data()),
+                                static_cast<const std::byte*>(from), to.size() * sizeof(to[0]));
+    };
+    fetch(x, space.x);
+    fetch(gates, space.gates);
+    fetch(ids, space.ids);
+    space.backend->synchronize(*space.scratch);
+    observer(layer, n, x.data(), ids.data(), gates.data());
+}
+
+// Logits of the first n rows of the last stage, to the host.
+void ForwardPass::output(int64_t n, StepSpace& space, float* logits) const {
+    StageSpace& last = space.stages_.back();
+    const backend::Backend& backend = *last.backend;
+    backend.norm(*last.scratch, last.x, n, weights_.output_norm, config_.norm_eps, last.h);
+    const int64_t n_together = space.logits_ ? k_logit_rows : n;
+    for (int64_t first = 0; first < n; first += n_together) {
+        const int64_t count = std::min(n_together, n - first);
+        float* out = logits + first * config_.n_vocab;
+        float* y = space.logits_ ? reinterpret_cast<float*>(space.logits_->data()) : out;
+        const LinearTask head = {&weights_.output, y, false};
+        backend.linear(*last.scratch, last.h + first * config_.hidden, count, {&head, 1});
+        if (!space.logits_) continue;
+        backend.download(*last.scratch, reinterpret_cast<std::byte*>(out), space.logits_->data(),
+                         float_bytes(count, config_.n_vocab));
+    }
+}
+
+void ForwardPass::compute(std::span<const StepRow> rows, StepSpace& space, float* logits,
+                          const CancelToken* cancel, const LayerObserver& observer) const {
     auto n = static_cast<int64_t>(rows.size());
-    if (n > space.n_rows_) fail_internal("a step of {} rows in space for {}", n, space.n_rows_);
     const auto n_wanted =
         std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.wants_logits; });
     for (size_t i = 0; i < rows.size(); ++i) {
         space.tokens_[i] = rows[i].token;
-        space.rows_[i] = rows[i].at;
+        for (size_t stage = 0; stage < stages_.size(); ++stage)
+            space.stages_[stage].rows[i] = {rows[i].at.sequence + stage, rows[i].at.position};
     }
-    backend::Scratch& scratch = *space.scratch_;
-    float* x = space.x_;
-    float* h = space.h_;
-
-    backend_.embed(scratch, weights_.embedding, std::span(space.tokens_).first(rows.size()), x);
-    for (int64_t index = 0; index < config_.n_layer; ++index) {
-        throw_if_cancelled(cancel, "evaluation");
-        const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
-        attention(layer, index, n, space);
-        if (index + 1 == config_.n_layer && !observer && n_wanted < n) {
-            keep_wanted_rows(rows, space);
-            n = n_wanted;
-            if (n == 0) return;
-        }
-        const LinearTask output = {&layer.wo, x, true};
-        backend_.linear(scratch, space.o_, n, {&output, 1});
-
-        backend_.norm(scratch, x, n, layer.ffn_norm, config_.norm_eps, h);
-        backend_.route(scratch, h, n, layer.router, layer.router_bias, config_.n_expert_used, space.ids_,
-                       space.gates_);
-        if (config_.expert_weights_scale != 1.0F) {
-            for (int64_t i = 0; i < n * config_.n_expert_used; ++i) {
-                space.gates_[i] *= config_.expert_weights_scale;
+    StageSpace& first = space.stages_.front();
+    StageSpace& last = space.stages_.back();
+    first.backend->embed(*first.scratch, weights_.embedding, std::span(space.tokens_).first(rows.size()),
+                         first.x);
+    int64_t index = 0;
+    for (size_t s = 0; s < stages_.size(); ++s) {
+        StageSpace& stage = space.stages_[s];
+        if (s > 0) pass_on(n, space.stages_[s - 1], stage, space.passing_.data());
+        for (int64_t i = 0; i < stages_[s].n_layer; ++i, ++index) {
+            throw_if_cancelled(cancel, "evaluation");
+            const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+            attention(layer, i, n, stage);
+            if (index + 1 == config_.n_layer && !observer && n_wanted < n) {
+                keep_wanted_rows(rows, stage);
+                n = n_wanted;
+                if (n == 0) return;
             }
+            const LinearTask output = {&layer.wo, stage.x, true};
+            stage.backend->linear(*stage.scratch, stage.o, n, {&output, 1});
+            throw_if_cancelled(cancel, "evaluation");
+            feed_forward(layer, n, stage);
+            if (observer) observe(observer, index, n, stage);
         }
-        throw_if_cancelled(cancel, "evaluation");
-        backend_.experts(scratch, h, n, space.ids_, space.gates_, config_.n_expert_used, layer.experts, x);
-        if (observer) observer(index, n, x, space.ids_, space.gates_);
     }
     if (n_wanted == 0) return;
-    if (n_wanted < n) keep_wanted_rows(rows, space);
-    backend_.norm(scratch, x, n_wanted, weights_.output_norm, config_.norm_eps, h);
-    const LinearTask head = {&weights_.output, logits, false};
-    backend_.linear(scratch, h, n_wanted, {&head, 1});
+    if (n_wanted < n) keep_wanted_rows(rows, last);
+    output(n_wanted, space, logits);
+}
+
+void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, float* logits,
+                       const CancelToken* cancel, const LayerObserver& observer) const {
+    if (std::ssize(rows) > space.n_rows_)
+        fail_internal("a step of {} rows in space for {}", rows.size(), space.n_rows_);
+    try {
+        compute(rows, space, logits, cancel, observer);
+        for (StageSpace& stage : space.stages_) stage.backend->synchronize(*stage.scratch);
+    } catch (...) {
+        // Nothing of this step may still be running when its pages and its space are used for something else.
+        for (StageSpace& stage : space.stages_) {
+            try {
+                stage.backend->synchronize(*stage.scratch);
+            } catch (const Error&) {  // that a device is lost is what is being reported, or comes up again
+            }
+        }
+        throw;
+    }
 }
 
 }  // namespace minim::model

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/cancel.h"
 #include "model/config.h"
+#include "model/stage.h"
 #include "model/weights.h"
 
 namespace minim::model {
@@ -27,23 +28,36 @@ struct StepRow {
 using LayerObserver =
     std::function<void(int64_t layer, int64_t n, const float* x, const int32_t* ids, const float* gates)>;
 
-// The activations and work space of one stream of steps of at most n_rows rows. Not shared between threads.
+// The activations and work space of one stream of steps of at most n_rows rows, on every device of the stages. Not
+// shared between threads; the devices must outlive it.
 class StepSpace {
   public:
+    // Throws out_of_memory or out_of_device_memory.
+    StepSpace(std::span<const Stage> stages, const Config& config, int64_t n_rows, int64_t n_context);
+    // All layers on one device.
     StepSpace(const backend::Backend& backend, const Config& config, int64_t n_rows, int64_t n_context);
 
     int64_t n_rows() const noexcept { return n_rows_; }
 
   private:
     friend class ForwardPass;
+    // In the memory of a stage's device.
+    struct StageSpace {
+        const backend::Backend* backend;
+        std::unique_ptr<backend::Memory> memory;    // holds what the pointers below point to
+        std::unique_ptr<backend::Scratch> scratch;  // ends before the memory that its stream works on
+        float *x, *h, *q, *k, *v, *o;               // [n_rows, hidden] twice, then [n_rows, heads * head_dim]
+        float* gates;                               // [n_rows, n_expert_used]
+        int32_t* ids;                               // the same
+        std::vector<backend::KvRow> rows;           // [n_rows]
+    };
+    StageSpace make_stage(const Stage& stage, const Config& config, int64_t n_context) const;
+
     int64_t n_rows_;
-    std::unique_ptr<backend::Scratch> scratch_;
-    Buffer memory_;                      // holds what the pointers below point to
-    float *x_, *h_, *q_, *k_, *v_, *o_;  // [n_rows, hidden] twice, then [n_rows, heads * head_dim]
-    float* gates_;                       // [n_rows, n_expert_used]
-    int32_t* ids_;                       // the same
-    std::vector<int32_t> tokens_;        // [n_rows]
-    std::vector<backend::KvRow> rows_;   // [n_rows]
+    std::vector<StageSpace> stages_;
+    std::vector<int32_t> tokens_;              // [n_rows]
+    Buffer passing_;                           // [n_rows, hidden] on the host, where a stage follows another
+    std::unique_ptr<backend::Memory> logits_;  // of a few rows, where the last device's memory is its own
 };
 
 // Rotary frequencies theta^(-2i / rotary_dim), i < rotary_dim / 2.
@@ -51,19 +65,30 @@ std::vector<float> rope_frequencies(const Config& config);
 
 class ForwardPass {
   public:
+    // The arguments must outlive it.
+    ForwardPass(std::span<const Stage> stages, const Config& config, const Weights& weights);
+    // All layers on one device.
     ForwardPass(const backend::Backend& backend, const Config& config, const Weights& weights);
 
     // Stores the rows' keys and values and writes the logits of the rows that want them, in row order:
     // [number of such rows, n_vocab]. Rows of one sequence come in position order. Throws cancelled between
-    // layers; the KV entries written until then are garbage beyond the caller's count of kept tokens.
+    // layers, and device_lost; the KV entries written until then are garbage beyond the caller's count of kept
+    // tokens.
     void step(std::span<const StepRow> rows, StepSpace& space, float* logits, const CancelToken* cancel,
               const LayerObserver& observer = {}) const;
 
   private:
-    void attention(const LayerWeights& layer, int64_t index, int64_t n, StepSpace& space) const;
-    void keep_wanted_rows(std::span<const StepRow> rows, StepSpace& space) const;
+    using StageSpace = StepSpace::StageSpace;
+    void compute(std::span<const StepRow> rows, StepSpace& space, float* logits, const CancelToken* cancel,
+                 const LayerObserver& observer) const;
+    void attention(const LayerWeights& layer, int64_t layer_of_stage, int64_t n, StageSpace& space) const;
+    void feed_forward(const LayerWeights& layer, int64_t n, StageSpace& space) const;
+    void keep_wanted_rows(std::span<const StepRow> rows, StageSpace& space) const;
+    void pass_on(int64_t n, StageSpace& from, StageSpace& to, std::byte* passing) const;
+    void observe(const LayerObserver& observer, int64_t layer, int64_t n, StageSpace& space) const;
+    void output(int64_t n, StepSpace& space, float* logits) const;
 
-    const backend::Backend& backend_;
+    std::vector<Stage> stages_;
     const Config& config_;
     const Weights& weights_;
     std::vector<float> rope_frequency_;

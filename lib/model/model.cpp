@@ -8,6 +8,7 @@
 #include "checkpoint/text_file.h"
 #include "model/fingerprint.h"
 #include "model/pack_weights.h"
+#include "model/place_weights.h"
 #include "model/vocabulary.h"
 
 namespace minim::model {
@@ -70,11 +71,29 @@ int32_t first_of_added_tokens(const tokenizer::Tokenizer& tokenizer) {
     return first;
 }
 
+// Without devices that got no layer.
+std::vector<Stage> checked_stages(std::vector<Stage> stages, const Config& config) {
+    std::erase_if(stages, [](const Stage& stage) { return stage.n_layer == 0; });
+    int64_t n_layer = 0;
+    for (const Stage& stage : stages) n_layer += stage.n_layer;
+    if (n_layer != config.n_layer)
+        fail(Status::invalid, "the devices have {} layers, the model {}", n_layer, config.n_layer);
+    return stages;
+}
+
 }  // namespace
 
 Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
              const OpenOptions& options, const Logger& log)
-    : checkpoint_(Checkpoint::open(path, log)), backend_(std::move(backend)) {
+    : Model(
+          path,
+          [&](const Config& config) {
+              return std::vector<Stage>{{std::move(backend), config.n_layer}};
+          },
+          options, log) {}
+
+Model::Model(const std::string& path, const Split& split, const OpenOptions& options, const Logger& log)
+    : checkpoint_(Checkpoint::open(path, log)) {
     throw_if_cancelled(options.cancel, "loading");
     config_ = read_config(checkpoint_, log);
     const auto rules =
@@ -101,14 +120,27 @@ Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> ba
         fail_file(Reason::shape, "the tokenizer has {} tokens, the embedding {} rows", n_tokens,
                   config_.n_vocab);
     }
-    checkpoint_.load(options.residence, options.progress, options.cancel);
-    fingerprint_ = model::fingerprint(checkpoint_, config_);
-    weights_ = bind_weights(checkpoint_, config_, log);
-    const auto writable = [this](const std::byte* place) { return checkpoint_.writable(place); };
-    pack_weights(*backend_, writable, weights_, options.cancel);
+    stages_ = checked_stages(split(config_), config_);
+    load_weights(options, log);
     unused_rows_ = rows_without_token(*tokenizer_, config_.n_vocab);
     first_added_token_ = first_of_added_tokens(*tokenizer_);
-    forward_.emplace(*backend_, config_, weights_);
+    forward_.emplace(stages_, config_, weights_);
+}
+
+void Model::load_weights(const OpenOptions& options, const Logger& log) {
+    if (stages_.size() == 1 && stages_[0].backend->uses_host_memory()) {
+        checkpoint_.load(options.residence, options.progress, options.cancel);
+        fingerprint_ = model::fingerprint(checkpoint_, config_);
+        weights_ = bind_weights(checkpoint_, config_, log);
+        const auto writable = [this](const std::byte* place) { return checkpoint_.writable(place); };
+        pack_weights(*stages_[0].backend, writable, weights_, options.cancel);
+        return;
+    }
+    // The files are mapped on the way: no more of them stays in memory than the system has room for.
+    checkpoint_.load(checkpoint::Residence::mapped, {}, options.cancel);
+    fingerprint_ = model::fingerprint(checkpoint_, config_);
+    weights_ = bind_weights(checkpoint_, config_, log);
+    weight_memory_ = place_weights(stages_, weights_, options.progress, options.cancel);
 }
 
 std::shared_ptr<const constraint::TokenTrie> Model::token_trie() const {

@@ -2,6 +2,7 @@
 // shared by sessions and threads.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "constraint/token_trie.h"
 #include "model/config.h"
 #include "model/minimax_m2.h"
+#include "model/stage.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
 
@@ -32,13 +34,20 @@ class Model {
   public:
     Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
           const OpenOptions& options, const Logger& log);
+    // Layers on several devices: the stages' layers must be the model's. With one device of host memory the weights
+    // stay where `residence` says; other devices get copies.
+    using Split = std::function<std::vector<Stage>(const Config& config)>;
+    Model(const std::string& path, const Split& split, const OpenOptions& options, const Logger& log);
     Model(const Model&) = delete;
     Model& operator=(const Model&) = delete;
 
     const Config& config() const noexcept { return config_; }
     const checkpoint::Checkpoint& checkpoint() const noexcept { return checkpoint_; }
     const tokenizer::Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
-    const backend::Backend& backend() const noexcept { return *backend_; }
+    std::span<const Stage> stages() const noexcept { return stages_; }
+    const backend::Backend& backend() const noexcept {
+        return *stages_.front().backend;
+    }  // of the first layers
     const ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
     uint64_t fingerprint() const noexcept { return fingerprint_; }
@@ -58,6 +67,8 @@ class Model {
     const chat::Template& chat_template() const;
 
   private:
+    void load_weights(const OpenOptions& options, const Logger& log);
+
     checkpoint::Checkpoint checkpoint_;
     Config config_;
     std::optional<tokenizer::Tokenizer> tokenizer_;
@@ -67,8 +78,9 @@ class Model {
     std::optional<chat::Template> chat_template_;
     std::string why_no_chat_template_;
     uint64_t fingerprint_ = 0;
+    std::vector<Stage> stages_;
+    std::vector<std::unique_ptr<backend::Memory>> weight_memory_;  // of devices that have copies
     Weights weights_;
-    std::shared_ptr<const backend::Backend> backend_;
     std::optional<ForwardPass> forward_;
     mutable std::mutex token_trie_mutex_;
     mutable std::shared_ptr<const constraint::TokenTrie> token_trie_;

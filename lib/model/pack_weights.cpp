@@ -33,17 +33,25 @@ struct Packer {
 
 }  // namespace
 
+void pack_matrix(const backend::Backend& backend, const Writable& writable, backend::Matrix& matrix,
+                 const CancelToken* cancel) {
+    Packer{backend, writable, cancel}.pack(matrix);
+}
+
+void pack_layer(const backend::Backend& backend, const Writable& writable, LayerWeights& layer,
+                const CancelToken* cancel) {
+    const Packer packer = {backend, writable, cancel};
+    for (backend::Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo}) packer.pack(*matrix);
+    packer.pack(layer.experts.gate);
+    packer.pack(layer.experts.up);
+    packer.pack(layer.experts.down);
+}
+
 void pack_weights(const backend::Backend& backend, const Writable& writable, Weights& weights,
                   const CancelToken* cancel) {
-    const Packer packer = {backend, writable, cancel};
-    for (LayerWeights& layer : weights.layers) {
-        for (backend::Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo}) packer.pack(*matrix);
-        packer.pack(layer.experts.gate);
-        packer.pack(layer.experts.up);
-        packer.pack(layer.experts.down);
-    }
+    for (LayerWeights& layer : weights.layers) pack_layer(backend, writable, layer, cancel);
     // A head that shares its tensor with the embedding is read row by row there.
-    if (weights.output.data != weights.embedding.data) packer.pack(weights.output);
+    if (weights.output.data != weights.embedding.data) pack_matrix(backend, writable, weights.output, cancel);
 }
 
 }  // namespace minim::model

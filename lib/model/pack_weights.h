@@ -12,8 +12,12 @@ namespace minim::model {
 // The same bytes where they may be rewritten; null for those that may not.
 using Writable = std::function<std::byte*(const std::byte*)>;
 
-// Packs every matrix of a linear or an expert whose format the backend packs, in place; the embedding and the
-// router stay rows. Throws out_of_memory and cancelled; some matrices are packed then and some are not.
+// Pack every matrix of a linear or an expert whose format the backend packs, in place; the embedding and the
+// router stay rows. They throw out_of_memory and cancelled; some matrices are packed then and some are not.
+void pack_matrix(const backend::Backend& backend, const Writable& writable, backend::Matrix& matrix,
+                 const CancelToken* cancel);
+void pack_layer(const backend::Backend& backend, const Writable& writable, LayerWeights& layer,
+                const CancelToken* cancel);
 void pack_weights(const backend::Backend& backend, const Writable& writable, Weights& weights,
                   const CancelToken* cancel);
 

@@ -71,8 +71,8 @@ TEST_CASE("pages are disjoint, all ours, and counted") {
     CHECK(pool.state() == PoolState{5, 5, 0});
     std::set<std::byte*> places;
     for (const Page& page : pages) {
-        std::fill_n(page.data(), k_small.page_bytes(), std::byte{0xAB});
-        places.insert(page.data());
+        std::fill_n(pool.place(page, 0), k_small.page_bytes(), std::byte{0xAB});
+        places.insert(pool.place(page, 0));
     }
     REQUIRE(places.size() == 5);
     for (auto place = std::next(places.begin()); place != places.end(); ++place)
@@ -158,7 +158,7 @@ TEST_CASE("many threads take and release pages of one pool") {
             for (int i = 0; i < 300; ++i) {
                 pool.promise(3);
                 const Page page = pool.take();
-                std::fill_n(page.data(), 64, static_cast<std::byte>(t));
+                std::fill_n(pool.place(page, 0), 64, static_cast<std::byte>(t));
                 pool.share(shared);
                 pool.withdraw_promise(2);
                 pool.release(page, false);

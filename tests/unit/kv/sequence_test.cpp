@@ -40,7 +40,7 @@ TEST_CASE("a new sequence has its context promised and holds nothing") {
     const auto pool = new_pool();
     const Sequence sequence(pool, 3 * k_kv_page_tokens - 5);
     CHECK(sequence.n_pages() == 0);
-    CHECK(sequence.view().layout == &pool->layout());
+    CHECK(*sequence.view().layout == pool->layout());
     CHECK(pool->state().n_promised == 3);
 }
 

@@ -1,0 +1,68 @@
+// What a backend of host memory need not write itself.
+#include "backend/backend.h"
+
+#include <cstring>
+
+#include "base/buffer.h"
+#include "base/memory_info.h"
+
+namespace minim::backend {
+namespace {
+
+class HostMemory : public Memory {
+  public:
+    explicit HostMemory(Buffer buffer) : Memory(buffer.data(), buffer.size()), buffer_(std::move(buffer)) {}
+
+  private:
+    Buffer buffer_;
+};
+
+}  // namespace
+
+uint64_t Backend::available_bytes() const noexcept {
+    return available_memory_bytes();
+}
+
+std::unique_ptr<Memory> allocate_host_memory(uint64_t bytes, std::string_view what) {
+    return std::make_unique<HostMemory>(Buffer(bytes, what));
+}
+
+std::unique_ptr<Memory> Backend::allocate(uint64_t bytes, std::string_view what) const {
+    return allocate_host_memory(bytes, what);
+}
+
+void Backend::write(std::byte* to, const std::byte* from_host, uint64_t bytes) const {
+    std::memcpy(to, from_host, bytes);
+}
+
+void Backend::read(std::byte* to_host, const std::byte* from, uint64_t bytes) const {
+    std::memcpy(to_host, from, bytes);
+}
+
+void Backend::copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept {
+    std::memcpy(to, from, bytes);
+}
+
+void Backend::upload(Scratch&, std::byte* to, const std::byte* from_host, uint64_t bytes) const {
+    std::memcpy(to, from_host, bytes);
+}
+
+void Backend::download(Scratch&, std::byte* to_host, const std::byte* from, uint64_t bytes) const {
+    std::memcpy(to_host, from, bytes);
+}
+
+void Backend::move(Scratch&, std::byte* to, const std::byte* from, uint64_t bytes) const {
+    std::memcpy(to, from, bytes);
+}
+
+bool Backend::receive(Scratch&, std::byte*, const Backend&, Scratch&, const std::byte*, uint64_t) const {
+    return false;
+}
+
+void Backend::synchronize(Scratch&) const {}
+
+void Backend::scale(Scratch&, float* x, int64_t count, float factor) const {
+    for (int64_t i = 0; i < count; ++i) x[i] *= factor;
+}
+
+}  // namespace minim::backend

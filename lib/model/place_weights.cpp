@@ -1,0 +1,162 @@
+#include "model/place_weights.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "model/pack_weights.h"
+
+namespace minim::model {
+namespace {
+
+using backend::Backend;
+using backend::ExpertStack;
+using backend::Matrix;
+using backend::Vector;
+
+// Between two looks at the cancel token.
+constexpr uint64_t k_block_bytes = uint64_t{4} << 20;
+// Of every matrix in a device's memory: a cache line on the host, a wide load on a GPU.
+constexpr uint64_t k_alignment = 256;
+
+// Everything one device needs, part by part: visit(place of the pointer, bytes).
+template <typename Visit>
+void visit_matrix(Matrix& matrix, const Visit& visit) {
+    visit(matrix.data, static_cast<uint64_t>(matrix.rows * matrix.row_bytes));
+}
+
+template <typename Visit>
+void visit_vector(Vector& vector, const Visit& visit) {
+    if (vector.size == 0) return;
+    const auto* data = reinterpret_cast<const std::byte*>(vector.data);
+    visit(data, static_cast<uint64_t>(vector.size) * sizeof(float));
+    vector.data = reinterpret_cast<const float*>(data);
+}
+
+template <typename Visit>
+void visit_stack(ExpertStack& stack, const Visit& visit) {
+    for (const std::byte*& expert : stack.expert)
+        visit(expert, static_cast<uint64_t>(stack.rows * stack.row_bytes));
+}
+
+template <typename Visit>
+void visit_layer(LayerWeights& layer, const Visit& visit) {
+    visit_vector(layer.attn_norm, visit);
+    for (Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.router})
+        visit_matrix(*matrix, visit);
+    for (Vector* vector : {&layer.q_norm, &layer.k_norm, &layer.ffn_norm, &layer.router_bias})
+        visit_vector(*vector, visit);
+    for (ExpertStack* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
+        visit_stack(*stack, visit);
+}
+
+struct StageOfWeights {
+    size_t index;
+    int64_t first_layer;
+    int64_t n_layer;
+    bool is_first;
+    bool is_last;
+};
+
+template <typename Visit>
+void visit_stage(Weights& weights, const StageOfWeights& stage, const Visit& visit) {
+    if (stage.is_first) visit_matrix(weights.embedding, visit);
+    for (int64_t i = 0; i < stage.n_layer; ++i)
+        visit_layer(weights.layers[static_cast<size_t>(stage.first_layer + i)], visit);
+    if (stage.is_last) {
+        visit_vector(weights.output_norm, visit);
+        visit_matrix(weights.output, visit);
+    }
+}
+
+void check_formats(Weights& weights, const StageOfWeights& stage, const Backend& backend) {
+    const auto check = [&](Format format) {
+        if (!backend.runs(format))
+            fail(Status::unsupported, "{} does not compute with weights of {}", backend.name(),
+                 traits(format).name);
+    };
+    if (stage.is_first) check(weights.embedding.format);
+    if (stage.is_last) check(weights.output.format);
+    for (int64_t i = 0; i < stage.n_layer; ++i) {
+        const LayerWeights& layer = weights.layers[static_cast<size_t>(stage.first_layer + i)];
+        for (const Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.router})
+            check(matrix->format);
+        for (const ExpertStack* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
+            check(stack->format);
+    }
+}
+
+class Upload {
+  public:
+    Upload(uint64_t total, const checkpoint::Progress& progress, const CancelToken* cancel)
+        : total_(total), progress_(progress), cancel_(cancel) {
+        report();
+    }
+    void copy(const Backend& backend, std::byte* to, const std::byte* from, uint64_t bytes) {
+        for (uint64_t at = 0; at < bytes; at += k_block_bytes) {
+            const uint64_t count = std::min(k_block_bytes, bytes - at);
+            backend.write(to + at, from + at, count);
+            done_ += count;
+            report();
+        }
+    }
+
+  private:
+    void report() const {
+        throw_if_cancelled(cancel_, "loading");
+        if (progress_ && !progress_(done_, total_)) fail(Status::cancelled, "cancelled during loading");
+    }
+    uint64_t total_;
+    uint64_t done_ = 0;
+    const checkpoint::Progress& progress_;
+    const CancelToken* cancel_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, Weights& weights,
+                                                            const checkpoint::Progress& progress,
+                                                            const CancelToken* cancel) {
+    std::vector<StageOfWeights> parts;
+    int64_t first_layer = 0;
+    for (size_t i = 0; i < stages.size(); ++i) {
+        parts.push_back({i, first_layer, stages[i].n_layer, i == 0, i + 1 == stages.size()});
+        first_layer += stages[i].n_layer;
+    }
+    uint64_t total = 0;
+    std::vector<uint64_t> block_bytes(stages.size());
+    for (const StageOfWeights& part : parts) {
+        check_formats(weights, part, *stages[part.index].backend);
+        visit_stage(weights, part, [&](const std::byte*, uint64_t bytes) {
+            total += bytes;
+            block_bytes[part.index] += align_up(bytes, k_alignment);
+        });
+    }
+    // All memory first: a model that does not fit is known before anything is read.
+    std::vector<std::unique_ptr<backend::Memory>> memory;
+    for (const StageOfWeights& part : parts)
+        memory.push_back(stages[part.index].backend->allocate(block_bytes[part.index], "weights"));
+
+    // Where embedding and head are one tensor, they may lie on two devices, or twice on one.
+    Upload upload(total, progress, cancel);
+    for (const StageOfWeights& part : parts) {
+        const Backend& backend = *stages[part.index].backend;
+        std::byte* next = memory[part.index]->data();
+        visit_stage(weights, part, [&](const std::byte*& data, uint64_t bytes) {
+            upload.copy(backend, next, data, bytes);
+            data = next;
+            next += align_up(bytes, k_alignment);
+        });
+    }
+    for (const StageOfWeights& part : parts) {
+        const auto everything = [](const std::byte* place) { return const_cast<std::byte*>(place); };
+        for (int64_t i = 0; i < part.n_layer; ++i) {
+            LayerWeights& layer = weights.layers[static_cast<size_t>(part.first_layer + i)];
+            pack_layer(*stages[part.index].backend, everything, layer, cancel);
+        }
+        if (part.is_last) pack_matrix(*stages[part.index].backend, everything, weights.output, cancel);
+    }
+    return memory;
+}
+
+}  // namespace minim::model

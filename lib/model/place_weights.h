@@ -1,0 +1,23 @@
+// Weights on their way from the checkpoint to the devices that compute with them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/cancel.h"
+#include "checkpoint/load.h"
+#include "model/stage.h"
+#include "model/weights.h"
+
+namespace minim::model {
+
+// Copies the weights of every stage into its device's memory, one block a stage, and puts them there in the order
+// its kernels read fastest; `weights` points there afterwards. Throws unsupported for a format that a device does
+// not run, out_of_memory or out_of_device_memory, cancelled, device_lost: `weights` is of no use then.
+std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, Weights& weights,
+                                                            const checkpoint::Progress& progress,
+                                                            const CancelToken* cancel);
+
+}  // namespace minim::model

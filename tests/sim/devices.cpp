@@ -1,0 +1,92 @@
+#include "sim/devices.h"
+
+#include <algorithm>
+
+#include "cpu/cpu_backend.h"
+#include "placement/backends.h"
+
+namespace minim::test {
+namespace {
+
+std::shared_ptr<const backend::Backend> cpu_backend() {
+    return placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
+}
+
+// Stages of these backends in turn, with layers in equal shares behind the first `n_before`.
+std::vector<model::Stage> spread(const Devices& devices, int64_t n_layer) {
+    const std::vector<int64_t> counts =
+        model::split_layers(n_layer, std::vector<double>(devices.size(), 1.0));
+    std::vector<model::Stage> stages;
+    for (size_t i = 0; i < devices.size(); ++i) stages.push_back({devices[i], counts[i]});
+    return stages;
+}
+
+}  // namespace
+
+std::string bundled_model_path() {
+    return std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+}
+
+Devices make_devices(size_t count, const sim::Options& options) {
+    Devices devices;
+    for (size_t i = 0; i < count; ++i)
+        devices.push_back(std::make_shared<const sim::SimBackend>(static_cast<int32_t>(i), options));
+    return devices;
+}
+
+std::shared_ptr<const model::Model> model_on(const Devices& devices, const model::OpenOptions& options,
+                                             const std::string& path) {
+    const Logger silent;
+    const auto split = [&](const model::Config& config) { return spread(devices, config.n_layer); };
+    return std::make_shared<const model::Model>(path, split, options, silent);
+}
+
+std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices) {
+    const Logger silent;
+    const auto split = [&](const model::Config& config) {
+        std::vector<model::Stage> stages = spread(devices, config.n_layer - 1);
+        stages.insert(stages.begin(), {cpu_backend(), 1});
+        return stages;
+    };
+    return std::make_shared<const model::Model>(bundled_model_path(), split, model::OpenOptions{}, silent);
+}
+
+std::shared_ptr<const model::Model> model_on_cpu(const std::string& path) {
+    const Logger silent;
+    return std::make_shared<const model::Model>(path, cpu_backend(), model::OpenOptions{}, silent);
+}
+
+engine::Session make_session(std::shared_ptr<const model::Model> model, int64_t n_context) {
+    engine::SessionParams params;
+    params.n_context = n_context;
+    const Logger silent;
+    return {std::move(model), params, silent};
+}
+
+std::vector<int32_t> some_ids(size_t count, int32_t first) {
+    std::vector<int32_t> ids(count);
+    for (size_t i = 0; i < count; ++i) ids[i] = (static_cast<int32_t>(i) * 37 + 11 + first) % 1984;
+    return ids;
+}
+
+std::vector<float> all_logits(engine::Session& session, const std::vector<int32_t>& ids, size_t chunk) {
+    const auto n_vocab = static_cast<size_t>(session.model().config().n_vocab);
+    std::vector<float> logits(ids.size() * n_vocab);
+    for (size_t at = 0; at < ids.size(); at += chunk) {
+        const size_t count = std::min(chunk, ids.size() - at);
+        session.eval(std::span(ids).subspan(at, count), true,
+                     std::span(logits).subspan(at * n_vocab, count * n_vocab), nullptr);
+    }
+    return logits;
+}
+
+std::vector<float> last_logits(engine::Session& session) {
+    const std::span<const float> logits = session.last_logits(nullptr);
+    return {logits.begin(), logits.end()};
+}
+
+bool is_empty(const Devices& devices) {
+    return std::ranges::all_of(devices, [](const auto& device) { return device->used_bytes() == 0; });
+}
+
+}  // namespace minim::test

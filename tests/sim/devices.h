@@ -1,0 +1,39 @@
+// Models on simulated devices.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/session.h"
+#include "model/model.h"
+#include "sim/sim_backend.h"
+
+namespace minim::test {
+
+using Devices = std::vector<std::shared_ptr<const sim::SimBackend>>;
+
+Devices make_devices(size_t count, const sim::Options& options = {});
+
+std::string bundled_model_path();
+
+// The layers spread evenly.
+std::shared_ptr<const model::Model> model_on(const Devices& devices, const model::OpenOptions& options = {},
+                                             const std::string& path = bundled_model_path());
+// The first layer on the processor, the others spread over the devices.
+std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices);
+std::shared_ptr<const model::Model> model_on_cpu(const std::string& path = bundled_model_path());
+
+engine::Session make_session(std::shared_ptr<const model::Model> model, int64_t n_context);
+
+// Ids that the model reads happily.
+std::vector<int32_t> some_ids(size_t count, int32_t first = 0);
+
+// Logits of every token, evaluated in chunks.
+std::vector<float> all_logits(engine::Session& session, const std::vector<int32_t>& ids, size_t chunk);
+std::vector<float> last_logits(engine::Session& session);
+
+bool is_empty(const Devices& devices);
+
+}  // namespace minim::test

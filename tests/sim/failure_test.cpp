@@ -1,0 +1,126 @@
+// Devices that fail or are too small: a clear error, and everything is given back.
+#include <functional>
+
+#include "base/error.h"
+#include "sim/devices.h"
+#include "support/catch.h"
+#include "support/helpers.h"
+
+namespace minim::test {
+namespace {
+
+// Loads a model on three devices of which the second fails as the options say, and talks to it.
+void load_and_talk(const Devices& devices) {
+    const auto model = model_on(devices);
+    engine::Session session = make_session(model, 150);
+    all_logits(session, some_ids(70), 33);
+    const auto fork = session.fork();
+    all_logits(*fork, some_ids(3), 3);
+}
+
+Devices with_second(const sim::Options& options) {
+    Devices devices = make_devices(3);
+    devices[1] = std::make_shared<const sim::SimBackend>(1, options);
+    return devices;
+}
+
+// Lets the first, the second, the third ... thing of a kind fail until nothing does any more. Returns how often.
+int64_t fail_at_each(Status expected, const std::function<sim::Options(int64_t)>& options_for) {
+    for (int64_t n = 1;; ++n) {
+        const Devices devices = with_second(options_for(n));
+        bool failed = false;
+        try {
+            load_and_talk(devices);
+        } catch (const Error& error) {
+            INFO(n << ": " << error.what());
+            CHECK(error.status() == expected);
+            CHECK(std::string(error.what()).find("sim:1") != std::string::npos);
+            failed = true;
+        }
+        CHECK(is_empty(devices));
+        if (!failed) return n - 1;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a failing allocation, transfer or operation of a device is an error, and nothing stays behind") {
+    const int64_t n_allocations = fail_at_each(
+        Status::out_of_device_memory, [](int64_t n) { return sim::Options{.failing_allocation = n}; });
+    const int64_t n_transfers =
+        fail_at_each(Status::device_lost, [](int64_t n) { return sim::Options{.failing_transfer = n}; });
+    const int64_t n_operations =
+        fail_at_each(Status::device_lost, [](int64_t n) { return sim::Options{.failing_operation = n}; });
+    CAPTURE(n_allocations, n_transfers, n_operations);
+    CHECK(n_allocations >= 5);  // weights, two sessions' activations, pages
+    CHECK(n_transfers >= 10);
+    CHECK(n_operations >= 20);
+    CHECK(n_allocations + n_transfers + n_operations >= 50);
+}
+
+TEST_CASE("a model that does not fit is refused before anything is copied, naming device and figures") {
+    Devices devices = make_devices(2);
+    devices[1] = std::make_shared<const sim::SimBackend>(1, sim::Options{.memory_bytes = 1 << 20});
+    expect_error(Status::out_of_device_memory, "sim:1: ", [&] { model_on(devices); });
+    expect_error(Status::out_of_device_memory, "1048576 bytes available", [&] { model_on(devices); });
+    CHECK(is_empty(devices));
+    CHECK(devices[0]->counts().bytes_from_host == 0);
+}
+
+TEST_CASE("a context that does not fit on a device is refused with the one that would") {
+    const Devices devices = make_devices(2, {.memory_bytes = 12 << 20});
+    const auto model = model_on(devices);
+    const uint64_t used = devices[0]->used_bytes() + devices[1]->used_bytes();
+    expect_error(Status::out_of_device_memory,
+                 "KV cache of 4096 tokens on sim:", [&] { make_session(model, 4096); });
+    expect_error(Status::out_of_device_memory, "a context of ", [&] { make_session(model, 4096); });
+    CHECK(devices[0]->used_bytes() + devices[1]->used_bytes() == used);
+    engine::Session session = make_session(model, 70);
+    CHECK(all_logits(session, some_ids(70), 70).size() > 0);
+}
+
+TEST_CASE("a device without kernels for a format says which") {
+    const Devices devices = make_devices(2, {.without = Format::q8_0});
+    expect_error(Status::unsupported, "sim:0 does not compute with weights of Q8_0",
+                 [&] { model_on(devices); });
+    CHECK(is_empty(devices));
+}
+
+TEST_CASE("loading onto devices reports its progress and can be cancelled at any point") {
+    const Devices devices = make_devices(2);
+    int n_calls = 0;
+    uint64_t last = 0;
+    uint64_t total = 0;
+    model::OpenOptions options;
+    options.progress = [&](uint64_t done, uint64_t all) {
+        CHECK(done >= last);
+        last = done;
+        total = all;
+        ++n_calls;
+        return true;
+    };
+    { const auto model = model_on(devices, options); }
+    CHECK(last == total);
+    CHECK(total > 7'000'000);
+    for (int at = 1; at <= n_calls; at += 20) {
+        int call = 0;
+        options.progress = [&](uint64_t, uint64_t) { return ++call < at; };
+        expect_error(Status::cancelled, "loading", [&] { model_on(devices, options); });
+        CHECK(is_empty(devices));
+    }
+}
+
+TEST_CASE("cancelling an evaluation on devices leaves the session as it was") {
+    const Devices devices = make_devices(2);
+    engine::Session session = make_session(model_on(devices), 200);
+    engine::Session expected = make_session(model_on_cpu(), 200);
+    all_logits(session, some_ids(40), 40);
+    all_logits(expected, some_ids(40), 40);
+    CancelToken cancel;
+    cancel.trigger();
+    expect_error(Status::cancelled, "evaluation", [&] { session.eval(some_ids(20), false, {}, &cancel); });
+    CHECK(session.n_tokens() == 40);
+    CHECK(all_logits(session, some_ids(9, 4), 9) == all_logits(expected, some_ids(9, 4), 9));
+}
+
+}  // namespace minim::test

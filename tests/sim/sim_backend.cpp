@@ -1,0 +1,280 @@
+#include "sim/sim_backend.h"
+
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/format_text.h"
+#include "cpu/cpu_backend.h"
+#include "sim/sim_queue.h"
+
+namespace minim::sim {
+namespace {
+
+using backend::AttendArgs;
+using backend::ExpertStack;
+using backend::ExpertWeights;
+using backend::KvRow;
+using backend::KvSequence;
+using backend::LinearTask;
+using backend::Matrix;
+using backend::Scratch;
+using backend::Vector;
+
+class Block : public backend::Memory {
+  public:
+    Block(AddressSpace& space, std::byte* data, uint64_t size) : Memory(data, size), space_(space) {}
+    ~Block() override { space_.release(data_, size_); }
+
+  private:
+    AddressSpace& space_;
+};
+
+struct Stream : Scratch {
+    std::unique_ptr<Scratch> cpu;
+    Queue queue;  // ends first: its tasks work in the scratch
+};
+
+Stream& stream_of(Scratch& scratch) {
+    return static_cast<Stream&>(scratch);
+}
+
+// A copy of a batch's rows whose page tables hold the places of the bytes.
+struct Batch {
+    std::vector<std::vector<std::byte*>> pages;
+    std::vector<KvSequence> sequences;
+    std::vector<KvRow> rows;
+};
+
+}  // namespace
+
+SimBackend::SimBackend(int32_t index, const Options& options)
+    : name_(format_text("sim:{}", index)),
+      options_(options),
+      memory_(options.memory_bytes),
+      pool_(1),
+      cpu_(cpu::make_cpu_backend(pool_, detected_cpu_level())) {}
+
+Matrix SimBackend::here(Matrix matrix) const {
+    matrix.data = here(matrix.data);
+    return matrix;
+}
+
+Vector SimBackend::here(Vector vector) const {
+    vector.data = here(vector.data);
+    return vector;
+}
+
+ExpertStack SimBackend::here(ExpertStack stack) const {
+    for (const std::byte*& expert : stack.expert) expert = here(expert);
+    return stack;
+}
+
+// ---- failures ----
+
+void SimBackend::check_alive() const {
+    const char* why = why_lost_.load();
+    if (why != nullptr) fail(Status::device_lost, "{}: {}", name_, why);
+}
+
+// A task of a stream; nothing happens on a lost device.
+template <typename Task>
+void SimBackend::enqueue(Scratch& scratch, Task task) const {
+    stream_of(scratch).queue.push([this, task = std::move(task)]() mutable {
+        if (++counts_.operations == options_.failing_operation) why_lost_ = "the device was lost";
+        if (why_lost_ == nullptr) task();
+    });
+}
+
+// Counts a transfer and takes its time. False where it fails.
+bool SimBackend::transfer(uint64_t bytes) const {
+    if (++counts_.transfers == options_.failing_transfer) why_lost_ = "a transfer failed";
+    if (why_lost_ != nullptr) return false;
+    if (options_.bytes_per_second > 0.0)
+        std::this_thread::sleep_for(
+            std::chrono::duration<double>(static_cast<double>(bytes) / options_.bytes_per_second));
+    return true;
+}
+
+// ---- memory ----
+
+uint64_t SimBackend::available_bytes() const noexcept {
+    return memory_.capacity() - memory_.used();
+}
+
+std::unique_ptr<backend::Memory> SimBackend::allocate(uint64_t bytes, std::string_view what) const {
+    const bool fails = ++counts_.allocations == options_.failing_allocation;
+    std::byte* block = fails ? nullptr : memory_.allocate(bytes);
+    if (block == nullptr) {
+        ErrorFacts facts;
+        facts.requested = static_cast<int64_t>(bytes);
+        facts.available = static_cast<int64_t>(available_bytes());
+        throw Error(Status::out_of_device_memory, Reason::none,
+                    format_text("{}: {} bytes for {} needed, {} bytes available", name_, bytes, what,
+                                available_bytes()),
+                    facts);
+    }
+    try {
+        return std::make_unique<Block>(memory_, block, bytes);
+    } catch (...) {
+        memory_.release(block, bytes);
+        throw;
+    }
+}
+
+void SimBackend::write(std::byte* to, const std::byte* from_host, uint64_t bytes) const {
+    counts_.bytes_from_host += bytes;
+    if (transfer(bytes)) std::memcpy(here(to), from_host, bytes);
+    check_alive();
+}
+
+void SimBackend::read(std::byte* to_host, const std::byte* from, uint64_t bytes) const {
+    counts_.bytes_to_host += bytes;
+    if (transfer(bytes)) std::memcpy(to_host, here(from), bytes);
+    check_alive();
+}
+
+void SimBackend::copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept {
+    if (why_lost_ == nullptr) std::memcpy(here(to), here(from), bytes);
+}
+
+// ---- streams ----
+
+std::unique_ptr<Scratch> SimBackend::reserve(const backend::StepLimits& limits) const {
+    auto stream = std::make_unique<Stream>();
+    stream->cpu = cpu_->reserve(limits);
+    return stream;
+}
+
+void SimBackend::upload(Scratch& scratch, std::byte* to, const std::byte* from_host, uint64_t bytes) const {
+    counts_.bytes_from_host += bytes;
+    enqueue(scratch, [this, to = here(to), from_host, bytes] {
+        if (transfer(bytes)) std::memcpy(to, from_host, bytes);
+    });
+}
+
+void SimBackend::download(Scratch& scratch, std::byte* to_host, const std::byte* from, uint64_t bytes) const {
+    counts_.bytes_to_host += bytes;
+    enqueue(scratch, [this, to_host, from = here(from), bytes] {
+        if (transfer(bytes)) std::memcpy(to_host, from, bytes);
+    });
+}
+
+void SimBackend::move(Scratch& scratch, std::byte* to, const std::byte* from, uint64_t bytes) const {
+    enqueue(scratch, [to = here(to), from = here(from), bytes] { std::memcpy(to, from, bytes); });
+}
+
+bool SimBackend::receive(Scratch& scratch, std::byte* to, const Backend& peer, Scratch& peer_scratch,
+                         const std::byte* from, uint64_t bytes) const {
+    const auto* other = dynamic_cast<const SimBackend*>(&peer);
+    if (other == nullptr || !options_.reaches_peers || !other->options_.reaches_peers) return false;
+    counts_.bytes_from_peers += bytes;
+    // An event: the other stream comes to it even where its device is lost.
+    auto done = std::make_shared<std::promise<void>>();
+    stream_of(peer_scratch).queue.push([done] { done->set_value(); });
+    stream_of(scratch).queue.push([done] { done->get_future().wait(); });
+    enqueue(scratch, [this, to = here(to), from = other->here(from), bytes] {
+        if (transfer(bytes)) std::memcpy(to, from, bytes);
+    });
+    return true;
+}
+
+void SimBackend::synchronize(Scratch& scratch) const {
+    stream_of(scratch).queue.wait();
+    check_alive();
+}
+
+// ---- weights ----
+
+bool SimBackend::packs(Format format) const noexcept {
+    return cpu_->packs(format);
+}
+
+void SimBackend::pack(std::span<std::byte* const> data, const Matrix& shape) const {
+    std::vector<std::byte*> places;
+    for (std::byte* place : data) places.push_back(here(place));
+    cpu_->pack(places, here(shape));
+}
+
+// ---- operations ----
+
+void SimBackend::embed(Scratch& scratch, const Matrix& table, std::span<const int32_t> ids, float* x) const {
+    enqueue(scratch, [this, &scratch, table = here(table), ids = std::vector(ids.begin(), ids.end()),
+                      x = here(x)] { cpu_->embed(*stream_of(scratch).cpu, table, ids, x); });
+}
+
+void SimBackend::norm(Scratch& scratch, const float* x, int64_t n, const Vector& weight, float eps,
+                      float* h) const {
+    enqueue(scratch, [this, &scratch, x = here(x), n, weight = here(weight), eps, h = here(h)] {
+        cpu_->norm(*stream_of(scratch).cpu, x, n, weight, eps, h);
+    });
+}
+
+void SimBackend::linear(Scratch& scratch, const float* h, int64_t n,
+                        std::span<const LinearTask> tasks) const {
+    auto weights = std::make_shared<std::vector<Matrix>>();
+    for (const LinearTask& task : tasks) weights->push_back(here(*task.weight));
+    std::vector<LinearTask> own;
+    for (size_t i = 0; i < tasks.size(); ++i) own.push_back({&(*weights)[i], here(tasks[i].y), tasks[i].add});
+    enqueue(scratch, [this, &scratch, h = here(h), n, weights, own = std::move(own)] {
+        cpu_->linear(*stream_of(scratch).cpu, h, n, own);
+    });
+}
+
+void SimBackend::attend(Scratch& scratch, const AttendArgs& args) const {
+    auto batch = std::make_shared<Batch>();
+    batch->sequences.reserve(args.rows.size());
+    batch->pages.reserve(args.rows.size());
+    const KvSequence* last = nullptr;
+    for (const KvRow& row : args.rows) {
+        if (row.sequence != last) {
+            auto& pages = batch->pages.emplace_back();
+            for (const std::byte* page : row.sequence->pages)
+                pages.push_back(here(const_cast<std::byte*>(page)));
+            batch->sequences.push_back({row.sequence->layout, pages});
+            last = row.sequence;
+        }
+        batch->rows.push_back({&batch->sequences.back(), row.position});
+    }
+    AttendArgs own = args;
+    own.q = here(args.q);
+    own.k = here(args.k);
+    own.v = here(args.v);
+    own.o = here(args.o);
+    own.q_norm = here(args.q_norm);
+    own.k_norm = here(args.k_norm);
+    enqueue(scratch, [this, &scratch, own, batch]() mutable {
+        own.rows = batch->rows;
+        cpu_->attend(*stream_of(scratch).cpu, own);
+    });
+}
+
+void SimBackend::route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
+                       int64_t n_used, int32_t* ids, float* gates) const {
+    enqueue(scratch, [this, &scratch, h = here(h), n, router = here(router), bias = here(bias), n_used,
+                      ids = here(ids), gates = here(gates)] {
+        cpu_->route(*stream_of(scratch).cpu, h, n, router, bias, n_used, ids, gates);
+    });
+}
+
+void SimBackend::scale(Scratch& scratch, float* x, int64_t count, float factor) const {
+    enqueue(scratch, [this, &scratch, x = here(x), count, factor] {
+        cpu_->scale(*stream_of(scratch).cpu, x, count, factor);
+    });
+}
+
+void SimBackend::experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
+                         int64_t n_used, const ExpertWeights& weights, float* y) const {
+    auto own = std::make_shared<const ExpertWeights>(
+        ExpertWeights{here(weights.gate), here(weights.up), here(weights.down)});
+    enqueue(scratch,
+            [this, &scratch, h = here(h), n, ids = here(ids), gates = here(gates), n_used, own, y = here(y)] {
+                cpu_->experts(*stream_of(scratch).cpu, h, n, ids, gates, n_used, *own, y);
+            });
+}
+
+}  // namespace minim::sim

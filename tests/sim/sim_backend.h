@@ -1,0 +1,105 @@
+// A simulated accelerator, "sim:0", "sim:1" ...: memory of its own that the host cannot touch, streams that work
+// after the call has returned, a limited capacity and bandwidth, and failures on demand. It computes with the CPU
+// backend, so its results are that one's bits.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+#include "base/thread_pool.h"
+#include "sim/sim_memory.h"
+
+namespace minim::sim {
+
+struct Options {
+    uint64_t memory_bytes = uint64_t{1} << 30;
+    double bytes_per_second = 0.0;    // of transfers; 0: as fast as it goes
+    bool reaches_peers = true;        // copies from other simulated devices without the host
+    Format without = Format::count_;  // a format it has no kernels for
+    // The n-th of its kind fails, counted from 1; 0: none does.
+    int64_t failing_allocation = 0;
+    int64_t failing_transfer = 0;
+    int64_t failing_operation = 0;
+};
+
+// What a device has done so far.
+struct Counts {
+    std::atomic<int64_t> allocations = 0;
+    std::atomic<int64_t> transfers = 0;
+    std::atomic<int64_t> operations = 0;
+    std::atomic<uint64_t> bytes_from_host = 0;
+    std::atomic<uint64_t> bytes_to_host = 0;
+    std::atomic<uint64_t> bytes_from_peers = 0;
+};
+
+class SimBackend : public backend::Backend {
+  public:
+    SimBackend(int32_t index, const Options& options);
+
+    uint64_t used_bytes() const noexcept { return memory_.used(); }
+    const Counts& counts() const noexcept { return counts_; }
+
+    std::string_view name() const noexcept override { return name_; }
+    bool uses_host_memory() const noexcept override { return false; }
+    uint64_t available_bytes() const noexcept override;
+    std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what) const override;
+    void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override;
+    void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const override;
+    void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override;
+
+    std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override;
+    void upload(backend::Scratch& scratch, std::byte* to, const std::byte* from_host,
+                uint64_t bytes) const override;
+    void download(backend::Scratch& scratch, std::byte* to_host, const std::byte* from,
+                  uint64_t bytes) const override;
+    void move(backend::Scratch& scratch, std::byte* to, const std::byte* from, uint64_t bytes) const override;
+    bool receive(backend::Scratch& scratch, std::byte* to, const Backend& peer,
+                 backend::Scratch& peer_scratch, const std::byte* from, uint64_t bytes) const override;
+    void synchronize(backend::Scratch& scratch) const override;
+
+    bool runs(Format format) const noexcept override { return format != options_.without; }
+    bool packs(Format format) const noexcept override;
+    void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override;
+
+    void embed(backend::Scratch& scratch, const backend::Matrix& table, std::span<const int32_t> ids,
+               float* x) const override;
+    void norm(backend::Scratch& scratch, const float* x, int64_t n, const backend::Vector& weight, float eps,
+              float* h) const override;
+    void linear(backend::Scratch& scratch, const float* h, int64_t n,
+                std::span<const backend::LinearTask> tasks) const override;
+    void attend(backend::Scratch& scratch, const backend::AttendArgs& args) const override;
+    void route(backend::Scratch& scratch, const float* h, int64_t n, const backend::Matrix& router,
+               const backend::Vector& bias, int64_t n_used, int32_t* ids, float* gates) const override;
+    void scale(backend::Scratch& scratch, float* x, int64_t count, float factor) const override;
+    void experts(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
+                 int64_t n_used, const backend::ExpertWeights& weights, float* y) const override;
+
+  private:
+    // Where the bytes of something in this device's memory are.
+    template <typename T>
+    T* here(T* address) const {
+        if (address == nullptr) return nullptr;
+        return reinterpret_cast<T*>(memory_.bytes_at(reinterpret_cast<const std::byte*>(address)));
+    }
+    backend::Matrix here(backend::Matrix matrix) const;
+    backend::Vector here(backend::Vector vector) const;
+    backend::ExpertStack here(backend::ExpertStack stack) const;
+
+    template <typename Task>
+    void enqueue(backend::Scratch& scratch, Task task) const;
+    bool transfer(uint64_t bytes) const;
+    void check_alive() const;
+
+    const std::string name_;
+    const Options options_;
+    mutable AddressSpace memory_;
+    const ThreadPool pool_;
+    const std::unique_ptr<const Backend> cpu_;
+    mutable Counts counts_;
+    mutable std::atomic<const char*> why_lost_ = nullptr;
+};
+
+}  // namespace minim::sim

@@ -1,0 +1,40 @@
+// The memory of a simulated device: a limited number of bytes at addresses that the host cannot touch. The bytes
+// lie elsewhere in the process; only the device knows how far.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace minim::sim {
+
+class AddressSpace {
+  public:
+    // Throws out_of_memory where the system has no room for the addresses.
+    explicit AddressSpace(uint64_t capacity);
+    ~AddressSpace();
+    AddressSpace(const AddressSpace&) = delete;
+    AddressSpace& operator=(const AddressSpace&) = delete;
+
+    // A block filled with bytes of all ones, which make NaN as floats. Null where the capacity does not suffice.
+    std::byte* allocate(uint64_t bytes);
+    void release(std::byte* block, uint64_t bytes) noexcept;
+
+    uint64_t capacity() const noexcept { return capacity_; }
+    uint64_t used() const noexcept;
+
+    // Where the bytes of a device address are. Throws internal for an address that is none of this device's.
+    std::byte* bytes_at(const std::byte* address) const;
+
+  private:
+    const uint64_t capacity_;
+    const uint64_t range_;  // of addresses: more than the capacity, so that blocks are found in spite of gaps
+    std::byte* addresses_ = nullptr;
+    std::byte* bytes_ = nullptr;
+    mutable std::mutex mutex_;
+    uint64_t used_ = 0;
+    std::map<uint64_t, uint64_t> gaps_;  // place and size
+};
+
+}  // namespace minim::sim

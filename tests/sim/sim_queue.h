@@ -1,0 +1,34 @@
+// Tasks that a thread of their own does one after the other.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace minim::sim {
+
+class Queue {
+  public:
+    Queue() : thread_([this] { run(); }) {}
+    // Does what is left first.
+    ~Queue();
+    Queue(const Queue&) = delete;
+    Queue& operator=(const Queue&) = delete;
+
+    void push(std::function<void()> task);
+    void wait();  // for all that was pushed
+
+  private:
+    void run();
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<std::function<void()>> tasks_;
+    bool busy_ = false;
+    bool ends_ = false;
+    std::thread thread_;
+};
+
+}  // namespace minim::sim

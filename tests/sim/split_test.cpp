@@ -1,0 +1,191 @@
+// A model whose layers are spread over devices answers exactly what it answers on one.
+#include <filesystem>
+#include <thread>
+
+#include "engine/generation.h"
+#include "kv/state_file.h"
+#include "model/stage.h"
+#include "sim/devices.h"
+#include "support/catch.h"
+#include "support/helpers.h"
+#include "support/tiny_model.h"
+
+namespace minim::test {
+namespace {
+
+std::vector<float> logits_on(const std::shared_ptr<const model::Model>& model,
+                             const std::vector<int32_t>& ids, size_t chunk) {
+    engine::Session session = make_session(model, 200);
+    return all_logits(session, ids, chunk);
+}
+
+std::vector<int32_t> answer_on(const std::shared_ptr<const model::Model>& model,
+                               const std::vector<int32_t>& prompt, int64_t count) {
+    engine::Session session = make_session(model, 400);
+    engine::GenerateParams params;
+    params.max_tokens = count;
+    params.ignore_end = true;
+    params.n_draft = 4;
+    engine::Generation generation(session, params, prompt, nullptr);
+    std::vector<int32_t> ids;
+    while (const auto event = generation.next(nullptr)) ids.push_back(event->choice.token);
+    return ids;
+}
+
+}  // namespace
+
+TEST_CASE("layers are split in proportion, and all of them are given away") {
+    using Counts = std::vector<int64_t>;
+    const auto split = [](int64_t n, std::vector<double> shares) { return model::split_layers(n, shares); };
+    CHECK(split(62, {1, 1, 1, 1}) == Counts{16, 15, 16, 15});
+    CHECK(split(62, {1}) == Counts{62});
+    CHECK(split(62, {0, 3, 1}) == Counts{0, 47, 15});
+    CHECK(split(3, {1, 1, 1, 1}).size() == 4);
+    CHECK(split(2, {1e-9, 1}) == Counts{0, 2});
+    expect_error(Status::invalid, "-1", [&] { split(62, {2, -1}); });
+    expect_error(Status::invalid, "add up to 0", [&] { split(62, {0, 0}); });
+    expect_error(Status::invalid, "nan", [&] { split(62, {1, std::nan("")}); });
+}
+
+TEST_CASE("one simulated device gives the processor's logits, bit for bit") {
+    const Devices devices = make_devices(1);
+    const std::vector<int32_t> ids = some_ids(70);
+    const std::vector<float> expected = logits_on(model_on_cpu(), ids, 70);
+    const auto model = model_on(devices);
+    CHECK(model->backend().name() == "sim:0");
+    for (const size_t chunk : {70, 13, 1}) CHECK(logits_on(model, ids, chunk) == expected);
+}
+
+TEST_CASE("layers over four devices give the logits of one, over the host or from device to device") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "tiny.gguf";
+    TinyModel({.n_layer = 6}).write(path);
+    std::vector<int32_t> ids(90);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 5 % 50);
+    const std::vector<float> expected = logits_on(model_on_cpu(path), ids, 90);
+    for (const bool peers : {true, false}) {
+        const Devices devices = make_devices(4, {.reaches_peers = peers});
+        const auto model = model_on(devices, {}, path);
+        REQUIRE(model->stages().size() == 4);
+        for (const size_t chunk : {90, 7}) CHECK(logits_on(model, ids, chunk) == expected);
+        for (const auto& device : devices) {
+            INFO(device->name());
+            CHECK((device->counts().bytes_from_peers > 0) == (peers && device != devices[0]));
+        }
+    }
+}
+
+TEST_CASE("the processor and devices share a model, and activations move only where the device changes") {
+    const std::vector<int32_t> ids = some_ids(40);
+    const std::vector<float> expected = logits_on(model_on_cpu(), ids, 40);
+    const Devices devices = make_devices(2, {.reaches_peers = false});
+    const auto model = model_on_cpu_and(devices);
+    REQUIRE(model->stages().size() == 3);
+    std::vector<uint64_t> weights;
+    for (const auto& device : devices) weights.push_back(device->counts().bytes_from_host);
+    CHECK(logits_on(model, ids, 40) == expected);
+    const auto hidden_bytes = static_cast<uint64_t>(40 * model->config().hidden * 4);
+    const auto logit_bytes = static_cast<uint64_t>(40 * model->config().n_vocab * 4);
+    CHECK(devices[0]->counts().bytes_from_host - weights[0] == hidden_bytes);
+    CHECK(devices[1]->counts().bytes_from_host - weights[1] == hidden_bytes);
+    CHECK(devices[0]->counts().bytes_to_host == hidden_bytes);
+    CHECK(devices[1]->counts().bytes_to_host == logit_bytes);
+}
+
+TEST_CASE("texts, drafts, forks and truncation on devices are those of the processor") {
+    const Devices devices = make_devices(3);
+    const auto model = model_on(devices);
+    const auto on_cpu = model_on_cpu();
+    CHECK(answer_on(model, some_ids(75), 60) == answer_on(on_cpu, some_ids(75), 60));
+
+    engine::Session session = make_session(model, 300);
+    engine::Session expected = make_session(on_cpu, 300);
+    all_logits(session, some_ids(100), 100);
+    all_logits(expected, some_ids(100), 100);
+    const auto fork = session.fork();
+    const auto expected_fork = expected.fork();
+    // Both write behind the same 100 tokens, 36 of which lie in a page that they shared.
+    all_logits(session, some_ids(20, 5), 20);
+    all_logits(expected, some_ids(20, 5), 20);
+    all_logits(*fork, some_ids(30, 9), 30);
+    all_logits(*expected_fork, some_ids(30, 9), 30);
+    CHECK(last_logits(session) == last_logits(expected));
+    CHECK(last_logits(*fork) == last_logits(*expected_fork));
+    session.truncate(90);
+    expected.truncate(90);
+    CHECK(all_logits(session, some_ids(10, 77), 10) == all_logits(expected, some_ids(10, 77), 10));
+}
+
+TEST_CASE("a state saved on devices is restored on the processor, and the other way round") {
+    const TemporaryFolder folder;
+    const Devices devices = make_devices(3);
+    const auto split = model_on(devices);
+    const auto on_cpu = model_on_cpu();
+    const Logger silent;
+    for (const bool from_devices : {true, false}) {
+        const auto& from = from_devices ? split : on_cpu;
+        const auto& to = from_devices ? on_cpu : split;
+        engine::Session session = make_session(from, 200);
+        all_logits(session, some_ids(101), 101);
+        const std::string path = folder / "state";
+        session.save(path, session.n_tokens(), nullptr);
+        const auto restored = engine::Session::restore(to, path, {}, nullptr, silent);
+        CHECK(last_logits(*restored) == last_logits(session));
+        CHECK(all_logits(*restored, some_ids(5, 3), 5) == all_logits(session, some_ids(5, 3), 5));
+    }
+}
+
+TEST_CASE("an engine on devices answers many requests as a session does, and keeps prefixes there") {
+    const TemporaryFolder folder;
+    const Devices devices = make_devices(2);
+    const auto model = model_on(devices);
+    const Logger silent;
+    engine::EngineParams params;
+    params.n_kv_tokens = 4096;
+    params.n_requests = 8;
+    params.n_batch = 64;
+    engine::RequestParams request;
+    request.generate.max_tokens = 20;
+    request.generate.ignore_end = true;
+    const auto run = [&](engine::Engine& engine) {
+        std::vector<std::shared_ptr<engine::Request>> requests;
+        for (int32_t i = 0; i < 12; ++i) {
+            std::vector<int32_t> prompt = some_ids(130);
+            prompt.push_back(i + 20);
+            requests.push_back(engine.submit(prompt, request));
+        }
+        for (int32_t i = 0; i < 12; ++i) {
+            std::vector<int32_t> ids;
+            engine::TokenEvent event;
+            while (requests[static_cast<size_t>(i)]->take(event, engine::Request::Clock::time_point::max()) ==
+                   engine::Request::Take::token)
+                ids.push_back(event.choice.token);
+            std::vector<int32_t> prompt = some_ids(130);
+            prompt.push_back(i + 20);
+            CHECK(ids == answer_on(model_on_cpu(), prompt, 20));
+        }
+        return requests.back()->state().n_cached;
+    };
+    const std::string path = folder / "prefixes";
+    {
+        engine::Engine engine(model, params, silent);
+        run(engine);
+        engine.save_prefixes(path, nullptr);
+    }
+    engine::Engine engine(model, params, silent);
+    CHECK(engine.load_prefixes(path, nullptr) > 0);
+    CHECK(run(engine) >= 128);
+}
+
+TEST_CASE("sessions on the same devices may be used by several threads at once") {
+    const Devices devices = make_devices(3);
+    const auto model = model_on(devices);
+    const std::vector<int32_t> expected = answer_on(model_on_cpu(), some_ids(66), 20);
+    std::vector<std::vector<int32_t>> answers(4);
+    std::vector<std::thread> threads;
+    for (auto& answer : answers) threads.emplace_back([&] { answer = answer_on(model, some_ids(66), 20); });
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& answer : answers) CHECK(answer == expected);
+}
+
+}  // namespace minim::test
