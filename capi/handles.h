@@ -68,6 +68,7 @@ struct minim_checkpoint {
 
 struct minim_model {
     minim::capi::OpenModel open;
+    std::string placement;
     const minim::model::Model& model() const { return *open.model; }
 };
 

@@ -1,8 +1,12 @@
 #include "model/model.h"
 
+#include <cstddef>
+#include <string_view>
+
 #include "handles.h"
-#include "placement/backends.h"
+#include "placement/devices.h"
 #include "structs.h"
+#include "texts.h"
 
 using namespace minim;
 using namespace minim::capi;
@@ -32,6 +36,52 @@ uint64_t weight_bytes(const checkpoint::Checkpoint& checkpoint) {
     return total;
 }
 
+// The names between commas.
+std::vector<std::string_view> names_in(std::string_view list) {
+    std::vector<std::string_view> names;
+    for (size_t begin = 0; begin <= list.size();) {
+        const size_t end = std::min(list.find(',', begin), list.size());
+        names.push_back(list.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return names;
+}
+
+placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime) {
+    if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
+    if (p.allow_cpu != 0 && p.allow_cpu != 1)
+        fail(Status::invalid, "allow_cpu is {}; 0 and 1 are known", p.allow_cpu);
+    if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
+    placement::Spread spread;
+    spread.host = placement::make_backend(optional_text(p.backend), runtime.threads, runtime.cpu_level);
+    if (p.devices == nullptr) {
+        if (p.n_device_layers > 0 || p.n_split > 0)
+            fail(Status::invalid, "n_device_layers and split are for devices, and none is named");
+        spread.devices = {spread.host};
+        return spread;
+    }
+    const std::vector<std::string_view> names = names_in(p.devices);
+    if (p.n_split > 0 && p.n_split != names.size())
+        fail(Status::invalid, "{} shares of the layers for {} devices", p.n_split, names.size());
+    for (size_t i = 0; i < names.size(); ++i) {
+        try {
+            spread.devices.push_back(placement::open_device(names[i], runtime.threads, runtime.cpu_level));
+            if (p.n_split > 0) spread.shares.push_back(p.split[i]);
+        } catch (const Error& error) {
+            const bool is_missing =
+                error.status() == Status::not_found || error.status() == Status::unsupported;
+            if (p.allow_cpu == 0 || !is_missing) throw;
+            runtime.log.warning("{}; going on without it", error.what());
+        }
+    }
+    if (p.n_device_layers > 0) spread.n_device_layers = p.n_device_layers;
+    if (spread.devices.empty()) return {.devices = {spread.host}, .host = spread.host};
+    return spread;
+}
+
+constexpr uint32_t k_first_params = offsetof(minim_model_params, devices);
+constexpr uint32_t k_first_info = offsetof(minim_model_info, placement);
+
 }  // namespace
 
 minim_status minim_model_open(minim_runtime* runtime, const char* path, const minim_model_params* params,
@@ -39,7 +89,7 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
     return guard(err, [&] {
         required(out, "out") = nullptr;
         const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
-        const minim_model_params p = params_of(params, "minim_model_params");
+        const minim_model_params p = params_of(params, "minim_model_params", k_first_params);
         model::OpenOptions options;
         options.residence = residence_of(p.residence);
         options.cancel = token_of(cancel);
@@ -49,11 +99,11 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
                 return p.progress(p.progress_user_data, done, total) == 0;
             };
         }
-        auto backend = placement::make_backend(p.backend == nullptr ? "" : p.backend, shared->threads,
-                                               shared->cpu_level);
-        auto model = std::make_shared<const model::Model>(&required(path, "path"), std::move(backend),
-                                                          options, shared->log);
-        *out = new minim_model{{shared, std::move(model)}};
+        auto model = std::make_shared<const model::Model>(
+            &required(path, "path"), placement::split_over(spread_of(p, *shared)), options, shared->log);
+        std::string text = placement::placement_text(model->stages());
+        shared->log.info("{}: {}", path, text);
+        *out = new minim_model{{shared, std::move(model)}, std::move(text)};
     });
 }
 
@@ -84,7 +134,8 @@ minim_status minim_model_get_info(const minim_model* model, minim_model_info* ou
         info.rope_theta = config.rope_theta;
         info.name = config.name.c_str();
         info.backend = m.backend().name().data();
-        result_to(out, "minim_model_info", info);
+        info.placement = model->placement.c_str();
+        result_to(out, "minim_model_info", info, k_first_info);
     });
 }
 

@@ -30,8 +30,8 @@ T params_of(const T* caller, const char* name, uint32_t first_version_bytes = si
 }
 
 template <typename T>
-void result_to(T* caller, const char* name, const T& value) {
-    write_struct(caller, name, sizeof(T), &value, sizeof(T));
+void result_to(T* caller, const char* name, const T& value, uint32_t first_version_bytes = sizeof(T)) {
+    write_struct(caller, name, first_version_bytes, &value, sizeof(T));
 }
 
 }  // namespace minim::capi

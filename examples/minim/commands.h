@@ -10,6 +10,7 @@ namespace cli {
 bool generate(const Options& options, const minim::Cancel& cancel);
 
 void inspect(const Options& options);
+void devices(const Options& options);
 void tokenize(const Options& options, const minim::Cancel& cancel);
 void perplexity(const Options& options, const minim::Cancel& cancel);
 

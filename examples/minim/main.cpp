@@ -32,6 +32,10 @@ int run(const cli::Options& options) {
         cli::inspect(options);
         return 0;
     }
+    if (options.command == cli::Command::devices) {
+        cli::devices(options);
+        return 0;
+    }
     const minim::Cancel cancel;
     const cli::CancelOnInterrupt cancel_on_interrupt(cancel);
     if (options.command == cli::Command::generate) {

@@ -1,5 +1,9 @@
 #include "open_model.h"
 
+#include <algorithm>
+#include <stdexcept>
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "output.h"
@@ -15,10 +19,44 @@ minim::Runtime open_runtime(const Options& options) {
     return minim::Runtime(runtime);
 }
 
+namespace {
+
+// Every device that is usable, but the processor.
+std::string accelerators(const minim::Runtime& runtime) {
+    const minim::Devices all(runtime);
+    std::string names;
+    for (size_t i = 0; i < all.count(); ++i) {
+        const minim_device_info device = all.get(i);
+        if (device.usable == 0 || std::string_view(device.name) == "cpu") continue;
+        names.append(names.empty() ? "" : ",").append(device.name);
+    }
+    return names;
+}
+
+void choose_devices(const minim::Runtime& runtime, const Options& options, minim::ModelOptions& model) {
+    if (options.n_gpu_layers == 0) return;
+    model.devices = options.devices;
+    // llama.cpp's -ngl needs no name of a device.
+    const bool wants_any = options.n_gpu_layers > 0 || !options.tensor_split.empty();
+    if (model.devices.empty() && wants_any) {
+        model.devices = accelerators(runtime);
+        if (model.devices.empty() && options.allow_cpu) return;
+        if (model.devices.empty())
+            throw std::runtime_error(
+                "-ngl: no device but the processor is usable (`minim devices` says why)");
+    }
+    model.split = options.tensor_split;
+    model.n_device_layers = std::max(options.n_gpu_layers, 0);
+    model.allow_cpu = options.allow_cpu;
+}
+
+}  // namespace
+
 minim::Model open_model(const minim::Runtime& runtime, const Options& options, const minim::Cancel& cancel) {
     ProgressBar bar;
     minim::ModelOptions model;
     model.backend = options.backend;
+    choose_devices(runtime, options, model);
     model.residence = options.no_mmap ? MINIM_RESIDENCE_OWNED : MINIM_RESIDENCE_MAPPED;
     model.progress = [&bar](uint64_t done_bytes, uint64_t total_bytes) {
         bar.show(done_bytes, total_bytes);

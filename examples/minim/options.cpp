@@ -31,13 +31,21 @@ bool takes_text(std::string_view argument) {
     return std::find(k_names.begin(), k_names.end(), argument) != k_names.end();
 }
 
-// The arguments without the program's name, last first as CLI11 wants them. CLI11 has no short options of two
-// letters, so llama.cpp's -ub is spelled out.
+// CLI11 has no short options of several letters, so llama.cpp's are spelled out.
+std::string_view spelled_out(std::string_view argument) {
+    if (argument == "-ub") return "--ubatch-size";
+    if (argument == "-ngl") return "--n-gpu-layers";
+    if (argument == "-ts") return "--tensor-split";
+    if (argument == "-dev") return "--device";
+    return argument;
+}
+
+// The arguments without the program's name, last first as CLI11 wants them.
 std::vector<std::string> arguments_for_parser(int argc, char** argv) {
     std::vector<std::string> arguments;
     for (int i = 1; i < argc; ++i) {
         const bool is_text = i > 1 && takes_text(argv[i - 1]);
-        arguments.emplace_back(!is_text && std::string_view(argv[i]) == "-ub" ? "--ubatch-size" : argv[i]);
+        arguments.emplace_back(is_text ? argv[i] : spelled_out(argv[i]));
     }
     std::reverse(arguments.begin(), arguments.end());
     return arguments;
@@ -57,6 +65,20 @@ void add_model_options(CLI::App& app, Options& options) {
         ->type_name("NAME")
         ->check(CLI::IsMember({"cpu", "reference"}).description(""))
         ->capture_default_str();
+    app.add_option(
+           "--device", options.devices,
+           "also -dev: devices for the layers, as `minim devices` names them: cuda:0 or cuda:0,cuda:1")
+        ->type_name("NAMES");
+    app.add_option("--n-gpu-layers", options.n_gpu_layers,
+                   "also -ngl: so many layers, the last ones, go to the devices (default: all)")
+        ->type_name("N")
+        ->check(within(0, k_largest_int32));
+    app.add_option("--tensor-split", options.tensor_split,
+                   "also -ts: each device's share of the layers, 3,1 (default: in proportion to free memory)")
+        ->type_name("SHARES")
+        ->delimiter(',')
+        ->check(within(0.0, 1e9));
+    app.add_flag("--allow-cpu", options.allow_cpu, "go on without a device that cannot be used");
     app.add_option("-t,--threads", options.n_threads, "threads; 0: the cores this process may use")
         ->type_name("N")
         ->check(within(0, k_largest_int32))
@@ -189,6 +211,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
     const CLI::App* inspect = add_inspect(app, options, metadata, tensors);
     const CLI::App* tokenize = add_tokenize(app, options);
     const CLI::App* perplexity = add_perplexity(app, options);
+    const CLI::App* devices = app.add_subcommand("devices", "list what there is to compute on, and why not");
 
     try {
         app.parse(arguments_for_parser(argc, argv));
@@ -207,6 +230,10 @@ std::optional<Options> parse_options(int argc, char** argv) {
         options.command = Command::inspect;
         options.show_metadata = metadata || !tensors;
         options.show_tensors = tensors || !metadata;
+        return options;
+    }
+    if (devices->parsed()) {
+        options.command = Command::devices;
         return options;
     }
     if (tokenize->parsed()) options.command = Command::tokenize;

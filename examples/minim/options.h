@@ -5,10 +5,11 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace cli {
 
-enum class Command { generate, inspect, tokenize, perplexity };
+enum class Command { generate, inspect, tokenize, perplexity, devices };
 
 struct Options {
     Command command = Command::generate;
@@ -17,6 +18,10 @@ struct Options {
     std::optional<std::string> text;  // -p
     std::string text_file;            // -f
     std::string backend = "cpu";
+    std::string devices;        // "cuda:0,cuda:1"; empty: the backend has all layers
+    int32_t n_gpu_layers = -1;  // below 0: all, where devices are named
+    std::vector<double> tensor_split;
+    bool allow_cpu = false;
     int32_t n_threads = 0;
     int32_t n_batch = 0;
     int32_t n_ubatch = 0;

@@ -175,10 +175,43 @@ def _choice(choices, value, name):
     return choices[value]
 
 
+class Device(typing.NamedTuple):
+    name: str  # "cpu", "cuda:0"
+    description: str
+    usable: bool
+    reason: str  # why not; "" where it is usable
+    memory_bytes: int
+    free_bytes: int
+
+
+class _Devices(abi.Handle):
+    def __init__(self):
+        runtime, out = _Runtime(threads=1), c.c_void_p()
+        runtime._check("devices_list", c.byref(out))
+        self._own("devices_free", out.value, runtime._raised, runtime)
+
+    def __iter__(self):
+        for index in range(self._get("devices_count")):
+            info = abi.DeviceInfo()
+            self._check("devices_get", index, c.byref(info))
+            texts = (value.decode("utf-8", "replace") for value in (info.name, info.description, info.reason))
+            name, description, reason = texts
+            yield Device(name, description, bool(info.usable), reason, info.memory_bytes, info.free_bytes)
+
+
+def devices():
+    """What there is to compute on: a list of Device, the processor first."""
+    return list(_Devices())
+
+
 class Model(abi.Handle):
     """An opened model.
 
     backend    "cpu", or "reference": plain float arithmetic, slow and exact
+    devices    where the layers go: "cuda:0", "cuda:0,cuda:1" or a list of names; None: backend has all
+    split      shares of the layers, one a device; None: in proportion to free memory
+    device_layers     so many layers, the last ones, go to the devices; None: all
+    allow_cpu  True: a device that cannot be used is left out with a warning
     threads           0: the cores this process may use
     threads_decode    threads for steps of one token, which memory limits; 0: as `threads`
     pin_threads       True: each thread of the library stays on a core of its own
@@ -193,6 +226,10 @@ class Model(abi.Handle):
         path,
         *,
         backend="cpu",
+        devices=None,
+        split=None,
+        device_layers=None,
+        allow_cpu=False,
         threads=0,
         threads_decode=0,
         pin_threads=False,
@@ -216,6 +253,14 @@ class Model(abi.Handle):
         params = abi.ModelParams(
             backend=backend.encode(), residence=0 if mmap else 1, engine_tokenizer=int(engine_tokenizer)
         )
+        if devices is not None and device_layers != 0:
+            params.devices = (devices if isinstance(devices, str) else ",".join(devices)).encode()
+            params.n_device_layers = _int32(device_layers or 0)
+            params.allow_cpu = int(allow_cpu)
+        shares = None
+        if split is not None:
+            shares = (c.c_double * len(split))(*split)
+            params.split, params.n_split = c.cast(shares, c.c_void_p), len(split)
         if progress is not None:
             params.progress = report
         self._runtime, out = runtime, c.c_void_p()

@@ -115,6 +115,20 @@ ModelParams = _struct(
     engine_tokenizer=i32,
     progress=ProgressFn,
     progress_user_data=pointer,
+    devices=text,
+    split=pointer,
+    n_split=size,
+    n_device_layers=i32,
+    allow_cpu=i32,
+)
+DeviceInfo = _struct(
+    "minim_device_info",
+    usable=i32,
+    memory_bytes=u64,
+    free_bytes=u64,
+    name=text,
+    description=text,
+    reason=text,
 )
 ModelInfo = _struct(
     "minim_model_info",
@@ -135,6 +149,7 @@ ModelInfo = _struct(
     rope_theta=f64,
     name=text,
     backend=text,
+    placement=text,
 )
 SessionParams = _struct(
     "minim_session_params", flags=u32, max_context=u64, k_format=i32, v_format=i32, n_batch=i32, n_ubatch=i32
@@ -214,6 +229,8 @@ _STATUS_CALLS = {
     "checkpoint_open": [pointer, text, pointer],
     "checkpoint_metadata": [pointer, text, size, pointer],
     "checkpoint_tensor": [pointer, size, pointer],
+    "devices_list": [pointer, pointer],
+    "devices_get": [pointer, size, pointer],
     "model_open": [pointer, text, pointer, pointer, pointer],
     "model_get_info": [pointer, pointer],
     "model_checkpoint": [pointer, pointer],
@@ -266,6 +283,7 @@ _PLAIN_CALLS = {
     "checkpoint_metadata_count": (size, [pointer]),
     "checkpoint_metadata_key": (text, [pointer, size]),
     "checkpoint_tensor_count": (size, [pointer]),
+    "devices_count": (size, [pointer]),
     "token_attributes": (i32, [pointer, i32]),
     "session_token_count": (size, [pointer]),
     "session_context_size": (size, [pointer]),
@@ -277,6 +295,7 @@ _RELEASES = [
     "text_free",
     "runtime_free",
     "checkpoint_close",
+    "devices_free",
     "model_close",
     "session_free",
     "sampling_free",

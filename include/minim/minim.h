@@ -262,6 +262,34 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_tensor(const minim_chec
                                                                 size_t index, minim_tensor_info* out,
                                                                 minim_error* err);
 
+/* --------------------------------------------------------------------------------------------- devices */
+
+/* The devices there are at the time of the call: "cpu" first, then what the plug-ins find ("cuda:0" ...). Plug-ins
+ * are libraries named libminim-KIND.so, looked for in the folders of the environment variable MINIM_PLUGIN_PATH, with
+ * colons between, and in this library's own. Any thread. */
+typedef struct minim_devices minim_devices;
+
+typedef struct minim_device_info {
+    uint32_t size;
+    int32_t usable; /* 1, or 0: `reason` says why not */
+    uint64_t memory_bytes;
+    uint64_t free_bytes;
+    /* These live as long as the list. */
+    const char* name;        /* "cpu", "cuda:0"; of a plug-in that cannot be loaded its kind alone */
+    const char* description; /* "NVIDIA H200" */
+    const char* reason;      /* "" where the device is usable */
+} minim_device_info;
+#define MINIM_DEVICE_INFO_INIT \
+    { sizeof(minim_device_info), 0, 0, 0, NULL, NULL, NULL }
+
+MINIM_API MINIM_MUST_CHECK minim_status minim_devices_list(minim_runtime* runtime, minim_devices** out,
+                                                           minim_error* err);
+MINIM_API void minim_devices_free(minim_devices* devices);
+MINIM_API size_t minim_devices_count(const minim_devices* devices); /* 0 for NULL */
+/* Errors: INVALID (no such index). */
+MINIM_API MINIM_MUST_CHECK minim_status minim_devices_get(const minim_devices* devices, size_t index,
+                                                          minim_device_info* out, minim_error* err);
+
 /* ---------------------------------------------------------------------------------------------- models */
 
 /* Bytes made available so far and in all; monotonic. Return 0 to go on, anything else to cancel. */
@@ -283,13 +311,24 @@ typedef struct minim_model_params {
     int32_t engine_tokenizer;   /* 1: split text as llama.cpp does, for token-exact comparison with it */
     minim_progress_fn progress; /* may be NULL */
     void* progress_user_data;
+    /* Devices for the layers, the first ones first: "cuda:0" or "cuda:0,cuda:1"; NULL: `backend` has all. Keys and
+       values lie where their layer does. Weights for a device's own memory are copied there from the mapped file,
+       whatever `residence` says. */
+    const char* devices;
+    const double* split; /* n_split shares of the layers, one a device; NULL: in proportion to free memory */
+    size_t n_split;
+    int32_t
+        n_device_layers; /* the last so many layers go to the devices, those before stay with `backend`; 0: all */
+    int32_t allow_cpu; /* 1: devices that cannot be opened are left out with a warning, and where none is left
+                                `backend` has all; 0: that is an error */
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT \
-    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL }
+    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0 }
 
 /* `params` and `cancel` may be NULL. Errors: as minim_checkpoint_open, UNSUPPORTED (another
- * architecture, a tensor type without decoder, something the forward pass does not compute: always
- * named), OUT_OF_MEMORY, CANCELLED. */
+ * architecture, a tensor type without decoder, something the forward pass does not compute, a device that
+ * cannot be used: always named), NOT_FOUND (also a device that is not there), OUT_OF_MEMORY,
+ * OUT_OF_DEVICE_MEMORY, DEVICE_LOST, CANCELLED. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_open(minim_runtime* runtime, const char* path,
                                                          const minim_model_params* params,
                                                          minim_cancel* cancel, minim_model** out,
@@ -314,10 +353,11 @@ typedef struct minim_model_info {
     uint64_t kv_token_bytes_f16; /* KV cache of one token, in F16 */
     double rope_theta;
     const char* name;    /* as the checkpoint says, or ""; lives as long as the model */
-    const char* backend; /* "cpu" or "reference"; static text */
+    const char* backend; /* of the first layers: "cpu", "reference" or a device; lives as long as the model */
+    const char* placement; /* "cuda:0 (layers 0-30), cuda:1 (layers 31-61)"; lives as long as the model */
 } minim_model_info;
 #define MINIM_MODEL_INFO_INIT \
-    { sizeof(minim_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL }
+    { sizeof(minim_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL }
 
 /* Fills what fits into out->size bytes. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_get_info(const minim_model* model, minim_model_info* out,

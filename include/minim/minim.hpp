@@ -250,8 +250,36 @@ class Checkpoint {
 // True to go on, false to cancel.
 using Progress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
+// The devices there are: the processor first, then what the plug-ins find.
+class Devices {
+  public:
+    explicit Devices(const Runtime& runtime)
+        : log_(runtime.log()),
+          handle_(detail::create<HandleType>([&](minim_devices** out, minim_error* error) {
+              return minim_devices_list(runtime.get(), out, error);
+          })) {}
+
+    size_t count() const noexcept { return minim_devices_count(handle_.get()); }
+    // The texts in it live as long as the list.
+    minim_device_info get(size_t index) const {
+        minim_device_info info = MINIM_DEVICE_INFO_INIT;
+        detail::check(
+            [&](minim_error* error) { return minim_devices_get(handle_.get(), index, &info, error); });
+        return info;
+    }
+
+  private:
+    using HandleType = detail::Handle<minim_devices, minim_devices_free>;
+    std::shared_ptr<Log> log_;
+    HandleType handle_;
+};
+
 struct ModelOptions {
-    std::string backend;  // "": "cpu"
+    std::string backend;          // "": "cpu"
+    std::string devices;          // "cuda:0,cuda:1"; "": the backend has all layers
+    std::vector<double> split;    // shares of the layers, one a device; empty: in proportion to free memory
+    int32_t n_device_layers = 0;  // the last so many go to the devices; 0: all
+    bool allow_cpu = false;       // leave out devices that cannot be used
     int32_t residence = MINIM_RESIDENCE_MAPPED;
     bool engine_tokenizer = false;
     Progress progress;
@@ -270,6 +298,11 @@ class Model {
         params.backend = detail::text_or_null(options.backend);
         params.residence = options.residence;
         params.engine_tokenizer = options.engine_tokenizer ? 1 : 0;
+        params.devices = detail::text_or_null(options.devices);
+        params.split = options.split.empty() ? nullptr : options.split.data();
+        params.n_split = options.split.size();
+        params.n_device_layers = options.n_device_layers;
+        params.allow_cpu = options.allow_cpu ? 1 : 0;
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);

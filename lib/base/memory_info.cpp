@@ -16,17 +16,26 @@ bool read_number(const char* path, uint64_t& value) noexcept {
     return found;
 }
 
-uint64_t kernel_available() noexcept {
+// The line of /proc/meminfo that begins with `pattern`, in bytes.
+bool read_memory_line(const char* pattern, uint64_t& bytes) noexcept {
     std::FILE* file = std::fopen("/proc/meminfo", "re");
-    if (file == nullptr) return UINT64_MAX;
+    if (file == nullptr) return false;
     char line[256];
-    uint64_t kilobytes = 0;
     bool found = false;
+    const size_t length = std::strlen(pattern);
     while (!found && std::fgets(line, sizeof(line), file) != nullptr) {
-        found = std::sscanf(line, "MemAvailable: %" SCNu64, &kilobytes) == 1;
+        uint64_t kilobytes = 0;
+        found = std::strncmp(line, pattern, length) == 0 &&
+                std::sscanf(line + length, "%" SCNu64, &kilobytes) == 1;
+        if (found) bytes = kilobytes * 1024;
     }
     std::fclose(file);
-    return found ? kilobytes * 1024 : UINT64_MAX;
+    return found;
+}
+
+uint64_t kernel_available() noexcept {
+    uint64_t bytes = 0;
+    return read_memory_line("MemAvailable:", bytes) ? bytes : UINT64_MAX;
 }
 
 // Bytes left under the limit of one control group; page cache counts as used there but can be taken back.
@@ -82,6 +91,12 @@ uint64_t cgroup_available() noexcept {
 
 uint64_t available_memory_bytes() noexcept {
     return std::min(kernel_available(), cgroup_available());
+}
+
+uint64_t total_memory_bytes() noexcept {
+    uint64_t bytes = 0;
+    read_memory_line("MemTotal:", bytes);
+    return bytes;
 }
 
 }  // namespace minim

@@ -9,4 +9,7 @@ namespace minim {
 // UINT64_MAX where neither can be read.
 uint64_t available_memory_bytes() noexcept;
 
+// Of the machine; 0 where it cannot be read.
+uint64_t total_memory_bytes() noexcept;
+
 }  // namespace minim

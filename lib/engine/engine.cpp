@@ -126,6 +126,7 @@ std::shared_ptr<Request> Engine::submit(std::vector<int32_t> prompt, RequestPara
         one.front()->order = n_submitted_++;
         submitted_.splice(submitted_.end(), one);
         ++state_.n_waiting;
+        is_idle_ = false;
     }
     changed_.notify_all();
     return request;
@@ -134,7 +135,7 @@ std::shared_ptr<Request> Engine::submit(std::vector<int32_t> prompt, RequestPara
 bool Engine::drain(Clock::time_point deadline) {
     std::unique_lock lock(mutex_);
     is_draining_ = true;
-    const auto is_idle = [&] { return state_.n_waiting == 0 && state_.n_running == 0; };
+    const auto is_idle = [&] { return is_idle_; };
     if (deadline == Clock::time_point::max()) {
         changed_.wait(lock, is_idle);
         return true;
@@ -198,23 +199,29 @@ void Engine::run() {
         for (const auto& work : *list) end(*work, Finish::stopped, std::nullopt);
 }
 
+// The mutex is held.
+void Engine::publish_state() {
+    const auto n_left = [](const WorkList& list) {
+        return std::ranges::count_if(list, [](const auto& work) { return !work->ended; });
+    };
+    const kv::PoolState pool = pool_->state();
+    counts_.n_waiting = n_left(waiting_) + static_cast<int64_t>(submitted_.size());
+    counts_.n_running = n_left(running_);
+    counts_.n_pages = pool.n_pages;
+    counts_.n_pages_held = pool.n_held;
+    counts_.n_pages_cached = prefixes_.n_pages();
+    state_ = counts_;
+}
+
 // Takes what was submitted meanwhile. False when the engine is to end.
 bool Engine::wait_for_work() {
     std::unique_lock lock(mutex_);
     const auto has_work = [&] {
         return !submitted_.empty() || !waiting_.empty() || !running_.empty() || !tasks_.empty();
     };
-    const auto tell = [&] {
-        const kv::PoolState pool = pool_->state();
-        counts_.n_waiting = static_cast<int64_t>(waiting_.size() + submitted_.size());
-        counts_.n_running = static_cast<int64_t>(running_.size());
-        counts_.n_pages = pool.n_pages;
-        counts_.n_pages_held = pool.n_held;
-        counts_.n_pages_cached = prefixes_.n_pages();
-        state_ = counts_;
-    };
-    tell();
-    if (!has_work()) changed_.notify_all();  // whoever drains it
+    publish_state();
+    is_idle_ = submitted_.empty() && waiting_.empty() && running_.empty();
+    if (is_idle_) changed_.notify_all();  // whoever drains it
     changed_.wait(lock, [&] { return has_work() || stopping_.triggered(); });
     while (!submitted_.empty()) move_in_order(submitted_.begin(), submitted_, waiting_);
     return !stopping_.triggered();
@@ -476,6 +483,11 @@ void Engine::end(Work& work, Finish why, const std::optional<Error>& error) {
     if (why == Finish::end) work.state.stop_token = work.answer.end_token();
     if (!error) keep_prefix(work, work.n_evaluated);
     work.kv.reset();
+    {
+        // Who sees the end sees a state without the request, too.
+        const std::lock_guard lock(mutex_);
+        publish_state();
+    }
     work.request->end(work.state, error);
 }
 

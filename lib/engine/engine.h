@@ -105,6 +105,7 @@ class Engine {
     void run_tasks();
     void run();
     bool wait_for_work();
+    void publish_state();
     void make_step();
     void end_unwanted(WorkList& list);
     void admit();
@@ -148,6 +149,7 @@ class Engine {
     std::vector<std::packaged_task<void()>> tasks_;
     int64_t n_submitted_ = 0;
     EngineState state_;
+    bool is_idle_ = true;  // every request has been told its end
     bool is_draining_ = false;
     CancelToken stopping_;
 

@@ -43,7 +43,20 @@ FIELD(minim_model_params, residence, 16);
 FIELD(minim_model_params, engine_tokenizer, 20);
 FIELD(minim_model_params, progress, 24);
 FIELD(minim_model_params, progress_user_data, 32);
-SIZE(minim_model_params, 40);
+FIELD(minim_model_params, devices, 40);
+FIELD(minim_model_params, split, 48);
+FIELD(minim_model_params, n_split, 56);
+FIELD(minim_model_params, n_device_layers, 64);
+FIELD(minim_model_params, allow_cpu, 68);
+SIZE(minim_model_params, 72);
+
+FIELD(minim_device_info, usable, 4);
+FIELD(minim_device_info, memory_bytes, 8);
+FIELD(minim_device_info, free_bytes, 16);
+FIELD(minim_device_info, name, 24);
+FIELD(minim_device_info, description, 32);
+FIELD(minim_device_info, reason, 40);
+SIZE(minim_device_info, 48);
 
 FIELD(minim_model_info, n_layer, 4);
 FIELD(minim_model_info, hidden, 8);
@@ -62,7 +75,8 @@ FIELD(minim_model_info, kv_token_bytes_f16, 80);
 FIELD(minim_model_info, rope_theta, 88);
 FIELD(minim_model_info, name, 96);
 FIELD(minim_model_info, backend, 104);
-SIZE(minim_model_info, 112);
+FIELD(minim_model_info, placement, 112);
+SIZE(minim_model_info, 120);
 
 FIELD(minim_session_params, flags, 4);
 FIELD(minim_session_params, max_context, 8);

@@ -19,7 +19,10 @@ class Usage(unittest.TestCase):
             ("-m", Q8_0, "-p", "x", "-t", "-1"),
             ("-m", Q8_0, "-p", "x", "-ub", "0"),
             ("-m", Q8_0, "-p", "x", "--backend", "abacus"),
+            ("-m", Q8_0, "-p", "x", "-ngl", "-1"),
+            ("-m", Q8_0, "-p", "x", "-ts", "1,-1"),
             ("-m", Q8_0, "-p", "x", "stray"),
+            ("devices", "stray"),
             ("inspect",),
             ("inspect", "a", "b"),
             ("tokenize", "-p", "x"),
@@ -56,12 +59,17 @@ class Usage(unittest.TestCase):
             "--no-mmap",
             "--verbose",
             "--backend",
+            "--device",
+            "-ngl",
+            "-ts",
+            "--allow-cpu",
+            "devices",
             "inspect",
             "tokenize",
             "perplexity",
         ):
             self.assertIn(option, done.stdout)
-        for command in ("inspect", "tokenize", "perplexity"):
+        for command in ("devices", "inspect", "tokenize", "perplexity"):
             done = run(command, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn(f"minim {command}", done.stdout)

@@ -48,6 +48,20 @@ int main(void) {
     FIELD(minim_model_params, engine_tokenizer);
     FIELD(minim_model_params, progress);
     FIELD(minim_model_params, progress_user_data);
+    FIELD(minim_model_params, devices);
+    FIELD(minim_model_params, split);
+    FIELD(minim_model_params, n_split);
+    FIELD(minim_model_params, n_device_layers);
+    FIELD(minim_model_params, allow_cpu);
+
+    STRUCT(minim_device_info);
+    FIELD(minim_device_info, size);
+    FIELD(minim_device_info, usable);
+    FIELD(minim_device_info, memory_bytes);
+    FIELD(minim_device_info, free_bytes);
+    FIELD(minim_device_info, name);
+    FIELD(minim_device_info, description);
+    FIELD(minim_device_info, reason);
 
     STRUCT(minim_model_info);
     FIELD(minim_model_info, size);
@@ -68,6 +82,7 @@ int main(void) {
     FIELD(minim_model_info, rope_theta);
     FIELD(minim_model_info, name);
     FIELD(minim_model_info, backend);
+    FIELD(minim_model_info, placement);
 
     STRUCT(minim_session_params);
     FIELD(minim_session_params, size);

@@ -1,0 +1,40 @@
+// How a backend that is a shared library of its own is found and opened. `libminim-KIND.so` exports
+// minim_backend_plugin(); its devices are KIND:0, KIND:1 ... It has copies of the layers it uses and shares only
+// the C++ runtime with the library, so both must be of one build: `interface` and `build` say whether they are.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace minim::backend {
+
+struct DeviceInfo {
+    std::string name;         // "cuda:0"
+    std::string description;  // as its maker calls it
+    std::string why_not;      // why it cannot be used; empty where it can
+    uint64_t memory_bytes = 0;
+    uint64_t free_bytes = 0;
+};
+
+// Raised whenever something in this folder changes that both sides see.
+inline constexpr uint32_t k_plugin_interface = 1;
+// The compiler and its library's layout.
+inline constexpr const char* k_plugin_build = __VERSION__;
+
+struct Plugin {
+    uint32_t interface;  // first, so that it can be read whatever follows
+    const char* build;
+    // All devices there are, usable or not.
+    std::vector<DeviceInfo> (*devices)();
+    // Throws not_found or unsupported, saying why, or what allocating takes.
+    std::shared_ptr<const Backend> (*open)(int32_t index);
+};
+
+using PluginFunction = const Plugin* (*)();
+inline constexpr const char* k_plugin_function = "minim_backend_plugin";
+
+}  // namespace minim::backend

@@ -1,0 +1,108 @@
+#include "placement/devices.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/error.h"
+#include "base/format_text.h"
+#include "base/memory_info.h"
+#include "placement/plugins.h"
+
+namespace minim::placement {
+namespace {
+
+// The 3 of "cuda:3"; -1 where the name is not of that form.
+int32_t index_of(std::string_view name) {
+    const size_t colon = name.find(':');
+    if (colon == std::string_view::npos || colon == 0) return -1;
+    const std::string_view digits = name.substr(colon + 1);
+    int32_t index = -1;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    const bool is_number = error == std::errc() && end == digits.data() + digits.size();
+    return is_number && index >= 0 ? index : -1;
+}
+
+// Letters and digits: the name of a kind becomes part of a file name.
+bool is_kind(std::string_view kind) {
+    return std::ranges::all_of(kind, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
+}
+
+backend::DeviceInfo processor(CpuLevel level) {
+    backend::DeviceInfo info;
+    info.name = "cpu";
+    info.description = format_text("{} cores, {} kernels", usable_core_count(), to_string(level));
+    info.memory_bytes = total_memory_bytes();
+    info.free_bytes = std::min(available_memory_bytes(), info.memory_bytes);
+    return info;
+}
+
+}  // namespace
+
+std::vector<backend::DeviceInfo> list_devices(CpuLevel level) {
+    std::vector<backend::DeviceInfo> devices = {processor(level)};
+    for (const std::string& kind : plugin_kinds()) {
+        try {
+            for (backend::DeviceInfo& device : load_plugin(kind).devices())
+                devices.push_back(std::move(device));
+        } catch (const Error& error) {
+            backend::DeviceInfo info;
+            info.name = kind;
+            info.why_not = error.what();
+            devices.push_back(std::move(info));
+        }
+    }
+    return devices;
+}
+
+std::shared_ptr<const backend::Backend> open_device(std::string_view name, const Threads& threads,
+                                                    CpuLevel level) {
+    if (name == "cpu" || name == "reference") return make_backend(name, threads, level);
+    const std::string_view kind = name.substr(0, name.find(':'));
+    const int32_t index = index_of(name);
+    if (index < 0 || !is_kind(kind))
+        fail(Status::invalid, "'{}' is no device; cpu, cuda:0 and the like are", name);
+    try {
+        return load_plugin(kind).open(index);
+    } catch (const Error& error) {
+        throw Error(error.status(), error.reason(), format_text("device {}: {}", name, error.what()),
+                    error.facts());
+    }
+}
+
+model::Model::Split split_over(Spread spread) {
+    if (spread.devices.empty()) fail(Status::invalid, "no devices for the layers");
+    if (!spread.shares.empty() && spread.shares.size() != spread.devices.size())
+        fail(Status::invalid, "{} shares of the layers for {} devices", spread.shares.size(),
+             spread.devices.size());
+    if (spread.n_device_layers < -1)
+        fail(Status::invalid, "{} layers on the devices are not possible", spread.n_device_layers);
+    return [spread = std::move(spread)](const model::Config& config) {
+        const int64_t n_on_devices =
+            spread.n_device_layers < 0 ? config.n_layer : std::min(spread.n_device_layers, config.n_layer);
+        std::vector<double> shares = spread.shares;
+        if (shares.empty())
+            for (const auto& device : spread.devices)
+                shares.push_back(static_cast<double>(device->available_bytes()));
+        const std::vector<int64_t> counts = model::split_layers(n_on_devices, shares);
+        std::vector<model::Stage> stages;
+        if (n_on_devices < config.n_layer) stages.push_back({spread.host, config.n_layer - n_on_devices});
+        for (size_t i = 0; i < counts.size(); ++i) stages.push_back({spread.devices[i], counts[i]});
+        return stages;
+    };
+}
+
+std::string placement_text(std::span<const model::Stage> stages) {
+    std::string text;
+    int64_t first = 0;
+    for (const model::Stage& stage : stages) {
+        if (!text.empty()) text += ", ";
+        const int64_t last = first + stage.n_layer - 1;
+        text += first == last ? format_text("{} (layer {})", stage.backend->name(), first)
+                              : format_text("{} (layers {}-{})", stage.backend->name(), first, last);
+        first = last + 1;
+    }
+    return text;
+}
+
+}  // namespace minim::placement

@@ -1,0 +1,42 @@
+// The devices there are, and layers spread over those that a caller chose.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/plugin.h"
+#include "base/cpu_features.h"
+#include "model/model.h"
+#include "placement/backends.h"
+
+namespace minim::placement {
+
+// The processor first, then what the plug-ins find; a plug-in that cannot be loaded is listed as a device of its kind
+// that is not usable.
+std::vector<backend::DeviceInfo> list_devices(CpuLevel level);
+
+// "cpu", "reference", "cuda:0". Throws invalid for a name that is none, not_found or unsupported, saying why, for a
+// device that is not there or not usable.
+std::shared_ptr<const backend::Backend> open_device(std::string_view name, const Threads& threads,
+                                                    CpuLevel level);
+
+struct Spread {
+    std::vector<std::shared_ptr<const backend::Backend>> devices = {};
+    std::vector<double> shares = {};  // of the layers, one a device; empty: in proportion to free memory
+    // The last so many layers go to the devices, the others stay with `host`; -1: all.
+    int64_t n_device_layers = -1;
+    std::shared_ptr<const backend::Backend> host = nullptr;
+};
+
+// Throws invalid where the numbers make no sense.
+model::Model::Split split_over(Spread spread);
+
+// "cuda:0 (layers 0-30), cuda:1 (layers 31-61)"
+std::string placement_text(std::span<const model::Stage> stages);
+
+}  // namespace minim::placement

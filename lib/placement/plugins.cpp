@@ -1,0 +1,103 @@
+#include "placement/plugins.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace minim::placement {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view k_prefix = "libminim-";
+constexpr std::string_view k_suffix = ".so";
+
+// Where the code of this library lies; the program's folder where it is linked in.
+fs::path own_folder() {
+    Dl_info info = {};
+    if (::dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr)
+        return {};
+    std::error_code ignored;
+    const fs::path file = fs::canonical(info.dli_fname, ignored);
+    return file.parent_path();
+}
+
+std::vector<fs::path> folders() {
+    std::vector<fs::path> all;
+    if (const char* path = std::getenv("MINIM_PLUGIN_PATH")) {
+        std::string_view rest = path;
+        while (!rest.empty()) {
+            const size_t end = std::min(rest.find(':'), rest.size());
+            if (end > 0) all.emplace_back(rest.substr(0, end));
+            rest.remove_prefix(std::min(end + 1, rest.size()));
+        }
+    }
+    if (const fs::path own = own_folder(); !own.empty()) all.push_back(own);
+    return all;
+}
+
+std::string joined(const std::vector<fs::path>& paths) {
+    std::string text;
+    for (const fs::path& path : paths) text.append(text.empty() ? "" : ", ").append(path.string());
+    return text.empty() ? "no folder" : text;
+}
+
+const backend::Plugin& open_plugin(const fs::path& file) {
+    // Never unloaded: an error on its way may be of the plug-in's making.
+    void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library == nullptr) {
+        const char* why = ::dlerror();
+        fail(Status::unsupported, "{} cannot be loaded: {}", file.string(),
+             why == nullptr ? "no reason given" : why);
+    }
+    const auto function =
+        reinterpret_cast<backend::PluginFunction>(::dlsym(library, backend::k_plugin_function));
+    if (function == nullptr)
+        fail(Status::unsupported, "{} has no {}", file.string(), backend::k_plugin_function);
+    const backend::Plugin* plugin = function();
+    if (plugin->interface != backend::k_plugin_interface)
+        fail(Status::unsupported, "{} speaks version {} of the backend interface, this library {}",
+             file.string(), plugin->interface, backend::k_plugin_interface);
+    if (std::strcmp(plugin->build, backend::k_plugin_build) != 0)
+        fail(Status::unsupported, "{} was built by compiler {}, this library by {}", file.string(),
+             plugin->build, backend::k_plugin_build);
+    return *plugin;
+}
+
+}  // namespace
+
+const backend::Plugin& load_plugin(std::string_view kind) {
+    const std::string name = std::string(k_prefix).append(kind).append(k_suffix);
+    const std::vector<fs::path> searched = folders();
+    for (const fs::path& folder : searched) {
+        std::error_code ignored;
+        const fs::path file = folder / name;
+        if (fs::exists(file, ignored)) return open_plugin(file);
+    }
+    fail(Status::not_found, "no plug-in {} in {}", name, joined(searched));
+}
+
+std::vector<std::string> plugin_kinds() {
+    std::set<std::string> kinds;
+    for (const fs::path& folder : folders()) {
+        std::error_code error;
+        for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+             entry.increment(error)) {
+            const std::string name = entry->path().filename().string();
+            if (name.size() <= k_prefix.size() + k_suffix.size() || !name.starts_with(k_prefix) ||
+                !name.ends_with(k_suffix))
+                continue;
+            kinds.insert(name.substr(k_prefix.size(), name.size() - k_prefix.size() - k_suffix.size()));
+        }
+    }
+    return {kinds.begin(), kinds.end()};
+}
+
+}  // namespace minim::placement

@@ -1,0 +1,93 @@
+import os
+import tempfile
+import unittest
+
+from support import Q8_0, errors_of, run
+
+QUESTION = ("-m", Q8_0, "-p", "What is the capital of France?", "--temp", 0)
+ANSWER = "The user asks for the capital of France.\n</think>\n\nThe capital of France is Paris.\n"
+
+
+def run_with(plugins, *arguments, **settings):
+    environment = {**os.environ, "MINIM_PLUGIN_PATH": str(plugins), **settings}
+    return run(*arguments, env=environment)
+
+
+class Devices(unittest.TestCase):
+    """tests/sim as a plug-in: devices sim:0 ... that the processor pretends to be."""
+
+    plugins = os.environ["MINIM_SIM_FOLDER"]
+
+    def test_the_list_says_what_there_is_and_why_something_is_not_usable(self):
+        done = run_with(self.plugins, "devices", MINIM_SIM="devices=1 memory=512")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        lines = done.stdout.splitlines()
+        self.assertRegex(lines[0], r"^cpu +\d+ cores, .* GiB free$")
+        self.assertIn("sim:0    simulated accelerator, 0.5 GiB, 0.5 GiB free", lines)
+        self.assertIn("sim:1    simulated accelerator, not usable: it is simulated to be too old", lines)
+
+    def test_a_plug_in_that_cannot_be_loaded_is_in_the_list(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "libminim-broken.so"), "w") as file:
+                file.write("no library")
+            done = run_with(folder, "devices")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"(?m)^broken +not usable: .*libminim-broken.so cannot be loaded: ")
+
+    def test_layers_go_where_they_are_asked_to_and_the_answer_is_the_same(self):
+        for options, placement in (
+            (("--device", "sim:0"), "sim:0 (layers 0-2)"),
+            (("-dev", "sim:0,sim:1"), "sim:0 (layers 0-1), sim:1 (layer 2)"),
+            (("--device", "sim:0,sim:1", "-ts", "1,2"), "sim:0 (layer 0), sim:1 (layers 1-2)"),
+            (("--device", "sim:1", "-ngl", 1), "cpu (layers 0-1), sim:1 (layer 2)"),
+            (("--device", "sim:1", "-ngl", 0), "cpu (layers 0-2)"),
+            (("--device", "cpu,sim:0", "-ts", "2,1"), "cpu (layers 0-1), sim:0 (layer 2)"),
+            (("-ngl", 99), "sim:0 (layers 0-1), sim:1 (layer 2)"),
+        ):
+            with self.subTest(options):
+                done = run_with(self.plugins, *QUESTION, *options, "--verbose")
+                self.assertEqual((done.returncode, done.stdout), (0, ANSWER))
+                self.assertIn(f"{Q8_0}: {placement}\n", done.stderr)
+
+    def test_a_device_that_is_not_there_is_an_error_unless_the_processor_is_allowed(self):
+        for device, why in (
+            ("sim:7", "device sim:7: there are 3 devices"),
+            ("sim:2", "device sim:2: it is simulated to be too old"),
+            ("abacus:0", "device abacus:0: no plug-in libminim-abacus.so in "),
+        ):
+            with self.subTest(device):
+                done = run_with(self.plugins, *QUESTION, "--device", device)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn(why, errors_of(done)[0])
+                done = run_with(self.plugins, *QUESTION, "--device", device, "--allow-cpu")
+                self.assertEqual((done.returncode, done.stdout), (0, ANSWER))
+                self.assertIn(why, done.stderr)
+        done = run_with(self.plugins, *QUESTION, "--device", "sim")
+        self.assertIn("'sim' is no device", errors_of(done)[0])
+        with tempfile.TemporaryDirectory() as empty:
+            done = run_with(empty, *QUESTION, "-ngl", 5)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("no device but the processor is usable", errors_of(done)[0])
+            self.assertEqual(run_with(empty, *QUESTION, "-ngl", 5, "--allow-cpu").stdout, ANSWER)
+
+    def test_shares_that_make_no_sense_are_refused(self):
+        done = run_with(self.plugins, *QUESTION, "--device", "sim:0,sim:1", "-ts", "1,2,3")
+        self.assertIn("3 shares of the layers for 2 devices", errors_of(done)[0])
+        done = run_with(self.plugins, *QUESTION, "--device", "sim:0,sim:1", "-ts", "0,0")
+        self.assertIn("add up to 0", errors_of(done)[0])
+
+    def test_a_device_that_fails_or_is_too_small_ends_the_program_with_its_name(self):
+        for settings, why, status in (
+            ("memory=1", "bytes available", "MINIM_E_OUT_OF_DEVICE_MEMORY"),
+            ("failing_transfer=3", "sim:0: a transfer failed", "MINIM_E_DEVICE_LOST"),
+            ("failing_operation=100", "sim:0: the device was lost", "MINIM_E_DEVICE_LOST"),
+        ):
+            with self.subTest(settings):
+                done = run_with(self.plugins, *QUESTION, "--device", "sim:0", MINIM_SIM=settings)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(why, errors_of(done)[0])
+                self.assertIn(status, errors_of(done)[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

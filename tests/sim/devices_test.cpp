@@ -1,0 +1,133 @@
+// Finding devices, opening them by name, and spreading layers over them.
+#include "placement/devices.h"
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/error.h"
+#include "placement/plugins.h"
+#include "sim/devices.h"
+#include "support/catch.h"
+#include "support/helpers.h"
+
+namespace minim::test {
+namespace {
+
+// An environment variable for as long as it lives.
+class Setting {
+  public:
+    Setting(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
+    ~Setting() { ::unsetenv(name_); }
+    Setting(const Setting&) = delete;
+    Setting& operator=(const Setting&) = delete;
+
+  private:
+    const char* name_;
+};
+
+placement::Threads threads() {
+    const auto pool = std::make_shared<const ThreadPool>(1);
+    return {pool, pool};
+}
+
+std::shared_ptr<const backend::Backend> open(std::string_view name) {
+    return placement::open_device(name, threads(), active_cpu_level());
+}
+
+}  // namespace
+
+TEST_CASE("devices are listed: the processor first, then what plug-ins find, and why one is not usable") {
+    const Setting folder("MINIM_PLUGIN_PATH", std::string("/nowhere::") + MINIM_SIM_FOLDER);
+    const Setting sim("MINIM_SIM", "devices=3 memory=64");
+    const auto devices = placement::list_devices(active_cpu_level());
+    REQUIRE(devices.size() >= 5);
+    CHECK(devices[0].name == "cpu");
+    CHECK(devices[0].why_not.empty());
+    CHECK(devices[0].memory_bytes >= devices[0].free_bytes);
+    CHECK(devices[0].free_bytes > 0);
+    const auto last = std::ranges::find(devices, "sim:3", &backend::DeviceInfo::name);
+    REQUIRE(last != devices.end());
+    CHECK(last->why_not == "it is simulated to be too old");
+    CHECK((last - 1)->name == "sim:2");
+    CHECK((last - 1)->why_not.empty());
+    CHECK((last - 1)->memory_bytes == 64 << 20);
+}
+
+TEST_CASE("a device is opened by its name, or it is said why not") {
+    const Setting folder("MINIM_PLUGIN_PATH", MINIM_SIM_FOLDER);
+    CHECK(open("cpu")->name() == "cpu");
+    CHECK(open("reference")->name() == "reference");
+    CHECK(open("sim:1")->name() == "sim:1");
+    CHECK_FALSE(open("sim:1")->uses_host_memory());
+    expect_error(Status::unsupported, "device sim:2: it is simulated to be too old", [] { open("sim:2"); });
+    expect_error(Status::not_found, "device sim:9: there are 3 devices", [] { open("sim:9"); });
+    expect_error(Status::not_found, "device abacus:0: no plug-in libminim-abacus.so in " MINIM_SIM_FOLDER,
+                 [] { open("abacus:0"); });
+    for (const char* name :
+         {"", "abacus", "sim", "sim:", "sim:x", "sim:1x", "sim:-1", ":0", "../sim:0", "sim:99999999999"})
+        expect_error(Status::invalid, "is no device", [&] { open(name); });
+}
+
+TEST_CASE("a plug-in that is none, or no library at all, is refused with its path and listed as not usable") {
+    const TemporaryFolder folder;
+    std::ofstream(folder / "libminim-broken.so") << "no library";
+    const Setting path("MINIM_PLUGIN_PATH", std::string(folder / "."));
+    expect_error(Status::unsupported, "libminim-broken.so cannot be loaded: ", [] { open("broken:0"); });
+    const auto devices = placement::list_devices(active_cpu_level());
+    const auto broken = std::ranges::find(devices, "broken", &backend::DeviceInfo::name);
+    REQUIRE(broken != devices.end());
+    CHECK(broken->why_not.find("cannot be loaded") != std::string::npos);
+    CHECK(placement::plugin_kinds().front() == "broken");
+}
+
+TEST_CASE("a model runs on a plug-in's devices, and what fails there arrives as an error") {
+    const Setting folder("MINIM_PLUGIN_PATH", MINIM_SIM_FOLDER);
+    const Logger silent;
+    const auto load = [&] {
+        placement::Spread spread;
+        spread.devices = {open("sim:0"), open("sim:1")};
+        return std::make_shared<const model::Model>(bundled_model_path(), placement::split_over(spread),
+                                                    model::OpenOptions{}, silent);
+    };
+    engine::Session expected = make_session(model_on_cpu(), 100);
+    {
+        const auto model = load();
+        CHECK(placement::placement_text(model->stages()) == "sim:0 (layers 0-1), sim:1 (layer 2)");
+        engine::Session session = make_session(model, 100);
+        CHECK(all_logits(session, some_ids(50), 50) == all_logits(expected, some_ids(50), 50));
+    }
+    {
+        const Setting sim("MINIM_SIM", "memory=1");
+        expect_error(Status::out_of_device_memory, "sim:0", [&] { load(); });
+    }
+    const Setting sim("MINIM_SIM", "failing_operation=40");
+    engine::Session session = make_session(load(), 100);
+    expect_error(Status::device_lost, "sim:", [&] {
+        for (int i = 0; i < 50; ++i) all_logits(session, {1}, 1);
+    });
+}
+
+TEST_CASE("layers go to the devices in the order and the shares asked for, the rest stays with the host") {
+    const Devices devices = make_devices(2);
+    const auto host = open("cpu");
+    model::Config config;
+    config.n_layer = 10;
+    const auto counts = [&](placement::Spread spread) {
+        std::string text;
+        for (const model::Stage& stage : placement::split_over(std::move(spread))(config))
+            text += std::string(stage.backend->name()) + "=" + std::to_string(stage.n_layer) + " ";
+        return text;
+    };
+    const std::vector<std::shared_ptr<const backend::Backend>> both = {devices[0], devices[1]};
+    CHECK(counts({.devices = both, .host = host}) == "sim:0=5 sim:1=5 ");
+    CHECK(counts({.devices = both, .shares = {4, 1}, .host = host}) == "sim:0=8 sim:1=2 ");
+    CHECK(counts({.devices = both, .n_device_layers = 4, .host = host}) == "cpu=6 sim:0=2 sim:1=2 ");
+    CHECK(counts({.devices = both, .n_device_layers = 99, .host = host}) == "sim:0=5 sim:1=5 ");
+    expect_error(Status::invalid, "no devices", [&] { counts({.host = host}); });
+    expect_error(Status::invalid, "1 shares of the layers for 2 devices",
+                 [&] { counts({.devices = both, .shares = {1}, .host = host}); });
+    expect_error(Status::invalid, "-5 layers",
+                 [&] { counts({.devices = both, .n_device_layers = -5, .host = host}); });
+}
+
+}  // namespace minim::test

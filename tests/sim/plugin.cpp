@@ -1,0 +1,70 @@
+// The simulated devices as a plug-in, libminim-sim.so. MINIM_SIM says what they are like: "devices=4 memory=64 (MiB)
+// failing_operation=100", in any order; two devices of 1 GiB that never fail without it.
+#include "backend/plugin.h"
+
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "base/error.h"
+#include "base/format_text.h"
+#include "sim/sim_backend.h"
+
+namespace {
+
+using minim::backend::DeviceInfo;
+using minim::backend::Plugin;
+
+struct Settings {
+    int32_t n_devices = 2;
+    minim::sim::Options options;
+};
+
+Settings settings() {
+    Settings settings;
+    const char* text = std::getenv("MINIM_SIM");
+    std::istringstream words(text == nullptr ? "" : text);
+    for (std::string word; words >> word;) {
+        const size_t equals = word.find('=');
+        const std::string name = word.substr(0, equals);
+        const int64_t value = equals == std::string::npos ? 0 : std::atoll(word.c_str() + equals + 1);
+        if (name == "devices") settings.n_devices = static_cast<int32_t>(value);
+        if (name == "memory") settings.options.memory_bytes = static_cast<uint64_t>(value) << 20;
+        if (name == "failing_allocation") settings.options.failing_allocation = value;
+        if (name == "failing_transfer") settings.options.failing_transfer = value;
+        if (name == "failing_operation") settings.options.failing_operation = value;
+    }
+    return settings;
+}
+
+// The last device there is no use for, so that there is one to be told of.
+std::vector<DeviceInfo> devices() {
+    const Settings s = settings();
+    std::vector<DeviceInfo> all;
+    for (int32_t i = 0; i <= s.n_devices; ++i) {
+        DeviceInfo device;
+        device.name = minim::format_text("sim:{}", i);
+        device.description = "simulated accelerator";
+        device.memory_bytes = device.free_bytes = s.options.memory_bytes;
+        if (i == s.n_devices) device.why_not = "it is simulated to be too old";
+        all.push_back(device);
+    }
+    return all;
+}
+
+std::shared_ptr<const minim::backend::Backend> open(int32_t index) {
+    const Settings s = settings();
+    if (index > s.n_devices) minim::fail(minim::Status::not_found, "there are {} devices", s.n_devices + 1);
+    if (index == s.n_devices) minim::fail(minim::Status::unsupported, "it is simulated to be too old");
+    return std::make_shared<const minim::sim::SimBackend>(index, s.options);
+}
+
+constexpr Plugin k_plugin = {minim::backend::k_plugin_interface, minim::backend::k_plugin_build, devices,
+                             open};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const Plugin* minim_backend_plugin() {
+    return &k_plugin;
+}
