@@ -23,6 +23,9 @@ int32_t minim_has_feature(const char* name) {
     if (name == nullptr) return 0;
     const std::string_view feature = name;
     if (feature == "gguf" || feature == "safetensors" || feature == "cpu" || feature == "reference") return 1;
+#if defined(MINIM_HAS_CUDA)
+    if (feature == "cuda") return 1;
+#endif
 #if defined(__x86_64__)
     if (feature == "avx2" || feature == "avx512") return 1;
 #endif

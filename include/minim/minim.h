@@ -83,7 +83,7 @@ MINIM_API uint32_t minim_version_number(void);
 MINIM_API const char* minim_build_info(void);
 
 /* 1 where this build has the feature, else 0. Names: "gguf", "safetensors", "cpu", "reference", "avx2",
- * "avx512", "cuda". */
+ * "avx512", "cuda" (the plug-in was built; `minim_devices_list` says what it finds). */
 MINIM_API int32_t minim_has_feature(const char* name);
 
 /* ---------------------------------------------------------------------------------------------- errors */

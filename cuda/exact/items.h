@@ -1,0 +1,283 @@
+// One item of each operation of operations.h.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/half.h"
+#include "base/platform.h"
+#include "cuda/exact/kv_rows.h"
+#include "cuda/exact/operations.h"
+#include "format/blocks.h"
+
+namespace minim::cuda::exact {
+
+// Positions of a page of the KV cache (backend/kv_view.h).
+inline constexpr int64_t k_page_tokens = 64;
+// Keeps the sums of real gates untouched and a row of vanishing scores finite.
+inline constexpr float k_smallest_sum = 0x1p-14F;
+
+MINIM_HOST_DEVICE float sigmoid(float z) {
+    return 1.0F / (1.0F + std::exp(-z));
+}
+
+// row . x
+template <typename Block>
+MINIM_HOST_DEVICE float dot(const uint8_t* row, int64_t cols, const float* x) {
+    const float row_scale = load_row_scale<Block>(row);
+    const uint8_t* block = row + Block::row_header_bytes;
+    float sum = 0.0F;
+    float values[Block::block_elems];
+    for (int64_t done = 0; done < cols; done += Block::block_elems) {
+        Block::decode_block(block, row_scale, values);
+        float part = 0.0F;
+        for (int i = 0; i < Block::block_elems; ++i) part += values[i] * x[done + i];
+        sum += part;
+        block += Block::block_bytes;
+    }
+    return sum;
+}
+
+// A block of a row of x.
+template <typename Block>
+struct EmbedItem {
+    Weight table;
+    const int32_t* ids;
+    float* x;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        const int64_t n_blocks = table.cols / Block::block_elems;
+        const int64_t row = item / n_blocks;
+        const int64_t block = item % n_blocks;
+        const uint8_t* data = table.data + ids[row] * table.row_bytes;
+        float* out = x + row * table.cols + block * Block::block_elems;
+        Block::decode_block(data + Block::row_header_bytes + block * Block::block_bytes,
+                            load_row_scale<Block>(data), out);
+        for (int i = 0; i < Block::block_elems; ++i) out[i] *= table.scale;
+    }
+};
+
+// A row.
+struct NormItem {
+    const float* x;
+    const float* weight;
+    int64_t size;
+    float eps;
+    float* h;
+    MINIM_HOST_DEVICE void operator()(int64_t row) const {
+        const float* from = x + row * size;
+        double sum = 0.0;
+        for (int64_t i = 0; i < size; ++i) sum += static_cast<double>(from[i]) * static_cast<double>(from[i]);
+        const double mean = sum / static_cast<double>(size);
+        const auto factor = static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(eps)));
+        for (int64_t i = 0; i < size; ++i) h[row * size + i] = from[i] * factor * weight[i];
+    }
+};
+
+// An element of y.
+template <typename Block>
+struct LinearItem {
+    Weight weight;
+    const float* h;
+    float* y;
+    bool add;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        const int64_t r = item % weight.rows;
+        const float* x = h + item / weight.rows * weight.cols;
+        const float value = dot<Block>(weight.data + r * weight.row_bytes, weight.cols, x) * weight.scale;
+        y[item] = add ? y[item] + value : value;
+    }
+};
+
+// A head of a row: pairs (i, i + m) turned by the position, m frequencies; then, if wanted, the Walsh-Hadamard
+// transform divided by the square root of its size.
+struct RotateItem {
+    float* heads;
+    int64_t n_head;
+    int64_t head_dim;
+    const int32_t* position;
+    const float* frequency;
+    int64_t n_frequency;
+    bool hadamard;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        float* head = heads + item * head_dim;
+        const auto at = static_cast<double>(position[item / n_head]);
+        for (int64_t i = 0; i < n_frequency; ++i) {
+            const double angle = at * static_cast<double>(frequency[i]);
+            const auto cosine = static_cast<float>(std::cos(angle));
+            const auto sine = static_cast<float>(std::sin(angle));
+            const float a = head[i];
+            const float b = head[i + n_frequency];
+            head[i] = a * cosine - b * sine;
+            head[i + n_frequency] = b * cosine + a * sine;
+        }
+        if (!hadamard) return;
+        for (int64_t half = 1; half < head_dim; half *= 2) {
+            for (int64_t i = 0; i < head_dim; ++i) {
+                if ((i & half) != 0) continue;
+                const float a = head[i];
+                const float b = head[i + half];
+                head[i] = a + b;
+                head[i + half] = a - b;
+            }
+        }
+        const float factor = 1.0F / std::sqrt(static_cast<float>(head_dim));
+        for (int64_t i = 0; i < head_dim; ++i) head[i] *= factor;
+    }
+};
+
+MINIM_HOST_DEVICE uint8_t* page_of(const Cache& cache, int64_t row, int64_t position) {
+    return reinterpret_cast<uint8_t*>(cache.pages[cache.first_page[row] + position / k_page_tokens]);
+}
+
+MINIM_HOST_DEVICE uint8_t* key_at(const Cache& cache, int64_t row, int64_t head, int64_t position) {
+    return page_of(cache, row, position) + cache.k_at + head * cache.k_head_bytes +
+           position % k_page_tokens * cache.k_token_bytes;
+}
+
+MINIM_HOST_DEVICE uint8_t* value_at(const Cache& cache, int64_t row, int64_t head, int64_t position) {
+    return page_of(cache, row, position) + cache.v_at + head * cache.v_head_bytes +
+           position % k_page_tokens * cache.v_token_bytes;
+}
+
+// A KV head of a row.
+struct StoreItem {
+    Cache cache;
+    const float* k;
+    const float* v;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        const int64_t row = item / cache.n_head_kv;
+        const int64_t head = item % cache.n_head_kv;
+        const int64_t at = cache.position[row];
+        encode_kv_row(cache.k_format, k + item * cache.head_dim, cache.head_dim,
+                      key_at(cache, row, head, at));
+        encode_kv_row(cache.v_format, v + item * cache.head_dim, cache.head_dim,
+                      value_at(cache, row, head, at));
+    }
+};
+
+// A head of a row, over the positions up to the row's own, with the largest score so far taken out of the sums.
+struct AttendItem {
+    Cache cache;
+    const float* q;
+    float* o;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        const int64_t row = item / cache.n_head;
+        const int64_t head = item % cache.n_head / (cache.n_head / cache.n_head_kv);
+        const float* query = q + item * cache.head_dim;
+        float* out = o + item * cache.head_dim;
+        const float scale = 1.0F / std::sqrt(static_cast<float>(cache.head_dim));
+        for (int64_t d = 0; d < cache.head_dim; ++d) out[d] = 0.0F;
+        float largest = -INFINITY;
+        float sum = 0.0F;
+        for (int64_t p = 0; p <= cache.position[row]; ++p) {
+            const uint8_t* key = key_at(cache, row, head, p);
+            float score = 0.0F;
+            for (int64_t d = 0; d < cache.head_dim; ++d)
+                score += kv_element(cache.k_format, key, d) * query[d];
+            score *= scale;
+            if (score > largest) {
+                const float shrink = std::exp(largest - score);
+                sum *= shrink;
+                for (int64_t d = 0; d < cache.head_dim; ++d) out[d] *= shrink;
+                largest = score;
+            }
+            const float weight = std::exp(score - largest);
+            sum += weight;
+            const uint8_t* value = value_at(cache, row, head, p);
+            for (int64_t d = 0; d < cache.head_dim; ++d)
+                out[d] += weight * kv_element(cache.v_format, value, d);
+        }
+        for (int64_t d = 0; d < cache.head_dim; ++d) out[d] /= sum;
+    }
+};
+
+// A row. Ties go to the lower expert; the order of insertion keeps the chosen ones distinct and valid for any
+// scores, NaN included.
+struct RouteItem {
+    float* score;
+    int64_t n_expert;
+    const float* bias;
+    int64_t n_used;
+    int32_t* ids;
+    float* gates;
+    MINIM_HOST_DEVICE void operator()(int64_t row) const {
+        float* s = score + row * n_expert;
+        int32_t* chosen = ids + row * n_used;
+        int64_t count = 0;
+        for (int64_t e = 0; e < n_expert; ++e) s[e] = sigmoid(s[e]);
+        for (int64_t e = 0; e < n_expert; ++e) {
+            const float value = biased(s, e);
+            if (count == n_used && !(value > biased(s, chosen[count - 1]))) continue;
+            int64_t place = count < n_used ? count++ : count - 1;
+            for (; place > 0 && value > biased(s, chosen[place - 1]); --place)
+                chosen[place] = chosen[place - 1];
+            chosen[place] = static_cast<int32_t>(e);
+        }
+        float sum = 0.0F;
+        for (int64_t i = 0; i < n_used; ++i) sum += s[chosen[i]];
+        if (sum < k_smallest_sum) sum = k_smallest_sum;
+        for (int64_t i = 0; i < n_used; ++i) gates[row * n_used + i] = s[chosen[i]] / sum;
+    }
+    MINIM_HOST_DEVICE float biased(const float* s, int64_t e) const {
+        return bias != nullptr ? s[e] + bias[e] : s[e];
+    }
+};
+
+struct ScaleItem {
+    float* x;
+    float factor;
+    MINIM_HOST_DEVICE void operator()(int64_t i) const { x[i] *= factor; }
+};
+
+template <typename Block>
+MINIM_HOST_DEVICE float expert_dot(const Experts& experts, int32_t expert, int64_t r, const float* x) {
+    return dot<Block>(experts.data[expert] + r * experts.row_bytes, experts.cols, x) * experts.scale[expert];
+}
+
+// An element of a slot's product.
+template <typename Block>
+struct SlotItem {
+    Experts experts;
+    const float* x;
+    int64_t slots_a_row;  // of x: n_used for the hidden state, 1 for what the slots have apart
+    const int32_t* ids;
+    float* y;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        const int64_t slot = item / experts.rows;
+        y[item] =
+            expert_dot<Block>(experts, ids[slot], item % experts.rows, x + slot / slots_a_row * experts.cols);
+    }
+};
+
+// The gate is there already: gate = silu(gate) * (up x).
+template <typename Block>
+struct ActivateItem {
+    Experts up;
+    const float* x;
+    int64_t n_used;
+    const int32_t* ids;
+    float* gate;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        const int64_t slot = item / up.rows;
+        const float u = expert_dot<Block>(up, ids[slot], item % up.rows, x + slot / n_used * up.cols);
+        gate[item] = gate[item] * sigmoid(gate[item]) * u;
+    }
+};
+
+// An element of y.
+struct AddSlotsItem {
+    const float* output;
+    const float* gates;
+    int64_t n_used;
+    int64_t hidden;
+    float* y;
+    MINIM_HOST_DEVICE void operator()(int64_t item) const {
+        const int64_t row = item / hidden;
+        float sum = y[item];
+        for (int64_t slot = row * n_used; slot < (row + 1) * n_used; ++slot)
+            sum += gates[slot] * output[slot * hidden + item % hidden];
+        y[item] = sum;
+    }
+};
+
+}  // namespace minim::cuda::exact

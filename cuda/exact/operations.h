@@ -1,0 +1,71 @@
+// The operations in plain float arithmetic, an item a thread: what a GPU computes when exact results are wanted, and
+// the yardstick of its faster kernels. Nothing here is fast. The items (items.h) are host and device functions;
+// operations.inl launches them, as CUDA kernels in operations.cu and as loops in the tests of a machine without a GPU.
+//
+// All pointers lie in the device's memory; shapes are those of backend/backend.h.
+#pragma once
+
+#include <cstdint>
+
+#include "format/format.h"
+
+namespace minim::cuda::exact {
+
+// A cudaStream_t; the host's loops need none.
+using Stream = void*;
+
+struct Weight {
+    const uint8_t* data;
+    Format format;
+    int64_t rows;
+    int64_t cols;
+    int64_t row_bytes;
+    float scale;
+};
+
+inline constexpr int64_t k_most_experts = 512;
+
+// Goes to the kernel as a parameter: 6 KB of the 32 that there are.
+struct Experts {
+    Format format;
+    int64_t rows;
+    int64_t cols;
+    int64_t row_bytes;
+    const uint8_t* data[k_most_experts];
+    float scale[k_most_experts];
+};
+
+// Where the keys and values of a layer lie, and which position each row of the batch is.
+struct Cache {
+    const uint64_t* pages;      // addresses, one sequence after the other
+    const int64_t* first_page;  // [n]: of a row's sequence in `pages`
+    const int32_t* position;    // [n]
+    Format k_format, v_format;
+    int64_t k_at, v_at;                    // of head 0 in a page
+    int64_t k_head_bytes, v_head_bytes;    // from head to head
+    int64_t k_token_bytes, v_token_bytes;  // from slot to slot
+    int64_t n_head, n_head_kv, head_dim;
+};
+
+void embed(Stream stream, const Weight& table, const int32_t* ids, int64_t n, float* x);
+void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h);
+void linear(Stream stream, const Weight& weight, const float* h, int64_t n, float* y, bool add);
+void rotate(Stream stream, float* heads, int64_t n, int64_t n_head, int64_t head_dim, const int32_t* position,
+            const float* frequency, int64_t n_frequency, bool hadamard);
+void store(Stream stream, const Cache& cache, const float* k, const float* v, int64_t n);
+void attend(Stream stream, const Cache& cache, const float* q, int64_t n, float* o);
+// score: the router's outputs, overwritten. bias may be null.
+void route(Stream stream, float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,
+           int32_t* ids, float* gates);
+void scale(Stream stream, float* x, int64_t count, float factor);
+// activated [n * n_used, rows] = silu(gate h) * (up h) of each slot's expert
+void activate(Stream stream, const Experts& gate, const Experts& up, const float* h, int64_t n,
+              const int32_t* ids, int64_t n_used, float* activated);
+// output [n * n_used, rows] = down activated
+void project(Stream stream, const Experts& down, const float* activated, int64_t n_slots, const int32_t* ids,
+             float* output);
+// y += sum over slots, in their order, of gate * output
+void add_slots(Stream stream, const float* output, const float* gates, int64_t n, int64_t n_used,
+               int64_t hidden, float* y);
+
+}  // namespace minim::cuda::exact

@@ -1,0 +1,69 @@
+// The functions of operations.h, over launch(stream, n, item), which whoever includes this has defined: it calls
+// item(i) for every i < n, in any order.
+#include "cuda/exact/items.h"
+
+namespace minim::cuda::exact {
+
+void embed(Stream stream, const Weight& table, const int32_t* ids, int64_t n, float* x) {
+    with_block(AllBlocks{}, table.format, [&](auto block) {
+        using Block = decltype(block);
+        launch(stream, n * (table.cols / Block::block_elems), EmbedItem<Block>{table, ids, x});
+    });
+}
+
+void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h) {
+    launch(stream, n, NormItem{x, weight, size, eps, h});
+}
+
+void linear(Stream stream, const Weight& weight, const float* h, int64_t n, float* y, bool add) {
+    with_block(AllBlocks{}, weight.format, [&](auto block) {
+        launch(stream, n * weight.rows, LinearItem<decltype(block)>{weight, h, y, add});
+    });
+}
+
+void rotate(Stream stream, float* heads, int64_t n, int64_t n_head, int64_t head_dim, const int32_t* position,
+            const float* frequency, int64_t n_frequency, bool hadamard) {
+    launch(stream, n * n_head,
+           RotateItem{heads, n_head, head_dim, position, frequency, n_frequency, hadamard});
+}
+
+void store(Stream stream, const Cache& cache, const float* k, const float* v, int64_t n) {
+    launch(stream, n * cache.n_head_kv, StoreItem{cache, k, v});
+}
+
+void attend(Stream stream, const Cache& cache, const float* q, int64_t n, float* o) {
+    launch(stream, n * cache.n_head, AttendItem{cache, q, o});
+}
+
+void route(Stream stream, float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,
+           int32_t* ids, float* gates) {
+    launch(stream, n, RouteItem{score, n_expert, bias, n_used, ids, gates});
+}
+
+void scale(Stream stream, float* x, int64_t count, float factor) {
+    launch(stream, count, ScaleItem{x, factor});
+}
+
+void activate(Stream stream, const Experts& gate, const Experts& up, const float* h, int64_t n,
+              const int32_t* ids, int64_t n_used, float* activated) {
+    with_block(AllBlocks{}, gate.format, [&](auto block) {
+        launch(stream, n * n_used * gate.rows, SlotItem<decltype(block)>{gate, h, n_used, ids, activated});
+    });
+    with_block(AllBlocks{}, up.format, [&](auto block) {
+        launch(stream, n * n_used * up.rows, ActivateItem<decltype(block)>{up, h, n_used, ids, activated});
+    });
+}
+
+void project(Stream stream, const Experts& down, const float* activated, int64_t n_slots, const int32_t* ids,
+             float* output) {
+    with_block(AllBlocks{}, down.format, [&](auto block) {
+        launch(stream, n_slots * down.rows, SlotItem<decltype(block)>{down, activated, 1, ids, output});
+    });
+}
+
+void add_slots(Stream stream, const float* output, const float* gates, int64_t n, int64_t n_used,
+               int64_t hidden, float* y) {
+    launch(stream, n * hidden, AddSlotsItem{output, gates, n_used, hidden, y});
+}
+
+}  // namespace minim::cuda::exact

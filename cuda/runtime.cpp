@@ -1,0 +1,142 @@
+#include "cuda/runtime.h"
+
+#include <cuda_runtime_api.h>
+
+#include "base/format_text.h"
+
+namespace minim::cuda::runtime {
+namespace {
+
+// The oldest generation that operations.cu is compiled for.
+constexpr int k_oldest_major = 8;
+
+const char* text_of(cudaError_t error) {
+    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
+cudaStream_t stream_of(Stream stream) {
+    return static_cast<cudaStream_t>(stream);
+}
+
+cudaMemcpyKind kind_of(Way way) {
+    switch (way) {
+        case Way::to_device:
+            return cudaMemcpyHostToDevice;
+        case Way::to_host:
+            return cudaMemcpyDeviceToHost;
+        default:
+            return cudaMemcpyDeviceToDevice;
+    }
+}
+
+backend::DeviceInfo describe(int32_t index) {
+    backend::DeviceInfo info;
+    info.name = format_text("cuda:{}", index);
+    cudaDeviceProp properties = {};
+    if (const char* why = text_of(cudaGetDeviceProperties(&properties, index))) {
+        info.why_not = why;
+        return info;
+    }
+    info.description = properties.name;
+    info.memory_bytes = properties.totalGlobalMem;
+    if (properties.major < k_oldest_major) {
+        info.why_not = format_text("no kernels for compute capability {}.{}, {}.0 is the oldest",
+                                   properties.major, properties.minor, k_oldest_major);
+        return info;
+    }
+    use(index);
+    size_t free = 0;
+    size_t total = 0;
+    if (const char* why = text_of(cudaMemGetInfo(&free, &total))) info.why_not = why;
+    info.free_bytes = free;
+    return info;
+}
+
+}  // namespace
+
+std::vector<backend::DeviceInfo> devices() {
+    int count = 0;
+    if (const char* why = text_of(cudaGetDeviceCount(&count))) {
+        backend::DeviceInfo none;
+        none.name = "cuda";
+        none.why_not = why;
+        return {none};
+    }
+    std::vector<backend::DeviceInfo> all;
+    for (int32_t i = 0; i < count; ++i) all.push_back(describe(i));
+    return all;
+}
+
+void use(int32_t device) noexcept {
+    cudaSetDevice(device);
+}
+
+void* allocate(int32_t device, uint64_t bytes) {
+    use(device);
+    void* block = nullptr;
+    if (cudaMalloc(&block, bytes == 0 ? 1 : bytes) == cudaSuccess) return block;
+    cudaGetLastError();  // want of memory is no fault of the device
+    return nullptr;
+}
+
+void release(int32_t device, void* block) noexcept {
+    use(device);
+    cudaFree(block);
+}
+
+uint64_t free_bytes(int32_t device) noexcept {
+    use(device);
+    size_t free = 0;
+    size_t total = 0;
+    return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+}
+
+Stream make_stream(int32_t device) {
+    use(device);
+    cudaStream_t stream = nullptr;
+    return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess ? stream : nullptr;
+}
+
+void end_stream(int32_t device, Stream stream) noexcept {
+    use(device);
+    cudaStreamSynchronize(stream_of(stream));
+    cudaStreamDestroy(stream_of(stream));
+}
+
+const char* synchronize(int32_t device, Stream stream) noexcept {
+    use(device);
+    return text_of(cudaStreamSynchronize(stream_of(stream)));
+}
+
+const char* copy(int32_t device, Way way, void* to, const void* from, uint64_t bytes) noexcept {
+    use(device);
+    if (const char* why = text_of(cudaMemcpy(to, from, bytes, kind_of(way)))) return why;
+    // A copy inside the device returns before it is done.
+    return way == Way::on_device ? text_of(cudaDeviceSynchronize()) : nullptr;
+}
+
+const char* copy_later(int32_t device, Stream stream, Way way, void* to, const void* from,
+                       uint64_t bytes) noexcept {
+    use(device);
+    return text_of(cudaMemcpyAsync(to, from, bytes, kind_of(way), stream_of(stream)));
+}
+
+const char* copy_from_peer(int32_t device, Stream stream, void* to, int32_t peer, Stream peer_stream,
+                           const void* from, uint64_t bytes) noexcept {
+    use(peer);
+    cudaEvent_t made = nullptr;
+    if (const char* why = text_of(cudaEventCreateWithFlags(&made, cudaEventDisableTiming))) return why;
+    const char* why = text_of(cudaEventRecord(made, stream_of(peer_stream)));
+    use(device);
+    if (why == nullptr) why = text_of(cudaStreamWaitEvent(stream_of(stream), made, 0));
+    if (why == nullptr) why = text_of(cudaMemcpyPeerAsync(to, device, from, peer, bytes, stream_of(stream)));
+    cudaEventDestroy(made);  // goes when the stream has passed it
+    return why;
+}
+
+const char* last_error(int32_t device) noexcept {
+    use(device);
+    return text_of(cudaGetLastError());
+}
+
+}  // namespace minim::cuda::runtime

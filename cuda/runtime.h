@@ -1,0 +1,41 @@
+// The little of the CUDA runtime that the backend needs. runtime.cpp is the real one; the tests of a machine without
+// a GPU link one that works on host memory. A text returned says what went wrong, null that nothing did.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backend/plugin.h"
+
+namespace minim::cuda::runtime {
+
+using Stream = void*;
+
+// All devices there are; one entry without a name's index where the driver is missing or too old.
+std::vector<backend::DeviceInfo> devices();
+
+void* allocate(int32_t device, uint64_t bytes);  // null where there is no room
+void release(int32_t device, void* block) noexcept;
+uint64_t free_bytes(int32_t device) noexcept;
+
+Stream make_stream(int32_t device);                       // null where there is none to be had
+void end_stream(int32_t device, Stream stream) noexcept;  // once its work is done
+const char* synchronize(int32_t device, Stream stream) noexcept;
+
+enum class Way { to_device, to_host, on_device };
+
+// Done when the call returns.
+const char* copy(int32_t device, Way way, void* to, const void* from, uint64_t bytes) noexcept;
+// As part of a stream. Pageable host memory that goes to the device has been read when the call returns.
+const char* copy_later(int32_t device, Stream stream, Way way, void* to, const void* from,
+                       uint64_t bytes) noexcept;
+// As part of a stream, after what the other device's stream has been given.
+const char* copy_from_peer(int32_t device, Stream stream, void* to, int32_t peer, Stream peer_stream,
+                           const void* from, uint64_t bytes) noexcept;
+// Of kernels that could not be started.
+const char* last_error(int32_t device) noexcept;
+// Kernels that this thread starts from now on go to the device.
+void use(int32_t device) noexcept;
+
+}  // namespace minim::cuda::runtime

@@ -1,0 +1,130 @@
+// Whole models on the CUDA backend.
+#include "model/model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/cuda_backend.h"
+#include "engine/session.h"
+#include "gpu/support.h"
+#include "placement/backends.h"
+#include "support/catch.h"
+#include "support/helpers.h"
+
+namespace minim::test {
+namespace {
+
+std::shared_ptr<const model::Model> open(const std::string& path, std::vector<int32_t> devices) {
+    const Logger silent;
+    const auto split = [&](const model::Config& config) {
+        std::vector<model::Stage> stages;
+        const auto n = static_cast<int64_t>(devices.size());
+        for (int64_t i = 0; i < n; ++i)
+            stages.push_back({cuda::make_cuda_backend(devices[static_cast<size_t>(i)]),
+                              config.n_layer * (i + 1) / n - config.n_layer * i / n});
+        if (devices.empty()) {
+            const auto threads = std::make_shared<const ThreadPool>(1);
+            stages.push_back(
+                {placement::make_backend("reference", threads, CpuLevel::scalar), config.n_layer});
+        }
+        return stages;
+    };
+    return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
+}
+
+std::vector<int32_t> some_ids(size_t count) {
+    std::vector<int32_t> ids(count);
+    for (size_t i = 0; i < count; ++i) ids[i] = static_cast<int32_t>(i * 37 + 11) % 1984;
+    return ids;
+}
+
+std::vector<float> logits(const std::shared_ptr<const model::Model>& model, Format kv, size_t chunk) {
+    const Logger silent;
+    engine::SessionParams params;
+    params.n_context = 100;
+    params.k_format = params.v_format = kv;
+    engine::Session session(model, params, silent);
+    const std::vector<int32_t> ids = some_ids(90);
+    const auto n_vocab = static_cast<size_t>(model->config().n_vocab);
+    std::vector<float> all(ids.size() * n_vocab);
+    for (size_t at = 0; at < ids.size(); at += chunk) {
+        const size_t count = std::min(chunk, ids.size() - at);
+        session.eval(std::span(ids).subspan(at, count), true,
+                     std::span(all).subspan(at * n_vocab, count * n_vocab), nullptr);
+    }
+    return all;
+}
+
+// Root of the mean squared difference, in proportion to the spread of the expected ones.
+double difference(const std::vector<float>& expected, const std::vector<float>& actual) {
+    double sum = 0.0;
+    double squares = 0.0;
+    double errors = 0.0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+        const auto e = static_cast<double>(expected[i]);
+        const double d = static_cast<double>(actual[i]) - e;
+        sum += e;
+        squares += e * e;
+        errors += d * d;
+    }
+    const auto n = static_cast<double>(expected.size());
+    return std::sqrt(errors / n) / std::sqrt(squares / n - sum / n * (sum / n));
+}
+
+const std::string k_models[] = {std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf",
+                                std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-mix-ik.gguf",
+                                std::string(MINIM_TEST_DATA) + "/models/minim-tiny-bf16.gguf"};
+
+}  // namespace
+
+TEST_CASE("gpu: models give the reference's logits, with keys and values of every format") {
+    if (!has_devices(1)) return;
+    for (const std::string& path : k_models) {
+        const auto expected_model = open(path, {});
+        const auto model = open(path, {0});
+        for (const Format kv : {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0}) {
+            INFO(path << ", keys and values in " << traits(kv).name);
+            const std::vector<float> expected = logits(expected_model, kv, 90);
+            // With the last bits of a key another code may be nearest: the coarser the format, the more that is.
+            const double most = kv == Format::f32 ? 1e-5 : kv == Format::q4_0 ? 2e-2 : 5e-3;
+            for (const size_t chunk : {90, 7}) CHECK(difference(expected, logits(model, kv, chunk)) < most);
+        }
+    }
+}
+
+TEST_CASE("gpu: two devices give the logits of one") {
+    if (!has_devices(2)) return;
+    for (const std::string& path : k_models)
+        CHECK(logits(open(path, {0, 1}), Format::f16, 90) == logits(open(path, {0}), Format::f16, 90));
+}
+
+TEST_CASE("gpu: a state saved on the device is restored with the same logits, forks and all") {
+    if (!has_devices(1)) return;
+    const TemporaryFolder folder;
+    const Logger silent;
+    const auto model = open(k_models[0], {0});
+    engine::SessionParams params;
+    params.n_context = 200;
+    engine::Session session(model, params, silent);
+    session.eval(some_ids(101), false, {}, nullptr);
+    const auto fork = session.fork();
+    session.save(folder / "state", session.n_tokens(), nullptr);
+    const auto restored = engine::Session::restore(model, folder / "state", {}, nullptr, silent);
+    const std::vector<int32_t> more = {5, 6, 7};
+    for (engine::Session* s : {&session, fork.get(), restored.get()}) s->eval(more, false, {}, nullptr);
+    CHECK(std::ranges::equal(session.last_logits(nullptr), fork->last_logits(nullptr)));
+    CHECK(std::ranges::equal(session.last_logits(nullptr), restored->last_logits(nullptr)));
+}
+
+TEST_CASE("gpu: what does not fit is refused with the figures") {
+    if (!has_devices(1)) return;
+    const auto device = cuda::make_cuda_backend(0);
+    expect_error(Status::out_of_device_memory, "cuda:0: 1125899906842624 bytes for a test needed, ",
+                 [&] { static_cast<void>(device->allocate(uint64_t{1} << 50, "a test")); });
+    CHECK(device->allocate(0, "a test")->size() == 0);
+    expect_error(Status::unsupported, "600 experts", [&] {
+        static_cast<void>(device->reserve({.n_rows = 1, .n_expert = 600, .n_expert_used = 1}));
+    });
+}
+
+}  // namespace minim::test

@@ -1,0 +1,15 @@
+// The items of cuda/exact/ as loops on the host: the same functions that the CUDA kernels call.
+#include "cuda/exact/operations.h"
+
+namespace minim::cuda::exact {
+namespace {
+
+template <typename Item>
+void launch(Stream, int64_t n, const Item& item) {
+    for (int64_t i = 0; i < n; ++i) item(i);
+}
+
+}  // namespace
+}  // namespace minim::cuda::exact
+
+#include "cuda/exact/operations.inl"

@@ -1,0 +1,69 @@
+// cuda/runtime.h on host memory: two devices without streams, whose work is done when a call returns.
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda/runtime.h"
+
+namespace minim::cuda::runtime {
+namespace {
+
+constexpr uint64_t k_memory_bytes = uint64_t{4} << 30;
+
+}  // namespace
+
+std::vector<backend::DeviceInfo> devices() {
+    std::vector<backend::DeviceInfo> all(2);
+    all[0].name = "cuda:0";
+    all[1].name = "cuda:1";
+    for (backend::DeviceInfo& device : all) device.memory_bytes = device.free_bytes = k_memory_bytes;
+    return all;
+}
+
+void use(int32_t) noexcept {}
+
+void* allocate(int32_t, uint64_t bytes) {
+    if (bytes > k_memory_bytes) return nullptr;
+    void* block = std::malloc(bytes == 0 ? 1 : bytes);
+    if (block != nullptr) std::memset(block, 0xFF, bytes);  // NaN until it is written
+    return block;
+}
+
+void release(int32_t, void* block) noexcept {
+    std::free(block);
+}
+
+uint64_t free_bytes(int32_t) noexcept {
+    return k_memory_bytes;
+}
+
+Stream make_stream(int32_t) {
+    return std::malloc(1);
+}
+
+void end_stream(int32_t, Stream stream) noexcept {
+    std::free(stream);
+}
+
+const char* synchronize(int32_t, Stream) noexcept {
+    return nullptr;
+}
+
+const char* copy(int32_t, Way, void* to, const void* from, uint64_t bytes) noexcept {
+    if (bytes > 0) std::memmove(to, from, bytes);
+    return nullptr;
+}
+
+const char* copy_later(int32_t device, Stream, Way way, void* to, const void* from, uint64_t bytes) noexcept {
+    return copy(device, way, to, from, bytes);
+}
+
+const char* copy_from_peer(int32_t device, Stream, void* to, int32_t, Stream, const void* from,
+                           uint64_t bytes) noexcept {
+    return copy(device, Way::on_device, to, from, bytes);
+}
+
+const char* last_error(int32_t) noexcept {
+    return nullptr;
+}
+
+}  // namespace minim::cuda::runtime
