@@ -313,7 +313,7 @@ typedef struct minim_model_params {
     void* progress_user_data;
     /* Devices for the layers, the first ones first: "cuda:0" or "cuda:0,cuda:1"; NULL: `backend` has all. Keys and
        values lie where their layer does. Weights for a device's own memory are copied there from the mapped file,
-       whatever `residence` says. */
+       whatever `residence` says; it counts for those that stay with the processor. */
     const char* devices;
     const double* split; /* n_split shares of the layers, one a device; NULL: in proportion to free memory */
     size_t n_split;

@@ -446,6 +446,7 @@ class Constraint {
     static Constraint from_choices(const Model& model, const std::vector<std::string>& choices,
                                    const ConstraintOptions& options = {}) {
         std::vector<const char*> texts;
+        texts.reserve(choices.size());
         for (const std::string& choice : choices) texts.push_back(choice.c_str());
         return made(options,
                     [&](const minim_constraint_params& params, minim_constraint** out, minim_error* error) {

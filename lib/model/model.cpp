@@ -140,7 +140,8 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     checkpoint_.load(checkpoint::Residence::mapped, {}, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
     weights_ = bind_weights(checkpoint_, config_, log);
-    weight_memory_ = place_weights(stages_, weights_, options.progress, options.cancel);
+    const bool copies_host = options.residence == checkpoint::Residence::owned;
+    weight_memory_ = place_weights(stages_, copies_host, weights_, options.progress, options.cancel);
 }
 
 std::shared_ptr<const constraint::TokenTrie> Model::token_trie() const {

@@ -34,8 +34,8 @@ class Model {
   public:
     Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
           const OpenOptions& options, const Logger& log);
-    // Layers on several devices: the stages' layers must be the model's. With one device of host memory the weights
-    // stay where `residence` says; other devices get copies.
+    // Layers on several devices: the stages' layers must be the model's. A device with memory of its own gets copies
+    // of its weights, whatever the residence.
     using Split = std::function<std::vector<Stage>(const Config& config)>;
     Model(const std::string& path, const Split& split, const OpenOptions& options, const Logger& log);
     Model(const Model&) = delete;

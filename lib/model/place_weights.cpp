@@ -114,13 +114,15 @@ class Upload {
 
 }  // namespace
 
-std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, Weights& weights,
+std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, bool copies_host,
+                                                            Weights& weights,
                                                             const checkpoint::Progress& progress,
                                                             const CancelToken* cancel) {
     std::vector<StageOfWeights> parts;
     int64_t first_layer = 0;
     for (size_t i = 0; i < stages.size(); ++i) {
-        parts.push_back({i, first_layer, stages[i].n_layer, i == 0, i + 1 == stages.size()});
+        if (copies_host || !stages[i].backend->uses_host_memory())
+            parts.push_back({i, first_layer, stages[i].n_layer, i == 0, i + 1 == stages.size()});
         first_layer += stages[i].n_layer;
     }
     uint64_t total = 0;
@@ -133,9 +135,9 @@ std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stag
         });
     }
     // All memory first: a model that does not fit is known before anything is read.
-    std::vector<std::unique_ptr<backend::Memory>> memory;
+    std::vector<std::unique_ptr<backend::Memory>> memory(stages.size());
     for (const StageOfWeights& part : parts)
-        memory.push_back(stages[part.index].backend->allocate(block_bytes[part.index], "weights"));
+        memory[part.index] = stages[part.index].backend->allocate(block_bytes[part.index], "weights");
 
     // Where embedding and head are one tensor, they may lie on two devices, or twice on one.
     Upload upload(total, progress, cancel);

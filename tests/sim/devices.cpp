@@ -41,14 +41,15 @@ std::shared_ptr<const model::Model> model_on(const Devices& devices, const model
     return std::make_shared<const model::Model>(path, split, options, silent);
 }
 
-std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices) {
+std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices,
+                                                     const model::OpenOptions& options) {
     const Logger silent;
     const auto split = [&](const model::Config& config) {
         std::vector<model::Stage> stages = spread(devices, config.n_layer - 1);
         stages.insert(stages.begin(), {cpu_backend(), 1});
         return stages;
     };
-    return std::make_shared<const model::Model>(bundled_model_path(), split, model::OpenOptions{}, silent);
+    return std::make_shared<const model::Model>(bundled_model_path(), split, options, silent);
 }
 
 std::shared_ptr<const model::Model> model_on_cpu(const std::string& path) {

@@ -22,7 +22,8 @@ std::string bundled_model_path();
 std::shared_ptr<const model::Model> model_on(const Devices& devices, const model::OpenOptions& options = {},
                                              const std::string& path = bundled_model_path());
 // The first layer on the processor, the others spread over the devices.
-std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices);
+std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices,
+                                                     const model::OpenOptions& options = {});
 std::shared_ptr<const model::Model> model_on_cpu(const std::string& path = bundled_model_path());
 
 engine::Session make_session(std::shared_ptr<const model::Model> model, int64_t n_context);

@@ -92,6 +92,19 @@ TEST_CASE("the processor and devices share a model, and activations move only wh
     CHECK(devices[1]->counts().bytes_to_host == logit_bytes);
 }
 
+TEST_CASE("weights that stay with the processor are copied and packed only where they are to be owned") {
+    const std::vector<int32_t> ids = some_ids(40);
+    const std::vector<float> expected = logits_on(model_on_cpu(), ids, 40);
+    for (const auto residence : {checkpoint::Residence::mapped, checkpoint::Residence::owned}) {
+        model::OpenOptions options;
+        options.residence = residence;
+        const auto model = model_on_cpu_and(make_devices(1), options);
+        CHECK(model->weights().layers[0].wq.packed == (residence == checkpoint::Residence::owned));
+        CHECK(model->weights().layers[1].wq.packed);
+        CHECK(logits_on(model, ids, 40) == expected);
+    }
+}
+
 TEST_CASE("texts, drafts, forks and truncation on devices are those of the processor") {
     const Devices devices = make_devices(3);
     const auto model = model_on(devices);
