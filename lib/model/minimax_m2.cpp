@@ -163,9 +163,8 @@ void ForwardPass::pass_on(int64_t n, StageSpace& from, StageSpace& to, std::byte
     if (to.backend->receive(*to.scratch, next_x, *from.backend, *from.scratch, x, bytes)) return;
     from.backend->download(*from.scratch, passing, x, bytes);
     from.backend->synchronize(*from.scratch);
+    // Whoever writes to the place on the host next does so behind this, in this stream or in one that waited for it.
     to.backend->upload(*to.scratch, next_x, passing, bytes);
-    // A third device may want the place on the host.
-    if (stages_.size() > 2) to.backend->synchronize(*to.scratch);
 }
 
 void ForwardPass::observe(const LayerObserver& observer, int64_t layer, int64_t n, StageSpace& space) const {
