@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "backend/choose_experts.h"
+#include "backend/hadamard.h"
+#include "backend/kv_view.h"
 #include "base/half.h"
 #include "base/platform.h"
 #include "cuda/exact/kv_rows.h"
@@ -12,10 +15,7 @@
 
 namespace minim::cuda::exact {
 
-// Positions of a page of the KV cache (backend/kv_view.h).
-inline constexpr int64_t k_page_tokens = 64;
-// Keeps the sums of real gates untouched and a row of vanishing scores finite.
-inline constexpr float k_smallest_sum = 0x1p-14F;
+using backend::k_kv_page_tokens;
 
 MINIM_HOST_DEVICE float sigmoid(float z) {
     return 1.0F / (1.0F + std::exp(-z));
@@ -88,8 +88,7 @@ struct LinearItem {
     }
 };
 
-// A head of a row: pairs (i, i + m) turned by the position, m frequencies; then, if wanted, the Walsh-Hadamard
-// transform divided by the square root of its size.
+// A head of a row: pairs (i, i + m) turned by the position, m frequencies; then, if wanted, the Hadamard rotation.
 struct RotateItem {
     float* heads;
     int64_t n_head;
@@ -110,33 +109,22 @@ struct RotateItem {
             head[i] = a * cosine - b * sine;
             head[i + n_frequency] = b * cosine + a * sine;
         }
-        if (!hadamard) return;
-        for (int64_t half = 1; half < head_dim; half *= 2) {
-            for (int64_t i = 0; i < head_dim; ++i) {
-                if ((i & half) != 0) continue;
-                const float a = head[i];
-                const float b = head[i + half];
-                head[i] = a + b;
-                head[i + half] = a - b;
-            }
-        }
-        const float factor = 1.0F / std::sqrt(static_cast<float>(head_dim));
-        for (int64_t i = 0; i < head_dim; ++i) head[i] *= factor;
+        if (hadamard) backend::hadamard(head, head_dim);
     }
 };
 
 MINIM_HOST_DEVICE uint8_t* page_of(const Cache& cache, int64_t row, int64_t position) {
-    return reinterpret_cast<uint8_t*>(cache.pages[cache.first_page[row] + position / k_page_tokens]);
+    return reinterpret_cast<uint8_t*>(cache.pages[cache.first_page[row] + position / k_kv_page_tokens]);
 }
 
 MINIM_HOST_DEVICE uint8_t* key_at(const Cache& cache, int64_t row, int64_t head, int64_t position) {
     return page_of(cache, row, position) + cache.k_at + head * cache.k_head_bytes +
-           position % k_page_tokens * cache.k_token_bytes;
+           position % k_kv_page_tokens * cache.k_token_bytes;
 }
 
 MINIM_HOST_DEVICE uint8_t* value_at(const Cache& cache, int64_t row, int64_t head, int64_t position) {
     return page_of(cache, row, position) + cache.v_at + head * cache.v_head_bytes +
-           position % k_page_tokens * cache.v_token_bytes;
+           position % k_kv_page_tokens * cache.v_token_bytes;
 }
 
 // A KV head of a row.
@@ -191,8 +179,7 @@ struct AttendItem {
     }
 };
 
-// A row. Ties go to the lower expert; the order of insertion keeps the chosen ones distinct and valid for any
-// scores, NaN included.
+// A row.
 struct RouteItem {
     float* score;
     int64_t n_expert;
@@ -202,24 +189,8 @@ struct RouteItem {
     float* gates;
     MINIM_HOST_DEVICE void operator()(int64_t row) const {
         float* s = score + row * n_expert;
-        int32_t* chosen = ids + row * n_used;
-        int64_t count = 0;
         for (int64_t e = 0; e < n_expert; ++e) s[e] = sigmoid(s[e]);
-        for (int64_t e = 0; e < n_expert; ++e) {
-            const float value = biased(s, e);
-            if (count == n_used && !(value > biased(s, chosen[count - 1]))) continue;
-            int64_t place = count < n_used ? count++ : count - 1;
-            for (; place > 0 && value > biased(s, chosen[place - 1]); --place)
-                chosen[place] = chosen[place - 1];
-            chosen[place] = static_cast<int32_t>(e);
-        }
-        float sum = 0.0F;
-        for (int64_t i = 0; i < n_used; ++i) sum += s[chosen[i]];
-        if (sum < k_smallest_sum) sum = k_smallest_sum;
-        for (int64_t i = 0; i < n_used; ++i) gates[row * n_used + i] = s[chosen[i]] / sum;
-    }
-    MINIM_HOST_DEVICE float biased(const float* s, int64_t e) const {
-        return bias != nullptr ? s[e] + bias[e] : s[e];
+        backend::choose_experts(s, n_expert, bias, n_used, ids + row * n_used, gates + row * n_used);
     }
 };
 

@@ -3,12 +3,28 @@
 // of, which would set the scale of its whole block, is spread over all of them.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+
+#include "base/platform.h"
 
 namespace minim::backend {
 
 // n is a power of two. The same bits on every machine.
-void hadamard(float* x, int64_t n) noexcept;
+MINIM_HOST_DEVICE void hadamard(float* x, int64_t n) noexcept {
+    for (int64_t half = 1; half < n; half *= 2) {
+        for (int64_t first = 0; first < n; first += 2 * half) {
+            for (int64_t i = first; i < first + half; ++i) {
+                const float a = x[i];
+                const float b = x[i + half];
+                x[i] = a + b;
+                x[i + half] = a - b;
+            }
+        }
+    }
+    const float scale = 1.0F / std::sqrt(static_cast<float>(n));
+    for (int64_t i = 0; i < n; ++i) x[i] *= scale;
+}
 
 // Each of `n_rows` rows by itself.
 void hadamard_rows(float* x, int64_t n_rows, int64_t n) noexcept;

@@ -11,44 +11,16 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/memory_info.h"
+#include "checkpoint/load_counter.h"
 
 namespace minim::checkpoint {
 namespace {
 
-constexpr uint64_t k_block_bytes = uint64_t{4}
-                                   << 20;    // between two looks at the cancel token: 40 ms at 100 MB/s
 constexpr uint64_t k_tensor_alignment = 64;  // a cache line, and the widest vector
 
 // Small tensors share a buffer: a checkpoint of 100,000 tensors would otherwise exceed the mappings of a
 // process.
 constexpr uint64_t k_buffer_bytes = uint64_t{64} << 20;
-
-class Counter {
-  public:
-    Counter(uint64_t total, const Progress& progress, const CancelToken* cancel)
-        : total_(total), progress_(progress), cancel_(cancel) {
-        report();
-    }
-
-    void add(uint64_t bytes) {
-        throw_if_cancelled(cancel_, "loading");
-        done_ += bytes;
-        if (done_ - reported_ >= k_block_bytes || (done_ == total_ && done_ != reported_)) report();
-    }
-
-  private:
-    void report() {
-        throw_if_cancelled(cancel_, "loading");
-        reported_ = done_;
-        if (progress_ && !progress_(done_, total_)) fail(Status::cancelled, "cancelled during loading");
-    }
-
-    uint64_t done_ = 0;
-    uint64_t reported_ = 0;
-    uint64_t total_;
-    const Progress& progress_;
-    const CancelToken* cancel_;
-};
 
 // The wanted tensors in the order of their bytes on disk.
 std::vector<const Tensor*> reading_order(const Contents& contents, const TensorFilter& wanted) {
@@ -70,15 +42,15 @@ void read_ahead(std::span<const std::byte> block) {
     ::madvise(const_cast<std::byte*>(block.data()) - before, block.size() + before, MADV_WILLNEED);
 }
 
-void map(const Contents& contents, std::span<const Tensor* const> order, bool fits, Counter& counter,
+void map(const Contents& contents, std::span<const Tensor* const> order, bool fits, LoadCounter& counter,
          Residents& residents) {
     for (const File& file : contents.files) residents.maps.emplace_back(file);
     for (const Tensor* tensor : order) {
         const std::span<const std::byte> bytes =
             residents.maps[static_cast<size_t>(tensor->part)].bytes().subspan(tensor->offset, tensor->bytes);
         residents.data[static_cast<size_t>(tensor->index)] = bytes.data();
-        for (uint64_t at = 0; at < bytes.size(); at += k_block_bytes) {
-            const auto block = bytes.subspan(at, std::min<uint64_t>(k_block_bytes, bytes.size() - at));
+        for (uint64_t at = 0; at < bytes.size(); at += k_load_block_bytes) {
+            const auto block = bytes.subspan(at, std::min<uint64_t>(k_load_block_bytes, bytes.size() - at));
             if (fits) read_ahead(block);
             counter.add(block.size());
         }
@@ -87,15 +59,15 @@ void map(const Contents& contents, std::span<const Tensor* const> order, bool fi
 
 // Reads tensors into one buffer, each at a multiple of k_tensor_alignment.
 void read_group(const Contents& contents, std::span<const Tensor* const> group, uint64_t bytes,
-                Counter& counter, Residents& residents) {
+                LoadCounter& counter, Residents& residents) {
     constexpr const char* k_what = "weights in host memory";
     const Buffer& buffer = residents.buffers.emplace_back(bytes, k_what, Buffer::Presence::later);
     uint64_t used = 0;
     for (const Tensor* tensor : group) {
         std::byte* const out = buffer.data() + used;
         const File& file = contents.files[static_cast<size_t>(tensor->part)];
-        for (uint64_t at = 0; at < tensor->bytes; at += k_block_bytes) {
-            const uint64_t count = std::min(k_block_bytes, tensor->bytes - at);
+        for (uint64_t at = 0; at < tensor->bytes; at += k_load_block_bytes) {
+            const uint64_t count = std::min(k_load_block_bytes, tensor->bytes - at);
             buffer.make_present(used + at, count, k_what);
             file.read_at(tensor->offset + at, {out + at, count});
             counter.add(count);
@@ -105,7 +77,7 @@ void read_group(const Contents& contents, std::span<const Tensor* const> group, 
     }
 }
 
-void read(const Contents& contents, std::span<const Tensor* const> order, Counter& counter,
+void read(const Contents& contents, std::span<const Tensor* const> order, LoadCounter& counter,
           Residents& residents) {
     size_t first = 0;
     while (first < order.size()) {
@@ -133,7 +105,7 @@ Residents load_tensors(const Contents& contents, Residence how, const Progress& 
     }
     Residents residents;
     residents.data.resize(contents.tensors.size());
-    Counter counter(total, progress, cancel);
+    LoadCounter counter(total, progress, cancel);
     if (how == Residence::mapped) {
         map(contents, order, total <= available, counter, residents);
     } else {

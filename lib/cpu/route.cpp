@@ -1,31 +1,11 @@
 #include <algorithm>
 #include <cassert>
 
+#include "backend/choose_experts.h"
 #include "cpu/matrix_tile.h"
 #include "cpu/operations.h"
 
 namespace minim::cpu {
-namespace {
-
-// Keeps the sums of real weights untouched and a row of vanishing scores finite.
-constexpr float k_smallest_sum = 0x1p-14F;
-
-// The n_used experts of the largest score + bias, sorted; ties go to the lower index. The order of insertion
-// keeps them distinct and valid for any scores, NaN included.
-void choose(const float* score, int64_t n_expert, const backend::Vector& bias, int64_t n_used, int32_t* ids) {
-    const auto biased = [&](int64_t e) { return bias.size > 0 ? score[e] + bias.data[e] : score[e]; };
-    int64_t count = 0;
-    for (int64_t e = 0; e < n_expert; ++e) {
-        const float value = biased(e);
-        if (count == n_used && !(value > biased(ids[count - 1]))) continue;
-        int64_t place = count < n_used ? count++ : count - 1;
-        for (; place > 0 && value > biased(ids[place - 1]); --place) ids[place] = ids[place - 1];
-        ids[place] = static_cast<int32_t>(e);
-    }
-}
-
-}  // namespace
-
 void route(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n,
            const backend::Matrix& router, const backend::Vector& bias, int64_t n_used, int32_t* ids,
            float* gates) {
@@ -47,12 +27,8 @@ void route(const Machine& machine, CpuScratch& scratch, const float* h, int64_t 
     machine.pool.run(n, [&](int64_t i, int32_t) {
         float* score = scratch.router + i * router.rows;
         machine.kernels.sigmoid(score, router.rows, score);
-        int32_t* chosen = ids + i * n_used;
-        choose(score, router.rows, bias, n_used, chosen);
-        float sum = 0.0F;
-        for (int64_t s = 0; s < n_used; ++s) sum += score[chosen[s]];
-        sum = std::max(sum, k_smallest_sum);
-        for (int64_t s = 0; s < n_used; ++s) gates[i * n_used + s] = score[chosen[s]] / sum;
+        backend::choose_experts(score, router.rows, bias.size > 0 ? bias.data : nullptr, n_used,
+                                ids + i * n_used, gates + i * n_used);
     });
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "format/encode_block.h"
 #include "format/grids.h"
 #include "format/iq4_nl.h"
 #include "format/q4_0.h"
@@ -14,70 +15,10 @@
 namespace minim {
 namespace {
 
-void store_u16(uint8_t* to, uint16_t value) {
-    std::memcpy(to, &value, sizeof(value));
-}
-
-void store_f16(uint8_t* to, float value) {
-    store_u16(to, float_to_f16(value));
-}
-
-// Towards zero, into [low, high]; NaN gives low. A plain conversion of a value out of range would be
-// undefined.
-int truncate_clamped(float value, int low, int high) {
-    if (!(value > static_cast<float>(low))) return low;
-    if (value >= static_cast<float>(high)) return high;
-    return static_cast<int>(value);
-}
-
-float reciprocal_or_zero(float d) {
-    return d != 0.0F ? 1.0F / d : 0.0F;
-}
-
-float largest_magnitude(const float* x, int count) {
-    float largest = 0.0F;
-    for (int i = 0; i < count; ++i) largest = std::max(largest, std::fabs(x[i]));
-    return largest;
-}
-
-// The element of largest magnitude with its sign, the first of equals.
-float signed_peak(const float* x, int count) {
-    float peak = 0.0F;
-    for (int i = 0; i < count; ++i) {
-        if (std::fabs(x[i]) > std::fabs(peak)) peak = x[i];
-    }
-    return peak;
-}
-
-// Codes of 32 elements under d = max abs / 127, rounded half away from zero. Returns the unrounded d.
-float quantise_q8(const float* x, int8_t* q) {
-    const float d = largest_magnitude(x, 32) / 127.0F;
-    const float inverse = reciprocal_or_zero(d);
-    for (int i = 0; i < 32; ++i)
-        q[i] = static_cast<int8_t>(truncate_clamped(std::round(x[i] * inverse), -127, 127));
-    return d;
-}
-
-// Writes 32 codes of 4 bits, the first 16 to the low nibbles.
-void store_nibbles(const int* codes, uint8_t* to) {
-    for (int i = 0; i < 16; ++i) to[i] = static_cast<uint8_t>((codes[i] & 15) | ((codes[i + 16] & 15) << 4));
-}
-
 // Writes bit 4 of 32 codes, eight a byte.
 void store_fifth_bits(const int* codes, uint8_t* to) {
     std::memset(to, 0, 4);
     for (int i = 0; i < 32; ++i) to[i / 8] |= static_cast<uint8_t>(((codes[i] >> 4) & 1) << (i % 8));
-}
-
-// Codes 0 … 2*zero - 1 around `zero`: the peak gets code 0, its opposite would get 2*zero and is clamped.
-// Returns d.
-float quantise_around_zero(const float* x, int zero, int* codes) {
-    const float d = signed_peak(x, 32) / static_cast<float>(-zero);
-    const float inverse = reciprocal_or_zero(d);
-    for (int i = 0; i < 32; ++i) {
-        codes[i] = truncate_clamped(x[i] * inverse + (static_cast<float>(zero) + 0.5F), 0, 2 * zero - 1);
-    }
-    return d;
 }
 
 struct ScaleAndOffset {
@@ -168,19 +109,14 @@ void encode_row_bf16(const float* x, int64_t count, std::byte* row) {
 
 void encode_row_q8_0(const float* x, int64_t count, std::byte* row) {
     auto* block = reinterpret_cast<uint8_t*>(row);
-    for (int64_t done = 0; done < count; done += Q8_0::block_elems, block += Q8_0::block_bytes) {
-        const float d = quantise_q8(x + done, reinterpret_cast<int8_t*>(block + Q8_0::codes_at));
-        store_f16(block + Q8_0::d_at, d);
-    }
+    for (int64_t done = 0; done < count; done += Q8_0::block_elems, block += Q8_0::block_bytes)
+        encode_block_q8_0(x + done, block);
 }
 
 void encode_row_q4_0(const float* x, int64_t count, std::byte* row) {
     auto* block = reinterpret_cast<uint8_t*>(row);
-    int codes[32];
-    for (int64_t done = 0; done < count; done += Q4_0::block_elems, block += Q4_0::block_bytes) {
-        store_f16(block + Q4_0::d_at, quantise_around_zero(x + done, 8, codes));
-        store_nibbles(codes, block + Q4_0::codes_at);
-    }
+    for (int64_t done = 0; done < count; done += Q4_0::block_elems, block += Q4_0::block_bytes)
+        encode_block_q4_0(x + done, block);
 }
 
 void encode_row_q4_1(const float* x, int64_t count, std::byte* row) {

@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "checkpoint/load_counter.h"
 #include "model/pack_weights.h"
 
 namespace minim::model {
@@ -13,9 +14,9 @@ using backend::Backend;
 using backend::ExpertStack;
 using backend::Matrix;
 using backend::Vector;
+using checkpoint::k_load_block_bytes;
+using checkpoint::LoadCounter;
 
-// Between two looks at the cancel token.
-constexpr uint64_t k_block_bytes = uint64_t{4} << 20;
 // Of every matrix in a device's memory: a cache line on the host, a wide load on a GPU.
 constexpr uint64_t k_alignment = 256;
 
@@ -86,31 +87,14 @@ void check_formats(Weights& weights, const StageOfWeights& stage, const Backend&
     }
 }
 
-class Upload {
-  public:
-    Upload(uint64_t total, const checkpoint::Progress& progress, const CancelToken* cancel)
-        : total_(total), progress_(progress), cancel_(cancel) {
-        report();
+void copy(const Backend& backend, std::byte* to, const std::byte* from, uint64_t bytes,
+          LoadCounter& counter) {
+    for (uint64_t at = 0; at < bytes; at += k_load_block_bytes) {
+        const uint64_t count = std::min(k_load_block_bytes, bytes - at);
+        backend.write(to + at, from + at, count);
+        counter.add(count);
     }
-    void copy(const Backend& backend, std::byte* to, const std::byte* from, uint64_t bytes) {
-        for (uint64_t at = 0; at < bytes; at += k_block_bytes) {
-            const uint64_t count = std::min(k_block_bytes, bytes - at);
-            backend.write(to + at, from + at, count);
-            done_ += count;
-            report();
-        }
-    }
-
-  private:
-    void report() const {
-        throw_if_cancelled(cancel_, "loading");
-        if (progress_ && !progress_(done_, total_)) fail(Status::cancelled, "cancelled during loading");
-    }
-    uint64_t total_;
-    uint64_t done_ = 0;
-    const checkpoint::Progress& progress_;
-    const CancelToken* cancel_;
-};
+}
 
 }  // namespace
 
@@ -140,12 +124,12 @@ std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stag
         memory[part.index] = stages[part.index].backend->allocate(block_bytes[part.index], "weights");
 
     // Where embedding and head are one tensor, they may lie on two devices, or twice on one.
-    Upload upload(total, progress, cancel);
+    LoadCounter counter(total, progress, cancel);
     for (const StageOfWeights& part : parts) {
         const Backend& backend = *stages[part.index].backend;
         std::byte* next = memory[part.index]->data();
         visit_stage(weights, part, [&](const std::byte*& data, uint64_t bytes) {
-            upload.copy(backend, next, data, bytes);
+            copy(backend, next, data, bytes, counter);
             data = next;
             next += align_up(bytes, k_alignment);
         });

@@ -32,12 +32,6 @@ std::shared_ptr<const model::Model> open(const std::string& path, std::vector<in
     return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
 }
 
-std::vector<int32_t> some_ids(size_t count) {
-    std::vector<int32_t> ids(count);
-    for (size_t i = 0; i < count; ++i) ids[i] = static_cast<int32_t>(i * 37 + 11) % 1984;
-    return ids;
-}
-
 std::vector<float> logits(const std::shared_ptr<const model::Model>& model, Format kv, size_t chunk) {
     const Logger silent;
     engine::SessionParams params;

@@ -64,12 +64,6 @@ engine::Session make_session(std::shared_ptr<const model::Model> model, int64_t 
     return {std::move(model), params, silent};
 }
 
-std::vector<int32_t> some_ids(size_t count, int32_t first) {
-    std::vector<int32_t> ids(count);
-    for (size_t i = 0; i < count; ++i) ids[i] = (static_cast<int32_t>(i) * 37 + 11 + first) % 1984;
-    return ids;
-}
-
 std::vector<float> all_logits(engine::Session& session, const std::vector<int32_t>& ids, size_t chunk) {
     const auto n_vocab = static_cast<size_t>(session.model().config().n_vocab);
     std::vector<float> logits(ids.size() * n_vocab);

@@ -28,9 +28,6 @@ std::shared_ptr<const model::Model> model_on_cpu(const std::string& path = bundl
 
 engine::Session make_session(std::shared_ptr<const model::Model> model, int64_t n_context);
 
-// Ids that the model reads happily.
-std::vector<int32_t> some_ids(size_t count, int32_t first = 0);
-
 // Logits of every token, evaluated in chunks.
 std::vector<float> all_logits(engine::Session& session, const std::vector<int32_t>& ids, size_t chunk);
 std::vector<float> last_logits(engine::Session& session);

@@ -1,4 +1,4 @@
-// What tests of every layer share: a folder of their own, what a call throws, what was logged.
+// What tests of every layer share: a folder of their own, some token ids, what a call throws, what was logged.
 #pragma once
 
 #include <unistd.h>
@@ -39,6 +39,13 @@ class TemporaryFolder {
   private:
     std::string path_;
 };
+
+// Ordinary tokens of the bundled models, no two runs alike that begin with another `first`.
+inline std::vector<int32_t> some_ids(size_t count, int32_t first = 0) {
+    std::vector<int32_t> ids(count);
+    for (size_t i = 0; i < count; ++i) ids[i] = (static_cast<int32_t>(i) * 37 + 11 + first) % 1984;
+    return ids;
+}
 
 // What a call throws; nothing where it succeeds.
 template <typename Call>

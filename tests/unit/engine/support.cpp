@@ -21,12 +21,6 @@ std::shared_ptr<const model::Model> bundled_model(std::string_view backend) {
     return model;
 }
 
-std::vector<int32_t> some_ids(size_t count, int32_t first) {
-    std::vector<int32_t> ids(count);
-    for (size_t i = 0; i < count; ++i) ids[i] = (static_cast<int32_t>(i) * 37 + 11 + first) % 1984;
-    return ids;
-}
-
 std::vector<int32_t> question(const std::string& text) {
     const auto model = bundled_model();
     const std::string messages = R"([{"role": "user", "content": ")" + text + R"("}])";

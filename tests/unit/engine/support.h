@@ -20,9 +20,6 @@ constexpr int32_t k_end_of_turn = 2004;  // [e~[
 // Opened once a process.
 std::shared_ptr<const model::Model> bundled_model(std::string_view backend = "cpu");
 
-// Ordinary tokens, no two runs alike that begin with another `first`.
-std::vector<int32_t> some_ids(size_t count, int32_t first = 0);
-
 // The ids of a conversation of one question, up to where the answer begins.
 std::vector<int32_t> question(const std::string& text);
 
