@@ -47,37 +47,39 @@ struct Lanes {
     static void store(std::byte* p, Int a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.v); }
     static void store(float* p, Float a) { _mm256_storeu_ps(p, a.v); }
     // Loads of one lane each: where the processor's gather is guarded against data sampling it takes more
-    // than 20 cycles, and it is hardly faster than these elsewhere.
-    template <int stride, typename Index>
-    static MINIM_KERNEL_INLINE __m128i fetch_four(const uint32_t* table, const Index* at) {
-        const __m128i low =
-            _mm_insert_epi32(_mm_loadu_si32(table + at[0]), static_cast<int>(table[at[stride]]), 1);
-        const __m128i high = _mm_insert_epi32(_mm_loadu_si32(table + at[2 * stride]),
-                                              static_cast<int>(table[at[3 * stride]]), 1);
-        return _mm_unpacklo_epi64(low, high);
+    // than 20 cycles, and it is hardly faster than these elsewhere. Loads are what bounds this: the indices of two
+    // lanes come with one.
+    template <typename Index>
+    static MINIM_KERNEL_INLINE void fetch(const uint32_t* table, const Index* at, Int* point) {
+        constexpr int k_points = 4 / sizeof(Index);
+        __m128i half[2][k_points];
+        for (int h = 0; h < 2; ++h) {
+            Indices<Index> a(at + 4 * k_points * h);
+            for (int p = 0; p < k_points; ++p) half[h][p] = _mm_loadu_si32(table + a.next());
+            for (int p = 0; p < k_points; ++p)
+                half[h][p] = _mm_insert_epi32(half[h][p], static_cast<int>(table[a.next()]), 1);
+            Indices<Index> b(at + 4 * k_points * h + 2 * k_points);
+            for (int p = 0; p < k_points; ++p)
+                half[h][p] = _mm_insert_epi32(half[h][p], static_cast<int>(table[b.next()]), 2);
+            for (int p = 0; p < k_points; ++p)
+                half[h][p] = _mm_insert_epi32(half[h][p], static_cast<int>(table[b.next()]), 3);
+        }
+        for (int p = 0; p < k_points; ++p) point[p].v = join(half[0][p], half[1][p]);
     }
-    template <int stride, typename Index>
-    static MINIM_KERNEL_INLINE Int fetch(const uint32_t* table, const Index* at) {
-        return {_mm256_inserti128_si256(_mm256_castsi128_si256(fetch_four<stride>(table, at)),
-                                        fetch_four<stride>(table, at + 4 * stride), 1)};
-    }
-    template <int stride, typename Index>
-    static MINIM_KERNEL_INLINE __m128d fetch_two(const uint64_t* table, const Index* at) {
-        const __m128d first = _mm_load_sd(reinterpret_cast<const double*>(table + at[0]));
-        return _mm_loadh_pd(first, reinterpret_cast<const double*>(table + at[stride]));
-    }
-    // The points of lanes 0, 1, 4 and 5 from `at` on.
-    template <int stride, typename Index>
-    static MINIM_KERNEL_INLINE __m256 fetch_four(const uint64_t* table, const Index* at) {
-        const __m256d low = _mm256_castpd128_pd256(fetch_two<stride>(table, at));
-        return _mm256_castpd_ps(_mm256_insertf128_pd(low, fetch_two<stride>(table, at + 4 * stride), 1));
-    }
-    template <int stride, typename Index>
-    static MINIM_KERNEL_INLINE void fetch(const uint64_t* table, const Index* at, Int& low, Int& high) {
-        const __m256 a = fetch_four<stride>(table, at);
-        const __m256 b = fetch_four<stride>(table, at + 2 * stride);
-        low.v = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
-        high.v = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD));
+    template <typename Index>
+    static MINIM_KERNEL_INLINE void fetch(const uint64_t* table, const Index* at, Int* half) {
+        constexpr int k_points = 4 / sizeof(Index);
+        __m128d two[4][k_points];  // lanes 0 and 1, and so on
+        for (int i = 0; i < 4; ++i) {
+            Indices<Index> a(at + 2 * k_points * i);
+            for (int p = 0; p < k_points; ++p)
+                two[i][p] = _mm_load_sd(reinterpret_cast<const double*>(table + a.next()));
+            for (int p = 0; p < k_points; ++p)
+                two[i][p] = _mm_loadh_pd(two[i][p], reinterpret_cast<const double*>(table + a.next()));
+        }
+        for (int p = 0; p < k_points; ++p) {
+            part(join(two[0][p], two[2][p]), join(two[1][p], two[3][p]), half[2 * p], half[2 * p + 1]);
+        }
     }
 
     // ---- floats ----
@@ -107,6 +109,7 @@ struct Lanes {
     static Int shift_right(Int a) {
         return {_mm256_srli_epi32(a.v, n)};
     }
+    static Int shift_right(Int a, int n) { return {_mm256_srl_epi32(a.v, _mm_cvtsi32_si128(n))}; }
     template <int n>
     static Int shift_right_signed(Int a) {
         return {_mm256_srai_epi32(a.v, n)};
@@ -117,6 +120,7 @@ struct Lanes {
     static Int add(Int a, Int b) { return {_mm256_add_epi32(a.v, b.v)}; }
     static Int sub(Int a, Int b) { return {_mm256_sub_epi32(a.v, b.v)}; }
     static Int mul(Int a, Int b) { return {_mm256_mullo_epi32(a.v, b.v)}; }
+    static MINIM_KERNEL_INLINE void settle(Int& a) { asm volatile("" : "+x"(a.v)); }
 
     // ---- four bytes a lane ----
     static Int add_bytes(Int a, Int b) { return {_mm256_add_epi8(a.v, b.v)}; }
@@ -197,6 +201,33 @@ struct Lanes {
     template <int n, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_wide(Int* sum, const Int* weight, const int8_t* const* code) {
         dot_small<n, 255, n_tokens>(sum, weight, code);
+    }
+
+  private:
+    // The indices in eight bytes, in their order.
+    template <typename Index>
+    struct Indices {
+        uint64_t word;
+        MINIM_KERNEL_INLINE explicit Indices(const Index* at) {
+            memcpy(&word, at, sizeof(word));
+            asm("" : "+Q"(word));  // or the compiler would load each by itself
+        }
+        MINIM_KERNEL_INLINE Index next() {
+            const auto index = static_cast<Index>(word);
+            word >>= 8 * sizeof(Index);
+            return index;
+        }
+    };
+    static MINIM_KERNEL_INLINE __m256i join(__m128i low, __m128i high) {
+        return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+    }
+    static MINIM_KERNEL_INLINE __m256 join(__m128d low, __m128d high) {
+        return _mm256_castpd_ps(_mm256_insertf128_pd(_mm256_castpd128_pd256(low), high, 1));
+    }
+    // The low and the high halves of eight numbers of 64 bits: 0, 1, 4 and 5 in `a`.
+    static MINIM_KERNEL_INLINE void part(__m256 a, __m256 b, Int& low, Int& high) {
+        low.v = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
+        high.v = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD));
     }
 };
 

@@ -42,41 +42,30 @@ struct Lanes {
     static void store(float* p, Float a) { _mm512_storeu_ps(p, a.v); }
     // Loads of one lane each: where the processor's gather is guarded against data sampling it takes more
     // than 20 cycles, and it is hardly faster than these elsewhere.
-    template <int stride, typename Index>
-    static MINIM_KERNEL_INLINE __m128i fetch_four(const uint32_t* table, const Index* at) {
-        __m128i four = _mm_loadu_si32(table + at[0]);
-        four = _mm_mask_broadcastd_epi32(four, 2, _mm_loadu_si32(table + at[stride]));
-        four = _mm_mask_broadcastd_epi32(four, 4, _mm_loadu_si32(table + at[2 * stride]));
-        return _mm_mask_broadcastd_epi32(four, 8, _mm_loadu_si32(table + at[3 * stride]));
+    template <typename Index>
+    static MINIM_KERNEL_INLINE void fetch(const uint32_t* table, const Index* at, Int* point) {
+        constexpr int k_points = 4 / sizeof(Index);
+        for (int p = 0; p < k_points; ++p) {
+            const auto four = [&](int lane) MINIM_KERNEL_INLINE_LAMBDA {
+                return fetch_four<k_points>(table, at + k_points * lane + p);
+            };
+            point[p].v = join(join(four(0), four(4)), join(four(8), four(12)));
+        }
     }
-    template <int stride, typename Index>
-    static MINIM_KERNEL_INLINE Int fetch(const uint32_t* table, const Index* at) {
-        const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(fetch_four<stride>(table, at)),
-                                                    fetch_four<stride>(table, at + 4 * stride), 1);
-        const __m256i high =
-            _mm256_inserti128_si256(_mm256_castsi128_si256(fetch_four<stride>(table, at + 8 * stride)),
-                                    fetch_four<stride>(table, at + 12 * stride), 1);
-        return {_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)};
-    }
-    // The points of lanes 0, 1, 4 and 5 from `at` on.
-    template <int stride, typename Index>
-    static MINIM_KERNEL_INLINE __m256i fetch_four(const uint64_t* table, const Index* at) {
-        __m256i four = _mm256_castsi128_si256(_mm_loadu_si64(table + at[0]));
-        four = _mm256_mask_broadcastq_epi64(four, 2, _mm_loadu_si64(table + at[stride]));
-        four = _mm256_mask_broadcastq_epi64(four, 4, _mm_loadu_si64(table + at[4 * stride]));
-        return _mm256_mask_broadcastq_epi64(four, 8, _mm_loadu_si64(table + at[5 * stride]));
-    }
-    template <int stride, typename Index>
-    static MINIM_KERNEL_INLINE __m512 fetch_eight(const uint64_t* table, const Index* at) {
-        const __m512i low = _mm512_castsi256_si512(fetch_four<stride>(table, at));
-        return _mm512_castsi512_ps(_mm512_inserti64x4(low, fetch_four<stride>(table, at + 8 * stride), 1));
-    }
-    template <int stride, typename Index>
-    static MINIM_KERNEL_INLINE void fetch(const uint64_t* table, const Index* at, Int& low, Int& high) {
-        const __m512 a = fetch_eight<stride>(table, at);
-        const __m512 b = fetch_eight<stride>(table, at + 2 * stride);
-        low.v = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88));
-        high.v = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xDD));
+    template <typename Index>
+    static MINIM_KERNEL_INLINE void fetch(const uint64_t* table, const Index* at, Int* half) {
+        constexpr int k_points = 4 / sizeof(Index);
+        for (int p = 0; p < k_points; ++p) {
+            // Lanes n, n + 1, n + 4 and n + 5, and those eight further on.
+            const auto eight = [&](int n) MINIM_KERNEL_INLINE_LAMBDA {
+                return _mm512_castsi512_ps(join(fetch_four<k_points>(table, at + k_points * n + p),
+                                                fetch_four<k_points>(table, at + k_points * (n + 8) + p)));
+            };
+            const __m512 a = eight(0);
+            const __m512 b = eight(2);
+            half[2 * p].v = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88));
+            half[2 * p + 1].v = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xDD));
+        }
     }
 
     // ---- floats ----
@@ -103,6 +92,7 @@ struct Lanes {
     static Int shift_right(Int a) {
         return {_mm512_srli_epi32(a.v, n)};
     }
+    static Int shift_right(Int a, int n) { return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(n))}; }
     template <int n>
     static Int shift_right_signed(Int a) {
         return {_mm512_srai_epi32(a.v, n)};
@@ -113,6 +103,7 @@ struct Lanes {
     static Int add(Int a, Int b) { return {_mm512_add_epi32(a.v, b.v)}; }
     static Int sub(Int a, Int b) { return {_mm512_sub_epi32(a.v, b.v)}; }
     static Int mul(Int a, Int b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
+    static void settle(Int& /*a*/) {}
 
     // ---- four bytes a lane ----
     static Int add_bytes(Int a, Int b) { return {_mm512_add_epi8(a.v, b.v)}; }
@@ -181,6 +172,29 @@ struct Lanes {
     template <int n, int largest, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_small(Int* sum, const Int* weight, const int8_t* const* code) {
         dot_wide<n, n_tokens>(sum, weight, code);
+    }
+
+  private:
+    template <int stride, typename Index>
+    static MINIM_KERNEL_INLINE __m128i fetch_four(const uint32_t* table, const Index* at) {
+        __m128i four = _mm_loadu_si32(table + at[0]);
+        four = _mm_mask_broadcastd_epi32(four, 2, _mm_loadu_si32(table + at[stride]));
+        four = _mm_mask_broadcastd_epi32(four, 4, _mm_loadu_si32(table + at[2 * stride]));
+        return _mm_mask_broadcastd_epi32(four, 8, _mm_loadu_si32(table + at[3 * stride]));
+    }
+    // The points of lanes 0, 1, 4 and 5 from `at` on.
+    template <int stride, typename Index>
+    static MINIM_KERNEL_INLINE __m256i fetch_four(const uint64_t* table, const Index* at) {
+        __m256i four = _mm256_castsi128_si256(_mm_loadu_si64(table + at[0]));
+        four = _mm256_mask_broadcastq_epi64(four, 2, _mm_loadu_si64(table + at[stride]));
+        four = _mm256_mask_broadcastq_epi64(four, 4, _mm_loadu_si64(table + at[4 * stride]));
+        return _mm256_mask_broadcastq_epi64(four, 8, _mm_loadu_si64(table + at[5 * stride]));
+    }
+    static MINIM_KERNEL_INLINE __m256i join(__m128i low, __m128i high) {
+        return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+    }
+    static MINIM_KERNEL_INLINE __m512i join(__m256i low, __m256i high) {
+        return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
     }
 };
 

@@ -112,12 +112,11 @@ void linear_panels_of_few(const LinearArgs& args) {
                 Float sum[n_tokens];
                 for (int t = 0; t < n_tokens; ++t) sum[t] = sums[part][t];
                 const ReadAhead* fetch = part == 0 ? &read_ahead : nullptr;  // the first lanes fetch for all
-                for_each_unit<L, P>(blocks, part * L::k_width, fetch, [&](const P& block, auto number) {
-                    Unit<L> unit;
-                    block.template unpack<number>(unit);
-                    add_unit<L, typename P::Kind, n_tokens>(unit, input, sum);
-                    input.next();
-                });
+                for_each_unit<L, P>(blocks, part * L::k_width, fetch,
+                                    [&](const Unit<L>& unit) MINIM_KERNEL_INLINE_LAMBDA {
+                                        add_unit<L, typename P::Kind, n_tokens>(unit, input, sum);
+                                        input.next();
+                                    });
                 for (int t = 0; t < n_tokens; ++t) sums[part][t] = sum[t];
             }
         });
@@ -138,9 +137,7 @@ void unpack_blocks(const PanelBlocks<typename P::Block>& blocks, std::byte* out)
                   static_cast<int64_t>(sizeof(PanelScratch::units)));
     for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
         std::byte* to = out + 4 * lane;
-        for_each_unit<L, P>(blocks, lane, nullptr, [&](const P& block, auto number) {
-            Unit<L> unit;
-            block.template unpack<number>(unit);
+        for_each_unit<L, P>(blocks, lane, nullptr, [&](const Unit<L>& unit) MINIM_KERNEL_INLINE_LAMBDA {
             for (int k = 0; k < 8; ++k) L::store(to + 64 * k, unit.code[k]);
             for (int g = 0; g < Kind::k_groups; ++g) {
                 L::store(reinterpret_cast<float*>(to + 512 + 64 * g), unit.scale[g]);

@@ -81,10 +81,34 @@ MINIM_KERNEL_INLINE void fetch_unit(const std::byte* ahead) {
     for (int at = k_first; at < k_end; at += 64) __builtin_prefetch(ahead + at);
 }
 
-template <class P, class Visit, int... unit>
+template <class L, class P, class Visit, int... unit>
 MINIM_KERNEL_INLINE void visit_units(const P& block, const std::byte* ahead, const Visit& visit,
                                      std::integer_sequence<int, unit...>) {
-    ((fetch_unit<typename P::Block, unit>(ahead), visit(block, std::integral_constant<int, unit>())), ...);
+    const auto visit_one = [&](auto number) MINIM_KERNEL_INLINE_LAMBDA {
+        fetch_unit<typename P::Block, number>(ahead);
+        Unit<L> one;
+        block.template unpack<number>(one);
+        visit(one);
+    };
+    (visit_one(std::integral_constant<int, unit>()), ...);
+}
+
+// Formats that take many instructions a unit: eight times those of one would be more than a processor keeps decoded.
+template <class L, class P, class Visit>
+MINIM_KERNEL_INLINE void visit_units_in_loop(const P& block, const std::byte* ahead, const Visit& visit) {
+    using Block = typename P::Block;
+    constexpr int k_units = Block::block_elems / 32;
+    constexpr int k_unit_bytes = static_cast<int>(k_panel_rows) * Block::block_bytes / k_units;
+#pragma GCC unroll 1
+    for (int unit = 0; unit < k_units; ++unit) {
+        // A line that belongs to two units is asked for twice: a loop that knows would take longer.
+        for (int at = 0; at < k_unit_bytes && ahead != nullptr; at += 64) {
+            __builtin_prefetch(ahead + k_unit_bytes * unit + at);
+        }
+        Unit<L> one;
+        block.unpack(unit, one);
+        visit(one);
+    }
 }
 
 // Some blocks of a panel, of k_panel_cols columns at most.
@@ -117,8 +141,7 @@ MINIM_KERNEL_INLINE void for_each_blocks(const LinearArgs& args, int64_t panel, 
     }
 }
 
-// visit(block, unit number as a constant) for every unit of some blocks, in order, while what `read_ahead` says is
-// fetched; it may be null.
+// visit(unit) for every unit of some blocks, in order, while what `read_ahead` says is fetched; it may be null.
 template <class L, class P, class Visit>
 MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks<typename P::Block>& blocks, int lane,
                                        const ReadAhead* read_ahead, const Visit& visit) {
@@ -127,8 +150,13 @@ MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks<typename P::Block>& blo
     PanelBlock<L> block = {blocks.data(), lane};
     for (int64_t b = 0; b < blocks.count; ++b) {
         const std::byte* ahead = read_ahead != nullptr ? read_ahead->after(block.data) : nullptr;
-        visit_units(P(header, block), ahead, visit,
-                    std::make_integer_sequence<int, static_cast<int>(Blocks::k_block_units)>());
+        const P panel(header, block);
+        if constexpr (requires(Unit<L> unit) { panel.unpack(0, unit); }) {
+            visit_units_in_loop<L>(panel, ahead, visit);
+        } else {
+            visit_units<L>(panel, ahead, visit,
+                           std::make_integer_sequence<int, static_cast<int>(Blocks::k_block_units)>());
+        }
         block.data += Blocks::k_block_bytes;
     }
 }

@@ -71,19 +71,28 @@ struct Lanes {
     }
     static void store(std::byte* p, Int a) { memcpy(p, &a.v, sizeof(a.v)); }
     static void store(float* p, Float a) { memcpy(p, &a.v, sizeof(a.v)); }
-    // The words, or the low and the high halves of the double words, that the lanes' indices point to: those of
-    // `at`, `stride` apart in memory. (Indices in a register would have to be stored first, and loads that
-    // follow at once wait for it.)
-    template <int stride, typename Index>
-    static Int fetch(const uint32_t* table, const Index* at) {
-        return {Words{table[at[0]], table[at[stride]], table[at[2 * stride]], table[at[3 * stride]]}};
+    // The points of every lane, out of a table of words: of each lane's word of indices at `at`, the first one's point,
+    // the second one's, and so on. Indices are two of 16 bits or four of 8 a lane. (They are not in a register: they
+    // would have to be stored first, and loads that follow at once wait for it.)
+    template <typename Index>
+    static void fetch(const uint32_t* table, const Index* at, Int* point) {
+        constexpr int k_points = 4 / sizeof(Index);
+        for (int p = 0; p < k_points; ++p) {
+            const auto of = [&](int lane) { return table[at[k_points * lane + p]]; };
+            point[p].v = Words{of(0), of(1), of(2), of(3)};
+        }
     }
-    template <int stride, typename Index>
-    static void fetch(const uint64_t* table, const Index* at, Int& low, Int& high) {
-        for (int i = 0; i < 4; ++i) {
-            const uint64_t value = table[at[i * stride]];
-            low.v[i] = static_cast<uint32_t>(value);
-            high.v[i] = static_cast<uint32_t>(value >> 32);
+    // The same out of a table of double words: the low halves of the first points, their high halves, and so on.
+    template <typename Index>
+    static void fetch(const uint64_t* table, const Index* at, Int* half) {
+        constexpr int k_points = 4 / sizeof(Index);
+        for (int p = 0; p < k_points; ++p) {
+            const auto low = [&](int lane) { return static_cast<uint32_t>(table[at[k_points * lane + p]]); };
+            const auto high = [&](int lane) {
+                return static_cast<uint32_t>(table[at[k_points * lane + p]] >> 32);
+            };
+            half[2 * p].v = Words{low(0), low(1), low(2), low(3)};
+            half[2 * p + 1].v = Words{high(0), high(1), high(2), high(3)};
         }
     }
 
@@ -126,6 +135,7 @@ struct Lanes {
     static Int shift_right(Int a) {
         return {a.v >> n};
     }
+    static Int shift_right(Int a, int n) { return {a.v >> static_cast<uint32_t>(n)}; }
     template <int n>
     static Int shift_right_signed(Int a) {
         return {reinterpret_cast<Words>(reinterpret_cast<SignedWords>(a.v) >> n)};
@@ -136,6 +146,8 @@ struct Lanes {
     static Int add(Int a, Int b) { return {a.v + b.v}; }
     static Int sub(Int a, Int b) { return {a.v - b.v}; }
     static Int mul(Int a, Int b) { return {a.v * b.v}; }
+    // Keeps the compiler from working on what comes later before `a` is done, for want of registers.
+    static void settle(Int& /*a*/) {}
 
     // ---- four bytes a lane ----
     static Int add_bytes(Int a, Int b) { return words(bytes(a) + bytes(b)); }

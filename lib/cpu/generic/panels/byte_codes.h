@@ -20,6 +20,16 @@ typename L::Int byte_of(typename L::Int word) {
     return L::bit_and(shifted, L::all(255));
 }
 
+// A word shifted so that its bit `from` becomes bit `to`.
+template <class L, int from, int to>
+typename L::Int moved(typename L::Int word) {
+    if constexpr (from > to) {
+        return L::template shift_right<from - to>(word);
+    } else {
+        return L::template shift_left<to - from>(word);
+    }
+}
+
 // The four nibbles of a half word, a byte each.
 template <class L>
 typename L::Int spread_nibbles(typename L::Int half) {

@@ -1,5 +1,5 @@
-// Panels of the grid formats IQ1_S to IQ3_S: a lane fetches the points of its row, a word of four magnitudes
-// at a time. Layouts: lib/format/.
+// Panels of the grid formats IQ1_S to IQ3_S: every lane fetches the points of its row. A unit takes some 300
+// instructions, so units go in a loop (panel_units.h). Layouts: lib/format/.
 #pragma once
 
 #include "cpu/generic/linear_panel.h"
@@ -21,52 +21,76 @@ typename L::Int with_signs(typename L::Int magnitudes, typename L::Mask negative
     return L::add_bytes(L::negate_bytes(magnitudes, negative), L::all(offset * 0x01010101));
 }
 
-// The indices of n points of every lane, in memory long before they are looked up.
+// The indices of n points of every lane, in memory long before they are looked up. Two share a word of a lane: of
+// four points whose indices come as the bytes of a word, 0 with 2 and 1 with 3.
 template <class L, int n>
 struct PointIndices {
-    alignas(64) uint32_t at[n][L::k_width];
+    alignas(64) uint16_t at[n / 2][L::k_width][2];
 
-    MINIM_KERNEL_INLINE void put(int i, typename L::Int index) {
-        L::store(reinterpret_cast<std::byte*>(at[i]), index);
+    const uint16_t* pair(int p) const { return at[p][0]; }
+    MINIM_KERNEL_INLINE void put(int pair, typename L::Int indices) {
+        L::store(reinterpret_cast<std::byte*>(at[pair]), indices);
     }
-    // Points i .. i + 3: the bytes of `low`, and above them n_top bits of `high` each, from bits first,
-    // first + step and so on.
-    template <int first, int step, int n_top>
+    // Points i .. i + 3: the bytes of `low`, and above them n_top bits of `high` each: those of point i + j from
+    // bit first[j] on.
+    template <int n_top, int... first>
     MINIM_KERNEL_INLINE void put_four(int i, typename L::Int low, typename L::Int high) {
-        put(i, L::bit_or(byte_of<L, 0>(low), top<first, n_top>(high)));
-        put(i + 1, L::bit_or(byte_of<L, 1>(low), top<first + step, n_top>(high)));
-        put(i + 2, L::bit_or(byte_of<L, 2>(low), top<first + 2 * step, n_top>(high)));
-        put(i + 3, L::bit_or(byte_of<L, 3>(low), top<first + 3 * step, n_top>(high)));
+        constexpr int k_first[4] = {first...};
+        const auto even = L::bit_and(low, L::all(0x00FF00FF));
+        const auto odd = L::bit_and(L::template shift_right<8>(low), L::all(0x00FF00FF));
+        put(i / 2, L::bit_or(even, tops<n_top, k_first[0], k_first[2]>(high)));
+        put(i / 2 + 1, L::bit_or(odd, tops<n_top, k_first[1], k_first[3]>(high)));
     }
-    template <int first, int n_top>
-    static typename L::Int top(typename L::Int high) {
-        return L::template shift_left<8>(bits_of<L, first, n_top>(high));
+    // n_top bits of `high` from bit a on to bit 8, and those from bit b on to bit 24.
+    template <int n_top, int a, int b>
+    static typename L::Int tops(typename L::Int high) {
+        constexpr int k_top = ((1 << n_top) - 1) << 8;
+        if constexpr (b == a + 16) {
+            return L::bit_and(moved<L, a, 8>(high), L::all(k_top * 0x00010001));
+        } else {
+            return L::bit_or(L::bit_and(moved<L, a, 8>(high), L::all(k_top)),
+                             L::bit_and(moved<L, b, 24>(high), L::all(k_top << 16)));
+        }
     }
+    // The compiler must not take the indices from the registers that they are in: that costs two instructions a
+    // lane, where a load costs one.
+    MINIM_KERNEL_INLINE void finish() { asm("" : "+m"(at)); }
 };
 
-// Where the one-byte indices of the lanes lie that are byte i of the words `at` bytes into a block: 4 apart.
+// The word with byte i of those from `at` on lowest.
 template <class L>
-const uint8_t* byte_indices(const PanelBlock<L>& block, int at, int i) {
-    return reinterpret_cast<const uint8_t*>(block.data + k_panel_rows * at + 4 * block.lane + i);
+typename L::Int byte_from(const PanelBlock<L>& block, int at, int i) {
+    return L::shift_right(block.word(at + i / 4 * 4), 8 * (i % 4));
 }
 
-// Columns 8i .. 8i + 7 of a unit: a point of eight bytes, its signs at bits 8i .. 8i + 7.
-template <class L, int i, int offset, int stride, typename Index>
-MINIM_KERNEL_INLINE void unpack_point(const uint64_t* grid, const Index* at, typename L::Int signs,
-                                      typename L::Int* code) {
-    typename L::Int low, high;
-    L::template fetch<stride>(grid, at, low, high);
-    code[2 * i] = with_signs<L, offset>(low, L::template bits_mask<8 * i>(signs));
-    code[2 * i + 1] = with_signs<L, offset>(high, L::template bits_mask<8 * i + 4>(signs));
+// Where the indices of one byte lie that are the words `at` bytes into a block.
+template <class L>
+const uint8_t* byte_indices(const PanelBlock<L>& block, int at) {
+    return reinterpret_cast<const uint8_t*>(block.data + k_panel_rows * at + 4 * block.lane);
+}
+
+// Columns 4i .. 4i + 3 of a unit: magnitudes, and their signs at bits 4i .. 4i + 3.
+template <class L, int i, int offset>
+MINIM_KERNEL_INLINE void put_code(typename L::Int magnitudes, typename L::Int signs, typename L::Int* code) {
+    code[i] = with_signs<L, offset>(magnitudes, L::template bits_mask<4 * i>(signs));
+    L::settle(code[i]);
+}
+// Columns 8i .. 8i + 7: the halves of a point of eight magnitudes.
+template <class L, int i, int offset>
+MINIM_KERNEL_INLINE void put_codes(const typename L::Int* half, typename L::Int signs,
+                                   typename L::Int* code) {
+    put_code<L, 2 * i, offset>(half[0], signs, code);
+    put_code<L, 2 * i + 1, offset>(half[1], signs, code);
 }
 
 // Four sign indices of 7 bits, one a byte, to sign bytes: bit 7 makes the number of set bits even.
 template <class L>
 typename L::Int even_signs(typename L::Int seven) {
-    auto parity = L::bit_xor(seven, byte_bits<L, 4, 0x0F>(seven));
-    parity = L::bit_xor(parity, byte_bits<L, 2, 0x3F>(parity));
-    parity = L::bit_xor(parity, byte_bits<L, 1, 0x7F>(parity));
-    return L::bit_or(seven, L::template shift_left<7>(byte_bits<L, 0, 1>(parity)));
+    static constexpr int8_t k_odd[16] = {0,    -128, -128, 0,    -128, 0,    0,    -128,
+                                         -128, 0,    0,    -128, 0,    -128, -128, 0};
+    const auto odd = L::table(k_odd);
+    const auto parity = L::bit_xor(L::look_up(odd, seven), L::look_up(odd, byte_bits<L, 4, 7>(seven)));
+    return L::bit_or(seven, parity);
 }
 
 // The four sign indices at bits 7i .. 7i + 6 of a word, spread to its bytes.
@@ -94,19 +118,15 @@ struct Iq2XxsPanel {
     PanelBlock<L> block;
     typename L::Float d;
     Iq2XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
-    template <int u, int i>
-    MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
-        unpack_point<L, i, k_iq2_offset, 4>(iq2xxs_grid(), byte_indices(block, Block::groups_at + 8 * u, i),
-                                            signs, unit.code);
-    }
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto group = block.word(Block::groups_at + 8 * u + 4);
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
-        point<u, 0>(signs, unit);
-        point<u, 1>(signs, unit);
-        point<u, 2>(signs, unit);
-        point<u, 3>(signs, unit);
+        typename L::Int half[8];
+        L::fetch(iq2xxs_grid(), byte_indices(block, Block::groups_at + 8 * u), half);
+        put_codes<L, 0, k_iq2_offset>(half, signs, unit.code);
+        put_codes<L, 1, k_iq2_offset>(half + 2, signs, unit.code);
+        put_codes<L, 2, k_iq2_offset>(half + 4, signs, unit.code);
+        put_codes<L, 3, k_iq2_offset>(half + 6, signs, unit.code);
         unit.scale[0] = half_step_scale<L>(d, L::template shift_right<28>(group), 0.25F);
     }
 };
@@ -120,30 +140,27 @@ struct Iq2XsPanel {
     PointIndices<L, 32> index;
     MINIM_KERNEL_INLINE Iq2XsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
         for (int i = 0; i < 16; ++i) {
-            const auto two = block.word(Block::points_at + 4 * i);
-            index.put(2 * i, bits_of<L, 0, 9>(two));
-            index.put(2 * i + 1, bits_of<L, 16, 9>(two));
+            index.put(i, L::bit_and(block.word(Block::points_at + 4 * i), L::all(0x01FF01FF)));
         }
+        index.finish();
     }
-    template <int u, int i>
-    MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
-        unpack_point<L, i, k_iq2_offset, 1>(iq2xs_grid(), index.at[4 * u + i], signs, unit.code);
-    }
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto a = block.word(Block::points_at + 8 * u);
         const auto b = block.word(Block::points_at + 8 * u + 4);
         const auto low = L::bit_or(bits_of<L, 9, 7>(a), L::template shift_left<8>(bits_of<L, 25, 7>(a)));
         const auto high = L::bit_or(L::template shift_left<16>(bits_of<L, 9, 7>(b)),
                                     L::template shift_left<24>(bits_of<L, 25, 7>(b)));
         const auto signs = even_signs<L>(L::bit_or(low, high));
-        point<u, 0>(signs, unit);
-        point<u, 1>(signs, unit);
-        point<u, 2>(signs, unit);
-        point<u, 3>(signs, unit);
-        const auto scales = block.word(Block::scales_at + u / 4 * 4);
-        unit.scale[0] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4), 4>(scales), 0.25F);
-        unit.scale[1] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4) + 4, 4>(scales), 0.25F);
+        typename L::Int half[4];
+        L::fetch(iq2xs_grid(), index.pair(2 * u), half);
+        put_codes<L, 0, k_iq2_offset>(half, signs, unit.code);
+        put_codes<L, 1, k_iq2_offset>(half + 2, signs, unit.code);
+        L::fetch(iq2xs_grid(), index.pair(2 * u + 1), half);
+        put_codes<L, 2, k_iq2_offset>(half, signs, unit.code);
+        put_codes<L, 3, k_iq2_offset>(half + 2, signs, unit.code);
+        const auto scales = byte_from(block, Block::scales_at, u);
+        unit.scale[0] = half_step_scale<L>(d, bits_of<L, 0, 4>(scales), 0.25F);
+        unit.scale[1] = half_step_scale<L>(d, bits_of<L, 4, 4>(scales), 0.25F);
     }
 };
 
@@ -155,65 +172,51 @@ struct Iq2SPanel {
     typename L::Float d;
     PointIndices<L, 32> index;
     MINIM_KERNEL_INLINE Iq2SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
-        put_half<0>();
-        put_half<1>();
+        for (int u = 0; u < 8; ++u) {
+            const auto high = byte_from(block, Block::high_at, u);
+            index.template put_four<2, 0, 2, 4, 6>(4 * u, block.word(Block::low_at + 4 * u), high);
+        }
+        index.finish();
     }
-    template <int half>
-    MINIM_KERNEL_INLINE void put_half() {
-        const auto high = block.word(Block::high_at + 4 * half);
-        put_unit<half, 0>(high);
-        put_unit<half, 1>(high);
-        put_unit<half, 2>(high);
-        put_unit<half, 3>(high);
-    }
-    template <int half, int u>
-    MINIM_KERNEL_INLINE void put_unit(typename L::Int high) {
-        constexpr int k_point = 16 * half + 4 * u;
-        index.template put_four<8 * u, 2, 2>(k_point, block.word(Block::low_at + k_point), high);
-    }
-    template <int u, int i>
-    MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
-        unpack_point<L, i, k_iq2_offset, 1>(iq2s_grid(), index.at[4 * u + i], signs, unit.code);
-    }
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto signs = block.word(Block::signs_at + 4 * u);
-        point<u, 0>(signs, unit);
-        point<u, 1>(signs, unit);
-        point<u, 2>(signs, unit);
-        point<u, 3>(signs, unit);
-        const auto scales = block.word(Block::scales_at + u / 4 * 4);
-        unit.scale[0] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4), 4>(scales), 0.25F);
-        unit.scale[1] = half_step_scale<L>(d, bits_of<L, 8 * (u % 4) + 4, 4>(scales), 0.25F);
+        typename L::Int half[4];
+        L::fetch(iq2s_grid(), index.pair(2 * u), half);
+        put_codes<L, 0, k_iq2_offset>(half, signs, unit.code);
+        put_codes<L, 2, k_iq2_offset>(half + 2, signs, unit.code);
+        L::fetch(iq2s_grid(), index.pair(2 * u + 1), half);
+        put_codes<L, 1, k_iq2_offset>(half, signs, unit.code);
+        put_codes<L, 3, k_iq2_offset>(half + 2, signs, unit.code);
+        const auto scales = byte_from(block, Block::scales_at, u);
+        unit.scale[0] = half_step_scale<L>(d, bits_of<L, 0, 4>(scales), 0.25F);
+        unit.scale[1] = half_step_scale<L>(d, bits_of<L, 4, 4>(scales), 0.25F);
     }
 };
+
+inline constexpr int k_iq3xxs_offset = 62;
+inline constexpr int k_iq3s_offset = 15;
 
 template <class L>
 struct Iq3XxsPanel {
     using Block = IQ3_XXS;
-    using Kind = PanelKind<Codes::small, 2 * 62, 62, 1, false>;
+    using Kind = PanelKind<Codes::small, 2 * k_iq3xxs_offset, k_iq3xxs_offset, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
     Iq3XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
-    // Columns 4i .. 4i + 3.
-    template <int u, int i>
-    MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
-        const auto* at = byte_indices(block, Block::points_at + 8 * u + i / 4 * 4, i % 4);
-        unit.code[i] =
-            with_signs<L, 62>(L::template fetch<4>(iq3xxs_grid(), at), L::template bits_mask<4 * i>(signs));
-    }
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto group = block.word(Block::groups_at + 4 * u);
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
-        point<u, 0>(signs, unit);
-        point<u, 1>(signs, unit);
-        point<u, 2>(signs, unit);
-        point<u, 3>(signs, unit);
-        point<u, 4>(signs, unit);
-        point<u, 5>(signs, unit);
-        point<u, 6>(signs, unit);
-        point<u, 7>(signs, unit);
+        typename L::Int point[4];
+        L::fetch(iq3xxs_grid(), byte_indices(block, Block::points_at + 8 * u), point);
+        put_code<L, 0, k_iq3xxs_offset>(point[0], signs, unit.code);
+        put_code<L, 1, k_iq3xxs_offset>(point[1], signs, unit.code);
+        put_code<L, 2, k_iq3xxs_offset>(point[2], signs, unit.code);
+        put_code<L, 3, k_iq3xxs_offset>(point[3], signs, unit.code);
+        L::fetch(iq3xxs_grid(), byte_indices(block, Block::points_at + 8 * u + 4), point);
+        put_code<L, 4, k_iq3xxs_offset>(point[0], signs, unit.code);
+        put_code<L, 5, k_iq3xxs_offset>(point[1], signs, unit.code);
+        put_code<L, 6, k_iq3xxs_offset>(point[2], signs, unit.code);
+        put_code<L, 7, k_iq3xxs_offset>(point[3], signs, unit.code);
         unit.scale[0] = half_step_scale<L>(d, L::template shift_right<28>(group), 0.5F);
     }
 };
@@ -221,49 +224,32 @@ struct Iq3XxsPanel {
 template <class L>
 struct Iq3SPanel {
     using Block = IQ3_S;
-    using Kind = PanelKind<Codes::small, 2 * 15, 15, 1, false>;
+    using Kind = PanelKind<Codes::small, 2 * k_iq3s_offset, k_iq3s_offset, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
     PointIndices<L, 64> index;
     MINIM_KERNEL_INLINE Iq3SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
-        put_half<0>();
-        put_half<1>();
+        for (int u = 0; u < 8; ++u) {
+            const auto high = byte_from(block, Block::high_at, u);
+            index.template put_four<1, 0, 1, 2, 3>(8 * u, block.word(Block::low_at + 8 * u), high);
+            index.template put_four<1, 4, 5, 6, 7>(8 * u + 4, block.word(Block::low_at + 8 * u + 4), high);
+        }
+        index.finish();
     }
-    template <int half>
-    MINIM_KERNEL_INLINE void put_half() {
-        const auto high = block.word(Block::high_at + 4 * half);
-        put_four<half, 0>(high);
-        put_four<half, 1>(high);
-        put_four<half, 2>(high);
-        put_four<half, 3>(high);
-        put_four<half, 4>(high);
-        put_four<half, 5>(high);
-        put_four<half, 6>(high);
-        put_four<half, 7>(high);
+    template <int i>
+    MINIM_KERNEL_INLINE void put_two(int u, typename L::Int signs, Unit<L>& unit) const {
+        typename L::Int point[2];
+        L::fetch(iq3s_grid(), index.pair(4 * u + i / 4 * 2 + i % 4), point);
+        put_code<L, i, k_iq3s_offset>(point[0], signs, unit.code);
+        put_code<L, i + 2, k_iq3s_offset>(point[1], signs, unit.code);
     }
-    template <int half, int four>
-    MINIM_KERNEL_INLINE void put_four(typename L::Int high) {
-        constexpr int k_point = 32 * half + 4 * four;
-        index.template put_four<4 * four, 1, 1>(k_point, block.word(Block::low_at + k_point), high);
-    }
-    // Columns 4i .. 4i + 3.
-    template <int u, int i>
-    MINIM_KERNEL_INLINE void point(typename L::Int signs, Unit<L>& unit) const {
-        unit.code[i] = with_signs<L, 15>(L::template fetch<1>(iq3s_grid(), index.at[8 * u + i]),
-                                         L::template bits_mask<4 * i>(signs));
-    }
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto signs = block.word(Block::signs_at + 4 * u);
-        point<u, 0>(signs, unit);
-        point<u, 1>(signs, unit);
-        point<u, 2>(signs, unit);
-        point<u, 3>(signs, unit);
-        point<u, 4>(signs, unit);
-        point<u, 5>(signs, unit);
-        point<u, 6>(signs, unit);
-        point<u, 7>(signs, unit);
-        const auto scale = bits_of<L, 4 * u, 4>(block.word(Block::scales_at));
+        put_two<0>(u, signs, unit);
+        put_two<1>(u, signs, unit);
+        put_two<4>(u, signs, unit);
+        put_two<5>(u, signs, unit);
+        const auto scale = bits_of<L, 0, 4>(L::shift_right(block.word(Block::scales_at), 4 * u));
         const auto number = L::add(L::template shift_left<1>(scale), L::all(1));
         unit.scale[0] = L::mul(d, L::to_float(number));
     }
@@ -272,12 +258,10 @@ struct Iq3SPanel {
 // (value + shift) / 1 with shift = +-1/8, in eighths: 8 * value +- 1, which lies in -9 .. 9.
 inline constexpr int k_iq1_offset = 9;
 
-// Columns 8i .. 8i + 7 of a unit, from a point and the lanes whose shift is downwards.
+// Columns 8i .. 8i + 7 of a unit, from the halves of a point and the lanes whose shift is downwards.
 template <class L, int i>
-MINIM_KERNEL_INLINE void unpack_eighths(const uint32_t* at, typename L::Int down_lanes,
-                                        typename L::Int* code) {
-    typename L::Int half[2];
-    L::template fetch<1>(iq1s_grid(), at, half[0], half[1]);
+MINIM_KERNEL_INLINE void put_eighths(const typename L::Int* half, typename L::Int down_lanes,
+                                     typename L::Int* code) {
     const auto up = L::sub(L::all(0x02020202), L::bit_and(down_lanes, L::all(0x02020202)));
     for (int h = 0; h < 2; ++h) {
         const auto plus_one = L::add_bytes(half[h], L::all(0x01010101));
@@ -293,25 +277,23 @@ struct Iq1SPanel {
     typename L::Float d;
     PointIndices<L, 32> index;
     MINIM_KERNEL_INLINE Iq1SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
-        for (int i = 0; i < 32; i += 8) {
-            const auto high = block.word(Block::groups_at + i / 2);
-            index.template put_four<0, 3, 3>(i, block.word(Block::low_at + i), high);
-            index.template put_four<16, 3, 3>(i + 4, block.word(Block::low_at + i + 4), high);
+        for (int u = 0; u < 8; ++u) {
+            index.template put_four<3, 0, 3, 6, 9>(4 * u, block.word(Block::low_at + 4 * u), group(u));
         }
+        index.finish();
     }
-    template <int u, int i>
-    MINIM_KERNEL_INLINE void point(typename L::Int group, Unit<L>& unit) const {
-        const auto down = lanes_with_bit<L, 16 * (u % 2) + 15>(group);
-        unpack_eighths<L, i>(index.at[4 * u + i], down, unit.code);
-    }
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        const auto group = block.word(Block::groups_at + u / 2 * 4);
-        point<u, 0>(group, unit);
-        point<u, 1>(group, unit);
-        point<u, 2>(group, unit);
-        point<u, 3>(group, unit);
-        const auto scale = bits_of<L, 16 * (u % 2) + 12, 3>(group);
+    // Bits 0 .. 15.
+    typename L::Int group(int u) const { return byte_from(block, Block::groups_at, 2 * u); }
+    MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
+        const auto down = lanes_with_bit<L, 15>(group(u));
+        typename L::Int half[4];
+        L::fetch(iq1s_grid(), index.pair(2 * u), half);
+        put_eighths<L, 0>(half, down, unit.code);
+        put_eighths<L, 2>(half + 2, down, unit.code);
+        L::fetch(iq1s_grid(), index.pair(2 * u + 1), half);
+        put_eighths<L, 1>(half, down, unit.code);
+        put_eighths<L, 3>(half + 2, down, unit.code);
+        const auto scale = bits_of<L, 12, 3>(group(u));
         const auto number = L::add(L::template shift_left<1>(scale), L::all(1));
         unit.scale[0] = L::mul(L::mul(d, L::to_float(number)), L::all(0.125F));
     }
@@ -325,12 +307,13 @@ struct Iq1MPanel {
     typename L::Float d;
     PointIndices<L, 32> index;
     MINIM_KERNEL_INLINE Iq1MPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(hidden_scale(at)) {
-        for (int i = 0; i < 32; i += 8) {
-            const auto high = block.word(Block::high_at + i / 2);
-            index.template put_four<0, 4, 3>(i, block.word(Block::low_at + i), high);
-            index.template put_four<16, 4, 3>(i + 4, block.word(Block::low_at + i + 4), high);
+        for (int u = 0; u < 8; ++u) {
+            index.template put_four<3, 0, 4, 8, 12>(4 * u, block.word(Block::low_at + 4 * u), high(u));
         }
+        index.finish();
     }
+    // Bits 0 .. 15.
+    typename L::Int high(int u) const { return byte_from(block, Block::high_at, 2 * u); }
 
     // The top nibbles of the four scale words, lowest first, are an f16.
     static typename L::Float hidden_scale(const PanelBlock<L>& at) {
@@ -340,28 +323,24 @@ struct Iq1MPanel {
         const auto high = L::bit_or(bits_of<L, 12, 4>(b), L::template shift_left<4>(bits_of<L, 28, 4>(b)));
         return L::f16_of(L::bit_or(low, L::template shift_left<8>(high)));
     }
-    template <int u, int i>
-    MINIM_KERNEL_INLINE void point(Unit<L>& unit) const {
-        constexpr int k_point = 4 * u + i;
-        const auto down =
-            lanes_with_bit<L, 4 * (k_point % 8) + 3>(block.word(Block::high_at + k_point / 8 * 4));
-        unpack_eighths<L, i>(index.at[k_point], down, unit.code);
-    }
-    template <int g>
-    typename L::Float scale() const {
-        const auto word = block.word(Block::scales_at + g / 8 * 4);
-        const auto number = bits_of<L, 16 * (g % 8 / 4) + 3 * (g % 4), 3>(word);
+    typename L::Float scale(typename L::Int number) const {
         const auto odd = L::add(L::template shift_left<1>(number), L::all(1));
         return L::mul(L::mul(d, L::to_float(odd)), L::all(0.125F));
     }
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        point<u, 0>(unit);
-        point<u, 1>(unit);
-        point<u, 2>(unit);
-        point<u, 3>(unit);
-        unit.scale[0] = scale<2 * u>();
-        unit.scale[1] = scale<2 * u + 1>();
+    MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
+        const auto shifts = high(u);
+        typename L::Int half[4];
+        L::fetch(iq1s_grid(), index.pair(2 * u), half);
+        put_eighths<L, 0>(half, lanes_with_bit<L, 3>(shifts), unit.code);
+        put_eighths<L, 2>(half + 2, lanes_with_bit<L, 11>(shifts), unit.code);
+        L::fetch(iq1s_grid(), index.pair(2 * u + 1), half);
+        put_eighths<L, 1>(half, lanes_with_bit<L, 7>(shifts), unit.code);
+        put_eighths<L, 3>(half + 2, lanes_with_bit<L, 15>(shifts), unit.code);
+        // Three bits for each 16 columns, a half word for two units.
+        const auto two =
+            L::shift_right(block.word(Block::scales_at + u / 4 * 4), 16 * (u % 4 / 2) + 6 * (u % 2));
+        unit.scale[0] = scale(bits_of<L, 0, 3>(two));
+        unit.scale[1] = scale(bits_of<L, 3, 3>(two));
     }
 };
 
