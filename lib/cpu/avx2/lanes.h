@@ -120,7 +120,10 @@ struct Lanes {
     static Int add(Int a, Int b) { return {_mm256_add_epi32(a.v, b.v)}; }
     static Int sub(Int a, Int b) { return {_mm256_sub_epi32(a.v, b.v)}; }
     static Int mul(Int a, Int b) { return {_mm256_mullo_epi32(a.v, b.v)}; }
-    static MINIM_KERNEL_INLINE void settle(Int& a) { asm volatile("" : "+x"(a.v)); }
+    static MINIM_KERNEL_INLINE Int settled(Int a) {
+        asm volatile("" : "+x"(a.v));
+        return a;
+    }
 
     // ---- four bytes a lane ----
     static Int add_bytes(Int a, Int b) { return {_mm256_add_epi8(a.v, b.v)}; }

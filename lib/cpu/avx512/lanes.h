@@ -103,7 +103,7 @@ struct Lanes {
     static Int add(Int a, Int b) { return {_mm512_add_epi32(a.v, b.v)}; }
     static Int sub(Int a, Int b) { return {_mm512_sub_epi32(a.v, b.v)}; }
     static Int mul(Int a, Int b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
-    static void settle(Int& /*a*/) {}
+    static Int settled(Int a) { return a; }
 
     // ---- four bytes a lane ----
     static Int add_bytes(Int a, Int b) { return {_mm512_add_epi8(a.v, b.v)}; }

@@ -146,8 +146,8 @@ struct Lanes {
     static Int add(Int a, Int b) { return {a.v + b.v}; }
     static Int sub(Int a, Int b) { return {a.v - b.v}; }
     static Int mul(Int a, Int b) { return {a.v * b.v}; }
-    // Keeps the compiler from working on what comes later before `a` is done, for want of registers.
-    static void settle(Int& /*a*/) {}
+    // a; where registers are few, the compiler works on nothing that comes later before it is done.
+    static Int settled(Int a) { return a; }
 
     // ---- four bytes a lane ----
     static Int add_bytes(Int a, Int b) { return words(bytes(a) + bytes(b)); }

@@ -45,12 +45,8 @@ struct PointIndices {
     template <int n_top, int a, int b>
     static typename L::Int tops(typename L::Int high) {
         constexpr int k_top = ((1 << n_top) - 1) << 8;
-        if constexpr (b == a + 16) {
-            return L::bit_and(moved<L, a, 8>(high), L::all(k_top * 0x00010001));
-        } else {
-            return L::bit_or(L::bit_and(moved<L, a, 8>(high), L::all(k_top)),
-                             L::bit_and(moved<L, b, 24>(high), L::all(k_top << 16)));
-        }
+        return L::bit_or(L::bit_and(moved<L, a, 8>(high), L::all(k_top)),
+                         L::bit_and(moved<L, b, 24>(high), L::all(k_top << 16)));
     }
     // The compiler must not take the indices from the registers that they are in: that costs two instructions a
     // lane, where a load costs one.
@@ -72,8 +68,7 @@ const uint8_t* byte_indices(const PanelBlock<L>& block, int at) {
 // Columns 4i .. 4i + 3 of a unit: magnitudes, and their signs at bits 4i .. 4i + 3.
 template <class L, int i, int offset>
 MINIM_KERNEL_INLINE void put_code(typename L::Int magnitudes, typename L::Int signs, typename L::Int* code) {
-    code[i] = with_signs<L, offset>(magnitudes, L::template bits_mask<4 * i>(signs));
-    L::settle(code[i]);
+    code[i] = L::settled(with_signs<L, offset>(magnitudes, L::template bits_mask<4 * i>(signs)));
 }
 // Columns 8i .. 8i + 7: the halves of a point of eight magnitudes.
 template <class L, int i, int offset>
@@ -102,11 +97,15 @@ typename L::Int spread_sign_indices(typename L::Int word) {
     return L::bit_or(low, high);
 }
 
-// d * (0.5 + number) * factor
+// d * (0.5 + number) * factor, a power of two: exact, as d and number are short.
 template <class L>
-typename L::Float half_step_scale(typename L::Float d, typename L::Int number, float factor) {
-    return L::mul(L::mul(d, L::add(L::to_float(number), L::all(0.5F))), L::all(factor));
-}
+struct HalfStepScale {
+    typename L::Float step;
+    typename L::Float half;
+    MINIM_KERNEL_INLINE HalfStepScale(typename L::Float d, float factor)
+        : step(L::mul(d, L::all(factor))), half(L::mul(d, L::all(0.5F * factor))) {}
+    typename L::Float of(typename L::Int number) const { return L::fma(L::to_float(number), step, half); }
+};
 
 inline constexpr int k_iq2_offset = 43;  // the largest magnitude
 inline constexpr int k_iq2_largest = 2 * k_iq2_offset;
@@ -116,8 +115,8 @@ struct Iq2XxsPanel {
     using Block = IQ2_XXS;
     using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 1, false>;
     PanelBlock<L> block;
-    typename L::Float d;
-    Iq2XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    HalfStepScale<L> scale;
+    Iq2XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), scale(at.f16(Block::d_at), 0.25F) {}
     MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto group = block.word(Block::groups_at + 8 * u + 4);
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
@@ -127,7 +126,7 @@ struct Iq2XxsPanel {
         put_codes<L, 1, k_iq2_offset>(half + 2, signs, unit.code);
         put_codes<L, 2, k_iq2_offset>(half + 4, signs, unit.code);
         put_codes<L, 3, k_iq2_offset>(half + 6, signs, unit.code);
-        unit.scale[0] = half_step_scale<L>(d, L::template shift_right<28>(group), 0.25F);
+        unit.scale[0] = scale.of(L::template shift_right<28>(group));
     }
 };
 
@@ -136,9 +135,10 @@ struct Iq2XsPanel {
     using Block = IQ2_XS;
     using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 2, false>;
     PanelBlock<L> block;
-    typename L::Float d;
+    HalfStepScale<L> scale;
     PointIndices<L, 32> index;
-    MINIM_KERNEL_INLINE Iq2XsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
+    MINIM_KERNEL_INLINE Iq2XsPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), scale(at.f16(Block::d_at), 0.25F) {
         for (int i = 0; i < 16; ++i) {
             index.put(i, L::bit_and(block.word(Block::points_at + 4 * i), L::all(0x01FF01FF)));
         }
@@ -159,8 +159,8 @@ struct Iq2XsPanel {
         put_codes<L, 2, k_iq2_offset>(half, signs, unit.code);
         put_codes<L, 3, k_iq2_offset>(half + 2, signs, unit.code);
         const auto scales = byte_from(block, Block::scales_at, u);
-        unit.scale[0] = half_step_scale<L>(d, bits_of<L, 0, 4>(scales), 0.25F);
-        unit.scale[1] = half_step_scale<L>(d, bits_of<L, 4, 4>(scales), 0.25F);
+        unit.scale[0] = scale.of(bits_of<L, 0, 4>(scales));
+        unit.scale[1] = scale.of(bits_of<L, 4, 4>(scales));
     }
 };
 
@@ -169,9 +169,10 @@ struct Iq2SPanel {
     using Block = IQ2_S;
     using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 2, false>;
     PanelBlock<L> block;
-    typename L::Float d;
+    HalfStepScale<L> scale;
     PointIndices<L, 32> index;
-    MINIM_KERNEL_INLINE Iq2SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
+    MINIM_KERNEL_INLINE Iq2SPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), scale(at.f16(Block::d_at), 0.25F) {
         for (int u = 0; u < 8; ++u) {
             const auto high = byte_from(block, Block::high_at, u);
             index.template put_four<2, 0, 2, 4, 6>(4 * u, block.word(Block::low_at + 4 * u), high);
@@ -188,8 +189,8 @@ struct Iq2SPanel {
         put_codes<L, 1, k_iq2_offset>(half, signs, unit.code);
         put_codes<L, 3, k_iq2_offset>(half + 2, signs, unit.code);
         const auto scales = byte_from(block, Block::scales_at, u);
-        unit.scale[0] = half_step_scale<L>(d, bits_of<L, 0, 4>(scales), 0.25F);
-        unit.scale[1] = half_step_scale<L>(d, bits_of<L, 4, 4>(scales), 0.25F);
+        unit.scale[0] = scale.of(bits_of<L, 0, 4>(scales));
+        unit.scale[1] = scale.of(bits_of<L, 4, 4>(scales));
     }
 };
 
@@ -201,8 +202,8 @@ struct Iq3XxsPanel {
     using Block = IQ3_XXS;
     using Kind = PanelKind<Codes::small, 2 * k_iq3xxs_offset, k_iq3xxs_offset, 1, false>;
     PanelBlock<L> block;
-    typename L::Float d;
-    Iq3XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    HalfStepScale<L> scale;
+    Iq3XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), scale(at.f16(Block::d_at), 0.5F) {}
     MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto group = block.word(Block::groups_at + 4 * u);
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
@@ -217,7 +218,7 @@ struct Iq3XxsPanel {
         put_code<L, 5, k_iq3xxs_offset>(point[1], signs, unit.code);
         put_code<L, 6, k_iq3xxs_offset>(point[2], signs, unit.code);
         put_code<L, 7, k_iq3xxs_offset>(point[3], signs, unit.code);
-        unit.scale[0] = half_step_scale<L>(d, L::template shift_right<28>(group), 0.5F);
+        unit.scale[0] = scale.of(L::template shift_right<28>(group));
     }
 };
 
@@ -226,9 +227,10 @@ struct Iq3SPanel {
     using Block = IQ3_S;
     using Kind = PanelKind<Codes::small, 2 * k_iq3s_offset, k_iq3s_offset, 1, false>;
     PanelBlock<L> block;
-    typename L::Float d;
+    HalfStepScale<L> scale;
     PointIndices<L, 64> index;
-    MINIM_KERNEL_INLINE Iq3SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
+    MINIM_KERNEL_INLINE Iq3SPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), scale(at.f16(Block::d_at), 2.0F) {
         for (int u = 0; u < 8; ++u) {
             const auto high = byte_from(block, Block::high_at, u);
             index.template put_four<1, 0, 1, 2, 3>(8 * u, block.word(Block::low_at + 8 * u), high);
@@ -249,9 +251,7 @@ struct Iq3SPanel {
         put_two<1>(u, signs, unit);
         put_two<4>(u, signs, unit);
         put_two<5>(u, signs, unit);
-        const auto scale = bits_of<L, 0, 4>(L::shift_right(block.word(Block::scales_at), 4 * u));
-        const auto number = L::add(L::template shift_left<1>(scale), L::all(1));
-        unit.scale[0] = L::mul(d, L::to_float(number));
+        unit.scale[0] = scale.of(bits_of<L, 0, 4>(L::shift_right(block.word(Block::scales_at), 4 * u)));
     }
 };
 
@@ -274,9 +274,10 @@ struct Iq1SPanel {
     using Block = IQ1_S;
     using Kind = PanelKind<Codes::small, 2 * k_iq1_offset, k_iq1_offset, 1, false>;
     PanelBlock<L> block;
-    typename L::Float d;
+    HalfStepScale<L> scale;
     PointIndices<L, 32> index;
-    MINIM_KERNEL_INLINE Iq1SPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {
+    MINIM_KERNEL_INLINE Iq1SPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), scale(at.f16(Block::d_at), 0.25F) {
         for (int u = 0; u < 8; ++u) {
             index.template put_four<3, 0, 3, 6, 9>(4 * u, block.word(Block::low_at + 4 * u), group(u));
         }
@@ -293,9 +294,7 @@ struct Iq1SPanel {
         L::fetch(iq1s_grid(), index.pair(2 * u + 1), half);
         put_eighths<L, 1>(half, down, unit.code);
         put_eighths<L, 3>(half + 2, down, unit.code);
-        const auto scale = bits_of<L, 12, 3>(group(u));
-        const auto number = L::add(L::template shift_left<1>(scale), L::all(1));
-        unit.scale[0] = L::mul(L::mul(d, L::to_float(number)), L::all(0.125F));
+        unit.scale[0] = scale.of(bits_of<L, 12, 3>(group(u)));
     }
 };
 
@@ -304,9 +303,10 @@ struct Iq1MPanel {
     using Block = IQ1_M;
     using Kind = PanelKind<Codes::small, 2 * k_iq1_offset, k_iq1_offset, 2, false>;
     PanelBlock<L> block;
-    typename L::Float d;
+    HalfStepScale<L> scale;
     PointIndices<L, 32> index;
-    MINIM_KERNEL_INLINE Iq1MPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(hidden_scale(at)) {
+    MINIM_KERNEL_INLINE Iq1MPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), scale(hidden_scale(at), 0.25F) {
         for (int u = 0; u < 8; ++u) {
             index.template put_four<3, 0, 4, 8, 12>(4 * u, block.word(Block::low_at + 4 * u), high(u));
         }
@@ -323,10 +323,6 @@ struct Iq1MPanel {
         const auto high = L::bit_or(bits_of<L, 12, 4>(b), L::template shift_left<4>(bits_of<L, 28, 4>(b)));
         return L::f16_of(L::bit_or(low, L::template shift_left<8>(high)));
     }
-    typename L::Float scale(typename L::Int number) const {
-        const auto odd = L::add(L::template shift_left<1>(number), L::all(1));
-        return L::mul(L::mul(d, L::to_float(odd)), L::all(0.125F));
-    }
     MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto shifts = high(u);
         typename L::Int half[4];
@@ -339,8 +335,8 @@ struct Iq1MPanel {
         // Three bits for each 16 columns, a half word for two units.
         const auto two =
             L::shift_right(block.word(Block::scales_at + u / 4 * 4), 16 * (u % 4 / 2) + 6 * (u % 2));
-        unit.scale[0] = scale(bits_of<L, 0, 3>(two));
-        unit.scale[1] = scale(bits_of<L, 3, 3>(two));
+        unit.scale[0] = scale.of(bits_of<L, 0, 3>(two));
+        unit.scale[1] = scale.of(bits_of<L, 3, 3>(two));
     }
 };
 
