@@ -4,36 +4,57 @@
 #include <cstring>
 #include <vector>
 
+#include "base/cpu_features.h"
+
 namespace minim::bench {
 namespace {
 
 constexpr uint64_t k_bytes = uint64_t{512} << 20;
 constexpr int64_t k_piece = 256 << 10;
 
-using Words = uint64_t __attribute__((vector_size(64)));
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define MINIM_WIDEST_LOADS __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define MINIM_WIDEST_LOADS
-#endif
-
-// Eight sums, so that no addition waits for another, and the widest loads of the machine: with narrower ones a
-// kernel may read faster than this.
-MINIM_WIDEST_LOADS uint64_t sum_of(const std::byte* piece) {
+// Reads a piece in vectors as wide as the machine has them: with narrower ones a kernel may read faster than this. Eight
+// sums, so that no addition waits for another. GCC makes a detour over the stack of vectors that the target lacks.
+template <typename Words>
+[[gnu::always_inline]] inline uint64_t sum_of_words(const std::byte* piece) {
+    constexpr int64_t k_step = 8 * static_cast<int64_t>(sizeof(Words));
+    static_assert(k_piece % k_step == 0);
     Words sums[8] = {};
-    for (int64_t at = 0; at < k_piece; at += 8 * static_cast<int64_t>(sizeof(Words))) {
+    for (int64_t at = 0; at < k_piece; at += k_step) {
         for (size_t k = 0; k < 8; ++k) {
             Words words;
             std::memcpy(&words, piece + at + k * sizeof(Words), sizeof(Words));
             sums[k] += words;
         }
     }
+    Words both = {};
+    for (const Words& sum : sums) both += sum;
     uint64_t total = 0;
-    for (const Words& sum : sums) {
-        for (size_t k = 0; k < 8; ++k) total += sum[k];
-    }
+    for (size_t k = 0; k < sizeof(Words) / sizeof(uint64_t); ++k) total += both[k];
     return total;
+}
+
+uint64_t sum_of_16(const std::byte* piece) {
+    using Words = uint64_t __attribute__((vector_size(16)));
+    return sum_of_words<Words>(piece);
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] uint64_t sum_of_32(const std::byte* piece) {
+    using Words = uint64_t __attribute__((vector_size(32)));
+    return sum_of_words<Words>(piece);
+}
+[[gnu::target("avx512f")]] uint64_t sum_of_64(const std::byte* piece) {
+    using Words = uint64_t __attribute__((vector_size(64)));
+    return sum_of_words<Words>(piece);
+}
+#endif
+
+uint64_t sum_of(const std::byte* piece) {
+#if defined(__x86_64__)
+    if (detected_cpu_level() == CpuLevel::avx512) return sum_of_64(piece);
+    if (detected_cpu_level() == CpuLevel::avx2) return sum_of_32(piece);
+#endif
+    return sum_of_16(piece);
 }
 
 }  // namespace
