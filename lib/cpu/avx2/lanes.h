@@ -132,10 +132,6 @@ struct Lanes {
     }
     static Table wide_table(const int8_t* values) { return {wide({table(values).v}).v}; }
     static Int look_up(Table t, Int index) { return {_mm256_shuffle_epi8(t.v, index.v)}; }
-    static Int look_up(Table low, Table high, Int index) {
-        return {_mm256_blendv_epi8(_mm256_shuffle_epi8(low.v, index.v), _mm256_shuffle_epi8(high.v, index.v),
-                                   _mm256_slli_epi16(index.v, 3))};
-    }
     template <int a, int b, int c, int d>
     static Int shuffle_bytes(Int x) {
         const __m128i order = _mm_setr_epi8(a, b, c, d, a + 4, b + 4, c + 4, d + 4, a + 8, b + 8, c + 8,
@@ -161,6 +157,11 @@ struct Lanes {
     static Int abs_bytes(Int a) { return {_mm256_abs_epi8(a.v)}; }
     static Int choose_bytes(Mask where, Int chosen, Int others) {
         return {_mm256_blendv_epi8(others.v, chosen.v, where.v)};
+    }
+    template <int bit>
+    static Int choose_by_bit(Int plane, Int chosen, Int others) {
+        // vpblendvb looks at bit 7 of a byte only: what a shift brings into the others does not matter.
+        return {_mm256_blendv_epi8(others.v, chosen.v, _mm256_slli_epi16(plane.v, 7 - bit))};
     }
     static Int or_bytes(Int a, Mask where, int value) {
         return {_mm256_or_si256(a.v, _mm256_and_si256(where.v, _mm256_set1_epi8(static_cast<char>(value))))};

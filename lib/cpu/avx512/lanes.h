@@ -112,10 +112,6 @@ struct Lanes {
     }
     static Table wide_table(const int8_t* values) { return {wide({table(values).v}).v}; }
     static Int look_up(Table t, Int index) { return {_mm512_shuffle_epi8(t.v, index.v)}; }
-    static Int look_up(Table low, Table high, Int index) {
-        const __mmask64 upper = _mm512_test_epi8_mask(index.v, _mm512_set1_epi8(16));
-        return {_mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(low.v, index.v), upper, high.v, index.v)};
-    }
     template <int a, int b, int c, int d>
     static Int shuffle_bytes(Int x) {
         const __m128i order = _mm_setr_epi8(a, b, c, d, a + 4, b + 4, c + 4, d + 4, a + 8, b + 8, c + 8,
@@ -139,6 +135,10 @@ struct Lanes {
     static Int abs_bytes(Int a) { return {_mm512_abs_epi8(a.v)}; }
     static Int choose_bytes(Mask where, Int chosen, Int others) {
         return {_mm512_mask_blend_epi8(where.v, others.v, chosen.v)};
+    }
+    template <int bit>
+    static Int choose_by_bit(Int plane, Int chosen, Int others) {
+        return choose_bytes(plane_mask<bit>(plane), chosen, others);
     }
     static Int or_bytes(Int a, Mask where, int value) {
         // Without a masked `or` of bytes: an addition, as the bits are clear.

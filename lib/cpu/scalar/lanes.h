@@ -164,10 +164,6 @@ struct Lanes {
         for (int i = 0; i < 16; ++i) r[i] = t.v[at[i]];
         return words(r);
     }
-    // Bits 0-4 of the bytes of `index` count; bit 7 must be clear.
-    static Int look_up(Table low, Table high, Int index) {
-        return choose_bytes(plane_mask<4>(index), look_up(high, index), look_up(low, index));
-    }
     // Bytes a, b, c, d of each lane.
     template <int a, int b, int c, int d>
     static Int shuffle_bytes(Int x) {
@@ -191,6 +187,11 @@ struct Lanes {
     static Int abs_bytes(Int a) { return negate_bytes(a, mask(reinterpret_cast<SignedBytes>(a.v) < 0)); }
     static Int choose_bytes(Mask where, Int chosen, Int others) {
         return words((bytes(chosen) & where.v) | (bytes(others) & ~where.v));
+    }
+    // Bytes of `chosen` where those of `plane` have this bit set.
+    template <int bit>
+    static Int choose_by_bit(Int plane, Int chosen, Int others) {
+        return choose_bytes(plane_mask<bit>(plane), chosen, others);
     }
     // The bits of `value` must be clear.
     static Int or_bytes(Int a, Mask where, int value) {

@@ -60,12 +60,23 @@ MINIM_KERNEL_INLINE void look_up_16(const int8_t* values, typename L::Int shift,
     for (int k = 0; k < count; ++k) code[k] = L::add_bytes(L::look_up(table, code[k]), shift);
 }
 
-template <class L>
-MINIM_KERNEL_INLINE void look_up_32(const int8_t* values, typename L::Int shift, typename L::Int* code,
-                                    int count) {
-    const auto low = L::wide_table(values);
-    const auto high = L::wide_table(values + 16);
-    for (int k = 0; k < count; ++k) code[k] = L::add_bytes(L::look_up(low, high, code[k]), shift);
+// Out of 32 values: those of the nibbles in the first half, or in the second where a byte of `fifth` has its bit `bit`.
+template <class L, int bit>
+typename L::Int look_up_32(const int8_t* values, typename L::Int nibbles, typename L::Int fifth) {
+    const auto low = L::look_up(L::wide_table(values), nibbles);
+    const auto high = L::look_up(L::wide_table(values + 16), nibbles);
+    return L::template choose_by_bit<bit>(fifth, high, low);
+}
+
+// What IQ5_K and IQ5_KS share: the values of columns 4 first .. 4 first + 4 count - 1 of unit u.
+template <class L, int u>
+MINIM_KERNEL_INLINE void iq5k_codes(const PanelBlock<L>& block, int codes_at, int fifth_at,
+                                    typename L::Int shift, int first, int count, typename L::Int* code) {
+    for (int k = first; k < first + count; ++k) {
+        const auto nibbles = byte_bits<L, 4 * (u % 2), 15>(block.word(codes_at + 32 * (u / 2) + 4 * k));
+        const auto value = look_up_32<L, u>(iq5k_values(), nibbles, block.word(fifth_at + 4 * k));
+        code[k] = L::settled(L::add_bytes(value, shift));
+    }
 }
 
 template <class L>
@@ -135,11 +146,10 @@ struct Iq5KPanel : GroupScalesPanel<L, IQ5_K> {
     using GroupScalesPanel<L, IQ5_K>::GroupScalesPanel;
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code5_of_64<L, u>(this->block, Block::codes_at, Block::fifth_at, unit.code);
-        look_up_32<L>(iq5k_values(), shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 2 * u>(this->extra)),
-                      unit.code, 4);
-        look_up_32<L>(iq5k_values(), shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 2 * u + 1>(this->extra)),
-                      unit.code + 4, 4);
+        const auto first = shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 2 * u>(this->extra));
+        const auto second = shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 2 * u + 1>(this->extra));
+        iq5k_codes<L, u>(this->block, Block::codes_at, Block::fifth_at, first, 0, 4, unit.code);
+        iq5k_codes<L, u>(this->block, Block::codes_at, Block::fifth_at, second, 4, 4, unit.code);
         unit.scale[0] = this->template scale<2 * u>();
         unit.scale[1] = this->template scale<2 * u + 1>();
     }
@@ -156,20 +166,22 @@ struct Iq6KPanel {
         : block(at), d(at.f16(Block::d_at)), extra(at.half(Block::extra_at)) {}
     template <int u, int g>
     MINIM_KERNEL_INLINE void unpack_group(Unit<L>& unit) const {
-        const int8_t* values = iq6k_values();
+        constexpr int k_bit = 2 * (u % 4);
         const auto shift = shift_of<L, k_iq6k_shift>(lanes_with_bit<L, 2 * u + g>(extra));
         for (int k = 4 * g; k < 4 * g + 4; ++k) {
-            const auto code = L::bit_or(unit.code[k], code2_of_128<L, u, 4>(block, Block::high_at, k));
-            const auto low = L::look_up(L::wide_table(values), L::wide_table(values + 16), code);
-            const auto high = L::look_up(L::wide_table(values + 32), L::wide_table(values + 48), code);
-            unit.code[k] = L::add_bytes(L::choose_bytes(L::template plane_mask<5>(code), high, low), shift);
+            const auto nibbles =
+                byte_bits<L, 4 * (u % 2), 15>(block.word(Block::codes_at + 32 * (u / 2) + 4 * k));
+            const auto two = block.word(Block::high_at + 32 * (u / 4) + 4 * k);
+            const auto low = look_up_32<L, k_bit>(iq6k_values(), nibbles, two);
+            const auto high = look_up_32<L, k_bit>(iq6k_values() + 32, nibbles, two);
+            const auto value = L::template choose_by_bit<k_bit + 1>(two, high, low);
+            unit.code[k] = L::settled(L::add_bytes(value, shift));
         }
         const auto scales = block.word(Block::scales_at + u / 2 * 4);
         unit.scale[g] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2 + g>(scales)));
     }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code4_of_64<L, u>(block, Block::codes_at, unit.code);
         unpack_group<u, 0>(unit);
         unpack_group<u, 1>(unit);
     }
@@ -238,8 +250,8 @@ struct Iq5KsPanel {
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto byte = byte_of<L, u % 4>(block.word(Block::scales_at + u / 4 * 4));
-        code5_of_64<L, u>(block, Block::codes_at, Block::fifth_at, unit.code);
-        look_up_32<L>(iq5k_values(), shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
+        const auto shift = shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 0>(byte));
+        iq5k_codes<L, u>(block, Block::codes_at, Block::fifth_at, shift, 0, 8, unit.code);
         unit.scale[0] = L::mul(d, L::to_float(ks_scales<L>(byte)));
     }
 };
@@ -363,6 +375,12 @@ inline constexpr ValueTable k_iq2kl_even = value_table(codebooks::k_iq2kl, 0, 2,
 inline constexpr ValueTable k_iq2kl_odd = value_table(codebooks::k_iq2kl, 1, 2, 32, k_iq2kl_offset);
 
 template <class L>
+typename L::Int look_up_pairs(const ValueTable& values, typename L::Int pair) {
+    return L::template choose_by_bit<4>(pair, L::look_up(L::table(values.value + 16), pair),
+                                        L::look_up(L::table(values.value), pair));
+}
+
+template <class L>
 struct Iq2KlPanel {
     using Block = IQ2_KL;
     using Kind = PanelKind<Codes::small, 110, k_iq2kl_offset, 1, false>;
@@ -374,8 +392,8 @@ struct Iq2KlPanel {
 
     // Both values of each pair, from the pair's code in two neighbouring bytes.
     static typename L::Int values(typename L::Int pair) {
-        const auto even = L::look_up(L::table(k_iq2kl_even.value), L::table(k_iq2kl_even.value + 16), pair);
-        const auto odd = L::look_up(L::table(k_iq2kl_odd.value), L::table(k_iq2kl_odd.value + 16), pair);
+        const auto even = look_up_pairs<L>(k_iq2kl_even, pair);
+        const auto odd = look_up_pairs<L>(k_iq2kl_odd, pair);
         return L::bit_or(L::bit_and(even, L::all(0x00FF00FF)),
                          L::bit_and(odd, L::all(static_cast<int32_t>(0xFF00FF00U))));
     }
