@@ -13,10 +13,11 @@ using namespace minim::capi;
 
 namespace {
 
-checkpoint::Residence residence_of(int32_t residence) {
+std::optional<checkpoint::Residence> residence_of(int32_t residence) {
+    if (residence == MINIM_RESIDENCE_AUTO) return std::nullopt;
     if (residence == MINIM_RESIDENCE_MAPPED) return checkpoint::Residence::mapped;
     if (residence == MINIM_RESIDENCE_OWNED) return checkpoint::Residence::owned;
-    fail(Status::invalid, "residence is {}; mapped (0) and owned (1) are known", residence);
+    fail(Status::invalid, "residence is {}; auto (0), mapped (1) and owned (2) are known", residence);
 }
 
 int64_t parameter_count(const checkpoint::Checkpoint& checkpoint) {

@@ -57,7 +57,8 @@ minim::Model open_model(const minim::Runtime& runtime, const Options& options, c
     minim::ModelOptions model;
     model.backend = options.backend;
     choose_devices(runtime, options, model);
-    model.residence = options.no_mmap ? MINIM_RESIDENCE_OWNED : MINIM_RESIDENCE_MAPPED;
+    if (options.mmap) model.residence = MINIM_RESIDENCE_MAPPED;
+    if (options.no_mmap) model.residence = MINIM_RESIDENCE_OWNED;
     model.progress = [&bar](uint64_t done_bytes, uint64_t total_bytes) {
         bar.show(done_bytes, total_bytes);
         return true;

@@ -83,7 +83,10 @@ void add_model_options(CLI::App& app, Options& options) {
         ->type_name("N")
         ->check(within(0, k_largest_int32))
         ->capture_default_str();
-    app.add_flag("--no-mmap", options.no_mmap, "read the weights into memory instead of mapping the file");
+    auto* mmap = app.add_flag(
+        "--mmap", options.mmap,
+        "map the file instead of reading the weights into memory (default: where memory is short)");
+    app.add_flag("--no-mmap", options.no_mmap, "read the weights into memory in any case")->excludes(mmap);
     app.add_flag("--verbose", options.verbose, "log what the library does to standard error");
 }
 

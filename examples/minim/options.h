@@ -26,6 +26,7 @@ struct Options {
     int32_t n_batch = 0;
     int32_t n_ubatch = 0;
     int32_t kv = 0;  // MINIM_KV_*
+    bool mmap = false;
     bool no_mmap = false;
     bool verbose = false;
 

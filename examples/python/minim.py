@@ -167,6 +167,7 @@ class Checkpoint(abi.Handle):
 
 _SPECIALS = {True: 0, "exact": 0, "safe": 1, False: 2, "none": 2}
 _KV_FORMATS = {"auto": 0, "f16": 1, "f32": 2, "bf16": 3, "q8_0": 4, "q4_0": 5}
+_RESIDENCE = {None: 0, True: 1, False: 2}
 
 
 def _choice(choices, value, name):
@@ -215,7 +216,7 @@ class Model(abi.Handle):
     threads           0: the cores this process may use
     threads_decode    threads for steps of one token, which memory limits; 0: as `threads`
     pin_threads       True: each thread of the library stays on a core of its own
-    mmap       False: read the weights into memory instead of mapping the file
+    mmap       True: map the file; False: read the weights into memory; None: read them where memory allows
     engine_tokenizer  True: split text as llama.cpp does
     progress   progress(done_bytes, total_bytes); to cancel, raise
     log        log(level, line), from any thread, up to log_level: "error", "warning", "info", "debug"
@@ -233,7 +234,7 @@ class Model(abi.Handle):
         threads=0,
         threads_decode=0,
         pin_threads=False,
-        mmap=True,
+        mmap=None,
         engine_tokenizer=False,
         progress=None,
         log=None,
@@ -251,7 +252,7 @@ class Model(abi.Handle):
                 return 1
 
         params = abi.ModelParams(
-            backend=backend.encode(), residence=0 if mmap else 1, engine_tokenizer=int(engine_tokenizer)
+            backend=backend.encode(), residence=_RESIDENCE[mmap], engine_tokenizer=int(engine_tokenizer)
         )
         if devices is not None and device_layers != 0:
             params.devices = (devices if isinstance(devices, str) else ",".join(devices)).encode()

@@ -296,10 +296,13 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_devices_get(const minim_devices* d
 typedef int32_t (*minim_progress_fn)(void* user_data, uint64_t done_bytes, uint64_t total_bytes);
 
 enum {
+    MINIM_RESIDENCE_AUTO =
+        0, /* owned where the backend's kernels gain by it and a tenth of the available memory stays free, else mapped;
+              a warning says so where memory is what it wants */
     MINIM_RESIDENCE_MAPPED =
-        0, /* pages of the file, read when first used; the file must not shrink meanwhile */
+        1, /* pages of the file, read when first used; the file must not shrink meanwhile */
     MINIM_RESIDENCE_OWNED =
-        1 /* read into memory of the process while loading, huge pages asked for, and put into the order the
+        2 /* read into memory of the process while loading, huge pages asked for, and put into the order the
              kernels read fastest; results are the same bits */
 };
 

@@ -280,7 +280,7 @@ struct ModelOptions {
     std::vector<double> split;    // shares of the layers, one a device; empty: in proportion to free memory
     int32_t n_device_layers = 0;  // the last so many go to the devices; 0: all
     bool allow_cpu = false;       // leave out devices that cannot be used
-    int32_t residence = MINIM_RESIDENCE_MAPPED;
+    int32_t residence = MINIM_RESIDENCE_AUTO;
     bool engine_tokenizer = false;
     Progress progress;
 };

@@ -1,11 +1,13 @@
 #include "model/model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "base/format_text.h"
 #include "base/json.h"
 #include "checkpoint/text_file.h"
+#include "model/choose_residence.h"
 #include "model/fingerprint.h"
 #include "model/pack_weights.h"
 #include "model/place_weights.h"
@@ -71,6 +73,12 @@ int32_t first_of_added_tokens(const tokenizer::Tokenizer& tokenizer) {
     return first;
 }
 
+bool packs_any(const backend::Backend& backend, const Checkpoint& checkpoint) {
+    return std::ranges::any_of(checkpoint.tensors(), [&](const checkpoint::Tensor& tensor) {
+        return tensor.format && backend.packs(*tensor.format);
+    });
+}
+
 // Without devices that got no layer.
 std::vector<Stage> checked_stages(std::vector<Stage> stages, const Config& config) {
     std::erase_if(stages, [](const Stage& stage) { return stage.n_layer == 0; });
@@ -129,19 +137,27 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
 
 void Model::load_weights(const OpenOptions& options, const Logger& log) {
     if (stages_.size() == 1 && stages_[0].backend->uses_host_memory()) {
-        checkpoint_.load(options.residence, options.progress, options.cancel);
+        const backend::Backend& backend = *stages_[0].backend;
+        const auto residence = choose_residence(options.residence, checkpoint_.tensor_bytes(),
+                                                packs_any(backend, checkpoint_), log);
+        checkpoint_.load(residence, options.progress, options.cancel);
         fingerprint_ = model::fingerprint(checkpoint_, config_);
         weights_ = bind_weights(checkpoint_, config_, log);
         const auto writable = [this](const std::byte* place) { return checkpoint_.writable(place); };
-        pack_weights(*stages_[0].backend, writable, weights_, options.cancel);
+        pack_weights(backend, writable, weights_, options.cancel);
         return;
     }
     // The files are mapped on the way: no more of them stays in memory than the system has room for.
     checkpoint_.load(checkpoint::Residence::mapped, {}, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
     weights_ = bind_weights(checkpoint_, config_, log);
-    const bool copies_host = options.residence == checkpoint::Residence::owned;
-    weight_memory_ = place_weights(stages_, copies_host, weights_, options.progress, options.cancel);
+    bool packs = false;
+    for (const Stage& stage : stages_)
+        packs |= stage.backend->uses_host_memory() && packs_any(*stage.backend, checkpoint_);
+    const auto residence =
+        choose_residence(options.residence, host_weight_bytes(stages_, weights_), packs, log);
+    weight_memory_ = place_weights(stages_, residence == checkpoint::Residence::owned, weights_,
+                                   options.progress, options.cancel);
 }
 
 std::shared_ptr<const constraint::TokenTrie> Model::token_trie() const {

@@ -24,7 +24,7 @@
 namespace minim::model {
 
 struct OpenOptions {
-    checkpoint::Residence residence = checkpoint::Residence::mapped;
+    std::optional<checkpoint::Residence> residence;  // of weights in host memory; empty: choose_residence.h
     checkpoint::Progress progress;
     const CancelToken* cancel = nullptr;
     bool engine_tokenizer = false;  // split text as llama.cpp does, for token-exact comparisons with it

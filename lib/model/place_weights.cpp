@@ -59,6 +59,16 @@ struct StageOfWeights {
     bool is_last;
 };
 
+std::vector<StageOfWeights> parts_of(std::span<const Stage> stages) {
+    std::vector<StageOfWeights> parts;
+    int64_t first_layer = 0;
+    for (size_t i = 0; i < stages.size(); ++i) {
+        parts.push_back({i, first_layer, stages[i].n_layer, i == 0, i + 1 == stages.size()});
+        first_layer += stages[i].n_layer;
+    }
+    return parts;
+}
+
 template <typename Visit>
 void visit_stage(Weights& weights, const StageOfWeights& stage, const Visit& visit) {
     if (stage.is_first) visit_matrix(weights.embedding, visit);
@@ -98,17 +108,23 @@ void copy(const Backend& backend, std::byte* to, const std::byte* from, uint64_t
 
 }  // namespace
 
+uint64_t host_weight_bytes(std::span<const Stage> stages, Weights& weights) {
+    uint64_t total = 0;
+    for (const StageOfWeights& part : parts_of(stages)) {
+        if (!stages[part.index].backend->uses_host_memory()) continue;
+        visit_stage(weights, part, [&](const std::byte*, uint64_t bytes) { total += bytes; });
+    }
+    return total;
+}
+
 std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, bool copies_host,
                                                             Weights& weights,
                                                             const checkpoint::Progress& progress,
                                                             const CancelToken* cancel) {
-    std::vector<StageOfWeights> parts;
-    int64_t first_layer = 0;
-    for (size_t i = 0; i < stages.size(); ++i) {
-        if (copies_host || !stages[i].backend->uses_host_memory())
-            parts.push_back({i, first_layer, stages[i].n_layer, i == 0, i + 1 == stages.size()});
-        first_layer += stages[i].n_layer;
-    }
+    std::vector<StageOfWeights> parts = parts_of(stages);
+    std::erase_if(parts, [&](const StageOfWeights& part) {
+        return !copies_host && stages[part.index].backend->uses_host_memory();
+    });
     uint64_t total = 0;
     std::vector<uint64_t> block_bytes(stages.size());
     for (const StageOfWeights& part : parts) {

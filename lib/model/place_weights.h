@@ -13,6 +13,9 @@
 
 namespace minim::model {
 
+// Of the stages whose device computes on host memory.
+uint64_t host_weight_bytes(std::span<const Stage> stages, Weights& weights);
+
 // Copies the weights of every stage into its device's memory, one block a stage, and puts them there in the order
 // its kernels read fastest; `weights` points there afterwards. Where host memory is the device's and `copies_host`
 // is not set, they stay where they are. Throws unsupported for a format that a device does

@@ -36,8 +36,8 @@ class Generate(unittest.TestCase):
         self.assertRegex(done.stderr, r"generation: +18 tokens in +[\d.]+ s, +[\d.]+ tokens/s")
         self.assertIn("end of turn", done.stderr)
 
-    def test_the_reference_backend_and_owned_memory_give_the_same_answer(self):
-        for option in (("--backend", "reference"), ("--no-mmap",), ("-t", 1), ("-b", 16, "-ub", 8)):
+    def test_every_backend_and_residence_gives_the_same_answer(self):
+        for option in (("--backend", "reference"), ("--no-mmap",), ("--mmap",), ("-t", 1), ("-b", 16, "-ub", 8)):
             with self.subTest(option):
                 self.assertEqual(run("-m", Q8_0, "-p", QUESTION, "--temp", 0, *option).stdout, ANSWER)
 

@@ -56,6 +56,7 @@ class Usage(unittest.TestCase):
             "--seed",
             "--system",
             "--raw",
+            "--mmap",
             "--no-mmap",
             "--verbose",
             "--backend",
