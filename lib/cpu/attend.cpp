@@ -158,14 +158,11 @@ void find_scores(const KernelTable& kernels, const QueryBlock& block, int64_t be
     for (int64_t first = begin; first < end; first += k_kv_page_tokens) {
         args.weight = block.keys(first);
         args.n_rows = std::min(k_kv_page_tokens, end - first);
+        const int64_t next = first + k_kv_page_tokens;
+        args.next_weight = next < end ? block.keys(next) : block.values(begin);
         args.y = space.scores + (first - begin);
         scores(args);
     }
-}
-
-// Values are read column by column of the page, which no processor foresees.
-void prefetch(const std::byte* data, int64_t bytes) {
-    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(data + at);
 }
 
 // sums = sum over positions, in their order, of weight * value.
@@ -180,11 +177,11 @@ void sum_values(const KernelTable& kernels, const QueryBlock& block, int64_t beg
     args.n_sums = block.n_heads;
     args.y_stride = layout.head_dim;
     const auto weighted_sum = kv_kernels(kernels, layout.v_format).weighted_sum;
-    const int64_t page_bytes = k_kv_page_tokens * layout.v_token_bytes();
     for (int64_t first = begin; first < end; first += k_kv_page_tokens) {
-        if (first + k_kv_page_tokens < end) prefetch(block.values(first + k_kv_page_tokens), page_bytes);
         args.rows = block.values(first);
         for (int64_t r = 0; r < block.n_rows; ++r) {
+            const bool fetches = r == 0 && first + k_kv_page_tokens < end;
+            args.next_rows = fetches ? block.values(first + k_kv_page_tokens) : nullptr;
             args.n_rows = block.n_seen(r, first, std::min(k_kv_page_tokens, end - first));
             args.weight = space.scores + r * block.n_heads * k_span + (first - begin);
             args.y = space.sums + r * block.n_heads * layout.head_dim;

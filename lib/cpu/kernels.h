@@ -96,6 +96,8 @@ struct WeightedSumArgs {
     int64_t n_sums;
     float* y;
     int64_t y_stride;
+    // Rows that the caller sums after these, as many: they are fetched into the cache. Or null.
+    const std::byte* next_rows = nullptr;
 };
 
 struct SoftmaxTotals {

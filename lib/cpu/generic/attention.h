@@ -4,60 +4,106 @@
 
 #include "cpu/generic/elements.h"
 #include "cpu/generic/linear_float.h"
+#include "cpu/kernel_inline.h"
 #include "cpu/kernels.h"
 
 namespace minim::cpu::generic {
 
 template <class V, int n>
-void sum_each(const typename V::F32* a, float* out) {
-    int i = 0;
-    for (; i + 4 <= n; i += 4) V::sum_four(a + i, out + i);
-    for (; i < n; ++i) out[i] = V::sum(a[i]);
+struct Vectors {
+    typename V::F32 of[n];
+};
+
+// The columns from c on, fewer than 16, which few models have: out of line, so that sums need no place in memory
+// elsewhere.
+template <class V, class Elements, int n_rows, int n_queries>
+__attribute__((noinline)) Vectors<V, n_rows * n_queries> add_last_columns(
+    const std::byte* const* row, const float* const* query, int64_t c, int64_t count,
+    Vectors<V, n_rows * n_queries> sum) {
+    for (int t = 0; t < n_queries; ++t) {
+        const auto q = load_part<V>(query[t] + c, count);
+        for (int r = 0; r < n_rows; ++r) {
+            const auto key = Elements::load_part(row[r], c, count);
+            sum.of[t * n_rows + r] = V::fma(key, q, sum.of[t * n_rows + r]);
+        }
+    }
+    return sum;
 }
 
-// Scores of n_rows keys for n_queries queries: y[t][r], each a float sum over the columns (README.md, rule 1).
+// The lanes of the scores of keys r0 .. r0 + n_rows - 1 for n_queries queries: those of query t and key r to
+// lanes[(4 t + r) * 16]. They go there one by one: GCC copies a whole array of vectors in small pieces.
 template <class V, class Elements, int n_rows, int n_queries>
-void score_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
+MINIM_KERNEL_INLINE void score_tile(const LinearArgs& args, const float* const* query, int64_t r0,
+                                    float* lanes) {
     const std::byte* row[n_rows];
-    const float* query[n_queries];
     for (int r = 0; r < n_rows; ++r) row[r] = Linear<V>::weight_row(args, r0 + r);
-    for (int t = 0; t < n_queries; ++t)
-        query[t] = reinterpret_cast<const float*>(Linear<V>::input_row(args, t0 + t));
-    typename V::F32 sum[n_queries * n_rows];
-    for (auto& lanes : sum) lanes = V::zero();
+    Vectors<V, n_rows * n_queries> sum;
+    for (auto& zero : sum.of) zero = V::zero();
     int64_t c = 0;
     for (; c + 16 <= args.cols; c += 16) {
         typename V::F32 key[n_rows];
         for (int r = 0; r < n_rows; ++r) key[r] = Elements::load(row[r], c);
         for (int t = 0; t < n_queries; ++t) {
             const auto q = load<V>(query[t] + c);
-            for (int r = 0; r < n_rows; ++r) sum[t * n_rows + r] = V::fma(key[r], q, sum[t * n_rows + r]);
+            for (int r = 0; r < n_rows; ++r)
+                sum.of[t * n_rows + r] = V::fma(key[r], q, sum.of[t * n_rows + r]);
         }
     }
-    if (c < args.cols) {
-        const int64_t count = args.cols - c;
-        for (int t = 0; t < n_queries; ++t) {
-            const auto q = load_part<V>(query[t] + c, count);
-            for (int r = 0; r < n_rows; ++r) {
-                const auto key = Elements::load_part(row[r], c, count);
-                sum[t * n_rows + r] = V::fma(key, q, sum[t * n_rows + r]);
-            }
-        }
-    }
-    float dot[n_queries * n_rows];
-    sum_each<V, n_queries * n_rows>(sum, dot);
+    if (c < args.cols)
+        sum = add_last_columns<V, Elements, n_rows, n_queries>(row, query, c, args.cols - c, sum);
     for (int t = 0; t < n_queries; ++t) {
+        for (int r = 0; r < n_rows; ++r) V::store(lanes + (4 * t + r) * 16, sum.of[t * n_rows + r]);
+    }
+}
+
+// Fetches what lies k_keys_ahead bytes behind `count` keys, or behind the start of the next keys where these end.
+inline constexpr int64_t k_keys_ahead = 4096;
+MINIM_KERNEL_INLINE void fetch_keys(const LinearArgs& args, int64_t r, int64_t count) {
+    const int64_t left = (args.n_rows - r) * args.row_bytes;
+    const std::byte* ahead = args.weight + r * args.row_bytes + k_keys_ahead;
+    if (left <= k_keys_ahead) {
+        if (args.next_weight == nullptr) return;
+        ahead = args.next_weight + (k_keys_ahead - left);
+    }
+    for (int64_t at = 0; at < count * args.row_bytes; at += 64) __builtin_prefetch(ahead + at);
+}
+
+// Four keys for n_queries queries, those of the tokens from t0 on: y[t][r], each a float sum over the columns
+// (README.md, rule 1). Their lanes are added up together, which takes a third of the work of one by one.
+template <class V, class Elements, int n_queries>
+MINIM_KERNEL_INLINE void score_four(const LinearArgs& args, const float* const* query, int64_t r0,
+                                    int64_t t0) {
+    constexpr int k_rows = V::template score_rows<n_queries>();
+    static_assert(4 % k_rows == 0);
+    alignas(64) float lanes[n_queries * 4 * 16];
+    for (int r = 0; r < 4; r += k_rows)
+        score_tile<V, Elements, k_rows, n_queries>(args, query, r0 + r, lanes + 16 * r);
+    for (int t = 0; t < n_queries; ++t) {
+        typename V::F32 sum[4];
+        for (int r = 0; r < 4; ++r) sum[r] = load<V>(lanes + (4 * t + r) * 16);
+        float dot[4];
+        V::sum_four(sum, dot);
         float* y = args.y + (t0 + t) * args.y_stride + r0;
-        for (int r = 0; r < n_rows; ++r) y[r] = dot[t * n_rows + r] * args.scale;
+        for (int r = 0; r < 4; ++r) y[r] = dot[r] * args.scale;
     }
 }
 
 template <class V, class Elements, int n_queries>
 void score_queries(const LinearArgs& args, int64_t t0) {
-    constexpr int k_rows = V::template score_rows<n_queries>();
+    const float* query[n_queries];
+    for (int t = 0; t < n_queries; ++t)
+        query[t] = reinterpret_cast<const float*>(Linear<V>::input_row(args, t0 + t));
     int64_t r = 0;
-    for (; r + k_rows <= args.n_rows; r += k_rows) score_tile<V, Elements, k_rows, n_queries>(args, r, t0);
-    for (; r < args.n_rows; ++r) score_tile<V, Elements, 1, n_queries>(args, r, t0);
+    for (; r + 4 <= args.n_rows; r += 4) {
+        if (t0 == 0) fetch_keys(args, r, 4);
+        score_four<V, Elements, n_queries>(args, query, r, t0);
+    }
+    for (; r < args.n_rows; ++r) {
+        alignas(64) float lanes[n_queries * 4 * 16];
+        score_tile<V, Elements, 1, n_queries>(args, query, r, lanes);
+        for (int t = 0; t < n_queries; ++t)
+            args.y[(t0 + t) * args.y_stride + r] = V::sum(load<V>(lanes + 4 * t * 16)) * args.scale;
+    }
 }
 
 // y[t][r] = scale * (key r) . (query t); args.add is not looked at.
@@ -79,8 +125,12 @@ void weighted_sum_tile(const WeightedSumArgs& args, int64_t first_sum, int64_t c
         for (int v = 0; v < n_vectors; ++v) sum[s][v] = load<V>(y + s * args.y_stride + 16 * v);
     }
     const float* weight = args.weight + first_sum * args.weight_stride;
+    // Evenly, as each column of the rows is passed: a memory that is asked in bursts gives less.
+    const std::byte* next = first_sum == 0 ? args.next_rows : nullptr;
+    if (next != nullptr) next += c * args.row_bytes / args.cols;
     for (int64_t r = 0; r < args.n_rows; ++r) {
         const std::byte* row = args.rows + r * args.row_bytes;
+        if (next != nullptr) __builtin_prefetch(next + r * args.row_bytes);
         typename V::F32 value[n_vectors];
         for (int v = 0; v < n_vectors; ++v) value[v] = Elements::load(row, c + 16 * v);
         for (int s = 0; s < n_sums; ++s) {

@@ -111,8 +111,7 @@ void linear_panels_of_few(const LinearArgs& args) {
                 InputTile<n_tokens> input(args, 0, blocks.first_unit());
                 Float sum[n_tokens];
                 for (int t = 0; t < n_tokens; ++t) sum[t] = sums[part][t];
-                const ReadAhead* fetch = part == 0 ? &read_ahead : nullptr;  // the first lanes fetch for all
-                for_each_unit<L, P>(blocks, part * L::k_width, fetch,
+                for_each_unit<L, P>(blocks, part * L::k_width, &read_ahead,
                                     [&](const Unit<L>& unit) MINIM_KERNEL_INLINE_LAMBDA {
                                         add_unit<L, typename P::Kind, n_tokens>(unit, input, sum);
                                         input.next();

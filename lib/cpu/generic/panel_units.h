@@ -70,13 +70,17 @@ struct ReadAhead {
     }
 };
 
-// Fetches the part of unit `unit` of the bytes of a block that lie at `ahead`, unless that is null.
-template <class Block, int unit>
+// Every pass over a block, of which there is one for each L::k_width lanes, fetches its part of the bytes that lie
+// `ahead`, evenly over its units: a memory that is asked in bursts gives less.
+template <class L, class Block>
+inline constexpr int k_pass_bytes = L::k_width* Block::block_bytes;
+
+// Fetches the part of unit `unit` of the bytes of a pass, which begin at `ahead`, unless that is null.
+template <class L, class Block, int unit>
 MINIM_KERNEL_INLINE void fetch_unit(const std::byte* ahead) {
     constexpr int k_units = Block::block_elems / 32;
-    constexpr int k_bytes = static_cast<int>(k_panel_rows) * Block::block_bytes;
-    constexpr int k_first = (k_bytes * unit / k_units + 63) / 64 * 64;
-    constexpr int k_end = k_bytes * (unit + 1) / k_units;
+    constexpr int k_first = (k_pass_bytes<L, Block> * unit / k_units + 63) / 64 * 64;
+    constexpr int k_end = k_pass_bytes<L, Block> * (unit + 1) / k_units;
     if (ahead == nullptr) return;
     for (int at = k_first; at < k_end; at += 64) __builtin_prefetch(ahead + at);
 }
@@ -85,7 +89,7 @@ template <class L, class P, class Visit, int... unit>
 MINIM_KERNEL_INLINE void visit_units(const P& block, const std::byte* ahead, const Visit& visit,
                                      std::integer_sequence<int, unit...>) {
     const auto visit_one = [&](auto number) MINIM_KERNEL_INLINE_LAMBDA {
-        fetch_unit<typename P::Block, number>(ahead);
+        fetch_unit<L, typename P::Block, number>(ahead);
         Unit<L> one;
         block.template unpack<number>(one);
         visit(one);
@@ -98,7 +102,7 @@ template <class L, class P, class Visit>
 MINIM_KERNEL_INLINE void visit_units_in_loop(const P& block, const std::byte* ahead, const Visit& visit) {
     using Block = typename P::Block;
     constexpr int k_units = Block::block_elems / 32;
-    constexpr int k_unit_bytes = static_cast<int>(k_panel_rows) * Block::block_bytes / k_units;
+    constexpr int k_unit_bytes = k_pass_bytes<L, Block> / k_units;
 #pragma GCC unroll 1
     for (int unit = 0; unit < k_units; ++unit) {
         // A line that belongs to two units is asked for twice: a loop that knows would take longer.
@@ -150,6 +154,7 @@ MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks<typename P::Block>& blo
     PanelBlock<L> block = {blocks.data(), lane};
     for (int64_t b = 0; b < blocks.count; ++b) {
         const std::byte* ahead = read_ahead != nullptr ? read_ahead->after(block.data) : nullptr;
+        if (ahead != nullptr) ahead += lane / L::k_width * k_pass_bytes<L, typename P::Block>;
         const P panel(header, block);
         if constexpr (requires(Unit<L> unit) { panel.unpack(0, unit); }) {
             visit_units_in_loop<L>(panel, ahead, visit);
