@@ -45,9 +45,14 @@ class Lifetime(unittest.TestCase):
 
     def test_a_model_in_memory_answers_like_a_mapped_one(self):
         golden = prompt("chat_capital")
-        with minim.Model(Q8_0, threads=1, mmap=False) as opened, opened.session(context=128) as session:
-            ids = [token.id for token in session.generate(golden["ids"])]
-        self.assertEqual(ids, golden["greedy_ids"][:-1])
+        for mmap in (True, False, None):
+            with (
+                self.subTest(mmap=mmap),
+                minim.Model(Q8_0, threads=1, mmap=mmap) as opened,
+                opened.session(context=128) as session,
+            ):
+                ids = [token.id for token in session.generate(golden["ids"])]
+                self.assertEqual(ids, golden["greedy_ids"][:-1])
 
 
 class Callbacks(unittest.TestCase):
