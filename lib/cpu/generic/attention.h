@@ -69,7 +69,7 @@ MINIM_KERNEL_INLINE void fetch_keys(const LinearArgs& args, int64_t r, int64_t c
 }
 
 // Four keys for n_queries queries, those of the tokens from t0 on: y[t][r], each a float sum over the columns
-// (README.md, rule 1). Their lanes are added up together, which takes a third of the work of one by one.
+// (README.md, rule 1). Their lanes are added up together, which is less work than one by one.
 template <class V, class Elements, int n_queries>
 MINIM_KERNEL_INLINE void score_four(const LinearArgs& args, const float* const* query, int64_t r0,
                                     int64_t t0) {
