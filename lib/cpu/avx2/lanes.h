@@ -155,9 +155,6 @@ struct Lanes {
         return {_mm256_sub_epi8(_mm256_xor_si256(a.v, where.v), where.v)};
     }
     static Int abs_bytes(Int a) { return {_mm256_abs_epi8(a.v)}; }
-    static Int choose_bytes(Mask where, Int chosen, Int others) {
-        return {_mm256_blendv_epi8(others.v, chosen.v, where.v)};
-    }
     template <int bit>
     static Int choose_by_bit(Int plane, Int chosen, Int others) {
         // vpblendvb looks at bit 7 of a byte only: what a shift brings into the others does not matter.

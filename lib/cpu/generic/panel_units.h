@@ -73,7 +73,7 @@ struct ReadAhead {
 // Every pass over a block, of which there is one for each L::k_width lanes, fetches its part of the bytes that lie
 // `ahead`, evenly over its units: a memory that is asked in bursts gives less.
 template <class L, class Block>
-inline constexpr int k_pass_bytes = L::k_width* Block::block_bytes;
+inline constexpr int k_pass_bytes = int{L::k_width} * Block::block_bytes;
 
 // Fetches the part of unit `unit` of the bytes of a pass, which begin at `ahead`, unless that is null.
 template <class L, class Block, int unit>

@@ -105,6 +105,11 @@ struct HalfStepScale {
     MINIM_KERNEL_INLINE HalfStepScale(typename L::Float d, float factor)
         : step(L::mul(d, L::all(factor))), half(L::mul(d, L::all(0.5F * factor))) {}
     typename L::Float of(typename L::Int number) const { return L::fma(L::to_float(number), step, half); }
+    // Those of the numbers in the two nibbles of a byte, the lower first.
+    MINIM_KERNEL_INLINE void put_two(typename L::Int byte, typename L::Float* scale) const {
+        scale[0] = of(bits_of<L, 0, 4>(byte));
+        scale[1] = of(bits_of<L, 4, 4>(byte));
+    }
 };
 
 inline constexpr int k_iq2_offset = 43;  // the largest magnitude
@@ -158,9 +163,7 @@ struct Iq2XsPanel {
         L::fetch(iq2xs_grid(), index.pair(2 * u + 1), half);
         put_codes<L, 2, k_iq2_offset>(half, signs, unit.code);
         put_codes<L, 3, k_iq2_offset>(half + 2, signs, unit.code);
-        const auto scales = byte_from(block, Block::scales_at, u);
-        unit.scale[0] = scale.of(bits_of<L, 0, 4>(scales));
-        unit.scale[1] = scale.of(bits_of<L, 4, 4>(scales));
+        scale.put_two(byte_from(block, Block::scales_at, u), unit.scale);
     }
 };
 
@@ -188,9 +191,7 @@ struct Iq2SPanel {
         L::fetch(iq2s_grid(), index.pair(2 * u + 1), half);
         put_codes<L, 1, k_iq2_offset>(half, signs, unit.code);
         put_codes<L, 3, k_iq2_offset>(half + 2, signs, unit.code);
-        const auto scales = byte_from(block, Block::scales_at, u);
-        unit.scale[0] = scale.of(bits_of<L, 0, 4>(scales));
-        unit.scale[1] = scale.of(bits_of<L, 4, 4>(scales));
+        scale.put_two(byte_from(block, Block::scales_at, u), unit.scale);
     }
 };
 
