@@ -8,7 +8,7 @@
 #include "cpu/kernel_tables.h"
 #include "cpu/matrix_tile.h"
 #include "cpu/operations.h"
-#include "cpu/panel.h"
+#include "panel/panel.h"
 
 namespace minim::cpu {
 
@@ -48,15 +48,15 @@ class CpuBackend : public backend::Backend {
     }
 
     void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override {
-        const int64_t panel_bytes = k_panel_rows * shape.row_bytes;
-        const int64_t n_panels = shape.rows / k_panel_rows;
+        const int64_t panel_bytes = panel::k_panel_rows * shape.row_bytes;
+        const int64_t n_panels = shape.rows / panel::k_panel_rows;
         const Buffer copies(static_cast<uint64_t>(machine_.pool.n_threads() * panel_bytes),
                             "a panel of weights");
         machine_.pool.run(static_cast<int64_t>(data.size()) * n_panels, [&](int64_t task, int32_t thread) {
             std::byte* rows = data[static_cast<size_t>(task / n_panels)] + task % n_panels * panel_bytes;
             std::byte* copy = copies.data() + thread * panel_bytes;
             std::memcpy(copy, rows, static_cast<size_t>(panel_bytes));
-            pack_panel(shape.format, copy, shape.row_bytes, k_panel_rows, shape.cols, rows);
+            panel::pack_panel(shape.format, copy, shape.row_bytes, panel::k_panel_rows, shape.cols, rows);
         });
     }
 

@@ -12,8 +12,11 @@
 
 #include "base/platform.h"
 #include "format/format.h"
+#include "panel/q8_block.h"
 
 namespace minim::cpu {
+
+using panel::Q8Block;
 
 // How a linear kernel wants its input rows.
 enum class Activation : uint8_t {
@@ -21,18 +24,6 @@ enum class Activation : uint8_t {
     q8,   // Q8Block
 };
 inline constexpr size_t k_activation_count = 2;
-
-// 32 columns of a quantised input row. Codes lie in -127 .. 127, and two neighbours, columns 2i and 2i + 1, add
-// up to -128 .. 128 (generic/quantize.h); sum and scaled_sum = scale * sum are of 16 codes each. One layout
-// serves every packed weight format. A scale for 256, as Q8_K has it, would spare the formats with blocks of 256
-// a multiplication, but costs too much accuracy: with it the median logits of a Q4_K model are 1.7 % off, with a
-// scale for 32 they stay within 1.1 %.
-struct Q8Block {
-    int8_t code[32];
-    float scale;
-    float scaled_sum[2];
-    int16_t sum[2];
-};
 
 MINIM_HOST_DEVICE constexpr int64_t round_up_64(int64_t value) {
     return (value + 63) / 64 * 64;
@@ -55,7 +46,7 @@ struct PanelScratch {
 
 // y[t][r] = scale * (row r of W) . (input row t), or added to y[t][r].
 struct LinearArgs {
-    const std::byte* weight;  // row 0; whole panels (panel.h) where the kernel reads packed weights
+    const std::byte* weight;  // row 0; whole panels (panel/panel.h) where the kernel reads packed weights
     int64_t row_bytes;
     int64_t n_rows;
     int64_t cols;  // a multiple of the weight format's block

@@ -4,7 +4,7 @@
 #include <cassert>
 
 #include "cpu/kernel_tables.h"
-#include "cpu/panel.h"
+#include "panel/panel.h"
 
 namespace minim::cpu {
 namespace {
@@ -22,7 +22,7 @@ constexpr int64_t k_decoded_rows = 8;
 
 // The widest format is Q8_0, with 34 bytes for 32 columns; a row header takes at most 4.
 constexpr int64_t packed_panel_bytes(int64_t cols) {
-    return round_up_64(k_panel_rows * (cols + cols / 16 + 4));
+    return round_up_64(panel::k_panel_rows * (cols + cols / 16 + 4));
 }
 
 // Floats of a few rows at a time, then the kernel of float rows over all tokens.
@@ -44,9 +44,10 @@ void compute_decoded(const Machine& machine, const MatrixTile& tile, LinearArgs 
 
 // Whole panels where they lie, other rows through a panel in scratch.
 void compute_panels(const LinearKernel& kernel, const MatrixTile& tile, LinearArgs args, std::byte* scratch) {
-    assert(tile.first % k_panel_rows == 0);
+    assert(tile.first % panel::k_panel_rows == 0);
     args.scratch = reinterpret_cast<PanelScratch*>(scratch);
-    const int64_t packed_rows = tile.weight.packed ? tile.count / k_panel_rows * k_panel_rows : 0;
+    const int64_t packed_rows =
+        tile.weight.packed ? tile.count / panel::k_panel_rows * panel::k_panel_rows : 0;
     if (packed_rows > 0) {
         args.n_rows = packed_rows;
         kernel.run(args);
@@ -55,10 +56,10 @@ void compute_panels(const LinearKernel& kernel, const MatrixTile& tile, LinearAr
     const std::byte* rows = args.weight;
     float* y = args.y;
     args.next_weight = nullptr;
-    for (int64_t done = packed_rows; done < tile.count; done += k_panel_rows) {
-        args.n_rows = std::min(k_panel_rows, tile.count - done);
-        pack_panel(tile.weight.format, rows + done * args.row_bytes, args.row_bytes, args.n_rows, args.cols,
-                   panel);
+    for (int64_t done = packed_rows; done < tile.count; done += panel::k_panel_rows) {
+        args.n_rows = std::min(panel::k_panel_rows, tile.count - done);
+        panel::pack_panel(tile.weight.format, rows + done * args.row_bytes, args.row_bytes, args.n_rows,
+                          args.cols, panel);
         args.weight = panel;
         args.y = y + done;
         kernel.run(args);
@@ -84,7 +85,7 @@ int64_t rows_of_tile(const Machine& machine, const backend::Matrix& weight, int6
         const int64_t share = n_job_rows / (k_thread_tiles * machine.pool.n_threads());
         rows = std::min({k_panel_tile_bytes / row_bytes, k_max_panel_tile_rows, share});
     }
-    return std::max(rows / k_panel_rows * k_panel_rows, k_panel_rows);
+    return std::max(rows / panel::k_panel_rows * panel::k_panel_rows, panel::k_panel_rows);
 }
 
 InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept {

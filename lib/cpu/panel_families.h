@@ -1,4 +1,4 @@
-// The kernels of packed weights: a family of formats is a header of generic/panels/, compiled in a file of its
+// The kernels of packed weights: a family of formats is a header of lib/panel/, compiled in a file of its
 // own for every instruction set.
 #pragma once
 

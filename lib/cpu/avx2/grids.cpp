@@ -1,10 +1,11 @@
-#include "cpu/generic/panels/grids.h"
+#include "panel/grids.h"
 
 #include "cpu/avx2/lanes.h"
+#include "cpu/generic/linear_panel.h"
 #include "cpu/panel_families.h"
 
 namespace minim::cpu::avx2 {
 
-constinit const LinearKernels k_grids = generic::grids_kernels<Lanes>();
+constinit const LinearKernels k_grids = generic::panel_kernels<Lanes>(panel::Grids<Lanes>());
 
 }  // namespace minim::cpu::avx2

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cpu/kernel_inline.h"
+#include "panel/kernel_inline.h"
 
 namespace minim::cpu::avx2 {
 
@@ -80,6 +80,10 @@ struct Lanes {
         for (int p = 0; p < k_points; ++p) {
             part(join(two[0][p], two[2][p]), join(two[1][p], two[3][p]), half[2 * p], half[2 * p + 1]);
         }
+    }
+    template <typename T>
+    static void keep_in_memory(T& indices) {
+        asm("" : "+m"(indices));
     }
 
     // ---- floats ----

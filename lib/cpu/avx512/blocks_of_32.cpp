@@ -1,10 +1,11 @@
-#include "cpu/generic/panels/blocks_of_32.h"
+#include "panel/blocks_of_32.h"
 
 #include "cpu/avx512/lanes.h"
+#include "cpu/generic/linear_panel.h"
 #include "cpu/panel_families.h"
 
 namespace minim::cpu::avx512 {
 
-constinit const LinearKernels k_blocks_of_32 = generic::blocks_of_32_kernels<Lanes>();
+constinit const LinearKernels k_blocks_of_32 = generic::panel_kernels<Lanes>(panel::BlocksOf32<Lanes>());
 
 }  // namespace minim::cpu::avx512

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cpu/avx512/simd.h"
-#include "cpu/kernel_inline.h"
+#include "panel/kernel_inline.h"
 
 namespace minim::cpu::avx512 {
 
@@ -66,6 +66,10 @@ struct Lanes {
             half[2 * p].v = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88));
             half[2 * p + 1].v = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xDD));
         }
+    }
+    template <typename T>
+    static void keep_in_memory(T& indices) {
+        asm("" : "+m"(indices));
     }
 
     // ---- floats ----

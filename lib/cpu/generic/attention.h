@@ -4,8 +4,8 @@
 
 #include "cpu/generic/elements.h"
 #include "cpu/generic/linear_float.h"
-#include "cpu/kernel_inline.h"
 #include "cpu/kernels.h"
+#include "panel/kernel_inline.h"
 
 namespace minim::cpu::generic {
 

@@ -1,4 +1,4 @@
-// y = W h for weights in panels (../panel.h) and q8 inputs. A format's part is its Panel type (panels/), which turns
+// y = W h for weights in panels (panel/panel.h) and q8 inputs. A format's part is its Panel type (lib/panel/), which turns
 // a block into units of 32 columns (panel_units.h):
 //
 //   y(row) = sum over groups of columns of
@@ -17,9 +17,9 @@
 #include <type_traits>
 
 #include "cpu/generic/panel_units.h"
-#include "cpu/kernel_inline.h"
 #include "cpu/kernels.h"
-#include "cpu/panel.h"
+#include "panel/kernel_inline.h"
+#include "panel/panel.h"
 
 namespace minim::cpu::generic {
 
@@ -257,7 +257,7 @@ void linear_panels(const LinearArgs& args) {
 }
 
 template <class L, class... Panels>
-constexpr LinearKernels panel_kernels() {
+constexpr LinearKernels panel_kernels(panel::PanelList<Panels...>) {
     LinearKernels kernels = {};
     ((kernels.by_format[static_cast<size_t>(Panels::Block::format)] = {Activation::q8,
                                                                        linear_panels<L, Panels>}),

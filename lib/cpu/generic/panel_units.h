@@ -1,57 +1,21 @@
-// A panel of weights (../panel.h) as the kernels walk over it: blocks, and in them units of 32 columns, each eight
-// vectors of codes with one scale for 32 columns or two for 16 each, and minima where the format has them.
+// A panel of weights as the kernels walk over it: block by block, in them unit by unit (panel/units.h), while what comes
+// later is fetched.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
-#include "cpu/kernel_inline.h"
 #include "cpu/kernels.h"
-#include "cpu/panel.h"
+#include "panel/kernel_inline.h"
+#include "panel/units.h"
 
 namespace minim::cpu::generic {
 
-// How the codes of a format are multiplied (scalar/lanes.h).
-enum class Codes : uint8_t {
-    small,  // 0 .. k_largest <= 127, which stand for the numbers k_offset lower
-    wide,   // signed bytes
-};
-
-template <class L>
-struct Unit {
-    typename L::Int code[8];
-    typename L::Float scale[2];
-    typename L::Float minimum[2];
-};
-
-// One block of a panel, for the lanes from `lane` on; places are given as in the block of a row.
-template <class L>
-struct PanelBlock {
-    using Int = typename L::Int;
-    using Float = typename L::Float;
-
-    const std::byte* data;
-    int lane;
-
-    Int word(int at) const { return L::load(data + k_panel_rows * at + 4 * lane); }
-    Int half(int at) const { return L::load_u16(data + k_panel_rows * at + 2 * lane); }
-    Int byte(int at) const { return L::load_u8(data + k_panel_rows * at + lane); }
-    Float f16(int at) const { return L::load_f16(data + k_panel_rows * at + 2 * lane); }
-    Float f32(int at) const {
-        return L::load_f32(reinterpret_cast<const float*>(data + k_panel_rows * at) + lane);
-    }
-};
-
-// What the arithmetic needs to know of a format.
-template <Codes codes, int largest, int offset, int n_groups, bool has_minima>
-struct PanelKind {
-    static constexpr Codes k_codes = codes;
-    static constexpr int k_largest = largest;
-    static constexpr int k_offset = offset;
-    static constexpr int k_groups = n_groups;  // of a unit: 1 or 2
-    static constexpr bool k_minima = has_minima;
-};
+using panel::Codes;
+using panel::k_panel_rows;
+using panel::PanelBlock;
+using panel::Unit;
 
 // What is read some time after a block: the same distance further on, or at the start of the next weights where
 // that passes the end of these. Processors with 32 KB of first-level cache have room for the distance too.

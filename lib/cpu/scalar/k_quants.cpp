@@ -1,10 +1,11 @@
-#include "cpu/generic/panels/k_quants.h"
+#include "panel/k_quants.h"
 
+#include "cpu/generic/linear_panel.h"
 #include "cpu/panel_families.h"
 #include "cpu/scalar/lanes.h"
 
 namespace minim::cpu::scalar {
 
-constinit const LinearKernels k_k_quants = generic::k_quants_kernels<Lanes>();
+constinit const LinearKernels k_k_quants = generic::panel_kernels<Lanes>(panel::KQuants<Lanes>());
 
 }  // namespace minim::cpu::scalar

@@ -1,5 +1,5 @@
 // The lane vocabulary without any instruction set: the specification of avx2/lanes.h and avx512/lanes.h,
-// which offer the same names with the same results, bit for bit. A lane is a row of a panel (../panel.h); no
+// which offer the same names with the same results, bit for bit. A lane is a row of a panel (panel/panel.h); no
 // operation mixes lanes, so how many there are changes no result.
 //
 //   Int    32 bits a lane: a number, or four bytes, the lowest first
@@ -94,6 +94,12 @@ struct Lanes {
             half[2 * p].v = Words{low(0), low(1), low(2), low(3)};
             half[2 * p + 1].v = Words{high(0), high(1), high(2), high(3)};
         }
+    }
+    // What fetch() reads: taking an index from the register that it happens to be in costs two instructions a lane,
+    // where a load costs one.
+    template <typename T>
+    static void keep_in_memory(T& indices) {
+        asm("" : "+m"(indices));
     }
 
     // ---- floats ----

@@ -1,10 +1,11 @@
-#include "cpu/generic/panels/ternary.h"
+#include "panel/ternary.h"
 
+#include "cpu/generic/linear_panel.h"
 #include "cpu/panel_families.h"
 #include "cpu/scalar/lanes.h"
 
 namespace minim::cpu::scalar {
 
-constinit const LinearKernels k_ternary = generic::ternary_kernels<Lanes>();
+constinit const LinearKernels k_ternary = generic::panel_kernels<Lanes>(panel::Ternary<Lanes>());
 
 }  // namespace minim::cpu::scalar

@@ -7,7 +7,7 @@
 
 #include "base/half.h"
 #include "cpu/kernel_tables.h"
-#include "cpu/panel.h"
+#include "panel/panel.h"
 #include "support/catch.h"
 #include "unit/cpu/support.h"
 #include "unit/format/golden.h"
@@ -47,14 +47,14 @@ std::vector<int64_t> columns_of(Format format) {
 // The weights as the kernel reads them: its rows, or panels with the last one filled up.
 std::vector<std::byte> weights_for(const LinearKernel& kernel, const TestMatrix& w) {
     if (kernel.activation == Activation::f32) return w.bytes;
-    const int64_t panel_bytes = cpu::k_panel_rows * w.view.row_bytes;
-    const int64_t n_panels = (w.view.rows + cpu::k_panel_rows - 1) / cpu::k_panel_rows;
+    const int64_t panel_bytes = panel::k_panel_rows * w.view.row_bytes;
+    const int64_t n_panels = (w.view.rows + panel::k_panel_rows - 1) / panel::k_panel_rows;
     std::vector<std::byte> panels(static_cast<size_t>(n_panels * panel_bytes));
     for (int64_t p = 0; p < n_panels; ++p) {
-        const int64_t first = p * cpu::k_panel_rows;
-        cpu::pack_panel(w.view.format, w.view.data + first * w.view.row_bytes, w.view.row_bytes,
-                        std::min(cpu::k_panel_rows, w.view.rows - first), w.view.cols,
-                        panels.data() + p * panel_bytes);
+        const int64_t first = p * panel::k_panel_rows;
+        panel::pack_panel(w.view.format, w.view.data + first * w.view.row_bytes, w.view.row_bytes,
+                          std::min(panel::k_panel_rows, w.view.rows - first), w.view.cols,
+                          panels.data() + p * panel_bytes);
     }
     return panels;
 }
@@ -121,7 +121,7 @@ std::vector<std::byte> input_from_golden(const GoldenFile& file, const GoldenFil
         const std::byte* from = bytes.data() + b * 32 / block * block_bytes;
         const int64_t header = q8_k ? block_bytes - 256 - 32 : block_bytes - 32;
         for (int64_t parity = 0; parity < 2; ++parity) {
-            cpu::Q8Block out;
+            panel::Q8Block out;
             uint16_t half = 0;
             std::memcpy(&out.scale, from, sizeof(out.scale));
             std::memcpy(&half, from, sizeof(half));
@@ -196,7 +196,7 @@ TEST_CASE("codes and weights at their extremes do not saturate") {
     // All products of one sign at full size: inputs all +-127, the bytes of a block all alike, except for the
     // numbers at its front and back, which hold the scale of most formats.
     for (const Format format : packed_formats()) {
-        const cpu::PanelShape shape = cpu::panel_shape(format);
+        const panel::PanelShape shape = panel::panel_shape(format);
         const auto block = static_cast<size_t>(traits(format).block_bytes);
         const auto front = static_cast<size_t>(shape.front_bytes);
         const auto back = static_cast<size_t>(shape.back_bytes);

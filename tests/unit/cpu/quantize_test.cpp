@@ -16,7 +16,7 @@ namespace minim::test {
 namespace {
 
 using cpu::Activation;
-using cpu::Q8Block;
+using panel::Q8Block;
 
 std::vector<Q8Block> blocks_of(const std::vector<std::byte>& row, int64_t cols) {
     std::vector<Q8Block> blocks(static_cast<size_t>(cols / 32));

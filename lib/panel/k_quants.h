@@ -1,15 +1,14 @@
 // Panels of Q2_K, Q3_K, Q4_K, Q5_K and Q6_K. Layouts: lib/format/.
 #pragma once
 
-#include "cpu/generic/linear_panel.h"
-#include "cpu/generic/panels/byte_codes.h"
 #include "format/q2_k.h"
 #include "format/q3_k.h"
 #include "format/q4_k.h"
 #include "format/q5_k.h"
 #include "format/q6_k.h"
+#include "panel/byte_codes.h"
 
-namespace minim::cpu::generic {
+namespace minim::panel {
 
 // The 6-bit scales and minima of Q4_K and Q5_K, as bytes: of units 0 to 3 and 4 to 7.
 template <class L>
@@ -18,7 +17,7 @@ struct SixBitScales {
     Int scale[2];
     Int minimum[2];
 
-    SixBitScales(const PanelBlock<L>& block, int at) {
+    MINIM_KERNEL_FUNCTION SixBitScales(const PanelBlock<L>& block, int at) {
         const Int a = block.word(at);
         const Int b = block.word(at + 4);
         const Int c = block.word(at + 8);
@@ -36,7 +35,7 @@ struct MinimaPanel {
     typename L::Float minus_dmin;
     SixBitScales<L> scales;
 
-    MinimaPanel(PanelBlock<L>, PanelBlock<L> at)
+    MINIM_KERNEL_FUNCTION MinimaPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at),
           d(at.f16(Format::d_at)),
           minus_dmin(L::mul(at.f16(Format::dmin_at), L::all(-1.0F))),
@@ -80,7 +79,7 @@ struct Q2KPanel {
     PanelBlock<L> block;
     typename L::Float d;
     typename L::Float minus_dmin;
-    Q2KPanel(PanelBlock<L>, PanelBlock<L> at)
+    MINIM_KERNEL_FUNCTION Q2KPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at), d(at.f16(Block::d_at)), minus_dmin(L::mul(at.f16(Block::dmin_at), L::all(-1.0F))) {}
 
     template <int u, int g>
@@ -104,10 +103,10 @@ struct Q3KPanel {
     using Kind = PanelKind<Codes::small, 7, 4, 2, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Q3KPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    MINIM_KERNEL_FUNCTION Q3KPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
 
     template <int g>
-    typename L::Float scale() const {
+    MINIM_KERNEL_FUNCTION typename L::Float scale() const {
         const auto low = block.word(Block::scales_at + g % 8 / 4 * 4);
         const auto high = block.word(Block::scales_at + 8);
         const auto low_bits = bits_of<L, 8 * (g % 4) + 4 * (g / 8), 4>(low);
@@ -132,7 +131,7 @@ struct Q6KPanel {
     using Kind = PanelKind<Codes::small, 63, 32, 2, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Q6KPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    MINIM_KERNEL_FUNCTION Q6KPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
 
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
@@ -149,8 +148,6 @@ struct Q6KPanel {
 };
 
 template <class L>
-constexpr LinearKernels k_quants_kernels() {
-    return panel_kernels<L, Q2KPanel<L>, Q3KPanel<L>, Q4KPanel<L>, Q5KPanel<L>, Q6KPanel<L>>();
-}
+using KQuants = PanelList<Q2KPanel<L>, Q3KPanel<L>, Q4KPanel<L>, Q5KPanel<L>, Q6KPanel<L>>;
 
-}  // namespace minim::cpu::generic
+}  // namespace minim::panel

@@ -1,9 +1,7 @@
 // Panels of the grid formats IQ1_S to IQ3_S: every lane fetches the points of its row. A unit takes some 300
-// instructions, so units go in a loop (panel_units.h). Layouts: lib/format/.
+// instructions, so units go in a loop (cpu/generic/panel_units.h). Layouts: lib/format/.
 #pragma once
 
-#include "cpu/generic/linear_panel.h"
-#include "cpu/generic/panels/byte_codes.h"
 #include "format/grids.h"
 #include "format/iq1_m.h"
 #include "format/iq1_s.h"
@@ -12,12 +10,13 @@
 #include "format/iq2_xxs.h"
 #include "format/iq3_s.h"
 #include "format/iq3_xxs.h"
+#include "panel/byte_codes.h"
 
-namespace minim::cpu::generic {
+namespace minim::panel {
 
 // Signed magnitudes as small codes.
 template <class L, int offset>
-typename L::Int with_signs(typename L::Int magnitudes, typename L::Mask negative) {
+MINIM_KERNEL_FUNCTION typename L::Int with_signs(typename L::Int magnitudes, typename L::Mask negative) {
     return L::add_bytes(L::negate_bytes(magnitudes, negative), L::all(offset * 0x01010101));
 }
 
@@ -27,7 +26,7 @@ template <class L, int n>
 struct PointIndices {
     alignas(64) uint16_t at[n / 2][L::k_width][2];
 
-    const uint16_t* pair(int p) const { return at[p][0]; }
+    MINIM_KERNEL_FUNCTION const uint16_t* pair(int p) const { return at[p][0]; }
     MINIM_KERNEL_INLINE void put(int pair, typename L::Int indices) {
         L::store(reinterpret_cast<std::byte*>(at[pair]), indices);
     }
@@ -43,25 +42,23 @@ struct PointIndices {
     }
     // n_top bits of `high` from bit a on to bit 8, and those from bit b on to bit 24.
     template <int n_top, int a, int b>
-    static typename L::Int tops(typename L::Int high) {
+    MINIM_KERNEL_FUNCTION static typename L::Int tops(typename L::Int high) {
         constexpr int k_top = ((1 << n_top) - 1) << 8;
         return L::bit_or(L::bit_and(moved<L, a, 8>(high), L::all(k_top)),
                          L::bit_and(moved<L, b, 24>(high), L::all(k_top << 16)));
     }
-    // The compiler must not take the indices from the registers that they are in: that costs two instructions a
-    // lane, where a load costs one.
-    MINIM_KERNEL_INLINE void finish() { asm("" : "+m"(at)); }
+    MINIM_KERNEL_INLINE void finish() { L::keep_in_memory(at); }
 };
 
 // The word with byte i of those from `at` on lowest.
 template <class L>
-typename L::Int byte_from(const PanelBlock<L>& block, int at, int i) {
+MINIM_KERNEL_FUNCTION typename L::Int byte_from(const PanelBlock<L>& block, int at, int i) {
     return L::shift_right(block.word(at + i / 4 * 4), 8 * (i % 4));
 }
 
 // Where the indices of one byte lie that are the words `at` bytes into a block.
 template <class L>
-const uint8_t* byte_indices(const PanelBlock<L>& block, int at) {
+MINIM_KERNEL_FUNCTION const uint8_t* byte_indices(const PanelBlock<L>& block, int at) {
     return reinterpret_cast<const uint8_t*>(block.data + k_panel_rows * at + 4 * block.lane);
 }
 
@@ -80,7 +77,7 @@ MINIM_KERNEL_INLINE void put_codes(const typename L::Int* half, typename L::Int 
 
 // Four sign indices of 7 bits, one a byte, to sign bytes: bit 7 makes the number of set bits even.
 template <class L>
-typename L::Int even_signs(typename L::Int seven) {
+MINIM_KERNEL_FUNCTION typename L::Int even_signs(typename L::Int seven) {
     static constexpr int8_t k_odd[16] = {0,    -128, -128, 0,    -128, 0,    0,    -128,
                                          -128, 0,    0,    -128, 0,    -128, -128, 0};
     const auto odd = L::table(k_odd);
@@ -90,7 +87,7 @@ typename L::Int even_signs(typename L::Int seven) {
 
 // The four sign indices at bits 7i .. 7i + 6 of a word, spread to its bytes.
 template <class L>
-typename L::Int spread_sign_indices(typename L::Int word) {
+MINIM_KERNEL_FUNCTION typename L::Int spread_sign_indices(typename L::Int word) {
     const auto low = L::bit_or(bits_of<L, 0, 7>(word), L::template shift_left<8>(bits_of<L, 7, 7>(word)));
     const auto high = L::bit_or(L::template shift_left<16>(bits_of<L, 14, 7>(word)),
                                 L::template shift_left<24>(bits_of<L, 21, 7>(word)));
@@ -104,7 +101,9 @@ struct HalfStepScale {
     typename L::Float half;
     MINIM_KERNEL_INLINE HalfStepScale(typename L::Float d, float factor)
         : step(L::mul(d, L::all(factor))), half(L::mul(d, L::all(0.5F * factor))) {}
-    typename L::Float of(typename L::Int number) const { return L::fma(L::to_float(number), step, half); }
+    MINIM_KERNEL_FUNCTION typename L::Float of(typename L::Int number) const {
+        return L::fma(L::to_float(number), step, half);
+    }
     // Those of the numbers in the two nibbles of a byte, the lower first.
     MINIM_KERNEL_INLINE void put_two(typename L::Int byte, typename L::Float* scale) const {
         scale[0] = of(bits_of<L, 0, 4>(byte));
@@ -121,7 +120,8 @@ struct Iq2XxsPanel {
     using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 1, false>;
     PanelBlock<L> block;
     HalfStepScale<L> scale;
-    Iq2XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), scale(at.f16(Block::d_at), 0.25F) {}
+    MINIM_KERNEL_FUNCTION Iq2XxsPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), scale(at.f16(Block::d_at), 0.25F) {}
     MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto group = block.word(Block::groups_at + 8 * u + 4);
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
@@ -204,7 +204,8 @@ struct Iq3XxsPanel {
     using Kind = PanelKind<Codes::small, 2 * k_iq3xxs_offset, k_iq3xxs_offset, 1, false>;
     PanelBlock<L> block;
     HalfStepScale<L> scale;
-    Iq3XxsPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), scale(at.f16(Block::d_at), 0.5F) {}
+    MINIM_KERNEL_FUNCTION Iq3XxsPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), scale(at.f16(Block::d_at), 0.5F) {}
     MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto group = block.word(Block::groups_at + 4 * u);
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
@@ -285,7 +286,9 @@ struct Iq1SPanel {
         index.finish();
     }
     // Bits 0 .. 15.
-    typename L::Int group(int u) const { return byte_from(block, Block::groups_at, 2 * u); }
+    MINIM_KERNEL_FUNCTION typename L::Int group(int u) const {
+        return byte_from(block, Block::groups_at, 2 * u);
+    }
     MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto down = lanes_with_bit<L, 15>(group(u));
         typename L::Int half[4];
@@ -314,10 +317,12 @@ struct Iq1MPanel {
         index.finish();
     }
     // Bits 0 .. 15.
-    typename L::Int high(int u) const { return byte_from(block, Block::high_at, 2 * u); }
+    MINIM_KERNEL_FUNCTION typename L::Int high(int u) const {
+        return byte_from(block, Block::high_at, 2 * u);
+    }
 
     // The top nibbles of the four scale words, lowest first, are an f16.
-    static typename L::Float hidden_scale(const PanelBlock<L>& at) {
+    MINIM_KERNEL_FUNCTION static typename L::Float hidden_scale(const PanelBlock<L>& at) {
         const auto a = at.word(Block::scales_at);
         const auto b = at.word(Block::scales_at + 4);
         const auto low = L::bit_or(bits_of<L, 12, 4>(a), L::template shift_left<4>(bits_of<L, 28, 4>(a)));
@@ -342,9 +347,7 @@ struct Iq1MPanel {
 };
 
 template <class L>
-constexpr LinearKernels grids_kernels() {
-    return panel_kernels<L, Iq1SPanel<L>, Iq1MPanel<L>, Iq2XxsPanel<L>, Iq2XsPanel<L>, Iq2SPanel<L>,
-                         Iq3XxsPanel<L>, Iq3SPanel<L>>();
-}
+using Grids = PanelList<Iq1SPanel<L>, Iq1MPanel<L>, Iq2XxsPanel<L>, Iq2XsPanel<L>, Iq2SPanel<L>,
+                        Iq3XxsPanel<L>, Iq3SPanel<L>>;
 
-}  // namespace minim::cpu::generic
+}  // namespace minim::panel

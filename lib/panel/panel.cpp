@@ -1,10 +1,10 @@
-#include "cpu/panel.h"
+#include "panel/panel.h"
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
-namespace minim::cpu {
+namespace minim::panel {
 namespace {
 
 // Calls visit(granule size, bytes into the row, bytes) for every run of granules of one size, in order.
@@ -128,4 +128,4 @@ void unpack_panel(Format format, const std::byte* panel, int64_t row_bytes, int6
     });
 }
 
-}  // namespace minim::cpu
+}  // namespace minim::panel

@@ -5,8 +5,6 @@
 // second half. Values that span less than 128 are small codes with an offset.
 #pragma once
 
-#include "cpu/generic/linear_panel.h"
-#include "cpu/generic/panels/byte_codes.h"
 #include "format/iq2_k.h"
 #include "format/iq2_kl.h"
 #include "format/iq3_k.h"
@@ -15,8 +13,9 @@
 #include "format/iq4_xs.h"
 #include "format/iq5_k.h"
 #include "format/iq6_k.h"
+#include "panel/byte_codes.h"
 
-namespace minim::cpu::generic {
+namespace minim::panel {
 
 struct ValueTable {
     int8_t value[64];
@@ -49,7 +48,7 @@ static_assert(k_iq4k_shift != 0 && k_iq5k_shift != 0 && k_iq6k_shift != 0);
 
 // `shift` in every byte of the lanes that are all ones.
 template <class L, int shift>
-typename L::Int shift_of(typename L::Int lanes) {
+MINIM_KERNEL_FUNCTION typename L::Int shift_of(typename L::Int lanes) {
     return L::bit_and(lanes, L::all(shift * 0x01010101));
 }
 
@@ -62,7 +61,8 @@ MINIM_KERNEL_INLINE void look_up_16(const int8_t* values, typename L::Int shift,
 
 // Out of 32 values: those of the nibbles in the first half, or in the second where a byte of `fifth` has its bit `bit`.
 template <class L, int bit>
-typename L::Int look_up_32(const int8_t* values, typename L::Int nibbles, typename L::Int fifth) {
+MINIM_KERNEL_FUNCTION typename L::Int look_up_32(const int8_t* values, typename L::Int nibbles,
+                                                 typename L::Int fifth) {
     const auto low = L::look_up(L::wide_table(values), nibbles);
     const auto high = L::look_up(L::wide_table(values + 16), nibbles);
     return L::template choose_by_bit<bit>(fifth, high, low);
@@ -86,7 +86,7 @@ struct Iq4XsPanel {
     PanelBlock<L> block;
     typename L::Float d, less;   // less: -32 d
     typename L::Int numbers[2];  // of units 0, 2, 4, 6 and of units 1, 3, 5, 7: 6 bits in a byte each
-    Iq4XsPanel(PanelBlock<L>, PanelBlock<L> at)
+    MINIM_KERNEL_FUNCTION Iq4XsPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at), d(at.f16(Block::d_at)), less(L::mul(d, L::all(-32.0F))) {
         const auto low = at.word(Block::low_at);
         const auto high = spread_nibbles<L>(at.half(Block::high_at));
@@ -109,13 +109,13 @@ struct GroupScalesPanel {
     PanelBlock<L> block;
     typename L::Float d;
     typename L::Int extra, high;
-    GroupScalesPanel(PanelBlock<L>, PanelBlock<L> at)
+    MINIM_KERNEL_FUNCTION GroupScalesPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at),
           d(at.f16(Format::d_at)),
           extra(at.half(Format::extra_at)),
           high(at.word(Format::high_at)) {}
     template <int g>
-    typename L::Float scale() const {
+    MINIM_KERNEL_FUNCTION typename L::Float scale() const {
         const auto low = bits_of<L, 4 * (g % 8), 4>(block.word(Format::low_at + g / 8 * 4));
         const auto number = L::bit_or(low, L::template shift_left<4>(bits_of<L, 2 * g, 2>(high)));
         return L::mul(d, L::to_float(L::sub(number, L::all(32))));
@@ -162,7 +162,7 @@ struct Iq6KPanel {
     PanelBlock<L> block;
     typename L::Float d;
     typename L::Int extra;
-    Iq6KPanel(PanelBlock<L>, PanelBlock<L> at)
+    MINIM_KERNEL_FUNCTION Iq6KPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at), d(at.f16(Block::d_at)), extra(at.half(Block::extra_at)) {}
     template <int u, int g>
     MINIM_KERNEL_INLINE void unpack_group(Unit<L>& unit) const {
@@ -189,7 +189,7 @@ struct Iq6KPanel {
 
 // (byte & 254) - 127
 template <class L>
-typename L::Int ks_scales(typename L::Int byte) {
+MINIM_KERNEL_FUNCTION typename L::Int ks_scales(typename L::Int byte) {
     return L::sub(L::bit_and(byte, L::all(254)), L::all(127));
 }
 
@@ -199,7 +199,7 @@ struct Iq4KsPanel {
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq4KsPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
+    MINIM_KERNEL_FUNCTION Iq4KsPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto byte = byte_of<L, u % 4>(block.word(Block::scales_at + u / 4 * 4));
@@ -215,11 +215,11 @@ struct Iq4KssPanel {
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq4KssPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
+    MINIM_KERNEL_FUNCTION Iq4KssPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
 
     // Bit 0 of the two halves of word k are bits 2k and 2k + 1 of the scale byte.
     template <int k>
-    typename L::Int scale_bits(typename L::Int word) const {
+    MINIM_KERNEL_FUNCTION typename L::Int scale_bits(typename L::Int word) const {
         return L::bit_or(L::template shift_left<2 * k>(bits_of<L, 0, 1>(word)),
                          L::template shift_left<2 * k + 1>(bits_of<L, 16, 1>(word)));
     }
@@ -246,7 +246,7 @@ struct Iq5KsPanel {
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq5KsPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
+    MINIM_KERNEL_FUNCTION Iq5KsPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto byte = byte_of<L, u % 4>(block.word(Block::scales_at + u / 4 * 4));
@@ -256,16 +256,23 @@ struct Iq5KsPanel {
     }
 };
 
+// Tables of small codes: the values plus the offset. (Functions: see format/table.h.)
 inline constexpr int k_iq2k_offset = 31;
-inline constexpr ValueTable k_iq2k_codes = value_table(codebooks::k_iq2k, 0, 1, 8, k_iq2k_offset);
+MINIM_HOST_DEVICE const int8_t* iq2k_codes() {
+    static constexpr ValueTable k_table = value_table(codebooks::k_iq2k, 0, 1, 8, k_iq2k_offset);
+    return k_table.value;
+}
 inline constexpr int k_iq3k_offset = 63;
-inline constexpr ValueTable k_iq3k_codes = value_table(codebooks::k_iq3k, 0, 1, 16, k_iq3k_offset);
+MINIM_HOST_DEVICE const int8_t* iq3k_codes() {
+    static constexpr ValueTable k_table = value_table(codebooks::k_iq3k, 0, 1, 16, k_iq3k_offset);
+    return k_table.value;
+}
 
 // Codes with bit `n_bits` set in the lanes whose values are shifted: the second half of the table.
 template <class L, int n_bits>
-MINIM_KERNEL_INLINE void look_up_halves(const ValueTable& values, typename L::Int shifted_lanes,
+MINIM_KERNEL_INLINE void look_up_halves(const int8_t* values, typename L::Int shifted_lanes,
                                         typename L::Int* code, int count) {
-    const auto table = L::table(values.value);
+    const auto table = L::table(values);
     const auto half = L::bit_and(shifted_lanes, L::all((1 << n_bits) * 0x01010101));
     for (int k = 0; k < count; ++k) code[k] = L::look_up(table, L::bit_or(code[k], half));
 }
@@ -277,11 +284,11 @@ struct Iq2KPanel {
     PanelBlock<L> block;
     typename L::Float d;
     typename L::Int extra;
-    Iq2KPanel(PanelBlock<L>, PanelBlock<L> at)
+    MINIM_KERNEL_FUNCTION Iq2KPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at), d(at.f16(Block::d_at)), extra(at.half(Block::extra_at)) {}
     template <int u, int g>
     MINIM_KERNEL_INLINE void unpack_group(Unit<L>& unit) const {
-        look_up_halves<L, 2>(k_iq2k_codes, lanes_with_bit<L, 2 * u + g>(extra), unit.code + 4 * g, 4);
+        look_up_halves<L, 2>(iq2k_codes(), lanes_with_bit<L, 2 * u + g>(extra), unit.code + 4 * g, 4);
         const auto scales = block.word(Block::scales_at + u / 4 * 4);
         const auto number = L::sub(bits_of<L, 8 * (u % 4) + 4 * g, 4>(scales), L::all(8));
         unit.scale[g] = L::mul(d, L::to_float(number));
@@ -301,12 +308,12 @@ struct Iq2KsPanel {
     PanelBlock<L> block;
     typename L::Float d;
     typename L::Int extra, scales;
-    Iq2KsPanel(PanelBlock<L> header, PanelBlock<L> at)
+    MINIM_KERNEL_FUNCTION Iq2KsPanel(PanelBlock<L> header, PanelBlock<L> at)
         : block(at), d(header.f16(0)), extra(at.half(Block::extra_at)), scales(at.word(Block::scales_at)) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) unit.code[k] = code2_of_128<L, u>(block, Block::codes_at, k);
-        look_up_halves<L, 2>(k_iq2k_codes, lanes_with_bit<L, u>(extra), unit.code, 8);
+        look_up_halves<L, 2>(iq2k_codes(), lanes_with_bit<L, u>(extra), unit.code, 8);
         const auto number =
             L::bit_or(bits_of<L, 4 * u, 4>(scales), L::template shift_left<4>(bits_of<L, 8 + u, 1>(extra)));
         unit.scale[0] = L::mul(d, L::to_float(L::sub(number, L::all(16))));
@@ -320,21 +327,21 @@ struct Iq3KPanel {
     PanelBlock<L> block;
     typename L::Float d;
     typename L::Int extra, signs;
-    Iq3KPanel(PanelBlock<L>, PanelBlock<L> at)
+    MINIM_KERNEL_FUNCTION Iq3KPanel(PanelBlock<L>, PanelBlock<L> at)
         : block(at),
           d(at.f16(Block::d_at)),
           extra(at.half(Block::extra_at)),
           signs(at.half(Block::signs_at)) {}
     template <int u, int g>
     MINIM_KERNEL_INLINE void unpack_group(Unit<L>& unit) const {
-        look_up_halves<L, 3>(k_iq3k_codes, lanes_with_bit<L, 2 * u + g>(extra), unit.code + 4 * g, 4);
+        look_up_halves<L, 3>(iq3k_codes(), lanes_with_bit<L, 2 * u + g>(extra), unit.code + 4 * g, 4);
         const auto scales = scale_bits<2 * u + g>();
         const auto magnitude = L::add(L::template shift_left<1>(scales), L::all(1));
         const auto negative = lanes_with_bit<L, 2 * u + g>(signs);
         unit.scale[g] = L::mul(d, L::to_float(L::sub(L::bit_xor(magnitude, negative), negative)));
     }
     template <int g>
-    typename L::Int scale_bits() const {
+    MINIM_KERNEL_FUNCTION typename L::Int scale_bits() const {
         return bits_of<L, 4 * (g % 8), 4>(block.word(Block::scales_at + g / 8 * 4));
     }
     template <int u>
@@ -355,7 +362,7 @@ struct Iq3KsPanel {
     PanelBlock<L> block;
     typename L::Float d;
     typename L::Int extra, scales;
-    Iq3KsPanel(PanelBlock<L> header, PanelBlock<L> at)
+    MINIM_KERNEL_FUNCTION Iq3KsPanel(PanelBlock<L> header, PanelBlock<L> at)
         : block(at), d(header.f16(0)), extra(at.half(Block::extra_at)), scales(at.word(Block::scales_at)) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
@@ -363,7 +370,7 @@ struct Iq3KsPanel {
             unit.code[k] = L::bit_or(code2_of_128<L, u>(block, Block::codes_at, k),
                                      code1_of_256<L, u, 2>(block, Block::high_at, k));
         }
-        look_up_halves<L, 3>(k_iq3k_codes, lanes_with_bit<L, 8 + u>(extra), unit.code, 8);
+        look_up_halves<L, 3>(iq3k_codes(), lanes_with_bit<L, 8 + u>(extra), unit.code, 8);
         const auto number = L::bit_or(bits_of<L, 8 * (u % 4) + 4 * (u / 4), 4>(scales),
                                       L::template shift_left<4>(bits_of<L, u, 1>(extra)));
         unit.scale[0] = L::mul(d, L::to_float(L::sub(number, L::all(16))));
@@ -371,13 +378,19 @@ struct Iq3KsPanel {
 };
 
 inline constexpr int k_iq2kl_offset = 63;
-inline constexpr ValueTable k_iq2kl_even = value_table(codebooks::k_iq2kl, 0, 2, 32, k_iq2kl_offset);
-inline constexpr ValueTable k_iq2kl_odd = value_table(codebooks::k_iq2kl, 1, 2, 32, k_iq2kl_offset);
+MINIM_HOST_DEVICE const int8_t* iq2kl_even() {
+    static constexpr ValueTable k_table = value_table(codebooks::k_iq2kl, 0, 2, 32, k_iq2kl_offset);
+    return k_table.value;
+}
+MINIM_HOST_DEVICE const int8_t* iq2kl_odd() {
+    static constexpr ValueTable k_table = value_table(codebooks::k_iq2kl, 1, 2, 32, k_iq2kl_offset);
+    return k_table.value;
+}
 
 template <class L>
-typename L::Int look_up_pairs(const ValueTable& values, typename L::Int pair) {
-    return L::template choose_by_bit<4>(pair, L::look_up(L::table(values.value + 16), pair),
-                                        L::look_up(L::table(values.value), pair));
+MINIM_KERNEL_FUNCTION typename L::Int look_up_pairs(const int8_t* values, typename L::Int pair) {
+    return L::template choose_by_bit<4>(pair, L::look_up(L::table(values + 16), pair),
+                                        L::look_up(L::table(values), pair));
 }
 
 template <class L>
@@ -387,13 +400,13 @@ struct Iq2KlPanel {
     PanelBlock<L> block;
     typename L::Float d;
     typename L::Int high, low;
-    Iq2KlPanel(PanelBlock<L> header, PanelBlock<L> at)
+    MINIM_KERNEL_FUNCTION Iq2KlPanel(PanelBlock<L> header, PanelBlock<L> at)
         : block(at), d(header.f16(0)), high(at.half(Block::high_at)), low(at.word(Block::low_at)) {}
 
     // Both values of each pair, from the pair's code in two neighbouring bytes.
-    static typename L::Int values(typename L::Int pair) {
-        const auto even = look_up_pairs<L>(k_iq2kl_even, pair);
-        const auto odd = look_up_pairs<L>(k_iq2kl_odd, pair);
+    MINIM_KERNEL_FUNCTION static typename L::Int values(typename L::Int pair) {
+        const auto even = look_up_pairs<L>(iq2kl_even(), pair);
+        const auto odd = look_up_pairs<L>(iq2kl_odd(), pair);
         return L::bit_or(L::bit_and(even, L::all(0x00FF00FF)),
                          L::bit_and(odd, L::all(static_cast<int32_t>(0xFF00FF00U))));
     }
@@ -413,10 +426,8 @@ struct Iq2KlPanel {
 };
 
 template <class L>
-constexpr LinearKernels value_tables_kernels() {
-    return panel_kernels<L, Iq4XsPanel<L>, Iq4KPanel<L>, Iq5KPanel<L>, Iq6KPanel<L>, Iq4KsPanel<L>,
-                         Iq4KssPanel<L>, Iq5KsPanel<L>, Iq2KPanel<L>, Iq2KsPanel<L>, Iq3KPanel<L>,
-                         Iq3KsPanel<L>, Iq2KlPanel<L>>();
-}
+using ValueTables =
+    PanelList<Iq4XsPanel<L>, Iq4KPanel<L>, Iq5KPanel<L>, Iq6KPanel<L>, Iq4KsPanel<L>, Iq4KssPanel<L>,
+              Iq5KsPanel<L>, Iq2KPanel<L>, Iq2KsPanel<L>, Iq3KPanel<L>, Iq3KsPanel<L>, Iq2KlPanel<L>>;
 
-}  // namespace minim::cpu::generic
+}  // namespace minim::panel

@@ -2,8 +2,6 @@
 // MXFP4, and NVFP4 with its blocks of 64. Layouts: lib/format/.
 #pragma once
 
-#include "cpu/generic/linear_panel.h"
-#include "cpu/generic/panels/byte_codes.h"
 #include "format/iq4_nl.h"
 #include "format/mxfp4.h"
 #include "format/nvfp4.h"
@@ -11,15 +9,16 @@
 #include "format/q5_0.h"
 #include "format/q6_0.h"
 #include "format/q8_0.h"
+#include "panel/byte_codes.h"
 
-namespace minim::cpu::generic {
+namespace minim::panel {
 
 template <class L>
 struct Q8_0Panel {
     using Block = Q8_0;
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     PanelBlock<L> block;
-    Q8_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    MINIM_KERNEL_FUNCTION Q8_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) unit.code[k] = L::wide(block.word(Block::codes_at + 4 * k));
@@ -32,7 +31,7 @@ struct Q4_0Panel {
     using Block = Q4_0;
     using Kind = PanelKind<Codes::small, 15, 8, 1, false>;
     PanelBlock<L> block;
-    Q4_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    MINIM_KERNEL_FUNCTION Q4_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
@@ -45,7 +44,7 @@ struct Q4_1Panel {
     using Block = Q4_1;
     using Kind = PanelKind<Codes::small, 15, 0, 1, true>;
     PanelBlock<L> block;
-    Q4_1Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    MINIM_KERNEL_FUNCTION Q4_1Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
@@ -72,7 +71,7 @@ struct Q5_0Panel {
     using Block = Q5_0;
     using Kind = PanelKind<Codes::small, 31, 16, 1, false>;
     PanelBlock<L> block;
-    Q5_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    MINIM_KERNEL_FUNCTION Q5_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
@@ -86,7 +85,7 @@ struct Q5_1Panel {
     using Block = Q5_1;
     using Kind = PanelKind<Codes::small, 31, 0, 1, true>;
     PanelBlock<L> block;
-    Q5_1Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    MINIM_KERNEL_FUNCTION Q5_1Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
@@ -101,7 +100,7 @@ struct Q6_0Panel {
     using Block = Q6_0;
     using Kind = PanelKind<Codes::small, 63, 32, 1, false>;
     PanelBlock<L> block;
-    Q6_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    MINIM_KERNEL_FUNCTION Q6_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
@@ -125,7 +124,7 @@ struct Iq4NlPanel {
     using Block = IQ4_NL;
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     PanelBlock<L> block;
-    Iq4NlPanel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    MINIM_KERNEL_FUNCTION Iq4NlPanel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
@@ -150,7 +149,7 @@ struct Mxfp4Panel {
     using Block = MXFP4;
     using Kind = PanelKind<Codes::small, 24, k_e2m1_offset, 1, false>;
     PanelBlock<L> block;
-    Mxfp4Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    MINIM_KERNEL_FUNCTION Mxfp4Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         code4_of_32<L>(block, Block::codes_at, unit.code);
@@ -168,10 +167,10 @@ struct Nvfp4Panel {
     using Block = NVFP4;
     using Kind = PanelKind<Codes::small, 24, k_e2m1_offset, 2, false>;
     PanelBlock<L> block;
-    Nvfp4Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    MINIM_KERNEL_FUNCTION Nvfp4Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     // Half of ue4m3_to_float(): bias 7 becomes 126; codes below 8 are subnormal, 0x7F is 0.
     template <int g>
-    typename L::Float half_scale(typename L::Int scales) const {
+    MINIM_KERNEL_FUNCTION typename L::Float half_scale(typename L::Int scales) const {
         const auto code = L::bit_and(L::template shift_right<8 * g>(scales), L::all(0x7F));
         const auto normal = L::as_float(L::add(L::template shift_left<20>(code), L::all(0x3B800000)));
         const auto subnormal = L::mul(L::to_float(code), L::all(0x1p-10F));
@@ -194,9 +193,7 @@ struct Nvfp4Panel {
 };
 
 template <class L>
-constexpr LinearKernels blocks_of_32_kernels() {
-    return panel_kernels<L, Q4_0Panel<L>, Q4_1Panel<L>, Q5_0Panel<L>, Q5_1Panel<L>, Q6_0Panel<L>,
-                         Q8_0Panel<L>, Iq4NlPanel<L>, Mxfp4Panel<L>, Nvfp4Panel<L>>();
-}
+using BlocksOf32 = PanelList<Q4_0Panel<L>, Q4_1Panel<L>, Q5_0Panel<L>, Q5_1Panel<L>, Q6_0Panel<L>,
+                             Q8_0Panel<L>, Iq4NlPanel<L>, Mxfp4Panel<L>, Nvfp4Panel<L>>;
 
-}  // namespace minim::cpu::generic
+}  // namespace minim::panel

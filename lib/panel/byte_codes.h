@@ -2,19 +2,19 @@
 // those of lib/format/block_reader.h), for one unit of 32 columns of the lanes of a panel.
 #pragma once
 
-#include "cpu/generic/panel_units.h"
+#include "panel/units.h"
 
-namespace minim::cpu::generic {
+namespace minim::panel {
 
 // The bits of `mask` of every byte of a word, from bit `shift` on.
 template <class L, int shift, int mask>
-typename L::Int byte_bits(typename L::Int word) {
+MINIM_KERNEL_FUNCTION typename L::Int byte_bits(typename L::Int word) {
     return L::bit_and(L::template shift_right<shift>(word), L::all(mask * 0x01010101));
 }
 
 // Byte i of every lane as a number.
 template <class L, int i>
-typename L::Int byte_of(typename L::Int word) {
+MINIM_KERNEL_FUNCTION typename L::Int byte_of(typename L::Int word) {
     const auto shifted = L::template shift_right<8 * i>(word);
     if constexpr (i == 3) return shifted;
     return L::bit_and(shifted, L::all(255));
@@ -22,7 +22,7 @@ typename L::Int byte_of(typename L::Int word) {
 
 // A word shifted so that its bit `from` becomes bit `to`.
 template <class L, int from, int to>
-typename L::Int moved(typename L::Int word) {
+MINIM_KERNEL_FUNCTION typename L::Int moved(typename L::Int word) {
     if constexpr (from > to) {
         return L::template shift_right<from - to>(word);
     } else {
@@ -32,24 +32,24 @@ typename L::Int moved(typename L::Int word) {
 
 // The four nibbles of a half word, a byte each.
 template <class L>
-typename L::Int spread_nibbles(typename L::Int half) {
+MINIM_KERNEL_FUNCTION typename L::Int spread_nibbles(typename L::Int half) {
     const auto bytes = L::bit_and(L::bit_or(half, L::template shift_left<8>(half)), L::all(0x00FF00FF));
     return L::bit_and(L::bit_or(bytes, L::template shift_left<4>(bytes)), L::all(0x0F0F0F0F));
 }
 
 template <class L, int i>
-typename L::Int signed_byte_of(typename L::Int word) {
+MINIM_KERNEL_FUNCTION typename L::Int signed_byte_of(typename L::Int word) {
     return L::template shift_right_signed<24>(L::template shift_left<24 - 8 * i>(word));
 }
 
 template <class L, int shift, int n_bits>
-typename L::Int bits_of(typename L::Int word) {
+MINIM_KERNEL_FUNCTION typename L::Int bits_of(typename L::Int word) {
     return L::bit_and(L::template shift_right<shift>(word), L::all((1 << n_bits) - 1));
 }
 
 // All ones in the lanes whose bit is set.
 template <class L, int bit>
-typename L::Int lanes_with_bit(typename L::Int word) {
+MINIM_KERNEL_FUNCTION typename L::Int lanes_with_bit(typename L::Int word) {
     return L::template shift_right_signed<31>(L::template shift_left<31 - bit>(word));
 }
 
@@ -102,4 +102,4 @@ MINIM_KERNEL_INLINE void code5_of_64(const PanelBlock<L>& block, int codes_at, i
     for (int k = 0; k < 8; ++k) code[k] = L::bit_or(code[k], code1_of_256<L, unit, 4>(block, fifth_at, k));
 }
 
-}  // namespace minim::cpu::generic
+}  // namespace minim::panel

@@ -1,17 +1,17 @@
-#include "cpu/panel.h"
+#include "panel/panel.h"
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 
 #include "support/catch.h"
-#include "unit/cpu/support.h"
 
 namespace minim::test {
 namespace {
 
-std::vector<std::byte> random_rows(int64_t row_size, Random& random) {
-    std::vector<std::byte> rows(static_cast<size_t>(cpu::k_panel_rows * row_size));
-    for (std::byte& byte : rows) byte = random.byte();
+std::vector<std::byte> random_rows(int64_t row_size, std::mt19937& random) {
+    std::vector<std::byte> rows(static_cast<size_t>(panel::k_panel_rows * row_size));
+    for (std::byte& byte : rows) byte = static_cast<std::byte>(random() & 255U);
     return rows;
 }
 
@@ -25,29 +25,29 @@ TEST_CASE("unpacking a panel gives back the rows of any format") {
     for (const FormatTraits& format : all_formats()) {
         if (format.decode_row == nullptr || format.block_elems == 1) continue;
         INFO(format.name);
-        Random random(1);
+        std::mt19937 random(1);
         const int64_t row_size = row_size_of(format, 3);
         const int64_t cols = int64_t{3} * format.block_elems;
         const std::vector<std::byte> rows = random_rows(row_size, random);
         std::vector<std::byte> panel(rows.size());
         std::vector<std::byte> back(rows.size());
-        cpu::pack_panel(format.format, rows.data(), row_size, cpu::k_panel_rows, cols, panel.data());
+        panel::pack_panel(format.format, rows.data(), row_size, panel::k_panel_rows, cols, panel.data());
         CHECK(panel != rows);
-        cpu::unpack_panel(format.format, panel.data(), row_size, cols, back.data());
+        panel::unpack_panel(format.format, panel.data(), row_size, cols, back.data());
         CHECK(back == rows);
     }
 }
 
 TEST_CASE("a panel has the granules of its rows side by side") {
     const int64_t row_size = 2 * 144;
-    Random random(2);
+    std::mt19937 random(2);
     const std::vector<std::byte> rows = random_rows(row_size, random);
     std::vector<std::byte> panel(rows.size());
-    cpu::pack_panel(Format::q4_k, rows.data(), row_size, cpu::k_panel_rows, 512, panel.data());
+    panel::pack_panel(Format::q4_k, rows.data(), row_size, panel::k_panel_rows, 512, panel.data());
     const auto at = [&](int64_t r, int64_t i) { return rows[static_cast<size_t>(r * row_size + i)]; };
-    for (int64_t r = 0; r < cpu::k_panel_rows; ++r) {
+    for (int64_t r = 0; r < panel::k_panel_rows; ++r) {
         for (int64_t block = 0; block < 2; ++block) {
-            const std::byte* base = panel.data() + block * 144 * cpu::k_panel_rows;
+            const std::byte* base = panel.data() + block * 144 * panel::k_panel_rows;
             CHECK(base[2 * r] == at(r, block * 144));                   // d
             CHECK(base[32 + 2 * r + 1] == at(r, block * 144 + 3));      // dmin
             CHECK(base[64 + 4 * r + 3] == at(r, block * 144 + 7));      // scales
@@ -58,15 +58,15 @@ TEST_CASE("a panel has the granules of its rows side by side") {
 
 TEST_CASE("missing rows of a panel are copies of the last one") {
     const int64_t row_size = 34;
-    Random random(3);
+    std::mt19937 random(3);
     std::vector<std::byte> rows = random_rows(row_size, random);
     std::vector<std::byte> part(rows.size());
     std::vector<std::byte> whole(rows.size());
-    cpu::pack_panel(Format::q8_0, rows.data(), row_size, 5, 32, part.data());
-    for (int64_t r = 5; r < cpu::k_panel_rows; ++r) {
+    panel::pack_panel(Format::q8_0, rows.data(), row_size, 5, 32, part.data());
+    for (int64_t r = 5; r < panel::k_panel_rows; ++r) {
         std::copy_n(rows.begin() + 4 * row_size, row_size, rows.begin() + r * row_size);
     }
-    cpu::pack_panel(Format::q8_0, rows.data(), row_size, cpu::k_panel_rows, 32, whole.data());
+    panel::pack_panel(Format::q8_0, rows.data(), row_size, panel::k_panel_rows, 32, whole.data());
     CHECK(part == whole);
 }
 

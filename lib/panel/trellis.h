@@ -1,11 +1,10 @@
 // Panels of ik's trellis formats: every lane runs the generator of its row. Layouts: lib/format/trellis.h.
 #pragma once
 
-#include "cpu/generic/linear_panel.h"
-#include "cpu/generic/panels/byte_codes.h"
 #include "format/trellis.h"
+#include "panel/byte_codes.h"
 
-namespace minim::cpu::generic {
+namespace minim::panel {
 
 // The next four outputs of the generator, as signed bytes; x is its state.
 template <class L>
@@ -25,13 +24,13 @@ MINIM_KERNEL_INLINE typename L::Int trellis_outputs(typename L::Int& x) {
 }
 
 template <class L>
-typename L::Int trellis_state(typename L::Int index) {
+MINIM_KERNEL_FUNCTION typename L::Int trellis_state(typename L::Int index) {
     return L::add(index, L::all(4096));
 }
 
 // A scale that is a code of the first half of iq4k: the number in byte 0, the others 0.
 template <class L>
-typename L::Float iq4k_scale(typename L::Int code) {
+MINIM_KERNEL_FUNCTION typename L::Float iq4k_scale(typename L::Int code) {
     return L::to_float(signed_byte_of<L, 0>(L::look_up(L::table(iq4k_values()), code)));
 }
 
@@ -49,7 +48,7 @@ struct Iq1KtPanel {
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq1KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
+    MINIM_KERNEL_FUNCTION Iq1KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     template <int u, int c>
     MINIM_KERNEL_INLINE void run(typename L::Int group, Unit<L>& unit) const {
         const auto low = byte_of<L, c>(block.word(Block::low_at + 4 * u));
@@ -88,7 +87,7 @@ struct Iq2KtPanel {
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq2KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
+    MINIM_KERNEL_FUNCTION Iq2KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         four_runs<L, u>(block, Block::indices_at, unit);
@@ -104,7 +103,7 @@ struct Iq3KtPanel {
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq3KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
+    MINIM_KERNEL_FUNCTION Iq3KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         four_runs<L, u>(block, Block::indices_at, unit);
@@ -123,7 +122,7 @@ struct Iq4KtPanel {
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Iq4KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
+    MINIM_KERNEL_FUNCTION Iq4KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     // Columns 4i .. 4i + 3.
     template <int u, int i>
     MINIM_KERNEL_INLINE void run(typename L::Int group, Unit<L>& unit) const {
@@ -152,8 +151,6 @@ struct Iq4KtPanel {
 };
 
 template <class L>
-constexpr LinearKernels trellis_kernels() {
-    return panel_kernels<L, Iq1KtPanel<L>, Iq2KtPanel<L>, Iq3KtPanel<L>, Iq4KtPanel<L>>();
-}
+using Trellis = PanelList<Iq1KtPanel<L>, Iq2KtPanel<L>, Iq3KtPanel<L>, Iq4KtPanel<L>>;
 
-}  // namespace minim::cpu::generic
+}  // namespace minim::panel

@@ -1,13 +1,12 @@
 // Panels of the formats of one and two bits without a table: TQ1_0, TQ2_0, Q1_0, Q2_0. Layouts: lib/format/.
 #pragma once
 
-#include "cpu/generic/linear_panel.h"
-#include "cpu/generic/panels/byte_codes.h"
 #include "format/q1_0.h"
 #include "format/tq1_0.h"
 #include "format/tq2_0.h"
+#include "panel/byte_codes.h"
 
-namespace minim::cpu::generic {
+namespace minim::panel {
 
 template <class L>
 struct Tq1Panel {
@@ -15,14 +14,14 @@ struct Tq1Panel {
     using Kind = PanelKind<Codes::small, 2, 1, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Tq1Panel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    MINIM_KERNEL_FUNCTION Tq1Panel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
 
     // Ternary digit n of two bytes of a lane, 16 bits each: 3 * (b * 3^n mod 256) / 256.
-    static typename L::Int digits_of_pair(typename L::Int pair, int power) {
+    MINIM_KERNEL_FUNCTION static typename L::Int digits_of_pair(typename L::Int pair, int power) {
         const auto fraction = L::bit_and(L::mul(pair, L::all(power)), L::all(0x00FF00FF));
         return L::bit_and(L::template shift_right<8>(L::mul(fraction, L::all(3))), L::all(0x00030003));
     }
-    static typename L::Int digits(typename L::Int word, int n) {
+    MINIM_KERNEL_FUNCTION static typename L::Int digits(typename L::Int word, int n) {
         constexpr int k_powers[5] = {1, 3, 9, 27, 81};
         const auto even = digits_of_pair(L::bit_and(word, L::all(0x00FF00FF)), k_powers[n]);
         const auto odd =
@@ -51,7 +50,7 @@ struct Tq2Panel {
     using Kind = PanelKind<Codes::small, 3, 1, 1, false>;
     PanelBlock<L> block;
     typename L::Float d;
-    Tq2Panel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    MINIM_KERNEL_FUNCTION Tq2Panel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         for (int k = 0; k < 8; ++k) unit.code[k] = code2_of_128<L, u>(block, Block::codes_at, k);
@@ -64,9 +63,9 @@ struct Q1_0Panel {
     using Block = Q1_0;
     using Kind = PanelKind<Codes::small, 2, 1, 1, false>;
     PanelBlock<L> block;
-    Q1_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    MINIM_KERNEL_FUNCTION Q1_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int u, int k>
-    typename L::Int doubled_bits() const {
+    MINIM_KERNEL_FUNCTION typename L::Int doubled_bits() const {
         const auto word = block.word(Block::codes_at + 4 * u);
         return L::or_bytes(L::all(0), L::template bits_mask<4 * k>(word), 2);
     }
@@ -89,9 +88,9 @@ struct Q2_0Panel {
     using Block = Q2_0;
     using Kind = PanelKind<Codes::small, 3, 1, 1, false>;
     PanelBlock<L> block;
-    Q2_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
+    MINIM_KERNEL_FUNCTION Q2_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     // The four codes of a byte, lowest first, to four bytes.
-    static typename L::Int spread(typename L::Int byte) {
+    MINIM_KERNEL_FUNCTION static typename L::Int spread(typename L::Int byte) {
         const auto low = L::bit_or(byte, L::template shift_left<6>(byte));
         const auto high = L::bit_or(L::template shift_left<12>(byte), L::template shift_left<18>(byte));
         return L::bit_and(L::bit_or(low, high), L::all(0x03030303));
@@ -110,8 +109,6 @@ struct Q2_0Panel {
 };
 
 template <class L>
-constexpr LinearKernels ternary_kernels() {
-    return panel_kernels<L, Tq1Panel<L>, Tq2Panel<L>, Q1_0Panel<L>, Q2_0Panel<L>>();
-}
+using Ternary = PanelList<Tq1Panel<L>, Tq2Panel<L>, Q1_0Panel<L>, Q2_0Panel<L>>;
 
-}  // namespace minim::cpu::generic
+}  // namespace minim::panel

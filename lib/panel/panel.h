@@ -16,7 +16,7 @@
 
 #include "format/format.h"
 
-namespace minim::cpu {
+namespace minim::panel {
 
 inline constexpr int64_t k_panel_rows = 16;
 
@@ -38,4 +38,4 @@ void pack_panel(Format format, const std::byte* rows, int64_t row_bytes, int64_t
 void unpack_panel(Format format, const std::byte* panel, int64_t row_bytes, int64_t cols,
                   std::byte* rows) noexcept;
 
-}  // namespace minim::cpu
+}  // namespace minim::panel
