@@ -64,9 +64,12 @@ placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime)
     const std::vector<std::string_view> names = names_in(p.devices);
     if (p.n_split > 0 && p.n_split != names.size())
         fail(Status::invalid, "{} shares of the layers for {} devices", p.n_split, names.size());
+    const bool is_exact = spread.host->name() == "reference";
+    const auto arithmetic = is_exact ? backend::Arithmetic::exact : backend::Arithmetic::fast;
     for (size_t i = 0; i < names.size(); ++i) {
         try {
-            spread.devices.push_back(placement::open_device(names[i], runtime.threads, runtime.cpu_level));
+            spread.devices.push_back(
+                placement::open_device(names[i], runtime.threads, runtime.cpu_level, arithmetic));
             if (p.n_split > 0) spread.shares.push_back(p.split[i]);
         } catch (const Error& error) {
             const bool is_missing =

@@ -1,5 +1,6 @@
 #include "cuda/cuda_backend.h"
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <utility>
@@ -9,14 +10,18 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "cuda/exact/operations.h"
+#include "cuda/fast_step.h"
 #include "cuda/runtime.h"
+#include "cuda/stream.h"
+#include "cuda/views.h"
 #include "format/blocks.h"
+#include "panel/panel.h"
 
 namespace minim::cuda {
 namespace {
 
+using backend::Arithmetic;
 using backend::AttendArgs;
-using backend::ExpertStack;
 using backend::ExpertWeights;
 using backend::KvLayout;
 using backend::KvRow;
@@ -39,57 +44,19 @@ class Block : public backend::Memory {
     int32_t device_;
 };
 
-// A stream, and on the device what its operations need beside their arguments.
-struct Stream : Scratch {
-    int32_t device = 0;
-    runtime::Stream stream = nullptr;
-    std::unique_ptr<backend::Memory> memory;  // holds what the pointers below point to
-
-    int32_t* ids;         // [n_rows]
-    int32_t* position;    // [n_rows]
-    int64_t* first_page;  // [n_rows]
-    uint64_t* pages;      // [n_rows * pages of n_context]
-    float* frequency;     // [head_dim]
-    float* score;         // [n_rows, n_expert]
-    float* activated;     // [n_rows * n_expert_used, expert_ff]
-    float* output;        // [n_rows * n_expert_used, hidden]
-
-    // The same on the host, on their way; of the sizes above, so that no operation allocates.
-    std::vector<int32_t> host_position;
-    std::vector<int64_t> host_first_page;
-    std::vector<uint64_t> host_pages;
-
-    ~Stream() override {
-        if (stream != nullptr) runtime::end_stream(device, stream);
-    }
-};
-
 Stream& own(Scratch& scratch) {
     return static_cast<Stream&>(scratch);
 }
 
-exact::Weight weight_of(const Matrix& matrix) {
-    return {reinterpret_cast<const uint8_t*>(matrix.data),
-            matrix.format,
-            matrix.rows,
-            matrix.cols,
-            matrix.row_bytes,
-            matrix.scale};
-}
-
-exact::Experts experts_of(const ExpertStack& stack) {
-    exact::Experts experts = {stack.format, stack.rows, stack.cols, stack.row_bytes, {}, {}};
-    for (int64_t e = 0; e < stack.n_expert(); ++e) {
-        const Matrix matrix = stack.matrix(e);
-        experts.data[e] = reinterpret_cast<const uint8_t*>(matrix.data);
-        experts.scale[e] = matrix.scale;
-    }
-    return experts;
-}
+// Of packing: what it copies at a time, at least a panel.
+constexpr uint64_t k_pack_bytes = uint64_t{16} << 20;
 
 class CudaBackend : public backend::Backend {
   public:
-    explicit CudaBackend(int32_t index) : index_(index), name_(format_text("cuda:{}", index)) {}
+    CudaBackend(int32_t index, Arithmetic arithmetic)
+        : index_(index),
+          is_fast_(arithmetic == Arithmetic::fast),
+          name_(format_text("cuda:{}{}", index, is_fast_ ? "" : " (exact)")) {}
 
     std::string_view name() const noexcept override { return name_; }
     bool uses_host_memory() const noexcept override { return false; }
@@ -130,6 +97,7 @@ class CudaBackend : public backend::Backend {
     std::unique_ptr<Scratch> reserve(const backend::StepLimits& limits) const override;
 
     void upload(Scratch& scratch, std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
+        fast::forget_input(own(scratch));
         copy_later(own(scratch), Way::to_device, to, from_host, bytes);
     }
     void download(Scratch& scratch, std::byte* to_host, const std::byte* from,
@@ -137,18 +105,22 @@ class CudaBackend : public backend::Backend {
         copy_later(own(scratch), Way::to_host, to_host, from, bytes);
     }
     void move(Scratch& scratch, std::byte* to, const std::byte* from, uint64_t bytes) const override {
+        fast::forget_input(own(scratch));
         copy_later(own(scratch), Way::on_device, to, from, bytes);
     }
     bool receive(Scratch& scratch, std::byte* to, const Backend& peer, Scratch& peer_scratch,
                  const std::byte* from, uint64_t bytes) const override {
         const auto* other = dynamic_cast<const CudaBackend*>(&peer);
         if (other == nullptr) return false;
+        fast::forget_input(own(scratch));
         if (why_lost_ == nullptr)
             note(runtime::copy_from_peer(index_, own(scratch).stream, to, other->index_,
                                          own(peer_scratch).stream, from, bytes));
         return true;
     }
     void synchronize(Scratch& scratch) const override {
+        fast::forget_input(own(scratch));  // what comes between steps may write it
+        own(scratch).batch.clear();
         note(runtime::synchronize(index_, own(scratch).stream));
         check_alive();
     }
@@ -157,22 +129,36 @@ class CudaBackend : public backend::Backend {
         return with_block(AllBlocks{}, format, [](auto) {});
     }
 
+    bool packs(Format format) const noexcept override { return is_fast_ && fast::has_panels(format); }
+    void pack(std::span<std::byte* const> data, const Matrix& shape) const override;
+
     void embed(Scratch& scratch, const Matrix& table, std::span<const int32_t> ids, float* x) const override {
         Stream& s = own(scratch);
+        fast::forget_input(s);
         put(s, s.ids, ids);
         launch([&] { exact::embed(s.stream, weight_of(table), s.ids, std::ssize(ids), x); });
     }
 
     void norm(Scratch& scratch, const float* x, int64_t n, const Vector& weight, float eps,
               float* h) const override {
-        launch([&] { exact::norm(own(scratch).stream, x, n, weight.data, weight.size, eps, h); });
+        Stream& s = own(scratch);
+        launch([&] {
+            if (is_fast_) {
+                fast::norm_rows(s, x, n, weight, eps, h);
+            } else {
+                exact::norm(s.stream, x, n, weight.data, weight.size, eps, h);
+            }
+        });
     }
 
     void linear(Scratch& scratch, const float* h, int64_t n,
                 std::span<const LinearTask> tasks) const override {
-        for (const LinearTask& task : tasks)
-            launch(
-                [&] { exact::linear(own(scratch).stream, weight_of(*task.weight), h, n, task.y, task.add); });
+        Stream& s = own(scratch);
+        launch([&] {
+            if (is_fast_) return fast::linear_tasks(s, h, n, tasks);
+            for (const LinearTask& task : tasks)
+                exact::linear(s.stream, weight_of(*task.weight), h, n, task.y, task.weight->rows, task.add);
+        });
     }
 
     void attend(Scratch& scratch, const AttendArgs& args) const override;
@@ -180,23 +166,35 @@ class CudaBackend : public backend::Backend {
     void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
                int64_t n_used, int32_t* ids, float* gates) const override {
         Stream& s = own(scratch);
-        launch([&] { exact::linear(s.stream, weight_of(router), h, n, s.score, false); });
-        launch([&] { exact::route(s.stream, s.score, n, router.rows, bias.data, n_used, ids, gates); });
+        launch([&] {
+            if (is_fast_ && n_used <= fast::k_most_used)
+                return fast::route_rows(s, h, n, router, bias, n_used, ids, gates);
+            exact::linear(s.stream, weight_of(router), h, n, s.score, router.rows, false);
+            exact::route(s.stream, s.score, n, router.rows, bias.data, n_used, ids, gates);
+        });
     }
 
     void scale(Scratch& scratch, float* x, int64_t count, float factor) const override {
-        launch([&] { exact::scale(own(scratch).stream, x, count, factor); });
+        Stream& s = own(scratch);
+        fast::forget_input(s);
+        launch([&] { exact::scale(s.stream, x, count, factor); });
     }
 
     void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                  int64_t n_used, const ExpertWeights& weights, float* y) const override {
         Stream& s = own(scratch);
-        const exact::Experts gate = experts_of(weights.gate);
-        const exact::Experts up = experts_of(weights.up);
-        const exact::Experts down = experts_of(weights.down);
-        launch([&] { exact::activate(s.stream, gate, up, h, n, ids, n_used, s.activated); });
-        launch([&] { exact::project(s.stream, down, s.activated, n * n_used, ids, s.output); });
-        launch([&] { exact::add_slots(s.stream, s.output, gates, n, n_used, down.rows, y); });
+        launch([&] {
+            if (is_fast_) return fast::add_experts(s, h, n, ids, gates, n_used, weights, y);
+            const auto slots = [&](const backend::ExpertStack& stack, const float* x, int64_t slots_a_row,
+                                   float* out) {
+                exact::slots(s.stream, experts_of(stack), x, slots_a_row, ids, n * n_used, out, stack.rows);
+            };
+            slots(weights.gate, h, n_used, s.activated);
+            slots(weights.up, h, n_used, s.output);
+            exact::activate(s.stream, s.activated, s.output, n * n_used * weights.gate.rows);
+            slots(weights.down, s.activated, 1, s.output);
+            exact::add_slots(s.stream, s.output, gates, n, n_used, weights.down.rows, y);
+        });
     }
 
   private:
@@ -222,9 +220,11 @@ class CudaBackend : public backend::Backend {
     void put(Stream& stream, T* to, std::span<const T> from) const {
         copy_later(stream, Way::to_device, to, from.data(), from.size_bytes());
     }
-    void put_rows(Stream& stream, std::span<const KvRow> rows) const;
+    void put_batch(Stream& stream, const AttendArgs& args) const;
+    bool attends_fast(const AttendArgs& args) const;
 
     const int32_t index_;
+    const bool is_fast_;
     const std::string name_;
     mutable std::atomic<const char*> why_lost_ = nullptr;
 };
@@ -239,6 +239,11 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
     stream->host_position.resize(static_cast<size_t>(limits.n_rows));
     stream->host_first_page.resize(static_cast<size_t>(limits.n_rows));
     stream->host_pages.resize(static_cast<size_t>(n_pages));
+    stream->host_attend_tiles.resize(static_cast<size_t>(2 * limits.n_rows));
+    stream->host_frequency.reserve(static_cast<size_t>(limits.head_dim));
+    stream->batch.reserve(static_cast<size_t>(limits.n_rows));
+    const int32_t n_processors = runtime::processor_count(index_);
+    stream->n_processors = n_processors;
     // Once to find the size, once to place.
     std::byte* base = nullptr;
     for (const bool places : {false, true}) {
@@ -254,7 +259,22 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
         take(stream->frequency, limits.head_dim);
         take(stream->score, limits.n_rows * limits.n_expert);
         take(stream->activated, n_slots * limits.expert_ff);
-        take(stream->output, n_slots * limits.hidden);
+        take(stream->output, n_slots * std::max(limits.hidden, limits.expert_ff));
+        if (is_fast_) {
+            const int64_t longest = std::max(limits.hidden, limits.n_head * limits.head_dim);
+            take(stream->input, limits.n_rows * (longest / 32 + 1));
+            take(stream->quantized_slots, n_slots * (limits.expert_ff / 32 + 1));
+            take(stream->tiles.slot, n_slots);
+            take(stream->tiles.tile, fast::most_expert_tiles(n_slots, limits.n_expert));
+            take(stream->tiles.count, 1);
+            if (fast::attend_runs(limits.head_dim, limits.n_head, limits.n_head_kv)) {
+                take(stream->query, limits.n_rows * limits.n_head * limits.head_dim);
+                take(stream->attend_tiles, 2 * limits.n_rows);
+                take(stream->partial, fast::partial_bytes(limits.n_rows, limits.n_head, limits.n_head_kv,
+                                                          limits.head_dim, n_processors) /
+                                          static_cast<int64_t>(sizeof(float)));
+            }
+        }
         if (places) break;
         stream->memory = allocate(static_cast<uint64_t>(next - base), "work space");
         base = stream->memory->data();
@@ -265,31 +285,79 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
     return stream;
 }
 
-// Positions and page tables of the rows, to the device. Rows of one sequence that follow each other share its table.
-void CudaBackend::put_rows(Stream& s, std::span<const KvRow> rows) const {
+// Positions and page tables of the rows, and how they are cut for attention, to the device; once a step. Rows of one
+// sequence that follow each other share its table.
+void CudaBackend::put_batch(Stream& s, const AttendArgs& args) const {
+    if (!std::ranges::equal(s.host_frequency, args.rope_frequency)) {
+        s.host_frequency.assign(args.rope_frequency.begin(), args.rope_frequency.end());
+        put(s, s.frequency, std::span<const float>(s.host_frequency));
+    }
+    const auto is_same = [](const KvRow& a, const KvRow& b) {
+        return a.sequence == b.sequence && a.position == b.position;
+    };
+    if (std::ranges::equal(s.batch, args.rows, is_same)) return;
+    s.batch.assign(args.rows.begin(), args.rows.end());
     size_t n_pages = 0;
     const KvSequence* last = nullptr;
     size_t first = 0;
-    for (size_t i = 0; i < rows.size(); ++i) {
-        if (rows[i].sequence != last) {
-            last = rows[i].sequence;
+    s.n_context = 0;
+    for (size_t i = 0; i < s.batch.size(); ++i) {
+        const KvRow& row = s.batch[i];
+        if (row.sequence != last) {
+            last = row.sequence;
             first = n_pages;
             for (std::byte* page : last->pages) s.host_pages[n_pages++] = reinterpret_cast<uint64_t>(page);
         }
         s.host_first_page[i] = static_cast<int64_t>(first);
-        s.host_position[i] = static_cast<int32_t>(rows[i].position);
+        s.host_position[i] = static_cast<int32_t>(row.position);
+        s.n_context = std::max(s.n_context, row.position + 1);
     }
     put(s, s.pages, std::span<const uint64_t>(s.host_pages).first(n_pages));
-    put(s, s.first_page, std::span<const int64_t>(s.host_first_page).first(rows.size()));
-    put(s, s.position, std::span<const int32_t>(s.host_position).first(rows.size()));
+    put(s, s.first_page, std::span<const int64_t>(s.host_first_page).first(s.batch.size()));
+    put(s, s.position, std::span<const int32_t>(s.host_position).first(s.batch.size()));
+    if (!attends_fast(args)) return;
+    const auto tiles = std::span(s.host_attend_tiles).first(2 * s.batch.size());
+    s.n_attend_tiles = fast::make_tiles(s.batch, args.n_head, args.n_head_kv, tiles);
+    put(s, s.attend_tiles, std::span<const int32_t>(tiles));
+}
+
+bool CudaBackend::attends_fast(const AttendArgs& args) const {
+    return is_fast_ && fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv);
+}
+
+// Panel after panel out of a copy: some megabytes at a time.
+void CudaBackend::pack(std::span<std::byte* const> data, const Matrix& shape) const {
+    const int64_t n_panels = shape.rows / panel::k_panel_rows;
+    if (n_panels == 0 || data.empty()) return;
+    const auto panel_bytes = static_cast<uint64_t>(panel::k_panel_rows * shape.row_bytes);
+    const auto n_together =
+        std::min(n_panels, static_cast<int64_t>(std::max<uint64_t>(1, k_pack_bytes / panel_bytes)));
+    const std::unique_ptr<backend::Memory> rows =
+        allocate(static_cast<uint64_t>(n_together) * panel_bytes, "packing weights");
+    const auto* from = reinterpret_cast<const uint8_t*>(rows->data());
+    const fast::PackShape pack_shape = fast::pack_shape(shape.format, shape.row_bytes);
+    runtime::Stream stream = runtime::make_stream(index_);
+    if (stream == nullptr) fail(Status::out_of_device_memory, "{}: no further stream", name_);
+    for (std::byte* matrix : data) {
+        for (int64_t done = 0; done < n_panels && why_lost_ == nullptr; done += n_together) {
+            const int64_t count = std::min(n_together, n_panels - done);
+            std::byte* to = matrix + static_cast<uint64_t>(done) * panel_bytes;
+            note(runtime::copy_later(index_, stream, Way::on_device, rows->data(), to,
+                                     static_cast<uint64_t>(count) * panel_bytes));
+            launch([&] { fast::pack(stream, from, pack_shape, count, reinterpret_cast<uint8_t*>(to)); });
+        }
+    }
+    note(runtime::synchronize(index_, stream));
+    runtime::end_stream(index_, stream);
+    check_alive();
 }
 
 void CudaBackend::attend(Scratch& scratch, const AttendArgs& args) const {
     if (args.n == 0) return;
     Stream& s = own(scratch);
+    fast::forget_input(s);
     const KvLayout& layout = *args.rows[0].sequence->layout;
-    put_rows(s, args.rows);
-    put(s, s.frequency, args.rope_frequency);
+    put_batch(s, args);
     const auto n_frequency = std::ssize(args.rope_frequency);
     const exact::Cache cache = {
         .pages = s.pages,
@@ -307,6 +375,10 @@ void CudaBackend::attend(Scratch& scratch, const AttendArgs& args) const {
         .n_head_kv = args.n_head_kv,
         .head_dim = args.head_dim,
     };
+    if (attends_fast(args)) {
+        launch([&] { fast::attend_rows(s, cache, args); });
+        return;
+    }
     const auto prepare = [&](float* heads, const Vector& weight, int64_t n_head) {
         launch([&] { exact::norm(s.stream, heads, args.n, weight.data, weight.size, args.norm_eps, heads); });
         launch([&] {
@@ -322,8 +394,8 @@ void CudaBackend::attend(Scratch& scratch, const AttendArgs& args) const {
 
 }  // namespace
 
-std::unique_ptr<backend::Backend> make_cuda_backend(int32_t index) {
-    return std::make_unique<CudaBackend>(index);
+std::unique_ptr<backend::Backend> make_cuda_backend(int32_t index, Arithmetic arithmetic) {
+    return std::make_unique<CudaBackend>(index, arithmetic);
 }
 
 }  // namespace minim::cuda

@@ -1,14 +1,15 @@
-// A GPU as a backend: its memory, its streams, and the operations in float arithmetic (exact/).
+// A GPU as a backend: its memory, its streams, and the operations on packed weights (fast/) or in plain float (exact/).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "backend/backend.h"
+#include "backend/plugin.h"
 
 namespace minim::cuda {
 
 // `index` must be one of a usable device.
-std::unique_ptr<backend::Backend> make_cuda_backend(int32_t index);
+std::unique_ptr<backend::Backend> make_cuda_backend(int32_t index, backend::Arithmetic arithmetic);
 
 }  // namespace minim::cuda

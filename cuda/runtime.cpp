@@ -91,6 +91,11 @@ uint64_t free_bytes(int32_t device) noexcept {
     return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }
 
+int32_t processor_count(int32_t device) noexcept {
+    int count = 0;
+    return cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess ? count : 1;
+}
+
 Stream make_stream(int32_t device) {
     use(device);
     cudaStream_t stream = nullptr;

@@ -18,6 +18,7 @@ std::vector<backend::DeviceInfo> devices();
 void* allocate(int32_t device, uint64_t bytes);  // null where there is no room
 void release(int32_t device, void* block) noexcept;
 uint64_t free_bytes(int32_t device) noexcept;
+int32_t processor_count(int32_t device) noexcept;  // streaming multiprocessors
 
 Stream make_stream(int32_t device);                       // null where there is none to be had
 void end_stream(int32_t device, Stream stream) noexcept;  // once its work is done

@@ -79,12 +79,14 @@ struct LinearItem {
     Weight weight;
     const float* h;
     float* y;
+    int64_t y_stride;
     bool add;
     MINIM_HOST_DEVICE void operator()(int64_t item) const {
         const int64_t r = item % weight.rows;
         const float* x = h + item / weight.rows * weight.cols;
         const float value = dot<Block>(weight.data + r * weight.row_bytes, weight.cols, x) * weight.scale;
-        y[item] = add ? y[item] + value : value;
+        float& out = y[item / weight.rows * y_stride + r];
+        out = add ? out + value : value;
     }
 };
 
@@ -200,11 +202,6 @@ struct ScaleItem {
     MINIM_HOST_DEVICE void operator()(int64_t i) const { x[i] *= factor; }
 };
 
-template <typename Block>
-MINIM_HOST_DEVICE float expert_dot(const Experts& experts, int32_t expert, int64_t r, const float* x) {
-    return dot<Block>(experts.data[expert] + r * experts.row_bytes, experts.cols, x) * experts.scale[expert];
-}
-
 // An element of a slot's product.
 template <typename Block>
 struct SlotItem {
@@ -213,26 +210,21 @@ struct SlotItem {
     int64_t slots_a_row;  // of x: n_used for the hidden state, 1 for what the slots have apart
     const int32_t* ids;
     float* y;
+    int64_t y_stride;
     MINIM_HOST_DEVICE void operator()(int64_t item) const {
         const int64_t slot = item / experts.rows;
-        y[item] =
-            expert_dot<Block>(experts, ids[slot], item % experts.rows, x + slot / slots_a_row * experts.cols);
+        const int64_t r = item % experts.rows;
+        const int32_t expert = ids[slot];
+        const float* input = x + slot / slots_a_row * experts.cols;
+        y[slot * y_stride + r] = dot<Block>(experts.data[expert] + r * experts.row_bytes, experts.cols, input) *
+                                 experts.scale[expert];
     }
 };
 
-// The gate is there already: gate = silu(gate) * (up x).
-template <typename Block>
 struct ActivateItem {
-    Experts up;
-    const float* x;
-    int64_t n_used;
-    const int32_t* ids;
     float* gate;
-    MINIM_HOST_DEVICE void operator()(int64_t item) const {
-        const int64_t slot = item / up.rows;
-        const float u = expert_dot<Block>(up, ids[slot], item % up.rows, x + slot / n_used * up.cols);
-        gate[item] = gate[item] * sigmoid(gate[item]) * u;
-    }
+    const float* up;
+    MINIM_HOST_DEVICE void operator()(int64_t i) const { gate[i] = gate[i] * sigmoid(gate[i]) * up[i]; }
 };
 
 // An element of y.

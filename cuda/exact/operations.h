@@ -49,7 +49,9 @@ struct Cache {
 
 void embed(Stream stream, const Weight& table, const int32_t* ids, int64_t n, float* x);
 void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h);
-void linear(Stream stream, const Weight& weight, const float* h, int64_t n, float* y, bool add);
+// y_stride: floats from row to row of y
+void linear(Stream stream, const Weight& weight, const float* h, int64_t n, float* y, int64_t y_stride,
+            bool add);
 void rotate(Stream stream, float* heads, int64_t n, int64_t n_head, int64_t head_dim, const int32_t* position,
             const float* frequency, int64_t n_frequency, bool hadamard);
 void store(Stream stream, const Cache& cache, const float* k, const float* v, int64_t n);
@@ -58,12 +60,11 @@ void attend(Stream stream, const Cache& cache, const float* q, int64_t n, float*
 void route(Stream stream, float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,
            int32_t* ids, float* gates);
 void scale(Stream stream, float* x, int64_t count, float factor);
-// activated [n * n_used, rows] = silu(gate h) * (up h) of each slot's expert
-void activate(Stream stream, const Experts& gate, const Experts& up, const float* h, int64_t n,
-              const int32_t* ids, int64_t n_used, float* activated);
-// output [n * n_used, rows] = down activated
-void project(Stream stream, const Experts& down, const float* activated, int64_t n_slots, const int32_t* ids,
-             float* output);
+// y [n_slots, y_stride] = W x of each slot's expert; x has a row for `slots_a_row` slots
+void slots(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row, const int32_t* ids,
+           int64_t n_slots, float* y, int64_t y_stride);
+// gate = silu(gate) * up
+void activate(Stream stream, float* gate, const float* up, int64_t count);
 // y += sum over slots, in their order, of gate * output
 void add_slots(Stream stream, const float* output, const float* gates, int64_t n, int64_t n_used,
                int64_t hidden, float* y);

@@ -15,9 +15,10 @@ void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t
     launch(stream, n, NormItem{x, weight, size, eps, h});
 }
 
-void linear(Stream stream, const Weight& weight, const float* h, int64_t n, float* y, bool add) {
+void linear(Stream stream, const Weight& weight, const float* h, int64_t n, float* y, int64_t y_stride,
+            bool add) {
     with_block(AllBlocks{}, weight.format, [&](auto block) {
-        launch(stream, n * weight.rows, LinearItem<decltype(block)>{weight, h, y, add});
+        launch(stream, n * weight.rows, LinearItem<decltype(block)>{weight, h, y, y_stride, add});
     });
 }
 
@@ -44,21 +45,16 @@ void scale(Stream stream, float* x, int64_t count, float factor) {
     launch(stream, count, ScaleItem{x, factor});
 }
 
-void activate(Stream stream, const Experts& gate, const Experts& up, const float* h, int64_t n,
-              const int32_t* ids, int64_t n_used, float* activated) {
-    with_block(AllBlocks{}, gate.format, [&](auto block) {
-        launch(stream, n * n_used * gate.rows, SlotItem<decltype(block)>{gate, h, n_used, ids, activated});
-    });
-    with_block(AllBlocks{}, up.format, [&](auto block) {
-        launch(stream, n * n_used * up.rows, ActivateItem<decltype(block)>{up, h, n_used, ids, activated});
+void slots(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row, const int32_t* ids,
+           int64_t n_slots, float* y, int64_t y_stride) {
+    with_block(AllBlocks{}, experts.format, [&](auto block) {
+        launch(stream, n_slots * experts.rows,
+               SlotItem<decltype(block)>{experts, x, slots_a_row, ids, y, y_stride});
     });
 }
 
-void project(Stream stream, const Experts& down, const float* activated, int64_t n_slots, const int32_t* ids,
-             float* output) {
-    with_block(AllBlocks{}, down.format, [&](auto block) {
-        launch(stream, n_slots * down.rows, SlotItem<decltype(block)>{down, activated, 1, ids, output});
-    });
+void activate(Stream stream, float* gate, const float* up, int64_t count) {
+    launch(stream, count, ActivateItem{gate, up});
 }
 
 void add_slots(Stream stream, const float* output, const float* gates, int64_t n, int64_t n_used,

@@ -309,7 +309,8 @@ enum {
 typedef struct minim_model_params {
     uint32_t size;
     uint32_t flags;             /* none defined: 0 */
-    const char* backend;        /* NULL or "cpu"; "reference": plain float arithmetic, slow, the yardstick */
+    const char* backend;        /* NULL or "cpu"; "reference": plain float arithmetic, slow, the yardstick; it
+                                   makes `devices` compute so too */
     int32_t residence;          /* MINIM_RESIDENCE_* */
     int32_t engine_tokenizer;   /* 1: split text as llama.cpp does, for token-exact comparison with it */
     minim_progress_fn progress; /* may be NULL */

@@ -20,8 +20,14 @@ struct DeviceInfo {
     uint64_t free_bytes = 0;
 };
 
+// How a device computes.
+enum class Arithmetic : uint8_t {
+    fast,   // packed weights, quantised inputs, half precision where it serves
+    exact,  // plain float, as the reference: slow
+};
+
 // Raised whenever something in this folder changes that both sides see.
-inline constexpr uint32_t k_plugin_interface = 1;
+inline constexpr uint32_t k_plugin_interface = 2;
 // The compiler and its library's layout.
 inline constexpr const char* k_plugin_build = __VERSION__;
 
@@ -31,7 +37,7 @@ struct Plugin {
     // All devices there are, usable or not.
     std::vector<DeviceInfo> (*devices)();
     // Throws not_found or unsupported, saying why, or what allocating takes.
-    std::shared_ptr<const Backend> (*open)(int32_t index);
+    std::shared_ptr<const Backend> (*open)(int32_t index, Arithmetic arithmetic);
 };
 
 using PluginFunction = const Plugin* (*)();

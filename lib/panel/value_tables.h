@@ -23,8 +23,8 @@ struct ValueTable {
 
 // n values from `first`, `stride` apart, each plus `offset`.
 template <size_t n_all>
-constexpr ValueTable value_table(const Table<int8_t, n_all>& values, size_t first, size_t stride, size_t n,
-                                 int offset) {
+MINIM_HOST_DEVICE constexpr ValueTable value_table(const Table<int8_t, n_all>& values, size_t first,
+                                                   size_t stride, size_t n, int offset) {
     ValueTable table{};
     for (size_t i = 0; i < n; ++i) {
         table.value[i] = static_cast<int8_t>(values.data[first + stride * i] + offset);

@@ -22,8 +22,9 @@ std::vector<backend::DeviceInfo> list_devices(CpuLevel level);
 
 // "cpu", "reference", "cuda:0". Throws invalid for a name that is none, not_found or unsupported, saying why, for a
 // device that is not there or not usable.
-std::shared_ptr<const backend::Backend> open_device(std::string_view name, const Threads& threads,
-                                                    CpuLevel level);
+std::shared_ptr<const backend::Backend> open_device(
+    std::string_view name, const Threads& threads, CpuLevel level,
+    backend::Arithmetic arithmetic = backend::Arithmetic::fast);
 
 struct Spread {
     std::vector<std::shared_ptr<const backend::Backend>> devices = {};

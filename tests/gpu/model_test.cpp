@@ -14,37 +14,42 @@
 namespace minim::test {
 namespace {
 
-std::shared_ptr<const model::Model> open(const std::string& path, std::vector<int32_t> devices) {
+using backend::Arithmetic;
+
+// On the host where there are no devices.
+std::shared_ptr<const model::Model> open(const std::string& path, std::vector<int32_t> devices,
+                                         Arithmetic arithmetic) {
     const Logger silent;
     const auto split = [&](const model::Config& config) {
         std::vector<model::Stage> stages;
         const auto n = static_cast<int64_t>(devices.size());
         for (int64_t i = 0; i < n; ++i)
-            stages.push_back({cuda::make_cuda_backend(devices[static_cast<size_t>(i)]),
+            stages.push_back({cuda::make_cuda_backend(devices[static_cast<size_t>(i)], arithmetic),
                               config.n_layer * (i + 1) / n - config.n_layer * i / n});
         if (devices.empty()) {
             const auto threads = std::make_shared<const ThreadPool>(1);
-            stages.push_back(
-                {placement::make_backend("reference", threads, CpuLevel::scalar), config.n_layer});
+            const char* name = arithmetic == Arithmetic::fast ? "cpu" : "reference";
+            stages.push_back({placement::make_backend(name, threads, active_cpu_level()), config.n_layer});
         }
         return stages;
     };
     return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
 }
 
-std::vector<float> logits(const std::shared_ptr<const model::Model>& model, Format kv, size_t chunk) {
+std::vector<float> logits(const std::shared_ptr<const model::Model>& model, Format kv, int64_t count,
+                          size_t chunk) {
     const Logger silent;
     engine::SessionParams params;
     params.n_context = 100;
     params.k_format = params.v_format = kv;
     engine::Session session(model, params, silent);
-    const std::vector<int32_t> ids = some_ids(90);
+    const std::vector<int32_t> ids = some_ids(count);
     const auto n_vocab = static_cast<size_t>(model->config().n_vocab);
     std::vector<float> all(ids.size() * n_vocab);
     for (size_t at = 0; at < ids.size(); at += chunk) {
-        const size_t count = std::min(chunk, ids.size() - at);
-        session.eval(std::span(ids).subspan(at, count), true,
-                     std::span(all).subspan(at * n_vocab, count * n_vocab), nullptr);
+        const size_t n = std::min(chunk, ids.size() - at);
+        session.eval(std::span(ids).subspan(at, n), true, std::span(all).subspan(at * n_vocab, n * n_vocab),
+                     nullptr);
     }
     return all;
 }
@@ -74,14 +79,33 @@ const std::string k_models[] = {std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny
 TEST_CASE("gpu: models give the reference's logits, with keys and values of every format") {
     if (!has_devices(1)) return;
     for (const std::string& path : k_models) {
-        const auto expected_model = open(path, {});
-        const auto model = open(path, {0});
+        const auto expected_model = open(path, {}, Arithmetic::exact);
+        const auto model = open(path, {0}, Arithmetic::exact);
         for (const Format kv : {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0}) {
             INFO(path << ", keys and values in " << traits(kv).name);
-            const std::vector<float> expected = logits(expected_model, kv, 90);
+            const std::vector<float> expected = logits(expected_model, kv, 90, 90);
             // With the last bits of a key another code may be nearest: the coarser the format, the more that is.
             const double most = kv == Format::f32 ? 1e-5 : kv == Format::q4_0 ? 2e-2 : 5e-3;
-            for (const size_t chunk : {90, 7}) CHECK(difference(expected, logits(model, kv, chunk)) < most);
+            for (const size_t chunk : {90, 7})
+                CHECK(difference(expected, logits(model, kv, 90, chunk)) < most);
+        }
+    }
+}
+
+TEST_CASE("gpu: models in fast arithmetic are as near the reference as they are on the processor") {
+    if (!has_devices(1)) return;
+    for (const std::string& path : k_models) {
+        const auto exact_model = open(path, {}, Arithmetic::exact);
+        const auto cpu_model = open(path, {}, Arithmetic::fast);
+        const auto model = open(path, {0}, Arithmetic::fast);
+        for (const Format kv : {Format::f16, Format::q8_0}) {
+            INFO(path << ", keys and values in " << traits(kv).name);
+            const std::vector<float> exact = logits(exact_model, kv, 24, 24);
+            const double most = std::max(2.5 * difference(exact, logits(cpu_model, kv, 24, 24)), 5e-3);
+            // A prompt at once, in pieces of which some are grouped by expert and some not, and token by token.
+            const std::vector<size_t> chunks =
+                kv == Format::f16 ? std::vector<size_t>{24, 7, 1} : std::vector<size_t>{3};
+            for (const size_t chunk : chunks) CHECK(difference(exact, logits(model, kv, 24, chunk)) < most);
         }
     }
 }
@@ -89,14 +113,15 @@ TEST_CASE("gpu: models give the reference's logits, with keys and values of ever
 TEST_CASE("gpu: two devices give the logits of one") {
     if (!has_devices(2)) return;
     for (const std::string& path : k_models)
-        CHECK(logits(open(path, {0, 1}), Format::f16, 90) == logits(open(path, {0}), Format::f16, 90));
+        CHECK(logits(open(path, {0, 1}, Arithmetic::fast), Format::f16, 20, 20) ==
+              logits(open(path, {0}, Arithmetic::fast), Format::f16, 20, 20));
 }
 
 TEST_CASE("gpu: a state saved on the device is restored with the same logits, forks and all") {
     if (!has_devices(1)) return;
     const TemporaryFolder folder;
     const Logger silent;
-    const auto model = open(k_models[0], {0});
+    const auto model = open(k_models[0], {0}, Arithmetic::fast);
     engine::SessionParams params;
     params.n_context = 200;
     engine::Session session(model, params, silent);
@@ -112,7 +137,7 @@ TEST_CASE("gpu: a state saved on the device is restored with the same logits, fo
 
 TEST_CASE("gpu: what does not fit is refused with the figures") {
     if (!has_devices(1)) return;
-    const auto device = cuda::make_cuda_backend(0);
+    const auto device = cuda::make_cuda_backend(0, Arithmetic::fast);
     expect_error(Status::out_of_device_memory, "cuda:0: 1125899906842624 bytes for a test needed, ",
                  [&] { static_cast<void>(device->allocate(uint64_t{1} << 50, "a test")); });
     CHECK(device->allocate(0, "a test")->size() == 0);

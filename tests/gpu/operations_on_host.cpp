@@ -1,4 +1,5 @@
-// The items of cuda/exact/ as loops on the host: the same functions that the CUDA kernels call.
+// The items of cuda/exact/ as loops on the host: the same functions that the CUDA kernels call. Those of cuda/fast/ run on
+// emulated threads (emulated_*.cpp).
 #include "cuda/exact/operations.h"
 
 namespace minim::cuda::exact {

@@ -1,79 +1,23 @@
-// Every operation of the CUDA backend against the reference.
+// Every operation of the CUDA backend in exact arithmetic against the reference.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
-#include "cuda/cuda_backend.h"
 #include "cuda/exact/kv_rows.h"
 #include "format/blocks.h"
 #include "format/encode.h"
+#include "gpu/fixture.h"
 #include "gpu/support.h"
-#include "reference/reference_backend.h"
 #include "support/catch.h"
 #include "unit/cpu/support.h"
 
 namespace minim::test {
 namespace {
 
-using backend::Backend;
+using backend::Arithmetic;
 using backend::ExpertStack;
 using backend::ExpertWeights;
 using backend::LinearTask;
 using backend::Matrix;
-using backend::Memory;
-using backend::Scratch;
-
-constexpr backend::StepLimits k_limits = {.n_rows = 40,
-                                          .n_context = 200,
-                                          .hidden = 1024,
-                                          .n_head = 12,
-                                          .n_head_kv = 4,
-                                          .head_dim = 128,
-                                          .n_expert = 9,
-                                          .n_expert_used = 3,
-                                          .expert_ff = 512,
-                                          .n_vocab = 1000};
-
-// Both backends, and copies of host data in the device's memory.
-struct Fixture {
-    std::unique_ptr<Backend> device = cuda::make_cuda_backend(0);
-    std::unique_ptr<Backend> reference = reference::make_reference_backend();
-    std::unique_ptr<Scratch> stream = device->reserve(k_limits);
-    std::unique_ptr<Scratch> none = reference->reserve(k_limits);
-    std::vector<std::unique_ptr<Memory>> blocks;
-
-    template <typename T>
-    T* put(const std::vector<T>& data) {
-        blocks.push_back(device->allocate(data.size() * sizeof(T), "a test"));
-        device->upload(*stream, blocks.back()->data(), reinterpret_cast<const std::byte*>(data.data()),
-                       data.size() * sizeof(T));
-        return reinterpret_cast<T*>(blocks.back()->data());
-    }
-    Matrix put(const TestMatrix& matrix) {
-        Matrix view = matrix.view;
-        view.data = put(matrix.bytes);
-        return view;
-    }
-    template <typename T>
-    std::vector<T> get(const T* data, size_t count) {
-        std::vector<T> out(count);
-        device->download(*stream, reinterpret_cast<std::byte*>(out.data()),
-                         reinterpret_cast<const std::byte*>(data), count * sizeof(T));
-        device->synchronize(*stream);
-        return out;
-    }
-};
-
-// The largest difference in proportion to the largest value.
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
-    double largest = 1e-30;
-    double difference = 0.0;
-    for (size_t i = 0; i < a.size(); ++i) {
-        largest = std::max(largest, std::abs(static_cast<double>(a[i])));
-        difference = std::max(difference, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-    }
-    return a.size() == b.size() && !(difference != difference) ? difference / largest : 1.0;
-}
 
 std::vector<Format> weight_formats() {
     std::vector<Format> formats;
@@ -85,7 +29,7 @@ std::vector<Format> weight_formats() {
 
 TEST_CASE("gpu: linear and embed agree with the reference for every format and batch size") {
     if (!has_devices(1)) return;
-    Fixture f;
+    Fixture f(Arithmetic::exact);
     for (const Format format : weight_formats()) {
         Random random(3);
         TestMatrix weight(format, 37, 512, random);
@@ -118,7 +62,7 @@ TEST_CASE("gpu: linear and embed agree with the reference for every format and b
 
 TEST_CASE("gpu: norm, scale and route agree with the reference") {
     if (!has_devices(1)) return;
-    Fixture f;
+    Fixture f(Arithmetic::exact);
     Random random(4);
     for (const int64_t n : {1, 5, 33}) {
         const std::vector<float> x = random.normal(n * 96);
@@ -153,7 +97,7 @@ TEST_CASE("gpu: norm, scale and route agree with the reference") {
 
 TEST_CASE("gpu: experts agree with the reference") {
     if (!has_devices(1)) return;
-    Fixture f;
+    Fixture f(Arithmetic::exact);
     for (const Format format :
          {Format::f32, Format::q8_0, Format::q4_k, Format::iq4_xs, Format::iq2_s, Format::iq5_k}) {
         Random random(5);

@@ -1,0 +1,2 @@
+#include "cuda/fast/attend.inl"
+#include "cuda/fast/device_thread.h"

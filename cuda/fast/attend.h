@@ -1,0 +1,236 @@
+// Attention of a batch of rows to the pages of their sequences, causal, with grouped query heads.
+//
+// Shape: a block of threads takes a tile of rows (attention.h), a KV head and one of n_splits parts of the context,
+// whose pages it goes through one by one: keys and values of the next page are on their way while this one's are
+// worked on. Wide: eight warps, each with 16 of the tile's 128 rows and all 64 keys of a page. Narrow: four warps,
+// each with the tile's 16 rows and 16 keys of a page; their results are joined in shared memory. With n_splits > 1
+// the blocks' results go to a work buffer and are joined there (attend_combine.h); a block whose part is empty ends
+// at once and leaves nothing. Bytes moved: keys and values of the context once for each tile and KV head; 2 a number
+// of q, 4 of o. Bound: narrow, memory: 16 rows make 16 products of each half that is read. Wide, tensor cores: 4 x
+// 128 x head_dim operations for a key, against 4 x head_dim bytes from the second-level cache and, eight times, from
+// shared memory.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/fast/attend_page.h"
+#include "cuda/fast/attend_rows.h"
+#include "cuda/fast/attention.h"
+#include "cuda/fast/device.h"
+
+namespace minim::cuda::fast {
+
+// What a block writes where others share its rows: for each of its rows the output without its divisor, and beside that
+// the largest score and the divisor. Slot (tile * n_head_kv + head) * n_splits + split has the rows of a block.
+struct Partial {
+    float* o;      // [slot, rows of a tile, head_dim]
+    float* state;  // [slot, rows of a tile, 2]
+};
+
+// Which rows and keys a block has.
+struct AttendTile {
+    int32_t first_row;
+    int32_t n_tokens;
+    int32_t head;
+    int32_t group;  // query heads of a KV head
+    int32_t first_position;
+    int32_t n_head;
+
+    MINIM_DEVICE int n_rows() const { return n_tokens * group; }
+    MINIM_DEVICE int n_keys() const { return first_position + n_tokens; }
+    MINIM_DEVICE int n_pages() const { return (n_keys() + k_page_tokens - 1) / k_page_tokens; }
+    // Keys that a row of the tile sees; a row beyond the last sees what the last does.
+    MINIM_DEVICE int n_visible(int r) const {
+        const int token = r / group;
+        return first_position + (token < n_tokens ? token + 1 : n_tokens);
+    }
+    // Of q or o, in heads.
+    MINIM_DEVICE int64_t place(int r) const {
+        return (int64_t{first_row} + r / group) * n_head + int64_t{head} * group + r % group;
+    }
+};
+
+template <int head_dim, int row_warps, int key_warps>
+struct AttendKernel {
+    static constexpr int k_threads = 32 * row_warps * key_warps;
+    static constexpr int k_rows = 16 * row_warps;
+    static constexpr int k_keys = k_page_tokens / key_warps;  // of a page, a warp
+    static constexpr int k_joined_row = head_dim + 8;         // floats: rows of a warp in different banks
+    using Tiles = KvTiles<head_dim, k_threads>;
+
+    Cache cache;
+    const uint16_t* query;
+    const int32_t* tiles;
+    int32_t n_tiles;
+    int32_t n_splits;
+    Partial partial;
+    float* o;
+
+    Grid grid() const {
+        return {n_tiles * cache.n_head_kv, n_splits,
+                Tiles::bytes(cache.k_format, cache.k_token_bytes) +
+                    Tiles::bytes(cache.v_format, cache.v_token_bytes)};
+    }
+    // Two tiles, and copies of two pages or two tiles more, have room for the rows of all warps when they are joined.
+    static_assert(key_warps == 1 || key_warps * 16 * (k_joined_row + 2) * 4 <=
+                                        2 * Tiles::k_tile_bytes + 2 * k_page_tokens * head_dim / 2);
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        // The tiles of a head go side by side and share its pages in the cache; the last ones, of the longest
+        // contexts, first.
+        const int tile_index = n_tiles - 1 - t.block() % n_tiles;
+        const int split = t.block_y();
+        AttendTile tile;
+        tile.first_row = tiles[2 * tile_index];
+        tile.n_tokens = tiles[2 * tile_index + 1];
+        if (tile.n_tokens == 0) return;
+        tile.head = t.block() / n_tiles;
+        tile.n_head = static_cast<int32_t>(cache.n_head);
+        tile.group = static_cast<int32_t>(cache.n_head / cache.n_head_kv);
+        tile.first_position = cache.position[tile.first_row];
+        if (split >= tile.n_pages()) return;
+
+        AttendRows<head_dim> rows;
+        add_pages(t, tile, split, rows);
+        rows.finish(t);
+        if constexpr (key_warps == 1) {
+            write_rows(t, tile, rows);
+        } else {
+            join_warps(t, tile, rows);
+        }
+    }
+
+  private:
+    template <class T>
+    MINIM_DEVICE void add_pages(T& t, const AttendTile& tile, int split, AttendRows<head_dim>& rows) const {
+        const Tiles keys = {cache.k_format, static_cast<int>(cache.k_token_bytes), t.shared()};
+        const Tiles values = {
+            cache.v_format, static_cast<int>(cache.v_token_bytes),
+            t.shared() + (keys.converts() ? Tiles::k_tile_bytes + k_page_tokens * keys.token_bytes
+                                          : 2 * Tiles::k_tile_bytes)};
+        const uint64_t* pages = cache.pages + cache.first_page[tile.first_row];
+        const int n_pages = tile.n_pages();
+        const auto tokens_of = [&](int page) {
+            const int rest = tile.n_keys() - page * k_page_tokens;
+            return rest < k_page_tokens ? rest : k_page_tokens;
+        };
+        const auto start = [&](uint64_t address, int page, int turn) {
+            const auto* bytes = reinterpret_cast<const std::byte*>(address);
+            keys.start(t, bytes + cache.k_at + tile.head * cache.k_head_bytes, tokens_of(page), turn);
+            values.start(t, bytes + cache.v_at + tile.head * cache.v_head_bytes, tokens_of(page), turn);
+            t.copies_end_group();
+        };
+        start(pages[split], split, 0);
+        uint64_t next_address = split + n_splits < n_pages ? pages[split + n_splits] : 0;
+
+        const int warp = t.index() / 32;
+        const int first_row = 16 * (warp % row_warps);
+        const int first_key_of_warp = k_keys * (warp / row_warps);
+        const int r = first_row + t.index() % 32 / 4;
+        const uint16_t* query_rows[2];
+        int visible[2];
+        for (int i = 0; i < 2; ++i) {
+            query_rows[i] = r + 8 * i < tile.n_rows() ? query + tile.place(r + 8 * i) * head_dim : nullptr;
+            visible[i] = tile.n_visible(r + 8 * i);
+        }
+        const int visible_to_all = tile.n_visible(first_row);
+        rows.start(t, query_rows);
+
+        int turn = 0;
+        for (int page = split; page < n_pages; page += n_splits) {
+            t.template copies_wait<0>();
+            t.sync();  // this page is there, and nobody reads the last one
+            if (keys.converts()) keys.convert(t, tokens_of(page));
+            if (values.converts()) values.convert(t, tokens_of(page));
+            if (keys.converts() || values.converts()) t.sync();
+            const int next = page + n_splits;
+            if (next < n_pages) {
+                start(next_address, next, turn + 1);
+                next_address = next + n_splits < n_pages ? pages[next + n_splits] : 0;
+            }
+            const int first_key = page * k_page_tokens + first_key_of_warp;
+            if (first_row < tile.n_rows() && first_key < tile.n_keys()) {
+                const int offset = first_key_of_warp * Tiles::k_row_bytes;
+                const int n_visible[2] = {visible[0] - first_key, visible[1] - first_key};
+                rows.template add_keys<k_keys, Tiles::k_row_bytes>(
+                    t, keys.tile(turn) + offset, values.tile(turn) + offset,
+                    visible_to_all >= first_key + k_keys, n_visible);
+            }
+            ++turn;
+        }
+    }
+
+    // A warp's rows from its registers. Two elements at once, side by side.
+    template <class T>
+    MINIM_DEVICE void write_rows(T& t, const AttendTile& tile, const AttendRows<head_dim>& rows) const {
+        const int c = t.index() % 4;
+        for (int i = 0; i < 2; ++i) {
+            const int r = t.index() / 32 * 16 + t.index() % 32 / 4 + 8 * i;
+            if (r >= tile.n_rows()) continue;
+            const float factor = n_splits == 1 ? 1.0F / rows.sum[i] : 1.0F;
+            float* out = output(t, tile, r);
+            for (int j = 0; j < head_dim / 8; ++j)
+                *reinterpret_cast<TwoFloats*>(out + 8 * j + 2 * c) = {rows.o[j][2 * i] * factor,
+                                                                      rows.o[j][2 * i + 1] * factor};
+            if (c == 0) write_state(t, tile, r, rows.largest[i], rows.sum[i]);
+        }
+    }
+
+    // The warps have seen other keys for the same rows.
+    template <class T>
+    MINIM_DEVICE void join_warps(T& t, const AttendTile& tile, const AttendRows<head_dim>& rows) const {
+        auto* joined = reinterpret_cast<float*>(t.shared());     // [key_warps, 16, k_joined_row]
+        float* states = joined + key_warps * 16 * k_joined_row;  // [key_warps, 16, 2]
+        const int warp = t.index() / 32;
+        const int c = t.index() % 4;
+        t.sync();  // nobody reads the tiles
+        for (int i = 0; i < 2; ++i) {
+            const int r = warp * 16 + t.index() % 32 / 4 + 8 * i;
+            for (int j = 0; j < head_dim / 8; ++j)
+                *reinterpret_cast<TwoFloats*>(joined + r * k_joined_row + 8 * j + 2 * c) = {
+                    rows.o[j][2 * i], rows.o[j][2 * i + 1]};
+            if (c == 0) *reinterpret_cast<TwoFloats*>(states + 2 * r) = {rows.largest[i], rows.sum[i]};
+        }
+        t.sync();
+        for (int at = t.index(); at < tile.n_rows() * head_dim; at += k_threads) {
+            const int r = at / head_dim;
+            const int d = at % head_dim;
+            float largest = -INFINITY;
+            for (int w = 0; w < key_warps; ++w) largest = std::fmax(largest, states[2 * (16 * w + r)]);
+            float value = 0.0F;
+            float sum = 0.0F;
+            for (int w = 0; w < key_warps; ++w) {
+                const float weight = t.exp2(states[2 * (16 * w + r)] - reference_of(largest));
+                value += weight * joined[(16 * w + r) * k_joined_row + d];
+                sum += weight * states[2 * (16 * w + r) + 1];
+            }
+            output(t, tile, r)[d] = n_splits == 1 ? value / sum : value;
+            if (d == 0) write_state(t, tile, r, largest, sum);
+        }
+    }
+
+    // A row's place in `partial`.
+    template <class T>
+    MINIM_DEVICE int64_t slot(T& t, const AttendTile& tile, int r) const {
+        const int64_t tile_index = n_tiles - 1 - t.block() % n_tiles;
+        return ((tile_index * cache.n_head_kv + tile.head) * n_splits + t.block_y()) * k_rows + r;
+    }
+    template <class T>
+    MINIM_DEVICE float* output(T& t, const AttendTile& tile, int r) const {
+        return n_splits == 1 ? o + tile.place(r) * head_dim : partial.o + slot(t, tile, r) * head_dim;
+    }
+    template <class T>
+    MINIM_DEVICE void write_state(T& t, const AttendTile& tile, int r, float largest, float sum) const {
+        if (n_splits == 1) return;
+        *reinterpret_cast<TwoFloats*>(partial.state + 2 * slot(t, tile, r)) = {largest, sum};
+    }
+
+    struct alignas(8) TwoFloats {
+        float x, y;
+    };
+};
+
+}  // namespace minim::cuda::fast

@@ -1,0 +1,154 @@
+// The functions of attention.h, over launch(stream, grid, kernel), which whoever includes this has defined.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <type_traits>
+
+#include "cuda/fast/attend.h"
+#include "cuda/fast/attend_combine.h"
+#include "cuda/fast/attend_prepare.h"
+#include "cuda/fast/attention.h"
+
+namespace minim::cuda::fast {
+namespace {
+
+// Blocks of a launch that keep a processor of the device busy.
+constexpr int64_t k_blocks_a_processor = 2;
+constexpr int64_t k_most_splits = 128;
+// Blocks that prepare the queries of a batch, where there are few rows.
+constexpr int64_t k_prepare_blocks = 64;
+
+// Calls back with head_dim as a type; false if there are no kernels for it.
+template <class Call>
+bool with_head_dim(int64_t head_dim, const Call& call) {
+    switch (head_dim) {
+        case 32:
+            call(std::integral_constant<int, 32>{});
+            return true;
+        case 64:
+            call(std::integral_constant<int, 64>{});
+            return true;
+        case 96:
+            call(std::integral_constant<int, 96>{});
+            return true;
+        case 128:
+            call(std::integral_constant<int, 128>{});
+            return true;
+        default:
+            return false;
+    }
+}
+
+// Rows of one sequence at consecutive positions, from row `first` on.
+int64_t run_length(std::span<const backend::KvRow> rows, size_t first) {
+    size_t end = first + 1;
+    while (end < rows.size() && rows[end].sequence == rows[first].sequence &&
+           rows[end].position == rows[end - 1].position + 1)
+        ++end;
+    return static_cast<int64_t>(end - first);
+}
+
+template <class Kernel>
+void launch_grid(exact::Stream stream, const Kernel& kernel) {
+    launch(stream, kernel.grid(), kernel);
+}
+
+template <class Kernel>
+void attend_tiles(exact::Stream stream, const AttendArgs& args, const TileList& list) {
+    if (list.n_tiles == 0) return;
+    const Cache& cache = args.cache;
+    const int64_t n_slots = list.n_tiles * cache.n_head_kv * list.n_splits;
+    const Partial partial = {args.partial, args.partial + n_slots * Kernel::k_rows * cache.head_dim};
+    const auto n_tiles = static_cast<int32_t>(list.n_tiles);
+    const auto n_splits = static_cast<int32_t>(list.n_splits);
+    const Kernel kernel = {cache, args.query, list.tiles, n_tiles, n_splits, partial, args.o};
+    launch_grid(stream, kernel);
+    if (n_splits == 1) return;
+    const CombineKernel combine = {list.tiles,
+                                   cache.position,
+                                   n_tiles,
+                                   n_splits,
+                                   Kernel::k_rows,
+                                   static_cast<int32_t>(cache.n_head),
+                                   static_cast<int32_t>(cache.n_head_kv),
+                                   static_cast<int32_t>(cache.head_dim),
+                                   partial,
+                                   args.o};
+    launch_grid(stream, combine);
+}
+
+}  // namespace
+
+bool attend_runs(int64_t head_dim, int64_t n_head, int64_t n_head_kv) {
+    return with_head_dim(head_dim, [](auto) {}) && n_head_kv > 0 && n_head % n_head_kv == 0 &&
+           n_head / n_head_kv >= 1 && n_head / n_head_kv <= k_narrow_rows;
+}
+
+float query_scale(int64_t head_dim) {
+    return static_cast<float>(std::numbers::log2e / std::sqrt(static_cast<double>(head_dim)));
+}
+
+TileCounts make_tiles(std::span<const backend::KvRow> rows, int64_t n_head, int64_t n_head_kv,
+                      std::span<int32_t> tiles) {
+    const int64_t group = n_head / n_head_kv;
+    const int64_t wide_tokens = k_wide_rows / group;
+    const int64_t narrow_tokens = k_narrow_rows / group;
+    TileCounts counts;
+    size_t next = 0;
+    // A run that is cut is cut evenly.
+    const auto cut = [&](size_t first, int64_t length, int64_t most) {
+        const int64_t n_tiles = (length + most - 1) / most;
+        for (int64_t i = 0; i < n_tiles; ++i) {
+            const int64_t begin = length * i / n_tiles;
+            tiles[next++] = static_cast<int32_t>(static_cast<int64_t>(first) + begin);
+            tiles[next++] = static_cast<int32_t>(length * (i + 1) / n_tiles - begin);
+        }
+        return n_tiles;
+    };
+    for (const bool wide : {true, false}) {
+        for (size_t first = 0; first < rows.size();) {
+            const int64_t length = run_length(rows, first);
+            // Two narrow tiles read the context twice, the second time from the cache, and still end sooner.
+            const bool is_wide = length > 2 * narrow_tokens;
+            if (is_wide && wide) counts.n_wide += cut(first, length, wide_tokens);
+            if (!is_wide && !wide) counts.n_narrow += cut(first, length, narrow_tokens);
+            first += static_cast<size_t>(length);
+        }
+    }
+    std::fill(tiles.begin() + static_cast<std::ptrdiff_t>(next), tiles.end(), 0);
+    return counts;
+}
+
+int64_t attend_splits(int64_t n_tiles, int64_t n_head_kv, int64_t n_context, int64_t n_processors) {
+    const int64_t n_pages = (n_context + k_page_tokens - 1) / k_page_tokens;
+    const int64_t most = std::min(k_most_splits, n_pages);
+    if (n_tiles == 0 || most < 2) return 1;
+    return std::clamp<int64_t>(k_blocks_a_processor * n_processors / (n_tiles * n_head_kv), 1, most);
+}
+
+int64_t partial_bytes(int64_t n_rows, int64_t n_head, int64_t n_head_kv, int64_t head_dim,
+                      int64_t n_processors) {
+    // A launch of more than one split has no more blocks than these.
+    const int64_t n_blocks = k_blocks_a_processor * n_processors;
+    const int64_t narrow_tokens = k_narrow_rows / (n_head / n_head_kv);
+    const int64_t rows = n_rows > 2 * narrow_tokens ? k_wide_rows : k_narrow_rows;
+    return n_blocks * rows * (head_dim + 2) * static_cast<int64_t>(sizeof(float));
+}
+
+void prepare(exact::Stream stream, const PrepareArgs& args) {
+    if (args.n == 0) return;
+    const int64_t q_parts = std::clamp<int64_t>(k_prepare_blocks / args.n, 1, 8);
+    with_head_dim(args.cache.head_dim, [&](auto head_dim) {
+        const PrepareKernel<head_dim> kernel = {args, query_scale(head_dim), static_cast<int32_t>(q_parts)};
+        launch_grid(stream, kernel);
+    });
+}
+
+void attend(exact::Stream stream, const AttendArgs& args) {
+    with_head_dim(args.cache.head_dim, [&](auto head_dim) {
+        attend_tiles<AttendKernel<head_dim, k_wide_rows / 16, 1>>(stream, args, args.wide);
+        attend_tiles<AttendKernel<head_dim, 1, 4>>(stream, args, args.narrow);
+    });
+}
+
+}  // namespace minim::cuda::fast

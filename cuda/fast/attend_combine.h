@@ -1,0 +1,59 @@
+// The blocks that shared a tile's context (attend.h) joined: o = sum of weight * o / sum of weight * divisor, a
+// part's weight being 2 to the power of its largest score less the largest of all.
+//
+// Shape: a block of threads a row of a tile and a KV head, an element a thread. Bytes moved: 4 a number of each part,
+// 4 of o. Bound: latency, and the second-level cache that still holds the parts.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "cuda/fast/attend.h"
+
+namespace minim::cuda::fast {
+
+struct CombineKernel {
+    static constexpr int k_threads = 128;  // of which head_dim have something to do
+
+    const int32_t* tiles;
+    const int32_t* position;
+    int32_t n_tiles;
+    int32_t n_splits;
+    int32_t tile_rows;
+    int32_t n_head;
+    int32_t n_head_kv;
+    int32_t head_dim;
+    Partial partial;
+    float* o;
+
+    Grid grid() const { return {int64_t{n_tiles} * n_head_kv, tile_rows}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        const int tile = t.block() / n_head_kv;
+        const int group = n_head / n_head_kv;
+        const int r = t.block_y();
+        const int row = tiles[2 * tile] + r / group;
+        if (r >= tiles[2 * tile + 1] * group || t.index() >= head_dim) return;
+        // Parts that have a page which this row sees; the others may have been left unwritten.
+        const int n_pages = position[row] / k_page_tokens + 1;
+        const int n_parts = n_pages < n_splits ? n_pages : n_splits;
+        const int64_t first = int64_t{t.block()} * n_splits * tile_rows + r;
+
+        float largest = -INFINITY;
+        for (int part = 0; part < n_parts; ++part)
+            largest = std::fmax(largest, partial.state[2 * (first + part * tile_rows)]);
+        float value = 0.0F;
+        float sum = 0.0F;
+        for (int part = 0; part < n_parts; ++part) {
+            const int64_t slot = first + part * tile_rows;
+            const float weight = t.exp2(partial.state[2 * slot] - largest);
+            value += weight * partial.o[slot * head_dim + t.index()];
+            sum += weight * partial.state[2 * slot + 1];
+        }
+        const int64_t head = int64_t{row} * n_head + t.block() % n_head_kv * group + r % group;
+        o[head * head_dim + t.index()] = value / sum;
+    }
+};
+
+}  // namespace minim::cuda::fast

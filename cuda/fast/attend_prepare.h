@@ -1,0 +1,242 @@
+// What comes before attention, for all rows of a batch at once: RMS norm of q over all its heads together, and of k;
+// the turn by the position; the Hadamard rotation where keys are kept in few bits; k and v into the cache, q to F16.
+//
+// Shape: a block of threads takes a row's keys and values, or a share of its query heads; a warp takes a head, 32
+// elements side by side, so that a quantised block of the cache is one element a lane. Bytes moved for a row: 4 a
+// number of q, k and v in, 2 a number of q and the cache's format out. Few rows: the query heads are shared among
+// more blocks, and each of these reads all of q for its mean square. Bound: latency for a row, memory for a prompt.
+//
+// q is scaled before it becomes F16, not after: one rounding either way, and no product a score later.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "backend/kv_view.h"
+#include "cuda/fast/attention.h"
+#include "cuda/fast/device.h"
+#include "format/encode_block.h"
+
+namespace minim::cuda::fast {
+
+// A block of 32, an element a lane. The bytes of encode_block_q8_0.
+template <class T>
+MINIM_DEVICE void store_lanes_q8_0(T& t, float x, uint8_t* block) {
+    float largest = std::fabs(x);
+    for (int mask = 16; mask > 0; mask /= 2) largest = std::fmax(largest, t.from_lane_xor(largest, mask));
+    const float d = largest / 127.0F;
+    const int lane = t.index() % 32;
+    const int code = truncate_clamped(std::round(x * reciprocal_or_zero(d)), -127, 127);
+    block[Q8_0::codes_at + lane] = static_cast<uint8_t>(code);
+    if (lane == 0) store_f16(block + Q8_0::d_at, d);
+}
+
+// The bytes of encode_block_q4_0.
+template <class T>
+MINIM_DEVICE void store_lanes_q4_0(T& t, float x, uint8_t* block) {
+    const int lane = t.index() % 32;
+    // The element of largest magnitude with its sign, the first of equals.
+    float peak = x;
+    int32_t peak_lane = lane;
+    for (int mask = 16; mask > 0; mask /= 2) {
+        const float other = t.from_lane_xor(peak, mask);
+        const int32_t other_lane = t.from_lane_xor(peak_lane, mask);
+        const float lead = std::fabs(other) - std::fabs(peak);
+        if (lead > 0.0F || (lead == 0.0F && other_lane < peak_lane)) {
+            peak = other;
+            peak_lane = other_lane;
+        }
+    }
+    if (peak == 0.0F) peak = 0.0F;  // of either sign
+    const float d = peak / -8.0F;
+    const int32_t code = truncate_clamped(x * reciprocal_or_zero(d) + 8.5F, 0, 15);
+    const int32_t high = t.from_lane_xor(code, 16);
+    if (lane < 16) block[Q4_0::codes_at + lane] = static_cast<uint8_t>(code | high << 4);
+    if (lane == 0) store_f16(block + Q4_0::d_at, d);
+}
+
+// A head of keys or values: element 32 b + lane is x[b]. The bytes of exact::encode_kv_row.
+template <class T, int n_blocks>
+MINIM_DEVICE void store_kv_row(T& t, Format format, const float (&x)[n_blocks], uint8_t* row) {
+    const int lane = t.index() % 32;
+    for (int b = 0; b < n_blocks; ++b) {
+        const int i = 32 * b + lane;
+        if (format == Format::f32) {
+            reinterpret_cast<float*>(row)[i] = x[b];
+        } else if (format == Format::f16) {
+            reinterpret_cast<uint16_t*>(row)[i] = static_cast<uint16_t>(t.pack_f16(x[b], 0.0F));
+        } else if (format == Format::bf16) {
+            reinterpret_cast<uint16_t*>(row)[i] = float_to_bf16(x[b]);
+        } else if (format == Format::q8_0) {
+            store_lanes_q8_0(t, x[b], row + b * Q8_0::block_bytes);
+        } else {
+            store_lanes_q4_0(t, x[b], row + b * Q4_0::block_bytes);
+        }
+    }
+}
+
+// backend::hadamard of a head whose element 32 b + lane is x[b], with the same bits.
+template <class T, int n_blocks>
+MINIM_DEVICE void hadamard_lanes(T& t, float (&x)[n_blocks]) {
+    const int lane = t.index() % 32;
+    for (int half = 1; half < 32; half *= 2) {
+        for (int b = 0; b < n_blocks; ++b) {
+            const float other = t.from_lane_xor(x[b], half);
+            x[b] = (lane & half) == 0 ? x[b] + other : other - x[b];
+        }
+    }
+    for (int half = 1; half < n_blocks; half *= 2) {
+        for (int b = 0; b + half < n_blocks; ++b) {
+            if ((b & half) != 0) continue;
+            const float sum = x[b] + x[b + half];
+            x[b + half] = x[b] - x[b + half];
+            x[b] = sum;
+        }
+    }
+    const float scale = 1.0F / std::sqrt(static_cast<float>(32 * n_blocks));
+    for (int b = 0; b < n_blocks; ++b) x[b] *= scale;
+}
+
+struct Turn {
+    float cosine;
+    float sine;
+};
+// Of any angle: whole quarters of a turn are taken off in double, as a float has no digits left for the rest at
+// position 100000. Polynomials (Moshier, Cephes) of an angle within an eighth of a turn are good to a unit in the
+// last place.
+MINIM_DEVICE Turn turn_of(double angle) {
+    constexpr double k_quarter = 1.570796326794896619231;
+    const double quarters = angle * (1.0 / k_quarter);
+    const double whole = std::rint(quarters);
+    const auto x = static_cast<float>((quarters - whole) * k_quarter);
+    const float y = x * x;
+    const float sine = x + x * y * (-1.6666654611e-1F + y * (8.3321608736e-3F - y * 1.9515295891e-4F));
+    const float cosine =
+        1.0F - 0.5F * y +
+        y * y * (4.166664568298827e-2F + y * (-1.388731625493765e-3F + y * 2.443315711809948e-5F));
+    const auto quarter = static_cast<int64_t>(whole);
+    const bool is_odd = quarter % 2 != 0;
+    const float c = is_odd ? sine : cosine;
+    const float s = is_odd ? cosine : sine;
+    return {(quarter & 3) == 1 || (quarter & 3) == 2 ? -c : c, (quarter & 2) != 0 ? -s : s};
+}
+
+struct alignas(16) FourFloats {
+    float x[4];
+};
+
+template <int head_dim>
+struct PrepareKernel {
+    static constexpr int k_threads = 256;
+    static constexpr int k_warps = k_threads / 32;
+    static constexpr int k_blocks = head_dim / 32;  // of a head
+
+    PrepareArgs args;
+    float scale;      // of the queries
+    int32_t q_parts;  // blocks that share the query heads of a row; a further one has the keys and values
+
+    // The cosines and sines of a row's position, a head a warp, a sum a warp.
+    Grid grid() const {
+        const int64_t n_floats = 2 * args.n_frequency + k_warps * head_dim + k_warps;
+        return {args.n, q_parts + 1, n_floats * 4};
+    }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        auto* cosines = reinterpret_cast<float*>(t.shared());
+        float* sines = cosines + args.n_frequency;
+        float* heads = sines + args.n_frequency;
+        float* sums = heads + k_warps * head_dim;
+        const int64_t row = t.block();
+        const bool is_query = t.block_y() < q_parts;
+        const int n_head = static_cast<int>(is_query ? args.cache.n_head : args.cache.n_head_kv);
+        const int n_parts = is_query ? q_parts : 1;
+        const int part = is_query ? t.block_y() : 0;
+        const float* x = (is_query ? args.q : args.k) + row * n_head * head_dim;
+        const float* weight = is_query ? args.q_norm : args.k_norm;
+
+        turn(t, args.cache.position[row], cosines, sines);
+        const float factor = norm_factor(t, x, n_head * head_dim, sums);  // waits for all threads
+        const int warp = t.index() / 32;
+        const int last = n_head * (part + 1) / n_parts;
+        for (int head = n_head * part / n_parts + warp; head < last; head += k_warps) {
+            float values[k_blocks];
+            for (int b = 0; b < k_blocks; ++b) {
+                const int i = head * head_dim + 32 * b + t.index() % 32;
+                values[b] = x[i] * factor * weight[i];
+            }
+            rotate(t, values, heads + warp * head_dim, cosines, sines);
+            if (args.hadamard) hadamard_lanes(t, values);
+            if (is_query) {
+                uint16_t* to = args.query + (row * n_head + head) * head_dim + t.index() % 32;
+                for (int b = 0; b < k_blocks; ++b)
+                    to[32 * b] = static_cast<uint16_t>(t.pack_f16(values[b] * scale, 0.0F));
+            } else {
+                store(t, row, head, values);
+            }
+        }
+    }
+
+  private:
+    // The angles of a position, one a thread.
+    template <class T>
+    MINIM_DEVICE void turn(T& t, int32_t position, float* cosines, float* sines) const {
+        for (int i = t.index(); i < args.n_frequency; i += k_threads) {
+            const Turn turned = turn_of(position * static_cast<double>(args.frequency[i]));
+            cosines[i] = turned.cosine;
+            sines[i] = turned.sine;
+        }
+    }
+
+    // 1 / sqrt(mean square + eps), the same in every thread.
+    template <class T>
+    MINIM_DEVICE float norm_factor(T& t, const float* x, int count, float* sums) const {
+        const auto* fours = reinterpret_cast<const FourFloats*>(x);
+        float sum = 0.0F;
+        for (int i = t.index(); i < count / 4; i += k_threads) {
+            const FourFloats four = fours[i];
+            for (int j = 0; j < 4; ++j) sum += four.x[j] * four.x[j];
+        }
+        for (int mask = 16; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
+        if (t.index() % 32 == 0) sums[t.index() / 32] = sum;
+        t.sync();
+        float all = 0.0F;
+        for (int i = 0; i < k_warps; ++i) all += sums[i];
+        return 1.0F / std::sqrt(all / static_cast<float>(count) + args.norm_eps);
+    }
+
+    // Pairs (i, i + n_frequency) lie in any two lanes, so the warp passes its head through shared memory.
+    template <class T>
+    MINIM_DEVICE void rotate(T& t, float (&values)[k_blocks], float* head, const float* cosines,
+                             const float* sines) const {
+        const int lane = t.index() % 32;
+        const int m = static_cast<int>(args.n_frequency);
+        t.sync_warp();  // the last head has been read
+        for (int b = 0; b < k_blocks; ++b) head[32 * b + lane] = values[b];
+        t.sync_warp();
+        for (int b = 0; b < k_blocks; ++b) {
+            const int i = 32 * b + lane;
+            if (i < m) {
+                values[b] = values[b] * cosines[i] - head[i + m] * sines[i];
+            } else if (i < 2 * m) {
+                values[b] = values[b] * cosines[i - m] + head[i - m] * sines[i - m];
+            }
+        }
+    }
+
+    template <class T>
+    MINIM_DEVICE void store(T& t, int64_t row, int64_t head, const float (&key)[k_blocks]) const {
+        const Cache& c = args.cache;
+        const int64_t position = c.position[row];
+        const int64_t slot = position % backend::k_kv_page_tokens;
+        auto* page =
+            reinterpret_cast<uint8_t*>(c.pages[c.first_page[row] + position / backend::k_kv_page_tokens]);
+        const float* v = args.v + (row * c.n_head_kv + head) * head_dim + t.index() % 32;
+        float value[k_blocks];
+        for (int b = 0; b < k_blocks; ++b) value[b] = v[32 * b];
+        store_kv_row(t, c.k_format, key, page + c.k_at + head * c.k_head_bytes + slot * c.k_token_bytes);
+        store_kv_row(t, c.v_format, value, page + c.v_at + head * c.v_head_bytes + slot * c.v_token_bytes);
+    }
+};
+
+}  // namespace minim::cuda::fast

@@ -1,0 +1,84 @@
+// Attention in F16 with sums in float: what comes before it (norms, positions, the store into the KV cache), and how a
+// batch is cut for it. The kernels are those of attend_prepare.h, attend.h and attend_combine.h.
+//
+// A batch is cut into tiles: rows of one sequence at consecutive positions. A block of threads takes a tile and a KV
+// head, so that keys and values are read once for all of the tile's tokens and all query heads that share the KV
+// head. There are two shapes: wide ones for prompts, and narrow ones for single tokens and short drafts, which many
+// blocks share between them, each with its part of the context. Pages of the context go to the blocks in turn, so
+// that what a row attends to, and in which order, depends on its position and the number of parts only: a row's bits
+// do not change with the rows beside it as long as it lies in a tile of the same shape.
+//
+// Pointers lie in the device's memory where nothing else is said, 16-byte aligned; so are the cache's pages.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backend/kv_view.h"
+#include "cuda/exact/operations.h"
+
+namespace minim::cuda::fast {
+
+using exact::Cache;
+
+// Rows of a tile: (token, query head of the group), 16 to a warp.
+inline constexpr int k_wide_rows = 128;
+inline constexpr int k_narrow_rows = 16;
+
+// Whether there are kernels for these heads: 32, 64, 96 or 128 elements, up to 16 query heads to a KV head.
+bool attend_runs(int64_t head_dim, int64_t n_head, int64_t n_head_kv);
+
+struct PrepareArgs {
+    Cache cache;
+    int64_t n;
+    const float* q;  // [n, n_head * head_dim]
+    const float* k;  // [n, n_head_kv * head_dim]
+    const float* v;
+    const float* q_norm;  // [n_head * head_dim]
+    const float* k_norm;  // [n_head_kv * head_dim]
+    float norm_eps;
+    const float* frequency;
+    int64_t n_frequency;  // at most head_dim / 2
+    bool hadamard;        // rotates queries and keys so (backend/hadamard.h); head_dim is a power of two
+    uint16_t* query;  // [n, n_head * head_dim], F16: q normalised, rotated, and times query_scale(head_dim)
+};
+// Norms and rotates q and k, and stores k and v at their rows' positions.
+void prepare(exact::Stream stream, const PrepareArgs& args);
+
+// log2(e) / sqrt(head_dim): scores of queries with it are exponents of 2.
+float query_scale(int64_t head_dim);
+
+struct TileCounts {
+    int64_t n_wide = 0;
+    int64_t n_narrow = 0;
+};
+// Cuts a batch. tiles: host memory, two numbers for each row of the batch; gets (first row, rows) of the wide tiles,
+// then of the narrow ones. The rest becomes tiles of no rows, which attend() may be given: their blocks end at once,
+// so that a graph of launches can hold as many tiles as there are rows, whatever the batch.
+TileCounts make_tiles(std::span<const backend::KvRow> rows, int64_t n_head, int64_t n_head_kv,
+                      std::span<int32_t> tiles);
+
+// How many blocks share the context of a tile when n_tiles of one shape are launched together, for rows that look
+// back on up to n_context positions: as many as keep the device's n_processors busy. 1 for no tiles.
+int64_t attend_splits(int64_t n_tiles, int64_t n_head_kv, int64_t n_context, int64_t n_processors);
+
+// Bytes of AttendArgs::partial at most, for batches of up to n_rows rows and splits from attend_splits.
+int64_t partial_bytes(int64_t n_rows, int64_t n_head, int64_t n_head_kv, int64_t head_dim,
+                      int64_t n_processors);
+
+struct TileList {
+    const int32_t* tiles;  // [n_tiles, 2]: first row, number of rows
+    int64_t n_tiles;
+    int64_t n_splits;
+};
+struct AttendArgs {
+    Cache cache;
+    const uint16_t* query;  // prepare()'s
+    TileList wide;
+    TileList narrow;
+    float* partial;  // work space; not read where n_splits is 1
+    float* o;        // [n, n_head * head_dim]
+};
+void attend(exact::Stream stream, const AttendArgs& args);
+
+}  // namespace minim::cuda::fast

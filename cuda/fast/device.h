@@ -1,0 +1,51 @@
+// How the functions of a kernel are declared that runs on a GPU, or thread by thread in the tests of a machine without
+// one. A kernel is a struct of its arguments with
+//
+//   k_threads                          threads of a block, whole warps
+//   void operator()(T& thread) const   what each of them does
+//
+// written over a vocabulary T of threads: device_thread.h is a GPU's, tests/gpu/emulated_thread.h the other.
+//
+//   index(), block(), block_y()        which thread of which block this is
+//   shared()                           the block's shared memory, as much as the launch asked for, 128-byte aligned
+//   sync()                             every thread of the block gets here before one goes on
+//   sync_warp()                        the same for the warp; what it has written is seen
+//   from_lane_xor(x, mask)             x of lane (own ^ mask) of the warp; float or int32_t
+//   copy_16(to, from)                  starts copying 16 bytes from global to shared memory, both aligned
+//   copies_end_group()                 the copies started since the last call are a group
+//   copies_wait<n>()                   all but the latest n groups of this thread are there
+//   mma_s8(c, a, b)                    c[4] += a[4] b[2]: 16 x 32 by 32 x 8 signed bytes (PTX mma.m16n8k32)
+//   mma_s8_16(c, a0, a1, b)            the same of the first 16 columns (mma.m16n8k16)
+//   mma_f16(c, a, b)                   c[4] += a[4] b[2]: 16 x 16 by 16 x 8 halves, sums in float (mma.m16n8k16)
+//   load_matrices(r, row)              four 8 x 8 matrices of 16 bits, rows of 16 bytes given by the lanes (ldmatrix.x4)
+//   load_transposed(r, row)            the same, transposed (ldmatrix.x4.trans)
+//   pack_f16(a, b)                     two floats as halves, a the lower one
+//   exp2(x)                            to about 2 units in the last place
+//   add_to(p, x)                       adds to *p in global memory at once (atomic), returns what was there; int32_t
+//
+// Every thread of the warp calls the functions of a warp.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define MINIM_DEVICE __device__ __forceinline__
+#define MINIM_DEVICE_LOOP _Pragma("unroll 1")  // a loop that stays one
+#else
+#define MINIM_DEVICE inline
+#define MINIM_DEVICE_LOOP
+#endif
+
+namespace minim::cuda::fast {
+
+// A cudaStream_t; the emulation needs none.
+using Stream = void*;
+
+// How a kernel is started, of kernel.k_threads threads a block.
+struct Grid {
+    int64_t n_blocks = 0;
+    int64_t n_blocks_y = 1;
+    int64_t shared_bytes = 0;
+};
+
+}  // namespace minim::cuda::fast

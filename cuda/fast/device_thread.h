@@ -1,0 +1,106 @@
+// The threads of a GPU (device.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/fast/device.h"
+
+namespace minim::cuda::fast {
+
+extern __shared__ std::byte shared_memory_of_block[];
+
+struct DeviceThread {
+    static constexpr unsigned k_all = 0xFFFFFFFFU;
+
+    MINIM_DEVICE int index() const { return static_cast<int>(threadIdx.x); }
+    MINIM_DEVICE int block() const { return static_cast<int>(blockIdx.x); }
+    MINIM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
+    MINIM_DEVICE std::byte* shared() const { return shared_memory_of_block; }
+    MINIM_DEVICE void sync() const { __syncthreads(); }
+    MINIM_DEVICE void sync_warp() const { __syncwarp(); }
+    template <typename Number>
+    MINIM_DEVICE Number from_lane_xor(Number x, int mask) const {
+        return __shfl_xor_sync(k_all, x, mask);
+    }
+
+    MINIM_DEVICE void copy_16(void* to, const void* from) const {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
+                     : "memory");
+    }
+    MINIM_DEVICE void copies_end_group() const { asm volatile("cp.async.commit_group;" ::: "memory"); }
+    template <int n>
+    MINIM_DEVICE void copies_wait() const {
+        asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
+    }
+
+    MINIM_DEVICE void mma_s8(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) const {
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+            "{%0,%1,%2,%3};"
+            : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+    MINIM_DEVICE void mma_s8_16(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) const {
+        asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+            : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+            : "r"(a0), "r"(a1), "r"(b));
+    }
+    MINIM_DEVICE void mma_f16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) const {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+            "{%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+    MINIM_DEVICE void load_matrices(uint32_t (&r)[4], const void* row) const {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(shared_address(row))
+                     : "memory");
+    }
+    MINIM_DEVICE void load_transposed(uint32_t (&r)[4], const void* row) const {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(shared_address(row))
+                     : "memory");
+    }
+    MINIM_DEVICE uint32_t pack_f16(float a, float b) const {
+        uint32_t both;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(b), "f"(a));
+        return both;
+    }
+    MINIM_DEVICE float exp2(float x) const {
+        float y;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+        return y;
+    }
+    MINIM_DEVICE int32_t add_to(int32_t* p, int32_t x) const { return atomicAdd(p, x); }
+
+  private:
+    MINIM_DEVICE static uint32_t shared_address(const void* p) {
+        return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+    }
+};
+
+// What a launch() of kernels is on a GPU.
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::k_threads) run(const __grid_constant__ Kernel kernel) {
+    DeviceThread thread;
+    kernel(thread);
+}
+
+template <class Kernel>
+void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
+    if (grid.n_blocks == 0 || grid.n_blocks_y == 0) return;
+    // More than 48 KB have to be asked for, once a kernel; a failure comes up at the launch.
+    static const bool asked = [] {
+        cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, 99 * 1024);
+        return true;
+    }();
+    static_cast<void>(asked);
+    const dim3 blocks(static_cast<unsigned>(grid.n_blocks), static_cast<unsigned>(grid.n_blocks_y));
+    // What goes wrong is found by the stream's owner, who asks for the last error.
+    run<<<blocks, Kernel::k_threads, static_cast<size_t>(grid.shared_bytes),
+          static_cast<cudaStream_t>(stream)>>>(kernel);
+}
+
+}  // namespace minim::cuda::fast

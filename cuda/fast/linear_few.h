@@ -1,0 +1,257 @@
+// Packed weights times one to four input rows.
+//
+// Shape: a block takes one or two pairs of panels, 16 rows each, and all columns, 256 at a time: warp w of eight decodes
+// unit w of them, a lane a row, and multiplies it with the unit of each input. The sums of the eight warps meet at the end, in
+// their order.
+// Layout: panels of lib/panel/ in global memory, copied into a ring of stages in shared memory, where the lanes' words lie
+// side by side; inputs are Q8Blocks, whose unit all lanes of a warp read at once.
+// Bytes moved: every weight once for four inputs; 1.5 bytes of input a column and block, from the second-level cache.
+// Bound: the memory's speed, as long as decoding takes less than a warp's share of it (about 2 instructions a weight at
+// 4 bits, 3.4 TB/s and 132 multiprocessors).
+#pragma once
+
+#include "cuda/fast/operations.h"
+#include "cuda/fast/panel_dot.h"
+#include "cuda/fast/quantize.h"
+
+namespace minim::cuda::fast {
+
+// The ring: as many stages as fit 24 KB, so that several blocks have room on a multiprocessor.
+template <class P, int n_pairs, int n_tokens>
+struct PanelStages {
+    using Block = typename P::Block;
+    static constexpr int k_panels = 2 * n_pairs;
+    static constexpr int k_threads = 256 * n_pairs;
+    static constexpr int k_input_bytes = k_stage_units * static_cast<int>(sizeof(Q8Block));
+    static constexpr int k_inputs_at = k_panels * k_stage_panel_stride<Block>;
+    static constexpr int k_stage_bytes = k_inputs_at + n_tokens * k_input_bytes;
+    static constexpr int k_fitting = 24 * 1024 * n_pairs / k_stage_bytes;
+    static constexpr int k_count = k_fitting < 2 ? 2 : k_fitting > 5 ? 5 : k_fitting;
+    static constexpr int k_header_bytes = Block::row_header_bytes * static_cast<int>(k_panel_rows);
+    static constexpr int k_headers_at = k_count * k_stage_bytes;
+    static constexpr int k_sums_at = k_headers_at + k_panels * 64;
+    static constexpr int k_bytes = k_sums_at + k_threads * n_tokens * 4;
+};
+
+// What a block works on.
+template <int n_panels, int n_tokens>
+struct PanelWork {
+    const std::byte* panel[n_panels];
+    const Q8Block* input[n_tokens];
+    int64_t cols;
+};
+
+// Starts copying one stage.
+template <class P, int n_pairs, int n_tokens, class T>
+MINIM_DEVICE void copy_stage(T& t, const PanelWork<2 * n_pairs, n_tokens>& work, int64_t stage,
+                             std::byte* to) {
+    using Stages = PanelStages<P, n_pairs, n_tokens>;
+    using Block = typename P::Block;
+    const int64_t cols_left = work.cols - stage * k_stage_cols;
+    const int cols = cols_left < k_stage_cols ? static_cast<int>(cols_left) : k_stage_cols;
+    const int panel_bytes = cols / Block::block_elems * Block::block_bytes * static_cast<int>(k_panel_rows);
+    const int64_t first = Stages::k_header_bytes + stage * k_stage_panel_bytes<Block>;
+    for (int p = 0; p < Stages::k_panels; ++p) {
+        for (int at = 16 * t.index(); at < panel_bytes; at += 16 * Stages::k_threads)
+            t.copy_16(to + p * k_stage_panel_stride<Block> + at, work.panel[p] + first + at);
+    }
+    const int input_bytes = cols / 32 * static_cast<int>(sizeof(Q8Block));
+    for (int i = 0; i < n_tokens; ++i) {
+        const auto* from = reinterpret_cast<const std::byte*>(work.input[i] + stage * k_stage_units);
+        for (int at = 16 * t.index(); at < input_bytes; at += 16 * Stages::k_threads)
+            t.copy_16(to + Stages::k_inputs_at + i * Stages::k_input_bytes + at, from + at);
+    }
+}
+
+// The row's products with every input, in shared memory when it returns: [token][pair][32 lanes], where the first 16 lanes are the
+// first panel's rows.
+template <class P, int n_pairs, int n_tokens, class T>
+MINIM_DEVICE const float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>& work) {
+    using Stages = PanelStages<P, n_pairs, n_tokens>;
+    using Block = typename P::Block;
+    std::byte* shared = t.shared();
+    const int warp = t.index() / 32;
+    const int pair = warp / k_stage_units;
+    const int unit = warp % k_stage_units;
+    const int row = t.index() % static_cast<int>(k_panel_rows);
+    const int panel = 2 * pair + t.index() % 32 / static_cast<int>(k_panel_rows);
+    constexpr int k_block_units = Block::block_elems / 32;
+    static_assert(k_stage_units % k_block_units == 0);
+
+    const int64_t n_stages = (work.cols + k_stage_cols - 1) / k_stage_cols;
+    if constexpr (Stages::k_header_bytes > 0) {
+        constexpr int k_parts = Stages::k_header_bytes / 16;
+        if (t.index() < Stages::k_panels * k_parts) {
+            const int p = t.index() / k_parts;
+            const int at = t.index() % k_parts * 16;
+            t.copy_16(shared + Stages::k_headers_at + 64 * p + at, work.panel[p] + at);
+        }
+    }
+    for (int s = 0; s < Stages::k_count - 1; ++s) {
+        if (s < n_stages) copy_stage<P, n_pairs, n_tokens>(t, work, s, shared + s * Stages::k_stage_bytes);
+        t.copies_end_group();
+    }
+    float sum[n_tokens];
+    for (float& s : sum) s = 0.0F;
+    const PanelBlock<Lanes> header = {shared + Stages::k_headers_at + 64 * panel, row};
+    int slot = 0;
+    for (int64_t stage = 0; stage < n_stages; ++stage) {
+        t.template copies_wait<Stages::k_count - 2>();
+        t.sync();
+        const int64_t later = stage + Stages::k_count - 1;
+        const int later_slot = slot == 0 ? Stages::k_count - 1 : slot - 1;
+        if (later < n_stages)
+            copy_stage<P, n_pairs, n_tokens>(t, work, later, shared + later_slot * Stages::k_stage_bytes);
+        t.copies_end_group();
+        if (stage * k_stage_cols + unit * 32 < work.cols) {
+            const std::byte* data = shared + slot * Stages::k_stage_bytes;
+            const PanelBlock<Lanes> block = {
+                data + panel * k_stage_panel_stride<Block> +
+                    unit / k_block_units * Block::block_bytes * static_cast<int>(k_panel_rows),
+                row};
+            Unit weights;
+            unpack_unit<P>(header, block, unit % k_block_units, weights);
+            const auto* inputs = reinterpret_cast<const Q8Block*>(data + Stages::k_inputs_at);
+            for (int i = 0; i < n_tokens; ++i)
+                sum[i] = add_unit<typename P::Kind>(weights, load_input(inputs + i * k_stage_units + unit),
+                                                    sum[i]);
+        }
+        slot = slot + 1 == Stages::k_count ? 0 : slot + 1;
+    }
+
+    // [unit][token][pair][lane]
+    auto* sums = reinterpret_cast<float*>(shared + Stages::k_sums_at);
+    constexpr int k_outputs = n_tokens * n_pairs * 32;
+    for (int i = 0; i < n_tokens; ++i)
+        sums[unit * k_outputs + (i * n_pairs + pair) * 32 + t.index() % 32] = sum[i];
+    t.sync();
+    if (t.index() < k_outputs) {
+        float total = sums[t.index()];
+        for (int u = 1; u < k_stage_units; ++u) total += sums[u * k_outputs + t.index()];
+        sums[t.index()] = total;
+    }
+    t.sync();
+    return sums;
+}
+
+// A pair of panels of one of the products, for n_tokens input rows.
+template <class P, int n_tokens>
+struct LinearFewKernel {
+    using Stages = PanelStages<P, 1, n_tokens>;
+    static constexpr int k_threads = Stages::k_threads;
+
+    Products products;
+    const Q8Block* input;
+    int64_t n;
+
+    static int64_t n_pairs(int64_t rows) { return (rows / k_panel_rows + 1) / 2; }
+    Grid grid() const {
+        Grid grid = {
+            .n_blocks = 0, .n_blocks_y = (n + n_tokens - 1) / n_tokens, .shared_bytes = Stages::k_bytes};
+        for (int i = 0; i < products.count; ++i) grid.n_blocks += n_pairs(products.rows[i]);
+        return grid;
+    }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        int task = 0;
+        int64_t pair = t.block();
+        while (pair >= (products.rows[task] / k_panel_rows + 1) / 2) {
+            pair -= (products.rows[task] / k_panel_rows + 1) / 2;
+            ++task;
+        }
+        const int64_t first_row = pair * 2 * k_panel_rows;
+        const int64_t rows = products.rows[task] - first_row;  // 16, or 32 and more
+        const int64_t first_token = int64_t{t.block_y()} * n_tokens;
+        const auto* data =
+            reinterpret_cast<const std::byte*>(products.weight[task]) + first_row * products.row_bytes;
+        PanelWork<2, n_tokens> work;
+        work.cols = products.cols;
+        work.panel[0] = data;
+        work.panel[1] = rows > k_panel_rows ? data + k_panel_rows * products.row_bytes : data;
+        for (int i = 0; i < n_tokens; ++i) {
+            const int64_t token = first_token + i < n ? first_token + i : first_token;
+            work.input[i] = input + token * q8_blocks(products.cols);
+        }
+        const float* sums = multiply_panels<P, 1, n_tokens>(t, work);
+        const int64_t row = t.index() % 32;
+        const int64_t token = first_token + t.index() / 32;
+        if (t.index() >= 32 * n_tokens || token >= n || row >= rows) return;
+        float& y = products.y[task][token * products.y_stride[task] + first_row + row];
+        const float value = sums[t.index()] * products.scale[task];
+        y = products.add[task] ? y + value : value;
+    }
+};
+
+// 32 rows of a slot's gate and up: a pair is a panel of the one and a panel of the other.
+template <class P>
+struct ActivateFewKernel {
+    using Stages = PanelStages<P, 2, 1>;
+    static constexpr int k_threads = Stages::k_threads;
+
+    Experts gate;
+    Experts up;
+    const Q8Block* h;
+    const int32_t* ids;
+    int64_t n_slots;
+    int64_t n_used;
+    Q8Block* activated;
+
+    Grid grid() const { return {gate.rows / 32, n_slots, Stages::k_bytes}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        const int64_t slot = t.block_y();
+        const int32_t expert = ids[slot];
+        PanelWork<4, 1> work;
+        work.cols = gate.cols;
+        work.input[0] = h + slot / n_used * q8_blocks(gate.cols);
+        for (int half = 0; half < 2; ++half) {
+            const int64_t at = (int64_t{t.block()} * 2 + half) * k_panel_rows * gate.row_bytes;
+            work.panel[2 * half] = reinterpret_cast<const std::byte*>(gate.data[expert]) + at;
+            work.panel[2 * half + 1] = reinterpret_cast<const std::byte*>(up.data[expert]) + at;
+        }
+        const float* sums = multiply_panels<P, 2, 1>(t, work);
+        if (t.index() >= 32) return;
+        const int at = t.index() / 16 * 32 + t.index() % 16;
+        const float g = sums[at] * gate.scale[expert];
+        const float u = sums[at + 16] * up.scale[expert];
+        quantize_lanes(t, silu(g) * u, activated + slot * q8_blocks(gate.rows) + t.block());
+    }
+};
+
+// 32 rows of a slot's product.
+template <class P>
+struct ProjectFewKernel {
+    using Stages = PanelStages<P, 1, 1>;
+    static constexpr int k_threads = Stages::k_threads;
+
+    Experts experts;
+    const Q8Block* input;
+    int64_t slots_a_row;  // of the input
+    const int32_t* ids;
+    int64_t n_slots;
+    float* output;
+
+    Grid grid() const { return {(experts.rows / k_panel_rows + 1) / 2, n_slots, Stages::k_bytes}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        const int64_t slot = t.block_y();
+        const int32_t expert = ids[slot];
+        const int64_t first_row = int64_t{t.block()} * 2 * k_panel_rows;
+        const int64_t rows = experts.rows / k_panel_rows * k_panel_rows - first_row;
+        const auto* data =
+            reinterpret_cast<const std::byte*>(experts.data[expert]) + first_row * experts.row_bytes;
+        PanelWork<2, 1> work;
+        work.cols = experts.cols;
+        work.input[0] = input + slot / slots_a_row * q8_blocks(experts.cols);
+        work.panel[0] = data;
+        work.panel[1] = rows > k_panel_rows ? data + k_panel_rows * experts.row_bytes : data;
+        const float* sums = multiply_panels<P, 1, 1>(t, work);
+        if (t.index() < 32 && t.index() < rows)
+            output[slot * experts.rows + first_row + t.index()] = sums[t.index()] * experts.scale[expert];
+    }
+};
+
+}  // namespace minim::cuda::fast

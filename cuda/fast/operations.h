@@ -1,0 +1,106 @@
+// The operations on packed weights (panel/panel.h), quantised inputs and F16 attention: what a GPU computes unless exact
+// results are asked for. What these kernels do not take (rows beyond the last panel, formats without panels) the
+// exact ones do (../exact/).
+//
+// All pointers lie in the device's memory; shapes are those of backend/backend.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/platform.h"
+#include "cuda/exact/operations.h"
+#include "cuda/fast/device.h"
+#include "format/format.h"
+#include "panel/q8_block.h"
+
+namespace minim::cuda::fast {
+
+using exact::Experts;
+using exact::Weight;
+using panel::Q8Block;
+
+inline constexpr int k_most_together = 4;  // products of one launch
+inline constexpr int k_most_used = 32;     // experts of a row that route() chooses
+
+// y = W x, or y += W x, for whole panels of weights of one format and one number of columns.
+struct Products {
+    Format format;
+    int64_t cols;
+    int64_t row_bytes;
+    int32_t count;
+    const uint8_t* weight[k_most_together];
+    int64_t rows[k_most_together];  // of whole panels
+    int64_t y_stride[k_most_together];
+    float scale[k_most_together];
+    float* y[k_most_together];
+    bool add[k_most_together];
+};
+
+// Whether there are kernels for panels of the format.
+bool has_panels(Format format);
+
+// Blocks of a row of so many columns.
+MINIM_HOST_DEVICE constexpr int64_t q8_blocks(int64_t cols) {
+    return cols / 32;
+}
+
+// Slots of one expert that are computed together.
+struct ExpertTile {
+    int32_t expert;
+    int32_t first;  // in ExpertTiles::slot
+    int32_t count;
+};
+struct ExpertTiles {
+    int32_t* slot;     // [n_slots], by expert
+    ExpertTile* tile;  // [most]
+    int32_t* count;    // of tiles that there are
+    int64_t most;      // that there can be
+};
+int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert);
+void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, int64_t n_expert,
+                 const ExpertTiles& tiles);
+
+// What packing needs to know of a matrix.
+struct PackShape {
+    int64_t row_bytes;
+    int64_t row_header_bytes;
+    int64_t block_bytes;
+    int64_t front_bytes;
+    int64_t back_bytes;
+};
+PackShape pack_shape(Format format, int64_t row_bytes);
+// Rows to panels of 16; the two do not overlap.
+void pack(Stream stream, const uint8_t* rows, const PackShape& shape, int64_t n_panels, uint8_t* panels);
+
+// [n, cols] -> [n, cols / 32]
+void quantize(Stream stream, const float* x, int64_t n, int64_t cols, Q8Block* out);
+// h = x / sqrt(mean(x^2) + eps) * weight, and h quantised. size is a multiple of 32; h may be x.
+void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h,
+          Q8Block* quantized);
+
+void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n);
+
+// y = W x, or y += W x, for weights of F32, F16 or BF16.
+bool is_plain(Format format);
+void linear_plain(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add);
+
+// score [n, n_expert]: the router's outputs. bias may be null; n_used is at most k_most_used.
+void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,
+           int32_t* ids, float* gates);
+
+// The products of every slot's expert. `tiles`: the slots by expert, for many rows; null: every slot alone.
+struct Slots {
+    const int32_t* ids;  // [n_slots]
+    int64_t n_slots;
+    const ExpertTiles* tiles;
+};
+// activated [n_slots, rows / 32] = silu(gate h) * (up h), quantised; h has a row for n_used slots. Both of one format; rows
+// is a multiple of 32.
+void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
+              const Slots& slots, Q8Block* activated);
+// output [n_slots, rows] = W x, for the rows of whole panels; the input has a row for so many slots.
+void project(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
+             const Slots& slots, float* output);
+
+}  // namespace minim::cuda::fast

@@ -1,0 +1,100 @@
+// The functions of operations.h, over launch(stream, grid, kernel), which whoever includes this has defined.
+#include "cuda/fast/group_slots.h"
+#include "cuda/fast/linear_float.h"
+#include "cuda/fast/pack.h"
+#include "cuda/fast/panel_kernels.h"
+#include "cuda/fast/quantize.h"
+#include "cuda/fast/route.h"
+#include "format/blocks.h"
+
+namespace minim::cuda::fast {
+namespace {
+
+using PlainBlocks = BlockList<F32, F16, BF16>;
+
+// Null: none.
+const PanelKernels* panel_kernels(Format format) {
+    for (const PanelKernelTable* family :
+         {&k_blocks_of_32, &k_k_quants, &k_value_tables, &k_grids, &k_trellis, &k_ternary}) {
+        const PanelKernels& kernels = family->by_format[static_cast<size_t>(format)];
+        if (kernels.linear != nullptr) return &kernels;
+    }
+    return nullptr;
+}
+
+template <class Kernel>
+void start(Stream stream, const Kernel& kernel) {
+    launch(stream, kernel.grid(), kernel);
+}
+
+}  // namespace
+
+bool has_panels(Format format) {
+    return panel_kernels(format) != nullptr;
+}
+
+PackShape pack_shape(Format format, int64_t row_bytes) {
+    const FormatTraits& f = traits(format);
+    const panel::PanelShape shape = panel::panel_shape(format);
+    return {row_bytes, f.row_header_bytes, f.block_bytes, shape.front_bytes, shape.back_bytes};
+}
+
+void pack(Stream stream, const uint8_t* rows, const PackShape& shape, int64_t n_panels, uint8_t* panels) {
+    start(stream, PackKernel{rows, shape, n_panels, panels});
+}
+
+void quantize(Stream stream, const float* x, int64_t n, int64_t cols, Q8Block* out) {
+    start(stream, QuantizeKernel{x, n * q8_blocks(cols), out});
+}
+
+void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h,
+          Q8Block* quantized) {
+    start(stream, NormKernel{x, n, weight, size, eps, h, quantized});
+}
+
+void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n) {
+    if (n > 0) panel_kernels(products.format)->linear(stream, products, input, n);
+}
+
+bool is_plain(Format format) {
+    return with_block(PlainBlocks{}, format, [](auto) {});
+}
+
+void linear_plain(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add) {
+    with_block(PlainBlocks{}, weight.format, [&](auto block) {
+        using Block = decltype(block);
+        if (n == 1) {
+            start(stream, LinearFloatKernel<Block, 1>{weight, x, n, y, add});
+        } else {
+            start(stream, LinearFloatKernel<Block, 4>{weight, x, n, y, add});
+        }
+    });
+}
+
+void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,
+           int32_t* ids, float* gates) {
+    start(stream, RouteKernel{score, n, n_expert, bias, n_used, ids, gates});
+}
+
+void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
+              const Slots& slots, Q8Block* activated) {
+    panel_kernels(gate.format)->activate(stream, gate, up, h, n_used, slots, activated);
+}
+
+void project(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
+             const Slots& slots, float* output) {
+    panel_kernels(experts.format)->project(stream, experts, input, slots_a_row, slots, output);
+}
+
+int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert) {
+    // Every expert may have one that is not full.
+    return n_slots < n_expert ? n_slots : n_expert + (n_slots - n_expert) / k_tile_inputs;
+}
+
+void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, int64_t n_expert,
+                 const ExpertTiles& tiles) {
+    start(stream,
+          GroupSlotsKernel{ids, static_cast<int32_t>(n_slots), static_cast<int32_t>(n_expert), tiles});
+}
+
+}  // namespace minim::cuda::fast

@@ -1,0 +1,56 @@
+// Weights in the order of panel/panel.h, made on the device.
+//
+// Shape: a block of threads a panel, a byte a thread and turn. Bytes moved: every byte once in, once out, and once more for the
+// copy that it reads from. Bound: none that matters, the bytes came over the bus before.
+#pragma once
+
+#include "cuda/fast/device.h"
+#include "cuda/fast/operations.h"
+#include "panel/panel.h"
+
+namespace minim::cuda::fast {
+
+// Where a granule begins, and its bytes, for byte `at` of a row.
+struct Granule {
+    int64_t at;
+    int64_t bytes;
+};
+
+MINIM_DEVICE Granule granule_of(const PackShape& shape, int64_t at) {
+    if (at < shape.row_header_bytes) return {0, shape.row_header_bytes};
+    const int64_t in_block = (at - shape.row_header_bytes) % shape.block_bytes;
+    const int64_t block = at - in_block;
+    if (in_block < shape.front_bytes) {
+        const int64_t bytes = shape.front_bytes % 2 == 0 ? 2 : 1;
+        return {block + in_block / bytes * bytes, bytes};
+    }
+    const int64_t back = shape.block_bytes - shape.back_bytes;
+    if (in_block >= back) return {block + back + (in_block - back) / 2 * 2, 2};
+    return {block + shape.front_bytes + (in_block - shape.front_bytes) / 4 * 4, 4};
+}
+
+struct PackKernel {
+    static constexpr int k_threads = 256;
+
+    const uint8_t* rows;  // n_panels * 16 of them
+    PackShape shape;
+    int64_t n_panels;
+    uint8_t* panels;
+
+    Grid grid() const { return {.n_blocks = n_panels}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        const int64_t panel_bytes = panel::k_panel_rows * shape.row_bytes;
+        const uint8_t* from = rows + t.block() * panel_bytes;
+        uint8_t* to = panels + t.block() * panel_bytes;
+        for (int64_t i = t.index(); i < panel_bytes; i += k_threads) {
+            const int64_t row = i / shape.row_bytes;
+            const int64_t at = i % shape.row_bytes;
+            const Granule granule = granule_of(shape, at);
+            to[panel::k_panel_rows * granule.at + row * granule.bytes + at - granule.at] = from[i];
+        }
+    }
+};
+
+}  // namespace minim::cuda::fast

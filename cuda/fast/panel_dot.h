@@ -1,0 +1,97 @@
+// What the kernels of packed weights share: a warp's lanes are the rows of two panels (panel/panel.h), 16 each, and a warp
+// works on one unit of 32 columns at a time, so that all its lanes decode the same unit in the same way.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/fast/device.h"
+#include "cuda/fast/lanes.h"
+#include "panel/q8_block.h"
+#include "panel/units.h"
+
+namespace minim::cuda::fast {
+
+using panel::Codes;
+using panel::k_panel_rows;
+using panel::PanelBlock;
+using panel::Q8Block;
+using Unit = panel::Unit<Lanes>;
+
+// Columns that the warps of a block work on between two barriers: eight units, one a warp.
+inline constexpr int k_stage_cols = 256;
+inline constexpr int k_stage_units = k_stage_cols / 32;
+
+// Bytes of a panel for so many columns, a row's header left out.
+template <class Block>
+inline constexpr int k_stage_panel_bytes =
+    k_stage_cols / Block::block_elems* Block::block_bytes* static_cast<int>(k_panel_rows);
+
+// Two panels lie so far apart that words of one and of the other are never in the same banks.
+template <class Block>
+inline constexpr int k_stage_panel_stride = (k_stage_panel_bytes<Block> + 127) / 128 * 128 + 64;
+
+template <class P>
+concept TakesUnitAtRunTime = requires(const P& panel, Unit& unit) {
+    panel.unpack(0, unit);
+};
+
+// Decodes unit `u` of the block, which all lanes of a warp agree on. The constructor is called where the unit is known,
+// so that what the other units want is left out.
+template <class P, int unit = 0>
+MINIM_DEVICE void unpack_unit(const PanelBlock<Lanes>& header, const PanelBlock<Lanes>& block, int u,
+                              Unit& out) {
+    if constexpr (unit + 1 < P::Block::block_elems / 32) {
+        if (u != unit) return unpack_unit<P, unit + 1>(header, block, u, out);
+    }
+    const P panel(header, block);
+    if constexpr (TakesUnitAtRunTime<P>) {
+        panel.unpack(unit, out);
+    } else {
+        panel.template unpack<unit>(out);
+    }
+}
+
+// A Q8Block in registers.
+struct InputUnit {
+    uint32_t code[8];
+    float scale;
+    float scaled_sum[2];
+    int16_t sum[2];
+};
+static_assert(sizeof(InputUnit) == sizeof(Q8Block) && sizeof(Q8Block) % 16 == 0);
+
+struct alignas(16) SixteenBytes {
+    uint32_t word[4];
+};
+
+MINIM_DEVICE InputUnit load_input(const Q8Block* block) {
+    SixteenBytes words[3];
+    for (int i = 0; i < 3; ++i) words[i] = reinterpret_cast<const SixteenBytes*>(block)[i];
+    InputUnit unit;
+    memcpy(&unit, words, sizeof(unit));
+    return unit;
+}
+
+// sum + the products of a unit and an input, in the order of lib/cpu/generic/linear_panel.h.
+template <class Kind>
+MINIM_DEVICE float add_unit(const Unit& unit, const InputUnit& input, float sum) {
+    constexpr int k_words = 8 / Kind::k_groups;
+    for (int g = 0; g < Kind::k_groups; ++g) {
+        int32_t codes = 0;
+        if constexpr (Kind::k_codes == Codes::small && Kind::k_offset != 0)
+            codes = -Kind::k_offset * (Kind::k_groups == 1 ? input.sum[0] + input.sum[1] : input.sum[g]);
+        auto dot = static_cast<uint32_t>(codes);
+        for (int k = k_words * g; k < k_words * (g + 1); ++k)
+            dot = Lanes::dot(unit.code[k], input.code[k], dot);
+        sum = Lanes::fma(Lanes::to_float(dot), unit.scale[g] * input.scale, sum);
+        if constexpr (Kind::k_minima) {
+            const float scaled =
+                Kind::k_groups == 1 ? input.scaled_sum[0] + input.scaled_sum[1] : input.scaled_sum[g];
+            sum = Lanes::fma(unit.minimum[g], scaled, sum);
+        }
+    }
+    return sum;
+}
+
+}  // namespace minim::cuda::fast

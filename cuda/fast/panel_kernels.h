@@ -1,0 +1,24 @@
+// The kernels of packed weights, a table a format. Each family of formats is compiled in a file of its own
+// (kernels_*.cu), as all of them together would keep a compiler busy for minutes.
+#pragma once
+
+#include "cuda/fast/operations.h"
+
+namespace minim::cuda::fast {
+
+struct PanelKernels {
+    void (*linear)(Stream stream, const Products& products, const Q8Block* input, int64_t n);
+    void (*activate)(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
+                     const Slots& slots, Q8Block* activated);
+    void (*project)(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
+                    const Slots& slots, float* output);
+};
+
+// By format; no functions where there are none.
+struct PanelKernelTable {
+    PanelKernels by_format[k_format_count];
+};
+
+extern const PanelKernelTable k_blocks_of_32, k_k_quants, k_value_tables, k_grids, k_trellis, k_ternary;
+
+}  // namespace minim::cuda::fast

@@ -1,0 +1,90 @@
+// Inputs of packed weights: rows of floats to Q8Blocks, and the normalisation before them.
+//
+// Shape: a warp a block of 32 elements, an element a lane. Bytes moved: 4 bytes in, 1.5 out an element. Bound: latency, the
+// rows are short.
+#pragma once
+
+#include <cmath>
+
+#include "cuda/fast/device.h"
+#include "cuda/fast/operations.h"
+
+namespace minim::cuda::fast {
+
+MINIM_DEVICE float silu(float x) {
+    return x / (1.0F + std::exp(-x));
+}
+
+// An element of a block a lane, 32 of them. Codes are x / scale rounded, halves away from zero; scale = largest / 127.
+template <class T>
+MINIM_DEVICE void quantize_lanes(T& t, float x, Q8Block* out) {
+    float largest = std::fabs(x);
+    for (int mask = 16; mask > 0; mask /= 2) {
+        const float other = t.from_lane_xor(largest, mask);
+        largest = other > largest || other != other ? other : largest;  // a NaN stays
+    }
+    const float scale = largest / 127.0F;
+    // Too small a scale has no inverse; such elements, like all of a block with a NaN or an infinity, become 0.
+    const float inverse = scale >= 0x1p-126F && scale <= 0x1p+127F ? 1.0F / scale : 0.0F;
+    const float scaled = x * inverse;
+    const int32_t code = inverse == 0.0F ? 0 : static_cast<int32_t>(scaled + (scaled < 0.0F ? -0.5F : 0.5F));
+    int32_t sum = code;
+    for (int mask = 8; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
+    const int lane = t.index() % 32;
+    out->code[lane] = static_cast<int8_t>(code);
+    if (lane == 0) out->scale = scale;
+    if (lane % 16 == 0) {
+        out->sum[lane / 16] = static_cast<int16_t>(sum);
+        out->scaled_sum[lane / 16] = scale * static_cast<float>(sum);
+    }
+}
+
+// Eight blocks a block of threads.
+struct QuantizeKernel {
+    static constexpr int k_threads = 256;
+    const float* x;
+    int64_t n_blocks;
+    Q8Block* out;
+
+    Grid grid() const { return {.n_blocks = (n_blocks + 7) / 8}; }
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        const int64_t block = int64_t{t.block()} * 8 + t.index() / 32;
+        if (block < n_blocks) quantize_lanes(t, x[block * 32 + t.index() % 32], out + block);
+    }
+};
+
+// A row a block of threads.
+struct NormKernel {
+    static constexpr int k_threads = 512;
+    const float* x;
+    int64_t n;
+    const float* weight;
+    int64_t size;
+    float eps;
+    float* h;
+    Q8Block* quantized;
+
+    Grid grid() const { return {.n_blocks = n, .shared_bytes = k_threads / 32 * 4}; }
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        const float* row = x + t.block() * size;
+        float sum = 0.0F;
+        for (int64_t i = t.index(); i < size; i += k_threads) sum += row[i] * row[i];
+        for (int mask = 16; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
+        auto* sums = reinterpret_cast<float*>(t.shared());
+        if (t.index() % 32 == 0) sums[t.index() / 32] = sum;
+        t.sync();
+        float total = 0.0F;
+        for (int w = 0; w < k_threads / 32; ++w) total += sums[w];
+        const float factor = 1.0F / std::sqrt(total / static_cast<float>(size) + eps);
+        // Whole warps, as size is a multiple of 32.
+        for (int64_t i = t.index(); i < size; i += k_threads) {
+            const float value = row[i] * factor * weight[i];
+            h[t.block() * size + i] = value;
+            quantize_lanes(t, value, quantized + t.block() * (size / 32) + i / 32);
+        }
+    }
+};
+
+}  // namespace minim::cuda::fast

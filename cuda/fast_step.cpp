@@ -1,0 +1,239 @@
+#include "cuda/fast_step.h"
+
+#include <algorithm>
+
+#include "cuda/views.h"
+#include "panel/panel.h"
+
+namespace minim::cuda::fast {
+namespace {
+
+using backend::ExpertStack;
+using backend::ExpertWeights;
+using backend::LinearTask;
+using backend::Matrix;
+using panel::k_panel_rows;
+
+// From so many rows on the slots are sorted by expert: before, hardly two choose the same one.
+constexpr int64_t k_grouped_rows = 5;
+static_assert(k_most_together >= 3);  // q, k and v
+
+// The rows of h as 8-bit blocks, which the norm before may have made already.
+const Q8Block* quantized_rows(cuda::Stream& s, const float* h, int64_t n, int64_t cols) {
+    const auto& known = s.quantized;
+    if (known.of != nullptr && known.cols == cols && h >= known.of &&
+        h + n * cols <= known.of + known.n * cols && (h - known.of) % cols == 0)
+        return s.input + (h - known.of) / 32;
+    quantize(s.stream, h, n, cols, s.input);
+    s.quantized = {h, n, cols};
+    return s.input;
+}
+
+// What is written is no longer what was quantised.
+void forget_if_written(cuda::Stream& s, const float* y, int64_t count) {
+    const float* end = s.quantized.of + s.quantized.n * s.quantized.cols;
+    if (s.quantized.of != nullptr && y < end && s.quantized.of < y + count) forget_input(s);
+}
+
+// The rows after the last whole panel, which stay as they were.
+Weight rest_of(const Matrix& matrix) {
+    Weight weight = weight_of(matrix);
+    const int64_t packed = matrix.rows / k_panel_rows * k_panel_rows;
+    weight.data += packed * weight.row_bytes;
+    weight.rows -= packed;
+    return weight;
+}
+
+Experts rest_of(const Experts& experts) {
+    Experts rest = experts;
+    const int64_t packed = experts.rows / k_panel_rows * k_panel_rows;
+    for (const uint8_t*& data : rest.data)
+        if (data != nullptr) data += packed * experts.row_bytes;
+    rest.rows -= packed;
+    return rest;
+}
+
+void multiply_rest(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n) {
+    const Weight rest = rest_of(*task.weight);
+    if (rest.rows > 0)
+        exact::linear(s.stream, rest, h, n, task.y + task.weight->rows - rest.rows, task.weight->rows,
+                      task.add);
+}
+
+void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n) {
+    const Weight weight = weight_of(*task.weight);
+    if (is_plain(weight.format)) {
+        linear_plain(s.stream, weight, h, n, task.y, task.add);
+    } else {
+        exact::linear(s.stream, weight, h, n, task.y, weight.rows, task.add);
+    }
+}
+
+bool start_together(const Matrix& a, const Matrix& b) {
+    return a.format == b.format && a.cols == b.cols;
+}
+
+Products products_of(std::span<const LinearTask* const> tasks) {
+    const Matrix& first = *tasks[0]->weight;
+    Products products = {};
+    products.format = first.format;
+    products.cols = first.cols;
+    products.row_bytes = first.row_bytes;
+    products.count = static_cast<int32_t>(tasks.size());
+    for (size_t i = 0; i < tasks.size(); ++i) {
+        const Matrix& weight = *tasks[i]->weight;
+        products.weight[i] = reinterpret_cast<const uint8_t*>(weight.data);
+        products.rows[i] = weight.rows / k_panel_rows * k_panel_rows;
+        products.y_stride[i] = weight.rows;
+        products.scale[i] = weight.scale;
+        products.y[i] = tasks[i]->y;
+        products.add[i] = tasks[i]->add;
+    }
+    return products;
+}
+
+// One launch for all tasks from `first` on whose weights are alike; `done` says which have been.
+void multiply_alike(cuda::Stream& s, std::span<const LinearTask> tasks, size_t first, const Q8Block* input,
+                    int64_t n, uint64_t& done) {
+    const LinearTask* alike[k_most_together];
+    size_t count = 0;
+    for (size_t i = first; i < tasks.size() && count < k_most_together; ++i) {
+        const Matrix& weight = *tasks[i].weight;
+        if ((done >> i & 1U) != 0 || !weight.packed || !start_together(weight, *tasks[first].weight))
+            continue;
+        done |= uint64_t{1} << i;
+        if (weight.rows >= k_panel_rows) alike[count++] = &tasks[i];
+    }
+    if (count > 0) linear(s.stream, products_of(std::span(alike, count)), input, n);
+}
+
+// What the slots of a batch are multiplied with.
+struct SlotInput {
+    const float* x;
+    const Q8Block* quantized;  // for packed weights
+    int64_t slots_a_row;
+};
+
+void multiply_slots(cuda::Stream& s, const ExpertStack& stack, const SlotInput& input, const Slots& slots,
+                    float* y) {
+    const Experts experts = experts_of(stack);
+    if (!stack.packed) {
+        exact::slots(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y,
+                     experts.rows);
+        return;
+    }
+    if (experts.rows >= k_panel_rows)
+        project(s.stream, experts, input.quantized, input.slots_a_row, slots, y);
+    const Experts rest = rest_of(experts);
+    if (rest.rows > 0)
+        exact::slots(s.stream, rest, input.x, input.slots_a_row, slots.ids, slots.n_slots,
+                     y + experts.rows - rest.rows, experts.rows);
+}
+
+// Whether gate, up, activation and quantisation are one kernel.
+bool are_fused(const ExpertWeights& weights) {
+    const ExpertStack& gate = weights.gate;
+    return gate.packed && weights.up.packed && weights.down.packed && gate.format == weights.up.format &&
+           gate.rows % 32 == 0 && weights.down.rows % k_panel_rows == 0;
+}
+
+}  // namespace
+
+void norm_rows(cuda::Stream& s, const float* x, int64_t n, const backend::Vector& weight, float eps,
+               float* h) {
+    forget_input(s);
+    if (n == 0) return;
+    if (weight.size % 32 != 0) {
+        exact::norm(s.stream, x, n, weight.data, weight.size, eps, h);
+        return;
+    }
+    norm(s.stream, x, n, weight.data, weight.size, eps, h, s.input);
+    s.quantized = {h, n, weight.size};
+}
+
+void linear_tasks(cuda::Stream& s, const float* h, int64_t n, std::span<const LinearTask> tasks) {
+    if (n == 0) return;
+    const auto is_packed = [](const LinearTask& task) { return task.weight->packed; };
+    const Q8Block* input = nullptr;
+    if (std::ranges::any_of(tasks, is_packed)) input = quantized_rows(s, h, n, tasks[0].weight->cols);
+    for (size_t group = 0; group < tasks.size(); group += 64) {
+        const std::span<const LinearTask> some =
+            tasks.subspan(group, std::min<size_t>(64, tasks.size() - group));
+        uint64_t done = 0;
+        for (size_t i = 0; i < some.size(); ++i) {
+            if (!some[i].weight->packed) {
+                multiply_unpacked(s, some[i], h, n);
+                continue;
+            }
+            if ((done >> i & 1U) == 0) multiply_alike(s, some, i, input, n, done);
+            multiply_rest(s, some[i], h, n);
+        }
+    }
+    for (const LinearTask& task : tasks) forget_if_written(s, task.y, n * task.weight->rows);
+}
+
+void attend_rows(cuda::Stream& s, const exact::Cache& cache, const backend::AttendArgs& args) {
+    prepare(s.stream, {.cache = cache,
+                       .n = args.n,
+                       .q = args.q,
+                       .k = args.k,
+                       .v = args.v,
+                       .q_norm = args.q_norm.data,
+                       .k_norm = args.k_norm.data,
+                       .norm_eps = args.norm_eps,
+                       .frequency = s.frequency,
+                       .n_frequency = std::ssize(args.rope_frequency),
+                       .hadamard = args.rows[0].sequence->layout->rotates_keys(),
+                       .query = s.query});
+    const auto splits = [&](int64_t n_tiles) {
+        return attend_splits(n_tiles, args.n_head_kv, s.n_context, s.n_processors);
+    };
+    const TileCounts& n = s.n_attend_tiles;
+    attend(s.stream, {.cache = cache,
+                      .query = s.query,
+                      .wide = {s.attend_tiles, n.n_wide, splits(n.n_wide)},
+                      .narrow = {s.attend_tiles + 2 * n.n_wide, n.n_narrow, splits(n.n_narrow)},
+                      .partial = s.partial,
+                      .o = args.o});
+}
+
+void route_rows(cuda::Stream& s, const float* h, int64_t n, const Matrix& router, const backend::Vector& bias,
+                int64_t n_used, int32_t* ids, float* gates) {
+    if (n == 0) return;
+    const LinearTask task = {&router, s.score, false};
+    linear_tasks(s, h, n, {&task, 1});
+    route(s.stream, s.score, n, router.rows, bias.data, n_used, ids, gates);
+}
+
+void add_experts(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids, const float* gates,
+                 int64_t n_used, const ExpertWeights& weights, float* y) {
+    if (n == 0) return;
+    const int64_t n_slots = n * n_used;
+    const int64_t ff = weights.gate.rows;
+    Slots slots = {ids, n_slots, nullptr};
+    ExpertTiles tiles = s.tiles;
+    if (n >= k_grouped_rows) {
+        tiles.most = most_expert_tiles(n_slots, weights.gate.n_expert());
+        group_slots(s.stream, ids, n_slots, weights.gate.n_expert(), tiles);
+        slots.tiles = &tiles;
+    }
+    const bool wants_quantized = weights.gate.packed || weights.up.packed;
+    const SlotInput rows = {h, wants_quantized ? quantized_rows(s, h, n, weights.gate.cols) : nullptr,
+                            n_used};
+    if (are_fused(weights)) {
+        activate(s.stream, experts_of(weights.gate), experts_of(weights.up), rows.quantized, n_used, slots,
+                 s.quantized_slots);
+    } else {
+        float* gate = s.activated;
+        float* up = s.output;
+        multiply_slots(s, weights.gate, rows, slots, gate);
+        multiply_slots(s, weights.up, rows, slots, up);
+        exact::activate(s.stream, gate, up, n_slots * ff);
+        if (weights.down.packed) quantize(s.stream, gate, n_slots, ff, s.quantized_slots);
+    }
+    multiply_slots(s, weights.down, {s.activated, s.quantized_slots, 1}, slots, s.output);
+    exact::add_slots(s.stream, s.output, gates, n, n_used, weights.down.rows, y);
+    forget_if_written(s, y, n * weights.down.rows);
+}
+
+}  // namespace minim::cuda::fast

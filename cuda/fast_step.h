@@ -1,0 +1,30 @@
+// The operations of a step that meet packed weights: which kernels make them up, and which rows and matrices are left to
+// the exact ones. Only starts kernels; what goes wrong is found by the backend.
+#pragma once
+
+#include "backend/backend.h"
+#include "cuda/stream.h"
+
+namespace minim::cuda::fast {
+
+// The stream forgets what it has quantised.
+inline void forget_input(cuda::Stream& stream) {
+    stream.quantized = {};
+}
+
+void norm_rows(cuda::Stream& stream, const float* x, int64_t n, const backend::Vector& weight, float eps,
+               float* h);
+
+void linear_tasks(cuda::Stream& stream, const float* h, int64_t n,
+                  std::span<const backend::LinearTask> tasks);
+
+// The batch is known to the stream.
+void attend_rows(cuda::Stream& stream, const exact::Cache& cache, const backend::AttendArgs& args);
+
+void route_rows(cuda::Stream& stream, const float* h, int64_t n, const backend::Matrix& router,
+                const backend::Vector& bias, int64_t n_used, int32_t* ids, float* gates);
+
+void add_experts(cuda::Stream& stream, const float* h, int64_t n, const int32_t* ids, const float* gates,
+                 int64_t n_used, const backend::ExpertWeights& weights, float* y);
+
+}  // namespace minim::cuda::fast

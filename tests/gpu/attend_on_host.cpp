@@ -1,0 +1,3 @@
+// The attention kernels on emulated threads.
+#include "cuda/fast/attend.inl"
+#include "gpu/emulated_thread.h"

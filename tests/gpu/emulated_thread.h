@@ -1,0 +1,82 @@
+// The threads of a block (cuda/fast/device.h) on a processor: each is a context of its own that goes on to the next one
+// where it has to wait. So a kernel runs as it is written, its shared memory, its barriers and the functions of its
+// warps included; only that nothing is at once.
+//
+// What the hardware would do wrong shows here as well: shared memory begins as NaN, an asynchronous copy arrives when it
+// is waited for and not before, and the threads go in one order or in the opposite one (`backwards`), so that what
+// lacks a barrier reads something else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cuda/fast/device.h"
+
+namespace minim::test {
+
+class EmulatedBlock;
+
+class EmulatedThread {
+  public:
+    EmulatedThread(EmulatedBlock& block, int index) : block_(block), index_(index) {}
+
+    int index() const { return index_; }
+    int block() const;
+    int block_y() const;
+    std::byte* shared() const;
+    void sync();
+    void sync_warp();
+    float from_lane_xor(float x, int mask);
+    int32_t from_lane_xor(int32_t x, int mask);
+    void copy_16(void* to, const void* from);
+    void copies_end_group();
+    template <int n>
+    void copies_wait() {
+        finish_copies(n);
+    }
+    void mma_s8(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+    void mma_s8_16(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t b);
+    void mma_f16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+    void load_matrices(uint32_t (&r)[4], const void* row);
+    void load_transposed(uint32_t (&r)[4], const void* row);
+    uint32_t pack_f16(float a, float b) const;
+    float exp2(float x) const;
+    int32_t add_to(int32_t* p, int32_t x) const;
+
+  private:
+    struct Copy {
+        void* to;
+        const void* from;
+    };
+    int lane() const { return index_ % 32; }
+    void finish_copies(size_t n_left);
+    // What every lane of the warp put down; valid until the warp puts down something else.
+    const std::byte* shared_by_warp(const void* own, size_t bytes);
+    void load(uint32_t (&r)[4], const void* row, bool transposed);
+
+    EmulatedBlock& block_;
+    int index_;
+    std::vector<std::vector<Copy>> copies_ = std::vector<std::vector<Copy>>(1);  // the last group is open
+};
+
+// Runs every block of a grid, one after the other. `body` is the kernel.
+void emulate(const cuda::fast::Grid& grid, int n_threads, bool backwards,
+             const std::function<void(EmulatedThread&)>& body);
+
+// Whether launches from now on go backwards.
+bool& emulates_backwards();
+
+}  // namespace minim::test
+
+namespace minim::cuda::fast {
+
+template <class Kernel>
+void launch(Stream, const Grid& grid, const Kernel& kernel) {
+    test::emulate(grid, Kernel::k_threads, test::emulates_backwards(),
+                  [&kernel](test::EmulatedThread& thread) { kernel(thread); });
+}
+
+}  // namespace minim::cuda::fast

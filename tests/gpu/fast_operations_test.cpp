@@ -1,0 +1,235 @@
+// Operations on packed weights and quantised inputs against the reference. Inputs are numbers that 8-bit blocks hold exactly,
+// so that only the order of sums is different.
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/fast/operations.h"
+#include "format/blocks.h"
+#include "gpu/fixture.h"
+#include "gpu/support.h"
+#include "support/catch.h"
+
+namespace minim::test {
+namespace {
+
+using backend::Arithmetic;
+using backend::ExpertStack;
+using backend::ExpertWeights;
+using backend::LinearTask;
+using backend::Matrix;
+
+std::vector<Format> packed_formats() {
+    std::vector<Format> formats;
+    for_each_block(AllBlocks{}, [&](auto block) {
+        if (cuda::fast::has_panels(decltype(block)::format)) formats.push_back(decltype(block)::format);
+    });
+    return formats;
+}
+
+// Multiples of 1/64 up to 127/64, one of which is that in every 32.
+std::vector<float> exact_inputs(int64_t count, Random& random) {
+    std::vector<float> x(static_cast<size_t>(count));
+    for (size_t i = 0; i < x.size(); ++i)
+        x[i] = static_cast<float>(i % 32 == 7 ? 127 : random.below(255) - 127) / 64.0F;
+    return x;
+}
+
+}  // namespace
+
+TEST_CASE("gpu: packed weights of every format give the reference's products") {
+    if (!has_devices(1)) return;
+    Fixture f(Arithmetic::fast);
+    const std::vector<Format> formats = packed_formats();
+    CHECK(formats.size() == 41);
+    for (const Format format : formats) {
+        Random random(7);
+        const int64_t block = traits(format).block_elems;
+        const int64_t cols = 512 + (block < 256 ? block : 0);  // the last stage is not full
+        // Two panels and some rows; seven panels, which are no whole tile.
+        const TestMatrix few(format, 37, cols, random);
+        const TestMatrix many(format, 112, cols, random);
+        const Matrix few_on_device = f.put_packed(few);
+        Matrix many_on_device = f.put_packed(many);
+        Matrix many_on_host = many.view;
+        many_on_host.scale = many_on_device.scale = 0.75F;
+        CHECK((few_on_device.packed && many_on_device.packed));
+        for (const int64_t n : {0, 1, 3, 7, 66}) {
+            if (n == 66 && format != Format::iq4_xs && format != Format::iq2_s) continue;
+            INFO(traits(format).name << ", " << n << " rows");
+            const std::vector<float> h = exact_inputs(n * cols, random);
+            std::vector<float> y_few = random.normal(n * 37);
+            std::vector<float> y_many = random.normal(n * 112);
+            float* device_few = f.put(y_few);
+            float* device_many = f.put(y_many);
+            const LinearTask expected[] = {{&few.view, y_few.data(), false},
+                                           {&many_on_host, y_many.data(), true}};
+            const LinearTask tasks[] = {{&few_on_device, device_few, false},
+                                        {&many_on_device, device_many, true}};
+            f.reference->linear(*f.none, h.data(), n, expected);
+            f.device->linear(*f.stream, f.put(h), n, tasks);
+            CHECK(distance(y_few, f.get(device_few, y_few.size())) < 1e-5);
+            CHECK(distance(y_many, f.get(device_many, y_many.size())) < 1e-5);
+        }
+    }
+}
+
+TEST_CASE("gpu: quantised inputs are near, and a normalised row is quantised once") {
+    if (!has_devices(1)) return;
+    Fixture f(Arithmetic::fast);
+    Random random(8);
+    const TestMatrix weight(Format::q8_0, 48, 512, random);
+    const Matrix on_device = f.put_packed(weight);
+    for (const int64_t n : {1, 9}) {
+        const std::vector<float> x = random.normal(n * 512);
+        const std::vector<float> norm = random.normal(512);
+        std::vector<float> h(x.size());
+        std::vector<float> expected(static_cast<size_t>(n * 48));
+        float* device_h = f.put(h);
+        float* y = f.put(expected);
+        f.reference->norm(*f.none, x.data(), n, {norm.data(), 512}, 1e-6F, h.data());
+        f.device->norm(*f.stream, f.put(x), n, {f.put(norm), 512}, 1e-6F, device_h);
+        CHECK(distance(h, f.get(device_h, h.size())) < 1e-6);
+        const LinearTask task = {&weight.view, expected.data(), false};
+        const LinearTask device_task = {&on_device, y, false};
+        f.reference->linear(*f.none, h.data(), n, {&task, 1});
+        f.device->linear(*f.stream, device_h, n, {&device_task, 1});
+        CHECK(distance(expected, f.get(y, expected.size())) < 1.5e-2);
+        // The last row alone, of what the norm has quantised; then other rows in the same place.
+        for (const bool is_new : {false, true}) {
+            std::vector<float> last(h.end() - 512, h.end());
+            if (is_new) {
+                last = random.normal(512);
+                f.device->upload(*f.stream, reinterpret_cast<std::byte*>(device_h + (n - 1) * 512),
+                                 reinterpret_cast<const std::byte*>(last.data()), 512 * sizeof(float));
+            }
+            f.reference->linear(*f.none, last.data(), 1, {&task, 1});
+            f.device->linear(*f.stream, device_h + (n - 1) * 512, 1, {&device_task, 1});
+            expected.resize(48);
+            CHECK(distance(expected, f.get(y, 48)) < 1.5e-2);
+        }
+    }
+    // NaN and infinity show.
+    for (const float bad : {NAN, INFINITY}) {
+        std::vector<float> h = random.normal(512);
+        h[100] = bad;
+        float* y = f.put(std::vector<float>(48));
+        const LinearTask task = {&on_device, y, false};
+        f.device->linear(*f.stream, f.put(h), 1, {&task, 1});
+        for (const float value : f.get(y, 48)) CHECK(!std::isfinite(value));
+    }
+}
+
+TEST_CASE("gpu: rows of floats, norm, scale and route in fast arithmetic") {
+    if (!has_devices(1)) return;
+    Fixture f(Arithmetic::fast);
+    Random random(4);
+    for (const Format format : {Format::f32, Format::f16, Format::bf16}) {
+        const TestMatrix weight(format, 37, 200, random);
+        const Matrix on_device = f.put_packed(weight);
+        for (const int64_t n : {0, 1, 6}) {
+            const std::vector<float> h = random.normal(n * 200);
+            std::vector<float> expected = random.normal(n * 37);
+            float* y = f.put(expected);
+            for (const bool add : {true, false, true}) {
+                const LinearTask task = {&weight.view, expected.data(), add};
+                const LinearTask device_task = {&on_device, y, add};
+                f.reference->linear(*f.none, h.data(), n, {&task, 1});
+                f.device->linear(*f.stream, f.put(h), n, {&device_task, 1});
+            }
+            CHECK(distance(expected, f.get(y, expected.size())) < 1e-5);
+        }
+    }
+    for (const int64_t n : {1, 5, 33}) {
+        for (const int64_t size : {96, 80}) {  // 80: no whole blocks
+            const std::vector<float> x = random.normal(n * size);
+            const std::vector<float> weight = random.normal(size);
+            std::vector<float> expected(x.size());
+            f.reference->norm(*f.none, x.data(), n, {weight.data(), size}, 1e-6F, expected.data());
+            f.reference->scale(*f.none, expected.data(), n * size, 1.5F);
+            float* h = f.put(x);
+            f.device->norm(*f.stream, h, n, {f.put(weight), size}, 1e-6F, h);
+            f.device->scale(*f.stream, h, n * size, 1.5F);
+            CHECK(distance(expected, f.get(h, x.size())) < 1e-6);
+        }
+        std::vector<float> x = random.normal(n * 96);
+        const TestMatrix router(Format::f32, 9, 96, random);
+        const std::vector<float> bias = random.normal(9, 0.5F);
+        if (n == 5) std::fill(x.begin() + 96, x.begin() + 2 * 96, 0.0F);  // ties
+        for (const bool has_bias : {false, true}) {
+            std::vector<int32_t> ids(static_cast<size_t>(n * 3));
+            std::vector<float> gates(ids.size());
+            int32_t* device_ids = f.put(ids);
+            float* device_gates = f.put(gates);
+            const auto bias_of = [&](const float* data) {
+                return has_bias ? backend::Vector{data, 9} : backend::Vector{};
+            };
+            f.reference->route(*f.none, x.data(), n, router.view, bias_of(bias.data()), 3, ids.data(),
+                               gates.data());
+            f.device->route(*f.stream, f.put(x), n, f.put(router), bias_of(f.put(bias)), 3, device_ids,
+                            device_gates);
+            CHECK(ids == f.get(device_ids, ids.size()));
+            CHECK(distance(gates, f.get(device_gates, gates.size())) < 1e-6);
+        }
+    }
+}
+
+TEST_CASE("gpu: experts of packed weights") {
+    if (!has_devices(1)) return;
+    Fixture f(Arithmetic::fast);
+    struct Case {
+        Format gate, up, down;
+        int64_t ff, hidden;
+    };
+    // One launch for gate and up; formats that want two; rows beyond the last panel; floats in between.
+    const Case cases[] = {{Format::q8_0, Format::q8_0, Format::q8_0, 96, 128},
+                          {Format::iq2_s, Format::iq2_s, Format::iq4_xs, 256, 256},
+                          {Format::q4_k, Format::q5_k, Format::iq3_s, 256, 256},
+                          {Format::iq4_nl, Format::iq4_nl, Format::q8_0, 96, 72},
+                          {Format::nvfp4, Format::nvfp4, Format::bf16, 64, 128},
+                          {Format::bf16, Format::bf16, Format::q8_0, 64, 40}};
+    for (const Case& c : cases) {
+        Random random(5);
+        const int64_t cols = traits(c.gate).block_elems == 1 ? c.hidden : (c.hidden + 255) / 256 * 256;
+        const int64_t hidden = cols;
+        std::vector<TestMatrix> matrices;
+        for (int e = 0; e < 9; ++e) matrices.emplace_back(c.gate, c.ff, cols, random);
+        for (int e = 0; e < 9; ++e) matrices.emplace_back(c.up, c.ff, cols, random);
+        for (int e = 0; e < 9; ++e) matrices.emplace_back(c.down, hidden, c.ff, random);
+        const auto stack = [&](bool on_device, size_t first) {
+            ExpertStack s;
+            for (size_t e = 0; e < 9; ++e) {
+                const Matrix matrix =
+                    on_device ? f.put_packed(matrices[first + e]) : matrices[first + e].view;
+                s.expert.push_back(matrix.data);
+                s.scale.push_back(1.0F + static_cast<float>(e) / 8.0F);
+                s.row_bytes = matrix.row_bytes;
+                s.packed = matrix.packed;
+                s.format = matrix.format;
+                s.rows = matrix.rows;
+                s.cols = matrix.cols;
+            }
+            return s;
+        };
+        const ExpertWeights host = {stack(false, 0), stack(false, 9), stack(false, 18)};
+        const ExpertWeights device = {stack(true, 0), stack(true, 9), stack(true, 18)};
+        for (const int64_t n : {0, 1, 4, 5, 40}) {
+            const std::vector<float> h = random.normal(n * hidden, 0.05F);
+            std::vector<float> y = random.normal(n * hidden);
+            std::vector<int32_t> ids;
+            std::vector<float> gates;
+            for (int64_t i = 0; i < 3 * n; ++i) {
+                // Most of 40 rows choose expert 4, which then has more than a tile.
+                ids.push_back(static_cast<int32_t>(n == 40 && i % 3 == 0 ? 4 : (i / 3 + 2 * (i % 3)) % 9));
+                gates.push_back(0.2F + static_cast<float>(i % 3) / 5.0F);
+            }
+            float* device_y = f.put(y);
+            f.device->experts(*f.stream, f.put(h), n, f.put(ids), f.put(gates), 3, device, device_y);
+            f.reference->experts(*f.none, h.data(), n, ids.data(), gates.data(), 3, host, y.data());
+            INFO(traits(c.gate).name << ", " << traits(c.up).name << ", " << traits(c.down).name << ", " << n
+                                     << " rows");
+            CHECK(distance(y, f.get(device_y, y.size())) < 2.5e-2);
+        }
+    }
+}
+
+}  // namespace minim::test

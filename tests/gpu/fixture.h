@@ -1,0 +1,79 @@
+// A device and the reference beside it, with host data put into the device's memory.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "cuda/cuda_backend.h"
+#include "reference/reference_backend.h"
+#include "unit/cpu/support.h"
+
+namespace minim::test {
+
+inline constexpr backend::StepLimits k_limits = {.n_rows = 40,
+                                                 .n_context = 200,
+                                                 .hidden = 1024,
+                                                 .n_head = 12,
+                                                 .n_head_kv = 4,
+                                                 .head_dim = 128,
+                                                 .n_expert = 9,
+                                                 .n_expert_used = 3,
+                                                 .expert_ff = 512,
+                                                 .n_vocab = 1000};
+
+// Both backends, and copies of host data in the device's memory.
+struct Fixture {
+    explicit Fixture(backend::Arithmetic arithmetic) : device(cuda::make_cuda_backend(0, arithmetic)) {}
+
+    std::unique_ptr<backend::Backend> device;
+    std::unique_ptr<backend::Backend> reference = reference::make_reference_backend();
+    std::unique_ptr<backend::Scratch> stream = device->reserve(k_limits);
+    std::unique_ptr<backend::Scratch> none = reference->reserve(k_limits);
+    std::vector<std::unique_ptr<backend::Memory>> blocks;
+
+    template <typename T>
+    T* put(const std::vector<T>& data) {
+        blocks.push_back(device->allocate(data.size() * sizeof(T), "a test"));
+        device->upload(*stream, blocks.back()->data(), reinterpret_cast<const std::byte*>(data.data()),
+                       data.size() * sizeof(T));
+        return reinterpret_cast<T*>(blocks.back()->data());
+    }
+    backend::Matrix put(const TestMatrix& matrix) {
+        backend::Matrix view = matrix.view;
+        view.data = put(matrix.bytes);
+        return view;
+    }
+    // The same in the order that the device's kernels want.
+    backend::Matrix put_packed(const TestMatrix& matrix) {
+        backend::Matrix view = put(matrix);
+        if (!device->packs(view.format)) return view;
+        device->synchronize(*stream);
+        auto* data = const_cast<std::byte*>(view.data);
+        device->pack({&data, 1}, view);
+        view.packed = true;
+        return view;
+    }
+    template <typename T>
+    std::vector<T> get(const T* data, size_t count) {
+        std::vector<T> out(count);
+        device->download(*stream, reinterpret_cast<std::byte*>(out.data()),
+                         reinterpret_cast<const std::byte*>(data), count * sizeof(T));
+        device->synchronize(*stream);
+        return out;
+    }
+};
+
+// The largest difference in proportion to the largest value.
+inline double distance(const std::vector<float>& a, const std::vector<float>& b) {
+    double largest = 1e-30;
+    double difference = 0.0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        largest = std::max(largest, std::abs(static_cast<double>(a[i])));
+        difference = std::max(difference, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    }
+    return a.size() == b.size() && !(difference != difference) ? difference / largest : 1.0;
+}
+
+}  // namespace minim::test
