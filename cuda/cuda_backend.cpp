@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/format_text.h"
+#include "cuda/batch.h"
 #include "cuda/exact/operations.h"
 #include "cuda/fast_step.h"
 #include "cuda/runtime.h"
@@ -25,7 +26,6 @@ using backend::AttendArgs;
 using backend::ExpertWeights;
 using backend::KvLayout;
 using backend::KvRow;
-using backend::KvSequence;
 using backend::LinearTask;
 using backend::Matrix;
 using backend::Scratch;
@@ -33,6 +33,8 @@ using backend::Vector;
 using runtime::Way;
 
 constexpr uint64_t k_alignment = 256;
+// Steps of a stream that are recorded, at most.
+constexpr size_t k_most_records = 8;
 
 class Block : public backend::Memory {
   public:
@@ -118,9 +120,13 @@ class CudaBackend : public backend::Backend {
                                          own(peer_scratch).stream, from, bytes));
         return true;
     }
+    bool begin_step(Scratch& scratch, const backend::StepBatch& batch) const override;
+    bool end_step(Scratch& scratch) const override;
     void synchronize(Scratch& scratch) const override {
         fast::forget_input(own(scratch));  // what comes between steps may write it
         own(scratch).batch.clear();
+        own(scratch).batch_ids.clear();
+        drop_record(own(scratch));
         note(runtime::synchronize(index_, own(scratch).stream));
         check_alive();
     }
@@ -135,8 +141,10 @@ class CudaBackend : public backend::Backend {
     void embed(Scratch& scratch, const Matrix& table, std::span<const int32_t> ids, float* x) const override {
         Stream& s = own(scratch);
         fast::forget_input(s);
-        put(s, s.ids, ids);
-        launch([&] { exact::embed(s.stream, weight_of(table), s.ids, std::ssize(ids), x); });
+        const bool is_of_batch = !ids.empty() && std::ranges::equal(s.batch_ids, ids);
+        if (!is_of_batch) put(s, s.ids, ids);
+        const int32_t* device_ids = is_of_batch ? s.batch_tables.ids : s.ids;
+        launch([&] { exact::embed(s.stream, weight_of(table), device_ids, std::ssize(ids), x); });
     }
 
     void norm(Scratch& scratch, const float* x, int64_t n, const Vector& weight, float eps,
@@ -220,7 +228,10 @@ class CudaBackend : public backend::Backend {
     void put(Stream& stream, T* to, std::span<const T> from) const {
         copy_later(stream, Way::to_device, to, from.data(), from.size_bytes());
     }
-    void put_batch(Stream& stream, const AttendArgs& args) const;
+    void put_batch(Stream& stream, std::span<const int32_t> ids, std::span<const KvRow> rows, int64_t n_head,
+                   int64_t n_head_kv) const;
+    void put_frequency(Stream& stream, std::span<const float> frequency) const;
+    void drop_record(Stream& stream) const;
     bool attends_fast(const AttendArgs& args) const;
 
     const int32_t index_;
@@ -236,12 +247,11 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
     auto stream = std::make_unique<Stream>();
     const int64_t n_slots = limits.n_rows * limits.n_expert_used;
     const int64_t n_pages = limits.n_rows * (limits.n_context / backend::k_kv_page_tokens + 1);
-    stream->host_position.resize(static_cast<size_t>(limits.n_rows));
-    stream->host_first_page.resize(static_cast<size_t>(limits.n_rows));
-    stream->host_pages.resize(static_cast<size_t>(n_pages));
-    stream->host_attend_tiles.resize(static_cast<size_t>(2 * limits.n_rows));
-    stream->host_frequency.reserve(static_cast<size_t>(limits.head_dim));
+    stream->limits = limits;
     stream->batch.reserve(static_cast<size_t>(limits.n_rows));
+    stream->batch_ids.reserve(static_cast<size_t>(limits.n_rows));
+    stream->host_frequency.reserve(static_cast<size_t>(limits.head_dim));
+    stream->records.reserve(k_most_records);
     const int32_t n_processors = runtime::processor_count(index_);
     stream->n_processors = n_processors;
     // Once to find the size, once to place.
@@ -253,9 +263,7 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
             next += align_up(static_cast<uint64_t>(count) * sizeof(*pointer), k_alignment);
         };
         take(stream->ids, limits.n_rows);
-        take(stream->position, limits.n_rows);
-        take(stream->first_page, limits.n_rows);
-        take(stream->pages, n_pages);
+        take(stream->tables, batch_bytes(limits.n_rows, n_pages));
         take(stream->frequency, limits.head_dim);
         take(stream->score, limits.n_rows * limits.n_expert);
         take(stream->activated, n_slots * limits.expert_ff);
@@ -269,7 +277,6 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
             take(stream->tiles.count, 1);
             if (fast::attend_runs(limits.head_dim, limits.n_head, limits.n_head_kv)) {
                 take(stream->query, limits.n_rows * limits.n_head * limits.head_dim);
-                take(stream->attend_tiles, 2 * limits.n_rows);
                 take(stream->partial, fast::partial_bytes(limits.n_rows, limits.n_head, limits.n_head_kv,
                                                           limits.head_dim, n_processors) /
                                           static_cast<int64_t>(sizeof(float)));
@@ -280,45 +287,82 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
         base = stream->memory->data();
     }
     stream->device = index_;
+    stream->host_tables = static_cast<std::byte*>(
+        runtime::allocate_host(index_, static_cast<uint64_t>(batch_bytes(limits.n_rows, n_pages))));
+    if (stream->host_tables == nullptr)
+        fail_out_of_memory("page tables", static_cast<uint64_t>(batch_bytes(limits.n_rows, n_pages)), 0);
     stream->stream = runtime::make_stream(index_);
     if (stream->stream == nullptr) fail(Status::out_of_device_memory, "{}: no further stream", name_);
     return stream;
 }
 
-// Positions and page tables of the rows, and how they are cut for attention, to the device; once a step. Rows of one
-// sequence that follow each other share its table.
-void CudaBackend::put_batch(Stream& s, const AttendArgs& args) const {
-    if (!std::ranges::equal(s.host_frequency, args.rope_frequency)) {
-        s.host_frequency.assign(args.rope_frequency.begin(), args.rope_frequency.end());
-        put(s, s.frequency, std::span<const float>(s.host_frequency));
-    }
-    const auto is_same = [](const KvRow& a, const KvRow& b) {
-        return a.sequence == b.sequence && a.position == b.position;
-    };
-    if (std::ranges::equal(s.batch, args.rows, is_same)) return;
-    s.batch.assign(args.rows.begin(), args.rows.end());
-    size_t n_pages = 0;
-    const KvSequence* last = nullptr;
-    size_t first = 0;
-    s.n_context = 0;
-    for (size_t i = 0; i < s.batch.size(); ++i) {
-        const KvRow& row = s.batch[i];
-        if (row.sequence != last) {
-            last = row.sequence;
-            first = n_pages;
-            for (std::byte* page : last->pages) s.host_pages[n_pages++] = reinterpret_cast<uint64_t>(page);
+// Once a step. Host memory that is still being copied from is never written: a stream knows its batch until it is
+// synchronised, and what it would have to change then comes after that.
+void CudaBackend::put_batch(Stream& s, std::span<const int32_t> ids, std::span<const KvRow> rows,
+                            int64_t n_head, int64_t n_head_kv) const {
+    if (is_known(s, ids, rows)) return;
+    if (!s.batch.empty()) note(runtime::synchronize(index_, s.stream));
+    const int64_t bytes = lay_out(s, ids, rows, n_head, n_head_kv);
+    copy_later(s, Way::to_device, s.tables, s.host_tables, static_cast<uint64_t>(bytes));
+}
+
+void CudaBackend::put_frequency(Stream& s, std::span<const float> frequency) const {
+    if (std::ranges::equal(s.host_frequency, frequency)) return;
+    s.host_frequency.assign(frequency.begin(), frequency.end());
+    put(s, s.frequency, std::span<const float>(s.host_frequency));
+}
+
+// The first step of a kind is computed, the second one recorded on the way, the others are repeated.
+bool CudaBackend::begin_step(Scratch& scratch, const backend::StepBatch& batch) const {
+    Stream& s = own(scratch);
+    if (!is_fast_ || s.query == nullptr || batch.rows.empty() || why_lost_ != nullptr) return false;
+    put_batch(s, batch.ids, batch.rows, batch.n_head, batch.n_head_kv);
+    if (s.records_nothing) return false;
+    fast::forget_input(s);
+    const RecordKey key = {batch.calls, std::ssize(batch.rows), !batch.ids.empty(),
+                           s.n_context, s.n_attend_tiles,       *batch.rows[0].sequence->layout};
+    const auto found = std::ranges::find(s.records, key, &Record::key);
+    if (found == s.records.end()) {
+        if (s.records.size() == k_most_records) {
+            const runtime::Graph oldest = s.records.front().graph;
+            if (oldest != nullptr) runtime::end_graph(index_, oldest);
+            s.records.erase(s.records.begin());
         }
-        s.host_first_page[i] = static_cast<int64_t>(first);
-        s.host_position[i] = static_cast<int32_t>(row.position);
-        s.n_context = std::max(s.n_context, row.position + 1);
+        s.records.push_back({key, nullptr});
+        return false;
     }
-    put(s, s.pages, std::span<const uint64_t>(s.host_pages).first(n_pages));
-    put(s, s.first_page, std::span<const int64_t>(s.host_first_page).first(s.batch.size()));
-    put(s, s.position, std::span<const int32_t>(s.host_position).first(s.batch.size()));
-    if (!attends_fast(args)) return;
-    const auto tiles = std::span(s.host_attend_tiles).first(2 * s.batch.size());
-    s.n_attend_tiles = fast::make_tiles(s.batch, args.n_head, args.n_head_kv, tiles);
-    put(s, s.attend_tiles, std::span<const int32_t>(tiles));
+    std::rotate(found, found + 1, s.records.end());
+    const Record& record = s.records.back();
+    if (record.graph != nullptr) {
+        note(runtime::repeat(index_, record.graph, s.stream));
+        return true;
+    }
+    s.is_recording = runtime::begin_record(index_, s.stream) == nullptr;
+    s.records_nothing = !s.is_recording;
+    return false;
+}
+
+bool CudaBackend::end_step(Scratch& scratch) const {
+    Stream& s = own(scratch);
+    if (!s.is_recording) return true;
+    s.is_recording = false;
+    fast::forget_input(s);
+    const runtime::Graph graph = runtime::end_record(index_, s.stream);
+    if (graph == nullptr) {
+        s.records_nothing = true;
+        return why_lost_ != nullptr;  // a lost device has nothing to begin again
+    }
+    s.records.back().graph = graph;
+    note(runtime::repeat(index_, graph, s.stream));
+    return true;
+}
+
+// A record that was broken off.
+void CudaBackend::drop_record(Stream& s) const {
+    if (!s.is_recording) return;
+    s.is_recording = false;
+    const runtime::Graph graph = runtime::end_record(index_, s.stream);
+    if (graph != nullptr) runtime::end_graph(index_, graph);
 }
 
 bool CudaBackend::attends_fast(const AttendArgs& args) const {
@@ -357,12 +401,13 @@ void CudaBackend::attend(Scratch& scratch, const AttendArgs& args) const {
     Stream& s = own(scratch);
     fast::forget_input(s);
     const KvLayout& layout = *args.rows[0].sequence->layout;
-    put_batch(s, args);
+    put_batch(s, {}, args.rows, args.n_head, args.n_head_kv);
+    put_frequency(s, args.rope_frequency);
     const auto n_frequency = std::ssize(args.rope_frequency);
     const exact::Cache cache = {
-        .pages = s.pages,
-        .first_page = s.first_page,
-        .position = s.position,
+        .pages = s.batch_tables.pages,
+        .first_page = s.batch_tables.first_page,
+        .position = s.batch_tables.position,
         .k_format = layout.k_format,
         .v_format = layout.v_format,
         .k_at = layout.k_offset(args.layer, 0),
@@ -382,8 +427,8 @@ void CudaBackend::attend(Scratch& scratch, const AttendArgs& args) const {
     const auto prepare = [&](float* heads, const Vector& weight, int64_t n_head) {
         launch([&] { exact::norm(s.stream, heads, args.n, weight.data, weight.size, args.norm_eps, heads); });
         launch([&] {
-            exact::rotate(s.stream, heads, args.n, n_head, args.head_dim, s.position, s.frequency,
-                          n_frequency, layout.rotates_keys());
+            exact::rotate(s.stream, heads, args.n, n_head, args.head_dim, s.batch_tables.position,
+                          s.frequency, n_frequency, layout.rotates_keys());
         });
     };
     prepare(args.q, args.q_norm, args.n_head);

@@ -191,8 +191,8 @@ void attend_rows(cuda::Stream& s, const exact::Cache& cache, const backend::Atte
     const TileCounts& n = s.n_attend_tiles;
     attend(s.stream, {.cache = cache,
                       .query = s.query,
-                      .wide = {s.attend_tiles, n.n_wide, splits(n.n_wide)},
-                      .narrow = {s.attend_tiles + 2 * n.n_wide, n.n_narrow, splits(n.n_narrow)},
+                      .wide = {s.batch_tables.attend_tiles, n.n_wide, splits(n.n_wide)},
+                      .narrow = {s.batch_tables.attend_tiles + 2 * n.n_wide, n.n_narrow, splits(n.n_narrow)},
                       .partial = s.partial,
                       .o = args.o});
 }

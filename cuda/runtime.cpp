@@ -139,6 +139,46 @@ const char* copy_from_peer(int32_t device, Stream stream, void* to, int32_t peer
     return why;
 }
 
+const char* begin_record(int32_t device, Stream stream) noexcept {
+    use(device);
+    return text_of(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal));
+}
+
+Graph end_record(int32_t device, Stream stream) noexcept {
+    use(device);
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    if (cudaStreamEndCapture(stream_of(stream), &graph) == cudaSuccess && graph != nullptr) {
+        if (cudaGraphInstantiate(&executable, graph, 0) != cudaSuccess) executable = nullptr;
+        cudaGraphDestroy(graph);
+    }
+    cudaGetLastError();  // a record that cannot be made is no fault of the device
+    return executable;
+}
+
+const char* repeat(int32_t device, Graph graph, Stream stream) noexcept {
+    use(device);
+    return text_of(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream_of(stream)));
+}
+
+void end_graph(int32_t device, Graph graph) noexcept {
+    use(device);
+    cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
+}
+
+void* allocate_host(int32_t device, uint64_t bytes) {
+    use(device);
+    void* block = nullptr;
+    if (cudaMallocHost(&block, bytes == 0 ? 1 : bytes) == cudaSuccess) return block;
+    cudaGetLastError();
+    return nullptr;
+}
+
+void release_host(int32_t device, void* block) noexcept {
+    use(device);
+    cudaFreeHost(block);
+}
+
 const char* last_error(int32_t device) noexcept {
     use(device);
     return text_of(cudaGetLastError());

@@ -34,6 +34,17 @@ const char* copy_later(int32_t device, Stream stream, Way way, void* to, const v
 // As part of a stream, after what the other device's stream has been given.
 const char* copy_from_peer(int32_t device, Stream stream, void* to, int32_t peer, Stream peer_stream,
                            const void* from, uint64_t bytes) noexcept;
+// Work of a stream as a graph: between the two it is recorded and not done.
+using Graph = void*;
+const char* begin_record(int32_t device, Stream stream) noexcept;
+Graph end_record(int32_t device, Stream stream) noexcept;  // null where it cannot be a graph
+const char* repeat(int32_t device, Graph graph, Stream stream) noexcept;
+void end_graph(int32_t device, Graph graph) noexcept;
+
+// Host memory that copies of a stream read in its time; null where there is no room.
+void* allocate_host(int32_t device, uint64_t bytes);
+void release_host(int32_t device, void* block) noexcept;
+
 // Of kernels that could not be started.
 const char* last_error(int32_t device) noexcept;
 // Kernels that this thread starts from now on go to the device.

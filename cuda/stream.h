@@ -14,26 +14,49 @@
 
 namespace minim::cuda {
 
+// A batch on the device: brought there in one piece.
+struct BatchTables {
+    int32_t* ids;           // [n], or nothing
+    int32_t* position;      // [n]
+    int32_t* attend_tiles;  // [n, 2]
+    int64_t* first_page;    // [n]
+    uint64_t* pages;
+};
+
+// What a recorded step holds for.
+struct RecordKey {
+    const void* calls = nullptr;
+    int64_t n = 0;
+    bool has_ids = false;
+    int64_t n_context = 0;
+    fast::TileCounts tiles;
+    backend::KvLayout layout;
+    bool operator==(const RecordKey&) const = default;
+};
+
+struct Record {
+    RecordKey key;
+    runtime::Graph graph = nullptr;  // null: seen, and not recorded yet
+};
+
 struct Stream : backend::Scratch {
     int32_t device = 0;
     runtime::Stream stream = nullptr;
     std::unique_ptr<backend::Memory> memory;  // holds what the pointers below point to
+    backend::StepLimits limits;
 
-    int32_t* ids;         // [n_rows]
-    int32_t* position;    // [n_rows]
-    int64_t* first_page;  // [n_rows]
-    uint64_t* pages;      // [n_rows * pages of n_context]
-    float* frequency;     // [head_dim]
-    float* score;         // [n_rows, n_expert]
-    float* activated;     // [n_slots, expert_ff], n_slots = n_rows * n_expert_used
-    float* output;        // [n_slots, hidden] or the gate and the up of the slots, whichever is larger
+    int32_t* ids;       // [n_rows], of an embed() outside of a batch
+    std::byte* tables;  // batch_bytes(n_rows, pages of all)
+    float* frequency;   // [head_dim]
+    float* score;       // [n_rows, n_expert]
+    float* activated;   // [n_slots, expert_ff], n_slots = n_rows * n_expert_used
+    float* output;      // [n_slots, hidden] or the up of the slots, whichever is larger
 
     // Of fast arithmetic alone.
     fast::Q8Block* input;            // [n_rows, the longest row of an input / 32]
     fast::Q8Block* quantized_slots;  // [n_slots, expert_ff / 32]
     fast::ExpertTiles tiles;         // of n_slots
     uint16_t* query;                 // [n_rows, n_head * head_dim], F16
-    int32_t* attend_tiles;           // [n_rows, 2]
     float* partial;                  // of attention whose context is shared between blocks
     int32_t n_processors = 0;
 
@@ -47,18 +70,26 @@ struct Stream : backend::Scratch {
     // The batch that the device knows, until the stream is synchronised: what a row's sequence points to stays as it is
     // until then.
     std::vector<backend::KvRow> batch;
+    std::vector<int32_t> batch_ids;
+    BatchTables batch_tables;
     fast::TileCounts n_attend_tiles;
-    int64_t n_context = 0;  // of the row that looks back furthest
-
-    // Some of the above on the host, on their way.
-    std::vector<int32_t> host_position;
-    std::vector<int64_t> host_first_page;
-    std::vector<uint64_t> host_pages;
-    std::vector<int32_t> host_attend_tiles;
+    int64_t n_context = 0;             // a power of two, as far as the rows look back or further
+    std::byte* host_tables = nullptr;  // as `tables`
     std::vector<float> host_frequency;
 
+    // Steps that came before, the last one last.
+    std::vector<Record> records;
+    bool is_recording = false;
+    bool records_nothing = false;  // it has failed
+
+    Stream() = default;
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
     ~Stream() override {
         if (stream != nullptr) runtime::end_stream(device, stream);
+        for (const Record& record : records)
+            if (record.graph != nullptr) runtime::end_graph(device, record.graph);
+        if (host_tables != nullptr) runtime::release_host(device, host_tables);
     }
 };
 

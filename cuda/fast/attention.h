@@ -51,6 +51,7 @@ float query_scale(int64_t head_dim);
 struct TileCounts {
     int64_t n_wide = 0;
     int64_t n_narrow = 0;
+    bool operator==(const TileCounts&) const = default;
 };
 // Cuts a batch. tiles: host memory, two numbers for each row of the batch; gets (first row, rows) of the wide tiles,
 // then of the narrow ones. The rest becomes tiles of no rows, which attend() may be given: their blocks end at once,

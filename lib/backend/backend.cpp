@@ -59,6 +59,14 @@ bool Backend::receive(Scratch&, std::byte*, const Backend&, Scratch&, const std:
     return false;
 }
 
+bool Backend::begin_step(Scratch&, const StepBatch&) const {
+    return false;
+}
+
+bool Backend::end_step(Scratch&) const {
+    return true;
+}
+
 void Backend::synchronize(Scratch&) const {}
 
 void Backend::scale(Scratch&, float* x, int64_t count, float factor) const {

@@ -101,6 +101,16 @@ struct StepLimits {
     int64_t n_vocab = 0;
 };
 
+// What differs from step to step.
+struct StepBatch {
+    std::span<const int32_t> ids;  // of embed(); empty where it is not called
+    std::span<const KvRow> rows;   // of attend()
+    int64_t n_head = 0;
+    int64_t n_head_kv = 0;
+    // Stands for the calls: steps of equal `calls` and as many rows make the same ones, ids and rows apart.
+    const void* calls = nullptr;
+};
+
 // One stream of steps with its work space. Steps that share it must not overlap.
 class Scratch {
   public:
@@ -165,6 +175,12 @@ class Backend {
 
     // Waits for all that the stream was given. Throws device_lost.
     virtual void synchronize(Scratch& scratch) const;
+
+    // A step may be recorded and repeated as a whole: its operations and moves come between the two, and no other
+    // transfers. begin_step() returns true where it has started a record of an earlier step; then neither they nor
+    // end_step() are called. end_step() returns false where nothing has been computed: the step begins again.
+    virtual bool begin_step(Scratch& scratch, const StepBatch& batch) const;
+    virtual bool end_step(Scratch& scratch) const;
 
     // ---- weights ----
 

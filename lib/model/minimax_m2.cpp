@@ -182,61 +182,113 @@ void ForwardPass::observe(const LayerObserver& observer, int64_t layer, int64_t 
     observer(layer, n, x.data(), ids.data(), gates.data());
 }
 
+// Where the device computes the logits of some rows, whose place on the host is `logits`.
+float* ForwardPass::logits_place(StepSpace& space, float* logits) const {
+    return space.logits_ ? reinterpret_cast<float*>(space.logits_->data()) : logits;
+}
+
+// Logits of rows first .. first + count of the last stage's normalised x.
+void ForwardPass::project(int64_t first, int64_t count, StageSpace& last, float* logits) const {
+    const LinearTask head = {&weights_.output, logits, false};
+    last.backend->linear(*last.scratch, last.h + first * config_.hidden, count, {&head, 1});
+}
+
+void ForwardPass::fetch_logits(int64_t count, StepSpace& space, float* logits) const {
+    if (!space.logits_) return;
+    StageSpace& last = space.stages_.back();
+    last.backend->download(*last.scratch, reinterpret_cast<std::byte*>(logits), space.logits_->data(),
+                           float_bytes(count, config_.n_vocab));
+}
+
 // Logits of the first n rows of the last stage, to the host.
 void ForwardPass::output(int64_t n, StepSpace& space, float* logits) const {
     StageSpace& last = space.stages_.back();
-    const backend::Backend& backend = *last.backend;
-    backend.norm(*last.scratch, last.x, n, weights_.output_norm, config_.norm_eps, last.h);
+    last.backend->norm(*last.scratch, last.x, n, weights_.output_norm, config_.norm_eps, last.h);
     const int64_t n_together = space.logits_ ? k_logit_rows : n;
     for (int64_t first = 0; first < n; first += n_together) {
         const int64_t count = std::min(n_together, n - first);
         float* out = logits + first * config_.n_vocab;
-        float* y = space.logits_ ? reinterpret_cast<float*>(space.logits_->data()) : out;
-        const LinearTask head = {&weights_.output, y, false};
-        backend.linear(*last.scratch, last.h + first * config_.hidden, count, {&head, 1});
-        if (!space.logits_) continue;
-        backend.download(*last.scratch, reinterpret_cast<std::byte*>(out), space.logits_->data(),
-                         float_bytes(count, config_.n_vocab));
+        project(first, count, last, logits_place(space, out));
+        fetch_logits(count, space, out);
     }
 }
 
-void ForwardPass::compute(std::span<const StepRow> rows, StepSpace& space, float* logits,
-                          const CancelToken* cancel, const LayerObserver& observer) const {
-    auto n = static_cast<int64_t>(rows.size());
-    const auto n_wanted =
-        std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.wants_logits; });
-    for (size_t i = 0; i < rows.size(); ++i) {
-        space.tokens_[i] = rows[i].token;
-        for (size_t stage = 0; stage < stages_.size(); ++stage)
-            space.stages_[stage].rows[i] = {rows[i].at.sequence + stage, rows[i].at.position};
+// The layers of a stage. Returns how many rows are left, which are fewer after the last attention where not all are
+// wanted.
+int64_t ForwardPass::layers(size_t stage_index, Step& step) const {
+    StageSpace& stage = step.space.stages_[stage_index];
+    int64_t first = 0;
+    for (size_t s = 0; s < stage_index; ++s) first += stages_[s].n_layer;
+    auto n = static_cast<int64_t>(step.rows.size());
+    for (int64_t i = 0; i < stages_[stage_index].n_layer; ++i) {
+        throw_if_cancelled(step.cancel, "evaluation");
+        const int64_t index = first + i;
+        const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+        attention(layer, i, n, stage);
+        if (index + 1 == config_.n_layer && !step.observer && step.n_wanted < n) {
+            keep_wanted_rows(step.rows, stage);
+            n = step.n_wanted;
+            if (n == 0) return 0;
+        }
+        const LinearTask output = {&layer.wo, stage.x, true};
+        stage.backend->linear(*stage.scratch, stage.o, n, {&output, 1});
+        throw_if_cancelled(step.cancel, "evaluation");
+        feed_forward(layer, n, stage);
+        if (step.observer) observe(step.observer, index, n, stage);
     }
-    StageSpace& first = space.stages_.front();
-    StageSpace& last = space.stages_.back();
-    first.backend->embed(*first.scratch, weights_.embedding, std::span(space.tokens_).first(rows.size()),
-                         first.x);
-    int64_t index = 0;
+    return n;
+}
+
+// A stage of a step that a device may record: all rows want logits, and they are computed at once.
+void ForwardPass::repeatable_stage(size_t stage_index, Step& step) const {
+    StageSpace& stage = step.space.stages_[stage_index];
+    const backend::Backend& backend = *stage.backend;
+    const auto n = static_cast<int64_t>(step.rows.size());
+    const bool is_first = stage_index == 0;
+    const bool is_last = stage_index + 1 == stages_.size();
+    const std::span<const int32_t> tokens = std::span(step.space.tokens_).first(step.rows.size());
+    backend::StepBatch batch;
+    if (is_first) batch.ids = tokens;
+    batch.rows = std::span(stage.rows).first(step.rows.size());
+    batch.n_head = config_.n_head;
+    batch.n_head_kv = config_.n_head_kv;
+    batch.calls = &weights_.layers;
+    do {
+        if (backend.begin_step(*stage.scratch, batch)) break;
+        if (is_first) backend.embed(*stage.scratch, weights_.embedding, tokens, stage.x);
+        layers(stage_index, step);
+        if (is_last) {
+            backend.norm(*stage.scratch, stage.x, n, weights_.output_norm, config_.norm_eps, stage.h);
+            project(0, n, stage, logits_place(step.space, step.logits));
+        }
+    } while (!backend.end_step(*stage.scratch));
+    if (is_last) fetch_logits(n, step.space, step.logits);
+}
+
+void ForwardPass::compute(Step& step) const {
+    StepSpace& space = step.space;
+    auto n = static_cast<int64_t>(step.rows.size());
+    for (size_t i = 0; i < step.rows.size(); ++i) {
+        space.tokens_[i] = step.rows[i].token;
+        for (size_t stage = 0; stage < stages_.size(); ++stage)
+            space.stages_[stage].rows[i] = {step.rows[i].at.sequence + stage, step.rows[i].at.position};
+    }
+    const bool is_repeatable = !step.observer && step.n_wanted == n && n <= k_logit_rows;
     for (size_t s = 0; s < stages_.size(); ++s) {
         StageSpace& stage = space.stages_[s];
         if (s > 0) pass_on(n, space.stages_[s - 1], stage, space.passing_.data());
-        for (int64_t i = 0; i < stages_[s].n_layer; ++i, ++index) {
-            throw_if_cancelled(cancel, "evaluation");
-            const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
-            attention(layer, i, n, stage);
-            if (index + 1 == config_.n_layer && !observer && n_wanted < n) {
-                keep_wanted_rows(rows, stage);
-                n = n_wanted;
-                if (n == 0) return;
-            }
-            const LinearTask output = {&layer.wo, stage.x, true};
-            stage.backend->linear(*stage.scratch, stage.o, n, {&output, 1});
-            throw_if_cancelled(cancel, "evaluation");
-            feed_forward(layer, n, stage);
-            if (observer) observe(observer, index, n, stage);
+        if (is_repeatable) {
+            repeatable_stage(s, step);
+            continue;
         }
+        if (s == 0)
+            stage.backend->embed(*stage.scratch, weights_.embedding,
+                                 std::span(space.tokens_).first(step.rows.size()), stage.x);
+        n = layers(s, step);
     }
-    if (n_wanted == 0) return;
-    if (n_wanted < n) keep_wanted_rows(rows, last);
-    output(n_wanted, space, logits);
+    if (is_repeatable || step.n_wanted == 0) return;
+    if (step.n_wanted < n) keep_wanted_rows(step.rows, space.stages_.back());
+    output(step.n_wanted, space, step.logits);
 }
 
 void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, float* logits,
@@ -244,7 +296,10 @@ void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, float* l
     if (std::ssize(rows) > space.n_rows_)
         fail_internal("a step of {} rows in space for {}", rows.size(), space.n_rows_);
     try {
-        compute(rows, space, logits, cancel, observer);
+        const auto n_wanted =
+            std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.wants_logits; });
+        Step step = {rows, space, logits, cancel, observer, n_wanted};
+        compute(step);
         for (StageSpace& stage : space.stages_) stage.backend->synchronize(*stage.scratch);
     } catch (...) {
         // Nothing of this step may still be running when its pages and its space are used for something else.

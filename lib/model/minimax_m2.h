@@ -79,13 +79,25 @@ class ForwardPass {
 
   private:
     using StageSpace = StepSpace::StageSpace;
-    void compute(std::span<const StepRow> rows, StepSpace& space, float* logits, const CancelToken* cancel,
-                 const LayerObserver& observer) const;
+    struct Step {
+        std::span<const StepRow> rows;
+        StepSpace& space;
+        float* logits;
+        const CancelToken* cancel;
+        const LayerObserver& observer;
+        int64_t n_wanted;  // rows whose logits are
+    };
+    void compute(Step& step) const;
+    void repeatable_stage(size_t stage_index, Step& step) const;
+    int64_t layers(size_t stage_index, Step& step) const;
     void attention(const LayerWeights& layer, int64_t layer_of_stage, int64_t n, StageSpace& space) const;
     void feed_forward(const LayerWeights& layer, int64_t n, StageSpace& space) const;
     void keep_wanted_rows(std::span<const StepRow> rows, StageSpace& space) const;
     void pass_on(int64_t n, StageSpace& from, StageSpace& to, std::byte* passing) const;
     void observe(const LayerObserver& observer, int64_t layer, int64_t n, StageSpace& space) const;
+    float* logits_place(StepSpace& space, float* logits) const;
+    void project(int64_t first, int64_t count, StageSpace& last, float* logits) const;
+    void fetch_logits(int64_t count, StepSpace& space, float* logits) const;
     void output(int64_t n, StepSpace& space, float* logits) const;
 
     std::vector<Stage> stages_;

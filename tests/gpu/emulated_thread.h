@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cuda/fast/device.h"
+#include "gpu/recorder.h"
 
 namespace minim::test {
 
@@ -75,8 +76,10 @@ namespace minim::cuda::fast {
 
 template <class Kernel>
 void launch(Stream, const Grid& grid, const Kernel& kernel) {
-    test::emulate(grid, Kernel::k_threads, test::emulates_backwards(),
-                  [&kernel](test::EmulatedThread& thread) { kernel(thread); });
+    test::do_or_record([=] {
+        test::emulate(grid, Kernel::k_threads, test::emulates_backwards(),
+                      [&kernel](test::EmulatedThread& thread) { kernel(thread); });
+    });
 }
 
 }  // namespace minim::cuda::fast

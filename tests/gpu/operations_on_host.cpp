@@ -1,13 +1,16 @@
 // The items of cuda/exact/ as loops on the host: the same functions that the CUDA kernels call. Those of cuda/fast/ run on
 // emulated threads (emulated_*.cpp).
 #include "cuda/exact/operations.h"
+#include "gpu/recorder.h"
 
 namespace minim::cuda::exact {
 namespace {
 
 template <typename Item>
 void launch(Stream, int64_t n, const Item& item) {
-    for (int64_t i = 0; i < n; ++i) item(i);
+    test::do_or_record([=] {
+        for (int64_t i = 0; i < n; ++i) item(i);
+    });
 }
 
 }  // namespace

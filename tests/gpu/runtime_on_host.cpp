@@ -1,8 +1,10 @@
 // cuda/runtime.h on host memory: two devices without streams, whose work is done when a call returns.
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "cuda/runtime.h"
+#include "gpu/recorder.h"
 
 namespace minim::cuda::runtime {
 namespace {
@@ -58,7 +60,41 @@ const char* copy(int32_t, Way, void* to, const void* from, uint64_t bytes) noexc
 }
 
 const char* copy_later(int32_t device, Stream, Way way, void* to, const void* from, uint64_t bytes) noexcept {
-    return copy(device, way, to, from, bytes);
+    if (test::recording() != nullptr && way != Way::on_device)
+        return "a copy to or from the host cannot be recorded";
+    test::do_or_record([=] { copy(device, way, to, from, bytes); });
+    return nullptr;
+}
+
+const char* begin_record(int32_t, Stream) noexcept {
+    if (test::records().refuse) return "no record can be begun";
+    test::recording() = new test::RecordedWork;
+    return nullptr;
+}
+
+Graph end_record(int32_t, Stream) noexcept {
+    test::RecordedWork* work = std::exchange(test::recording(), nullptr);
+    if (!test::records().fail) return work;
+    delete work;
+    return nullptr;
+}
+
+const char* repeat(int32_t, Graph graph, Stream) noexcept {
+    ++test::records().n_repeats;
+    for (const auto& work : *static_cast<test::RecordedWork*>(graph)) work();
+    return nullptr;
+}
+
+void end_graph(int32_t, Graph graph) noexcept {
+    delete static_cast<test::RecordedWork*>(graph);
+}
+
+void* allocate_host(int32_t device, uint64_t bytes) {
+    return allocate(device, bytes);
+}
+
+void release_host(int32_t device, void* block) noexcept {
+    release(device, block);
 }
 
 const char* copy_from_peer(int32_t device, Stream, void* to, int32_t, Stream, const void* from,

@@ -1,0 +1,102 @@
+// Steps that the CUDA backend records and repeats, with work recorded on the host.
+#include "cuda/cuda_backend.h"
+#include "engine/session.h"
+#include "gpu/recorder.h"
+#include "model/model.h"
+#include "support/catch.h"
+#include "support/helpers.h"
+
+namespace minim::test {
+namespace {
+
+std::shared_ptr<const model::Model> open(size_t n_devices) {
+    const Logger silent;
+    const auto split = [&](const model::Config& config) {
+        std::vector<model::Stage> stages;
+        const auto n = static_cast<int64_t>(n_devices);
+        for (int64_t i = 0; i < n; ++i)
+            stages.push_back({cuda::make_cuda_backend(static_cast<int32_t>(i), backend::Arithmetic::fast),
+                              config.n_layer * (i + 1) / n - config.n_layer * i / n});
+        return stages;
+    };
+    const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+    return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
+}
+
+// The logits of tokens one by one after a prompt of 60, and of two more.
+std::vector<float> decoded(const std::shared_ptr<const model::Model>& model, size_t n_tokens) {
+    const Logger silent;
+    engine::SessionParams params;
+    params.n_context = 100;
+    engine::Session session(model, params, silent);
+    session.eval(some_ids(60), false, {}, nullptr);
+    const auto n_vocab = static_cast<size_t>(model->config().n_vocab);
+    std::vector<float> all((n_tokens + 2) * n_vocab);
+    const std::vector<int32_t> ids = some_ids(n_tokens + 2, 60);
+    for (size_t i = 0; i < n_tokens; ++i)
+        session.eval(std::span(ids).subspan(i, 1), true, std::span(all).subspan(i * n_vocab, n_vocab),
+                     nullptr);
+    session.eval(std::span(ids).subspan(n_tokens), true, std::span(all).subspan(n_tokens * n_vocab), nullptr);
+    return all;
+}
+
+struct SetRecords {
+    explicit SetRecords(const Records& wanted) { records() = wanted; }
+    ~SetRecords() { records() = {}; }
+};
+
+}  // namespace
+
+TEST_CASE("recorded steps: the same bits as computed ones, on one device and on two") {
+    for (const size_t n_devices : {1, 2}) {
+        const auto model = open(n_devices);
+        std::vector<float> computed;
+        {
+            const SetRecords none({.refuse = true});
+            computed = decoded(model, 9);
+            CHECK(records().n_repeats == 0);
+        }
+        {
+            const SetRecords all({});
+            CHECK(decoded(model, 9) == computed);
+            // Positions 60 .. 63 and 64 .. 68 have contexts of another size: the first of each is not recorded.
+            CHECK(records().n_repeats == static_cast<int64_t>(7 * n_devices));
+        }
+        {
+            const SetRecords failing({.fail = true});
+            CHECK(decoded(model, 3) == std::vector<float>(decoded(model, 3)));
+            CHECK(records().n_repeats == 0);
+        }
+    }
+}
+
+TEST_CASE("recorded steps: a cancelled one leaves nothing behind") {
+    const auto model = open(1);
+    const Logger silent;
+    engine::SessionParams params;
+    params.n_context = 100;
+    engine::Session session(model, params, silent);
+    const std::vector<int32_t> ids = some_ids(8);
+    const auto n_vocab = static_cast<size_t>(model->config().n_vocab);
+    std::vector<float> logits(n_vocab);
+    const auto eval = [&](size_t i, const CancelToken* cancel) {
+        session.eval(std::span(ids).subspan(i, 1), true, logits, cancel);
+    };
+    eval(0, nullptr);
+    CancelToken cancelled;
+    cancelled.trigger();
+    expect_error(Status::cancelled, "", [&] { eval(1, &cancelled); });
+    CHECK(recording() == nullptr);
+    eval(1, nullptr);
+    eval(2, nullptr);
+    const std::vector<float> expected = [&] {
+        const SetRecords none({.refuse = true});
+        engine::Session other(model, params, silent);
+        std::vector<float> out(n_vocab);
+        for (size_t i = 0; i < 3; ++i) other.eval(std::span(ids).subspan(i, 1), true, out, nullptr);
+        return out;
+    }();
+    CHECK(logits == expected);
+}
+
+}  // namespace minim::test
