@@ -116,8 +116,8 @@ const char* synchronize(int32_t device, Stream stream) noexcept {
 const char* copy(int32_t device, Way way, void* to, const void* from, uint64_t bytes) noexcept {
     use(device);
     if (const char* why = text_of(cudaMemcpy(to, from, bytes, kind_of(way)))) return why;
-    // A copy inside the device returns before it is done.
-    return way == Way::on_device ? text_of(cudaDeviceSynchronize()) : nullptr;
+    // What goes to the device, or stays there, may still be on its way; other streams would not wait for it.
+    return way == Way::to_host ? nullptr : text_of(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
 const char* copy_later(int32_t device, Stream stream, Way way, void* to, const void* from,

@@ -12,6 +12,7 @@
 //   sync_warp()                        the same for the warp; what it has written is seen
 //   from_lane_xor(x, mask)             x of lane (own ^ mask) of the warp; float or int32_t
 //   copy_16(to, from)                  starts copying 16 bytes from global to shared memory, both aligned
+//   copy_16_if(wanted, to, from)       the same, or nothing; without a branch
 //   copies_end_group()                 the copies started since the last call are a group
 //   copies_wait<n>()                   all but the latest n groups of this thread are there
 //   mma_s8(c, a, b)                    c[4] += a[4] b[2]: 16 x 32 by 32 x 8 signed bytes (PTX mma.m16n8k32)
@@ -21,7 +22,7 @@
 //   load_transposed(r, row)            the same, transposed (ldmatrix.x4.trans)
 //   pack_f16(a, b)                     two floats as halves, a the lower one
 //   exp2(x)                            to about 2 units in the last place
-//   add_to(p, x)                       adds to *p in global memory at once (atomic), returns what was there; int32_t
+//   add_to(p, x)                       adds to *p, in shared or global memory, at once (atomic), returns what was there; int32_t
 //
 // Every thread of the warp calls the functions of a warp.
 #pragma once
@@ -40,6 +41,9 @@ namespace minim::cuda::fast {
 
 // A cudaStream_t; the emulation needs none.
 using Stream = void*;
+
+// What every generation from 8.0 on gives a block.
+inline constexpr int k_most_shared_bytes = 99 * 1024;
 
 // How a kernel is started, of kernel.k_threads threads a block.
 struct Grid {

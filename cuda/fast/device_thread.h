@@ -1,6 +1,7 @@
 // The threads of a GPU (device.h).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -8,7 +9,7 @@
 
 namespace minim::cuda::fast {
 
-extern __shared__ std::byte shared_memory_of_block[];
+extern __shared__ __align__(128) std::byte shared_memory_of_block[];
 
 struct DeviceThread {
     static constexpr unsigned k_all = 0xFFFFFFFFU;
@@ -28,6 +29,13 @@ struct DeviceThread {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
                      : "memory");
     }
+    MINIM_DEVICE void copy_16_if(bool wanted, void* to, const void* from) const {
+        asm volatile(
+            "{ .reg .pred p; setp.ne.b32 p, %2, 0;\n@p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(
+                shared_address(to)),
+            "l"(from), "r"(static_cast<int>(wanted))
+            : "memory");
+    }
     MINIM_DEVICE void copies_end_group() const { asm volatile("cp.async.commit_group;" ::: "memory"); }
     template <int n>
     MINIM_DEVICE void copies_wait() const {
@@ -35,18 +43,21 @@ struct DeviceThread {
     }
 
     MINIM_DEVICE void mma_s8(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) const {
-        asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        asm volatile(
+            "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
             "{%0,%1,%2,%3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
     }
     MINIM_DEVICE void mma_s8_16(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) const {
-        asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
             : "r"(a0), "r"(a1), "r"(b));
     }
     MINIM_DEVICE void mma_f16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) const {
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
             "{%0,%1,%2,%3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -91,12 +102,15 @@ __global__ void __launch_bounds__(Kernel::k_threads) run(const __grid_constant__
 template <class Kernel>
 void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
     if (grid.n_blocks == 0 || grid.n_blocks_y == 0) return;
-    // More than 48 KB have to be asked for, once a kernel; a failure comes up at the launch.
-    static const bool asked = [] {
-        cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, 99 * 1024);
-        return true;
-    }();
-    static_cast<void>(asked);
+    // More than 48 KB have to be asked for, once a kernel and device; a failure comes up at the launch.
+    static std::atomic<uint64_t> asked = 0;  // a bit a device
+    int device = 0;
+    cudaGetDevice(&device);
+    const uint64_t bit = uint64_t{1} << (device % 64);
+    if ((asked & bit) == 0) {
+        cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, k_most_shared_bytes);
+        asked |= bit;
+    }
     const dim3 blocks(static_cast<unsigned>(grid.n_blocks), static_cast<unsigned>(grid.n_blocks_y));
     // What goes wrong is found by the stream's owner, who asks for the last error.
     run<<<blocks, Kernel::k_threads, static_cast<size_t>(grid.shared_bytes),

@@ -122,6 +122,8 @@ struct Lanes {
             };
             t.word[k] = byte(0) | byte(1) | byte(2) | byte(3);
         }
+        t.word[0] ^= hidden_zero();
+        t.word[2] ^= hidden_zero();
         return t;
     }
     MINIM_HOST_DEVICE static Table wide_table(const int8_t* values) {
@@ -137,6 +139,20 @@ struct Lanes {
         const Int high = permute(t.word[2], t.word[3], three_bits);
         return permute(low, high, 0x3210U | ((selector & 0x8888U) >> 1));
     }
+    // The values of the low nibbles of a word's bytes, and of the high ones: eight at a time as they lie.
+    MINIM_HOST_DEVICE static void look_up_nibbles(const Table& t, Int word, Int& low, Int& high) {
+        const Int three_bits = word & 0x77777777U;
+        const Int halves =
+            0x32103210U + ((word & 0x88888888U) >> 1);  // from the first eight values or the others
+        Int four[2];
+        for (int h = 0; h < 2; ++h) {
+            const Int bits = three_bits >> (16 * h);
+            four[h] = permute(permute(t.word[0], t.word[1], bits), permute(t.word[2], t.word[3], bits),
+                              halves >> (16 * h));
+        }
+        low = permute(four[0], four[1], 0x6420);
+        high = permute(four[0], four[1], 0x7531);
+    }
     template <int a, int b, int c, int d>
     MINIM_HOST_DEVICE static Int shuffle_bytes(Int x) {
         return permute(x, 0, a | b << 4 | c << 8 | d << 12);
@@ -145,17 +161,23 @@ struct Lanes {
     MINIM_HOST_DEVICE static Mask bits_mask(Int word) {
         // Bits first .. first + 3 to the tops of four bytes: the products do not overlap.
         const Int bits = (word >> first) & 15U;
-        return tops_to_bytes((bits * 0x10204080U) & k_top_bits);
+        return tops_to_bytes(bits * 0x10204080U);
     }
     template <int bit>
     MINIM_HOST_DEVICE static Mask plane_mask(Int x) {
-        return tops_to_bytes((x << (7 - bit)) & k_top_bits);
+        return tops_to_bytes(x << (7 - bit));
     }
     MINIM_HOST_DEVICE static Int negate_bytes(Int a, Mask where) {
         return add_bytes(a ^ where, where & 0x01010101U);
     }
+    // `offset` more than the magnitudes, which are at most that, so that no byte carries; less than it where `negative`.
+    template <int offset>
+    MINIM_HOST_DEVICE static Int with_signs(Int magnitudes, Mask negative) {
+        constexpr Int k_zero = static_cast<uint32_t>(offset) * 0x01010101U;
+        return choose_bytes(negative, k_zero - magnitudes, k_zero + magnitudes);
+    }
     MINIM_HOST_DEVICE static Int abs_bytes(Int a) {
-        return negate_bytes(a, tops_to_bytes(a & k_top_bits));
+        return negate_bytes(a, tops_to_bytes(a));
     }
     MINIM_HOST_DEVICE static Int choose_bytes(Mask where, Int chosen, Int others) {
         return (chosen & where) | (others & ~where);
@@ -212,26 +234,35 @@ struct Lanes {
     MINIM_HOST_DEVICE static uint32_t load_as(const std::byte* p) {
         return *reinterpret_cast<const T*>(p);  // panels are aligned
     }
-    // Nibble i of the selector, 0 .. 7, says which byte of a (0 .. 3) or b (4 .. 7) byte i is.
+    // Nibble i of the selector says which byte of a (0 .. 3) or b (4 .. 7) byte i is; with its top bit set, that byte's
+    // sign all over it. (The intrinsic __byte_perm knows no signs.)
     MINIM_HOST_DEVICE static Int permute(Int a, Int b, Int selector) {
 #if defined(__CUDA_ARCH__)
-        return __byte_perm(a, b, selector);
+        Int r;
+        asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
+        return r;
 #else
         const uint64_t both = uint64_t{b} << 32 | a;
         Int r = 0;
         for (int i = 0; i < 4; ++i) {
-            const Int from = (selector >> (4 * i)) & 7U;
-            r |= (static_cast<Int>(both >> (8 * from)) & 255U) << (8 * i);
+            const Int nibble = selector >> (4 * i);
+            const Int byte = static_cast<Int>(both >> (8 * (nibble & 7U))) & 255U;
+            r |= ((nibble & 8U) == 0 ? byte : (byte >> 7) * 255U) << (8 * i);
         }
         return r;
 #endif
     }
     // Bytes of ones where the top bit is set; the others are clear.
-    MINIM_HOST_DEVICE static Mask tops_to_bytes(Int tops) {
+    MINIM_HOST_DEVICE static Mask tops_to_bytes(Int word) {
+        return permute(word, 0, 0xBA98);
+    }
+    // A zero of which the compiler does not know: with it a table stays in registers, where it would else be moved into
+    // some for every look-up.
+    MINIM_HOST_DEVICE static Int hidden_zero() {
 #if defined(__CUDA_ARCH__)
-        return __byte_perm(tops, 0, 0xBA98);  // signs, all over each byte
+        return threadIdx.z;
 #else
-        return (tops >> 7) * 255U;
+        return 0;
 #endif
     }
 };

@@ -6,8 +6,8 @@
 // Layout: panels of lib/panel/ in global memory, copied into a ring of stages in shared memory, where the lanes' words lie
 // side by side; inputs are Q8Blocks, whose unit all lanes of a warp read at once.
 // Bytes moved: every weight once for four inputs; 1.5 bytes of input a column and block, from the second-level cache.
-// Bound: the memory's speed, as long as decoding takes less than a warp's share of it (about 2 instructions a weight at
-// 4 bits, 3.4 TB/s and 132 multiprocessors).
+// Bound: on paper, the memory's speed at 4 bits and more, by instructions below: a unit takes some 75 (Q8_0) to 200 (IQ2_S) of
+// them for 32 rows, of which a multiprocessor starts four a cycle at most.
 #pragma once
 
 #include "cuda/fast/operations.h"
@@ -16,7 +16,8 @@
 
 namespace minim::cuda::fast {
 
-// The ring: as many stages as fit 24 KB, so that several blocks have room on a multiprocessor.
+// The ring: as many stages as fit 40 KB for a pair, so that several blocks have room on a multiprocessor and the memory is
+// asked for enough at once: 4.8 TB/s at 0.8 us are 29 KB a multiprocessor.
 template <class P, int n_pairs, int n_tokens>
 struct PanelStages {
     using Block = typename P::Block;
@@ -25,12 +26,13 @@ struct PanelStages {
     static constexpr int k_input_bytes = k_stage_units * static_cast<int>(sizeof(Q8Block));
     static constexpr int k_inputs_at = k_panels * k_stage_panel_stride<Block>;
     static constexpr int k_stage_bytes = k_inputs_at + n_tokens * k_input_bytes;
-    static constexpr int k_fitting = 24 * 1024 * n_pairs / k_stage_bytes;
-    static constexpr int k_count = k_fitting < 2 ? 2 : k_fitting > 5 ? 5 : k_fitting;
+    static constexpr int k_fitting = 40 * 1024 * n_pairs / k_stage_bytes;
+    static constexpr int k_count = k_fitting < 2 ? 2 : k_fitting > 6 ? 6 : k_fitting;
     static constexpr int k_header_bytes = Block::row_header_bytes * static_cast<int>(k_panel_rows);
     static constexpr int k_headers_at = k_count * k_stage_bytes;
     static constexpr int k_sums_at = k_headers_at + k_panels * 64;
     static constexpr int k_bytes = k_sums_at + k_threads * n_tokens * 4;
+    static_assert(k_bytes <= k_most_shared_bytes);
 };
 
 // What a block works on.
@@ -41,27 +43,66 @@ struct PanelWork {
     int64_t cols;
 };
 
-// Starts copying one stage.
-template <class P, int n_pairs, int n_tokens, class T>
-MINIM_DEVICE void copy_stage(T& t, const PanelWork<2 * n_pairs, n_tokens>& work, int64_t stage,
-                             std::byte* to) {
+// What a thread copies of every stage: the same pieces of 16 bytes, one stage further each time.
+template <class P, int n_pairs, int n_tokens>
+struct StageCopies {
     using Stages = PanelStages<P, n_pairs, n_tokens>;
     using Block = typename P::Block;
-    const int64_t cols_left = work.cols - stage * k_stage_cols;
-    const int cols = cols_left < k_stage_cols ? static_cast<int>(cols_left) : k_stage_cols;
-    const int panel_bytes = cols / Block::block_elems * Block::block_bytes * static_cast<int>(k_panel_rows);
-    const int64_t first = Stages::k_header_bytes + stage * k_stage_panel_bytes<Block>;
-    for (int p = 0; p < Stages::k_panels; ++p) {
-        for (int at = 16 * t.index(); at < panel_bytes; at += 16 * Stages::k_threads)
-            t.copy_16(to + p * k_stage_panel_stride<Block> + at, work.panel[p] + first + at);
+    static constexpr int k_panel_bytes = k_stage_panel_bytes<Block>;
+    static constexpr int k_panel_parts = k_panel_bytes / 16;
+    static constexpr int k_input_parts = Stages::k_input_bytes / 16;
+    static constexpr int k_of_panels = Stages::k_panels * k_panel_parts;
+    static constexpr int k_parts = k_of_panels + n_tokens * k_input_parts;
+    static constexpr int k_turns = (k_parts + Stages::k_threads - 1) / Stages::k_threads;
+    static constexpr int k_panel_turns = k_of_panels / Stages::k_threads;  // that copy of panels alone
+
+    const std::byte* from[k_turns];  // of the next stage
+    int to[k_turns];                 // in a stage of the ring
+    int step[k_turns];               // from stage to stage
+    int n_stages[k_turns];           // still to come that have the piece
+
+    template <class T>
+    MINIM_DEVICE StageCopies(T& t, const PanelWork<2 * n_pairs, n_tokens>& work) {
+        const int cols = static_cast<int>(work.cols);
+        const int n_whole = cols / k_stage_cols;
+        const int rest = cols % k_stage_cols;  // of the last stage
+        const int panel_rest =
+            rest / Block::block_elems * Block::block_bytes * static_cast<int>(k_panel_rows);
+        const int input_rest = rest / 32 * static_cast<int>(sizeof(Q8Block));
+        for (int k = 0; k < k_turns; ++k) {
+            const int part = k * Stages::k_threads + t.index();
+            from[k] = nullptr;
+            to[k] = 0;
+            step[k] = k_panel_bytes;
+            n_stages[k] = 0;
+            for (int p = 0; p < Stages::k_panels; ++p) {
+                const int at = 16 * (part - p * k_panel_parts);
+                if (at < 0 || at >= k_panel_bytes) continue;
+                from[k] = work.panel[p] + Stages::k_header_bytes + at;
+                to[k] = p * k_stage_panel_stride<Block> + at;
+                n_stages[k] = n_whole + (at < panel_rest ? 1 : 0);
+            }
+            for (int i = 0; i < n_tokens; ++i) {
+                const int at = 16 * (part - k_of_panels - i * k_input_parts);
+                if (at < 0 || at >= Stages::k_input_bytes) continue;
+                from[k] = reinterpret_cast<const std::byte*>(work.input[i]) + at;
+                to[k] = Stages::k_inputs_at + i * Stages::k_input_bytes + at;
+                step[k] = Stages::k_input_bytes;
+                n_stages[k] = n_whole + (at < input_rest ? 1 : 0);
+            }
+        }
     }
-    const int input_bytes = cols / 32 * static_cast<int>(sizeof(Q8Block));
-    for (int i = 0; i < n_tokens; ++i) {
-        const auto* from = reinterpret_cast<const std::byte*>(work.input[i] + stage * k_stage_units);
-        for (int at = 16 * t.index(); at < input_bytes; at += 16 * Stages::k_threads)
-            t.copy_16(to + Stages::k_inputs_at + i * Stages::k_input_bytes + at, from + at);
+
+    // Starts copying the next stage.
+    template <class T>
+    MINIM_DEVICE void start(T& t, std::byte* stage) {
+        for (int k = 0; k < k_turns; ++k) {
+            t.copy_16_if(n_stages[k] > 0, stage + to[k], from[k]);
+            --n_stages[k];
+            from[k] += k < k_panel_turns ? k_panel_bytes : step[k];
+        }
     }
-}
+};
 
 // The row's products with every input, in shared memory when it returns: [token][pair][32 lanes], where the first 16 lanes are the
 // first panel's rows.
@@ -78,33 +119,33 @@ MINIM_DEVICE const float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_t
     constexpr int k_block_units = Block::block_elems / 32;
     static_assert(k_stage_units % k_block_units == 0);
 
-    const int64_t n_stages = (work.cols + k_stage_cols - 1) / k_stage_cols;
+    StageCopies<P, n_pairs, n_tokens> copies(t, work);
     if constexpr (Stages::k_header_bytes > 0) {
         constexpr int k_parts = Stages::k_header_bytes / 16;
-        if (t.index() < Stages::k_panels * k_parts) {
-            const int p = t.index() / k_parts;
-            const int at = t.index() % k_parts * 16;
-            t.copy_16(shared + Stages::k_headers_at + 64 * p + at, work.panel[p] + at);
+        const int at = t.index() % k_parts * 16;
+        for (int p = 0; p < Stages::k_panels; ++p) {
+            if (t.index() / k_parts == p)
+                t.copy_16(shared + Stages::k_headers_at + 64 * p + at, work.panel[p] + at);
         }
     }
     for (int s = 0; s < Stages::k_count - 1; ++s) {
-        if (s < n_stages) copy_stage<P, n_pairs, n_tokens>(t, work, s, shared + s * Stages::k_stage_bytes);
+        copies.start(t, shared + s * Stages::k_stage_bytes);
         t.copies_end_group();
     }
     float sum[n_tokens];
     for (float& s : sum) s = 0.0F;
     const PanelBlock<Lanes> header = {shared + Stages::k_headers_at + 64 * panel, row};
-    int slot = 0;
-    for (int64_t stage = 0; stage < n_stages; ++stage) {
+    constexpr int k_last_at = (Stages::k_count - 1) * Stages::k_stage_bytes;
+    int read_at = 0;
+    int write_at = k_last_at;
+    MINIM_DEVICE_LOOP
+    for (int cols_left = static_cast<int>(work.cols); cols_left > 0; cols_left -= k_stage_cols) {
         t.template copies_wait<Stages::k_count - 2>();
-        t.sync();
-        const int64_t later = stage + Stages::k_count - 1;
-        const int later_slot = slot == 0 ? Stages::k_count - 1 : slot - 1;
-        if (later < n_stages)
-            copy_stage<P, n_pairs, n_tokens>(t, work, later, shared + later_slot * Stages::k_stage_bytes);
+        t.sync();  // this stage is there, and nobody reads the one before
+        copies.start(t, shared + write_at);
         t.copies_end_group();
-        if (stage * k_stage_cols + unit * 32 < work.cols) {
-            const std::byte* data = shared + slot * Stages::k_stage_bytes;
+        if (32 * unit < cols_left) {
+            const std::byte* data = shared + read_at;
             const PanelBlock<Lanes> block = {
                 data + panel * k_stage_panel_stride<Block> +
                     unit / k_block_units * Block::block_bytes * static_cast<int>(k_panel_rows),
@@ -116,7 +157,8 @@ MINIM_DEVICE const float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_t
                 sum[i] = add_unit<typename P::Kind>(weights, load_input(inputs + i * k_stage_units + unit),
                                                     sum[i]);
         }
-        slot = slot + 1 == Stages::k_count ? 0 : slot + 1;
+        write_at = read_at;
+        read_at = read_at == k_last_at ? 0 : read_at + Stages::k_stage_bytes;
     }
 
     // [unit][token][pair][lane]
@@ -201,11 +243,11 @@ struct ActivateFewKernel {
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        const int64_t slot = t.block_y();
+        const int slot = t.block_y();
         const int32_t expert = ids[slot];
         PanelWork<4, 1> work;
         work.cols = gate.cols;
-        work.input[0] = h + slot / n_used * q8_blocks(gate.cols);
+        work.input[0] = h + slot / static_cast<int>(n_used) * q8_blocks(gate.cols);
         for (int half = 0; half < 2; ++half) {
             const int64_t at = (int64_t{t.block()} * 2 + half) * k_panel_rows * gate.row_bytes;
             work.panel[2 * half] = reinterpret_cast<const std::byte*>(gate.data[expert]) + at;
@@ -237,7 +279,7 @@ struct ProjectFewKernel {
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        const int64_t slot = t.block_y();
+        const int slot = t.block_y();
         const int32_t expert = ids[slot];
         const int64_t first_row = int64_t{t.block()} * 2 * k_panel_rows;
         const int64_t rows = experts.rows / k_panel_rows * k_panel_rows - first_row;
@@ -245,12 +287,13 @@ struct ProjectFewKernel {
             reinterpret_cast<const std::byte*>(experts.data[expert]) + first_row * experts.row_bytes;
         PanelWork<2, 1> work;
         work.cols = experts.cols;
-        work.input[0] = input + slot / slots_a_row * q8_blocks(experts.cols);
+        work.input[0] = input + slot / static_cast<int>(slots_a_row) * q8_blocks(experts.cols);
         work.panel[0] = data;
         work.panel[1] = rows > k_panel_rows ? data + k_panel_rows * experts.row_bytes : data;
         const float* sums = multiply_panels<P, 1, 1>(t, work);
         if (t.index() < 32 && t.index() < rows)
-            output[slot * experts.rows + first_row + t.index()] = sums[t.index()] * experts.scale[expert];
+            output[int64_t{slot} * experts.rows + first_row + t.index()] =
+                sums[t.index()] * experts.scale[expert];
     }
 };
 

@@ -7,7 +7,7 @@
 // Layout: panels of lib/panel/; inputs are Q8Blocks, gathered row by row. In shared memory rows of weights lie 272 bytes apart
 // and inputs 400, which keeps the eight rows of a fragment in different banks.
 // Bytes moved: every weight once for 64 inputs, every input once for 64 rows. Bound: by instructions, of which scaling takes
-// most: about 84 a unit of 16 x 32 x 32 products, and decoding a quarter more.
+// most: about 100 a unit of 16 x 32 x 32 products, 160 with two scales, and decoding a quarter more.
 #pragma once
 
 #include "cuda/fast/operations.h"
@@ -39,6 +39,7 @@ struct TileSpace {
     static constexpr int k_headers_at = k_minima_at + (Kind::k_minima ? 4 * k_scales : 0);
     static constexpr int k_places_at = k_headers_at + 64 * k_tile_panels;
     static constexpr int k_bytes = k_places_at + 8 * k_tile_inputs;
+    static_assert(k_bytes <= k_most_shared_bytes);
 
     // The products, when all is done: [input][row], in the place of inputs and codes.
     static constexpr int k_product_stride = k_tile_rows + 4;
@@ -181,10 +182,10 @@ MINIM_DEVICE const float* multiply_tile(T& t, const TileWork& work, const Place&
     if (t.index() < work.count) place[t.index()] = place_of(t.index());
     if constexpr (Space::k_header_bytes > 0) {
         constexpr int k_parts = Space::k_header_bytes / 16;
-        if (t.index() < k_tile_panels * k_parts) {
-            const int p = t.index() / k_parts;
-            const int at = t.index() % k_parts * 16;
-            t.copy_16(shared + Space::k_headers_at + 64 * p + at, work.panel[p] + at);
+        const int at = t.index() % k_parts * 16;
+        for (int p = 0; p < k_tile_panels; ++p) {
+            if (t.index() / k_parts == p)
+                t.copy_16(shared + Space::k_headers_at + 64 * p + at, work.panel[p] + at);
         }
     }
     copy_weights<P>(t, work, 0, shared);
@@ -301,8 +302,8 @@ struct ActivateManyKernel {
             work.panel[2 * half] = reinterpret_cast<const std::byte*>(gate.data[tile.expert]) + at;
             work.panel[2 * half + 1] = reinterpret_cast<const std::byte*>(up.data[tile.expert]) + at;
         }
-        const float* values =
-            multiply_tile<P>(t, work, [&](int i) { return slot[i] / n_used * q8_blocks(gate.cols); });
+        const float* values = multiply_tile<P>(
+            t, work, [&](int i) { return slot[i] / static_cast<int32_t>(n_used) * q8_blocks(gate.cols); });
         const int lane = t.index() % 32;
         const int at = lane / 16 * 32 + lane % 16;
         for (int i = t.index() / 32; i < work.count; i += k_threads / 32) {
@@ -346,8 +347,9 @@ struct ProjectManyKernel {
             work.panel[p] = reinterpret_cast<const std::byte*>(experts.data[tile.expert]) +
                             (first_row + row) * experts.row_bytes;
         }
-        const float* values =
-            multiply_tile<P>(t, work, [&](int i) { return slot[i] / slots_a_row * q8_blocks(experts.cols); });
+        const float* values = multiply_tile<P>(t, work, [&](int i) {
+            return slot[i] / static_cast<int32_t>(slots_a_row) * q8_blocks(experts.cols);
+        });
         for (int i = t.index(); i < work.count * k_tile_rows; i += k_threads) {
             const int row = i % k_tile_rows;
             if (row >= rows) continue;

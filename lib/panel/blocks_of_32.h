@@ -127,9 +127,7 @@ struct Iq4NlPanel {
     MINIM_KERNEL_FUNCTION Iq4NlPanel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code4_of_32<L>(block, Block::codes_at, unit.code);
-        const auto values = L::wide_table(iq4nl_values());
-        for (auto& code : unit.code) code = L::look_up(values, code);
+        value4_of_32<L>(block, Block::codes_at, L::wide_table(iq4nl_values()), unit.code);
         unit.scale[0] = block.f16(Block::d_at);
     }
 };
@@ -137,11 +135,17 @@ struct Iq4NlPanel {
 // Doubled E2M1 values lie in -12 .. 12: 12 higher they are small codes.
 inline constexpr int k_e2m1_offset = 12;
 
-template <class L>
-MINIM_KERNEL_INLINE void look_up_e2m1(typename L::Int* code, int count) {
-    const auto values = L::table(e2m1_doubled_values());
-    const auto offset = L::all(k_e2m1_offset * 0x01010101);
-    for (int k = 0; k < count; ++k) code[k] = L::add_bytes(L::look_up(values, code[k]), offset);
+struct E2m1Codes {
+    int8_t value[16];
+};
+MINIM_HOST_DEVICE constexpr E2m1Codes e2m1_codes_of(const Table<int8_t, 16>& doubled) {
+    E2m1Codes codes{};
+    for (int i = 0; i < 16; ++i) codes.value[i] = static_cast<int8_t>(doubled.data[i] + k_e2m1_offset);
+    return codes;
+}
+MINIM_HOST_DEVICE const int8_t* e2m1_codes() {
+    static constexpr E2m1Codes k_codes = e2m1_codes_of(codebooks::k_e2m1_doubled);
+    return k_codes.value;
 }
 
 template <class L>
@@ -152,8 +156,7 @@ struct Mxfp4Panel {
     MINIM_KERNEL_FUNCTION Mxfp4Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code4_of_32<L>(block, Block::codes_at, unit.code);
-        look_up_e2m1<L>(unit.code, 8);
+        value4_of_32<L>(block, Block::codes_at, L::table(e2m1_codes()), unit.code);
         // 2^(x - 128) as e8m0_half_to_float(): from x = 2 on exponent x - 1, below that a subnormal number.
         const auto x = block.byte(Block::exponent_at);
         const auto exponent = L::template shift_left<23>(L::sub(x, L::all(1)));
@@ -178,14 +181,13 @@ struct Nvfp4Panel {
     }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+        const auto values = L::table(e2m1_codes());
         for (int g = 0; g < 2; ++g) {
             for (int k = 0; k < 2; ++k) {
                 const auto word = block.word(Block::codes_at + 16 * u + 8 * g + 4 * k);
-                unit.code[4 * g + k] = byte_bits<L, 0, 15>(word);
-                unit.code[4 * g + k + 2] = byte_bits<L, 4, 15>(word);
+                value4<L>(values, word, unit.code[4 * g + k], unit.code[4 * g + k + 2]);
             }
         }
-        look_up_e2m1<L>(unit.code, 8);
         const auto scales = block.word(Block::scales_at);
         unit.scale[0] = half_scale<2 * u>(scales);
         unit.scale[1] = half_scale<2 * u + 1>(scales);

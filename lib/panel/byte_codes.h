@@ -63,6 +63,25 @@ MINIM_KERNEL_INLINE void code4_of_32(const PanelBlock<L>& block, int at, typenam
     }
 }
 
+// What the low nibbles of a word's bytes, and the high ones, are in a table of 16.
+template <class L>
+MINIM_KERNEL_INLINE void value4(const typename L::Table& table, typename L::Int word, typename L::Int& low,
+                                typename L::Int& high) {
+    if constexpr (requires { L::look_up_nibbles(table, word, low, high); }) {
+        L::look_up_nibbles(table, word, low, high);
+    } else {
+        low = L::look_up(table, byte_bits<L, 0, 15>(word));
+        high = L::look_up(table, byte_bits<L, 4, 15>(word));
+    }
+}
+
+// The values of code4_of_32.
+template <class L>
+MINIM_KERNEL_INLINE void value4_of_32(const PanelBlock<L>& block, int at, const typename L::Table& table,
+                                      typename L::Int* value) {
+    for (int k = 0; k < 4; ++k) value4<L>(table, block.word(at + 4 * k), value[k], value[k + 4]);
+}
+
 // 32 bytes hold 64 elements, low nibbles the first 32.
 template <class L, int unit>
 MINIM_KERNEL_INLINE void code4_of_64(const PanelBlock<L>& block, int at, typename L::Int* code) {

@@ -17,7 +17,11 @@ namespace minim::panel {
 // Signed magnitudes as small codes.
 template <class L, int offset>
 MINIM_KERNEL_FUNCTION typename L::Int with_signs(typename L::Int magnitudes, typename L::Mask negative) {
-    return L::add_bytes(L::negate_bytes(magnitudes, negative), L::all(offset * 0x01010101));
+    if constexpr (requires { L::template with_signs<offset>(magnitudes, negative); }) {
+        return L::template with_signs<offset>(magnitudes, negative);
+    } else {
+        return L::add_bytes(L::negate_bytes(magnitudes, negative), L::all(offset * 0x01010101));
+    }
 }
 
 // The indices of n points of every lane, in memory long before they are looked up. Two share a word of a lane: of

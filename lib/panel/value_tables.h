@@ -53,10 +53,8 @@ MINIM_KERNEL_FUNCTION typename L::Int shift_of(typename L::Int lanes) {
 }
 
 template <class L>
-MINIM_KERNEL_INLINE void look_up_16(const int8_t* values, typename L::Int shift, typename L::Int* code,
-                                    int count) {
-    const auto table = L::wide_table(values);
-    for (int k = 0; k < count; ++k) code[k] = L::add_bytes(L::look_up(table, code[k]), shift);
+MINIM_KERNEL_INLINE void add_shift(typename L::Int shift, typename L::Int* code, int count) {
+    for (int k = 0; k < count; ++k) code[k] = L::add_bytes(code[k], shift);
 }
 
 // Out of 32 values: those of the nibbles in the first half, or in the second where a byte of `fifth` has its bit `bit`.
@@ -96,9 +94,7 @@ struct Iq4XsPanel {
     }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code4_of_32<L>(block, Block::codes_at + 16 * u, unit.code);
-        const auto table = L::wide_table(iq4nl_values());
-        for (auto& code : unit.code) code = L::look_up(table, code);
+        value4_of_32<L>(block, Block::codes_at + 16 * u, L::wide_table(iq4nl_values()), unit.code);
         unit.scale[0] = L::fma(d, L::to_float(byte_of<L, u / 2>(numbers[u % 2])), less);
     }
 };
@@ -129,11 +125,9 @@ struct Iq4KPanel : GroupScalesPanel<L, IQ4_K> {
     using GroupScalesPanel<L, IQ4_K>::GroupScalesPanel;
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code4_of_32<L>(this->block, Block::codes_at + 16 * u, unit.code);
-        look_up_16<L>(iq4k_values(), shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 2 * u>(this->extra)),
-                      unit.code, 4);
-        look_up_16<L>(iq4k_values(), shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 2 * u + 1>(this->extra)),
-                      unit.code + 4, 4);
+        value4_of_32<L>(this->block, Block::codes_at + 16 * u, L::wide_table(iq4k_values()), unit.code);
+        add_shift<L>(shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 2 * u>(this->extra)), unit.code, 4);
+        add_shift<L>(shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 2 * u + 1>(this->extra)), unit.code + 4, 4);
         unit.scale[0] = this->template scale<2 * u>();
         unit.scale[1] = this->template scale<2 * u + 1>();
     }
@@ -203,8 +197,8 @@ struct Iq4KsPanel {
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto byte = byte_of<L, u % 4>(block.word(Block::scales_at + u / 4 * 4));
-        code4_of_32<L>(block, Block::codes_at + 16 * u, unit.code);
-        look_up_16<L>(iq4k_values(), shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
+        value4_of_32<L>(block, Block::codes_at + 16 * u, L::wide_table(iq4k_values()), unit.code);
+        add_shift<L>(shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
         unit.scale[0] = L::mul(d, L::to_float(ks_scales<L>(byte)));
     }
 };
@@ -232,10 +226,9 @@ struct Iq4KssPanel {
         for (int k = 0; k < 4; ++k) {
             const auto even = L::bit_and(word[k], L::all(static_cast<int32_t>(0xFFFEFFFEU)));
             const auto codes = L::bit_xor(even, L::template shift_right<1>(even));
-            unit.code[k] = byte_bits<L, 0, 15>(codes);
-            unit.code[k + 4] = byte_bits<L, 4, 15>(codes);
+            value4<L>(L::wide_table(iq4k_values()), codes, unit.code[k], unit.code[k + 4]);
         }
-        look_up_16<L>(iq4k_values(), shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
+        add_shift<L>(shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
         unit.scale[0] = L::mul(d, L::to_float(ks_scales<L>(byte)));
     }
 };

@@ -1,86 +1,197 @@
 #include "synthetic.h"
 
+#include <algorithm>
+#include <map>
 #include <random>
+#include <tuple>
 
+#include "base/buffer.h"
+#include "base/checked.h"
 #include "base/error.h"
 
 namespace minim::bench {
 namespace {
 
-// Every 16 bits are a small normal number as F16, BF16 or the upper half of an F32: no scale is infinite, NaN
-// or subnormal.
-void fill_weights(const Buffer& buffer) {
-    uint64_t state = 0x9E3779B97F4A7C15U;
-    for (uint64_t i = 0; i < buffer.size() / 8; ++i) {
-        state = state * 6364136223846793005U + 1442695040888963407U;
-        buffer.as<uint64_t>()[i] = ((state ^ (state >> 29)) & 0x0FFF0FFF0FFF0FFFU) | 0x2000200020002000U;
-    }
+using backend::Backend;
+using backend::ExpertStack;
+using backend::Matrix;
+using backend::Vector;
+
+// Of every matrix: a cache line on the host, a wide load on a GPU.
+constexpr uint64_t k_alignment = 256;
+// Of the random bytes that are on the host at a time.
+constexpr uint64_t k_piece_bytes = uint64_t{16} << 20;
+// Of what a layer adds to the residual stream: random bytes are numbers of one sign for the most part, and what they make
+// of any token soon outweighs the token. Then nearly all tokens would choose the same experts.
+constexpr float k_faint = 0x1p-64F;
+
+uint64_t aligned_bytes(const Matrix& m) {
+    return align_up(static_cast<uint64_t>(m.rows * m.row_bytes), k_alignment);
 }
 
+// Makes a row blind to what all tokens have in common: lower and upper bytes of 16 bits have a mean of their own.
+void centre(std::span<float> row) {
+    double sum[2] = {};
+    for (size_t c = 0; c < row.size(); ++c) sum[c % 2] += row[c];
+    for (size_t c = 0; c < row.size(); ++c)
+        row[c] -= static_cast<float>(sum[c % 2] / (0.5 * static_cast<double>(row.size())));
+}
+
+// The weights of one stage, one after another in a block of its device's memory.
 class Maker {
   public:
-    explicit Maker(SyntheticModel& made) : made_(made) {}
+    // Without a block nothing is made, only counted.
+    Maker(const Backend& backend, bool packs, std::byte* block, std::mt19937& random)
+        : backend_(backend), packs_(packs), block_(block), random_(random) {}
 
-    backend::Matrix matrix(Format format, int64_t rows, int64_t cols) {
-        backend::Matrix m = {.data = nullptr, .format = format, .rows = rows, .cols = cols};
-        m.row_bytes = row_size(format, cols);
-        m.data = take(static_cast<uint64_t>(rows * m.row_bytes));
+    uint64_t used_bytes() const { return used_bytes_; }
+
+    Matrix matrix(Format format, int64_t rows, int64_t cols) {
+        Matrix m = rows_of(format, rows, cols);
+        m.packed = packs_ && backend_.packs(format);
+        m.data = random_matrices(m, 1);
         return m;
     }
 
-    backend::ExpertStack stack(Format format, int64_t n_expert, int64_t rows, int64_t cols) {
-        backend::ExpertStack s;
+    // Read row by row: never packed.
+    Matrix embedding(Format format, int64_t rows, int64_t cols) {
+        Matrix m = rows_of(format, rows, cols);
+        m.data = random_matrices(m, 1);
+        return m;
+    }
+
+    ExpertStack stack(Format format, int64_t n_expert, int64_t rows, int64_t cols) {
+        Matrix m = rows_of(format, rows, cols);
+        m.packed = packs_ && backend_.packs(format);
+        const std::byte* data = random_matrices(m, n_expert);
+        ExpertStack s;
         s.format = format;
         s.rows = rows;
         s.cols = cols;
-        s.row_bytes = row_size(format, cols);
-        const std::byte* data = take(static_cast<uint64_t>(n_expert * rows * s.row_bytes));
-        for (int64_t e = 0; e < n_expert; ++e) s.expert.push_back(data + e * rows * s.row_bytes);
+        s.row_bytes = m.row_bytes;
+        s.packed = m.packed;
+        for (int64_t e = 0; e < n_expert; ++e) {
+            s.expert.push_back(data);
+            if (data != nullptr) data += aligned_bytes(m);
+        }
         return s;
     }
 
-    backend::Vector ones(int64_t size) {
-        std::vector<float>& values = made_.weights.widened.emplace_back(static_cast<size_t>(size), 1.0F);
-        return {values.data(), size};
+    // Normal numbers: with bytes drawn evenly all scores would be alike.
+    Matrix router(int64_t rows, int64_t cols) {
+        Matrix m = rows_of(Format::f32, rows, cols);
+        std::byte* data = take(aligned_bytes(m));
+        m.data = data;
+        if (data == nullptr) return m;
+        std::vector<float> values(static_cast<size_t>(rows * cols));
+        std::normal_distribution<float> normal(0.0F, 0.02F);
+        for (float& value : values) value = normal(random_);
+        for (int64_t row = 0; row < rows; ++row)
+            centre(std::span(values).subspan(static_cast<size_t>(row * cols), static_cast<size_t>(cols)));
+        write(data, values);
+        return m;
     }
 
-    // Normal numbers: with bytes drawn evenly all scores would be alike.
-    backend::Matrix router(int64_t rows, int64_t cols) {
-        const Buffer& buffer =
-            made_.memory.emplace_back(static_cast<uint64_t>(rows * cols) * sizeof(float), "router");
-        std::normal_distribution<float> normal(0.0F, 0.02F);
-        for (int64_t i = 0; i < rows * cols; ++i) buffer.as<float>()[i] = normal(random_);
-        return {.data = buffer.data(),
-                .format = Format::f32,
-                .rows = rows,
-                .cols = cols,
-                .row_bytes = cols * static_cast<int64_t>(sizeof(float))};
+    Vector ones(int64_t size) {
+        const std::vector<float> values(static_cast<size_t>(size), 1.0F);
+        std::byte* data = take(align_up(values.size() * sizeof(float), k_alignment));
+        if (data != nullptr) write(data, values);
+        return {reinterpret_cast<const float*>(data), size};
     }
 
   private:
-    static int64_t row_size(Format format, int64_t cols) {
+    using Kind = std::tuple<Format, int64_t, int64_t, int64_t, bool>;
+
+    Matrix rows_of(Format format, int64_t rows, int64_t cols) const {
         uint64_t bytes = 0;
-        if (!row_bytes(format, static_cast<uint64_t>(cols), bytes)) {
+        if (!row_bytes(format, static_cast<uint64_t>(cols), bytes))
             fail(Status::invalid, "rows of {} are no whole blocks of {}", cols, traits(format).name);
+        if (!backend_.runs(format))
+            fail(Status::unsupported, "{} does not compute with weights of {}", backend_.name(),
+                 traits(format).name);
+        return {.format = format, .rows = rows, .cols = cols, .row_bytes = static_cast<int64_t>(bytes)};
+    }
+
+    std::byte* take(uint64_t bytes) {
+        std::byte* place = block_ == nullptr ? nullptr : block_ + used_bytes_;
+        used_bytes_ += bytes;
+        return place;
+    }
+
+    void write(std::byte* to, const std::vector<float>& values) const {
+        backend_.write(to, reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float));
+    }
+
+    // n matrices of one shape, one after another.
+    const std::byte* random_matrices(const Matrix& m, int64_t n) {
+        const uint64_t bytes = static_cast<uint64_t>(n) * aligned_bytes(m);
+        std::byte* data = take(bytes);
+        if (data == nullptr) return nullptr;
+        const auto [first, is_new] = first_of_.try_emplace({m.format, m.rows, m.cols, n, m.packed}, data);
+        if (!is_new) {
+            backend_.copy(data, first->second, bytes);
+            return data;
         }
-        return static_cast<int64_t>(bytes);
+        write_random(data, bytes);
+        if (!m.packed) return data;
+        std::vector<std::byte*> places;
+        for (int64_t i = 0; i < n; ++i) places.push_back(data + static_cast<uint64_t>(i) * aligned_bytes(m));
+        backend_.pack(places, m);
+        return data;
     }
 
-    const std::byte* take(uint64_t bytes) {
-        const Buffer& buffer = made_.memory.emplace_back((bytes + 7) / 8 * 8, "synthetic weights");
-        fill_weights(buffer);
-        return buffer.data();
+    void write_random(std::byte* to, uint64_t bytes) const {
+        const Buffer piece(std::min(bytes, k_piece_bytes), "random weights");
+        RandomBytes random;
+        for (uint64_t at = 0; at < bytes; at += k_piece_bytes) {
+            const uint64_t count = std::min(k_piece_bytes, bytes - at);
+            random.fill({piece.data(), count});
+            backend_.write(to + at, piece.data(), count);
+        }
     }
 
-    SyntheticModel& made_;
-    std::mt19937 random_{1};
+    const Backend& backend_;
+    const bool packs_;
+    std::byte* const block_;
+    std::mt19937& random_;
+    uint64_t used_bytes_ = 0;
+    std::map<Kind, const std::byte*> first_of_;
 };
 
-}  // namespace
+model::LayerWeights make_layer(const SyntheticShape& shape, Maker& maker) {
+    const int64_t q_width = shape.n_head * shape.head_dim;
+    const int64_t kv_width = shape.n_head_kv * shape.head_dim;
+    model::LayerWeights layer;
+    layer.attn_norm = maker.ones(shape.hidden);
+    layer.wq = maker.matrix(shape.dense_format, q_width, shape.hidden);
+    layer.wk = maker.matrix(shape.dense_format, kv_width, shape.hidden);
+    layer.wv = maker.matrix(shape.dense_format, kv_width, shape.hidden);
+    layer.q_norm = maker.ones(q_width);
+    layer.k_norm = maker.ones(kv_width);
+    layer.wo = maker.matrix(shape.dense_format, shape.hidden, q_width);
+    layer.ffn_norm = maker.ones(shape.hidden);
+    layer.router = maker.router(shape.n_expert, shape.hidden);
+    layer.experts.gate = maker.stack(shape.gate_format, shape.n_expert, shape.expert_ff, shape.hidden);
+    layer.experts.up = maker.stack(shape.up_format, shape.n_expert, shape.expert_ff, shape.hidden);
+    layer.experts.down = maker.stack(shape.down_format, shape.n_expert, shape.hidden, shape.expert_ff);
+    layer.wo.scale = k_faint;
+    layer.experts.down.scale.assign(static_cast<size_t>(shape.n_expert), k_faint);
+    return layer;
+}
 
-SyntheticModel make_synthetic(const SyntheticShape& shape) {
-    SyntheticModel made;
-    model::Config& config = made.config;
+// The layers of one stage, and what belongs to the first and the last one.
+void make_stage(const SyntheticShape& shape, size_t stage, int64_t first_layer, Maker& maker,
+                SyntheticModel& made) {
+    if (stage == 0) made.weights.embedding = maker.embedding(shape.head_format, shape.n_vocab, shape.hidden);
+    for (int64_t i = first_layer; i < first_layer + made.stages[stage].n_layer; ++i)
+        made.weights.layers[static_cast<size_t>(i)] = make_layer(shape, maker);
+    if (stage + 1 < made.stages.size()) return;
+    made.weights.output_norm = maker.ones(shape.hidden);
+    made.weights.output = maker.matrix(shape.head_format, shape.n_vocab, shape.hidden);
+}
+
+model::Config config_of(const SyntheticShape& shape) {
+    model::Config config;
     config.name = "synthetic";
     config.n_layer = shape.n_layer;
     config.hidden = shape.hidden;
@@ -95,28 +206,37 @@ SyntheticModel make_synthetic(const SyntheticShape& shape) {
     config.n_context_train = 196608;
     config.rope_theta = 5e6;
     config.norm_eps = 1e-6F;
+    return config;
+}
 
-    Maker maker(made);
-    const int64_t q_width = shape.n_head * shape.head_dim;
-    const int64_t kv_width = shape.n_head_kv * shape.head_dim;
-    made.weights.embedding = maker.matrix(shape.dense_format, shape.n_vocab, shape.hidden);
-    for (int64_t i = 0; i < shape.n_layer; ++i) {
-        model::LayerWeights& layer = made.weights.layers.emplace_back();
-        layer.attn_norm = maker.ones(shape.hidden);
-        layer.wq = maker.matrix(shape.dense_format, q_width, shape.hidden);
-        layer.wk = maker.matrix(shape.dense_format, kv_width, shape.hidden);
-        layer.wv = maker.matrix(shape.dense_format, kv_width, shape.hidden);
-        layer.q_norm = maker.ones(q_width);
-        layer.k_norm = maker.ones(kv_width);
-        layer.wo = maker.matrix(shape.dense_format, shape.hidden, q_width);
-        layer.ffn_norm = maker.ones(shape.hidden);
-        layer.router = maker.router(shape.n_expert, shape.hidden);
-        layer.experts.gate = maker.stack(shape.experts_format, shape.n_expert, shape.expert_ff, shape.hidden);
-        layer.experts.up = maker.stack(shape.experts_format, shape.n_expert, shape.expert_ff, shape.hidden);
-        layer.experts.down = maker.stack(shape.experts_format, shape.n_expert, shape.hidden, shape.expert_ff);
+}  // namespace
+
+void RandomBytes::fill(std::span<std::byte> bytes) {
+    auto* words = reinterpret_cast<uint64_t*>(bytes.data());
+    for (size_t i = 0; i < bytes.size() / sizeof(uint64_t); ++i) {
+        state_ = state_ * 6364136223846793005U + 1442695040888963407U;
+        words[i] = ((state_ ^ (state_ >> 29)) & 0x0FFF0FFF0FFF0FFFU) | 0x2000200020002000U;
     }
-    made.weights.output_norm = maker.ones(shape.hidden);
-    made.weights.output = maker.matrix(shape.dense_format, shape.n_vocab, shape.hidden);
+}
+
+SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::Split& split, bool packs) {
+    SyntheticModel made;
+    made.config = config_of(shape);
+    made.stages = split(made.config);
+    std::erase_if(made.stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
+    made.weights.layers.resize(static_cast<size_t>(shape.n_layer));
+    std::mt19937 random(1);
+    // All memory first: a model that does not fit is known before anything is made.
+    for (const bool makes : {false, true}) {
+        int64_t first_layer = 0;
+        for (size_t i = 0; i < made.stages.size(); ++i) {
+            const Backend& backend = *made.stages[i].backend;
+            Maker maker(backend, packs, makes ? made.memory[i]->data() : nullptr, random);
+            make_stage(shape, i, first_layer, maker, made);
+            if (!makes) made.memory.push_back(backend.allocate(maker.used_bytes(), "weights"));
+            first_layer += made.stages[i].n_layer;
+        }
+    }
     return made;
 }
 

@@ -1,12 +1,15 @@
-// A model of any shape made of random bytes in memory: for speed, which depends on shapes and formats alone.
+// A model of any shape made of random bytes in the memory of its devices: for speed, which depends on shapes and formats
+// alone.
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
+#include <span>
 #include <vector>
 
-#include "base/buffer.h"
+#include "backend/backend.h"
 #include "model/config.h"
+#include "model/model.h"
 #include "model/weights.h"
 
 namespace minim::bench {
@@ -22,17 +25,34 @@ struct SyntheticShape {
     int64_t n_expert_used = 8;
     int64_t expert_ff = 1536;
     int64_t n_vocab = 200064;
-    Format experts_format = Format::iq4_xs;
+    Format gate_format = Format::iq4_xs;
+    Format up_format = Format::iq4_xs;
+    Format down_format = Format::iq4_xs;
     Format dense_format = Format::q8_0;
+    Format head_format = Format::q8_0;  // of the embedding too
 };
 
 struct SyntheticModel {
     model::Config config;
+    std::vector<model::Stage> stages;
     model::Weights weights;
-    std::vector<Buffer> memory;
+    std::vector<std::unique_ptr<backend::Memory>> memory;  // a stage
 };
 
-// Throws out_of_memory, or invalid where a row is no whole number of blocks.
-SyntheticModel make_synthetic(const SyntheticShape& shape);
+// Every 16 bits are a small normal number as F16, BF16 or the upper half of an F32: no scale is infinite, NaN or
+// subnormal.
+class RandomBytes {
+  public:
+    void fill(std::span<std::byte> bytes);  // whole words of 8 bytes
+
+  private:
+    uint64_t state_ = 0x9E3779B97F4A7C15U;
+};
+
+// Matrices of one format and shape have the same bytes: they are made on the host once, a piece at a time, and copied
+// inside the device from then on. With `packs` they are packed where the device packs their format. Throws out_of_memory
+// or out_of_device_memory before anything is made, unsupported for a format that a device does not compute with, and
+// invalid where a row is no whole number of blocks.
+SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::Split& split, bool packs);
 
 }  // namespace minim::bench

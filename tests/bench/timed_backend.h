@@ -1,9 +1,10 @@
-// A backend that passes every operation on and keeps the time each kind took.
+// A backend that passes every operation on, waits for it, and keeps the time each kind took.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <memory>
+#include <utility>
 
 #include "backend/backend.h"
 
@@ -14,55 +15,98 @@ inline constexpr size_t k_operation_count = static_cast<size_t>(Operation::count
 inline constexpr const char* k_operation_names[k_operation_count] = {"embed",  "norm",  "linear",
                                                                      "attend", "route", "experts"};
 
-// One stream of steps at a time.
+// One stream of steps at a time. A device loses what it would do meanwhile or keep from one operation to the next, and a
+// step is never recorded (begin_step): a record has no operations to time.
 class TimedBackend : public backend::Backend {
   public:
-    explicit TimedBackend(std::unique_ptr<backend::Backend> inner) : inner_(std::move(inner)) {}
+    explicit TimedBackend(std::shared_ptr<const backend::Backend> inner) : inner_(std::move(inner)) {}
 
     std::array<double, k_operation_count>& seconds() const noexcept { return seconds_; }
 
     std::string_view name() const noexcept override { return inner_->name(); }
+    bool uses_host_memory() const noexcept override { return inner_->uses_host_memory(); }
+    uint64_t available_bytes() const noexcept override { return inner_->available_bytes(); }
+    std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what) const override {
+        return inner_->allocate(bytes, what);
+    }
+    void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
+        inner_->write(to, from_host, bytes);
+    }
+    void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const override {
+        inner_->read(to_host, from, bytes);
+    }
+    void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override {
+        inner_->copy(to, from, bytes);
+    }
     std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override {
         return inner_->reserve(limits);
     }
+    void upload(backend::Scratch& scratch, std::byte* to, const std::byte* from_host,
+                uint64_t bytes) const override {
+        inner_->upload(scratch, to, from_host, bytes);
+    }
+    void download(backend::Scratch& scratch, std::byte* to_host, const std::byte* from,
+                  uint64_t bytes) const override {
+        inner_->download(scratch, to_host, from, bytes);
+    }
+    void move(backend::Scratch& scratch, std::byte* to, const std::byte* from,
+              uint64_t bytes) const override {
+        inner_->move(scratch, to, from, bytes);
+    }
+    // A device knows its peers by their type.
+    bool receive(backend::Scratch& scratch, std::byte* to, const Backend& peer,
+                 backend::Scratch& peer_scratch, const std::byte* from, uint64_t bytes) const override {
+        const auto* timed = dynamic_cast<const TimedBackend*>(&peer);
+        return inner_->receive(scratch, to, timed != nullptr ? *timed->inner_ : peer, peer_scratch, from,
+                               bytes);
+    }
+    void synchronize(backend::Scratch& scratch) const override { inner_->synchronize(scratch); }
+    bool runs(Format format) const noexcept override { return inner_->runs(format); }
     bool packs(Format format) const noexcept override { return inner_->packs(format); }
     void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override {
         inner_->pack(data, shape);
     }
+
     void embed(backend::Scratch& scratch, const backend::Matrix& table, std::span<const int32_t> ids,
                float* x) const override {
-        time(Operation::embed, [&] { inner_->embed(scratch, table, ids, x); });
+        time(Operation::embed, scratch, [&] { inner_->embed(scratch, table, ids, x); });
     }
     void norm(backend::Scratch& scratch, const float* x, int64_t n, const backend::Vector& weight, float eps,
               float* h) const override {
-        time(Operation::norm, [&] { inner_->norm(scratch, x, n, weight, eps, h); });
+        time(Operation::norm, scratch, [&] { inner_->norm(scratch, x, n, weight, eps, h); });
     }
     void linear(backend::Scratch& scratch, const float* h, int64_t n,
                 std::span<const backend::LinearTask> tasks) const override {
-        time(Operation::linear, [&] { inner_->linear(scratch, h, n, tasks); });
+        time(Operation::linear, scratch, [&] { inner_->linear(scratch, h, n, tasks); });
     }
     void attend(backend::Scratch& scratch, const backend::AttendArgs& args) const override {
-        time(Operation::attend, [&] { inner_->attend(scratch, args); });
+        time(Operation::attend, scratch, [&] { inner_->attend(scratch, args); });
     }
     void route(backend::Scratch& scratch, const float* h, int64_t n, const backend::Matrix& router,
                const backend::Vector& bias, int64_t n_used, int32_t* ids, float* gates) const override {
-        time(Operation::route, [&] { inner_->route(scratch, h, n, router, bias, n_used, ids, gates); });
+        time(Operation::route, scratch,
+             [&] { inner_->route(scratch, h, n, router, bias, n_used, ids, gates); });
+    }
+    void scale(backend::Scratch& scratch, float* x, int64_t count, float factor) const override {
+        inner_->scale(scratch, x, count, factor);
     }
     void experts(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                  int64_t n_used, const backend::ExpertWeights& weights, float* y) const override {
-        time(Operation::experts, [&] { inner_->experts(scratch, h, n, ids, gates, n_used, weights, y); });
+        time(Operation::experts, scratch,
+             [&] { inner_->experts(scratch, h, n, ids, gates, n_used, weights, y); });
     }
 
   private:
     template <typename Run>
-    void time(Operation operation, const Run& run) const {
+    void time(Operation operation, backend::Scratch& scratch, const Run& run) const {
         const auto start = std::chrono::steady_clock::now();
         run();
+        inner_->synchronize(scratch);
         const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
         seconds_[static_cast<size_t>(operation)] += taken.count();
     }
 
-    std::unique_ptr<backend::Backend> inner_;
+    const std::shared_ptr<const backend::Backend> inner_;
     mutable std::array<double, k_operation_count> seconds_{};
 };
 

@@ -33,6 +33,9 @@ class EmulatedThread {
     float from_lane_xor(float x, int mask);
     int32_t from_lane_xor(int32_t x, int mask);
     void copy_16(void* to, const void* from);
+    void copy_16_if(bool wanted, void* to, const void* from) {
+        if (wanted) copy_16(to, from);
+    }
     void copies_end_group();
     template <int n>
     void copies_wait() {

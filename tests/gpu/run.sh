@@ -30,3 +30,4 @@ echo "bundled model   prompt and generation, tokens/s"
 for device in cpu cuda:0; do
     echo "$device $(sed -n 's/^prompt: .* \([0-9.]*\) tokens\/s$/\1/p; s/^generation: .* \([0-9.]*\) tokens\/s$/\1/p' "$build/timing-$device" | tr '\n' ' ')"
 done
+"$root/tests/bench/device_bench.sh" "$build"

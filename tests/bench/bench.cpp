@@ -1,0 +1,208 @@
+#include "bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/buffer.h"
+#include "base/cpu_features.h"
+#include "bytes_read.h"
+#include "placement/devices.h"
+
+namespace minim::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+model::StepRow row_of(const kv::Sequence& text, int64_t number, int64_t position, int64_t n_vocab,
+                      bool wants_logits) {
+    const int64_t token = (position * 7919 + number * 104729 + 13) % n_vocab;
+    return {static_cast<int32_t>(token), {&text.view(), position}, wants_logits};
+}
+
+}  // namespace
+
+Bench::Bench(const Options& options, int32_t n_threads)
+    : options_(options), pool_(std::make_shared<const ThreadPool>(n_threads)) {
+    const Clock::time_point start = Clock::now();
+    open_model();
+    load_seconds_ = seconds_since(start);
+    open_yardsticks();
+}
+
+// On the host an operation is done when its call returns: timing it costs nothing.
+std::vector<std::shared_ptr<const backend::Backend>> Bench::open_devices() {
+    std::vector<std::shared_ptr<const backend::Backend>> devices;
+    for (const std::string& name : options_.devices)
+        devices.push_back(placement::open_device(name, {pool_, pool_}, active_cpu_level()));
+    const bool all_on_host =
+        std::ranges::all_of(devices, [](const auto& device) { return device->uses_host_memory(); });
+    if (!all_on_host && !options_.operations) return devices;
+    for (auto& device : devices) {
+        timed_.push_back(std::make_shared<TimedBackend>(device));
+        device = timed_.back();
+    }
+    return devices;
+}
+
+void Bench::open_model() {
+    const model::Model::Split split = placement::split_over({.devices = open_devices()});
+    if (options_.synthetic) {
+        synthetic_.emplace(make_synthetic(options_.shape, split, !options_.mapped));
+        stages_ = synthetic_->stages;
+        config_ = &synthetic_->config;
+        weights_ = &synthetic_->weights;
+    } else {
+        model::OpenOptions open;
+        open.residence = options_.mapped ? checkpoint::Residence::mapped : checkpoint::Residence::owned;
+        model_.emplace(options_.model, split, open, Logger());
+        stages_ = model_->stages();
+        config_ = &model_->config();
+        weights_ = &model_->weights();
+    }
+    forward_.emplace(stages_, *config_, *weights_);
+}
+
+void Bench::open_yardsticks() {
+    for (const model::Stage& stage : stages_) {
+        auto& own = device_bandwidth_.emplace_back();
+        if (!stage.backend->uses_host_memory()) {
+            own = std::make_unique<DeviceBandwidth>(*stage.backend);
+        } else if (!host_bandwidth_) {
+            host_bandwidth_.emplace(*pool_);
+        }
+    }
+}
+
+// Of all stages: they work one after another, each on its share of the bytes.
+double Bench::measure_bandwidth() const {
+    double seconds_a_byte = 0.0;
+    for (size_t i = 0; i < stages_.size(); ++i) {
+        const double share = static_cast<double>(stages_[i].n_layer) / static_cast<double>(config_->n_layer);
+        const auto& own = device_bandwidth_[i];
+        seconds_a_byte += share / (own ? own->measure() : host_bandwidth_->measure());
+    }
+    return 1.0 / seconds_a_byte;
+}
+
+Result Bench::prompt(int64_t n, int64_t depth, int64_t n_ubatch) {
+    Result result = new_result(fmt::format("pp{}", n), depth, n_ubatch);
+    const double steps = std::ceil(static_cast<double>(n) / static_cast<double>(n_ubatch));
+    result.bytes_per_token = weight_bytes(*weights_) * steps / static_cast<double>(n);
+    const std::vector<kv::Sequence> texts = make_texts(1, depth + n);
+    model::StepSpace space(stages_, *config_, n_ubatch, depth + n);
+    fill_depth(texts, space, depth, n_ubatch);
+    read(texts[0], space, depth, n, n_ubatch);  // not measured
+    repeat(result, n, [&] { read(texts[0], space, depth, n, n_ubatch); });
+    return result;
+}
+
+Result Bench::generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_parallel) {
+    Result result = new_result(fmt::format("tg{}", n), depth, n_ubatch);
+    result.n_parallel = n_parallel;
+    if (n_parallel > 1) result.test += fmt::format(" x{}", n_parallel);
+    const double kv_bytes =
+        static_cast<double>(kv_layout().page_bytes()) / static_cast<double>(backend::k_kv_page_tokens);
+    result.bytes_per_token = active_bytes(*config_, *weights_, n_parallel) / static_cast<double>(n_parallel) +
+                             kv_bytes * static_cast<double>(depth + n / 2);
+    const std::vector<kv::Sequence> texts = make_texts(n_parallel, depth + n);
+    model::StepSpace space(stages_, *config_, std::max(n_ubatch, n_parallel), depth + n);
+    fill_depth(texts, space, depth, n_ubatch);
+    generate(texts, space, depth, std::min<int64_t>(n, 2));  // not measured
+    repeat(result, n * n_parallel, [&] { generate(texts, space, depth, n); });
+    return result;
+}
+
+backend::KvLayout Bench::kv_layout() const {
+    const Format format = *format_from_name(options_.kv);
+    return {config_->n_layer, config_->n_head_kv, config_->head_dim, format, format};
+}
+
+std::vector<kv::Sequence> Bench::make_texts(int64_t n, int64_t n_context) const {
+    std::vector<kv::Part> parts;
+    for (const model::Stage& stage : stages_) parts.push_back({stage.backend, stage.n_layer});
+    const auto pool = std::make_shared<kv::PagePool>(kv_layout(), std::move(parts));
+    pool->keep_pages(n * kv::page_count(n_context));
+    std::vector<kv::Sequence> texts;
+    texts.reserve(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) texts.emplace_back(pool, n_context).hold(0, n_context);
+    return texts;
+}
+
+// The first `depth` tokens of every text: read, or keys and values that come from nowhere.
+void Bench::fill_depth(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t depth,
+                       int64_t n_ubatch) {
+    if (depth == 0) return;
+    if (!options_.synthetic_depth) {
+        for (const kv::Sequence& text : texts) read(text, space, 0, depth, n_ubatch);
+        return;
+    }
+    const kv::PagePool& pool = texts[0].pool();
+    const Buffer page(static_cast<uint64_t>(pool.layout().page_bytes()), "a page of random keys and values");
+    RandomBytes().fill({page.data(), page.size()});
+    pool.write(texts[0].page(0), page.data());
+    for (const kv::Sequence& text : texts)
+        for (int64_t i = 0; i < text.n_pages(); ++i) pool.copy(texts[0].page(0), text.page(i));
+}
+
+Result Bench::new_result(const std::string& test, int64_t depth, int64_t n_ubatch) const {
+    Result result;
+    result.test = depth > 0 ? fmt::format("{} @ d{}", test, depth) : test;
+    result.n_threads = pool_->n_threads();
+    result.depth = depth;
+    result.n_ubatch = n_ubatch;
+    return result;
+}
+
+// Tokens first .. first + count of the text, in steps of at most n_step rows.
+void Bench::read(const kv::Sequence& text, model::StepSpace& space, int64_t first, int64_t count,
+                 int64_t n_step) {
+    logits_.resize(static_cast<size_t>(config_->n_vocab));
+    std::vector<model::StepRow> rows;
+    for (int64_t done = 0; done < count; done += static_cast<int64_t>(rows.size())) {
+        rows.resize(static_cast<size_t>(std::min(n_step, count - done)));
+        for (size_t i = 0; i < rows.size(); ++i) {
+            const int64_t position = first + done + static_cast<int64_t>(i);
+            rows[i] = row_of(text, 0, position, config_->n_vocab, i + 1 == rows.size());
+        }
+        forward_->step(rows, space, logits_.data(), nullptr);
+    }
+}
+
+// The same tokens of every text, one of each a step.
+void Bench::generate(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t first,
+                     int64_t count) {
+    logits_.resize(texts.size() * static_cast<size_t>(config_->n_vocab));
+    std::vector<model::StepRow> rows(texts.size());
+    for (int64_t position = first; position < first + count; ++position) {
+        for (size_t i = 0; i < texts.size(); ++i)
+            rows[i] = row_of(texts[i], static_cast<int64_t>(i), position, config_->n_vocab, true);
+        forward_->step(rows, space, logits_.data(), nullptr);
+    }
+}
+
+// Times `work`, which makes n_tokens.
+template <typename Work>
+void Bench::repeat(Result& result, int64_t n_tokens, const Work& work) {
+    if (!timed_.empty()) result.seconds.emplace().fill(0.0);
+    for (int i = 0; i < options_.repetitions; ++i) {
+        result.bandwidth.push_back(measure_bandwidth());
+        for (const auto& timed : timed_) timed->seconds().fill(0.0);
+        const Clock::time_point start = Clock::now();
+        work();
+        const double seconds = seconds_since(start);
+        result.bandwidth.push_back(measure_bandwidth());
+        result.tokens_per_second.push_back(static_cast<double>(n_tokens) / seconds);
+        result.total_seconds += seconds;
+        for (const auto& timed : timed_)
+            for (size_t k = 0; k < k_operation_count; ++k) (*result.seconds)[k] += timed->seconds()[k];
+    }
+}
+
+}  // namespace minim::bench

@@ -1,0 +1,73 @@
+// A model on its devices, its tests, and what the tests measure: prompts and generation, each repetition between two
+// measurements of the bandwidth.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bandwidth.h"
+#include "base/thread_pool.h"
+#include "device_bandwidth.h"
+#include "kv/sequence.h"
+#include "model/model.h"
+#include "options.h"
+#include "report.h"
+#include "synthetic.h"
+#include "timed_backend.h"
+
+namespace minim::bench {
+
+// One thread count. The options must outlive it.
+class Bench {
+  public:
+    // Throws what opening devices and models throws.
+    Bench(const Options& options, int32_t n_threads);
+
+    const model::Config& config() const { return *config_; }
+    const model::Weights& weights() const { return *weights_; }
+    std::span<const model::Stage> stages() const { return stages_; }
+    double load_seconds() const { return load_seconds_; }
+
+    // n tokens of one text, in steps of n_ubatch.
+    Result prompt(int64_t n, int64_t depth, int64_t n_ubatch);
+    // n tokens of each of n_parallel texts, a token of each a step.
+    Result generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_parallel);
+
+  private:
+    std::vector<std::shared_ptr<const backend::Backend>> open_devices();
+    void open_model();
+    void open_yardsticks();
+    double measure_bandwidth() const;
+
+    backend::KvLayout kv_layout() const;
+    std::vector<kv::Sequence> make_texts(int64_t n, int64_t n_context) const;
+    void fill_depth(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t depth,
+                    int64_t n_ubatch);
+    Result new_result(const std::string& test, int64_t depth, int64_t n_ubatch) const;
+    void read(const kv::Sequence& text, model::StepSpace& space, int64_t first, int64_t count,
+              int64_t n_step);
+    void generate(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t first,
+                  int64_t count);
+    template <typename Work>
+    void repeat(Result& result, int64_t n_tokens, const Work& work);
+
+    const Options& options_;
+    const std::shared_ptr<const ThreadPool> pool_;
+    std::vector<std::shared_ptr<TimedBackend>> timed_;  // the devices, where operations are timed
+    std::optional<SyntheticModel> synthetic_;
+    std::optional<model::Model> model_;
+    std::span<const model::Stage> stages_;
+    const model::Config* config_ = nullptr;
+    const model::Weights* weights_ = nullptr;
+    std::optional<model::ForwardPass> forward_;
+    std::optional<Bandwidth> host_bandwidth_;
+    std::vector<std::unique_ptr<DeviceBandwidth>> device_bandwidth_;  // a stage; null: the host's
+    std::vector<float> logits_;
+    double load_seconds_ = 0.0;
+};
+
+}  // namespace minim::bench

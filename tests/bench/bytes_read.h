@@ -1,0 +1,18 @@
+// What a token has to read, by the model's shape: the numerator of every bandwidth that minim-bench prints.
+#pragma once
+
+#include <cstdint>
+
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace minim::bench {
+
+// Bytes of weights that a step of n_rows tokens reads, which all want logits. Of the experts those that at least one
+// of the tokens chooses, on average, where chance chooses.
+double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows);
+
+// Bytes of all weights.
+double weight_bytes(const model::Weights& weights);
+
+}  // namespace minim::bench

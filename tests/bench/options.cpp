@@ -1,0 +1,103 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/cpu_features.h"
+#include "base/error.h"
+
+namespace minim::bench {
+namespace {
+
+Format format_named(const std::string& name) {
+    const auto format = format_from_name(name);
+    if (!format) fail(Status::invalid, "unknown format {}", name);
+    return *format;
+}
+
+void add_synthetic(CLI::App& app, Options& options) {
+    app.add_flag("--synthetic", options.synthetic, "random weights of the shape given below, no file");
+    app.add_option("--layers", options.shape.n_layer, "synthetic: layers")->capture_default_str();
+    app.add_option("--experts", options.shape.n_expert, "synthetic: experts a layer")->capture_default_str();
+    app.add_option("--vocab", options.shape.n_vocab, "synthetic: tokens")->capture_default_str();
+    app.add_option("--hidden", options.shape.hidden, "synthetic: hidden size")->capture_default_str();
+    app.add_option("--expert-ff", options.shape.expert_ff, "synthetic: width of an expert")
+        ->capture_default_str();
+    app.add_option("--experts-format", options.experts_format,
+                   "synthetic: of the experts, or of their gate, up and down")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--dense-format", options.dense_format, "synthetic: of the other weights")
+        ->capture_default_str();
+    app.add_option("--head-format", options.head_format,
+                   "synthetic: of embedding and output head (default: the dense format)");
+}
+
+void add_tests(CLI::App& app, Options& options) {
+    app.add_option("-p,--n-prompt", options.n_prompt, "prompt lengths")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("-n,--n-gen", options.n_generate, "tokens to generate")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("-d,--depth", options.depths, "tokens in the context before the test")->delimiter(',');
+    app.add_flag("--synthetic-depth", options.synthetic_depth,
+                 "random keys and values for those tokens instead of computed ones");
+    app.add_option("--parallel", options.n_parallel, "texts that are generated at once")
+        ->delimiter(',')
+        ->check(CLI::PositiveNumber);
+    app.add_option("-u,--ubatch-size", options.n_ubatch, "rows of a prompt step")
+        ->delimiter(',')
+        ->capture_default_str();
+}
+
+// Formats and what depends on other options.
+void complete(Options& options) {
+    if (options.synthetic == !options.model.empty())
+        throw CLI::ValidationError("either --model or --synthetic");
+    if (options.experts_format.size() != 1 && options.experts_format.size() != 3)
+        throw CLI::ValidationError("--experts-format", "one format, or three: gate,up,down");
+    if (options.head_format.empty()) options.head_format = options.dense_format;
+    options.shape.gate_format = format_named(options.experts_format.front());
+    options.shape.up_format = format_named(options.experts_format[options.experts_format.size() / 2]);
+    options.shape.down_format = format_named(options.experts_format.back());
+    options.shape.dense_format = format_named(options.dense_format);
+    options.shape.head_format = format_named(options.head_format);
+    format_named(options.kv);
+    if (options.n_threads.empty()) options.n_threads = {usable_core_count()};
+}
+
+}  // namespace
+
+void parse(int argc, char** argv, CLI::App& app, Options& options) {
+    app.add_option("-m,--model", options.model, "model file or folder");
+    add_synthetic(app, options);
+    app.add_flag("--mmap", options.mapped, "weights as the file has them, not copied and packed");
+    app.add_option("--device", options.devices, "devices for the layers: cuda:0 or cuda:0,cuda:1")
+        ->delimiter(',')
+        ->capture_default_str();
+    add_tests(app, options);
+    app.add_option("-t,--threads", options.n_threads, "thread counts; default: all cores")->delimiter(',');
+    app.add_option("-r,--repetitions", options.repetitions)
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    app.add_option("-k,--kv", options.kv, "format of keys and values")->capture_default_str();
+    app.add_option("-o,--output", options.output)
+        ->check(CLI::IsMember({"table", "json", "csv"}))
+        ->capture_default_str();
+    app.add_flag("--operations", options.operations,
+                 "share of the time by operation; on a device one waits for the other then");
+    app.parse(argc, argv);
+    complete(options);
+}
+
+std::string description(const Options& options) {
+    if (!options.synthetic) return options.model;
+    std::string text = fmt::format("synthetic, {} layers, experts {}, dense {}", options.shape.n_layer,
+                                   fmt::join(options.experts_format, ","), options.dense_format);
+    if (options.head_format != options.dense_format) text += fmt::format(", head {}", options.head_format);
+    return text;
+}
+
+}  // namespace minim::bench

@@ -1,0 +1,44 @@
+// What minim-bench is asked for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "synthetic.h"
+
+namespace CLI {
+class App;
+}
+
+namespace minim::bench {
+
+struct Options {
+    std::string model;
+    bool synthetic = false;
+    SyntheticShape shape;
+    std::vector<std::string> experts_format = {"IQ4_XS"};  // of all three, or of gate, up and down
+    std::string dense_format = "Q8_0";
+    std::string head_format;  // of embedding and head; empty: as dense_format
+    bool mapped = false;
+    std::vector<std::string> devices = {"cpu"};
+    std::vector<int64_t> n_prompt = {512};
+    std::vector<int64_t> n_generate = {64};
+    std::vector<int64_t> depths = {0};
+    bool synthetic_depth = false;
+    std::vector<int64_t> n_parallel = {1};
+    std::vector<int64_t> n_ubatch = {512};
+    std::vector<int32_t> n_threads;
+    int repetitions = 5;
+    std::string output = "table";
+    std::string kv = "F16";
+    bool operations = false;
+};
+
+// Throws CLI::ParseError, and Error for formats that are none.
+void parse(int argc, char** argv, CLI::App& app, Options& options);
+
+// The model in a few words.
+std::string description(const Options& options);
+
+}  // namespace minim::bench

@@ -1,0 +1,87 @@
+"""Whether minim-bench runs and says what it should; how fast, is for people to look at. MINIM_BENCH names it."""
+
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+MODEL = pathlib.Path(__file__).resolve().parents[2] / "examples" / "models" / "minim-tiny-q8_0.gguf"
+SMALL = ("--synthetic", "--layers", "2", "--hidden", "256", "--expert-ff", "256", "--experts", "8", "--vocab", "256",
+         "-p", "8", "-n", "2", "-r", "1")
+
+
+def run(*arguments, sim="devices=2 memory=1024"):
+    environment = {**os.environ, "MINIM_PLUGIN_PATH": os.environ["MINIM_SIM_FOLDER"], "MINIM_SIM": sim}
+    return subprocess.run([os.environ["MINIM_BENCH"], *map(str, arguments)], capture_output=True, text=True,
+                          timeout=600, env=environment)
+
+
+class Bench(unittest.TestCase):
+    def results(self, *arguments):
+        done = run(*arguments, "-o", "json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return json.loads(done.stdout)
+
+    def test_the_processor_and_devices_are_measured_alike(self):
+        for devices in ("cpu", "sim:0", "sim:0,sim:1"):
+            for model in (SMALL, ("-m", MODEL, "-p", "8", "-n", "2", "-r", "1")):
+                with self.subTest(devices=devices, model=model[0]):
+                    results = self.results(*model, "--device", devices, "--parallel", "1,3")
+                    self.assertEqual([r["test"] for r in results], ["pp8", "tg2", "tg2 x3"])
+                    for result in results:
+                        self.assertEqual(result["device"], devices)
+                        self.assertGreater(result["tokens_per_second"], 0)
+                        self.assertGreater(result["read_bandwidth_gbps"], 0)
+                        self.assertEqual("share_of_time" in result, devices == "cpu")
+                    self.assertIn("limit_bytes", results[2])
+                    self.assertIn("limit_arithmetic", results[2])
+
+    def test_without_a_device_the_processor_is_measured(self):
+        self.assertEqual({r["device"] for r in self.results(*SMALL)}, {"cpu"})
+
+    def test_operations_are_timed_on_devices_where_asked_for(self):
+        for result in self.results(*SMALL, "--device", "sim:0,sim:1", "--operations"):
+            shares = result["share_of_time"]
+            self.assertTrue(all(share > 0 for share in shares.values()))
+            self.assertLess(sum(shares.values()), 1)
+
+    def test_a_mixture_has_the_bytes_of_its_formats(self):
+        def bytes_per_token(*formats):
+            return self.results(*SMALL, "-n", "0", *formats)[0]["bytes_per_token"]
+
+        q8_0 = bytes_per_token("--experts-format", "Q8_0")
+        # 2 layers, 8 experts of 256 x 256 weights; Q8_0 takes 8.5 bits each, IQ2_S 2.5625, IQ3_S 3.4375
+        weights = 2 * 8 * 256 * 256
+        mixed = bytes_per_token("--experts-format", "IQ2_S,IQ2_S,IQ3_S")
+        self.assertEqual(8 * (q8_0 - mixed), weights * (2 * (8.5 - 2.5625) + (8.5 - 3.4375)) / 8)
+        # Embedding and head
+        head = bytes_per_token("--experts-format", "Q8_0", "--head-format", "Q6_K")
+        self.assertEqual(8 * (q8_0 - head), 2 * 256 * 256 * (8.5 - 6.5625) / 8)
+
+    def test_a_depth_can_be_made_up(self):
+        for kv in ("F16", "Q8_0"):
+            for devices in ("cpu", "sim:0,sim:1"):
+                results = self.results(*SMALL, "-d", "1000", "--synthetic-depth", "-k", kv, "--device", devices, "--parallel",
+                                       "2")
+                self.assertEqual([r["test"] for r in results], ["pp8 @ d1000", "tg2 @ d1000 x2"])
+
+    def test_a_device_that_cannot_be_used_is_an_error(self):
+        for device, sim, why in (
+            ("sim:7", "", "device sim:7: there are 3 devices"),
+            ("sim:2", "", "device sim:2: it is simulated to be too old"),
+            ("abacus:0", "", "device abacus:0: no plug-in libminim-abacus.so in "),
+            ("sim", "", "'sim' is no device"),
+            ("sim:0", "memory=1", "bytes for weights needed, 1048576 bytes available"),
+            ("sim:0", "failing_operation=100", "sim:0: the device was lost"),
+            ("sim:0", "failing_transfer=3", "sim:0: a transfer failed"),
+        ):
+            with self.subTest(device=device, sim=sim):
+                done = run(*SMALL, "-o", "json", "--device", device, sim=sim)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertRegex(done.stderr, "^minim-bench: ")
+                self.assertIn(why, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
