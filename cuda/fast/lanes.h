@@ -226,14 +226,7 @@ struct Lanes {
 #endif
     }
 
-  private:
-    static constexpr Int k_low_bits = 0x7F7F7F7FU;
-    static constexpr Int k_top_bits = 0x80808080U;
-
-    template <typename T>
-    MINIM_HOST_DEVICE static uint32_t load_as(const std::byte* p) {
-        return *reinterpret_cast<const T*>(p);  // panels are aligned
-    }
+    // ---- of a GPU ----
     // Nibble i of the selector says which byte of a (0 .. 3) or b (4 .. 7) byte i is; with its top bit set, that byte's
     // sign all over it. (The intrinsic __byte_perm knows no signs.)
     MINIM_HOST_DEVICE static Int permute(Int a, Int b, Int selector) {
@@ -252,10 +245,6 @@ struct Lanes {
         return r;
 #endif
     }
-    // Bytes of ones where the top bit is set; the others are clear.
-    MINIM_HOST_DEVICE static Mask tops_to_bytes(Int word) {
-        return permute(word, 0, 0xBA98);
-    }
     // A zero of which the compiler does not know: with it a table stays in registers, where it would else be moved into
     // some for every look-up.
     MINIM_HOST_DEVICE static Int hidden_zero() {
@@ -264,6 +253,19 @@ struct Lanes {
 #else
         return 0;
 #endif
+    }
+
+  private:
+    static constexpr Int k_low_bits = 0x7F7F7F7FU;
+    static constexpr Int k_top_bits = 0x80808080U;
+
+    template <typename T>
+    MINIM_HOST_DEVICE static uint32_t load_as(const std::byte* p) {
+        return *reinterpret_cast<const T*>(p);  // panels are aligned
+    }
+    // Bytes of ones where the top bit is set; the others are clear.
+    MINIM_HOST_DEVICE static Mask tops_to_bytes(Int word) {
+        return permute(word, 0, 0xBA98);
     }
 };
 

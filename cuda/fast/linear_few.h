@@ -31,7 +31,8 @@ struct PanelStages {
     static constexpr int k_header_bytes = Block::row_header_bytes * static_cast<int>(k_panel_rows);
     static constexpr int k_headers_at = k_count * k_stage_bytes;
     static constexpr int k_sums_at = k_headers_at + k_panels * 64;
-    static constexpr int k_bytes = k_sums_at + k_threads * n_tokens * 4;
+    static constexpr int k_table_at = k_sums_at + k_threads * n_tokens * 4;
+    static constexpr int k_bytes = k_table_at + k_table_bytes<P>;
     static_assert(k_bytes <= k_most_shared_bytes);
 };
 
@@ -120,6 +121,7 @@ MINIM_DEVICE const float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_t
     static_assert(k_stage_units % k_block_units == 0);
 
     StageCopies<P, n_pairs, n_tokens> copies(t, work);
+    copy_table<P>(t, Stages::k_threads, shared + Stages::k_table_at);
     if constexpr (Stages::k_header_bytes > 0) {
         constexpr int k_parts = Stages::k_header_bytes / 16;
         const int at = t.index() % k_parts * 16;
@@ -151,7 +153,7 @@ MINIM_DEVICE const float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_t
                     unit / k_block_units * Block::block_bytes * static_cast<int>(k_panel_rows),
                 row};
             Unit weights;
-            unpack_unit<P>(header, block, unit % k_block_units, weights);
+            unpack_unit<P>(header, block, unit % k_block_units, shared + Stages::k_table_at, weights);
             const auto* inputs = reinterpret_cast<const Q8Block*>(data + Stages::k_inputs_at);
             for (int i = 0; i < n_tokens; ++i)
                 sum[i] = add_unit<typename P::Kind>(weights, load_input(inputs + i * k_stage_units + unit),

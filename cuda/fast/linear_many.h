@@ -38,7 +38,8 @@ struct TileSpace {
     static constexpr int k_minima_at = k_scales_at + 4 * k_scales;
     static constexpr int k_headers_at = k_minima_at + (Kind::k_minima ? 4 * k_scales : 0);
     static constexpr int k_places_at = k_headers_at + 64 * k_tile_panels;
-    static constexpr int k_bytes = k_places_at + 8 * k_tile_inputs;
+    static constexpr int k_table_at = k_places_at + 8 * k_tile_inputs;
+    static constexpr int k_bytes = k_table_at + k_table_bytes<P>;
     static_assert(k_bytes <= k_most_shared_bytes);
 
     // The products, when all is done: [input][row], in the place of inputs and codes.
@@ -104,7 +105,7 @@ MINIM_DEVICE void decode_stage(T& t, const std::byte* raw, int n_units, std::byt
                 unit / k_block_units * Block::block_bytes * static_cast<int>(k_panel_rows),
             lane};
         Unit weights;
-        unpack_unit<P>(header, block, unit % k_block_units, weights);
+        unpack_unit<P>(header, block, unit % k_block_units, shared + Space::k_table_at, weights);
         if constexpr (Kind::k_codes == Codes::small && Kind::k_offset != 0) {
             for (uint32_t& code : weights.code)
                 code = Lanes::add_bytes(code, (256U - static_cast<uint32_t>(Kind::k_offset)) * 0x01010101U);
@@ -188,6 +189,7 @@ MINIM_DEVICE const float* multiply_tile(T& t, const TileWork& work, const Place&
                 t.copy_16(shared + Space::k_headers_at + 64 * p + at, work.panel[p] + at);
         }
     }
+    copy_table<P>(t, k_tile_threads, shared + Space::k_table_at);
     copy_weights<P>(t, work, 0, shared);
     t.copies_end_group();
     float sum[4][4] = {};

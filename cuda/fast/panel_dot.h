@@ -36,19 +36,48 @@ concept TakesUnitAtRunTime = requires(const P& panel, Unit& unit) {
     panel.unpack(0, unit);
 };
 
+// Decoders that look up in a table which the kernel has copied to shared memory.
+template <class P>
+concept HasTable = requires {
+    P::k_table_words;
+};
+
+template <class P>
+inline constexpr int k_table_bytes = [] {
+    if constexpr (HasTable<P>) {
+        return 4 * P::k_table_words;
+    } else {
+        return 0;
+    }
+}();
+
+// Copies it, for all the block's threads together; a barrier has to follow.
+template <class P, class T>
+MINIM_DEVICE void copy_table(T& t, int n_threads, std::byte* to) {
+    if constexpr (HasTable<P>) {
+        for (int i = t.index(); i < P::k_table_words; i += n_threads)
+            reinterpret_cast<uint32_t*>(to)[i] = P::table()[i];
+    }
+}
+
 // Decodes unit `u` of the block, which all lanes of a warp agree on. The constructor is called where the unit is known,
 // so that what the other units want is left out.
 template <class P, int unit = 0>
 MINIM_DEVICE void unpack_unit(const PanelBlock<Lanes>& header, const PanelBlock<Lanes>& block, int u,
-                              Unit& out) {
-    if constexpr (unit + 1 < P::Block::block_elems / 32) {
-        if (u != unit) return unpack_unit<P, unit + 1>(header, block, u, out);
-    }
-    const P panel(header, block);
-    if constexpr (TakesUnitAtRunTime<P>) {
-        panel.unpack(unit, out);
+                              const std::byte* table, Unit& out) {
+    if constexpr (HasTable<P>) {
+        P::unpack(block, u, reinterpret_cast<const uint32_t*>(table), out);
+        return;
     } else {
-        panel.template unpack<unit>(out);
+        if constexpr (unit + 1 < P::Block::block_elems / 32) {
+            if (u != unit) return unpack_unit<P, unit + 1>(header, block, u, table, out);
+        }
+        const P panel(header, block);
+        if constexpr (TakesUnitAtRunTime<P>) {
+            panel.unpack(unit, out);
+        } else {
+            panel.template unpack<unit>(out);
+        }
     }
 }
 

@@ -57,7 +57,8 @@ struct RouteKernel {
                 const int32_t other = t.from_lane_xor(best, mask);
                 const float other_biased = t.from_lane_xor(best_biased, mask);
                 const float other_score = t.from_lane_xor(best_score, mask);
-                const bool takes = other >= 0 && (best < 0 || is_better(other_biased, other, best_biased, best));
+                const bool takes =
+                    other >= 0 && (best < 0 || is_better(other_biased, other, best_biased, best));
                 best = takes ? other : best;
                 best_biased = takes ? other_biased : best_biased;
                 best_score = takes ? other_score : best_score;

@@ -118,6 +118,10 @@ class EmulatedBlock {
         return block;
     }
     static void go(Fiber& from, Fiber& to) {
+#if defined(__SANITIZE_ADDRESS__)
+        swapcontext(&from.start, &to.start);  // a jump to another stack looks to it like the end of all calls
+        return;
+#endif
         if (_setjmp(from.place) != 0) return;
         if (to.is_started) _longjmp(to.place, 1);
         to.is_started = true;

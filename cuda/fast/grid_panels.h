@@ -1,0 +1,128 @@
+// IQ2_XXS, IQ2_XS and IQ2_S as a GPU decodes them, in half the instructions of lib/panel/grids.h: a point of the grid is a word
+// of eight nibbles, which say which of the magnitudes; the sign becomes a bit more of each, and a byte permutation makes a
+// signed number of it. The grid is copied to shared memory, whose banks take lookups that lie apart better than a cache
+// does.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/fast/lanes.h"
+#include "cuda/fast/panel_dot.h"
+#include "panel/grids.h"
+
+namespace minim::cuda::fast {
+
+template <size_t n_points>
+struct NibbleGrid {
+    uint32_t point[n_points];
+};
+
+// Two bits a position to four.
+template <size_t n_points>
+MINIM_HOST_DEVICE constexpr NibbleGrid<n_points> nibble_grid(const Table<uint16_t, n_points>& packed) {
+    NibbleGrid<n_points> grid{};
+    for (size_t i = 0; i < n_points; ++i) {
+        for (uint32_t position = 0; position < 8; ++position)
+            grid.point[i] |= ((static_cast<uint32_t>(packed.data[i]) >> (2 * position)) & 3U)
+                             << (4 * position);
+    }
+    return grid;
+}
+
+MINIM_HOST_DEVICE const uint32_t* iq2xxs_nibbles() {
+    static constexpr auto k_grid = nibble_grid(codebooks::k_iq2xxs_points);
+    return k_grid.point;
+}
+MINIM_HOST_DEVICE const uint32_t* iq2xs_nibbles() {
+    static constexpr auto k_grid = nibble_grid(codebooks::k_iq2xs_points);
+    return k_grid.point;
+}
+MINIM_HOST_DEVICE const uint32_t* iq2s_nibbles() {
+    static constexpr auto k_grid = nibble_grid(codebooks::k_iq2s_points);
+    return k_grid.point;
+}
+
+// The bytes that the nibbles stand for: magnitude 0 .. 3, and 4 more for its negative. All three formats have the same.
+inline constexpr uint32_t k_iq2_positive = 0x002B1908U;  // 8, 25, 43
+inline constexpr uint32_t k_iq2_negative = 0x00D5E7F8U;
+static_assert(codebooks::k_iq2xxs_magnitudes.data[0] == 8 && codebooks::k_iq2xxs_magnitudes.data[1] == 25 &&
+              codebooks::k_iq2xxs_magnitudes.data[2] == 43);
+
+// Columns 8i .. 8i + 7 of a unit from a point and eight signs.
+MINIM_DEVICE void put_signed(uint32_t point, uint32_t signs, int i, Unit& unit) {
+    // Bits 0 .. 7 to bit 2 of eight nibbles: four to each half, two to each byte, one to each nibble.
+    const uint32_t pairs = (((signs * 0x1001U) & 0x000F000FU) * 0x41U) & 0x03030303U;
+    const uint32_t nibbles = point | ((pairs * 36U) & 0x44444444U);
+    const uint32_t positive = k_iq2_positive ^ Lanes::hidden_zero();
+    unit.code[2 * i] = Lanes::permute(positive, k_iq2_negative, nibbles);
+    unit.code[2 * i + 1] = Lanes::permute(positive, k_iq2_negative, nibbles >> 16);
+}
+
+// Byte i of the words from `at` on.
+MINIM_DEVICE uint32_t byte_of_words(const PanelBlock<Lanes>& block, int at, int i) {
+    return Lanes::load_u8(block.data + k_panel_rows * (at + i / 4 * 4) + 4 * block.lane + i % 4);
+}
+
+struct Iq2XxsNibbles {
+    using Block = IQ2_XXS;
+    using Kind = panel::PanelKind<Codes::wide, 128, 0, 1, false>;
+    static constexpr int k_table_words = 256;
+    MINIM_HOST_DEVICE static const uint32_t* table() { return iq2xxs_nibbles(); }
+
+    MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
+        const uint32_t index = block.word(Block::groups_at + 8 * u);
+        const uint32_t group = block.word(Block::groups_at + 8 * u + 4);
+        const uint32_t signs = panel::even_signs<Lanes>(panel::spread_sign_indices<Lanes>(group));
+        for (int i = 0; i < 4; ++i)
+            put_signed(grid[(index >> (8 * i)) & 255U], (signs >> (8 * i)) & 255U, i, unit);
+        unit.scale[0] = panel::HalfStepScale<Lanes>(block.f16(Block::d_at), 0.25F).of(group >> 28);
+    }
+};
+
+struct Iq2XsNibbles {
+    using Block = IQ2_XS;
+    using Kind = panel::PanelKind<Codes::wide, 128, 0, 2, false>;
+    static constexpr int k_table_words = 512;
+    MINIM_HOST_DEVICE static const uint32_t* table() { return iq2xs_nibbles(); }
+
+    MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
+        // Two points a word, each 9 bits of index and 7 of signs.
+        const uint32_t a = block.word(Block::points_at + 8 * u);
+        const uint32_t b = block.word(Block::points_at + 8 * u + 4);
+        const uint32_t seven =
+            ((a >> 9) & 127U) | ((a >> 25) << 8) | ((b << 7) & 0x7F0000U) | ((b >> 25) << 24);
+        const uint32_t signs = panel::even_signs<Lanes>(seven);
+        put_signed(grid[a & 511U], signs & 255U, 0, unit);
+        put_signed(grid[(a >> 16) & 511U], (signs >> 8) & 255U, 1, unit);
+        put_signed(grid[b & 511U], (signs >> 16) & 255U, 2, unit);
+        put_signed(grid[(b >> 16) & 511U], signs >> 24, 3, unit);
+        panel::HalfStepScale<Lanes>(block.f16(Block::d_at), 0.25F)
+            .put_two(byte_of_words(block, Block::scales_at, u), unit.scale);
+    }
+};
+
+struct Iq2SNibbles {
+    using Block = IQ2_S;
+    using Kind = panel::PanelKind<Codes::wide, 128, 0, 2, false>;
+    static constexpr int k_table_words = 1024;
+    MINIM_HOST_DEVICE static const uint32_t* table() { return iq2s_nibbles(); }
+
+    MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
+        const uint32_t low = block.word(Block::low_at + 4 * u);
+        const uint32_t high = byte_of_words(block, Block::high_at, u);
+        const uint32_t signs = block.word(Block::signs_at + 4 * u);
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t index = ((low >> (8 * i)) & 255U) | ((high << (8 - 2 * i)) & 0x300U);
+            put_signed(grid[index], (signs >> (8 * i)) & 255U, i, unit);
+        }
+        panel::HalfStepScale<Lanes>(block.f16(Block::d_at), 0.25F)
+            .put_two(byte_of_words(block, Block::scales_at, u), unit.scale);
+    }
+};
+
+// panel::Grids with these in place of theirs.
+using GridPanels =
+    panel::PanelList<panel::Iq1SPanel<Lanes>, panel::Iq1MPanel<Lanes>, Iq2XxsNibbles, Iq2XsNibbles,
+                     Iq2SNibbles, panel::Iq3XxsPanel<Lanes>, panel::Iq3SPanel<Lanes>>;
+
+}  // namespace minim::cuda::fast
