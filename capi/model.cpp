@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "backend/device_memory.h"
 #include "handles.h"
 #include "placement/devices.h"
 #include "structs.h"
@@ -140,6 +141,33 @@ minim_status minim_model_get_info(const minim_model* model, minim_model_info* ou
         info.backend = m.backend().name().data();
         info.placement = model->placement.c_str();
         result_to(out, "minim_model_info", info, k_first_info);
+    });
+}
+
+size_t minim_model_device_count(const minim_model* model) {
+    return model == nullptr ? 0 : model->model().stages().size();
+}
+
+minim_status minim_model_device_memory(const minim_model* model, size_t index, minim_device_memory* out,
+                                       minim_error* err) {
+    return guard(err, [&] {
+        const model::Model& m = required(model, "model").model();
+        const std::span<const model::Stage> stages = m.stages();
+        if (index >= stages.size()) fail(Status::invalid, "device {} of {}", index, stages.size());
+        const backend::Backend& backend = *stages[index].backend;
+        const model::WeightBytes& weights = m.weight_bytes()[index];
+        const backend::MemoryState memory = backend.memory();
+        minim_device_memory info{};
+        for (size_t i = 0; i < index; ++i) info.first_layer += static_cast<int32_t>(stages[i].n_layer);
+        info.n_layer = static_cast<int32_t>(stages[index].n_layer);
+        info.weights_mapped = weights.is_mapped ? 1 : 0;
+        info.weight_bytes = weights.total;
+        info.expert_bytes = weights.experts;
+        info.kv_bytes = memory.used(backend::MemoryUse::kv);
+        info.work_bytes = memory.used(backend::MemoryUse::work);
+        info.free_bytes = memory.free_bytes;
+        info.name = backend.name().data();
+        result_to(out, "minim_device_memory", info);
     });
 }
 

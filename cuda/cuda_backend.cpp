@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/device_memory.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/format_text.h"
@@ -28,6 +29,7 @@ using backend::KvLayout;
 using backend::KvRow;
 using backend::LinearTask;
 using backend::Matrix;
+using backend::MemoryUse;
 using backend::Scratch;
 using backend::Vector;
 using runtime::Way;
@@ -36,14 +38,17 @@ constexpr uint64_t k_alignment = 256;
 // Steps of a stream that are recorded, at most.
 constexpr size_t k_most_records = 8;
 
-class Block : public backend::Memory {
+class GpuBlocks : public backend::BlockSource {
   public:
-    Block(int32_t device, void* block, uint64_t bytes)
-        : Memory(static_cast<std::byte*>(block), bytes), device_(device) {}
-    ~Block() override { runtime::release(device_, data_); }
+    explicit GpuBlocks(int32_t device) : device_(device) {}
+    std::byte* take(uint64_t bytes) override {
+        return static_cast<std::byte*>(runtime::allocate(device_, bytes));
+    }
+    void give_back(std::byte* block, uint64_t) noexcept override { runtime::release(device_, block); }
+    uint64_t free_bytes() const noexcept override { return runtime::free_bytes(device_); }
 
   private:
-    int32_t device_;
+    const int32_t device_;
 };
 
 Stream& own(Scratch& scratch) {
@@ -58,31 +63,18 @@ class CudaBackend : public backend::Backend {
     CudaBackend(int32_t index, Arithmetic arithmetic)
         : index_(index),
           is_fast_(arithmetic == Arithmetic::fast),
-          name_(format_text("cuda:{}{}", index, is_fast_ ? "" : " (exact)")) {}
+          name_(format_text("cuda:{}{}", index, is_fast_ ? "" : " (exact)")),
+          blocks_(index),
+          memory_(name_, blocks_) {}
 
     std::string_view name() const noexcept override { return name_; }
     bool uses_host_memory() const noexcept override { return false; }
-    uint64_t available_bytes() const noexcept override { return runtime::free_bytes(index_); }
-
-    std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what) const override {
-        void* block = runtime::allocate(index_, bytes);
-        if (block == nullptr) {
-            const uint64_t available = available_bytes();
-            ErrorFacts facts;
-            facts.requested = static_cast<int64_t>(bytes);
-            facts.available = static_cast<int64_t>(available);
-            throw Error(
-                Status::out_of_device_memory, Reason::none,
-                format_text("{}: {} bytes for {} needed, {} bytes available", name_, bytes, what, available),
-                facts);
-        }
-        try {
-            return std::make_unique<Block>(index_, block, bytes);
-        } catch (...) {
-            runtime::release(index_, block);
-            throw;
-        }
+    uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
+    std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
+                                              backend::MemoryUse use) const override {
+        return memory_.allocate(bytes, what, use);
     }
+    backend::MemoryState memory() const noexcept override { return memory_.state(); }
 
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
         if (why_lost_ == nullptr) note(runtime::copy(index_, Way::to_device, to, from_host, bytes));
@@ -237,6 +229,8 @@ class CudaBackend : public backend::Backend {
     const int32_t index_;
     const bool is_fast_;
     const std::string name_;
+    mutable GpuBlocks blocks_;
+    mutable backend::DeviceMemory memory_;
     mutable std::atomic<const char*> why_lost_ = nullptr;
 };
 
@@ -283,7 +277,7 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
             }
         }
         if (places) break;
-        stream->memory = allocate(static_cast<uint64_t>(next - base), "work space");
+        stream->memory = allocate(static_cast<uint64_t>(next - base), "work space", MemoryUse::work);
         base = stream->memory->data();
     }
     stream->device = index_;
@@ -377,7 +371,7 @@ void CudaBackend::pack(std::span<std::byte* const> data, const Matrix& shape) co
     const auto n_together =
         std::min(n_panels, static_cast<int64_t>(std::max<uint64_t>(1, k_pack_bytes / panel_bytes)));
     const std::unique_ptr<backend::Memory> rows =
-        allocate(static_cast<uint64_t>(n_together) * panel_bytes, "packing weights");
+        allocate(static_cast<uint64_t>(n_together) * panel_bytes, "packing weights", MemoryUse::work);
     const auto* from = reinterpret_cast<const uint8_t*>(rows->data());
     const fast::PackShape pack_shape = fast::pack_shape(shape.format, shape.row_bytes);
     runtime::Stream stream = runtime::make_stream(index_);

@@ -100,6 +100,31 @@ std::string rate(uint64_t n_tokens, uint64_t microseconds) {
     return fmt::format("{:6} tokens in {:8.3f} s, {:9.2f} tokens/s", n_tokens, seconds, per_second);
 }
 
+std::string size_text(uint64_t bytes) {
+    const double mebibytes = static_cast<double>(bytes) / (1 << 20);
+    return mebibytes < 1024.0 ? fmt::format("{:.1f} MiB", mebibytes)
+                              : fmt::format("{:.1f} GiB", mebibytes / 1024.0);
+}
+
+// "cuda:0: layers 0-30, weights 38.1 GiB (experts 36.2 GiB), KV 1.0 GiB, work 0.3 GiB, free 100.1 GiB"
+std::string memory_text(const minim_device_memory& device) {
+    std::string text = fmt::format("{}: layers {}-{}, weights {} (experts {}{}), KV {}, work {}", device.name,
+                                   device.first_layer, device.first_layer + device.n_layer - 1,
+                                   size_text(device.weight_bytes), size_text(device.expert_bytes),
+                                   device.weights_mapped != 0 ? "; mapped" : "", size_text(device.kv_bytes),
+                                   size_text(device.work_bytes));
+    if (device.free_bytes != UINT64_MAX) text += ", free " + size_text(device.free_bytes);
+    return text;
+}
+
+void print_memory(const minim::Model& model) {
+    const char* label = "memory:    ";
+    for (const minim_device_memory& device : model.memory()) {
+        print_note(fmt::format("{} {}\n", label, memory_text(device)));
+        label = "           ";
+    }
+}
+
 void print_summary(const minim::Session& session, const minim_generate_result& result, double load_seconds) {
     print_note(fmt::format(
         "\nload:       {:.3f} s\nprompt:     {}\ngeneration: {}\n"
@@ -157,6 +182,7 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
     if (line_is_open) print("\n");
     flush_output();
     print_summary(session, result, load_seconds);
+    print_memory(model);
     return finished;
 }
 

@@ -205,6 +205,20 @@ def devices():
     return list(_Devices())
 
 
+class DeviceMemory(typing.NamedTuple):
+    """What a device of a model's placement holds; bytes unless said otherwise, as in minim_device_memory."""
+
+    name: str
+    first_layer: int
+    n_layer: int
+    weights: int
+    experts: int  # of the weights
+    weights_mapped: bool  # pages of the files, which the system may drop and read again
+    kv: int
+    work: int
+    free: typing.Optional[int]  # None where that is not known
+
+
 class Model(abi.Handle):
     """An opened model.
 
@@ -284,6 +298,27 @@ class Model(abi.Handle):
                 for name, value in fields.items()
             }
         )
+
+    def memory(self):
+        """What each device holds now, of the model and its sessions: a list of DeviceMemory."""
+        devices = []
+        for index in range(self._get("model_device_count")):
+            info = abi.DeviceMemory()
+            self._check("model_device_memory", index, c.byref(info))
+            devices.append(
+                DeviceMemory(
+                    info.name.decode(),
+                    info.first_layer,
+                    info.n_layer,
+                    info.weight_bytes,
+                    info.expert_bytes,
+                    bool(info.weights_mapped),
+                    info.kv_bytes,
+                    info.work_bytes,
+                    None if info.free_bytes == 2**64 - 1 else info.free_bytes,
+                )
+            )
+        return devices
 
     def checkpoint(self):
         def adopt(out):

@@ -151,6 +151,18 @@ ModelInfo = _struct(
     backend=text,
     placement=text,
 )
+DeviceMemory = _struct(
+    "minim_device_memory",
+    first_layer=i32,
+    n_layer=i32,
+    weights_mapped=i32,
+    weight_bytes=u64,
+    expert_bytes=u64,
+    kv_bytes=u64,
+    work_bytes=u64,
+    free_bytes=u64,
+    name=text,
+)
 SessionParams = _struct(
     "minim_session_params", flags=u32, max_context=u64, k_format=i32, v_format=i32, n_batch=i32, n_ubatch=i32
 )
@@ -233,6 +245,7 @@ _STATUS_CALLS = {
     "devices_get": [pointer, size, pointer],
     "model_open": [pointer, text, pointer, pointer, pointer],
     "model_get_info": [pointer, pointer],
+    "model_device_memory": [pointer, size, pointer],
     "model_checkpoint": [pointer, pointer],
     "tokenize": [pointer, text, size, i32, pointer],
     "detokenize": [pointer, ids, size, i32, pointer],
@@ -284,6 +297,7 @@ _PLAIN_CALLS = {
     "checkpoint_metadata_key": (text, [pointer, size]),
     "checkpoint_tensor_count": (size, [pointer]),
     "devices_count": (size, [pointer]),
+    "model_device_count": (size, [pointer]),
     "token_attributes": (i32, [pointer, i32]),
     "session_token_count": (size, [pointer]),
     "session_context_size": (size, [pointer]),

@@ -367,6 +367,31 @@ typedef struct minim_model_info {
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_get_info(const minim_model* model, minim_model_info* out,
                                                              minim_error* err);
 
+/*
+ * What a device of the placement holds of the model and its sessions and engines, at the time of the call. What a
+ * driver takes for itself is seen in `free_bytes` alone.
+ */
+typedef struct minim_device_memory {
+    uint32_t size;
+    int32_t first_layer;
+    int32_t n_layer;
+    int32_t
+        weights_mapped; /* 1: the weights are pages of the files, which the system may drop and read again */
+    uint64_t weight_bytes;
+    uint64_t expert_bytes; /* of weight_bytes: of the experts */
+    uint64_t kv_bytes;     /* keys and values */
+    uint64_t work_bytes;   /* activations and work space; of the processor: activations alone */
+    uint64_t free_bytes;   /* that could still be taken; UINT64_MAX where that is not known */
+    const char* name;      /* as in `placement`; lives as long as the model */
+} minim_device_memory;
+#define MINIM_DEVICE_MEMORY_INIT \
+    { sizeof(minim_device_memory), 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+
+/* One entry a device, in the order of the layers. Any thread. Errors: INVALID (no such index). */
+MINIM_API size_t minim_model_device_count(const minim_model* model); /* 0 for NULL */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_device_memory(const minim_model* model, size_t index,
+                                                                  minim_device_memory* out, minim_error* err);
+
 /* The headers the model was loaded from; released with minim_checkpoint_close. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_checkpoint(const minim_model* model,
                                                                minim_checkpoint** out, minim_error* err);

@@ -326,6 +326,18 @@ class Model {
         return info;
     }
 
+    // What each device of the placement holds now, in the order of the layers. The names live as long as the model.
+    std::vector<minim_device_memory> memory() const {
+        std::vector<minim_device_memory> all(minim_model_device_count(handle_.get()));
+        for (size_t i = 0; i < all.size(); ++i) {
+            all[i] = MINIM_DEVICE_MEMORY_INIT;
+            detail::check([&](minim_error* error) {
+                return minim_model_device_memory(handle_.get(), i, &all[i], error);
+            });
+        }
+        return all;
+    }
+
     Checkpoint checkpoint() const {
         minim_checkpoint* checkpoint = nullptr;
         detail::check(

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "backend/device_memory.h"
 #include "base/buffer.h"
 #include "base/memory_info.h"
 
@@ -17,6 +18,19 @@ class HostMemory : public Memory {
     Buffer buffer_;
 };
 
+// Counted for as long as it lives.
+class CountedHostMemory : public HostMemory {
+  public:
+    CountedHostMemory(Buffer buffer, std::atomic<uint64_t>& count)
+        : HostMemory(std::move(buffer)), count_(count) {
+        count_ += size_;
+    }
+    ~CountedHostMemory() override { count_ -= size_; }
+
+  private:
+    std::atomic<uint64_t>& count_;
+};
+
 }  // namespace
 
 uint64_t Backend::available_bytes() const noexcept {
@@ -27,8 +41,15 @@ std::unique_ptr<Memory> allocate_host_memory(uint64_t bytes, std::string_view wh
     return std::make_unique<HostMemory>(Buffer(bytes, what));
 }
 
-std::unique_ptr<Memory> Backend::allocate(uint64_t bytes, std::string_view what) const {
-    return allocate_host_memory(bytes, what);
+std::unique_ptr<Memory> Backend::allocate(uint64_t bytes, std::string_view what, MemoryUse use) const {
+    return std::make_unique<CountedHostMemory>(Buffer(bytes, what), host_bytes_[static_cast<size_t>(use)]);
+}
+
+MemoryState Backend::memory() const noexcept {
+    MemoryState state;
+    for (size_t use = 0; use < k_memory_uses; ++use) state.used_bytes[use] = host_bytes_[use];
+    state.free_bytes = available_bytes();
+    return state;
 }
 
 void Backend::write(std::byte* to, const std::byte* from_host, uint64_t bytes) const {

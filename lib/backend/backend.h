@@ -12,6 +12,8 @@
 // On the CPU a row's result never depends on who shares the batch, on the chunking or on the thread count.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -117,6 +119,12 @@ class Scratch {
     virtual ~Scratch() = default;
 };
 
+// What memory is taken for.
+enum class MemoryUse : uint8_t { weights, kv, work };
+inline constexpr size_t k_memory_uses = 3;
+
+struct MemoryState;  // device_memory.h
+
 // A block of a backend's memory. Given back at the end, which must come before the backend's.
 class Memory {
   public:
@@ -150,7 +158,11 @@ class Backend {
 
     // Of unspecified contents. Throws out_of_memory or out_of_device_memory, naming `what`, the bytes asked and
     // the bytes available.
-    virtual std::unique_ptr<Memory> allocate(uint64_t bytes, std::string_view what) const;
+    virtual std::unique_ptr<Memory> allocate(uint64_t bytes, std::string_view what,
+                                             MemoryUse use = MemoryUse::work) const;
+
+    // What allocate() has given and did not get back yet.
+    virtual MemoryState memory() const noexcept;
 
     // Between steps: done when the call returns. write() and read() throw device_lost.
     virtual void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const;
@@ -225,6 +237,9 @@ class Backend {
     // y += sum over slots, in slot order, of gate * down(silu(gate h) * (up h)).
     virtual void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                          int64_t n_used, const ExpertWeights& weights, float* y) const = 0;
+
+  private:
+    mutable std::array<std::atomic<uint64_t>, k_memory_uses> host_bytes_ = {};  // a use
 };
 
 }  // namespace minim::backend

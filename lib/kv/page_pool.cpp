@@ -61,8 +61,8 @@ std::unique_ptr<backend::Memory> take_memory(const Part& part, const KvLayout& l
         fail_kv_memory(layout, n_pages, where, on_host ? Status::out_of_memory : Status::out_of_device_memory,
                        bytes, available);
     }
-    if (on_host) return backend::allocate_host_memory(bytes, "KV cache");
-    return part.backend->allocate(bytes, "KV cache");
+    if (part.backend == nullptr) return backend::allocate_host_memory(bytes, "KV cache");
+    return part.backend->allocate(bytes, "KV cache", backend::MemoryUse::kv);
 }
 
 std::vector<Part> with_host(std::vector<Part> parts, const KvLayout& layout) {

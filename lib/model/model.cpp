@@ -145,6 +145,8 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
         weights_ = bind_weights(checkpoint_, config_, log);
         const auto writable = [this](const std::byte* place) { return checkpoint_.writable(place); };
         pack_weights(backend, writable, weights_, options.cancel);
+        weight_bytes_ = model::weight_bytes(stages_, weights_, {});
+        weight_bytes_[0].is_mapped = residence == checkpoint::Residence::mapped;
         return;
     }
     // The files are mapped on the way: no more of them stays in memory than the system has room for.
@@ -158,6 +160,8 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
         choose_residence(options.residence, host_weight_bytes(stages_, weights_), packs, log);
     weight_memory_ = place_weights(stages_, residence == checkpoint::Residence::owned, weights_,
                                    options.progress, options.cancel);
+    weight_bytes_ = model::weight_bytes(stages_, weights_, weight_memory_);
+    for (size_t i = 0; i < stages_.size(); ++i) weight_bytes_[i].is_mapped = weight_memory_[i] == nullptr;
 }
 
 std::shared_ptr<const constraint::TokenTrie> Model::token_trie() const {

@@ -17,6 +17,7 @@
 #include "constraint/token_trie.h"
 #include "model/config.h"
 #include "model/minimax_m2.h"
+#include "model/place_weights.h"
 #include "model/stage.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
@@ -50,6 +51,7 @@ class Model {
     }  // of the first layers
     const ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
+    std::span<const WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a stage
     uint64_t fingerprint() const noexcept { return fingerprint_; }
 
     // One entry a logit; 1 for padding of the vocabulary, which stands for no token.
@@ -81,6 +83,7 @@ class Model {
     std::vector<Stage> stages_;
     std::vector<std::unique_ptr<backend::Memory>> weight_memory_;  // of devices that have copies
     Weights weights_;
+    std::vector<WeightBytes> weight_bytes_;
     std::optional<ForwardPass> forward_;
     mutable std::mutex token_trie_mutex_;
     mutable std::shared_ptr<const constraint::TokenTrie> token_trie_;

@@ -117,6 +117,29 @@ uint64_t host_weight_bytes(std::span<const Stage> stages, Weights& weights) {
     return total;
 }
 
+std::vector<WeightBytes> weight_bytes(std::span<const Stage> stages, Weights& weights,
+                                      std::span<const std::unique_ptr<backend::Memory>> memory) {
+    std::vector<WeightBytes> all(stages.size());
+    for (const StageOfWeights& part : parts_of(stages)) {
+        WeightBytes& bytes = all[part.index];
+        for (int64_t i = 0; i < part.n_layer; ++i) {
+            backend::ExpertWeights& experts =
+                weights.layers[static_cast<size_t>(part.first_layer + i)].experts;
+            for (ExpertStack* stack : {&experts.gate, &experts.up, &experts.down})
+                visit_stack(*stack, [&](const std::byte*, uint64_t count) { bytes.experts += count; });
+        }
+        if (!memory.empty() && memory[part.index] != nullptr) {
+            bytes.total = memory[part.index]->size();
+            continue;
+        }
+        visit_stage(weights, part, [&](const std::byte*, uint64_t count) { bytes.total += count; });
+        const bool shares_head =
+            part.is_first && part.is_last && weights.output.data == weights.embedding.data;
+        if (shares_head) bytes.total -= static_cast<uint64_t>(weights.output.rows * weights.output.row_bytes);
+    }
+    return all;
+}
+
 std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, bool copies_host,
                                                             Weights& weights,
                                                             const checkpoint::Progress& progress,
@@ -137,7 +160,8 @@ std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stag
     // All memory first: a model that does not fit is known before anything is read.
     std::vector<std::unique_ptr<backend::Memory>> memory(stages.size());
     for (const StageOfWeights& part : parts)
-        memory[part.index] = stages[part.index].backend->allocate(block_bytes[part.index], "weights");
+        memory[part.index] = stages[part.index].backend->allocate(block_bytes[part.index], "weights",
+                                                                  backend::MemoryUse::weights);
 
     // Where embedding and head are one tensor, they may lie on two devices, or twice on one.
     LoadCounter counter(total, progress, cancel);

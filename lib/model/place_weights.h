@@ -16,6 +16,16 @@ namespace minim::model {
 // Of the stages whose device computes on host memory.
 uint64_t host_weight_bytes(std::span<const Stage> stages, Weights& weights);
 
+struct WeightBytes {
+    uint64_t total = 0;
+    uint64_t experts = 0;    // of the total
+    bool is_mapped = false;  // pages of the files
+};
+
+// One a stage: the size of its memory, or of its weights where it has none of its own.
+std::vector<WeightBytes> weight_bytes(std::span<const Stage> stages, Weights& weights,
+                                      std::span<const std::unique_ptr<backend::Memory>> memory);
+
 // Copies the weights of every stage into its device's memory, one block a stage, and puts them there in the order
 // its kernels read fastest; `weights` points there afterwards. Where host memory is the device's and `copies_host`
 // is not set, they stay where they are. Throws unsupported for a format that a device does

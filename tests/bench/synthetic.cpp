@@ -233,7 +233,9 @@ SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::S
             const Backend& backend = *made.stages[i].backend;
             Maker maker(backend, packs, makes ? made.memory[i]->data() : nullptr, random);
             make_stage(shape, i, first_layer, maker, made);
-            if (!makes) made.memory.push_back(backend.allocate(maker.used_bytes(), "weights"));
+            if (!makes)
+                made.memory.push_back(
+                    backend.allocate(maker.used_bytes(), "weights", backend::MemoryUse::weights));
             first_layer += made.stages[i].n_layer;
         }
     }

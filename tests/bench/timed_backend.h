@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/backend.h"
+#include "backend/device_memory.h"
 
 namespace minim::bench {
 
@@ -26,9 +27,11 @@ class TimedBackend : public backend::Backend {
     std::string_view name() const noexcept override { return inner_->name(); }
     bool uses_host_memory() const noexcept override { return inner_->uses_host_memory(); }
     uint64_t available_bytes() const noexcept override { return inner_->available_bytes(); }
-    std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what) const override {
-        return inner_->allocate(bytes, what);
+    std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
+                                              backend::MemoryUse use) const override {
+        return inner_->allocate(bytes, what, use);
     }
+    backend::MemoryState memory() const noexcept override { return inner_->memory(); }
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
         inner_->write(to, from_host, bytes);
     }

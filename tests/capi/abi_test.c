@@ -179,6 +179,7 @@ static void test_session(minim_model* model) {
     minim_session_params params = MINIM_SESSION_PARAMS_INIT;
     minim_session* session = NULL;
     minim_model_info info;
+    minim_device_memory memory = MINIM_DEVICE_MEMORY_INIT;
     float* logits;
     const int32_t ids[] = {2018, 2003, 315, 198, 300};
     const int32_t bad[] = {2018, 5000};
@@ -189,6 +190,13 @@ static void test_session(minim_model* model) {
     CHECK_OK(minim_model_get_info(model, &info, &err));
     CHECK(info.n_layer == 3 && info.n_vocab == 2048 && info.n_expert == 8 && info.n_expert_used == 2);
     CHECK(info.kv_token_bytes_f16 == 3 * 2 * 2 * 128 * 2);
+    CHECK(minim_model_device_count(model) == 1 && minim_model_device_count(NULL) == 0);
+    CHECK_FAILS(minim_model_device_memory(model, 1, &memory, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_model_device_memory(NULL, 0, &memory, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_model_device_memory(model, 0, &memory, &err));
+    CHECK(strcmp(memory.name, "cpu") == 0 && memory.first_layer == 0 && memory.n_layer == 3);
+    CHECK(memory.weight_bytes <= info.weight_bytes && memory.weight_bytes > info.weight_bytes / 100 * 98);
+    CHECK(memory.expert_bytes > 0 && memory.expert_bytes < memory.weight_bytes && memory.kv_bytes == 0);
     logits = malloc((size_t)info.n_vocab * 5 * sizeof(float));
 
     params.k_format = 9;
@@ -201,6 +209,8 @@ static void test_session(minim_model* model) {
     CHECK_OK(minim_session_create(model, &params, &session, &err));
     CHECK(minim_session_context_size(session) == 16);
     CHECK(minim_session_kv_bytes(session) > 0);
+    CHECK_OK(minim_model_device_memory(model, 0, &memory, &err));
+    CHECK(memory.kv_bytes == minim_session_kv_bytes(session) && memory.work_bytes > 0);
 
     CHECK_FAILS(minim_session_eval(session, NULL, 0, 0, NULL, 0, NULL, &err), MINIM_E_INVALID);
     CHECK_FAILS(minim_session_eval(session, bad, 2, 0, NULL, 0, NULL, &err), MINIM_E_INVALID);

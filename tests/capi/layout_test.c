@@ -78,6 +78,17 @@ FIELD(minim_model_info, backend, 104);
 FIELD(minim_model_info, placement, 112);
 SIZE(minim_model_info, 120);
 
+FIELD(minim_device_memory, first_layer, 4);
+FIELD(minim_device_memory, n_layer, 8);
+FIELD(minim_device_memory, weights_mapped, 12);
+FIELD(minim_device_memory, weight_bytes, 16);
+FIELD(minim_device_memory, expert_bytes, 24);
+FIELD(minim_device_memory, kv_bytes, 32);
+FIELD(minim_device_memory, work_bytes, 40);
+FIELD(minim_device_memory, free_bytes, 48);
+FIELD(minim_device_memory, name, 56);
+SIZE(minim_device_memory, 64);
+
 FIELD(minim_session_params, flags, 4);
 FIELD(minim_session_params, max_context, 8);
 FIELD(minim_session_params, k_format, 16);

@@ -49,6 +49,18 @@ class Devices(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (0, ANSWER))
                 self.assertIn(f"{Q8_0}: {placement}\n", done.stderr)
 
+    def test_the_summary_says_what_each_device_holds(self):
+        done = run_with(self.plugins, *QUESTION, "--device", "sim:0", "-ngl", 2, "--mmap")
+        size = r"\d+\.\d MiB"
+        cpu, sim = done.stderr.splitlines()[-2:]
+        self.assertRegex(
+            cpu,
+            rf"^memory:     cpu: layers 0-0, weights {size} \(experts {size}; mapped\), KV {size}, work {size}, free ",
+        )
+        self.assertRegex(
+            sim, rf"^            sim:0: layers 1-2, weights {size} \(experts {size}\), KV {size}, work {size}, free "
+        )
+
     def test_a_device_that_is_not_there_is_an_error_unless_the_processor_is_allowed(self):
         for device, why in (
             ("sim:7", "device sim:7: there are 3 devices"),

@@ -22,6 +22,7 @@ std::string compile_check(const std::string& path) {
     const minim::Model model(runtime, path, options, &cancel);
     const minim::Checkpoint checkpoint = model.checkpoint();
     std::string text = checkpoint.metadata(checkpoint.metadata_key(0), 4).str() + checkpoint.tensor(0).name;
+    text += model.memory()[0].name;
 
     minim::Session session(model, {128, MINIM_KV_F32, MINIM_KV_F16, 0, 0});
     minim::Sampling sampling;

@@ -84,6 +84,18 @@ int main(void) {
     FIELD(minim_model_info, backend);
     FIELD(minim_model_info, placement);
 
+    STRUCT(minim_device_memory);
+    FIELD(minim_device_memory, size);
+    FIELD(minim_device_memory, first_layer);
+    FIELD(minim_device_memory, n_layer);
+    FIELD(minim_device_memory, weights_mapped);
+    FIELD(minim_device_memory, weight_bytes);
+    FIELD(minim_device_memory, expert_bytes);
+    FIELD(minim_device_memory, kv_bytes);
+    FIELD(minim_device_memory, work_bytes);
+    FIELD(minim_device_memory, free_bytes);
+    FIELD(minim_device_memory, name);
+
     STRUCT(minim_session_params);
     FIELD(minim_session_params, size);
     FIELD(minim_session_params, flags);

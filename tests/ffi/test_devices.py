@@ -34,6 +34,40 @@ class Devices(unittest.TestCase):
                 self.assertEqual(model.info.backend, placement.split(" ")[0])
                 self.assertTrue((model.session(200).eval(ids) == logits).all())
 
+    def test_what_each_device_holds_is_told_and_adds_up(self):
+        model = minim.Model(Q8_0, threads=2, devices=["sim:0", "sim:1"], device_layers=2, mmap=True)
+        cpu, first, second = before = model.memory()
+        self.assertEqual([device.name for device in before], ["cpu", "sim:0", "sim:1"])
+        self.assertEqual([(device.first_layer, device.n_layer) for device in before], [(0, 1), (1, 1), (2, 1)])
+        self.assertEqual([device.weights_mapped for device in before], [True, False, False])
+        self.assertEqual([device.kv for device in before], [0, 0, 0])
+        self.assertEqual(first.work, 0)
+        weights = sum(device.weights for device in before)
+        self.assertLess(abs(weights - model.info.weight_bytes), 0.02 * model.info.weight_bytes)
+        self.assertTrue(0 < first.experts < first.weights < second.weights)  # the last one has the head too
+        # 1 GiB is what a simulated device has, and it rounds a block up to pages.
+        page = 4096
+        self.assertEqual((1 << 30) - second.free, -(-second.weights // page) * page)
+
+        session = model.session(128)
+        during = model.memory()
+        self.assertEqual([device.kv for device in during], [128 * model.info.kv_token_bytes_f16 // 3] * 3)
+        for device, was in zip(during[1:], before[1:]):
+            self.assertGreater(device.work, 0)
+            self.assertTrue(0 <= was.free - device.free - device.kv - device.work < 3 * page)
+        session.close()
+        self.assertEqual([device[:-1] for device in model.memory()], [device[:-1] for device in before])
+
+    def test_a_model_on_the_processor_says_what_it_holds(self):
+        for mmap in (True, False):
+            model = minim.Model(Q8_0, threads=2, mmap=mmap)
+            (cpu,) = model.memory()
+            self.assertEqual((cpu.name, cpu.n_layer, cpu.weights_mapped), ("cpu", 3, mmap))
+            self.assertLess(abs(cpu.weights - model.info.weight_bytes), 0.02 * model.info.weight_bytes)
+            self.assertGreater(cpu.free, 0)
+            session = model.session(64)
+            self.assertEqual(model.memory()[0].kv, 64 * model.info.kv_token_bytes_f16)
+
     def test_what_cannot_be_is_an_error(self):
         for options, status in (
             ({"devices": "sim:5"}, "not_found"),

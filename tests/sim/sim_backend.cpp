@@ -25,15 +25,6 @@ using backend::Matrix;
 using backend::Scratch;
 using backend::Vector;
 
-class Block : public backend::Memory {
-  public:
-    Block(AddressSpace& space, std::byte* data, uint64_t size) : Memory(data, size), space_(space) {}
-    ~Block() override { space_.release(data_, size_); }
-
-  private:
-    AddressSpace& space_;
-};
-
 struct Stream : Scratch {
     std::unique_ptr<Scratch> cpu;
     Queue queue;  // ends first: its tasks work in the scratch
@@ -55,7 +46,8 @@ struct Batch {
 SimBackend::SimBackend(int32_t index, const Options& options)
     : name_(format_text("sim:{}", index)),
       options_(options),
-      memory_(options.memory_bytes),
+      space_(options.memory_bytes),
+      memory_(name_, space_),
       pool_(1),
       cpu_(cpu::make_cpu_backend(pool_, detected_cpu_level())) {}
 
@@ -102,28 +94,10 @@ bool SimBackend::transfer(uint64_t bytes) const {
 
 // ---- memory ----
 
-uint64_t SimBackend::available_bytes() const noexcept {
-    return memory_.capacity() - memory_.used();
-}
-
-std::unique_ptr<backend::Memory> SimBackend::allocate(uint64_t bytes, std::string_view what) const {
-    const bool fails = ++counts_.allocations == options_.failing_allocation;
-    std::byte* block = fails ? nullptr : memory_.allocate(bytes);
-    if (block == nullptr) {
-        ErrorFacts facts;
-        facts.requested = static_cast<int64_t>(bytes);
-        facts.available = static_cast<int64_t>(available_bytes());
-        throw Error(Status::out_of_device_memory, Reason::none,
-                    format_text("{}: {} bytes for {} needed, {} bytes available", name_, bytes, what,
-                                available_bytes()),
-                    facts);
-    }
-    try {
-        return std::make_unique<Block>(memory_, block, bytes);
-    } catch (...) {
-        memory_.release(block, bytes);
-        throw;
-    }
+std::unique_ptr<backend::Memory> SimBackend::allocate(uint64_t bytes, std::string_view what,
+                                                      backend::MemoryUse use) const {
+    if (++counts_.allocations == options_.failing_allocation) memory_.fail(bytes, what);
+    return memory_.allocate(bytes, what, use);
 }
 
 void SimBackend::write(std::byte* to, const std::byte* from_host, uint64_t bytes) const {

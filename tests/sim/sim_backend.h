@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/device_memory.h"
 #include "base/thread_pool.h"
 #include "sim/sim_memory.h"
 
@@ -39,13 +40,16 @@ class SimBackend : public backend::Backend {
   public:
     SimBackend(int32_t index, const Options& options);
 
-    uint64_t used_bytes() const noexcept { return memory_.used(); }
+    uint64_t used_bytes() const noexcept { return space_.used(); }
     const Counts& counts() const noexcept { return counts_; }
 
     std::string_view name() const noexcept override { return name_; }
     bool uses_host_memory() const noexcept override { return false; }
-    uint64_t available_bytes() const noexcept override;
-    std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what) const override;
+    uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
+    std::unique_ptr<backend::Memory> allocate(
+        uint64_t bytes, std::string_view what,
+        backend::MemoryUse use = backend::MemoryUse::work) const override;
+    backend::MemoryState memory() const noexcept override { return memory_.state(); }
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override;
     void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const override;
     void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override;
@@ -82,7 +86,7 @@ class SimBackend : public backend::Backend {
     template <typename T>
     T* here(T* address) const {
         if (address == nullptr) return nullptr;
-        return reinterpret_cast<T*>(memory_.bytes_at(reinterpret_cast<const std::byte*>(address)));
+        return reinterpret_cast<T*>(space_.bytes_at(reinterpret_cast<const std::byte*>(address)));
     }
     backend::Matrix here(backend::Matrix matrix) const;
     backend::Vector here(backend::Vector vector) const;
@@ -95,7 +99,8 @@ class SimBackend : public backend::Backend {
 
     const std::string name_;
     const Options options_;
-    mutable AddressSpace memory_;
+    mutable AddressSpace space_;
+    mutable backend::DeviceMemory memory_;
     const ThreadPool pool_;
     const std::unique_ptr<const Backend> cpu_;
     mutable Counts counts_;

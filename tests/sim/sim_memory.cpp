@@ -38,7 +38,7 @@ AddressSpace::~AddressSpace() {
     ::munmap(bytes_, range_);
 }
 
-std::byte* AddressSpace::allocate(uint64_t bytes) {
+std::byte* AddressSpace::take(uint64_t bytes) {
     const uint64_t size = align_up(bytes, k_page);
     const std::lock_guard lock(mutex_);
     if (bytes > capacity_ || size > capacity_ - used_) return nullptr;
@@ -54,7 +54,7 @@ std::byte* AddressSpace::allocate(uint64_t bytes) {
     return nullptr;
 }
 
-void AddressSpace::release(std::byte* block, uint64_t bytes) noexcept {
+void AddressSpace::give_back(std::byte* block, uint64_t bytes) noexcept {
     const auto place = static_cast<uint64_t>(block - addresses_);
     const uint64_t size = align_up(bytes, k_page);
     const std::lock_guard lock(mutex_);

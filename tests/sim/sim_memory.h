@@ -7,21 +7,23 @@
 #include <map>
 #include <mutex>
 
+#include "backend/device_memory.h"
+
 namespace minim::sim {
 
-class AddressSpace {
+class AddressSpace : public backend::BlockSource {
   public:
     // Throws out_of_memory where the system has no room for the addresses.
     explicit AddressSpace(uint64_t capacity);
-    ~AddressSpace();
+    ~AddressSpace() override;
     AddressSpace(const AddressSpace&) = delete;
     AddressSpace& operator=(const AddressSpace&) = delete;
 
     // A block filled with bytes of all ones, which make NaN as floats. Null where the capacity does not suffice.
-    std::byte* allocate(uint64_t bytes);
-    void release(std::byte* block, uint64_t bytes) noexcept;
+    std::byte* take(uint64_t bytes) override;
+    void give_back(std::byte* block, uint64_t bytes) noexcept override;
+    uint64_t free_bytes() const noexcept override { return capacity_ - used(); }
 
-    uint64_t capacity() const noexcept { return capacity_; }
     uint64_t used() const noexcept;
 
     // Where the bytes of a device address are. Throws internal for an address that is none of this device's.
