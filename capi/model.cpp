@@ -1,7 +1,10 @@
 #include "model/model.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "backend/device_memory.h"
 #include "handles.h"
@@ -49,28 +52,41 @@ std::vector<std::string_view> names_in(std::string_view list) {
     return names;
 }
 
+// A budget would count for each of the names.
+void check_named_once(std::span<const std::string_view> names) {
+    for (size_t i = 0; i < names.size(); ++i)
+        if (std::ranges::count(names.first(i), names[i]) > 0)
+            fail(Status::invalid, "device {} is named twice", names[i]);
+}
+
 placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime) {
     if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
     if (p.allow_cpu != 0 && p.allow_cpu != 1)
         fail(Status::invalid, "allow_cpu is {}; 0 and 1 are known", p.allow_cpu);
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
+    if (p.budgets == nullptr && p.n_budgets > 0) fail(Status::invalid, "argument budgets is NULL");
     placement::Spread spread;
     spread.host = placement::make_backend(optional_text(p.backend), runtime.threads, runtime.cpu_level);
     if (p.devices == nullptr) {
-        if (p.n_device_layers > 0 || p.n_split > 0)
-            fail(Status::invalid, "n_device_layers and split are for devices, and none is named");
+        if (p.n_device_layers > 0 || p.n_split > 0 || p.n_budgets > 0)
+            fail(Status::invalid, "n_device_layers, split and budgets are for devices, and none is named");
         spread.devices = {spread.host};
         return spread;
     }
     const std::vector<std::string_view> names = names_in(p.devices);
     if (p.n_split > 0 && p.n_split != names.size())
         fail(Status::invalid, "{} shares of the layers for {} devices", p.n_split, names.size());
+    if (p.n_budgets > 0 && p.n_budgets != names.size())
+        fail(Status::invalid, "{} budgets for {} devices", p.n_budgets, names.size());
+    check_named_once(names);
     const bool is_exact = spread.host->name() == "reference";
     const auto arithmetic = is_exact ? backend::Arithmetic::exact : backend::Arithmetic::fast;
     for (size_t i = 0; i < names.size(); ++i) {
         try {
+            const bool has_budget = p.n_budgets > 0 && p.budgets[i] > 0;
             spread.devices.push_back(
-                placement::open_device(names[i], runtime.threads, runtime.cpu_level, arithmetic));
+                placement::open_device(names[i], runtime.threads, runtime.cpu_level, arithmetic,
+                                       has_budget ? p.budgets[i] : backend::k_no_budget));
             if (p.n_split > 0) spread.shares.push_back(p.split[i]);
         } catch (const Error& error) {
             const bool is_missing =
@@ -167,6 +183,8 @@ minim_status minim_model_device_memory(const minim_model* model, size_t index, m
         info.work_bytes = memory.used(backend::MemoryUse::work);
         info.free_bytes = memory.free_bytes;
         info.name = backend.name().data();
+        info.kept_bytes = memory.kept_bytes;
+        if (memory.budget_bytes != backend::k_no_budget) info.budget_bytes = memory.budget_bytes;
         result_to(out, "minim_device_memory", info);
     });
 }

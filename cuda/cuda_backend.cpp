@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/format_text.h"
+#include "base/memory_info.h"
 #include "cuda/batch.h"
 #include "cuda/exact/operations.h"
 #include "cuda/fast_step.h"
@@ -51,6 +52,20 @@ class GpuBlocks : public backend::BlockSource {
     const int32_t device_;
 };
 
+// Memory of the host that copies of a stream read in their time.
+class PinnedBlocks : public backend::BlockSource {
+  public:
+    explicit PinnedBlocks(int32_t device) : device_(device) {}
+    std::byte* take(uint64_t bytes) override {
+        return static_cast<std::byte*>(runtime::allocate_host(device_, bytes));
+    }
+    void give_back(std::byte* block, uint64_t) noexcept override { runtime::release_host(device_, block); }
+    uint64_t free_bytes() const noexcept override { return available_memory_bytes(); }
+
+  private:
+    const int32_t device_;
+};
+
 Stream& own(Scratch& scratch) {
     return static_cast<Stream&>(scratch);
 }
@@ -60,12 +75,15 @@ constexpr uint64_t k_pack_bytes = uint64_t{16} << 20;
 
 class CudaBackend : public backend::Backend {
   public:
-    CudaBackend(int32_t index, Arithmetic arithmetic)
+    CudaBackend(int32_t index, Arithmetic arithmetic, uint64_t budget_bytes)
         : index_(index),
           is_fast_(arithmetic == Arithmetic::fast),
           name_(format_text("cuda:{}{}", index, is_fast_ ? "" : " (exact)")),
           blocks_(index),
-          memory_(name_, blocks_) {}
+          memory_(name_, blocks_, budget_bytes),
+          pinned_blocks_(index),
+          pinned_(format_text("{}, memory of the host", name_), pinned_blocks_, backend::k_no_budget,
+                  Status::out_of_memory) {}
 
     std::string_view name() const noexcept override { return name_; }
     bool uses_host_memory() const noexcept override { return false; }
@@ -231,6 +249,8 @@ class CudaBackend : public backend::Backend {
     const std::string name_;
     mutable GpuBlocks blocks_;
     mutable backend::DeviceMemory memory_;
+    mutable PinnedBlocks pinned_blocks_;
+    mutable backend::DeviceMemory pinned_;
     mutable std::atomic<const char*> why_lost_ = nullptr;
 };
 
@@ -281,10 +301,9 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
         base = stream->memory->data();
     }
     stream->device = index_;
-    stream->host_tables = static_cast<std::byte*>(
-        runtime::allocate_host(index_, static_cast<uint64_t>(batch_bytes(limits.n_rows, n_pages))));
-    if (stream->host_tables == nullptr)
-        fail_out_of_memory("page tables", static_cast<uint64_t>(batch_bytes(limits.n_rows, n_pages)), 0);
+    stream->host_memory = pinned_.allocate(static_cast<uint64_t>(batch_bytes(limits.n_rows, n_pages)),
+                                           "page tables", MemoryUse::work);
+    stream->host_tables = stream->host_memory->data();
     stream->stream = runtime::make_stream(index_);
     if (stream->stream == nullptr) fail(Status::out_of_device_memory, "{}: no further stream", name_);
     return stream;
@@ -433,8 +452,9 @@ void CudaBackend::attend(Scratch& scratch, const AttendArgs& args) const {
 
 }  // namespace
 
-std::unique_ptr<backend::Backend> make_cuda_backend(int32_t index, Arithmetic arithmetic) {
-    return std::make_unique<CudaBackend>(index, arithmetic);
+std::unique_ptr<backend::Backend> make_cuda_backend(int32_t index, Arithmetic arithmetic,
+                                                    uint64_t budget_bytes) {
+    return std::make_unique<CudaBackend>(index, arithmetic, budget_bytes);
 }
 
 }  // namespace minim::cuda

@@ -5,11 +5,13 @@
 #include <memory>
 
 #include "backend/backend.h"
+#include "backend/device_memory.h"
 #include "backend/plugin.h"
 
 namespace minim::cuda {
 
 // `index` must be one of a usable device.
-std::unique_ptr<backend::Backend> make_cuda_backend(int32_t index, backend::Arithmetic arithmetic);
+std::unique_ptr<backend::Backend> make_cuda_backend(int32_t index, backend::Arithmetic arithmetic,
+                                                    uint64_t budget_bytes = backend::k_no_budget);
 
 }  // namespace minim::cuda

@@ -73,8 +73,9 @@ struct Stream : backend::Scratch {
     std::vector<int32_t> batch_ids;
     BatchTables batch_tables;
     fast::TileCounts n_attend_tiles;
-    int64_t n_context = 0;             // a power of two, as far as the rows look back or further
-    std::byte* host_tables = nullptr;  // as `tables`
+    int64_t n_context = 0;  // a power of two, as far as the rows look back or further
+    std::unique_ptr<backend::Memory> host_memory;
+    std::byte* host_tables = nullptr;  // in it, as `tables`
     std::vector<float> host_frequency;
 
     // Steps that came before, the last one last.
@@ -89,7 +90,6 @@ struct Stream : backend::Scratch {
         if (stream != nullptr) runtime::end_stream(device, stream);
         for (const Record& record : records)
             if (record.graph != nullptr) runtime::end_graph(device, record.graph);
-        if (host_tables != nullptr) runtime::release_host(device, host_tables);
     }
 };
 

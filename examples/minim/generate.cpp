@@ -114,6 +114,7 @@ std::string memory_text(const minim_device_memory& device) {
                                    device.weights_mapped != 0 ? "; mapped" : "", size_text(device.kv_bytes),
                                    size_text(device.work_bytes));
     if (device.free_bytes != UINT64_MAX) text += ", free " + size_text(device.free_bytes);
+    if (device.budget_bytes > 0) text += " of a budget of " + size_text(device.budget_bytes);
     return text;
 }
 

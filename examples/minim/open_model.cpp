@@ -37,7 +37,8 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
     if (options.n_gpu_layers == 0) return;
     model.devices = options.devices;
     // llama.cpp's -ngl needs no name of a device.
-    const bool wants_any = options.n_gpu_layers > 0 || !options.tensor_split.empty();
+    const bool wants_any =
+        options.n_gpu_layers > 0 || !options.tensor_split.empty() || !options.device_memory.empty();
     if (model.devices.empty() && wants_any) {
         model.devices = accelerators(runtime);
         if (model.devices.empty() && options.allow_cpu) return;
@@ -46,6 +47,7 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
                 "-ngl: no device but the processor is usable (`minim devices` says why)");
     }
     model.split = options.tensor_split;
+    model.budgets = options.device_memory;
     model.n_device_layers = std::max(options.n_gpu_layers, 0);
     model.allow_cpu = options.allow_cpu;
 }

@@ -78,6 +78,11 @@ void add_model_options(CLI::App& app, Options& options) {
         ->type_name("SHARES")
         ->delimiter(',')
         ->check(within(0.0, 1e9));
+    app.add_option("--device-memory", options.device_memory,
+                   "the most memory to take of each device, 20GiB,24GiB; 0: no limit (default: no limits)")
+        ->type_name("SIZES")
+        ->delimiter(',')
+        ->transform(CLI::AsSizeValue(true).description(""));
     app.add_flag("--allow-cpu", options.allow_cpu, "go on without a device that cannot be used");
     app.add_option("-t,--threads", options.n_threads, "threads; 0: the cores this process may use")
         ->type_name("N")

@@ -18,8 +18,9 @@ struct Options {
     std::optional<std::string> text;  // -p
     std::string text_file;            // -f
     std::string backend = "cpu";
-    std::string devices;        // "cuda:0,cuda:1"; empty: the backend has all layers
-    int32_t n_gpu_layers = -1;  // below 0: all, where devices are named
+    std::string devices;                  // "cuda:0,cuda:1"; empty: the backend has all layers
+    std::vector<uint64_t> device_memory;  // the most bytes to take of each device; 0: no limit
+    int32_t n_gpu_layers = -1;            // below 0: all, where devices are named
     std::vector<double> tensor_split;
     bool allow_cpu = false;
     int32_t n_threads = 0;

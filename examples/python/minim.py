@@ -217,6 +217,8 @@ class DeviceMemory(typing.NamedTuple):
     kv: int
     work: int
     free: typing.Optional[int]  # None where that is not known
+    kept: int  # used by none, kept for the next sessions; of `free`
+    budget: typing.Optional[int]  # the most that may be taken; None: no limit
 
 
 class Model(abi.Handle):
@@ -224,7 +226,8 @@ class Model(abi.Handle):
 
     backend    "cpu", or "reference": plain float arithmetic, slow and exact
     devices    where the layers go: "cuda:0", "cuda:0,cuda:1" or a list of names; None: backend has all
-    split      shares of the layers, one a device; None: in proportion to free memory
+    split      shares of the layers, one a device; None: in proportion to the memory that may be taken
+    budgets    the most bytes to take of each device, 0 for no limit; None: none has one
     device_layers     so many layers, the last ones, go to the devices; None: all
     allow_cpu  True: a device that cannot be used is left out with a warning
     threads           0: the cores this process may use
@@ -243,6 +246,7 @@ class Model(abi.Handle):
         backend="cpu",
         devices=None,
         split=None,
+        budgets=None,
         device_layers=None,
         allow_cpu=False,
         threads=0,
@@ -276,6 +280,10 @@ class Model(abi.Handle):
         if split is not None:
             shares = (c.c_double * len(split))(*split)
             params.split, params.n_split = c.cast(shares, c.c_void_p), len(split)
+        limits = None
+        if budgets is not None:
+            limits = (c.c_uint64 * len(budgets))(*budgets)
+            params.budgets, params.n_budgets = c.cast(limits, c.c_void_p), len(budgets)
         if progress is not None:
             params.progress = report
         self._runtime, out = runtime, c.c_void_p()
@@ -316,6 +324,8 @@ class Model(abi.Handle):
                     info.kv_bytes,
                     info.work_bytes,
                     None if info.free_bytes == 2**64 - 1 else info.free_bytes,
+                    info.kept_bytes,
+                    info.budget_bytes or None,
                 )
             )
         return devices

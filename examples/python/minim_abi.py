@@ -120,6 +120,8 @@ ModelParams = _struct(
     n_split=size,
     n_device_layers=i32,
     allow_cpu=i32,
+    budgets=pointer,
+    n_budgets=size,
 )
 DeviceInfo = _struct(
     "minim_device_info",
@@ -162,6 +164,8 @@ DeviceMemory = _struct(
     work_bytes=u64,
     free_bytes=u64,
     name=text,
+    kept_bytes=u64,
+    budget_bytes=u64,
 )
 SessionParams = _struct(
     "minim_session_params", flags=u32, max_context=u64, k_format=i32, v_format=i32, n_batch=i32, n_ubatch=i32

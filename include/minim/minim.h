@@ -315,19 +315,25 @@ typedef struct minim_model_params {
     int32_t engine_tokenizer;   /* 1: split text as llama.cpp does, for token-exact comparison with it */
     minim_progress_fn progress; /* may be NULL */
     void* progress_user_data;
-    /* Devices for the layers, the first ones first: "cuda:0" or "cuda:0,cuda:1"; NULL: `backend` has all. Keys and
-       values lie where their layer does. Weights for a device's own memory are copied there from the mapped file,
-       whatever `residence` says; it counts for those that stay with the processor. */
+    /* Devices for the layers, the first ones first, each once: "cuda:0" or "cuda:0,cuda:1"; NULL: `backend` has all.
+       Keys and values lie where their layer does. Weights for a device's own memory are copied there from the mapped
+       file, whatever `residence` says; it counts for those that stay with the processor. */
     const char* devices;
-    const double* split; /* n_split shares of the layers, one a device; NULL: in proportion to free memory */
+    /* n_split shares of the layers, one a device; NULL: in proportion to the memory that may be taken. */
+    const double* split;
     size_t n_split;
     int32_t
         n_device_layers; /* the last so many layers go to the devices, those before stay with `backend`; 0: all */
     int32_t allow_cpu; /* 1: devices that cannot be opened are left out with a warning, and where none is left
                                 `backend` has all; 0: that is an error */
+    /* The most bytes to take of each device's memory, n_budgets of them: weights, keys and values and work space
+       together, for as long as the model is open; 0: no limit. NULL: none has one. OUT_OF_DEVICE_MEMORY names the
+       budget that does not suffice. */
+    const uint64_t* budgets;
+    size_t n_budgets;
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT \
-    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0 }
+    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0 }
 
 /* `params` and `cancel` may be NULL. Errors: as minim_checkpoint_open, UNSUPPORTED (another
  * architecture, a tensor type without decoder, something the forward pass does not compute, a device that
@@ -383,9 +389,11 @@ typedef struct minim_device_memory {
     uint64_t work_bytes;   /* activations and work space; of the processor: activations alone */
     uint64_t free_bytes;   /* that could still be taken; UINT64_MAX where that is not known */
     const char* name;      /* as in `placement`; lives as long as the model */
+    uint64_t kept_bytes;   /* of free_bytes: kept for the next sessions of this model */
+    uint64_t budget_bytes; /* the most that may be taken; 0: there is no limit */
 } minim_device_memory;
 #define MINIM_DEVICE_MEMORY_INIT \
-    { sizeof(minim_device_memory), 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+    { sizeof(minim_device_memory), 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
 
 /* One entry a device, in the order of the layers. Any thread. Errors: INVALID (no such index). */
 MINIM_API size_t minim_model_device_count(const minim_model* model); /* 0 for NULL */

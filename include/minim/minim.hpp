@@ -275,11 +275,12 @@ class Devices {
 };
 
 struct ModelOptions {
-    std::string backend;          // "": "cpu"
-    std::string devices;          // "cuda:0,cuda:1"; "": the backend has all layers
-    std::vector<double> split;    // shares of the layers, one a device; empty: in proportion to free memory
-    int32_t n_device_layers = 0;  // the last so many go to the devices; 0: all
-    bool allow_cpu = false;       // leave out devices that cannot be used
+    std::string backend;        // "": "cpu"
+    std::string devices;        // "cuda:0,cuda:1"; "": the backend has all layers
+    std::vector<double> split;  // shares of the layers, one a device; empty: by the memory that may be taken
+    int32_t n_device_layers = 0;    // the last so many go to the devices; 0: all
+    bool allow_cpu = false;         // leave out devices that cannot be used
+    std::vector<uint64_t> budgets;  // the most bytes to take of each device; 0: no limit; empty: none has one
     int32_t residence = MINIM_RESIDENCE_AUTO;
     bool engine_tokenizer = false;
     Progress progress;
@@ -303,6 +304,8 @@ class Model {
         params.n_split = options.split.size();
         params.n_device_layers = options.n_device_layers;
         params.allow_cpu = options.allow_cpu ? 1 : 0;
+        params.budgets = options.budgets.empty() ? nullptr : options.budgets.data();
+        params.n_budgets = options.budgets.size();
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);

@@ -1,4 +1,6 @@
-// The memory of a device as its backend hands it out: every block counted by what it is for.
+// The memory of a device as its backend hands it out: every block counted by what it is for, all of them within a
+// budget. Blocks that are given back are kept for the next that wants as much: on a GPU taking memory and giving it
+// back wait for all work of the device, so that sessions which come and go would stop those at work.
 #pragma once
 
 #include <array>
@@ -7,17 +9,27 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/backend.h"
+#include "base/error.h"
 
 namespace minim::backend {
 
+inline constexpr uint64_t k_no_budget = UINT64_MAX;
+
 struct MemoryState {
     std::array<uint64_t, k_memory_uses> used_bytes = {};  // a use
-    uint64_t free_bytes = 0;                              // that could still be had; UINT64_MAX: not known
+    uint64_t kept_bytes = 0;                              // for the next blocks, used by none
+    uint64_t budget_bytes = k_no_budget;                  // the most that may be used and kept
+    uint64_t free_bytes = 0;  // that could still be had, kept ones included; UINT64_MAX: not known
 
     uint64_t used(MemoryUse use) const noexcept { return used_bytes[static_cast<size_t>(use)]; }
+    uint64_t used() const noexcept;  // for everything
 };
+
+// "; 800 of the budget of 1000 bytes are used", for errors; nothing where there is no budget.
+std::string budget_text(const MemoryState& state);
 
 // Where the blocks of a device come from. Any thread.
 class BlockSource {
@@ -31,26 +43,40 @@ class BlockSource {
 // Any thread. The blocks end before it.
 class DeviceMemory {
   public:
-    // `device` is named in errors; `source` must outlive it.
-    DeviceMemory(std::string device, BlockSource& source);
+    // `device` is named in errors, whose status is `none_left`; `source` must outlive it.
+    DeviceMemory(std::string device, BlockSource& source, uint64_t budget_bytes = k_no_budget,
+                 Status none_left = Status::out_of_device_memory);
+    ~DeviceMemory();
     DeviceMemory(const DeviceMemory&) = delete;
     DeviceMemory& operator=(const DeviceMemory&) = delete;
 
     // As Backend::allocate.
     std::unique_ptr<Memory> allocate(uint64_t bytes, std::string_view what, MemoryUse use);
     MemoryState state() const noexcept;
+    void give_back_kept() noexcept;
 
     // Throws what allocate() throws where there is no room.
     [[noreturn]] void fail(uint64_t bytes, std::string_view what) const;
 
   private:
+    struct Place {
+        std::byte* data = nullptr;
+        uint64_t bytes = 0;
+    };
     class Block;
-    void release(std::byte* block, uint64_t bytes, MemoryUse use) noexcept;
+    Place take(uint64_t bytes, MemoryUse use);
+    Place take_kept(uint64_t bytes) noexcept;
+    void release(Place place, MemoryUse use) noexcept;
+    void give_back_oldest() noexcept;
 
     const std::string device_;
     BlockSource& source_;
+    const uint64_t budget_bytes_;
+    const Status none_left_;
+    const uint64_t most_kept_bytes_;
     mutable std::mutex mutex_;
-    std::array<uint64_t, k_memory_uses> used_bytes_ = {};
+    MemoryState state_;        // without free_bytes
+    std::vector<Place> kept_;  // the oldest first
 };
 
 }  // namespace minim::backend

@@ -27,7 +27,7 @@ enum class Arithmetic : uint8_t {
 };
 
 // Raised whenever something in this folder changes that both sides see.
-inline constexpr uint32_t k_plugin_interface = 3;
+inline constexpr uint32_t k_plugin_interface = 4;
 // The compiler and its library's layout.
 inline constexpr const char* k_plugin_build = __VERSION__;
 
@@ -36,8 +36,9 @@ struct Plugin {
     const char* build;
     // All devices there are, usable or not.
     std::vector<DeviceInfo> (*devices)();
-    // Throws not_found or unsupported, saying why, or what allocating takes.
-    std::shared_ptr<const Backend> (*open)(int32_t index, Arithmetic arithmetic);
+    // `budget_bytes`: the most memory of the device to take, UINT64_MAX for all of it. Throws not_found or
+    // unsupported, saying why, or what allocating takes.
+    std::shared_ptr<const Backend> (*open)(int32_t index, Arithmetic arithmetic, uint64_t budget_bytes);
 };
 
 using PluginFunction = const Plugin* (*)();

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "backend/device_memory.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/format_text.h"
@@ -36,15 +37,17 @@ void check_formats(const KvLayout& layout) {
 }
 
 [[noreturn]] void fail_kv_memory(const KvLayout& layout, int64_t n_pages, const std::string& where,
-                                 Status status, uint64_t bytes, uint64_t available) {
+                                 const std::string& budget, Status status, uint64_t bytes,
+                                 uint64_t available) {
     const int64_t fitting = static_cast<int64_t>(available) / layout.page_bytes() * k_kv_page_tokens;
     ErrorFacts facts;
     facts.requested = static_cast<int64_t>(bytes);
     facts.available = static_cast<int64_t>(available);
     throw Error(
         status, Reason::none,
-        format_text("KV cache of {} tokens{}: {} bytes needed, {} bytes available; a context of {} would fit",
-                    n_pages * k_kv_page_tokens, where, bytes, available, fitting),
+        format_text(
+            "KV cache of {} tokens{}: {} bytes needed, {} bytes available; a context of {} would fit{}",
+            n_pages * k_kv_page_tokens, where, bytes, available, fitting, budget),
         facts);
 }
 
@@ -56,11 +59,12 @@ std::unique_ptr<backend::Memory> take_memory(const Part& part, const KvLayout& l
     const uint64_t bytes = bytes_for(layout, n_pages * k_kv_page_tokens);
     const bool on_host = is_host(part);
     const uint64_t available = on_host ? available_memory_bytes() : part.backend->available_bytes();
-    if (bytes > available) {
-        const std::string where = on_host ? std::string() : format_text(" on {}", part.backend->name());
-        fail_kv_memory(layout, n_pages, where, on_host ? Status::out_of_memory : Status::out_of_device_memory,
-                       bytes, available);
-    }
+    if (bytes > available && on_host)
+        fail_kv_memory(layout, n_pages, {}, {}, Status::out_of_memory, bytes, available);
+    if (bytes > available)
+        fail_kv_memory(layout, n_pages, format_text(" on {}", part.backend->name()),
+                       backend::budget_text(part.backend->memory()), Status::out_of_device_memory, bytes,
+                       available);
     if (part.backend == nullptr) return backend::allocate_host_memory(bytes, "KV cache");
     return part.backend->allocate(bytes, "KV cache", backend::MemoryUse::kv);
 }

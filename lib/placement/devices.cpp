@@ -56,14 +56,19 @@ std::vector<backend::DeviceInfo> list_devices(CpuLevel level) {
 }
 
 std::shared_ptr<const backend::Backend> open_device(std::string_view name, const Threads& threads,
-                                                    CpuLevel level, backend::Arithmetic arithmetic) {
-    if (name == "cpu" || name == "reference") return make_backend(name, threads, level);
+                                                    CpuLevel level, backend::Arithmetic arithmetic,
+                                                    uint64_t budget_bytes) {
+    if (name == "cpu" || name == "reference") {
+        if (budget_bytes != backend::k_no_budget)
+            fail(Status::invalid, "a budget is for a device with memory of its own; {} has none", name);
+        return make_backend(name, threads, level);
+    }
     const std::string_view kind = name.substr(0, name.find(':'));
     const int32_t index = index_of(name);
     if (index < 0 || !is_kind(kind))
         fail(Status::invalid, "'{}' is no device; cpu, cuda:0 and the like are", name);
     try {
-        return load_plugin(kind).open(index, arithmetic);
+        return load_plugin(kind).open(index, arithmetic, budget_bytes);
     } catch (const Error& error) {
         throw Error(error.status(), error.reason(), format_text("device {}: {}", name, error.what()),
                     error.facts());

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/device_memory.h"
 #include "backend/plugin.h"
 #include "base/cpu_features.h"
 #include "model/model.h"
@@ -20,15 +21,17 @@ namespace minim::placement {
 // that is not usable.
 std::vector<backend::DeviceInfo> list_devices(CpuLevel level);
 
-// "cpu", "reference", "cuda:0". Throws invalid for a name that is none, not_found or unsupported, saying why, for a
-// device that is not there or not usable.
+// "cpu", "reference", "cuda:0". No more of a device's memory is taken than the budget. Throws invalid for a name that
+// is none and a budget of the processor, not_found or unsupported, saying why, for a device that is not there or not
+// usable.
 std::shared_ptr<const backend::Backend> open_device(
     std::string_view name, const Threads& threads, CpuLevel level,
-    backend::Arithmetic arithmetic = backend::Arithmetic::fast);
+    backend::Arithmetic arithmetic = backend::Arithmetic::fast, uint64_t budget_bytes = backend::k_no_budget);
 
 struct Spread {
     std::vector<std::shared_ptr<const backend::Backend>> devices = {};
-    std::vector<double> shares = {};  // of the layers, one a device; empty: in proportion to free memory
+    // Of the layers, one a device; empty: in proportion to the memory that may be taken.
+    std::vector<double> shares = {};
     // The last so many layers go to the devices, the others stay with `host`; -1: all.
     int64_t n_device_layers = -1;
     std::shared_ptr<const backend::Backend> host = nullptr;

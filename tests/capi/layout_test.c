@@ -48,7 +48,9 @@ FIELD(minim_model_params, split, 48);
 FIELD(minim_model_params, n_split, 56);
 FIELD(minim_model_params, n_device_layers, 64);
 FIELD(minim_model_params, allow_cpu, 68);
-SIZE(minim_model_params, 72);
+FIELD(minim_model_params, budgets, 72);
+FIELD(minim_model_params, n_budgets, 80);
+SIZE(minim_model_params, 88);
 
 FIELD(minim_device_info, usable, 4);
 FIELD(minim_device_info, memory_bytes, 8);
@@ -87,7 +89,9 @@ FIELD(minim_device_memory, kv_bytes, 32);
 FIELD(minim_device_memory, work_bytes, 40);
 FIELD(minim_device_memory, free_bytes, 48);
 FIELD(minim_device_memory, name, 56);
-SIZE(minim_device_memory, 64);
+FIELD(minim_device_memory, kept_bytes, 64);
+FIELD(minim_device_memory, budget_bytes, 72);
+SIZE(minim_device_memory, 80);
 
 FIELD(minim_session_params, flags, 4);
 FIELD(minim_session_params, max_context, 8);

@@ -61,6 +61,17 @@ class Devices(unittest.TestCase):
             sim, rf"^            sim:0: layers 1-2, weights {size} \(experts {size}\), KV {size}, work {size}, free "
         )
 
+    def test_a_device_gives_no_more_than_it_is_asked_for(self):
+        done = run_with(self.plugins, *QUESTION, "--device", "sim:0,sim:1", "--device-memory", "128MiB,64MiB")
+        self.assertEqual((done.returncode, done.stdout), (0, ANSWER))
+        self.assertRegex(done.stderr, r"sim:0: .* free \d+\.\d MiB of a budget of 128\.0 MiB\n")
+        self.assertRegex(done.stderr, r"sim:1: .* free \d+\.\d MiB of a budget of 64\.0 MiB\n")
+        done = run_with(self.plugins, *QUESTION, "--device", "sim:0", "--device-memory", "2MB")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("of the budget of 2000000 bytes are used (MINIM_E_OUT_OF_DEVICE_MEMORY)", errors_of(done)[0])
+        done = run_with(self.plugins, *QUESTION, "--device", "sim:0", "--device-memory", "1GiB,1GiB")
+        self.assertIn("2 budgets for 1 devices", errors_of(done)[0])
+
     def test_a_device_that_is_not_there_is_an_error_unless_the_processor_is_allowed(self):
         for device, why in (
             ("sim:7", "device sim:7: there are 3 devices"),

@@ -21,6 +21,7 @@ class Usage(unittest.TestCase):
             ("-m", Q8_0, "-p", "x", "--backend", "abacus"),
             ("-m", Q8_0, "-p", "x", "-ngl", "-1"),
             ("-m", Q8_0, "-p", "x", "-ts", "1,-1"),
+            ("-m", Q8_0, "-p", "x", "--device-memory", "much"),
             ("-m", Q8_0, "-p", "x", "stray"),
             ("devices", "stray"),
             ("inspect",),

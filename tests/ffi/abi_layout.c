@@ -53,6 +53,8 @@ int main(void) {
     FIELD(minim_model_params, n_split);
     FIELD(minim_model_params, n_device_layers);
     FIELD(minim_model_params, allow_cpu);
+    FIELD(minim_model_params, budgets);
+    FIELD(minim_model_params, n_budgets);
 
     STRUCT(minim_device_info);
     FIELD(minim_device_info, size);
@@ -95,6 +97,8 @@ int main(void) {
     FIELD(minim_device_memory, work_bytes);
     FIELD(minim_device_memory, free_bytes);
     FIELD(minim_device_memory, name);
+    FIELD(minim_device_memory, kept_bytes);
+    FIELD(minim_device_memory, budget_bytes);
 
     STRUCT(minim_session_params);
     FIELD(minim_session_params, size);

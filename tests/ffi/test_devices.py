@@ -54,9 +54,40 @@ class Devices(unittest.TestCase):
         self.assertEqual([device.kv for device in during], [128 * model.info.kv_token_bytes_f16 // 3] * 3)
         for device, was in zip(during[1:], before[1:]):
             self.assertGreater(device.work, 0)
+            self.assertEqual((device.budget, device.kept), (None, 0))
             self.assertTrue(0 <= was.free - device.free - device.kv - device.work < 3 * page)
         session.close()
-        self.assertEqual([device[:-1] for device in model.memory()], [device[:-1] for device in before])
+        after = model.memory()
+        self.assertGreater(after[1].kept, 0)
+        for device, was in zip(after[1:], before[1:]):
+            self.assertLess(was.free - device.free, 3 * page)
+            self.assertEqual(device._replace(free=0, kept=0), was._replace(free=0))
+
+    def test_a_budget_is_kept_and_the_error_has_its_figures(self):
+        model = minim.Model(Q8_0, threads=2, devices=["sim:0", "sim:1"], budgets=[200 << 20, 100 << 20])
+        first, second = model.memory()
+        self.assertEqual((first.n_layer, second.n_layer), (2, 1))
+        self.assertEqual((first.budget, second.budget), (200 << 20, 100 << 20))
+        self.assertEqual(second.free + second.weights, 100 << 20)
+        with self.assertRaises(minim.Error) as caught:
+            model.session(1 << 20)
+        self.assertEqual(caught.exception.status, "out_of_device_memory")
+        self.assertRegex(
+            caught.exception.message,
+            r"on sim:0: .*; a context of \d+ would fit; \d+ of the budget of 209715200 bytes",
+        )
+        model.session(100).close()
+        self.assertGreater(model.memory()[1].kept, 0)
+        for options, message in (
+            ({"devices": "sim:0", "budgets": [1 << 20]}, "sim:0: .* of the budget of 1048576 bytes"),
+            ({"devices": "sim:0", "budgets": [1, 2]}, "2 budgets for 1 devices"),
+            ({"budgets": [1]}, "none is named"),
+            ({"devices": "cpu,sim:0", "budgets": [1, 0]}, "a budget is for a device with memory of its own"),
+            ({"devices": "sim:0,sim:1,sim:0"}, "device sim:0 is named twice"),
+        ):
+            with self.subTest(options):
+                with self.assertRaisesRegex(minim.Error, message):
+                    minim.Model(Q8_0, threads=2, **options)
 
     def test_a_model_on_the_processor_says_what_it_holds(self):
         for mmap in (True, False):

@@ -141,6 +141,14 @@ TEST_CASE("gpu: what does not fit is refused with the figures") {
     expect_error(Status::out_of_device_memory, "cuda:0: 1125899906842624 bytes for a test needed, ",
                  [&] { static_cast<void>(device->allocate(uint64_t{1} << 50, "a test")); });
     CHECK(device->allocate(0, "a test")->size() == 0);
+    const auto limited = cuda::make_cuda_backend(0, Arithmetic::fast, 1 << 20);
+    const auto half = limited->allocate(1 << 19, "weights", backend::MemoryUse::weights);
+    CHECK(limited->available_bytes() == 1 << 19);
+    expect_error(Status::out_of_device_memory,
+                 "cuda:0: 524289 bytes for a test needed, 524288 bytes available; 524288 of the budget of "
+                 "1048576 bytes "
+                 "are used",
+                 [&] { static_cast<void>(limited->allocate((1 << 19) + 1, "a test")); });
     expect_error(Status::unsupported, "600 experts", [&] {
         static_cast<void>(device->reserve({.n_rows = 1, .n_expert = 600, .n_expert_used = 1}));
     });

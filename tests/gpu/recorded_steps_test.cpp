@@ -70,6 +70,21 @@ TEST_CASE("recorded steps: the same bits as computed ones, on one device and on 
     }
 }
 
+TEST_CASE("sessions that come and go take memory of the devices and of the host once") {
+    const auto model = open(2);
+    std::vector<float> first;
+    int64_t n_taken = 0;
+    for (int i = 0; i < 4; ++i) {
+        const std::vector<float> logits = decoded(model, 3);
+        if (i == 0) {
+            first = logits;
+            n_taken = blocks_taken();
+        }
+        CHECK(logits == first);
+    }
+    CHECK(blocks_taken() == n_taken);
+}
+
 TEST_CASE("recorded steps: a cancelled one leaves nothing behind") {
     const auto model = open(1);
     const Logger silent;

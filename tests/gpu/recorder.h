@@ -1,4 +1,5 @@
-// Work that a stream records instead of doing it, on the host: what a CUDA graph is.
+// What the runtime on the host lets tests see: work that a stream records instead of doing it, which is what a CUDA
+// graph is, and how often memory is taken.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,12 @@ struct Records {
 inline Records& records() {
     static Records records;
     return records;
+}
+
+// Blocks of device and of pinned host memory that were taken from the runtime so far.
+inline int64_t& blocks_taken() {
+    static int64_t count = 0;
+    return count;
 }
 
 template <typename Work>

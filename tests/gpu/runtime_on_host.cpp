@@ -25,6 +25,7 @@ void use(int32_t) noexcept {}
 
 void* allocate(int32_t, uint64_t bytes) {
     if (bytes > k_memory_bytes) return nullptr;
+    ++test::blocks_taken();
     void* block = std::malloc(bytes == 0 ? 1 : bytes);
     if (block != nullptr) std::memset(block, 0xFF, bytes);  // NaN until it is written
     return block;

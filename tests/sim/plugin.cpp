@@ -53,10 +53,12 @@ std::vector<DeviceInfo> devices() {
     return all;
 }
 
-std::shared_ptr<const minim::backend::Backend> open(int32_t index, minim::backend::Arithmetic) {
-    const Settings s = settings();
+std::shared_ptr<const minim::backend::Backend> open(int32_t index, minim::backend::Arithmetic,
+                                                    uint64_t budget_bytes) {
+    Settings s = settings();
     if (index > s.n_devices) minim::fail(minim::Status::not_found, "there are {} devices", s.n_devices + 1);
     if (index == s.n_devices) minim::fail(minim::Status::unsupported, "it is simulated to be too old");
+    s.options.budget_bytes = budget_bytes;
     return std::make_shared<const minim::sim::SimBackend>(index, s.options);
 }
 

@@ -47,7 +47,7 @@ SimBackend::SimBackend(int32_t index, const Options& options)
     : name_(format_text("sim:{}", index)),
       options_(options),
       space_(options.memory_bytes),
-      memory_(name_, space_),
+      memory_(name_, space_, options.budget_bytes),
       pool_(1),
       cpu_(cpu::make_cpu_backend(pool_, detected_cpu_level())) {}
 
@@ -97,7 +97,9 @@ bool SimBackend::transfer(uint64_t bytes) const {
 std::unique_ptr<backend::Memory> SimBackend::allocate(uint64_t bytes, std::string_view what,
                                                       backend::MemoryUse use) const {
     if (++counts_.allocations == options_.failing_allocation) memory_.fail(bytes, what);
-    return memory_.allocate(bytes, what, use);
+    std::unique_ptr<backend::Memory> memory = memory_.allocate(bytes, what, use);
+    std::memset(here(memory->data()), 0xFF, bytes);
+    return memory;
 }
 
 void SimBackend::write(std::byte* to, const std::byte* from_host, uint64_t bytes) const {

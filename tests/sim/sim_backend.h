@@ -17,6 +17,7 @@ namespace minim::sim {
 
 struct Options {
     uint64_t memory_bytes = uint64_t{1} << 30;
+    uint64_t budget_bytes = backend::k_no_budget;
     double bytes_per_second = 0.0;    // of transfers; 0: as fast as it goes
     bool reaches_peers = true;        // copies from other simulated devices without the host
     Format without = Format::count_;  // a format it has no kernels for
@@ -40,12 +41,19 @@ class SimBackend : public backend::Backend {
   public:
     SimBackend(int32_t index, const Options& options);
 
-    uint64_t used_bytes() const noexcept { return space_.used(); }
+    // Of blocks in use: those that are kept for others are given back first.
+    uint64_t used_bytes() const noexcept {
+        memory_.give_back_kept();
+        return space_.used();
+    }
+    uint64_t most_used_bytes() const noexcept { return space_.most_used(); }  // so far, kept ones included
+    int64_t n_blocks_taken() const noexcept { return space_.n_taken(); }  // so far, not out of the kept ones
     const Counts& counts() const noexcept { return counts_; }
 
     std::string_view name() const noexcept override { return name_; }
     bool uses_host_memory() const noexcept override { return false; }
     uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
+    // Of bytes that are all ones, which make NaN as floats.
     std::unique_ptr<backend::Memory> allocate(
         uint64_t bytes, std::string_view what,
         backend::MemoryUse use = backend::MemoryUse::work) const override;

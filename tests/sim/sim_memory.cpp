@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -48,7 +48,8 @@ std::byte* AddressSpace::take(uint64_t bytes) {
         gaps_.erase(gap);
         if (room > size) gaps_[place + size] = room - size;
         used_ += size;
-        std::memset(bytes_ + place, 0xFF, size);
+        most_used_ = std::max(most_used_, used_);
+        ++n_taken_;
         return addresses_ + place;
     }
     return nullptr;
@@ -76,6 +77,16 @@ void AddressSpace::give_back(std::byte* block, uint64_t bytes) noexcept {
 uint64_t AddressSpace::used() const noexcept {
     const std::lock_guard lock(mutex_);
     return used_;
+}
+
+uint64_t AddressSpace::most_used() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return most_used_;
+}
+
+int64_t AddressSpace::n_taken() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return n_taken_;
 }
 
 std::byte* AddressSpace::bytes_at(const std::byte* address) const {

@@ -19,12 +19,14 @@ class AddressSpace : public backend::BlockSource {
     AddressSpace(const AddressSpace&) = delete;
     AddressSpace& operator=(const AddressSpace&) = delete;
 
-    // A block filled with bytes of all ones, which make NaN as floats. Null where the capacity does not suffice.
+    // Null where the capacity does not suffice.
     std::byte* take(uint64_t bytes) override;
     void give_back(std::byte* block, uint64_t bytes) noexcept override;
     uint64_t free_bytes() const noexcept override { return capacity_ - used(); }
 
     uint64_t used() const noexcept;
+    uint64_t most_used() const noexcept;  // so far
+    int64_t n_taken() const noexcept;     // blocks, so far
 
     // Where the bytes of a device address are. Throws internal for an address that is none of this device's.
     std::byte* bytes_at(const std::byte* address) const;
@@ -36,6 +38,8 @@ class AddressSpace : public backend::BlockSource {
     std::byte* bytes_ = nullptr;
     mutable std::mutex mutex_;
     uint64_t used_ = 0;
+    uint64_t most_used_ = 0;
+    int64_t n_taken_ = 0;
     std::map<uint64_t, uint64_t> gaps_;  // place and size
 };
 
