@@ -37,7 +37,7 @@
  *   call states.
  * - The library prints nothing, keeps no global state, and never aborts or exits the process. It reads
  *   two environment variables, for debugging: MINIM_LOG (level 1..4: a runtime without a logger writes
- *   its log to standard error) and MINIM_CPU (scalar, avx2, avx512, avx512_bf16: kernels of a lower
+ *   its log to standard error) and MINIM_CPU (scalar, avx2, avx512, avx512_vbmi: kernels of a lower
  *   instruction set than the processor has).
  * - Threads: each handle's comment says whether one or any thread may use it at a time. Callbacks run on
  *   the thread that made the call, with no lock held; log lines may come from any thread that is inside a
@@ -213,7 +213,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_runtime_create(const minim_runtime
                                                              minim_runtime** out, minim_error* err);
 MINIM_API void minim_runtime_free(minim_runtime* runtime);
 MINIM_API int32_t minim_runtime_thread_count(const minim_runtime* runtime);
-/* The level of instruction sets in use: "scalar", "avx2", "avx512", "avx512_bf16". Static text. */
+/* The level of instruction sets in use: "scalar", "avx2", "avx512", "avx512_vbmi". Static text. */
 MINIM_API const char* minim_runtime_cpu_level(const minim_runtime* runtime);
 
 /* ----------------------------------------------------------------------------------------- checkpoints */
@@ -316,8 +316,8 @@ typedef struct minim_model_params {
     minim_progress_fn progress; /* may be NULL */
     void* progress_user_data;
     /* Devices for the layers, the first ones first, each once: "cuda:0" or "cuda:0,cuda:1"; NULL: `backend` has all.
-       Keys and values lie where their layer does. Weights for a device's own memory are copied there from the mapped
-       file, whatever `residence` says; it counts for those that stay with the processor. */
+       Keys and values lie where their layer does. Weights for a device's own memory are read from the file through
+       16 MiB of the host's, whatever `residence` says; it counts for those that stay with the processor. */
     const char* devices;
     /* n_split shares of the layers, one a device; NULL: in proportion to the memory that may be taken. */
     const double* split;

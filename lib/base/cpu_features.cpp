@@ -21,7 +21,7 @@ constexpr std::pair<CpuLevel, std::string_view> k_levels[] = {
     {CpuLevel::scalar, "scalar"},
     {CpuLevel::avx2, "avx2"},
     {CpuLevel::avx512, "avx512"},
-    {CpuLevel::avx512_bf16, "avx512_bf16"},
+    {CpuLevel::avx512_vbmi, "avx512_vbmi"},
 };
 
 int32_t read_topology(int cpu, const char* leaf) noexcept {
@@ -58,9 +58,8 @@ bool has_f16c() noexcept {
 }
 #endif
 
-}  // namespace
-
-CpuLevel detected_cpu_level() noexcept {
+// Asks the processor, which takes microseconds in a virtual machine.
+CpuLevel detect_cpu_level() noexcept {
 #if defined(__x86_64__)
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) {
         return CpuLevel::scalar;
@@ -70,10 +69,18 @@ CpuLevel detected_cpu_level() noexcept {
         !__builtin_cpu_supports("avx512vnni")) {
         return CpuLevel::avx2;
     }
-    return __builtin_cpu_supports("avx512bf16") ? CpuLevel::avx512_bf16 : CpuLevel::avx512;
+    const bool permutes = __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
+    return permutes ? CpuLevel::avx512_vbmi : CpuLevel::avx512;
 #else
     return CpuLevel::scalar;
 #endif
+}
+
+}  // namespace
+
+CpuLevel detected_cpu_level() noexcept {
+    static const CpuLevel k_level = detect_cpu_level();
+    return k_level;
 }
 
 CpuLevel active_cpu_level() {
@@ -88,7 +95,7 @@ CpuLevel active_cpu_level() {
         }
         return level;
     }
-    fail(Status::invalid, "MINIM_CPU is '{}'; it can be scalar, avx2, avx512 or avx512_bf16", wanted);
+    fail(Status::invalid, "MINIM_CPU is '{}'; it can be scalar, avx2, avx512 or avx512_vbmi", wanted);
 }
 
 std::string_view to_string(CpuLevel level) noexcept {

@@ -12,14 +12,14 @@ enum class CpuLevel : int32_t {
     scalar = 0,       // any processor
     avx2 = 1,         // AVX2, FMA, F16C
     avx512 = 2,       // AVX-512 F, BW, DQ, VL and VNNI
-    avx512_bf16 = 3,  // the same with AVX-512 BF16
+    avx512_vbmi = 3,  // the same with VBMI and GFNI: permutations of bytes across a register
 };
 
 // The best level of this processor and operating system.
 CpuLevel detected_cpu_level() noexcept;
 
 // The level kernels are taken from: the detected one, or a lower one named by the environment variable
-// MINIM_CPU (scalar, avx2, avx512, avx512_bf16). Throws invalid for any other name,
+// MINIM_CPU (scalar, avx2, avx512, avx512_vbmi). Throws invalid for any other name,
 // unsupported for a level that this machine has not.
 CpuLevel active_cpu_level();
 

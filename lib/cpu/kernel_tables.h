@@ -7,8 +7,8 @@
 
 namespace minim::cpu {
 
-// The kernels of a level this machine has. avx512_bf16 takes those of avx512: input rows are never rounded to
-// BF16, and splitting them into two BF16 parts for its dot instruction costs as much as it saves.
+// The kernels of a level this machine has. None uses the dots of BF16: input rows are never rounded to it, and splitting them
+// into two BF16 parts costs as much as it saves.
 const KernelTable& kernels_for(CpuLevel level) noexcept;
 
 // The kernel of a weight format; null where rows are decoded to floats instead.

@@ -104,7 +104,7 @@ struct KvKernels {
 };
 
 struct KernelTable {
-    const char* name;  // "scalar", "avx2", "avx512"
+    const char* name;  // "scalar", "avx2", "avx512", "avx512_vbmi"
 
     LinearKernelFamilies linear;  // each format that holds weights is in one of them
 
@@ -124,7 +124,8 @@ struct KernelTable {
 
 // One folder each.
 extern const KernelTable k_scalar_kernels;
-extern const KernelTable k_avx2_kernels;    // x86-64 only
-extern const KernelTable k_avx512_kernels;  // x86-64 only
+extern const KernelTable k_avx2_kernels;         // x86-64 only
+extern const KernelTable k_avx512_kernels;       // x86-64 only
+extern const KernelTable k_avx512_vbmi_kernels;  // x86-64 only
 
 }  // namespace minim::cpu

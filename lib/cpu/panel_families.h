@@ -15,5 +15,8 @@ extern const LinearKernels k_blocks_of_32, k_k_quants, k_grids, k_ternary, k_tre
 namespace avx512 {  // x86-64 only
 extern const LinearKernels k_blocks_of_32, k_k_quants, k_grids, k_ternary, k_trellis, k_value_tables;
 }
+namespace avx512_vbmi {  // x86-64 only; the others are those of avx512
+extern const LinearKernels k_grids, k_value_tables;
+}
 
 }  // namespace minim::cpu

@@ -57,13 +57,40 @@ MINIM_KERNEL_INLINE void add_shift(typename L::Int shift, typename L::Int* code,
     for (int k = 0; k < count; ++k) code[k] = L::add_bytes(code[k], shift);
 }
 
-// Out of 32 values: those of the nibbles in the first half, or in the second where a byte of `fifth` has its bit `bit`.
-template <class L, int bit>
-MINIM_KERNEL_FUNCTION typename L::Int look_up_32(const int8_t* values, typename L::Int nibbles,
+// Lanes that look up among 64 bytes at once (cpu/avx512_vbmi/lanes.h).
+template <class L>
+concept LooksUpSixBits = requires(typename L::Int index) {
+    L::look_up_six_bits(L::table_64(nullptr), index);
+};
+
+// Out of 32 values: those of the nibbles, bits from .. from + 3 of every byte of `word`, in the first half, or in the second
+// where a byte of `fifth` has its bit `bit`.
+template <class L, int from, int bit>
+MINIM_KERNEL_FUNCTION typename L::Int look_up_32(const int8_t* values, typename L::Int word,
                                                  typename L::Int fifth) {
-    const auto low = L::look_up(L::wide_table(values), nibbles);
-    const auto high = L::look_up(L::wide_table(values + 16), nibbles);
-    return L::template choose_by_bit<bit>(fifth, high, low);
+    if constexpr (LooksUpSixBits<L>) {
+        const auto index = L::template merge_above<4>(moved<L, from, 0>(word), moved<L, bit, 4>(fifth));
+        return L::look_up_six_bits(L::wide_table_32(values), index);
+    } else {
+        const auto nibbles = byte_bits<L, from, 15>(word);
+        const auto low = L::look_up(L::wide_table(values), nibbles);
+        const auto high = L::look_up(L::wide_table(values + 16), nibbles);
+        return L::template choose_by_bit<bit>(fifth, high, low);
+    }
+}
+
+// Out of 64 values, by bits `bit` and bit + 1 of `two`.
+template <class L, int from, int bit>
+MINIM_KERNEL_FUNCTION typename L::Int look_up_64(const int8_t* values, typename L::Int word,
+                                                 typename L::Int two) {
+    if constexpr (LooksUpSixBits<L>) {
+        const auto index = L::template merge_above<4>(moved<L, from, 0>(word), moved<L, bit, 4>(two));
+        return L::look_up_six_bits(L::wide_table_64(values), index);
+    } else {
+        const auto low = look_up_32<L, from, bit>(values, word, two);
+        const auto high = look_up_32<L, from, bit>(values + 32, word, two);
+        return L::template choose_by_bit<bit + 1>(two, high, low);
+    }
 }
 
 // What IQ5_K and IQ5_KS share: the values of columns 4 first .. 4 first + 4 count - 1 of unit u.
@@ -71,8 +98,8 @@ template <class L, int u>
 MINIM_KERNEL_INLINE void iq5k_codes(const PanelBlock<L>& block, int codes_at, int fifth_at,
                                     typename L::Int shift, int first, int count, typename L::Int* code) {
     for (int k = first; k < first + count; ++k) {
-        const auto nibbles = byte_bits<L, 4 * (u % 2), 15>(block.word(codes_at + 32 * (u / 2) + 4 * k));
-        const auto value = look_up_32<L, u>(iq5k_values(), nibbles, block.word(fifth_at + 4 * k));
+        const auto word = block.word(codes_at + 32 * (u / 2) + 4 * k);
+        const auto value = look_up_32<L, 4 * (u % 2), u>(iq5k_values(), word, block.word(fifth_at + 4 * k));
         code[k] = L::settled(L::add_bytes(value, shift));
     }
 }
@@ -163,12 +190,9 @@ struct Iq6KPanel {
         constexpr int k_bit = 2 * (u % 4);
         const auto shift = shift_of<L, k_iq6k_shift>(lanes_with_bit<L, 2 * u + g>(extra));
         for (int k = 4 * g; k < 4 * g + 4; ++k) {
-            const auto nibbles =
-                byte_bits<L, 4 * (u % 2), 15>(block.word(Block::codes_at + 32 * (u / 2) + 4 * k));
+            const auto word = block.word(Block::codes_at + 32 * (u / 2) + 4 * k);
             const auto two = block.word(Block::high_at + 32 * (u / 4) + 4 * k);
-            const auto low = look_up_32<L, k_bit>(iq6k_values(), nibbles, two);
-            const auto high = look_up_32<L, k_bit>(iq6k_values() + 32, nibbles, two);
-            const auto value = L::template choose_by_bit<k_bit + 1>(two, high, low);
+            const auto value = look_up_64<L, 4 * (u % 2), k_bit>(iq6k_values(), word, two);
             unit.code[k] = L::settled(L::add_bytes(value, shift));
         }
         const auto scales = block.word(Block::scales_at + u / 2 * 4);
@@ -382,8 +406,12 @@ MINIM_HOST_DEVICE const int8_t* iq2kl_odd() {
 
 template <class L>
 MINIM_KERNEL_FUNCTION typename L::Int look_up_pairs(const int8_t* values, typename L::Int pair) {
-    return L::template choose_by_bit<4>(pair, L::look_up(L::table(values + 16), pair),
-                                        L::look_up(L::table(values), pair));
+    if constexpr (LooksUpSixBits<L>) {
+        return L::look_up_six_bits(L::table_32(values), pair);
+    } else {
+        return L::template choose_by_bit<4>(pair, L::look_up(L::table(values + 16), pair),
+                                            L::look_up(L::table(values), pair));
+    }
 }
 
 template <class L>

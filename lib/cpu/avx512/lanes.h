@@ -1,4 +1,5 @@
-// The lane vocabulary of scalar/lanes.h in AVX-512 (F, BW, DQ, VL, VNNI): 16 lanes are one register.
+// The lane vocabulary of scalar/lanes.h in AVX-512 (F, BW, DQ, VL, VNNI): 16 lanes are one register. A template only so that
+// files compiled for more than that have functions of their own, which no linker takes for these.
 #pragma once
 
 #include "cpu/avx512/simd.h"
@@ -6,7 +7,10 @@
 
 namespace minim::cpu::avx512 {
 
-struct Lanes {
+struct Plain {};
+
+template <class Level>
+struct LanesOf {
     struct Int {
         __m512i v;
     };
@@ -201,5 +205,7 @@ struct Lanes {
         return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
     }
 };
+
+using Lanes = LanesOf<Plain>;
 
 }  // namespace minim::cpu::avx512

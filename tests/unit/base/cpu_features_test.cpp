@@ -34,7 +34,7 @@ class CpuVariable {
     std::optional<std::string> before_;
 };
 
-constexpr CpuLevel k_levels[] = {CpuLevel::scalar, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::avx512_bf16};
+constexpr CpuLevel k_levels[] = {CpuLevel::scalar, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::avx512_vbmi};
 
 }  // namespace
 
@@ -46,7 +46,7 @@ TEST_CASE("levels have the names that MINIM_CPU takes") {
     CHECK(to_string(CpuLevel::scalar) == "scalar");
     CHECK(to_string(CpuLevel::avx2) == "avx2");
     CHECK(to_string(CpuLevel::avx512) == "avx512");
-    CHECK(to_string(CpuLevel::avx512_bf16) == "avx512_bf16");
+    CHECK(to_string(CpuLevel::avx512_vbmi) == "avx512_vbmi");
 }
 
 TEST_CASE("MINIM_CPU lowers the level and never raises it") {

@@ -78,7 +78,7 @@ void fill_from_golden(Format format, TestMatrix& matrix, Random& random) {
 
 std::vector<CpuLevel> cpu_levels() {
     std::vector<CpuLevel> levels;
-    for (const CpuLevel level : {CpuLevel::scalar, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::avx512_bf16}) {
+    for (const CpuLevel level : {CpuLevel::scalar, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::avx512_vbmi}) {
         if (level <= detected_cpu_level()) levels.push_back(level);
     }
     return levels;

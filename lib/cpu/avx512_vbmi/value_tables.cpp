@@ -1,0 +1,11 @@
+#include "panel/value_tables.h"
+
+#include "cpu/avx512_vbmi/lanes.h"
+#include "cpu/generic/linear_panel.h"
+#include "cpu/panel_families.h"
+
+namespace minim::cpu::avx512_vbmi {
+
+constinit const LinearKernels k_value_tables = generic::panel_kernels<Lanes>(panel::ValueTables<Lanes>());
+
+}  // namespace minim::cpu::avx512_vbmi
