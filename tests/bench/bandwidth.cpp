@@ -51,8 +51,8 @@ uint64_t sum_of_16(const std::byte* piece) {
 
 uint64_t sum_of(const std::byte* piece) {
 #if defined(__x86_64__)
-    if (detected_cpu_level() == CpuLevel::avx512) return sum_of_64(piece);
-    if (detected_cpu_level() == CpuLevel::avx2) return sum_of_32(piece);
+    if (detected_cpu_level() >= CpuLevel::avx512) return sum_of_64(piece);
+    if (detected_cpu_level() >= CpuLevel::avx2) return sum_of_32(piece);
 #endif
     return sum_of_16(piece);
 }
