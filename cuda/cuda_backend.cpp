@@ -93,6 +93,14 @@ class CudaBackend : public backend::Backend {
         return memory_.allocate(bytes, what, use);
     }
     backend::MemoryState memory() const noexcept override { return memory_.state(); }
+    std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
+        try {
+            return pinned_.allocate(bytes, what, MemoryUse::work);
+        } catch (const Error& error) {  // a system may limit what is pinned; other memory is slower, and does
+            if (error.status() != Status::out_of_memory) throw;
+            return backend::allocate_host_memory(bytes, what);
+        }
+    }
 
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
         if (why_lost_ == nullptr) note(runtime::copy(index_, Way::to_device, to, from_host, bytes));
@@ -301,8 +309,8 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
         base = stream->memory->data();
     }
     stream->device = index_;
-    stream->host_memory = pinned_.allocate(static_cast<uint64_t>(batch_bytes(limits.n_rows, n_pages)),
-                                           "page tables", MemoryUse::work);
+    stream->host_memory =
+        allocate_staging(static_cast<uint64_t>(batch_bytes(limits.n_rows, n_pages)), "page tables");
     stream->host_tables = stream->host_memory->data();
     stream->stream = runtime::make_stream(index_);
     if (stream->stream == nullptr) fail(Status::out_of_device_memory, "{}: no further stream", name_);

@@ -45,6 +45,10 @@ std::unique_ptr<Memory> Backend::allocate(uint64_t bytes, std::string_view what,
     return std::make_unique<CountedHostMemory>(Buffer(bytes, what), host_bytes_[static_cast<size_t>(use)]);
 }
 
+std::unique_ptr<Memory> Backend::allocate_staging(uint64_t bytes, std::string_view what) const {
+    return allocate_host_memory(bytes, what);
+}
+
 MemoryState Backend::memory() const noexcept {
     MemoryState state;
     for (size_t use = 0; use < k_memory_uses; ++use) state.used_bytes[use] = host_bytes_[use];

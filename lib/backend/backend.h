@@ -164,6 +164,10 @@ class Backend {
     // What allocate() has given and did not get back yet.
     virtual MemoryState memory() const noexcept;
 
+    // Memory of the host that upload() reads in its time, without a copy in between where the device can. Throws
+    // out_of_memory.
+    virtual std::unique_ptr<Memory> allocate_staging(uint64_t bytes, std::string_view what) const;
+
     // Between steps: done when the call returns. write() and read() throw device_lost.
     virtual void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const;
     virtual void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const;
@@ -172,7 +176,7 @@ class Backend {
     // ---- streams ----
 
     // Throws out_of_memory or out_of_device_memory. Every operation below takes a scratch of this backend
-    // reserved for at least its size, and neither throws nor allocates.
+    // reserved for at least its size, and neither throws nor allocates. Without limits: for transfers alone.
     virtual std::unique_ptr<Scratch> reserve(const StepLimits& limits) const = 0;
 
     // Transfers as parts of a stream.

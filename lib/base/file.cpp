@@ -69,6 +69,16 @@ void File::read_at(uint64_t offset, std::span<std::byte> out) const {
     }
 }
 
+void File::expect_reads_in_order() const noexcept {
+    ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+void read_ahead(std::span<const std::byte> mapped) noexcept {
+    const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    const uint64_t before = reinterpret_cast<uintptr_t>(mapped.data()) % page;
+    ::madvise(const_cast<std::byte*>(mapped.data()) - before, mapped.size() + before, MADV_WILLNEED);
+}
+
 MappedFile::MappedFile(const File& file) : size_(file.size()) {
     if (size_ == 0) return;
     void* block = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor_, 0);

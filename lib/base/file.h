@@ -25,6 +25,9 @@ class File {
     // Fills `out` from `offset`. Short reads are continued; the end of the file before that is `truncated`.
     void read_at(uint64_t offset, std::span<std::byte> out) const;
 
+    // Reads to come go through the file in order, by and large: the system reads further ahead. Advice only.
+    void expect_reads_in_order() const noexcept;
+
   private:
     friend class MappedFile;
     std::string path_;
@@ -50,5 +53,8 @@ class MappedFile {
     const std::byte* data_ = nullptr;
     uint64_t size_ = 0;
 };
+
+// Asks for pages of a mapping ahead of their use. Advice only: a refusal changes speed.
+void read_ahead(std::span<const std::byte> mapped) noexcept;
 
 }  // namespace minim

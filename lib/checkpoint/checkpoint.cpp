@@ -1,5 +1,6 @@
 #include "checkpoint/checkpoint.h"
 
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <utility>
@@ -82,6 +83,17 @@ void Checkpoint::read(const Tensor& tensor, uint64_t from, std::span<std::byte> 
                       from + out.size(), tensor.bytes);
     }
     contents_.files[static_cast<size_t>(tensor.part)].read_at(tensor.offset + from, out);
+}
+
+void Checkpoint::read(const std::byte* place, std::span<std::byte> out) const {
+    const std::less<> before;
+    for (size_t i = 0; i < residents_.maps.size(); ++i) {
+        const std::span<const std::byte> bytes = residents_.maps[i].bytes();
+        if (before(place, bytes.data()) || !before(place, bytes.data() + bytes.size())) continue;
+        contents_.files[i].read_at(static_cast<uint64_t>(place - bytes.data()), out);
+        return;
+    }
+    std::memcpy(out.data(), place, out.size());
 }
 
 }  // namespace minim::checkpoint

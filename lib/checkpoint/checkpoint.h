@@ -64,8 +64,11 @@ class Checkpoint {
     // A place inside what data() gave out, to be rewritten by whoever loaded the checkpoint: data() then
     // gives the new bytes. Null where the tensors are mapped.
     std::byte* writable(const std::byte* place) const noexcept;
-    // Reads bytes of a tensor from the file, loaded or not: for weights on their way to another device.
+    // Reads bytes of a tensor from the file, loaded or not.
     void read(const Tensor& tensor, uint64_t from, std::span<std::byte> out) const;
+    // The bytes from a place inside what data() gave out. Those that are mapped are read from the file: no page of the
+    // mapping becomes the process's, and a file that has shrunk meanwhile is `truncated`.
+    void read(const std::byte* place, std::span<std::byte> out) const;
 
   private:
     Checkpoint(Contents contents, std::string folder);

@@ -1,8 +1,5 @@
 #include "checkpoint/load.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <span>
 #include <string>
@@ -34,16 +31,8 @@ std::vector<const Tensor*> reading_order(const Contents& contents, const TensorF
     return order;
 }
 
-// Asks for pages ahead of their use. Advice only: a refusal changes speed.
-void read_ahead(std::span<const std::byte> block) {
-    const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-    const auto address = reinterpret_cast<uintptr_t>(block.data());
-    const uint64_t before = address % page;
-    ::madvise(const_cast<std::byte*>(block.data()) - before, block.size() + before, MADV_WILLNEED);
-}
-
-void map(const Contents& contents, std::span<const Tensor* const> order, bool fits, LoadCounter& counter,
-         Residents& residents) {
+void map(const Contents& contents, std::span<const Tensor* const> order, bool reads_ahead,
+         LoadCounter& counter, Residents& residents) {
     for (const File& file : contents.files) residents.maps.emplace_back(file);
     for (const Tensor* tensor : order) {
         const std::span<const std::byte> bytes =
@@ -51,7 +40,7 @@ void map(const Contents& contents, std::span<const Tensor* const> order, bool fi
         residents.data[static_cast<size_t>(tensor->index)] = bytes.data();
         for (uint64_t at = 0; at < bytes.size(); at += k_load_block_bytes) {
             const auto block = bytes.subspan(at, std::min<uint64_t>(k_load_block_bytes, bytes.size() - at));
-            if (fits) read_ahead(block);
+            if (reads_ahead) read_ahead(block);
             counter.add(block.size());
         }
     }
@@ -106,10 +95,12 @@ Residents load_tensors(const Contents& contents, Residence how, const Progress& 
     Residents residents;
     residents.data.resize(contents.tensors.size());
     LoadCounter counter(total, progress, cancel);
-    if (how == Residence::mapped) {
-        map(contents, order, total <= available, counter, residents);
-    } else {
+    if (how != Residence::mapped)
+        for (const File& file : contents.files) file.expect_reads_in_order();
+    if (how == Residence::owned) {
         read(contents, order, counter, residents);
+    } else {
+        map(contents, order, how == Residence::mapped && total <= available, counter, residents);
     }
     return residents;
 }

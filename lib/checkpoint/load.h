@@ -16,6 +16,7 @@ namespace minim::checkpoint {
 enum class Residence {
     mapped,  // the files mapped read-only: pages come in on first use and can be dropped by the system
     owned,   // read into memory of the process, with huge pages where the system grants them
+    passing,  // mapped, so that the bytes have a place, but read with Checkpoint::read() on their way to a device
 };
 
 // Called on the loading thread with bytes done and bytes in all: at 0, at least every 4 MiB, at the end;

@@ -149,8 +149,7 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
         weight_bytes_[0].is_mapped = residence == checkpoint::Residence::mapped;
         return;
     }
-    // The files are mapped on the way: no more of them stays in memory than the system has room for.
-    checkpoint_.load(checkpoint::Residence::mapped, {}, options.cancel);
+    checkpoint_.load(checkpoint::Residence::passing, {}, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
     weights_ = bind_weights(checkpoint_, config_, log);
     bool packs = false;
@@ -158,7 +157,10 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
         packs |= stage.backend->uses_host_memory() && packs_any(*stage.backend, checkpoint_);
     const auto residence =
         choose_residence(options.residence, host_weight_bytes(stages_, weights_), packs, log);
-    weight_memory_ = place_weights(stages_, residence == checkpoint::Residence::owned, weights_,
+    const ReadWeights read = [this](const std::byte* from, std::span<std::byte> out) {
+        checkpoint_.read(from, out);
+    };
+    weight_memory_ = place_weights(stages_, residence == checkpoint::Residence::owned, read, weights_,
                                    options.progress, options.cancel);
     weight_bytes_ = model::weight_bytes(stages_, weights_, weight_memory_);
     for (size_t i = 0; i < stages_.size(); ++i) weight_bytes_[i].is_mapped = weight_memory_[i] == nullptr;

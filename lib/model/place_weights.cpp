@@ -1,9 +1,12 @@
 #include "model/place_weights.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/memory_info.h"
 #include "checkpoint/load_counter.h"
 #include "model/pack_weights.h"
 
@@ -97,13 +100,45 @@ void check_formats(Weights& weights, const StageOfWeights& stage, const Backend&
     }
 }
 
-void copy(const Backend& backend, std::byte* to, const std::byte* from, uint64_t bytes,
-          LoadCounter& counter) {
-    for (uint64_t at = 0; at < bytes; at += k_load_block_bytes) {
-        const uint64_t count = std::min(k_load_block_bytes, bytes - at);
-        backend.write(to + at, from + at, count);
-        counter.add(count);
+// Weights that stay in their files come into memory before they are used, where there is room for them.
+void read_ahead_of_host(std::span<const Stage> stages, std::span<const StageOfWeights> parts,
+                        Weights& weights, const CancelToken* cancel) {
+    if (host_weight_bytes(stages, weights) > available_memory_bytes()) return;
+    for (const StageOfWeights& part : parts) {
+        if (!stages[part.index].backend->uses_host_memory()) continue;
+        visit_stage(weights, part, [&](const std::byte* data, uint64_t bytes) {
+            throw_if_cancelled(cancel, "loading");
+            read_ahead({data, bytes});
+        });
     }
+}
+
+// Part after part from the start of `memory` on, each at a multiple of k_alignment.
+void upload_stage(Weights& weights, const StageOfWeights& stage, const Backend& backend, std::byte* memory,
+                  const ReadWeights& read, LoadCounter& counter) {
+    UploadRing ring(backend, memory, read, counter);
+    std::byte* next = memory;
+    visit_stage(weights, stage, [&](const std::byte*& data, uint64_t bytes) {
+        const uint64_t whole = align_up(bytes, k_alignment);
+        ring.append(data, bytes);
+        ring.skip(whole - bytes);
+        data = std::exchange(next, next + whole);
+    });
+    ring.finish();
+}
+
+// The same where the device's memory is the host's.
+void read_stage(Weights& weights, const StageOfWeights& stage, std::byte* memory, const ReadWeights& read,
+                LoadCounter& counter) {
+    std::byte* next = memory;
+    visit_stage(weights, stage, [&](const std::byte*& data, uint64_t bytes) {
+        for (uint64_t at = 0; at < bytes; at += k_load_block_bytes) {
+            const uint64_t count = std::min(k_load_block_bytes, bytes - at);
+            read(data + at, {next + at, count});
+            counter.add(count);
+        }
+        data = std::exchange(next, next + align_up(bytes, k_alignment));
+    });
 }
 
 }  // namespace
@@ -141,10 +176,11 @@ std::vector<WeightBytes> weight_bytes(std::span<const Stage> stages, Weights& we
 }
 
 std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, bool copies_host,
-                                                            Weights& weights,
+                                                            const ReadWeights& read, Weights& weights,
                                                             const checkpoint::Progress& progress,
                                                             const CancelToken* cancel) {
     std::vector<StageOfWeights> parts = parts_of(stages);
+    if (!copies_host) read_ahead_of_host(stages, parts, weights, cancel);
     std::erase_if(parts, [&](const StageOfWeights& part) {
         return !copies_host && stages[part.index].backend->uses_host_memory();
     });
@@ -167,12 +203,12 @@ std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stag
     LoadCounter counter(total, progress, cancel);
     for (const StageOfWeights& part : parts) {
         const Backend& backend = *stages[part.index].backend;
-        std::byte* next = memory[part.index]->data();
-        visit_stage(weights, part, [&](const std::byte*& data, uint64_t bytes) {
-            copy(backend, next, data, bytes, counter);
-            data = next;
-            next += align_up(bytes, k_alignment);
-        });
+        std::byte* data = memory[part.index]->data();
+        if (backend.uses_host_memory()) {
+            read_stage(weights, part, data, read, counter);
+        } else {
+            upload_stage(weights, part, backend, data, read, counter);
+        }
     }
     for (const StageOfWeights& part : parts) {
         const auto everything = [](const std::byte* place) { return const_cast<std::byte*>(place); };

@@ -9,6 +9,7 @@
 #include "base/cancel.h"
 #include "checkpoint/load.h"
 #include "model/stage.h"
+#include "model/upload_ring.h"
 #include "model/weights.h"
 
 namespace minim::model {
@@ -28,10 +29,10 @@ std::vector<WeightBytes> weight_bytes(std::span<const Stage> stages, Weights& we
 
 // Copies the weights of every stage into its device's memory, one block a stage, and puts them there in the order
 // its kernels read fastest; `weights` points there afterwards. Where host memory is the device's and `copies_host`
-// is not set, they stay where they are. Throws unsupported for a format that a device does
-// not run, out_of_memory or out_of_device_memory, cancelled, device_lost: `weights` is of no use then.
+// is not set, they stay where they are. Throws unsupported for a format that a device does not run, out_of_memory or
+// out_of_device_memory, cancelled, device_lost and what `read` throws: `weights` is of no use then.
 std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, bool copies_host,
-                                                            Weights& weights,
+                                                            const ReadWeights& read, Weights& weights,
                                                             const checkpoint::Progress& progress,
                                                             const CancelToken* cancel);
 

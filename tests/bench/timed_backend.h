@@ -32,6 +32,9 @@ class TimedBackend : public backend::Backend {
         return inner_->allocate(bytes, what, use);
     }
     backend::MemoryState memory() const noexcept override { return inner_->memory(); }
+    std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
+        return inner_->allocate_staging(bytes, what);
+    }
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
         inner_->write(to, from_host, bytes);
     }

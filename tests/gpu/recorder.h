@@ -1,5 +1,5 @@
 // What the runtime on the host lets tests see: work that a stream records instead of doing it, which is what a CUDA
-// graph is, and how often memory is taken.
+// graph is, how often memory is taken, and how many copies are on their way at once.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,18 @@ inline Records& records() {
 inline int64_t& blocks_taken() {
     static int64_t count = 0;
     return count;
+}
+
+// Copies from pinned memory that were put off at a time.
+inline size_t& most_late_copies() {
+    static size_t count = 0;
+    return count;
+}
+
+// Whether there is no pinned memory to be had.
+inline bool& refuses_pinned() {
+    static bool refuses = false;
+    return refuses;
 }
 
 template <typename Work>

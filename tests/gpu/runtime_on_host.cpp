@@ -1,7 +1,13 @@
-// cuda/runtime.h on host memory: two devices without streams, whose work is done when a call returns.
+// cuda/runtime.h on host memory: two devices whose work is done when a call returns, but for copies from pinned memory: a
+// stream reads that as late as it may.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "cuda/runtime.h"
 #include "gpu/recorder.h"
@@ -10,6 +16,42 @@ namespace minim::cuda::runtime {
 namespace {
 
 constexpr uint64_t k_memory_bytes = uint64_t{4} << 30;
+
+struct Late {
+    Stream stream;
+    void* to;
+    const void* from;
+    uint64_t bytes;
+};
+
+struct State {
+    std::mutex mutex;
+    std::vector<Late> late;
+    std::map<const std::byte*, uint64_t> pinned;
+};
+
+State& state() {
+    static State state;
+    return state;
+}
+
+// Null: what all streams have put off.
+void catch_up(Stream stream) {
+    const std::lock_guard lock(state().mutex);
+    std::vector<Late>& late = state().late;
+    for (const Late& one : late)
+        if (stream == nullptr || one.stream == stream) std::memcpy(one.to, one.from, one.bytes);
+    std::erase_if(late, [&](const Late& one) { return stream == nullptr || one.stream == stream; });
+}
+
+bool is_pinned(const void* place) {
+    const std::lock_guard lock(state().mutex);
+    const auto* byte = static_cast<const std::byte*>(place);
+    const auto next = state().pinned.upper_bound(byte);
+    if (next == state().pinned.begin()) return false;
+    const auto& [block, bytes] = *std::prev(next);
+    return byte < block + bytes;
+}
 
 }  // namespace
 
@@ -21,7 +63,10 @@ std::vector<backend::DeviceInfo> devices() {
     return all;
 }
 
-void use(int32_t) noexcept {}
+// Kernels follow, of whatever stream.
+void use(int32_t) noexcept {
+    if (test::recording() == nullptr) catch_up(nullptr);
+}
 
 void* allocate(int32_t, uint64_t bytes) {
     if (bytes > k_memory_bytes) return nullptr;
@@ -48,10 +93,12 @@ Stream make_stream(int32_t) {
 }
 
 void end_stream(int32_t, Stream stream) noexcept {
+    catch_up(stream);
     std::free(stream);
 }
 
-const char* synchronize(int32_t, Stream) noexcept {
+const char* synchronize(int32_t, Stream stream) noexcept {
+    catch_up(stream);
     return nullptr;
 }
 
@@ -60,9 +107,17 @@ const char* copy(int32_t, Way, void* to, const void* from, uint64_t bytes) noexc
     return nullptr;
 }
 
-const char* copy_later(int32_t device, Stream, Way way, void* to, const void* from, uint64_t bytes) noexcept {
+const char* copy_later(int32_t device, Stream stream, Way way, void* to, const void* from,
+                       uint64_t bytes) noexcept {
     if (test::recording() != nullptr && way != Way::on_device)
         return "a copy to or from the host cannot be recorded";
+    if (way == Way::to_device && is_pinned(from)) {
+        const std::lock_guard lock(state().mutex);
+        state().late.push_back({stream, to, from, bytes});
+        test::most_late_copies() = std::max(test::most_late_copies(), state().late.size());
+        return nullptr;
+    }
+    catch_up(nullptr);
     test::do_or_record([=] { copy(device, way, to, from, bytes); });
     return nullptr;
 }
@@ -81,6 +136,7 @@ Graph end_record(int32_t, Stream) noexcept {
 }
 
 const char* repeat(int32_t, Graph graph, Stream) noexcept {
+    catch_up(nullptr);
     ++test::records().n_repeats;
     for (const auto& work : *static_cast<test::RecordedWork*>(graph)) work();
     return nullptr;
@@ -91,15 +147,24 @@ void end_graph(int32_t, Graph graph) noexcept {
 }
 
 void* allocate_host(int32_t device, uint64_t bytes) {
-    return allocate(device, bytes);
+    if (test::refuses_pinned()) return nullptr;
+    void* block = allocate(device, bytes);
+    const std::lock_guard lock(state().mutex);
+    if (block != nullptr) state().pinned[static_cast<const std::byte*>(block)] = bytes;
+    return block;
 }
 
 void release_host(int32_t device, void* block) noexcept {
+    {
+        const std::lock_guard lock(state().mutex);
+        state().pinned.erase(static_cast<const std::byte*>(block));
+    }
     release(device, block);
 }
 
 const char* copy_from_peer(int32_t device, Stream, void* to, int32_t, Stream, const void* from,
                            uint64_t bytes) noexcept {
+    catch_up(nullptr);
     return copy(device, Way::on_device, to, from, bytes);
 }
 

@@ -13,7 +13,7 @@ namespace {
 void load_and_talk(const Devices& devices) {
     const auto model = model_on(devices);
     engine::Session session = make_session(model, 150);
-    all_logits(session, some_ids(70), 33);
+    all_logits(session, some_ids(70), 7);
     const auto fork = session.fork();
     all_logits(*fork, some_ids(3), 3);
 }

@@ -169,6 +169,29 @@ TEST_CASE("a part of a tensor is read without loading it") {
     CHECK(error_of([&] { checkpoint.read(tensor, UINT64_MAX, out); })->status() == Status::internal);
 }
 
+TEST_CASE("bytes are read from their place, whether they are mapped, owned or on their way elsewhere") {
+    const TemporaryFolder folder;
+    Logger log;
+    for (const Residence how : {Residence::mapped, Residence::owned, Residence::passing}) {
+        Checkpoint checkpoint = Checkpoint::open(write_model(folder), log);
+        checkpoint.load(how);
+        const Tensor& tensor = *checkpoint.find("t5");
+        const std::vector<std::byte> expected = pattern(k_sizes[5], 5);
+        std::vector<std::byte> out(1000);
+        checkpoint.read(checkpoint.data(tensor) + 12345, out);
+        CHECK(std::equal(out.begin(), out.end(), expected.begin() + 12345));
+        const std::vector<std::byte> elsewhere = pattern(1000, 3);
+        checkpoint.read(elsewhere.data(), out);
+        CHECK(out == elsewhere);
+        // Touching a mapping of a file that has shrunk would be the end of the process.
+        std::filesystem::resize_file(checkpoint.files()[static_cast<size_t>(tensor.part)].path(), 100);
+        if (how == Residence::owned) continue;
+        const auto error = error_of([&] { checkpoint.read(checkpoint.data(tensor), out); });
+        REQUIRE(error);
+        CHECK(error->reason() == Reason::truncated);
+    }
+}
+
 TEST_CASE("a file that shrank after it was opened is truncated") {
     const TemporaryFolder folder;
     for (const Residence how : {Residence::mapped, Residence::owned}) {

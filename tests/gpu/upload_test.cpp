@@ -1,0 +1,41 @@
+// Weights on their way to a CUDA device, whose streams read pinned memory as late as they may.
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "cuda/cuda_backend.h"
+#include "gpu/recorder.h"
+#include "model/upload_ring.h"
+#include "support/catch.h"
+#include "support/helpers.h"
+
+namespace minim::test {
+
+TEST_CASE("weights travel in as many pinned pieces at a time as there are, and all arrive") {
+    using model::UploadRing;
+    std::vector<std::byte> source(9 * UploadRing::k_piece_bytes + 123);
+    for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i * 7 + i / 4096);
+    const model::ReadWeights read = [](const std::byte* from, std::span<std::byte> out) {
+        std::memcpy(out.data(), from, out.size());
+    };
+    const checkpoint::Progress progress;
+    for (const bool pins : {true, false}) {
+        most_late_copies() = 0;
+        const auto device = cuda::make_cuda_backend(0, backend::Arithmetic::fast);
+        const auto memory = device->allocate(source.size(), "weights", backend::MemoryUse::weights);
+        checkpoint::LoadCounter counter(source.size(), progress, nullptr);
+        std::vector<std::byte> arrived(source.size());
+        refuses_pinned() = !pins;
+        {
+            UploadRing ring(*device, memory->data(), read, counter);
+            ring.append(source.data(), source.size());
+            ring.finish();
+        }
+        refuses_pinned() = false;
+        device->read(arrived.data(), memory->data(), arrived.size());
+        CHECK(arrived == source);
+        CHECK(most_late_copies() == (pins ? UploadRing::k_pieces : 0));
+    }
+}
+
+}  // namespace minim::test
