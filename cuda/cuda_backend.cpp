@@ -390,13 +390,14 @@ bool CudaBackend::attends_fast(const AttendArgs& args) const {
     return is_fast_ && fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv);
 }
 
-// Panel after panel out of a copy: some megabytes at a time.
+// Panel after panel out of a copy: some megabytes at a time, fewer where the weights have left no more room.
 void CudaBackend::pack(std::span<std::byte* const> data, const Matrix& shape) const {
     const int64_t n_panels = shape.rows / panel::k_panel_rows;
     if (n_panels == 0 || data.empty()) return;
     const auto panel_bytes = static_cast<uint64_t>(panel::k_panel_rows * shape.row_bytes);
+    const uint64_t room = std::min(k_pack_bytes, available_bytes());
     const auto n_together =
-        std::min(n_panels, static_cast<int64_t>(std::max<uint64_t>(1, k_pack_bytes / panel_bytes)));
+        std::min(n_panels, static_cast<int64_t>(std::max<uint64_t>(1, room / panel_bytes)));
     const std::unique_ptr<backend::Memory> rows =
         allocate(static_cast<uint64_t>(n_together) * panel_bytes, "packing weights", MemoryUse::work);
     const auto* from = reinterpret_cast<const uint8_t*>(rows->data());

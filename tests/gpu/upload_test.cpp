@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "cuda/cuda_backend.h"
+#include "engine/session.h"
 #include "gpu/recorder.h"
+#include "model/model.h"
 #include "model/upload_ring.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -36,6 +38,26 @@ TEST_CASE("weights travel in as many pinned pieces at a time as there are, and a
         CHECK(arrived == source);
         CHECK(most_late_copies() == (pins ? UploadRing::k_pieces : 0));
     }
+}
+
+TEST_CASE("a budget that leaves next to nothing beside the weights is enough to load them") {
+    const Logger silent;
+    const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+    const auto open = [&](uint64_t budget_bytes) {
+        return std::make_shared<const model::Model>(
+            path, cuda::make_cuda_backend(0, backend::Arithmetic::fast, budget_bytes), model::OpenOptions{},
+            silent);
+    };
+    const uint64_t weights = open(backend::k_no_budget)->weight_bytes()[0].total;
+    const auto model = open(weights + (64 << 10));
+    CHECK(model->backend().memory().used() == weights);
+    expect_error(Status::out_of_device_memory, "bytes for weights needed", [&] { open(weights - 1); });
+    expect_error(Status::out_of_device_memory, "bytes for packing weights needed",
+                 [&] { open(weights + 2048); });
+    engine::SessionParams params;
+    params.n_context = 100;
+    expect_error(Status::out_of_device_memory, "of the budget of",
+                 [&] { engine::Session(model, params, silent); });
 }
 
 }  // namespace minim::test
