@@ -59,7 +59,7 @@ struct LinearArgs {
     int64_t y_stride;  // floats from token t to token t + 1
     bool add;
     PanelScratch* scratch;  // of a kernel of packed weights
-    // Weights that the caller reads after these, at least 4 KB: their start is fetched into the cache. Or null.
+    // Weights that the caller reads after these: their start is fetched into the cache. Or null.
     const std::byte* next_weight = nullptr;
 };
 

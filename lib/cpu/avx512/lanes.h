@@ -26,7 +26,7 @@ struct LanesOf {
 
     static constexpr int k_width = 16;
     static constexpr int k_token_tile = 8;
-    static constexpr int k_few_tokens = 4;
+    static constexpr int k_few_tokens = 8;
     // vpdpbusd multiplies unsigned by signed bytes: signed weights are kept 128 higher.
     static constexpr int k_wide_offset = 128;
 

@@ -28,11 +28,18 @@ template <int n_tokens>
 struct InputTile {
     const Q8Block* block[n_tokens];
 
+    // Tokens t0 .. t0 + n_tokens - 1.
     InputTile(const LinearArgs& args, int64_t t0, int64_t unit) {
-        for (int t = 0; t < n_tokens; ++t) {
-            const int64_t row = args.input_rows != nullptr ? args.input_rows[t0 + t] : t0 + t;
-            block[t] = reinterpret_cast<const Q8Block*>(args.input + row * args.input_row_bytes) + unit;
-        }
+        for (int t = 0; t < n_tokens; ++t) block[t] = row(args, t0 + t) + unit;
+    }
+    // All tokens, and the last one again where there are fewer.
+    InputTile(const LinearArgs& args, int64_t unit) {
+        for (int t = 0; t < n_tokens; ++t)
+            block[t] = row(args, t < args.n_tokens ? t : args.n_tokens - 1) + unit;
+    }
+    static const Q8Block* row(const LinearArgs& args, int64_t token) {
+        const int64_t row = args.input_rows != nullptr ? args.input_rows[token] : token;
+        return reinterpret_cast<const Q8Block*>(args.input + row * args.input_row_bytes);
     }
     MINIM_KERNEL_INLINE void next() {
         for (int t = 0; t < n_tokens; ++t) ++block[t];
@@ -95,7 +102,7 @@ MINIM_KERNEL_INLINE void put_lanes(const LinearArgs& args, int64_t panel, int la
     for (int64_t r = 0; r < count; ++r) y[r] = args.add ? y[r] + lanes[r] : lanes[r];
 }
 
-// Few tokens: each unit is multiplied as it is unpacked.
+// At most n_tokens: each unit is multiplied as it is unpacked.
 template <class L, class P, int n_tokens>
 void linear_panels_of_few(const LinearArgs& args) {
     constexpr int k_parts = static_cast<int>(k_panel_rows) / L::k_width;
@@ -108,7 +115,7 @@ void linear_panels_of_few(const LinearArgs& args) {
         }
         for_each_blocks<P>(args, panel, [&](const PanelBlocks<typename P::Block>& blocks) {
             for (int part = 0; part < k_parts; ++part) {
-                InputTile<n_tokens> input(args, 0, blocks.first_unit());
+                InputTile<n_tokens> input(args, blocks.first_unit());
                 Float sum[n_tokens];
                 for (int t = 0; t < n_tokens; ++t) sum[t] = sums[part][t];
                 for_each_unit<L, P>(blocks, part * L::k_width, &read_ahead,
@@ -120,7 +127,8 @@ void linear_panels_of_few(const LinearArgs& args) {
             }
         });
         for (int part = 0; part < k_parts; ++part) {
-            for (int t = 0; t < n_tokens; ++t) put_lanes<L>(args, panel, part * L::k_width, t, sums[part][t]);
+            for (int t = 0; t < n_tokens && t < args.n_tokens; ++t)
+                put_lanes<L>(args, panel, part * L::k_width, t, sums[part][t]);
         }
     }
 }
@@ -161,13 +169,11 @@ MINIM_KERNEL_INLINE void load_unit(const std::byte* from, Unit<L>& unit) {
     }
 }
 
-// Some unpacked units of a panel, and what to fetch meanwhile: `fetch_bytes` a unit, from `fetch` on.
+// Some unpacked units of a panel.
 struct UnpackedUnits {
     const std::byte* data;
     int64_t first;
     int64_t count;
-    const std::byte* fetch;
-    int64_t fetch_bytes;  // 0: nothing
 };
 
 // Adds their products with the inputs of n_tokens tokens from t0 on to sums [n_tokens][16].
@@ -178,11 +184,7 @@ void add_units(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, f
         typename L::Float sum[n_tokens];
         for (int t = 0; t < n_tokens; ++t) sum[t] = L::load_f32(sums + k_panel_rows * t + lane);
         const std::byte* from = units.data + 4 * lane;
-        const int64_t fetch_bytes = lane == 0 ? units.fetch_bytes : 0;
         for (int64_t u = 0; u < units.count; ++u) {
-            for (int64_t at = 0; at < fetch_bytes; at += 64) {
-                __builtin_prefetch(units.fetch + u * fetch_bytes + at);
-            }
             Unit<L> unit;
             load_unit<L, Kind>(from, unit);
             add_unit<L, Kind, n_tokens>(unit, input, sum);
@@ -193,13 +195,15 @@ void add_units(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, f
     }
 }
 
+// Every tile begins with its part of the n_ahead bytes to be fetched.
 template <class L, class Kind>
-void add_units_of_tokens(const LinearArgs& args, UnpackedUnits units, int64_t t0, int64_t n_tokens,
-                         float* sums) {
+void add_units_of_tokens(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, int64_t n_tokens,
+                         float* sums, const Ahead& ahead, int64_t n_ahead) {
     int64_t t = 0;
+    int64_t fetched = 0;
     const auto add_tile = [&](auto n) {
+        for (; fetched * n_tokens < n_ahead * (t + n); fetched += 64) ahead.fetch(fetched);
         add_units<L, Kind, n>(args, units, t0 + t, sums + k_panel_rows * t);
-        units.fetch_bytes = 0;  // has been fetched with the first tile
         t += n;
     };
     while (t + L::k_token_tile <= n_tokens) add_tile(std::integral_constant<int, L::k_token_tile>());
@@ -221,14 +225,10 @@ void linear_panel(const LinearArgs& args, int64_t panel, int64_t t0, int64_t n_t
     using Blocks = PanelBlocks<typename P::Block>;
     for_each_blocks<P>(args, panel, [&](const Blocks& blocks) {
         unpack_blocks<L, P>(blocks, args.scratch->units);
-        const std::byte* ahead = read_ahead.after(blocks.data());
-        const int64_t fetch_bytes = ahead == nullptr ? 0 : Blocks::k_block_bytes / Blocks::k_block_units;
-        const UnpackedUnits units = {.data = args.scratch->units,
-                                     .first = blocks.first_unit(),
-                                     .count = blocks.n_units(),
-                                     .fetch = ahead,
-                                     .fetch_bytes = fetch_bytes};
-        add_units_of_tokens<L, typename P::Kind>(args, units, t0, n_tokens, sums);
+        const UnpackedUnits units = {args.scratch->units, blocks.first_unit(), blocks.n_units()};
+        add_units_of_tokens<L, typename P::Kind>(args, units, t0, n_tokens, sums,
+                                                 read_ahead.after(blocks.data()),
+                                                 blocks.count * Blocks::k_block_bytes);
     });
     for (int64_t t = 0; t < n_tokens; ++t) {
         for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
@@ -237,16 +237,28 @@ void linear_panel(const LinearArgs& args, int64_t panel, int64_t t0, int64_t n_t
     }
 }
 
+// How many tokens are few. Formats that keep much in registers while they unpack leave room for the sums of four.
+template <class L, class P>
+inline constexpr int k_few_tokens = [] {
+    constexpr bool k_is_simple = P::Kind::k_groups == 1 && !UnpacksInLoop<L, P>;
+    return k_is_simple || L::k_few_tokens < 4 ? L::k_few_tokens : 4;
+}();
+
 // args.weight: whole panels, the bytes of row r at r * row_bytes on average.
 template <class L, class P>
 void linear_panels(const LinearArgs& args) {
+    constexpr int k_few = k_few_tokens<L, P>;
     if (args.n_tokens == 1) return linear_panels_of_few<L, P, 1>(args);
-    if constexpr (L::k_few_tokens > 1) {
+    if constexpr (k_few >= 2) {
         if (args.n_tokens == 2) return linear_panels_of_few<L, P, 2>(args);
     }
-    if constexpr (L::k_few_tokens > 2) {
+    if constexpr (k_few >= 4) {
         if (args.n_tokens == 3) return linear_panels_of_few<L, P, 3>(args);
         if (args.n_tokens == 4) return linear_panels_of_few<L, P, 4>(args);
+    }
+    if constexpr (k_few >= 8) {
+        if (args.n_tokens <= 6) return linear_panels_of_few<L, P, 6>(args);
+        if (args.n_tokens <= 8) return linear_panels_of_few<L, P, 8>(args);
     }
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
         for (int64_t t = 0; t < args.n_tokens; t += k_panel_tokens) {

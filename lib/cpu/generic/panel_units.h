@@ -17,43 +17,57 @@ using panel::k_panel_rows;
 using panel::PanelBlock;
 using panel::Unit;
 
-// What is read some time after a block: the same distance further on, or at the start of the next weights where
-// that passes the end of these. Processors with 32 KB of first-level cache have room for the distance too.
+// What is read some time after a block, to be fetched meanwhile: far ahead into the second-level cache, since few lines can be on
+// their way into the first, and from there when they are near.
+struct Ahead {
+    const std::byte* far;
+    const std::byte* near;
+
+    MINIM_KERNEL_INLINE void fetch(int64_t at) const {
+        __builtin_prefetch(far + at, 0, 2);
+        __builtin_prefetch(near + at);
+    }
+};
+
 struct ReadAhead {
-    static constexpr int64_t k_distance = 4096;
+    static constexpr int64_t k_far = 8192;
+    static constexpr int64_t k_near = 2048;
 
     const std::byte* end;
     const std::byte* next;
 
     explicit ReadAhead(const LinearArgs& args)
         : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight) {}
-    // Null: nothing.
-    const std::byte* after(const std::byte* block) const {
-        if (end - block > k_distance) return block + k_distance;
-        return next == nullptr ? nullptr : next + (k_distance - (end - block));
+    Ahead after(const std::byte* block) const { return {at(block, k_far), at(block, k_near)}; }
+
+  private:
+    // The same distance further on, or from the start of the next weights where that passes the end of these; the block
+    // itself, which is there already, if there are none.
+    const std::byte* at(const std::byte* block, int64_t distance) const {
+        if (end - block > distance) return block + distance;
+        return next == nullptr ? block : next + (distance - (end - block));
     }
 };
 
 // Every pass over a block, of which there is one for each L::k_width lanes, fetches its part of the bytes that lie
-// `ahead`, evenly over its units: a memory that is asked in bursts gives less.
+// ahead, evenly over its units: a memory that is asked in bursts gives less.
 template <class L, class Block>
 inline constexpr int k_pass_bytes = int{L::k_width} * Block::block_bytes;
 
-// Fetches the part of unit `unit` of the bytes of a pass, which begin at `ahead`, unless that is null.
+// Fetches the part of unit `unit` of the bytes of a pass.
 template <class L, class Block, int unit>
-MINIM_KERNEL_INLINE void fetch_unit(const std::byte* ahead) {
+MINIM_KERNEL_INLINE void fetch_unit(const Ahead& ahead) {
     constexpr int k_units = Block::block_elems / 32;
     constexpr int k_first = (k_pass_bytes<L, Block> * unit / k_units + 63) / 64 * 64;
     constexpr int k_end = k_pass_bytes<L, Block> * (unit + 1) / k_units;
-    if (ahead == nullptr) return;
-    for (int at = k_first; at < k_end; at += 64) __builtin_prefetch(ahead + at);
+    for (int at = k_first; at < k_end; at += 64) ahead.fetch(at);
 }
 
 template <class L, class P, class Visit, int... unit>
-MINIM_KERNEL_INLINE void visit_units(const P& block, const std::byte* ahead, const Visit& visit,
+MINIM_KERNEL_INLINE void visit_units(const P& block, const Ahead* ahead, const Visit& visit,
                                      std::integer_sequence<int, unit...>) {
     const auto visit_one = [&](auto number) MINIM_KERNEL_INLINE_LAMBDA {
-        fetch_unit<L, typename P::Block, number>(ahead);
+        if (ahead != nullptr) fetch_unit<L, typename P::Block, number>(*ahead);
         Unit<L> one;
         block.template unpack<number>(one);
         visit(one);
@@ -62,17 +76,21 @@ MINIM_KERNEL_INLINE void visit_units(const P& block, const std::byte* ahead, con
 }
 
 // Formats that take many instructions a unit: eight times those of one would be more than a processor keeps decoded.
+template <class L, class P>
+concept UnpacksInLoop = requires(const P& panel, Unit<L>& unit) {
+    panel.unpack(0, unit);
+};
+
 template <class L, class P, class Visit>
-MINIM_KERNEL_INLINE void visit_units_in_loop(const P& block, const std::byte* ahead, const Visit& visit) {
+MINIM_KERNEL_INLINE void visit_units_in_loop(const P& block, const Ahead* ahead, const Visit& visit) {
     using Block = typename P::Block;
     constexpr int k_units = Block::block_elems / 32;
     constexpr int k_unit_bytes = k_pass_bytes<L, Block> / k_units;
 #pragma GCC unroll 1
     for (int unit = 0; unit < k_units; ++unit) {
         // A line that belongs to two units is asked for twice: a loop that knows would take longer.
-        for (int at = 0; at < k_unit_bytes && ahead != nullptr; at += 64) {
-            __builtin_prefetch(ahead + k_unit_bytes * unit + at);
-        }
+        for (int at = 0; at < k_unit_bytes && ahead != nullptr; at += 64)
+            ahead->fetch(k_unit_bytes * unit + at);
         Unit<L> one;
         block.unpack(unit, one);
         visit(one);
@@ -117,10 +135,15 @@ MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks<typename P::Block>& blo
     const PanelBlock<L> header = {blocks.panel, lane};
     PanelBlock<L> block = {blocks.data(), lane};
     for (int64_t b = 0; b < blocks.count; ++b) {
-        const std::byte* ahead = read_ahead != nullptr ? read_ahead->after(block.data) : nullptr;
-        if (ahead != nullptr) ahead += lane / L::k_width * k_pass_bytes<L, typename P::Block>;
+        Ahead part = {};
+        if (read_ahead != nullptr) {
+            const int64_t pass = lane / L::k_width * k_pass_bytes<L, typename P::Block>;
+            part = read_ahead->after(block.data);
+            part = {part.far + pass, part.near + pass};
+        }
+        const Ahead* ahead = read_ahead != nullptr ? &part : nullptr;
         const P panel(header, block);
-        if constexpr (requires(Unit<L> unit) { panel.unpack(0, unit); }) {
+        if constexpr (UnpacksInLoop<L, P>) {
             visit_units_in_loop<L>(panel, ahead, visit);
         } else {
             visit_units<L>(panel, ahead, visit,
