@@ -75,23 +75,7 @@ TEST_CASE("gpu: norm, scale and route agree with the reference") {
         f.device->scale(*f.stream, h, n * 96, 1.5F);
         CHECK(distance(expected, f.get(h, x.size())) < 1e-6);
 
-        const TestMatrix router(Format::f32, 9, 96, random);
-        const std::vector<float> bias = random.normal(9, 0.5F);
-        for (const bool has_bias : {false, true}) {
-            std::vector<int32_t> ids(static_cast<size_t>(n * 3));
-            std::vector<float> gates(ids.size());
-            int32_t* device_ids = f.put(ids);
-            float* device_gates = f.put(gates);
-            const auto bias_of = [&](const float* data) {
-                return has_bias ? backend::Vector{data, 9} : backend::Vector{};
-            };
-            f.reference->route(*f.none, x.data(), n, router.view, bias_of(bias.data()), 3, ids.data(),
-                               gates.data());
-            f.device->route(*f.stream, f.put(x), n, f.put(router), bias_of(f.put(bias)), 3, device_ids,
-                            device_gates);
-            CHECK(ids == f.get(device_ids, ids.size()));
-            CHECK(distance(gates, f.get(device_gates, gates.size())) < 1e-6);
-        }
+        check_route(f, x, n, random);
     }
 }
 
