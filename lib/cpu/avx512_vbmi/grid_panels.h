@@ -14,7 +14,6 @@
 // What bounds them is the number of instructions, two a cycle; looking up a whole block ahead takes longer.
 #pragma once
 
-#include <array>
 #include <utility>
 
 #include "cpu/avx512_vbmi/lanes.h"
@@ -27,7 +26,10 @@ using Mask = Lanes::Mask;
 using PanelBlock = panel::PanelBlock<Lanes>;
 using HalfStepScale = panel::HalfStepScale<Lanes>;
 using Unit = panel::Unit<Lanes>;
-using Bytes64 = std::array<int8_t, 64>;
+
+struct alignas(64) Bytes64 {
+    int8_t byte[64];
+};
 
 // Bytes 4b .. 4b + 3 of each pair of lanes, b being the lane of the two: eight bits each, from bit first + step * i of that
 // lane on. Fewer than eight bits a field leave others above it.
@@ -129,10 +131,10 @@ MINIM_KERNEL_FUNCTION Int even_signs(Int bytes) {
 template <int n_bits, int offset, size_t n>
 constexpr Bytes64 signed_codes(const Table<int8_t, n>& magnitudes) {
     Bytes64 codes{};
-    for (size_t i = 0; i < codes.size(); ++i) {
+    for (size_t i = 0; i < 64; ++i) {
         const size_t index = i % (size_t{1} << n_bits);
         const int magnitude = index < n ? magnitudes.data[index] : 0;
-        codes[i] = static_cast<int8_t>((i >> n_bits) % 2 != 0 ? offset - magnitude : offset + magnitude);
+        codes.byte[i] = static_cast<int8_t>((i >> n_bits) % 2 != 0 ? offset - magnitude : offset + magnitude);
     }
     return codes;
 }
@@ -146,7 +148,7 @@ inline constexpr Bytes64 k_iq3s_codes = signed_codes<3, panel::k_iq3s_offset>(co
 template <int... i>
 MINIM_KERNEL_INLINE void put_codes(const Points& points, Int signs, Unit& unit,
                                    std::integer_sequence<int, i...>) {
-    const auto table = Lanes::table_64(k_iq2_codes.data());
+    const auto table = Lanes::table_64(k_iq2_codes.byte);
     ((unit.code[i] = Lanes::look_up_six_bits(
           table,
           Lanes::merge_above<2>(fields<i / 2 * 8, 2>(points.plane[i % 2]), fields<4 * i - 2, 1>(signs)))),
@@ -163,14 +165,14 @@ MINIM_KERNEL_INLINE void put_half(const Points& points, Int signs, const Bytes64
     // A sign beside the third bit of its magnitude.
     static constexpr Bytes64 k_odd_bits = [] {
         Bytes64 odd{};
-        for (size_t n = 0; n < odd.size(); ++n)
-            odd[n] = static_cast<int8_t>((n & 1) << 1 | (n & 2) << 2 | (n & 4) << 3 | (n & 8) << 4);
+        for (int n = 0; n < 64; ++n)
+            odd.byte[n] = static_cast<int8_t>((n & 1) << 1 | (n & 2) << 2 | (n & 4) << 3 | (n & 8) << 4);
         return odd;
     }();
-    const auto odd_bits = Lanes::table_64(k_odd_bits.data());
+    const auto odd_bits = Lanes::table_64(k_odd_bits.byte);
     const Int high =
         Lanes::bit_or(points.plane[1], Lanes::look_up_six_bits(odd_bits, fields<16 * half, 4>(signs)));
-    const auto table = Lanes::table_64(codes.data());
+    const auto table = Lanes::table_64(codes.byte);
     ((unit.code[4 * half + i] = Lanes::look_up_six_bits(
           table, Lanes::merge_above<2>(fields<8 * i, 2>(points.plane[0]), fields<8 * i - 2, 2>(high)))),
      ...);
@@ -217,11 +219,10 @@ struct Iq2Xs {
         static constexpr Bytes64 k_order = [] {
             Bytes64 order{};
             for (int i = 0; i < 64; ++i)
-                order[static_cast<size_t>(i)] =
-                    static_cast<int8_t>(64 * (i % 4 / 2) + i / 4 * 4 + i % 2 * 2 + byte);
+                order.byte[i] = static_cast<int8_t>(64 * (i % 4 / 2) + i / 4 * 4 + i % 2 * 2 + byte);
             return order;
         }();
-        return {_mm512_permutex2var_epi8(a.v, _mm512_loadu_si512(k_order.data()), b.v)};
+        return {_mm512_permutex2var_epi8(a.v, _mm512_loadu_si512(k_order.byte), b.v)};
     }
     MINIM_KERNEL_INLINE void unpack(int u, Unit& unit) const {
         // Two points a word, each 9 bits of index and 7 of signs.
