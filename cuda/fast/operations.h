@@ -11,14 +11,13 @@
 #include "base/platform.h"
 #include "cuda/exact/operations.h"
 #include "cuda/fast/device.h"
+#include "cuda/fast/q8_block.h"
 #include "format/format.h"
-#include "panel/q8_block.h"
 
 namespace minim::cuda::fast {
 
 using exact::Experts;
 using exact::Weight;
-using panel::Q8Block;
 
 inline constexpr int k_most_together = 4;  // products of one launch
 inline constexpr int k_most_used = 32;     // experts of a row that route() chooses

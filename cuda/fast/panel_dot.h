@@ -7,7 +7,7 @@
 
 #include "cuda/fast/device.h"
 #include "cuda/fast/lanes.h"
-#include "panel/q8_block.h"
+#include "cuda/fast/q8_block.h"
 #include "panel/units.h"
 
 namespace minim::cuda::fast {
@@ -15,7 +15,6 @@ namespace minim::cuda::fast {
 using panel::Codes;
 using panel::k_panel_rows;
 using panel::PanelBlock;
-using panel::Q8Block;
 using Unit = panel::Unit<Lanes>;
 
 // Columns that the warps of a block work on between two barriers: eight units, one a warp.
@@ -88,7 +87,7 @@ struct InputUnit {
     float scaled_sum[2];
     int16_t sum[2];
 };
-static_assert(sizeof(InputUnit) == sizeof(Q8Block) && sizeof(Q8Block) % 16 == 0);
+static_assert(sizeof(InputUnit) == sizeof(Q8Block));
 
 struct alignas(16) SixteenBytes {
     uint32_t word[4];

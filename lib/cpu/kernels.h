@@ -11,12 +11,10 @@
 #include <cstdint>
 
 #include "base/platform.h"
+#include "cpu/q8_block.h"
 #include "format/format.h"
-#include "panel/q8_block.h"
 
 namespace minim::cpu {
-
-using panel::Q8Block;
 
 // How a linear kernel wants its input rows.
 enum class Activation : uint8_t {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/q8_block.h"
 #include "panel/kernel_inline.h"
 
 namespace minim::cpu::avx2 {
@@ -30,7 +31,7 @@ struct Lanes {
     static constexpr int k_token_tile = 4;
     static constexpr int k_few_tokens = 4;
     // vpmaddubsw multiplies unsigned by signed bytes: signed weights are kept 128 higher.
-    static constexpr int k_wide_offset = 128;
+    static constexpr int k_wide_offset = k_unsigned_offset;
 
     // ---- memory ----
     static Int load(const std::byte* p) { return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))}; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/avx512/simd.h"
+#include "cpu/q8_block.h"
 #include "panel/kernel_inline.h"
 
 namespace minim::cpu::avx512 {
@@ -28,7 +29,7 @@ struct LanesOf {
     static constexpr int k_token_tile = 8;
     static constexpr int k_few_tokens = 8;
     // vpdpbusd multiplies unsigned by signed bytes: signed weights are kept 128 higher.
-    static constexpr int k_wide_offset = 128;
+    static constexpr int k_wide_offset = k_unsigned_offset;
 
     // ---- memory ----
     static Int load(const std::byte* p) { return {_mm512_loadu_si512(p)}; }

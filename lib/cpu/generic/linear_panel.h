@@ -59,6 +59,8 @@ MINIM_KERNEL_INLINE void add_unit(const Unit<L>& unit, const InputTile<n_tokens>
             code[t] = block->code + 4 * k_vectors * g;
             if constexpr (k_offset == 0) {
                 dot[t] = L::all(0);
+            } else if constexpr (Kind::k_groups == 1 && k_offset == k_unsigned_offset) {
+                dot[t] = L::all(block->unsigned_offset);
             } else if constexpr (Kind::k_groups == 1) {
                 dot[t] = L::template dot_pair<-k_offset, -k_offset>(block->sum);
             } else {
@@ -76,8 +78,7 @@ MINIM_KERNEL_INLINE void add_unit(const Unit<L>& unit, const InputTile<n_tokens>
             const auto factor = L::mul(unit.scale[g], L::all(block->scale));
             sum[t] = L::fma(L::to_float(dot[t]), factor, sum[t]);
             if constexpr (Kind::k_minima) {
-                const float scaled =
-                    Kind::k_groups == 1 ? block->scaled_sum[0] + block->scaled_sum[1] : block->scaled_sum[g];
+                const float scaled = Kind::k_groups == 1 ? block->scaled_total : block->scaled_sum[g];
                 sum[t] = L::fma(unit.minimum[g], L::all(scaled), sum[t]);
             }
         }
@@ -102,12 +103,18 @@ MINIM_KERNEL_INLINE void put_lanes(const LinearArgs& args, int64_t panel, int la
     for (int64_t r = 0; r < count; ++r) y[r] = args.add ? y[r] + lanes[r] : lanes[r];
 }
 
+// Formats that take few instructions a unit.
+template <class L, class P>
+inline constexpr bool k_is_simple = P::Kind::k_groups == 1 && !UnpacksInLoop<L, P>;
+
 // At most n_tokens: each unit is multiplied as it is unpacked.
 template <class L, class P, int n_tokens>
 void linear_panels_of_few(const LinearArgs& args) {
     constexpr int k_parts = static_cast<int>(k_panel_rows) / L::k_width;
     using Float = typename L::Float;
-    const ReadAhead read_ahead(args);
+    constexpr bool k_is_little_work = n_tokens == 1 && k_is_simple<L, P>;
+    const ReadAhead read_ahead(
+        args, k_is_little_work ? ReadAheadDistance::little_work : ReadAheadDistance::much_work);
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
         Float sums[k_parts][n_tokens];
         for (auto& part : sums) {
@@ -219,7 +226,7 @@ void add_units_of_tokens(const LinearArgs& args, const UnpackedUnits& units, int
 // Tokens t0 .. t0 + n_tokens, which are at most k_panel_tokens.
 template <class L, class P>
 void linear_panel(const LinearArgs& args, int64_t panel, int64_t t0, int64_t n_tokens) {
-    const ReadAhead read_ahead(args);
+    const ReadAhead read_ahead(args, ReadAheadDistance::much_work);
     float* sums = args.scratch->sums;
     for (int64_t i = 0; i < k_panel_rows * n_tokens; ++i) sums[i] = 0.0F;
     using Blocks = PanelBlocks<typename P::Block>;
@@ -239,10 +246,8 @@ void linear_panel(const LinearArgs& args, int64_t panel, int64_t t0, int64_t n_t
 
 // How many tokens are few. Formats that keep much in registers while they unpack leave room for the sums of four.
 template <class L, class P>
-inline constexpr int k_few_tokens = [] {
-    constexpr bool k_is_simple = P::Kind::k_groups == 1 && !UnpacksInLoop<L, P>;
-    return k_is_simple || L::k_few_tokens < 4 ? L::k_few_tokens : 4;
-}();
+inline constexpr int k_few_tokens =
+    [] { return k_is_simple<L, P> || L::k_few_tokens < 4 ? L::k_few_tokens : 4; }();
 
 // args.weight: whole panels, the bytes of row r at r * row_bytes on average.
 template <class L, class P>

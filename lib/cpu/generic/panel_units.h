@@ -29,16 +29,23 @@ struct Ahead {
     }
 };
 
+// How much is computed between two requests says how far ahead they must be made. Where it is little, the processor's own
+// prefetcher does most of it, and requests beyond the page that it works on disturb it; where it is much, that one loses
+// its way, and the longer distance keeps the memory busy.
+enum class ReadAheadDistance : int64_t { little_work = 4096, much_work = 32768 };
+
 struct ReadAhead {
-    static constexpr int64_t k_far = 8192;
     static constexpr int64_t k_near = 2048;
 
     const std::byte* end;
     const std::byte* next;
+    int64_t far;
 
-    explicit ReadAhead(const LinearArgs& args)
-        : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight) {}
-    Ahead after(const std::byte* block) const { return {at(block, k_far), at(block, k_near)}; }
+    ReadAhead(const LinearArgs& args, ReadAheadDistance distance)
+        : end(args.weight + args.n_rows * args.row_bytes),
+          next(args.next_weight),
+          far(static_cast<int64_t>(distance)) {}
+    Ahead after(const std::byte* block) const { return {at(block, far), at(block, k_near)}; }
 
   private:
     // The same distance further on, or from the start of the next weights where that passes the end of these; the block

@@ -1,4 +1,4 @@
-// Input rows as 8-bit codes with scales (layout: kernels.h), as Q8_0 has them, but for one thing: the scale is chosen so
+// Input rows as 8-bit codes with scales (layout: q8_block.h), as Q8_0 has them, but for one thing: the scale is chosen so
 // that also two neighbours, columns 2i and 2i + 1, add up to 128 at most. Then the sum of their products with unsigned
 // bytes fits 16 bits, which is what AVX2 adds them in; without the bound it needs four instructions where three do.
 #pragma once
@@ -58,6 +58,8 @@ void quantize_q8(const float* x, int64_t cols, std::byte* out) {
             block.scaled_sum[g] = d * static_cast<float>(total);
         }
         block.scale = d;
+        block.scaled_total = block.scaled_sum[0] + block.scaled_sum[1];
+        block.unsigned_offset = -k_unsigned_offset * (block.sum[0] + block.sum[1]);
     }
 }
 

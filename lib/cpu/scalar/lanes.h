@@ -7,7 +7,7 @@
 //   Mask   chosen bytes of an Int
 //   Table  16 bytes to look up
 //
-// Dots add four products a lane. Codes of activations are as in a Q8Block (../kernels.h). Weights are either
+// Dots add four products a lane. Codes of activations are as in a Q8Block (../q8_block.h). Weights are either
 // small, 0 .. `largest` <= 127, or wide, any signed byte, in the form that wide() and wide_table() make: the
 // byte plus k_wide_offset, which the caller takes off again through the sum of the codes.
 //

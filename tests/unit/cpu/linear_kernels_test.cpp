@@ -121,7 +121,7 @@ std::vector<std::byte> input_from_golden(const GoldenFile& file, const GoldenFil
         const std::byte* from = bytes.data() + b * 32 / block * block_bytes;
         const int64_t header = q8_k ? block_bytes - 256 - 32 : block_bytes - 32;
         for (int64_t parity = 0; parity < 2; ++parity) {
-            panel::Q8Block out;
+            cpu::Q8Block out;
             uint16_t half = 0;
             std::memcpy(&out.scale, from, sizeof(out.scale));
             std::memcpy(&half, from, sizeof(half));
@@ -133,6 +133,8 @@ std::vector<std::byte> input_from_golden(const GoldenFile& file, const GoldenFil
                 out.sum[g] = static_cast<int16_t>(sum);
                 out.scaled_sum[g] = out.scale * static_cast<float>(sum);
             }
+            out.scaled_total = out.scaled_sum[0] + out.scaled_sum[1];
+            out.unsigned_offset = -128 * (out.sum[0] + out.sum[1]);
             std::memcpy(rows.data() + parity * row_bytes + b * static_cast<int64_t>(sizeof(out)), &out,
                         sizeof(out));
         }

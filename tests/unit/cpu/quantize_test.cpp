@@ -16,7 +16,7 @@ namespace minim::test {
 namespace {
 
 using cpu::Activation;
-using panel::Q8Block;
+using cpu::Q8Block;
 
 std::vector<Q8Block> blocks_of(const std::vector<std::byte>& row, int64_t cols) {
     std::vector<Q8Block> blocks(static_cast<size_t>(cols / 32));
@@ -76,6 +76,8 @@ bool has_true_sums(std::span<const Q8Block> row) {
             if (block.sum[g] != sum) return false;
             if (!same_bits(block.scaled_sum[g], block.scale * static_cast<float>(sum))) return false;
         }
+        if (!same_bits(block.scaled_total, block.scaled_sum[0] + block.scaled_sum[1])) return false;
+        if (block.unsigned_offset != -128 * (block.sum[0] + block.sum[1])) return false;
     }
     return true;
 }

@@ -150,7 +150,7 @@ std::vector<double> dequantised(cpu::Activation activation, const std::byte* row
             values[static_cast<size_t>(i)] = static_cast<double>(value);
             continue;
         }
-        panel::Q8Block block;
+        cpu::Q8Block block;
         std::memcpy(&block, row + i / 32 * static_cast<int64_t>(sizeof(block)), sizeof(block));
         values[static_cast<size_t>(i)] =
             static_cast<double>(block.code[i % 32]) * static_cast<double>(block.scale);
