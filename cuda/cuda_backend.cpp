@@ -223,6 +223,13 @@ class CudaBackend : public backend::Backend {
         });
     }
 
+    bool makes_shortlists() const noexcept override { return true; }
+    void shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+                   const backend::ShortlistTask& task) const override {
+        Stream& s = own(scratch);
+        launch([&] { fast::shortlist(s.stream, logits, n, n_vocab, s.shortlist, task); });
+    }
+
   private:
     void note(const char* why) const noexcept {
         const char* nothing = nullptr;
@@ -290,6 +297,10 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
         take(stream->score, limits.n_rows * limits.n_expert);
         take(stream->activated, n_slots * limits.expert_ff);
         take(stream->output, n_slots * std::max(limits.hidden, limits.expert_ff));
+        const int64_t n_pieces =
+            std::min(limits.n_rows, backend::k_most_shortlist_rows) * fast::shortlist_pieces(limits.n_vocab);
+        take(stream->shortlist.pieces, n_pieces);
+        take(stream->shortlist.keys, n_pieces * fast::k_list);
         if (is_fast_) {
             const int64_t longest = std::max(limits.hidden, limits.n_head * limits.head_dim);
             take(stream->input, limits.n_rows * (longest / 32 + 1));
