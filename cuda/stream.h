@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "cuda/dense_products.h"
 #include "cuda/fast/attention.h"
 #include "cuda/fast/operations.h"
 #include "cuda/fast/shortlist.h"
@@ -61,6 +62,10 @@ struct Stream : backend::Scratch {
     uint16_t* query;                 // [n_rows, n_head * head_dim], F16
     float* partial;                  // of attention whose context is shared between blocks
     int32_t n_processors = 0;
+    DenseProducts* dense = nullptr;     // of the device; null: it has no library
+    uint16_t* narrowed;                 // [n_rows, the longest row of an input], where there is a library
+    std::byte* dense_workspace;         // DenseProducts::k_workspace_bytes
+    const char* dense_error = nullptr;  // of a product, until it is noted
 
     // The rows that `input` holds, until one of them is written: [n, cols] from `of` on.
     struct {

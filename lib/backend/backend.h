@@ -150,6 +150,9 @@ class Backend {
 
     virtual std::string_view name() const noexcept = 0;  // "cpu", "reference", "cuda:0"
 
+    // What its user should know of how it computes, as text; empty: nothing.
+    virtual std::string_view remark() const noexcept { return {}; }
+
     // ---- memory ----
 
     virtual bool uses_host_memory() const noexcept { return true; }

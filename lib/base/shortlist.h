@@ -47,7 +47,8 @@ struct Shortlist {
 // rest is for the exponentials: 2 units in the last place each, and for their arguments, whose mean size in a softmax
 // is below ln(n_vocab).
 constexpr double shortlist_error(int64_t n_vocab) noexcept {
-    return static_cast<double>(n_vocab / 8 + 1000) * 0x1p-52;
+    const int64_t n_roundings = n_vocab / 8 + 1000;
+    return static_cast<double>(n_roundings) * 0x1p-52;
 }
 
 }  // namespace minim

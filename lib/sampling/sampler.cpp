@@ -133,8 +133,7 @@ ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const i
     append_changing(named, banned);
     if (penalties_.are_on()) named.insert(named.end(), accepted.begin(), accepted.end());
     std::ranges::sort(named);
-    const auto repeated = std::ranges::unique(named);
-    named.erase(repeated.begin(), repeated.end());
+    named.erase(std::unique(named.begin(), named.end()), named.end());
     const auto n_changing = std::ssize(named) - std::ssize(forbidden_);
     // Of what may not be chosen at all, the weight is wanted or nothing.
     const bool has_new_logits = !params_.logit_bias.empty() || (penalties_enabled_ && penalties_.are_on());

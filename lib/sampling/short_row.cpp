@@ -25,8 +25,8 @@ void ShortRow::start(const Shortlist& top, int32_t n_vocab, std::span<const int3
     changes_.clear();
     for (const int32_t token : tokens) changes_.push_back({token, false, 0.0F, 0.0F});
     std::ranges::sort(changes_, {}, &Change::token);
-    const auto repeated = std::ranges::unique(changes_, {}, &Change::token);
-    changes_.erase(repeated.begin(), repeated.end());
+    const auto is_same = [](const Change& a, const Change& b) { return a.token == b.token; };
+    changes_.erase(std::unique(changes_.begin(), changes_.end(), is_same), changes_.end());
     for (Change& change : changes_) {
         const std::optional<float> known = logit(change.token);
         change.is_known = known.has_value();
