@@ -87,6 +87,8 @@ placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime)
             spread.devices.push_back(
                 placement::open_device(names[i], runtime.threads, runtime.cpu_level, arithmetic,
                                        has_budget ? p.budgets[i] : backend::k_no_budget));
+            const std::string_view remark = spread.devices.back()->remark();
+            if (!remark.empty()) runtime.log.info("{}: {}", names[i], remark);
             if (p.n_split > 0) spread.shares.push_back(p.split[i]);
         } catch (const Error& error) {
             const bool is_missing =

@@ -12,6 +12,8 @@
 #include "base/format_text.h"
 #include "base/memory_info.h"
 #include "cuda/batch.h"
+#include "cuda/blas.h"
+#include "cuda/dense_products.h"
 #include "cuda/exact/operations.h"
 #include "cuda/fast_step.h"
 #include "cuda/runtime.h"
@@ -77,15 +79,17 @@ class CudaBackend : public backend::Backend {
   public:
     CudaBackend(int32_t index, Arithmetic arithmetic, uint64_t budget_bytes)
         : index_(index),
-          is_fast_(arithmetic == Arithmetic::fast),
+          is_fast_(arithmetic != Arithmetic::exact),
           name_(format_text("cuda:{}{}", index, is_fast_ ? "" : " (exact)")),
           blocks_(index),
           memory_(name_, blocks_, budget_bytes),
           pinned_blocks_(index),
           pinned_(format_text("{}, memory of the host", name_), pinned_blocks_, backend::k_no_budget,
-                  Status::out_of_memory) {}
+                  Status::out_of_memory),
+          dense_(library_for(arithmetic)) {}
 
     std::string_view name() const noexcept override { return name_; }
+    std::string_view remark() const noexcept override { return remark_; }
     bool uses_host_memory() const noexcept override { return false; }
     uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
     std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
@@ -181,7 +185,11 @@ class CudaBackend : public backend::Backend {
                 std::span<const LinearTask> tasks) const override {
         Stream& s = own(scratch);
         launch([&] {
-            if (is_fast_) return fast::linear_tasks(s, h, n, tasks);
+            if (is_fast_) {
+                fast::linear_tasks(s, h, n, tasks);
+                note(std::exchange(s.dense_error, nullptr));
+                return;
+            }
             for (const LinearTask& task : tasks)
                 exact::linear(s.stream, weight_of(*task.weight), h, n, task.y, task.weight->rows, task.add);
         });
@@ -223,7 +231,22 @@ class CudaBackend : public backend::Backend {
         });
     }
 
+    bool makes_shortlists() const noexcept override { return true; }
+    void shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+                   const backend::ShortlistTask& task) const override {
+        Stream& s = own(scratch);
+        launch([&] { fast::shortlist(s.stream, logits, n, n_vocab, s.shortlist, task); });
+    }
+
   private:
+    std::unique_ptr<blas::Library> library_for(Arithmetic arithmetic) {
+        if (arithmetic != Arithmetic::fast) return nullptr;
+        std::string why_not;
+        auto library = blas::open(index_, why_not);
+        if (library == nullptr)
+            remark_ = format_text("prompts of F16 and BF16 weights go slowly without cuBLASLt: {}", why_not);
+        return library;
+    }
     void note(const char* why) const noexcept {
         const char* nothing = nullptr;
         if (why != nullptr) why_lost_.compare_exchange_strong(nothing, why);
@@ -259,6 +282,8 @@ class CudaBackend : public backend::Backend {
     mutable backend::DeviceMemory memory_;
     mutable PinnedBlocks pinned_blocks_;
     mutable backend::DeviceMemory pinned_;
+    std::string remark_;
+    mutable DenseProducts dense_;
     mutable std::atomic<const char*> why_lost_ = nullptr;
 };
 
@@ -290,6 +315,10 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
         take(stream->score, limits.n_rows * limits.n_expert);
         take(stream->activated, n_slots * limits.expert_ff);
         take(stream->output, n_slots * std::max(limits.hidden, limits.expert_ff));
+        const int64_t n_pieces =
+            std::min(limits.n_rows, backend::k_most_shortlist_rows) * fast::shortlist_pieces(limits.n_vocab);
+        take(stream->shortlist.pieces, n_pieces);
+        take(stream->shortlist.keys, n_pieces * fast::k_list);
         if (is_fast_) {
             const int64_t longest = std::max(limits.hidden, limits.n_head * limits.head_dim);
             take(stream->input, limits.n_rows * (longest / 32 + 1));
@@ -297,6 +326,11 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
             take(stream->tiles.slot, n_slots);
             take(stream->tiles.tile, fast::most_expert_tiles(n_slots, limits.n_expert));
             take(stream->tiles.count, 1);
+            if (dense_.has_library() && limits.n_rows >= DenseProducts::k_least_rows) {
+                stream->dense = &dense_;
+                take(stream->narrowed, limits.n_rows * longest);
+                take(stream->dense_workspace, static_cast<int64_t>(DenseProducts::k_workspace_bytes));
+            }
             if (fast::attend_runs(limits.head_dim, limits.n_head, limits.n_head_kv)) {
                 take(stream->query, limits.n_rows * limits.n_head * limits.head_dim);
                 take(stream->partial, fast::partial_bytes(limits.n_rows, limits.n_head, limits.n_head_kv,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/fast/narrow.h"
 #include "cuda/views.h"
 #include "panel/panel.h"
 
@@ -60,7 +61,24 @@ void multiply_rest(cuda::Stream& s, const LinearTask& task, const float* h, int6
                       task.add);
 }
 
-void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n) {
+// The rows of h as the library wants them, kept from task to task of one operation.
+struct NarrowRows {
+    Format format = Format::count_;
+};
+
+bool multiply_dense(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, NarrowRows& rows) {
+    if (s.dense == nullptr || !s.dense->takes(task, n)) return false;
+    if (rows.format != task.weight->format)
+        narrow(s.stream, h, n * task.weight->cols, task.weight->format, s.narrowed);
+    rows.format = task.weight->format;
+    const char* error = nullptr;
+    const bool is_started = s.dense->multiply(task, s.narrowed, n, s.dense_workspace, s.stream, error);
+    if (error != nullptr) s.dense_error = error;
+    return is_started;
+}
+
+void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, NarrowRows& rows) {
+    if (multiply_dense(s, task, h, n, rows)) return;
     const Weight weight = weight_of(*task.weight);
     if (is_plain(weight.format)) {
         linear_plain(s.stream, weight, h, n, task.y, task.add);
@@ -156,13 +174,14 @@ void linear_tasks(cuda::Stream& s, const float* h, int64_t n, std::span<const Li
     const auto is_packed = [](const LinearTask& task) { return task.weight->packed; };
     const Q8Block* input = nullptr;
     if (std::ranges::any_of(tasks, is_packed)) input = quantized_rows(s, h, n, tasks[0].weight->cols);
+    NarrowRows narrow_rows;
     for (size_t group = 0; group < tasks.size(); group += 64) {
         const std::span<const LinearTask> some =
             tasks.subspan(group, std::min<size_t>(64, tasks.size() - group));
         uint64_t done = 0;
         for (size_t i = 0; i < some.size(); ++i) {
             if (!some[i].weight->packed) {
-                multiply_unpacked(s, some[i], h, n);
+                multiply_unpacked(s, some[i], h, n, narrow_rows);
                 continue;
             }
             if ((done >> i & 1U) == 0) multiply_alike(s, some, i, input, n, done);

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "cuda/dense_products.h"
 #include "cuda/fast/attention.h"
 #include "cuda/fast/operations.h"
+#include "cuda/fast/shortlist.h"
 #include "cuda/runtime.h"
 
 namespace minim::cuda {
@@ -45,12 +47,13 @@ struct Stream : backend::Scratch {
     std::unique_ptr<backend::Memory> memory;  // holds what the pointers below point to
     backend::StepLimits limits;
 
-    int32_t* ids;       // [n_rows], of an embed() outside of a batch
-    std::byte* tables;  // batch_bytes(n_rows, pages of all)
-    float* frequency;   // [head_dim]
-    float* score;       // [n_rows, n_expert]
-    float* activated;   // [n_slots, expert_ff], n_slots = n_rows * n_expert_used
-    float* output;      // [n_slots, hidden] or the up of the slots, whichever is larger
+    int32_t* ids;                   // [n_rows], of an embed() outside of a batch
+    std::byte* tables;              // batch_bytes(n_rows, pages of all)
+    float* frequency;               // [head_dim]
+    float* score;                   // [n_rows, n_expert]
+    float* activated;               // [n_slots, expert_ff], n_slots = n_rows * n_expert_used
+    float* output;                  // [n_slots, hidden] or the up of the slots, whichever is larger
+    fast::ShortlistWork shortlist;  // of k_most_shortlist_rows
 
     // Of fast arithmetic alone.
     fast::Q8Block* input;            // [n_rows, the longest row of an input / 32]
@@ -59,6 +62,10 @@ struct Stream : backend::Scratch {
     uint16_t* query;                 // [n_rows, n_head * head_dim], F16
     float* partial;                  // of attention whose context is shared between blocks
     int32_t n_processors = 0;
+    DenseProducts* dense = nullptr;     // of the device; null: it has no library
+    uint16_t* narrowed;                 // [n_rows, the longest row of an input], where there is a library
+    std::byte* dense_workspace;         // DenseProducts::k_workspace_bytes
+    const char* dense_error = nullptr;  // of a product, until it is noted
 
     // The rows that `input` holds, until one of them is written: [n, cols] from `of` on.
     struct {

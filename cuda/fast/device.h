@@ -10,7 +10,7 @@
 //   shared()                           the block's shared memory, as much as the launch asked for, 128-byte aligned
 //   sync()                             every thread of the block gets here before one goes on
 //   sync_warp()                        the same for the warp; what it has written is seen
-//   from_lane_xor(x, mask)             x of lane (own ^ mask) of the warp; float or int32_t
+//   from_lane_xor(x, mask)             x of lane (own ^ mask) of the warp; a number of 4 or 8 bytes
 //   copy_16(to, from)                  starts copying 16 bytes from global to shared memory, both aligned
 //   copy_16_if(wanted, to, from)       the same, or nothing; without a branch
 //   copies_end_group()                 the copies started since the last call are a group

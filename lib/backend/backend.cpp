@@ -5,6 +5,7 @@
 
 #include "backend/device_memory.h"
 #include "base/buffer.h"
+#include "base/error.h"
 #include "base/memory_info.h"
 
 namespace minim::backend {
@@ -96,6 +97,10 @@ void Backend::synchronize(Scratch&) const {}
 
 void Backend::scale(Scratch&, float* x, int64_t count, float factor) const {
     for (int64_t i = 0; i < count; ++i) x[i] *= factor;
+}
+
+void Backend::shortlist(Scratch&, const float*, int64_t, int64_t, const ShortlistTask&) const {
+    fail_internal("{} makes no shortlists", name());
 }
 
 }  // namespace minim::backend

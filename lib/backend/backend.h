@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "backend/kv_view.h"
+#include "backend/shortlist.h"
 #include "format/format.h"
 
 namespace minim::backend {
@@ -149,6 +150,9 @@ class Backend {
 
     virtual std::string_view name() const noexcept = 0;  // "cpu", "reference", "cuda:0"
 
+    // What its user should know of how it computes, as text; empty: nothing.
+    virtual std::string_view remark() const noexcept { return {}; }
+
     // ---- memory ----
 
     virtual bool uses_host_memory() const noexcept { return true; }
@@ -241,6 +245,12 @@ class Backend {
     // y += sum over slots, in slot order, of gate * down(silu(gate h) * (up h)).
     virtual void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                          int64_t n_used, const ExpertWeights& weights, float* y) const = 0;
+
+    // The tops of n rows of logits [n, n_vocab], n at most k_most_shortlist_rows: what is needed of them to choose the
+    // next tokens, so that the rows need not leave the device. Optional.
+    virtual bool makes_shortlists() const noexcept { return false; }
+    virtual void shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+                           const ShortlistTask& task) const;
 
   private:
     mutable std::array<std::atomic<uint64_t>, k_memory_uses> host_bytes_ = {};  // a use

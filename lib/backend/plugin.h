@@ -22,12 +22,13 @@ struct DeviceInfo {
 
 // How a device computes.
 enum class Arithmetic : uint8_t {
-    fast,   // packed weights, quantised inputs, half precision where it serves
-    exact,  // plain float, as the reference: slow
+    fast,           // packed weights, quantised inputs, half precision where it serves
+    exact,          // plain float, as the reference: slow
+    deterministic,  // as fast, but for libraries whose results depend on their version and the number of rows
 };
 
 // Raised whenever something in this folder changes that both sides see.
-inline constexpr uint32_t k_plugin_interface = 5;
+inline constexpr uint32_t k_plugin_interface = 6;
 // The compiler and its library's layout.
 inline constexpr const char* k_plugin_build = __VERSION__;
 

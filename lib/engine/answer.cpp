@@ -54,11 +54,22 @@ void Answer::follow(std::span<const int32_t> tokens) {
 }
 
 std::optional<int32_t> Answer::choose(std::span<const float> logits) {
-    const bool may_end = n_chosen_ >= params_.min_tokens && (!matcher_ || matcher_->may_end());
-    const std::span<const int32_t> banned = may_end ? std::span<const int32_t>() : std::span(end_tokens_);
+    return choose({std::nullopt, [logits] { return logits; }});
+}
+
+ShortlistQuery Answer::query(std::span<const int32_t> guess) const {
+    const bool is_masked = matcher_ && (matcher_->has_started() || !guess.empty());
+    const bool bans_end = !may_end() || (matcher_ && !guess.empty());
+    return sampler_.query(bans_end ? std::span(end_tokens_) : std::span<const int32_t>(), guess, is_masked);
+}
+
+std::optional<int32_t> Answer::choose(const LogitsRow& row) {
+    const std::span<const int32_t> banned = may_end() ? std::span<const int32_t>() : std::span(end_tokens_);
     const bool is_constrained = matcher_ && matcher_->has_started();
-    sampling::Choice choice =
-        sampler_.sample(logits, banned, is_constrained ? matcher_->allowed() : std::span<const uint64_t>());
+    const auto allowed = is_constrained ? matcher_->allowed() : std::span<const uint64_t>();
+    std::optional<sampling::Choice> chosen;
+    if (row.top) chosen = sampler_.sample(*row.top, banned, allowed);
+    sampling::Choice choice = chosen ? std::move(*chosen) : sampler_.sample(row.whole(), banned, allowed);
     const int32_t token = choice.token;
     if (ends_text(token)) {
         end_token_ = token;

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/shortlist.h"
 #include "constraint/constraint.h"
 #include "constraint/matcher.h"
 #include "model/model.h"
@@ -53,6 +55,12 @@ struct TokenEvent {
     std::string text;
 };
 
+// A row of logits as far as it is here: its top, where that was asked for, and the way to all of it.
+struct LogitsRow {
+    std::optional<Shortlist> top;
+    std::function<std::span<const float>()> whole;
+};
+
 class Answer {
   public:
     // Throws invalid for a parameter out of range and a constraint of another model. The model must outlive
@@ -64,7 +72,12 @@ class Answer {
 
     // Chooses the token after the one these are the logits of. None where the model ended its turn. Throws
     // internal where a logit is NaN; the answer is then to be stopped.
+    std::optional<int32_t> choose(const LogitsRow& row);
     std::optional<int32_t> choose(std::span<const float> logits);
+
+    // What of the row is enough for choose(), most likely; no candidates where all of it is needed. `guess`: tokens that
+    // may have been chosen by then.
+    ShortlistQuery query(std::span<const int32_t> guess = {}) const;
 
     // Ends the text. What was held back comes out, unless a stop text ended it.
     void finish(Finish why);
@@ -85,6 +98,7 @@ class Answer {
     uint64_t seed() const noexcept { return sampler_.params().seed; }
 
   private:
+    bool may_end() const { return n_chosen_ >= params_.min_tokens && (!matcher_ || matcher_->may_end()); }
     bool ends_text(int32_t token) const;
     void release_settled();
     void release_front();

@@ -244,8 +244,9 @@ void Engine::make_step() {
     plan_prompts(n_answers > 0 ? std::min(n_left, params_.n_prompt_rows) : n_left);
     if (rows_.empty()) return;
 
+    ask_for_shortlists();
     const Clock::time_point start = Clock::now();
-    model_->forward().step(rows_, space_, logits_.as<float>(), &stopping_);
+    model_->forward().step(rows_, space_, {logits_.as<float>(), queries_}, &stopping_);
     const std::chrono::duration<double> taken = Clock::now() - start;
     ++counts_.n_steps;
     counts_.n_rows += static_cast<int64_t>(rows_.size());
@@ -257,12 +258,35 @@ void Engine::make_step() {
             work->n_evaluated / k_kv_page_tokens > n_before / k_kv_page_tokens)
             keep_prefix(*work, work->n_evaluated / k_kv_page_tokens * k_kv_page_tokens);
     }
-    const float* logits = logits_.as<float>();
+    int64_t row = 0;
     for (Work* work : asking_) {
         const auto n_rows = static_cast<int64_t>(work->guess.size()) + 1;
-        choose(*work, logits, taken.count());
-        logits += n_rows * model_->config().n_vocab;
+        choose(*work, row, taken.count());
+        row += n_rows;
     }
+}
+
+// What is enough of each row of logits, where the device that computes them can tell.
+void Engine::ask_for_shortlists() {
+    queries_.clear();
+    if (!space_.keeps_logits()) return;
+    for (const Work* work : asking_)
+        queries_.insert(queries_.end(), work->guess.size() + 1, work->answer.query(work->guess));
+    const auto is_row = [](const ShortlistQuery& query) { return query.n_candidates == 0; };
+    if (std::ranges::all_of(queries_, is_row)) queries_.clear();
+}
+
+LogitsRow Engine::logits_row(int64_t row) {
+    const bool has_top = !queries_.empty() && queries_[static_cast<size_t>(row)].n_candidates > 0;
+    LogitsRow logits;
+    if (has_top) logits.top = space_.shortlist(row);
+    logits.whole = [this, row, has_top] {
+        const auto n_vocab = static_cast<size_t>(model_->config().n_vocab);
+        float* whole = logits_.as<float>() + static_cast<size_t>(row) * n_vocab;
+        if (has_top) model_->forward().fetch_logits(space_, row, whole);
+        return std::span<const float>(whole, n_vocab);
+    };
+    return logits;
 }
 
 // Ends what was cancelled or has waited too long.
@@ -434,7 +458,7 @@ void Engine::keep_prefix(const Work& work, int64_t n_positions) {
     prefixes_.keep(std::span(work.tokens).first(static_cast<size_t>(n_positions)), *work.kv);
 }
 
-void Engine::choose(Work& work, const float* logits, double seconds) {
+void Engine::choose(Work& work, int64_t first_row, double seconds) {
     const Clock::time_point now = Clock::now();
     if (work.state.prompt_us == 0) {
         work.first_token = now;
@@ -443,7 +467,7 @@ void Engine::choose(Work& work, const float* logits, double seconds) {
     work.state.generate_us = microseconds(now - work.first_token);
     const int64_t n_before = work.answer.n_chosen();
     try {
-        choose_tokens(work, logits);
+        choose_tokens(work, first_row);
         report(work);
     } catch (const Error& error) {
         return end(work, Finish::stopped, error);
@@ -456,10 +480,9 @@ void Engine::choose(Work& work, const float* logits, double seconds) {
 }
 
 // One token, and further ones as long as they are those that were guessed: their logits are known.
-void Engine::choose_tokens(Work& work, const float* logits) {
-    const auto n_vocab = static_cast<size_t>(model_->config().n_vocab);
+void Engine::choose_tokens(Work& work, int64_t first_row) {
     for (size_t i = 0; !work.answer.has_ended(); ++i) {
-        const auto token = work.answer.choose({logits + i * n_vocab, n_vocab});
+        const auto token = work.answer.choose(logits_row(first_row + static_cast<int64_t>(i)));
         if (!token) return;
         work.tokens.push_back(*token);
         if (work.answer.has_ended()) return;

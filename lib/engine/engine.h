@@ -19,6 +19,7 @@
 #include "base/buffer.h"
 #include "base/cancel.h"
 #include "base/log.h"
+#include "base/shortlist.h"
 #include "engine/lookup_draft.h"
 #include "engine/request.h"
 #include "kv/prefix_cache.h"
@@ -119,8 +120,10 @@ class Engine {
     bool waits_for_prefix(const Work& work, std::span<Work* const> planned) const;
     void plan(Work& work, int64_t n_rows);
     void keep_prefix(const Work& work, int64_t n_positions);
-    void choose(Work& work, const float* logits, double seconds);
-    void choose_tokens(Work& work, const float* logits);
+    void ask_for_shortlists();
+    LogitsRow logits_row(int64_t row);
+    void choose(Work& work, int64_t first_row, double seconds);
+    void choose_tokens(Work& work, int64_t first_row);
     void report(Work& work);
     void end(Work& work, Finish why, const std::optional<Error>& error);
     void remove_ended();
@@ -136,7 +139,8 @@ class Engine {
     model::StepSpace space_;
     Buffer logits_;  // [n_requests, n_vocab]
     std::vector<model::StepRow> rows_;
-    std::vector<Work*> asking_;  // who gets the logits: a row each, and one for each guessed token
+    std::vector<Work*> asking_;            // who gets the logits: a row each, and one for each guessed token
+    std::vector<ShortlistQuery> queries_;  // of these rows; empty: all of them are copied to logits_
 
     // The engine's thread alone. Both lists: who goes before whom.
     WorkList waiting_;

@@ -29,7 +29,7 @@ Generation::Generation(Session& session, const GenerateParams& params, std::span
     const Clock::time_point start = Clock::now();
     const int64_t n_before = session.n_tokens();
     if (prompt.empty()) {
-        session.last_logits(cancel);
+        session.eval_last(cancel);
     } else {
         session.eval(prompt, false, {}, cancel);
     }
@@ -87,10 +87,15 @@ void Generation::produce(const CancelToken* cancel) {
     const auto n_guessed = static_cast<int64_t>(guess.size());
     if (n_guessed > 0) {
         produce_guessed(guess, cancel);
-    } else if (const auto token = answer_.choose(session_.last_logits(cancel))) {
+    } else if (const auto token = choose_next(cancel)) {
         session_.append(*token);
     }
     if (may_guess) drafts_->drafter.learn(n_guessed, answer_.n_chosen() - n_before, seconds_since(start));
+}
+
+std::optional<int32_t> Generation::choose_next(const CancelToken* cancel) {
+    return answer_.choose(
+        {session_.shortlist(answer_.query(), cancel), [&] { return session_.last_logits(cancel); }});
 }
 
 // Chooses as it would have chosen token by token: as long as the choice is the guess, its logits are known.
@@ -98,13 +103,16 @@ void Generation::produce_guessed(std::span<const int32_t> guess, const CancelTok
     const auto n_vocab = static_cast<size_t>(session_.model().config().n_vocab);
     const std::vector<int32_t> guessed(guess.begin(), guess.end());  // the session's own tokens, which grow
     const std::span<float> logits(drafts_->logits.as<float>(), (guessed.size() + 1) * n_vocab);
-    session_.eval_guess(guessed, logits, cancel);
+    session_.eval_guess(guessed, answer_.query(guessed), logits, cancel);
+    const auto choose = [&](size_t row) {
+        const auto at = static_cast<int64_t>(row);
+        return answer_.choose(
+            {session_.guess_shortlist(at), [&] { return session_.guess_logits(at, logits); }});
+    };
     size_t n_right = 0;
-    std::optional<int32_t> token = answer_.choose(logits.first(n_vocab));
-    while (token && !answer_.has_ended() && n_right < guessed.size() && *token == guessed[n_right]) {
-        ++n_right;
-        token = answer_.choose(logits.subspan(n_right * n_vocab, n_vocab));
-    }
+    std::optional<int32_t> token = choose(0);
+    while (token && !answer_.has_ended() && n_right < guessed.size() && *token == guessed[n_right])
+        token = choose(++n_right);
     session_.keep_guess(guessed, static_cast<int64_t>(n_right), logits);
     if (token) session_.append(*token);
 }

@@ -48,6 +48,7 @@ class Generation {
 
   private:
     void produce(const CancelToken* cancel);
+    std::optional<int32_t> choose_next(const CancelToken* cancel);
     void produce_guessed(std::span<const int32_t> guess, const CancelToken* cancel);
 
     Session& session_;

@@ -110,11 +110,13 @@ Session::Session(const Session& parent, kv::Sequence kv)
     std::memcpy(last_logits_.data(), parent.last_logits_.data(), last_logits_.size());
 }
 
-std::unique_ptr<Session> Session::fork() const {
+std::unique_ptr<Session> Session::fork() {
+    fetch_last_logits();
     return std::unique_ptr<Session>(new Session(*this, kv_.fork(n_evaluated_, n_context_)));
 }
 
-void Session::save(const std::string& path, int64_t n_saved, const CancelToken* cancel) const {
+void Session::save(const std::string& path, int64_t n_saved, const CancelToken* cancel) {
+    fetch_last_logits();
     kv::State state;
     state.model = model_->fingerprint();
     state.n_context = n_context_;
@@ -167,23 +169,26 @@ void Session::check_eval(std::span<const int32_t> ids, bool all_logits, std::spa
 }
 
 // Evaluates tokens from `position` on, whose pages are held; rows from first_wanted on give logits.
-void Session::run_step(std::span<const int32_t> tokens, int64_t position, int64_t first_wanted, float* logits,
-                       const CancelToken* cancel) {
+void Session::run_step(std::span<const int32_t> tokens, int64_t position, int64_t first_wanted,
+                       const model::StepOutput& output, const CancelToken* cancel) {
+    kept_row_.reset();
     for (size_t i = 0; i < tokens.size(); ++i) {
         const auto row = static_cast<int64_t>(i);
         rows_[i] = {tokens[i], {&kv_.view(), position + row}, row >= first_wanted};
     }
-    model_->forward().step(std::span(rows_).first(tokens.size()), space_, logits, cancel);
+    model_->forward().step(std::span(rows_).first(tokens.size()), space_, output, cancel);
 }
 
 void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<float> logits,
                    const CancelToken* cancel) {
     check_eval(ids, all_logits, logits, 0);
+    fetch_last_logits();  // which are still the session's should this fail
     const int64_t n_vocab = model_->config().n_vocab;
     const int64_t n_before = n_tokens();
     const int64_t n_rows = all_logits ? static_cast<int64_t>(ids.size()) : 1;
 
     const bool every_row = all_logits && !logits.empty();
+    const bool keeps_row = logits.empty() && space_.keeps_logits();
     tokens_.insert(tokens_.end(), ids.begin(), ids.end());
     try {
         const auto n_total = n_tokens();
@@ -195,9 +200,10 @@ void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<floa
             if (every_row) {
                 const int64_t first =
                     std::max<int64_t>(n_before - at, 0);  // the row left from before gives none
-                run_step(chunk, at, first, logits.data() + (at + first - n_before) * n_vocab, cancel);
+                run_step(chunk, at, first, {logits.data() + (at + first - n_before) * n_vocab, {}}, cancel);
             } else {
-                run_step(chunk, at, n_total - 1 - at, last_logits_.as<float>(), cancel);
+                run_step(chunk, at, n_total - 1 - at, {keeps_row ? nullptr : last_logits_.as<float>(), {}},
+                         cancel);
             }
         }
     } catch (...) {
@@ -205,6 +211,7 @@ void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<floa
         throw;
     }
     n_evaluated_ = n_tokens();
+    if (keeps_row) kept_row_ = 0;
     if (every_row) {
         std::copy_n(logits.data() + (n_rows - 1) * n_vocab, n_vocab, last_logits_.as<float>());
     } else if (!logits.empty()) {
@@ -218,35 +225,78 @@ void Session::append(int32_t token) {
     tokens_.push_back(token);
 }
 
-std::span<const float> Session::last_logits(const CancelToken* cancel) {
+void Session::eval_last(const CancelToken* cancel) {
     if (tokens_.empty()) fail(Status::invalid, "the prompt is empty");
-    if (n_evaluated_ < n_tokens()) {
-        kv_.hold(n_evaluated_, n_tokens());
-        run_step(std::span(tokens_).last(1), n_tokens() - 1, 0, last_logits_.as<float>(), cancel);
-        n_evaluated_ = n_tokens();
-    }
+    if (!has_waiting_token()) return;
+    eval_waiting({space_.keeps_logits() ? nullptr : last_logits_.as<float>(), {}}, cancel);
+}
+
+void Session::eval_waiting(const model::StepOutput& output, const CancelToken* cancel) {
+    kv_.hold(n_evaluated_, n_tokens());
+    run_step(std::span(tokens_).last(1), n_tokens() - 1, 0, output, cancel);
+    n_evaluated_ = n_tokens();
+    if (space_.keeps_logits()) kept_row_ = 0;
+}
+
+std::span<const float> Session::last_logits(const CancelToken* cancel) {
+    eval_last(cancel);
+    fetch_last_logits();
     return {last_logits_.as<float>(), static_cast<size_t>(model_->config().n_vocab)};
 }
 
-void Session::eval_guess(std::span<const int32_t> guess, std::span<float> logits, const CancelToken* cancel) {
+void Session::fetch_last_logits() {
+    if (!kept_row_ || has_waiting_token()) return;
+    model_->forward().fetch_logits(space_, *kept_row_, last_logits_.as<float>());
+    kept_row_.reset();
+}
+
+std::optional<Shortlist> Session::shortlist(const ShortlistQuery& query, const CancelToken* cancel) {
+    if (tokens_.empty()) fail(Status::invalid, "the prompt is empty");
+    if (!space_.keeps_logits() || query.n_candidates == 0) return std::nullopt;
+    if (has_waiting_token()) {
+        eval_waiting({nullptr, {&query, 1}}, cancel);
+        return space_.shortlist(0);
+    }
+    if (!kept_row_) return std::nullopt;
+    return model_->forward().shortlist(space_, *kept_row_, query);
+}
+
+void Session::eval_guess(std::span<const int32_t> guess, const ShortlistQuery& query, std::span<float> logits,
+                         const CancelToken* cancel) {
     const int64_t position = n_tokens() - 1;
     const auto n_rows = static_cast<int64_t>(guess.size()) + 1;
     if (!has_waiting_token() || n_rows > space_.n_rows() || position + n_rows > n_context_ ||
         std::ssize(logits) < n_rows * model_->config().n_vocab)
         fail_internal("a guess of {} tokens in a session of {}", guess.size(), n_tokens());
     kv_.hold(position, position + n_rows);
-    rows_[0] = {tokens_.back(), {&kv_.view(), position}, true};
-    for (size_t i = 0; i < guess.size(); ++i)
-        rows_[i + 1] = {guess[i], {&kv_.view(), position + 1 + static_cast<int64_t>(i)}, true};
-    model_->forward().step(std::span(rows_).first(static_cast<size_t>(n_rows)), space_, logits.data(),
-                           cancel);
+    std::vector<int32_t> tokens = {tokens_.back()};
+    tokens.insert(tokens.end(), guess.begin(), guess.end());
+    guess_has_shortlists_ = space_.keeps_logits() && query.n_candidates > 0;
+    const std::vector<ShortlistQuery> queries(guess_has_shortlists_ ? tokens.size() : 0, query);
+    run_step(tokens, position, 0, {logits.data(), queries}, cancel);
+}
+
+std::optional<Shortlist> Session::guess_shortlist(int64_t row) const {
+    if (!guess_has_shortlists_) return std::nullopt;
+    return space_.shortlist(row);
+}
+
+std::span<const float> Session::guess_logits(int64_t row, std::span<float> logits) {
+    const int64_t n_vocab = model_->config().n_vocab;
+    const auto one = logits.subspan(static_cast<size_t>(row * n_vocab), static_cast<size_t>(n_vocab));
+    if (guess_has_shortlists_) model_->forward().fetch_logits(space_, row, one.data());
+    return one;
 }
 
 void Session::keep_guess(std::span<const int32_t> guess, int64_t count, std::span<const float> logits) {
     const int64_t n_vocab = model_->config().n_vocab;
     tokens_.insert(tokens_.end(), guess.begin(), guess.begin() + count);
     n_evaluated_ = n_tokens();
-    std::copy_n(logits.data() + count * n_vocab, n_vocab, last_logits_.as<float>());
+    if (guess_has_shortlists_) {
+        kept_row_ = count;
+    } else {
+        std::copy_n(logits.data() + count * n_vocab, n_vocab, last_logits_.as<float>());
+    }
 }
 
 void Session::truncate(int64_t count) {

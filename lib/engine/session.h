@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/cancel.h"
 #include "base/log.h"
+#include "base/shortlist.h"
 #include "kv/sequence.h"
 #include "model/model.h"
 
@@ -64,14 +65,26 @@ class Session {
     // Appends a token without evaluating it. There must be room for it.
     void append(int32_t token);
 
-    // The logits after the last token, evaluating it first where that is still due. Throws invalid for an
-    // empty session.
+    // Evaluates the last token where that is still due. Throws invalid for an empty session.
+    void eval_last(const CancelToken* cancel);
+
+    // The logits after the last token, which is evaluated first likewise.
     std::span<const float> last_logits(const CancelToken* cancel);
 
+    // The top of the same logits, likewise, until the session is used again. None where it is not to be had: then
+    // nothing has been evaluated.
+    std::optional<Shortlist> shortlist(const ShortlistQuery& query, const CancelToken* cancel);
+
     // Evaluates the last token, which waits for it, and a guess of those that follow it: at most n_ubatch -
-    // 1, and no more than the context takes. logits: [1 + guess.size(), n_vocab], as if each had been
-    // evaluated by itself. The guess is no part of the session until keep_guess().
-    void eval_guess(std::span<const int32_t> guess, std::span<float> logits, const CancelToken* cancel);
+    // 1, and no more than the context takes. `query` is asked of each row; the row itself is written to `logits`,
+    // [1 + guess.size(), n_vocab], as if each had been evaluated by itself, where it has no candidates or tops are not to
+    // be had. The guess is no part of the session until keep_guess().
+    void eval_guess(std::span<const int32_t> guess, const ShortlistQuery& query, std::span<float> logits,
+                    const CancelToken* cancel);
+
+    // A row of the guess just evaluated.
+    std::optional<Shortlist> guess_shortlist(int64_t row) const;
+    std::span<const float> guess_logits(int64_t row, std::span<float> logits);
 
     // Appends the first `count` tokens of the guess just evaluated.
     void keep_guess(std::span<const int32_t> guess, int64_t count, std::span<const float> logits);
@@ -85,11 +98,11 @@ class Session {
 
     // A session with the same tokens, which shares the keys and values of whole pages. Each goes on by
     // itself, on any thread. Takes memory for the rest of the context; throws out_of_memory.
-    std::unique_ptr<Session> fork() const;
+    std::unique_ptr<Session> fork();
 
     // Writes the first n_saved tokens with their keys and values, and the logits where these are all, to a
     // file, which gets its name when it is whole. Throws as kv::write_state.
-    void save(const std::string& path, int64_t n_saved, const CancelToken* cancel) const;
+    void save(const std::string& path, int64_t n_saved, const CancelToken* cancel);
 
     // A session as it was saved by the same model. Throws as kv::StateFile and the constructor; format where
     // the file is another model's; invalid where its tokens do not fit into the context asked for, or its
@@ -102,8 +115,10 @@ class Session {
     Session(const Session& parent, kv::Sequence kv);
     void check(std::span<const int32_t> ids, int64_t n_forgotten) const;
     int64_t n_evaluated_of(int64_t count) const noexcept;
-    void run_step(std::span<const int32_t> tokens, int64_t position, int64_t first_wanted, float* logits,
-                  const CancelToken* cancel);
+    void run_step(std::span<const int32_t> tokens, int64_t position, int64_t first_wanted,
+                  const model::StepOutput& output, const CancelToken* cancel);
+    void eval_waiting(const model::StepOutput& output, const CancelToken* cancel);
+    void fetch_last_logits();
 
     std::shared_ptr<const model::Model> model_;
     int64_t n_context_;
@@ -111,8 +126,10 @@ class Session {
     kv::Sequence kv_;
     std::vector<model::StepRow> rows_;  // [n_ubatch]
     Buffer last_logits_;                // [n_vocab], valid while every token is evaluated
-    std::vector<int32_t> tokens_;       // capacity n_context: never grows later
-    int64_t n_evaluated_ = 0;           // n_tokens() or one less
+    std::optional<int64_t> kept_row_;   // of the last step, where these are still on the device
+    bool guess_has_shortlists_ = false;
+    std::vector<int32_t> tokens_;  // capacity n_context: never grows later
+    int64_t n_evaluated_ = 0;      // n_tokens() or one less
 };
 
 }  // namespace minim::engine

@@ -23,8 +23,8 @@ std::vector<float> rope_frequencies(const Config& config) {
 
 namespace {
 
-// Rows whose logits a device keeps at a time on their way to the host.
-constexpr int64_t k_logit_rows = 32;
+// Rows whose logits a device keeps at a time.
+constexpr int64_t k_logit_rows = backend::k_most_shortlist_rows;
 
 // A backend that somebody else keeps.
 Stage whole_model(const backend::Backend& backend, const Config& config) {
@@ -82,6 +82,7 @@ StepSpace::StepSpace(std::span<const Stage> stages, const Config& config, int64_
     const backend::Backend& last = *stages.back().backend;
     if (!last.uses_host_memory())
         logits_ = last.allocate(float_bytes(std::min(n_rows, k_logit_rows), config.n_vocab), "logits");
+    if (logits_ && last.makes_shortlists()) shortlists_ = std::make_unique<ShortlistSpace>(last, n_rows);
 }
 
 StepSpace::StepSpace(const backend::Backend& backend, const Config& config, int64_t n_rows, int64_t n_context)
@@ -182,9 +183,12 @@ void ForwardPass::observe(const LayerObserver& observer, int64_t layer, int64_t 
     observer(layer, n, x.data(), ids.data(), gates.data());
 }
 
-// Where the device computes the logits of some rows, whose place on the host is `logits`.
-float* ForwardPass::logits_place(StepSpace& space, float* logits) const {
-    return space.logits_ ? reinterpret_cast<float*>(space.logits_->data()) : logits;
+// Where the last device computes the logits of some rows.
+float* ForwardPass::logits_place(int64_t first, Step& step) const {
+    StepSpace& space = step.space;
+    space.first_logits_ = first;
+    if (space.logits_) return reinterpret_cast<float*>(space.logits_->data());
+    return step.output.logits + first * config_.n_vocab;
 }
 
 // Logits of rows first .. first + count of the last stage's normalised x.
@@ -193,24 +197,79 @@ void ForwardPass::project(int64_t first, int64_t count, StageSpace& last, float*
     last.backend->linear(*last.scratch, last.h + first * config_.hidden, count, {&head, 1});
 }
 
-void ForwardPass::fetch_logits(int64_t count, StepSpace& space, float* logits) const {
-    if (!space.logits_) return;
+void ForwardPass::make_shortlists(int64_t first, int64_t count, StepSpace& space) const {
     StageSpace& last = space.stages_.back();
-    last.backend->download(*last.scratch, reinterpret_cast<std::byte*>(logits), space.logits_->data(),
+    last.backend->shortlist(*last.scratch, reinterpret_cast<const float*>(space.logits_->data()), count,
+                            config_.n_vocab, space.shortlists_->task(first));
+}
+
+void ForwardPass::download_rows(int64_t first, int64_t count, StepSpace& space, float* logits) const {
+    StageSpace& last = space.stages_.back();
+    const uint64_t at = float_bytes(first - space.first_logits_, config_.n_vocab);
+    last.backend->download(*last.scratch, reinterpret_cast<std::byte*>(logits), space.logits_->data() + at,
                            float_bytes(count, config_.n_vocab));
 }
 
-// Logits of the first n rows of the last stage, to the host.
-void ForwardPass::output(int64_t n, StepSpace& space, float* logits) const {
+// What is wanted of the rows whose logits are there, to the host.
+void ForwardPass::fetch_output(int64_t first, int64_t count, Step& step) const {
+    StepSpace& space = step.space;
+    const auto& queries = step.output.queries;
+    if (!space.logits_) return;
+    const auto download = [&](int64_t row, int64_t n) {
+        if (step.output.logits != nullptr)
+            download_rows(row, n, space, step.output.logits + row * config_.n_vocab);
+    };
+    if (queries.empty()) return download(first, count);
+    space.shortlists_->download(*space.stages_.back().scratch, first);
+    for (int64_t row = first; row < first + count; ++row)
+        if (queries[static_cast<size_t>(row)].n_candidates == 0) download(row, 1);
+}
+
+// Logits of the first n rows of the last stage.
+void ForwardPass::output(int64_t n, Step& step) const {
+    StepSpace& space = step.space;
     StageSpace& last = space.stages_.back();
     last.backend->norm(*last.scratch, last.x, n, weights_.output_norm, config_.norm_eps, last.h);
     const int64_t n_together = space.logits_ ? k_logit_rows : n;
     for (int64_t first = 0; first < n; first += n_together) {
         const int64_t count = std::min(n_together, n - first);
-        float* out = logits + first * config_.n_vocab;
-        project(first, count, last, logits_place(space, out));
-        fetch_logits(count, space, out);
+        if (!step.output.queries.empty()) space.shortlists_->upload(*last.scratch, first);
+        project(first, count, last, logits_place(first, step));
+        if (!step.output.queries.empty()) make_shortlists(first, count, space);
+        fetch_output(first, count, step);
     }
+}
+
+// Computes the logits of a row again where others have taken their place: with its neighbours, as before, so that they
+// are the same bits.
+void ForwardPass::keep_logits_of(int64_t wanted_row, StepSpace& space) const {
+    if (!space.keeps_logits() || wanted_row >= space.n_wanted_)
+        fail_internal("logits of row {} of {} that a device was to keep", wanted_row, space.n_wanted_);
+    const int64_t first = wanted_row / k_logit_rows * k_logit_rows;
+    if (first == space.first_logits_) return;
+    project(first, std::min(k_logit_rows, space.n_wanted_ - first), space.stages_.back(),
+            reinterpret_cast<float*>(space.logits_->data()));
+    space.first_logits_ = first;
+}
+
+void ForwardPass::fetch_logits(StepSpace& space, int64_t wanted_row, float* logits) const {
+    StageSpace& last = space.stages_.back();
+    keep_logits_of(wanted_row, space);
+    download_rows(wanted_row, 1, space, logits);
+    last.backend->synchronize(*last.scratch);
+}
+
+Shortlist ForwardPass::shortlist(StepSpace& space, int64_t wanted_row, const ShortlistQuery& query) const {
+    StageSpace& last = space.stages_.back();
+    keep_logits_of(wanted_row, space);
+    const auto* row = reinterpret_cast<const float*>(space.logits_->data()) +
+                      (wanted_row - space.first_logits_) * config_.n_vocab;
+    space.shortlists_->ask({&query, 1});
+    space.shortlists_->upload(*last.scratch, 0);
+    last.backend->shortlist(*last.scratch, row, 1, config_.n_vocab, space.shortlists_->task(0));
+    space.shortlists_->download(*last.scratch, 0);
+    last.backend->synchronize(*last.scratch);
+    return space.shortlist(0);
 }
 
 // The layers of a stage. Returns how many rows are left, which are fewer after the last attention where not all are
@@ -252,17 +311,20 @@ void ForwardPass::repeatable_stage(size_t stage_index, Step& step) const {
     batch.rows = std::span(stage.rows).first(step.rows.size());
     batch.n_head = config_.n_head;
     batch.n_head_kv = config_.n_head_kv;
-    batch.calls = &weights_.layers;
+    const bool has_queries = is_last && !step.output.queries.empty();
+    batch.calls = has_queries ? static_cast<const void*>(&weights_.output) : &weights_.layers;
+    if (has_queries) step.space.shortlists_->upload(*stage.scratch, 0);
     do {
         if (backend.begin_step(*stage.scratch, batch)) break;
         if (is_first) backend.embed(*stage.scratch, weights_.embedding, tokens, stage.x);
         layers(stage_index, step);
         if (is_last) {
             backend.norm(*stage.scratch, stage.x, n, weights_.output_norm, config_.norm_eps, stage.h);
-            project(0, n, stage, logits_place(step.space, step.logits));
+            project(0, n, stage, logits_place(0, step));
+            if (has_queries) make_shortlists(0, n, step.space);
         }
     } while (!backend.end_step(*stage.scratch));
-    if (is_last) fetch_logits(n, step.space, step.logits);
+    if (is_last) fetch_output(0, n, step);
 }
 
 void ForwardPass::compute(Step& step) const {
@@ -288,17 +350,27 @@ void ForwardPass::compute(Step& step) const {
     }
     if (is_repeatable || step.n_wanted == 0) return;
     if (step.n_wanted < n) keep_wanted_rows(step.rows, space.stages_.back());
-    output(step.n_wanted, space, step.logits);
+    output(step.n_wanted, step);
 }
 
 void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, float* logits,
+                       const CancelToken* cancel, const LayerObserver& observer) const {
+    step(rows, space, StepOutput{logits, {}}, cancel, observer);
+}
+
+void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const StepOutput& output,
                        const CancelToken* cancel, const LayerObserver& observer) const {
     if (std::ssize(rows) > space.n_rows_)
         fail_internal("a step of {} rows in space for {}", rows.size(), space.n_rows_);
     try {
         const auto n_wanted =
             std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.wants_logits; });
-        Step step = {rows, space, logits, cancel, observer, n_wanted};
+        if (!output.queries.empty() && (!space.keeps_logits() || std::ssize(output.queries) != n_wanted))
+            fail_internal("{} shortlists of {} rows of logits", output.queries.size(), n_wanted);
+        if (!output.queries.empty()) space.shortlists_->ask(output.queries);
+        space.n_wanted_ = n_wanted;
+        space.first_logits_ = 0;
+        Step step = {rows, space, output, cancel, observer, n_wanted};
         compute(step);
         for (StageSpace& stage : space.stages_) stage.backend->synchronize(*stage.scratch);
     } catch (...) {

@@ -10,7 +10,9 @@
 #include "backend/backend.h"
 #include "base/buffer.h"
 #include "base/cancel.h"
+#include "base/shortlist.h"
 #include "model/config.h"
+#include "model/shortlist_space.h"
 #include "model/stage.h"
 #include "model/weights.h"
 
@@ -28,6 +30,14 @@ struct StepRow {
 using LayerObserver =
     std::function<void(int64_t layer, int64_t n, const float* x, const int32_t* ids, const float* gates)>;
 
+// Where the logits of a step go, for the rows that want them, in row order.
+struct StepOutput {
+    float* logits = nullptr;  // [number of such rows, n_vocab]; null: nowhere, where they stay on the device
+    // Of each such row; none: all logits are wanted. The tops of rows that are asked for candidates are then to be had,
+    // the logits of the others are written.
+    std::span<const ShortlistQuery> queries;
+};
+
 // The activations and work space of one stream of steps of at most n_rows rows, on every device of the stages. Not
 // shared between threads; the devices must outlive it.
 class StepSpace {
@@ -38,6 +48,12 @@ class StepSpace {
     StepSpace(const backend::Backend& backend, const Config& config, int64_t n_rows, int64_t n_context);
 
     int64_t n_rows() const noexcept { return n_rows_; }
+
+    // Whether the logits of a step stay on the device until the next one, and their tops can be had.
+    bool keeps_logits() const noexcept { return shortlists_ != nullptr; }
+
+    // What was asked of a row of the last step, counted among those that wanted logits.
+    Shortlist shortlist(int64_t wanted_row) const { return shortlists_->answer(wanted_row); }
 
   private:
     friend class ForwardPass;
@@ -58,6 +74,9 @@ class StepSpace {
     std::vector<int32_t> tokens_;              // [n_rows]
     Buffer passing_;                           // [n_rows, hidden] on the host, where a stage follows another
     std::unique_ptr<backend::Memory> logits_;  // of a few rows, where the last device's memory is its own
+    std::unique_ptr<ShortlistSpace> shortlists_;  // where that device makes them
+    int64_t n_wanted_ = 0;                        // rows of the last step whose logits were wanted
+    int64_t first_logits_ = 0;                    // of them, the first of those whose logits are there
 };
 
 // Rotary frequencies theta^(-2i / rotary_dim), i < rotary_dim / 2.
@@ -76,13 +95,20 @@ class ForwardPass {
     // tokens.
     void step(std::span<const StepRow> rows, StepSpace& space, float* logits, const CancelToken* cancel,
               const LayerObserver& observer = {}) const;
+    void step(std::span<const StepRow> rows, StepSpace& space, const StepOutput& output,
+              const CancelToken* cancel, const LayerObserver& observer = {}) const;
+
+    // Of the last step in a space that keeps its logits: the top of one row, and a row itself. Rows are counted among
+    // those that wanted logits. Both throw device_lost.
+    Shortlist shortlist(StepSpace& space, int64_t wanted_row, const ShortlistQuery& query) const;
+    void fetch_logits(StepSpace& space, int64_t wanted_row, float* logits) const;
 
   private:
     using StageSpace = StepSpace::StageSpace;
     struct Step {
         std::span<const StepRow> rows;
         StepSpace& space;
-        float* logits;
+        const StepOutput& output;
         const CancelToken* cancel;
         const LayerObserver& observer;
         int64_t n_wanted;  // rows whose logits are
@@ -95,10 +121,13 @@ class ForwardPass {
     void keep_wanted_rows(std::span<const StepRow> rows, StageSpace& space) const;
     void pass_on(int64_t n, StageSpace& from, StageSpace& to, std::byte* passing) const;
     void observe(const LayerObserver& observer, int64_t layer, int64_t n, StageSpace& space) const;
-    float* logits_place(StepSpace& space, float* logits) const;
+    float* logits_place(int64_t first, Step& step) const;
     void project(int64_t first, int64_t count, StageSpace& last, float* logits) const;
-    void fetch_logits(int64_t count, StepSpace& space, float* logits) const;
-    void output(int64_t n, StepSpace& space, float* logits) const;
+    void make_shortlists(int64_t first, int64_t count, StepSpace& space) const;
+    void fetch_output(int64_t first, int64_t count, Step& step) const;
+    void keep_logits_of(int64_t wanted_row, StepSpace& space) const;
+    void download_rows(int64_t first, int64_t count, StepSpace& space, float* logits) const;
+    void output(int64_t n, Step& step) const;
 
     std::vector<Stage> stages_;
     const Config& config_;

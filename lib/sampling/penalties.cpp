@@ -73,17 +73,33 @@ void Penalties::apply_repetition(std::span<float> logits) const {
     for (const int32_t token : window_.ids()) {
         if (token >= exempt_from_) continue;
         float& logit = logits[static_cast<size_t>(token)];
-        logit = logit > 0.0F ? logit / repetition_ : logit * repetition_;
+        logit = repeated(logit);
     }
+}
+
+float Penalties::used(int32_t token, float logit) const {
+    logit -= frequency_ * static_cast<float>(generated_.count(token));
+    return logit - presence_;
 }
 
 void Penalties::apply_presence_and_frequency(std::span<float> logits) const {
     for (const int32_t token : generated_.ids()) {
         if (token >= exempt_from_) continue;
         float& logit = logits[static_cast<size_t>(token)];
-        logit -= frequency_ * static_cast<float>(generated_.count(token));
-        logit -= presence_;
+        logit = used(token, logit);
     }
+}
+
+float Penalties::adjusted(int32_t token, float logit) const {
+    if (token >= exempt_from_) return logit;
+    if (counts_window_ && window_.count(token) > 0) logit = repeated(logit);
+    if (counts_generated_ && generated_.count(token) > 0) logit = used(token, logit);
+    return logit;
+}
+
+void Penalties::append_ids(std::vector<int32_t>& ids) const {
+    ids.insert(ids.end(), window_.ids().begin(), window_.ids().end());
+    ids.insert(ids.end(), generated_.ids().begin(), generated_.ids().end());
 }
 
 void Penalties::clear() noexcept {

@@ -38,9 +38,24 @@ class Penalties {
     // Changes the logits of the ids seen: first by repetition, then by frequency, then by presence.
     void apply(std::span<float> logits) const;
 
+    // The same for one logit.
+    float adjusted(int32_t token, float logit) const;
+
+    // Adds the ids seen, some perhaps twice.
+    void append_ids(std::vector<int32_t>& ids) const;
+
+    bool are_on() const noexcept { return counts_window_ || counts_generated_; }
+
+    // At most so many ids, counting those twice.
+    size_t n_ids() const noexcept { return window_.ids().size() + generated_.ids().size(); }
+
     void clear() noexcept;
 
   private:
+    float repeated(float logit) const noexcept {
+        return logit > 0.0F ? logit / repetition_ : logit * repetition_;
+    }
+    float used(int32_t token, float logit) const;
     void accept_in_window(int32_t token);
     void apply_repetition(std::span<float> logits) const;
     void apply_presence_and_frequency(std::span<float> logits) const;

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
+
+#include "base/platform.h"
 
 namespace minim::sampling {
 
@@ -17,8 +20,14 @@ constexpr double k_ln2_low = 0x1.a39ef35793c76p-33;
 constexpr double k_to_integer = 0x1.8p52;
 
 // 2^n for an integer n, -1022 <= n <= 1023: n plus the exponent bias, moved to the exponent's place.
-inline double power_of_two(double n) noexcept {
-    return std::bit_cast<double>(std::bit_cast<uint64_t>(n + (k_to_integer + 1023.0)) << 52);
+MINIM_HOST_DEVICE double power_of_two(double n) noexcept {
+    const double biased = n + (k_to_integer + 1023.0);
+    uint64_t bits;
+    memcpy(&bits, &biased, sizeof(bits));
+    bits <<= 52;
+    double power;
+    memcpy(&power, &bits, sizeof(power));
+    return power;
 }
 
 // The range in which e^x is neither 0 nor infinity, with a margin.
@@ -28,7 +37,7 @@ constexpr double k_exp_highest = 710.0;
 // e^x for x from k_exp_lowest to k_exp_highest within 2 ulp (tested); the ends give 0 and infinity.
 // x = k ln 2 + r with |r| <= ln 2 / 2, then the Taylor sum of e^r up to r^13 / 13!, whose remainder is below
 // 5e-18. Inline and without a branch: a loop over it runs in vector registers.
-inline double portable_exp_in_range(double x) noexcept {
+MINIM_HOST_DEVICE double portable_exp_in_range(double x) noexcept {
     constexpr double k_log2_e = 0x1.71547652b82fep0;
     const double k = (x * k_log2_e + k_to_integer) - k_to_integer;
     const double r = (x - k * k_ln2_high) - k * k_ln2_low;

@@ -10,6 +10,14 @@ void Ranking::start(std::span<const float> logits, int64_t first_piece) {
     sorted_.clear();
     piece_ = std::min(first_piece, std::ssize(logits));
     complete_ = logits.empty();
+    has_others_ = false;
+}
+
+void Ranking::start(std::span<const Candidate> candidates, bool has_others) {
+    logits_ = {};
+    sorted_.assign(candidates.begin(), candidates.end());
+    complete_ = true;
+    has_others_ = has_others;
 }
 
 // Collects the best `piece_` candidates behind those already found. Whenever twice as many have gathered, the

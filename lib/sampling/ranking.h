@@ -8,17 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "base/shortlist.h"
+
 namespace minim::sampling {
-
-struct Candidate {
-    float logit;
-    int32_t token;
-};
-
-// The defined order of candidates.
-constexpr bool ranks_before(const Candidate& a, const Candidate& b) noexcept {
-    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-}
 
 class Ranking {
   public:
@@ -26,11 +18,17 @@ class Ranking {
     // many candidates will surely be asked for.
     void start(std::span<const float> logits, int64_t first_piece);
 
+    // Begins with the candidates themselves, in their order; `has_others`: there are more, which are not known.
+    void start(std::span<const Candidate> candidates, bool has_others);
+
     // Whether there is a candidate of this rank, counted from 0.
     bool has(int64_t rank) {
         while (rank >= static_cast<int64_t>(sorted_.size()) && !complete_) extend();
         return rank < static_cast<int64_t>(sorted_.size());
     }
+
+    // Whether the candidates behind those that there are exist, but are not known.
+    bool ends_early() const noexcept { return has_others_; }
 
     // The candidate of a rank for which has() was true.
     const Candidate& operator[](int64_t rank) const { return sorted_[static_cast<size_t>(rank)]; }
@@ -42,6 +40,7 @@ class Ranking {
     std::vector<Candidate> sorted_;  // kept from row to row, so that it seldom grows
     int64_t piece_ = 1;              // candidates the next pass will add
     bool complete_ = true;           // sorted_ holds all there are
+    bool has_others_ = false;        // that are not known
 };
 
 }  // namespace minim::sampling

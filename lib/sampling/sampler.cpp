@@ -90,13 +90,121 @@ Choice Sampler::sample(std::span<const float> logits, std::span<const int32_t> b
         fail(Status::invalid, "no token can be chosen: each of the {} is forbidden or has logit -inf",
              n_vocab_);
     }
-    if (params_.temperature > 0.0F) choice.token = draw(top);
+    if (params_.temperature > 0.0F) {
+        is_short_ = false;
+        ranking_.start(adjusted_, top_k_is_on() ? params_.top_k : k_first_piece);
+        choice.token = draw(top).value();
+    }
     if (params_.logprobs) {
         const LogNormaliser normaliser = log_normaliser(logits);
         choice.logprob = normaliser.logprob(logits[static_cast<size_t>(choice.token)]);
         choice.top = top_logprobs(logits, normaliser, params_.n_top_logprobs);
     }
     return choice;
+}
+
+void Sampler::append_changing(std::vector<int32_t>& tokens, std::span<const int32_t> banned) const {
+    if (penalties_enabled_) penalties_.append_ids(tokens);
+    for (const LogitBias& entry : params_.logit_bias) tokens.push_back(entry.token);
+    tokens.insert(tokens.end(), forbidden_.begin(), forbidden_.end());
+    tokens.insert(tokens.end(), banned.begin(), banned.end());
+}
+
+// The temperature of the distribution that the filters see.
+double Sampler::filter_temperature() const noexcept {
+    return params_.order == Order::temperature_first ? 1.0 / params_.temperature : 1.0;
+}
+
+// Whether a draw sums the weights of the whole row.
+bool Sampler::needs_total() const noexcept {
+    const bool counts_by_min_p = params_.min_p > 0.0F && !(params_.top_p < 1.0F);
+    return params_.temperature > 0.0F && !top_k_is_on() && !counts_by_min_p;
+}
+
+ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const int32_t> accepted,
+                              bool masked) const {
+    constexpr int32_t k_candidates = 128;  // of a draw without top_k
+    ShortlistQuery query;
+    const bool is_greedy = params_.temperature == 0.0F;
+    // The weights of a masked row are those that the device does not know.
+    if (masked && needs_total()) return query;
+    if (penalties_enabled_ && penalties_.n_ids() + accepted.size() > size_t{2} * k_most_named) return query;
+    std::vector<int32_t>& named = query.named;
+    append_changing(named, banned);
+    if (penalties_.are_on()) named.insert(named.end(), accepted.begin(), accepted.end());
+    std::ranges::sort(named);
+    named.erase(std::unique(named.begin(), named.end()), named.end());
+    const auto n_changing = std::ssize(named) - std::ssize(forbidden_);
+    // Of what may not be chosen at all, the weight is wanted or nothing.
+    const bool has_new_logits = !params_.logit_bias.empty() || (penalties_enabled_ && penalties_.are_on());
+    if (!needs_total() && !has_new_logits) named.clear();
+    if (std::ssize(named) > k_most_named) return {};
+
+    int64_t n_wanted = is_greedy ? 1 : top_k_is_on() ? params_.top_k : k_candidates;
+    if (n_wanted > k_most_candidates) return {};
+    n_wanted = std::max<int64_t>(n_wanted, params_.n_top_logprobs);
+    n_wanted += std::max<std::ptrdiff_t>(n_changing, 0);
+    if (masked || n_wanted > k_most_candidates) n_wanted = k_most_candidates;
+    query.n_candidates = static_cast<int32_t>(std::min<int64_t>(n_wanted, n_vocab_));
+    query.exact_total = params_.logprobs;
+    if (!needs_total()) return query;
+    const bool filters = params_.top_p < 1.0F;
+    query.inverse_temperature = filters ? filter_temperature() : 1.0 / params_.temperature;
+    return query;
+}
+
+std::optional<Choice> Sampler::sample(const Shortlist& top, std::span<const int32_t> banned_now,
+                                      std::span<const uint64_t> allowed) {
+    if (!allowed.empty()) check_mask(allowed);
+    if (top.n_nan > 0) return std::nullopt;
+    check_banned(banned_now);
+    changing_.clear();
+    append_changing(changing_, banned_now);
+    short_row_.start(top, n_vocab_, changing_);
+    change_row(banned_now);
+    if (!short_row_.rank(allowed) || short_row_.candidates().empty()) return std::nullopt;
+    const Candidate first = short_row_.candidates()[0];
+    Choice choice;
+    choice.token = first.token;
+    const Random before = random_;
+    if (params_.temperature > 0.0F) {
+        is_short_ = true;
+        ranking_.start(short_row_.candidates(), short_row_.has_others());
+        const std::optional<int32_t> token = draw(first.logit);
+        if (!token) return std::nullopt;
+        choice.token = *token;
+    }
+    if (params_.logprobs && !report_logprobs(top, choice)) {
+        random_ = before;
+        return std::nullopt;
+    }
+    return choice;
+}
+
+// As adjust_row().
+void Sampler::change_row(std::span<const int32_t> banned_now) {
+    if (penalties_enabled_) {
+        for (ShortRow::Change& change : short_row_.changes())
+            change.adjusted = penalties_.adjusted(change.token, change.adjusted);
+    }
+    for (const LogitBias& entry : params_.logit_bias) {
+        float& logit = short_row_.change_of(entry.token).adjusted;
+        logit = entry.bias == k_never ? k_never : logit + entry.bias;
+    }
+    for (const int32_t token : forbidden_) short_row_.change_of(token).adjusted = k_never;
+    for (const int32_t token : banned_now) short_row_.change_of(token).adjusted = k_never;
+}
+
+// False where the top does not tell.
+bool Sampler::report_logprobs(const Shortlist& top, Choice& choice) const {
+    const std::optional<float> chosen = short_row_.logit(choice.token);
+    const auto n_top = static_cast<size_t>(std::min(params_.n_top_logprobs, n_vocab_));
+    if (!chosen || top.exact_total == 0.0 || top.candidates.size() < std::max<size_t>(n_top, 1)) return false;
+    const LogNormaliser normaliser{top.candidates[0].logit, portable_log(top.exact_total)};
+    choice.logprob = normaliser.logprob(*chosen);
+    for (const Candidate& candidate : top.candidates.first(n_top))
+        choice.top.push_back({candidate.token, normaliser.logprob(candidate.logit)});
+    return true;
 }
 
 void Sampler::copy_row(std::span<const float> logits, std::span<const uint64_t> allowed) {
@@ -116,11 +224,14 @@ void Sampler::copy_row(std::span<const float> logits, std::span<const uint64_t> 
     adjusted_.assign(logits.begin(), logits.end());
 }
 
+void Sampler::check_mask(std::span<const uint64_t> allowed) const {
+    if (allowed.size() != (static_cast<size_t>(n_vocab_) + 63) / 64)
+        fail(Status::invalid, "a mask of {} words for a vocabulary of {}", allowed.size(), n_vocab_);
+}
+
 // What comes after leaves -inf as it is, so that the mask needs no pass of its own.
 void Sampler::copy_allowed(std::span<const float> logits, std::span<const uint64_t> allowed) {
-    if (allowed.size() != (logits.size() + 63) / 64) {
-        fail(Status::invalid, "a mask of {} words for a vocabulary of {}", allowed.size(), n_vocab_);
-    }
+    check_mask(allowed);
     adjusted_.resize(logits.size());
     const size_t n_whole = logits.size() / 8 * 8;
     for (size_t first = 0; first < logits.size(); first += 8) {
@@ -146,11 +257,14 @@ void Sampler::adjust_row(std::span<const int32_t> banned_now) {
         logit = entry.bias == k_never ? k_never : logit + entry.bias;
     }
     for (const int32_t token : forbidden_) adjusted_[static_cast<size_t>(token)] = k_never;
-    for (const int32_t token : banned_now) {
-        if (token < 0 || token >= n_vocab_) {
+    check_banned(banned_now);
+    for (const int32_t token : banned_now) adjusted_[static_cast<size_t>(token)] = k_never;
+}
+
+void Sampler::check_banned(std::span<const int32_t> banned) const {
+    for (const int32_t token : banned) {
+        if (token < 0 || token >= n_vocab_)
             fail(Status::invalid, "banned token {} is not in a vocabulary of {}", token, n_vocab_);
-        }
-        adjusted_[static_cast<size_t>(token)] = k_never;
     }
 }
 
@@ -176,64 +290,84 @@ int32_t Sampler::highest() const {
     return static_cast<int32_t>(i);
 }
 
-// Inverts the cumulative distribution of the candidates that passed the filters.
-int32_t Sampler::draw(float top) {
-    ranking_.start(adjusted_, top_k_is_on() ? params_.top_k : k_first_piece);
-    const int64_t count = filtered_count(top);
+// Inverts the cumulative distribution of the candidates that passed the filters. None where the row is not here as far
+// as it would have to be, and then no random number has been drawn.
+std::optional<int32_t> Sampler::draw(float top) {
+    const std::optional<int64_t> count = filtered_count(top);
+    if (!count) return std::nullopt;
     const Softmax softmax{top, 1.0 / params_.temperature};
-    const double target = random_.uniform() * total_weight(count, softmax);
+    const std::optional<Range> total = total_weight(*count, softmax);
+    if (!total) return std::nullopt;
+    Random random = random_;
+    const double drawn = random.uniform();
+    const Range target{drawn * total->least, drawn * total->most};
     int32_t chosen = -1;
     double cumulative = 0.0;
-    for (int64_t rank = 0; rank < count && ranking_.has(rank); ++rank) {
+    for (int64_t rank = 0; rank < *count; ++rank) {
+        if (!ranking_.has(rank)) {
+            if (ranking_.ends_early()) return std::nullopt;
+            break;
+        }
         const double weight = softmax.weight(ranking_[rank].logit);
         // Where rounding keeps the sum below the target, the last candidate with any weight is chosen.
         if (weight == 0.0) break;
         chosen = ranking_[rank].token;
         cumulative += weight;
-        if (cumulative > target) break;
+        if (cumulative > target.most) break;
+        if (cumulative > target.least) return std::nullopt;
     }
+    random_ = random;
     return chosen;
 }
 
 // How many of the highest-ranked candidates pass top_k, top_p and min_p, at least 1: each filter keeps a
 // leading part of the ranking.
-int64_t Sampler::filtered_count(float top) {
-    const bool tempered = params_.order == Order::temperature_first;
-    const Softmax softmax{top, tempered ? 1.0 / params_.temperature : 1.0};
-    int64_t count = top_k_is_on() ? params_.top_k : k_all;
-    if (params_.top_p < 1.0F) count = nucleus_count(count, softmax);
-    if (params_.min_p > 0.0F) count = min_p_count(count, softmax);
+std::optional<int64_t> Sampler::filtered_count(float top) {
+    const Softmax softmax{top, filter_temperature()};
+    std::optional<int64_t> count = top_k_is_on() ? params_.top_k : k_all;
+    if (params_.top_p < 1.0F) count = nucleus_count(*count, softmax);
+    if (count && params_.min_p > 0.0F) count = min_p_count(*count, softmax);
     return count;
 }
 
-int64_t Sampler::nucleus_count(int64_t count, const Softmax& softmax) {
-    const double threshold = params_.top_p * total_weight(count, softmax);
+std::optional<int64_t> Sampler::nucleus_count(int64_t count, const Softmax& softmax) {
+    const std::optional<Range> total = total_weight(count, softmax);
+    if (!total) return std::nullopt;
+    const Range threshold{params_.top_p * total->least, params_.top_p * total->most};
     double cumulative = 0.0;
     int64_t rank = 0;
     while (rank < count && ranking_.has(rank)) {
         cumulative += softmax.weight(ranking_[rank].logit);
         ++rank;
-        if (cumulative >= threshold) break;
+        if (cumulative >= threshold.most) return rank;
+        if (cumulative >= threshold.least) return std::nullopt;
     }
+    if (rank < count && ranking_.ends_early()) return std::nullopt;
     return rank;
 }
 
-int64_t Sampler::min_p_count(int64_t count, const Softmax& softmax) {
+std::optional<int64_t> Sampler::min_p_count(int64_t count, const Softmax& softmax) {
     const double threshold = params_.min_p;
     int64_t rank = 0;
     while (rank < count && ranking_.has(rank) && softmax.weight(ranking_[rank].logit) >= threshold) ++rank;
+    if (rank < count && !ranking_.has(rank) && ranking_.ends_early()) return std::nullopt;
     return rank;
 }
 
 // Of the `count` highest-ranked candidates, added in their order; of all of them in the order of
 // Softmax::total, which needs no ranking.
-double Sampler::total_weight(int64_t count, const Softmax& softmax) {
-    if (count == k_all) return softmax.total(adjusted_);
+std::optional<Range> Sampler::total_weight(int64_t count, const Softmax& softmax) {
+    if (count == k_all && is_short_) return short_row_.total(softmax);
     double total = 0.0;
-    for (int64_t rank = 0; rank < count && ranking_.has(rank); ++rank) {
+    if (count == k_all) total = softmax.total(adjusted_);
+    for (int64_t rank = 0; count != k_all && rank < count; ++rank) {
+        if (!ranking_.has(rank)) {
+            if (ranking_.ends_early()) return std::nullopt;
+            break;
+        }
         total += softmax.weight(ranking_[rank].logit);
     }
-    return total;
+    return Range{total, total};
 }
 
 }  // namespace minim::sampling

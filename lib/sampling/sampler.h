@@ -5,14 +5,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "base/shortlist.h"
 #include "sampling/logprobs.h"
 #include "sampling/params.h"
 #include "sampling/penalties.h"
 #include "sampling/random.h"
 #include "sampling/ranking.h"
+#include "sampling/short_row.h"
 #include "sampling/softmax.h"
 
 namespace minim::sampling {
@@ -47,6 +50,17 @@ class Sampler {
     Choice sample(std::span<const float> logits, std::span<const int32_t> banned_now = {},
                   std::span<const uint64_t> allowed = {});
 
+    // What of the next row is enough for the sample() below, as far as that can be said in advance: it has no candidates
+    // where the row itself is needed. `banned` and `accepted` list ids that may be banned, and accepted, by then; `masked`:
+    // `allowed` will not be empty.
+    ShortlistQuery query(std::span<const int32_t> banned = {}, std::span<const int32_t> accepted = {},
+                         bool masked = false) const;
+
+    // Chooses exactly what the row that this is the top of would give. None, with the sampler unchanged, where only the
+    // row itself can tell, or where it would be refused.
+    std::optional<Choice> sample(const Shortlist& top, std::span<const int32_t> banned_now = {},
+                                 std::span<const uint64_t> allowed = {});
+
     // Back to the state after construction: no history, the seed's first number next, penalties on.
     void reset();
 
@@ -58,12 +72,19 @@ class Sampler {
     void copy_allowed(std::span<const float> logits, std::span<const uint64_t> allowed);
     void adjust_row(std::span<const int32_t> banned_now);
     int32_t highest() const;
+    void change_row(std::span<const int32_t> banned_now);
+    void append_changing(std::vector<int32_t>& tokens, std::span<const int32_t> banned) const;
+    void check_banned(std::span<const int32_t> banned) const;
+    void check_mask(std::span<const uint64_t> allowed) const;
+    bool report_logprobs(const Shortlist& top, Choice& choice) const;
     bool top_k_is_on() const noexcept { return params_.top_k > 0 && params_.top_k < n_vocab_; }
-    int32_t draw(float top);
-    int64_t filtered_count(float top);
-    int64_t nucleus_count(int64_t count, const Softmax& softmax);
-    int64_t min_p_count(int64_t count, const Softmax& softmax);
-    double total_weight(int64_t count, const Softmax& softmax);
+    double filter_temperature() const noexcept;
+    bool needs_total() const noexcept;
+    std::optional<int32_t> draw(float top);
+    std::optional<int64_t> filtered_count(float top);
+    std::optional<int64_t> nucleus_count(int64_t count, const Softmax& softmax);
+    std::optional<int64_t> min_p_count(int64_t count, const Softmax& softmax);
+    std::optional<Range> total_weight(int64_t count, const Softmax& softmax);
 
     Params params_;
     int32_t n_vocab_;
@@ -72,8 +93,11 @@ class Sampler {
     bool penalties_enabled_ = true;
     Random random_;
 
-    std::vector<float> adjusted_;  // the row after penalties, bias and masks
-    Ranking ranking_;              // of adjusted_
+    std::vector<float> adjusted_;    // the row after penalties, bias and masks
+    ShortRow short_row_;             // the same where only the top of the row is here
+    bool is_short_ = false;          // which of the two it is
+    std::vector<int32_t> changing_;  // ids whose logits change
+    Ranking ranking_;                // of the row
 };
 
 }  // namespace minim::sampling

@@ -101,6 +101,11 @@ class TimedBackend : public backend::Backend {
         time(Operation::experts, scratch,
              [&] { inner_->experts(scratch, h, n, ids, gates, n_used, weights, y); });
     }
+    bool makes_shortlists() const noexcept override { return inner_->makes_shortlists(); }
+    void shortlist(backend::Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+                   const backend::ShortlistTask& task) const override {
+        inner_->shortlist(scratch, logits, n, n_vocab, task);
+    }
 
   private:
     template <typename Run>

@@ -1,7 +1,10 @@
 // Kernels whose threads take their turns in the opposite order give the same bits: none lacks a barrier that this shows.
 // (Attention has it in attend_test.cpp.)
+#include <cmath>
+
 #include "gpu/emulated_thread.h"
 #include "gpu/fixture.h"
+#include "model/shortlist_space.h"
 #include "support/catch.h"
 
 namespace minim::test {
@@ -47,6 +50,44 @@ std::vector<float> some_operations(Format format, int64_t n) {
     return f.get(x, rows * 256);
 }
 
+// The answers to some questions about rows of which most logits are there several times.
+std::vector<std::byte> some_shortlists() {
+    constexpr int64_t k_vocab = 9000;
+    Fixture f(Arithmetic::fast);
+    Random random(10);
+    const auto stream = f.device->reserve({.n_rows = 3,
+                                           .n_context = 64,
+                                           .hidden = 32,
+                                           .n_head = 1,
+                                           .n_head_kv = 1,
+                                           .head_dim = 32,
+                                           .n_vocab = k_vocab});
+    std::vector<float> logits = random.normal(3 * k_vocab, 4.0F);
+    for (float& logit : logits) logit = std::round(logit * 8.0F);
+    const float* rows = f.put(logits);
+    f.device->synchronize(*f.stream);
+    model::ShortlistSpace space(*f.device, 3);
+    space.ask(
+        std::vector<ShortlistQuery>{{256, {}, 1.0, true}, {1, {}, 0.5, false}, {9, {4, 8999}, 2.0, true}});
+    space.upload(*stream, 0);
+    f.device->shortlist(*stream, rows, 3, k_vocab, space.task(0));
+    space.download(*stream, 0);
+    f.device->synchronize(*stream);
+    std::vector<std::byte> all;
+    const auto add = [&](const auto& span) {
+        const auto bytes = std::as_bytes(span);
+        all.insert(all.end(), bytes.begin(), bytes.end());
+    };
+    for (int64_t row = 0; row < 3; ++row) {
+        const Shortlist top = space.answer(row);
+        const double totals[] = {top.total, top.exact_total};
+        add(top.candidates);
+        add(top.named_logits);
+        add(std::span(totals));
+    }
+    return all;
+}
+
 }  // namespace
 
 TEST_CASE("emulated threads: backwards the operations give the same bits") {
@@ -57,6 +98,12 @@ TEST_CASE("emulated threads: backwards the operations give the same bits") {
             CHECK(same_bits(forwards, some_operations(format, n)));
         }
     }
+}
+
+TEST_CASE("emulated threads: backwards the shortlists of rows are the same bits") {
+    const std::vector<std::byte> forwards = some_shortlists();
+    const Backwards backwards;
+    CHECK(forwards == some_shortlists());
 }
 
 }  // namespace minim::test

@@ -127,7 +127,9 @@ class EmulatedBlock {
         to.is_started = true;
         setcontext(&to.start);
     }
-    static void start() { current_block()->run_thread(); }
+    static void start() {
+        current_block()->run_thread();
+    }
 
     // Never returns: what comes after the last block is the end of the stacks.
     [[noreturn]] void run_thread() {
@@ -150,7 +152,9 @@ class EmulatedBlock {
             }
         }
     }
-    void step() { running_ = backwards_ ? (running_ + n_ - 1) % n_ : (running_ + 1) % n_; }
+    void step() {
+        running_ = backwards_ ? (running_ + n_ - 1) % n_ : (running_ + 1) % n_;
+    }
     void give_turn() {
         if (++idle_turns_ > 4 * n_) throw std::logic_error("threads of a block wait for each other");
         const size_t own = running_;
@@ -220,20 +224,6 @@ void EmulatedThread::sync_warp() {
 
 const std::byte* EmulatedThread::shared_by_warp(const void* own, size_t bytes) {
     return block_.exchange(static_cast<size_t>(index_), own, bytes);
-}
-
-float EmulatedThread::from_lane_xor(float x, int mask) {
-    float other;
-    std::memcpy(&other, shared_by_warp(&x, sizeof(x)) + sizeof(x) * static_cast<size_t>(lane() ^ mask),
-                sizeof(other));
-    return other;
-}
-
-int32_t EmulatedThread::from_lane_xor(int32_t x, int mask) {
-    int32_t other;
-    std::memcpy(&other, shared_by_warp(&x, sizeof(x)) + sizeof(x) * static_cast<size_t>(lane() ^ mask),
-                sizeof(other));
-    return other;
 }
 
 void EmulatedThread::copy_16(void* to, const void* from) {

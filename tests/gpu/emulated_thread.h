@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -30,8 +31,13 @@ class EmulatedThread {
     std::byte* shared() const;
     void sync();
     void sync_warp();
-    float from_lane_xor(float x, int mask);
-    int32_t from_lane_xor(int32_t x, int mask);
+    template <typename Number>
+    Number from_lane_xor(Number x, int mask) {
+        Number other;
+        std::memcpy(&other, shared_by_warp(&x, sizeof(x)) + sizeof(x) * static_cast<size_t>(lane() ^ mask),
+                    sizeof(other));
+        return other;
+    }
     void copy_16(void* to, const void* from);
     void copy_16_if(bool wanted, void* to, const void* from) {
         if (wanted) copy_16(to, from);

@@ -157,6 +157,46 @@ TEST_CASE("gpu: rows of floats, norm, scale and route in fast arithmetic") {
     }
 }
 
+TEST_CASE("gpu: many rows of F16 and BF16 weights") {
+    if (!has_devices(1)) return;
+    // With the vendor's library where there is one, and with the kernels that serve without.
+    for (const Arithmetic arithmetic : {Arithmetic::fast, Arithmetic::deterministic}) {
+        Fixture f(arithmetic);
+        const auto stream = f.device->reserve(
+            {.n_rows = 130, .n_context = 64, .hidden = 256, .n_head = 2, .n_head_kv = 1, .head_dim = 128});
+        for (const Format format : {Format::f16, Format::bf16}) {
+            Random random(6);
+            const TestMatrix wide(format, 200, 256, random);
+            const TestMatrix narrow(format, 40, 256, random);
+            const TestMatrix odd(format, 37, 256, random);
+            Matrix wide_on_device = f.put(wide);
+            Matrix wide_on_host = wide.view;
+            wide_on_host.scale = wide_on_device.scale = 0.5F;
+            const Matrix narrow_on_device = f.put(narrow);
+            const Matrix odd_on_device = f.put(odd);
+            for (const int64_t n : {47, 48, 130}) {
+                INFO(traits(format).name << ", " << n << " rows");
+                const std::vector<float> h = exact_inputs(n * 256, random);
+                std::vector<float> y[] = {random.normal(n * 200), random.normal(n * 40),
+                                          random.normal(n * 37)};
+                float* device_y[] = {f.put(y[0]), f.put(y[1]), f.put(y[2])};
+                const float* device_h = f.put(h);
+                f.device->synchronize(*f.stream);
+                const LinearTask expected[] = {{&wide_on_host, y[0].data(), true},
+                                               {&narrow.view, y[1].data(), false},
+                                               {&odd.view, y[2].data(), false}};
+                const LinearTask tasks[] = {{&wide_on_device, device_y[0], true},
+                                            {&narrow_on_device, device_y[1], false},
+                                            {&odd_on_device, device_y[2], false}};
+                f.reference->linear(*f.none, h.data(), n, expected);
+                f.device->linear(*stream, device_h, n, tasks);
+                f.device->synchronize(*stream);
+                for (size_t i = 0; i < 3; ++i) CHECK(distance(y[i], f.get(device_y[i], y[i].size())) < 1e-5);
+            }
+        }
+    }
+}
+
 TEST_CASE("gpu: experts of packed weights") {
     if (!has_devices(1)) return;
     Fixture f(Arithmetic::fast);

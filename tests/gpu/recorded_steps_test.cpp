@@ -1,5 +1,6 @@
 // Steps that the CUDA backend records and repeats, with work recorded on the host.
 #include "cuda/cuda_backend.h"
+#include "engine/generation.h"
 #include "engine/session.h"
 #include "gpu/recorder.h"
 #include "model/model.h"
@@ -67,6 +68,40 @@ TEST_CASE("recorded steps: the same bits as computed ones, on one device and on 
             CHECK(decoded(model, 3) == std::vector<float>(decoded(model, 3)));
             CHECK(records().n_repeats == 0);
         }
+    }
+}
+
+TEST_CASE("recorded steps: tokens chosen from shortlists are those of computed steps") {
+    const auto model = open(1);
+    const auto written = [&](float temperature) {
+        const Logger silent;
+        engine::SessionParams params;
+        params.n_context = 100;
+        engine::Session session(model, params, silent);
+        engine::GenerateParams generate;
+        generate.sampling.temperature = temperature;
+        generate.sampling.top_p = 0.95F;
+        generate.sampling.presence_penalty = 0.5F;  // asks for other ids at every step
+        generate.sampling.seed = 2;
+        generate.has_seed = true;
+        generate.ignore_end = true;
+        generate.max_tokens = 9;
+        engine::Generation generation(session, generate, some_ids(10), nullptr);
+        std::vector<int32_t> tokens;
+        while (const auto event = generation.next(nullptr)) tokens.push_back(event->choice.token);
+        return tokens;
+    };
+    for (const float temperature : {0.0F, 0.9F}) {
+        std::vector<int32_t> computed;
+        {
+            const SetRecords none({.refuse = true});
+            computed = written(temperature);
+        }
+        CHECK(computed.size() == 9);
+        const SetRecords all({});
+        CHECK(written(temperature) == computed);
+        // The first token comes from the prompt's step, the second from one that is not recorded.
+        CHECK(records().n_repeats == 7);
     }
 }
 

@@ -1,5 +1,6 @@
 #include "sim/sim_backend.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <future>
@@ -11,6 +12,7 @@
 #include "base/format_text.h"
 #include "cpu/cpu_backend.h"
 #include "sim/sim_queue.h"
+#include "support/shortlist.h"
 
 namespace minim::sim {
 namespace {
@@ -32,6 +34,20 @@ struct Stream : Scratch {
 
 Stream& stream_of(Scratch& scratch) {
     return static_cast<Stream&>(scratch);
+}
+
+// One row of a shortlist task.
+void shortlist_row(std::span<const float> logits, const backend::ShortlistRow& row, const int32_t* named,
+                   std::byte* results, backend::ShortlistFacts& facts) {
+    ShortlistQuery query;
+    query.n_candidates = row.n_candidates;
+    query.named.assign(named + row.first_named, named + row.first_named + row.n_named);
+    query.inverse_temperature = row.inverse_temperature;
+    query.exact_total = row.wants_exact_total != 0;
+    const test::HostShortlist top = test::make_shortlist(logits, query);
+    facts = {top.total, top.exact_total, static_cast<int32_t>(top.candidates.size()), top.n_nan};
+    std::ranges::copy(top.candidates, reinterpret_cast<Candidate*>(results + row.candidates_at));
+    std::ranges::copy(top.named_logits, reinterpret_cast<float*>(results + row.named_at));
 }
 
 // A copy of a batch's rows whose page tables hold the places of the bytes.
@@ -251,6 +267,20 @@ void SimBackend::experts(Scratch& scratch, const float* h, int64_t n, const int3
             [this, &scratch, h = here(h), n, ids = here(ids), gates = here(gates), n_used, own, y = here(y)] {
                 cpu_->experts(*stream_of(scratch).cpu, h, n, ids, gates, n_used, *own, y);
             });
+}
+
+void SimBackend::shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+                           const backend::ShortlistTask& task) const {
+    enqueue(scratch, [this, logits = here(logits), n, n_vocab, rows = here(task.rows),
+                      named = here(task.named), results = here(task.results)] {
+        auto* facts = reinterpret_cast<backend::ShortlistFacts*>(results);
+        for (int64_t i = 0; i < n; ++i) {
+            if (rows[i].n_candidates == 0) continue;
+            ++counts_.shortlists;
+            shortlist_row({logits + i * n_vocab, static_cast<size_t>(n_vocab)}, rows[i], named, results,
+                          facts[i]);
+        }
+    });
 }
 
 }  // namespace minim::sim

@@ -20,6 +20,7 @@ struct Options {
     uint64_t budget_bytes = backend::k_no_budget;
     double bytes_per_second = 0.0;    // of transfers; 0: as fast as it goes
     bool reaches_peers = true;        // copies from other simulated devices without the host
+    bool makes_shortlists = true;     // of rows of logits
     Format without = Format::count_;  // a format it has no kernels for
     // The n-th of its kind fails, counted from 1; 0: none does.
     int64_t failing_allocation = 0;
@@ -35,6 +36,7 @@ struct Counts {
     std::atomic<uint64_t> bytes_from_host = 0;
     std::atomic<uint64_t> bytes_to_host = 0;
     std::atomic<uint64_t> bytes_from_peers = 0;
+    std::atomic<int64_t> shortlists = 0;  // rows
 };
 
 class SimBackend : public backend::Backend {
@@ -88,6 +90,9 @@ class SimBackend : public backend::Backend {
     void scale(backend::Scratch& scratch, float* x, int64_t count, float factor) const override;
     void experts(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                  int64_t n_used, const backend::ExpertWeights& weights, float* y) const override;
+    bool makes_shortlists() const noexcept override { return options_.makes_shortlists; }
+    void shortlist(backend::Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+                   const backend::ShortlistTask& task) const override;
 
   private:
     // Where the bytes of something in this device's memory are.

@@ -1,0 +1,2 @@
+#include "cuda/fast/device_thread.h"
+#include "cuda/fast/narrow.inl"

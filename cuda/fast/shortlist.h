@@ -1,0 +1,36 @@
+// The tops of rows of logits (backend/shortlist.h). The kernels are those of shortlist_kernels.h.
+//
+// All pointers lie in the device's memory.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/shortlist.h"
+#include "base/platform.h"
+#include "cuda/fast/device.h"
+
+namespace minim::cuda::fast {
+
+inline constexpr int k_list = k_most_candidates;       // candidates that are kept together, sorted
+inline constexpr int k_shortlist_piece = 32 * k_list;  // logits of a block
+
+MINIM_HOST_DEVICE constexpr int64_t shortlist_pieces(int64_t n_vocab) {
+    return (n_vocab + k_shortlist_piece - 1) / k_shortlist_piece;
+}
+
+// What a piece of a row has beside its candidates.
+struct PieceFacts {
+    double total;  // of weights in proportion to that of its own highest logit
+    int32_t n_nan;
+};
+
+// Between the two kernels, for n rows.
+struct ShortlistWork {
+    PieceFacts* pieces;  // [n, shortlist_pieces(n_vocab)]
+    uint64_t* keys;      // [n, shortlist_pieces(n_vocab), k_list]
+};
+
+void shortlist(Stream stream, const float* logits, int64_t n, int64_t n_vocab, const ShortlistWork& work,
+               const backend::ShortlistTask& task);
+
+}  // namespace minim::cuda::fast

@@ -1,0 +1,302 @@
+// The tops of rows of logits (backend/shortlist.h), so that a row of 200 064 need not travel to the host.
+//
+// Shape: a block takes 8192 logits of a row and keeps its best 256, sorted; then a block a row joins what those have kept.
+// Layout: a logit and its id are one number of 64 bits, the larger the better; equal logits differ in their ids, so that no
+// result depends on the order of the threads. Bytes moved: every logit once, 2 KB a block for its best and as many to read
+// them; of a row of which only the best is wanted, 8. Bound: a few rows: latency, some 80 stages of sorting in shared memory;
+// many: the speed of shared memory. The exact total is one block a row that adds 8 numbers at a time: bound by the latency
+// of an addition, an eighth of the row one after the other.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "backend/shortlist.h"
+#include "base/half.h"
+#include "cuda/fast/device.h"
+#include "cuda/fast/shortlist.h"
+#include "sampling/portable_math.h"
+
+namespace minim::cuda::fast {
+
+inline constexpr int k_shortlist_threads = 1024;
+inline constexpr int k_shortlist_lists = k_shortlist_piece / k_list;  // that a block joins
+inline constexpr int k_shortlist_shared_bytes = k_shortlist_piece * 8 + 32 * 8;
+
+// Larger for what ranks before: the logit's bits in the order of numbers, then the id, the lower the better. 0: no candidate.
+MINIM_DEVICE uint64_t key_of(float logit, int64_t id) {
+    if (!(logit > -INFINITY)) return 0;
+    const uint32_t bits = float_to_bits(logit == 0.0F ? 0.0F : logit);
+    const uint32_t ordered = (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
+    return static_cast<uint64_t>(ordered) << 32 | (0xFFFFFFFFU - static_cast<uint32_t>(id));
+}
+
+MINIM_DEVICE Candidate candidate_of(uint64_t key) {
+    const auto ordered = static_cast<uint32_t>(key >> 32);
+    const uint32_t bits = (ordered >> 31) != 0 ? ordered & 0x7FFFFFFFU : ~ordered;
+    return {bits_to_float(bits), static_cast<int32_t>(0xFFFFFFFFU - static_cast<uint32_t>(key))};
+}
+
+// What a stage of sorting has written is seen by who reads it in the next: up to this distance that is the same warp.
+template <class T>
+MINIM_DEVICE void sync_stage(T& t, int stride, int next_stride) {
+    if (stride > 32 || next_stride > 32) {
+        t.sync();
+    } else {
+        t.sync_warp();
+    }
+}
+
+// Puts the larger of two keys at a distance first, or last, in all lists that begin `list_stride` keys apart. A warp's 32
+// pairs lie in 64 neighbouring keys where the distance is 32 or less.
+template <class T>
+MINIM_DEVICE void order_pairs(T& t, uint64_t* keys, int n_lists, int list_stride, int stride, int size) {
+    for (int p = t.index(); p < n_lists * (k_list / 2); p += k_shortlist_threads) {
+        const int pair = p % (k_list / 2);
+        const int i = 2 * pair - (pair & (stride - 1));
+        uint64_t* low = keys + p / (k_list / 2) * list_stride + i;
+        const bool wants_larger_first = (i & size) == 0;
+        const uint64_t a = low[0];
+        const uint64_t b = low[stride];
+        if ((a < b) == wants_larger_first) {
+            low[0] = b;
+            low[stride] = a;
+        }
+    }
+}
+
+// Sorts every list by itself, the best key first (Batcher's bitonic sort). Begins and ends with a barrier.
+template <class T>
+MINIM_DEVICE void sort_lists(T& t, uint64_t* keys, int n_lists) {
+    t.sync();
+    for (int size = 2; size <= k_list; size *= 2) {
+        for (int stride = size / 2; stride > 0; stride /= 2) {
+            order_pairs(t, keys, n_lists, k_list, stride, size == k_list ? 0 : size);
+            sync_stage(t, stride, stride > 1 ? stride / 2 : size == k_list ? k_list : size);
+        }
+    }
+}
+
+// Joins sorted lists two and two until the best keys of all are the first list. Of two sorted lists, the larger of each key
+// and its counterpart from the other's end are the best of both, rising and then falling. Begins and ends with a barrier.
+template <class T>
+MINIM_DEVICE void join_lists(T& t, uint64_t* keys, int n_lists) {
+    t.sync();
+    for (int distance = 1; distance < n_lists; distance *= 2) {
+        const int n_joined = (n_lists - distance + 2 * distance - 1) / (2 * distance);
+        for (int e = t.index(); e < n_joined * k_list; e += k_shortlist_threads) {
+            uint64_t* list = keys + e / k_list * (2 * distance * k_list);
+            const int i = e % k_list;
+            const uint64_t other = list[distance * k_list + k_list - 1 - i];
+            if (list[i] < other) list[i] = other;
+        }
+        t.sync();
+        for (int stride = k_list / 2; stride > 0; stride /= 2) {
+            order_pairs(t, keys, n_joined, 2 * distance * k_list, stride, 0);
+            sync_stage(t, stride, stride > 1 ? stride / 2 : k_list);
+        }
+    }
+}
+
+// Sum or best of all threads of a block, given to each; always added in the same order. Uses 32 places of 8 bytes.
+template <class T, typename Number, typename Join>
+MINIM_DEVICE Number reduce_block(T& t, Number own, std::byte* places, const Join& join) {
+    auto* of_warps = reinterpret_cast<Number*>(places);
+    for (int mask = 16; mask > 0; mask /= 2) own = join(own, t.from_lane_xor(own, mask));
+    t.sync();
+    if (t.index() % 32 == 0) of_warps[t.index() / 32] = own;
+    t.sync();
+    Number all = of_warps[t.index() % 32];
+    for (int mask = 16; mask > 0; mask /= 2) all = join(all, t.from_lane_xor(all, mask));
+    return all;
+}
+
+MINIM_DEVICE double weight_of(float logit, float highest, double inverse_temperature) {
+    return std::exp((static_cast<double>(logit) - static_cast<double>(highest)) * inverse_temperature);
+}
+
+// The best keys of every piece of every row, their number of NaN and the sum of their weights.
+struct ShortlistPieceKernel {
+    static constexpr int k_threads = k_shortlist_threads;
+    static constexpr int k_own = k_shortlist_piece / k_threads;
+
+    const float* logits;
+    int64_t n;
+    int64_t n_vocab;
+    const backend::ShortlistRow* rows;
+    ShortlistWork work;  // of keys only the first of a piece where only that is wanted
+
+    Grid grid() const { return {shortlist_pieces(n_vocab), n, k_shortlist_shared_bytes}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        const backend::ShortlistRow& row = rows[t.block_y()];
+        if (row.n_candidates == 0) return;
+        auto* shared = reinterpret_cast<uint64_t*>(t.shared());
+        std::byte* places = t.shared() + k_shortlist_piece * 8;
+        const int64_t first = int64_t{t.block()} * k_shortlist_piece + t.index();
+        const float* from = logits + t.block_y() * n_vocab;
+        const bool sorts = row.n_candidates > 1;
+        float own[k_own];
+        uint64_t best = 0;
+        int32_t n_nan = 0;
+        for (int k = 0; k < k_own; ++k) {
+            const int64_t id = first + k * k_threads;
+            own[k] = id < n_vocab ? from[id] : -INFINITY;
+            const uint64_t key = key_of(own[k], id);
+            if (sorts) shared[k * k_threads + t.index()] = key;
+            best = key > best ? key : best;
+            n_nan += own[k] != own[k] ? 1 : 0;
+        }
+        const auto larger = [](auto a, auto b) { return a > b ? a : b; };
+        const auto sum = [](auto a, auto b) { return a + b; };
+        best = reduce_block(t, best, places, larger);
+        n_nan = reduce_block(t, n_nan, places, sum);
+        double total = 0.0;
+        if (row.inverse_temperature != 0.0) {
+            const float highest = candidate_of(best).logit;
+            for (int k = 0; k < k_own; ++k)
+                if (best != 0 && own[k] > -INFINITY)
+                    total += weight_of(own[k], highest, row.inverse_temperature);
+            total = reduce_block(t, total, places, sum);
+        }
+        const int64_t n_pieces = shortlist_pieces(n_vocab);
+        const int64_t piece = t.block_y() * n_pieces + t.block();
+        uint64_t* out = work.keys + piece * k_list;
+        if (t.index() == 0) work.pieces[piece] = {total, n_nan};
+        if (sorts) {
+            sort_lists(t, shared, k_shortlist_lists);
+            join_lists(t, shared, k_shortlist_lists);
+            if (t.index() < k_list) out[t.index()] = shared[t.index()];
+        } else if (t.index() == 0) {
+            out[0] = best;
+        }
+    }
+};
+
+// The answers: candidates, totals, the logits of named ids.
+struct ShortlistJoinKernel {
+    static constexpr int k_threads = k_shortlist_threads;
+
+    const float* logits;
+    int64_t n;
+    int64_t n_vocab;
+    ShortlistWork work;
+    backend::ShortlistTask task;
+
+    Grid grid() const { return {.n_blocks = n, .shared_bytes = k_shortlist_shared_bytes}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        const backend::ShortlistRow& row = task.rows[t.block()];
+        if (row.n_candidates == 0) return;
+        const int64_t n_pieces = shortlist_pieces(n_vocab);
+        const PieceFacts* of_pieces = work.pieces + t.block() * n_pieces;
+        const uint64_t* lists = work.keys + t.block() * n_pieces * k_list;
+        auto* shared = reinterpret_cast<uint64_t*>(t.shared());
+        std::byte* places = t.shared() + k_shortlist_piece * 8;
+        const auto larger = [](auto a, auto b) { return a > b ? a : b; };
+        const auto sum = [](auto a, auto b) { return a + b; };
+
+        uint64_t best = 0;
+        int32_t n_nan = 0;
+        for (int64_t p = t.index(); p < n_pieces; p += k_threads) {
+            best = larger(best, lists[p * k_list]);
+            n_nan += of_pieces[p].n_nan;
+        }
+        best = reduce_block(t, best, places, larger);
+        n_nan = reduce_block(t, n_nan, places, sum);
+        const float highest = candidate_of(best).logit;
+        const bool has_totals = best != 0 && highest < INFINITY;
+        double total = 0.0;
+        if (row.inverse_temperature != 0.0) {
+            for (int64_t p = t.index(); p < n_pieces; p += k_threads) {
+                const uint64_t first = lists[p * k_list];
+                if (has_totals && first != 0)
+                    total += of_pieces[p].total *
+                             weight_of(candidate_of(first).logit, highest, row.inverse_temperature);
+            }
+            total = reduce_block(t, total, places, sum);
+        }
+        auto* facts = reinterpret_cast<backend::ShortlistFacts*>(task.results) + t.block();
+        if (t.index() == 0) {
+            facts->total = total;
+            facts->exact_total = 0.0;
+            facts->n_nan = n_nan;
+            if (best == 0) facts->n_candidates = 0;
+        }
+        auto* named_logits = reinterpret_cast<float*>(task.results + row.named_at);
+        for (int i = t.index(); i < row.n_named; i += k_threads)
+            named_logits[i] = logits[t.block() * n_vocab + task.named[row.first_named + i]];
+
+        if (row.n_candidates > 1) {
+            // The first list is the best of those before.
+            int64_t done = 0;
+            for (int n_kept = 0; done < n_pieces; n_kept = 1) {
+                const int64_t left = n_pieces - done;
+                const int room = k_shortlist_lists - n_kept;
+                const int n_new = left < room ? static_cast<int>(left) : room;
+                for (int i = t.index(); i < n_new * k_list; i += k_threads)
+                    shared[n_kept * k_list + i] = lists[done * k_list + i];
+                join_lists(t, shared, n_kept + n_new);
+                done += n_new;
+            }
+        } else {
+            if (t.index() == 0) shared[0] = best;
+            t.sync();
+        }
+        const int i = t.index();
+        if (i >= row.n_candidates || shared[i] == 0) return;
+        reinterpret_cast<Candidate*>(task.results + row.candidates_at)[i] = candidate_of(shared[i]);
+        if (i + 1 == row.n_candidates || shared[i + 1] == 0) facts->n_candidates = i + 1;
+    }
+};
+
+// The sum at temperature 1 that sampling::Softmax::total() gives, to the last bit: eight sums over every eighth weight,
+// added from the first to the last. Compiled without contraction of a * b + c.
+struct ExactTotalKernel {
+    static constexpr int k_threads = 256;
+    static constexpr int k_lanes = 8;
+
+    const float* logits;
+    int64_t n;
+    int64_t n_vocab;
+    backend::ShortlistTask task;
+
+    Grid grid() const { return {.n_blocks = n, .shared_bytes = 2 * k_threads * 8}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        const backend::ShortlistRow& row = task.rows[t.block()];
+        if (row.n_candidates == 0 || row.wants_exact_total == 0) return;
+        auto* facts = reinterpret_cast<backend::ShortlistFacts*>(task.results) + t.block();
+        const float highest = reinterpret_cast<const Candidate*>(task.results + row.candidates_at)->logit;
+        if (facts->n_candidates == 0 || facts->n_nan > 0 || !(highest < INFINITY)) return;
+        const float* from = logits + t.block() * n_vocab;
+        auto* weights = reinterpret_cast<double*>(t.shared());  // two blocks of them, in turn
+        double sum = 0.0;
+        for (int64_t begin = 0; begin < n_vocab; begin += k_threads) {
+            const int64_t id = begin + t.index();
+            double* block = weights + begin / k_threads % 2 * k_threads;
+            double weight = 0.0;
+            if (id < n_vocab) {
+                const double distance = static_cast<double>(from[id]) - static_cast<double>(highest);
+                weight = sampling::portable_exp_in_range(
+                    distance > sampling::k_exp_lowest ? distance : sampling::k_exp_lowest);
+            }
+            block[t.index()] = weight;
+            t.sync();
+            if (t.index() < k_lanes)
+                for (int i = t.index(); i < k_threads; i += k_lanes) sum += block[i];
+        }
+        t.sync();
+        if (t.index() < k_lanes) weights[t.index()] = sum;
+        t.sync();
+        if (t.index() != 0) return;
+        double total = 0.0;
+        for (int lane = 0; lane < k_lanes; ++lane) total += weights[lane];
+        facts->exact_total = total;
+    }
+};
+
+}  // namespace minim::cuda::fast

@@ -1,0 +1,49 @@
+// Where the tops of a step's rows of logits are asked for and answered, on the device and on the host: some rows at a time
+// on the device, all of the step's on the host.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/shortlist.h"
+
+namespace minim::model {
+
+class ShortlistSpace {
+  public:
+    // For steps of at most n_rows rows. Throws out_of_memory or out_of_device_memory.
+    ShortlistSpace(const backend::Backend& backend, int64_t n_rows);
+
+    // Begins with the questions of a step, a row each. None of an earlier step is on its way any more.
+    void ask(std::span<const ShortlistQuery> queries);
+
+    // Parts of a stream, for `count` rows from `first` on: a multiple of k_most_shortlist_rows, and that many unless
+    // they are the last. Questions are brought there before the operation that answers them.
+    void upload(backend::Scratch& scratch, int64_t first);
+    backend::ShortlistTask task(int64_t first) const;
+    void download(backend::Scratch& scratch, int64_t first);
+
+    // Once the stream is synchronised; until the next ask().
+    Shortlist answer(int64_t row) const;
+
+  private:
+    // Rows that are on the device together.
+    struct Part {
+        int64_t n_rows;
+        uint64_t asked_at, asked_bytes;  // on the host
+        uint64_t answers_at, answers_bytes;
+    };
+    const Part& part_of(int64_t row) const;
+
+    const backend::Backend& backend_;
+    std::unique_ptr<backend::Memory> device_;
+    std::byte* device_answers_;
+    std::unique_ptr<backend::Memory> host_;
+    std::byte* host_answers_;
+    std::vector<Part> parts_;
+};
+
+}  // namespace minim::model

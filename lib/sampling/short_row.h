@@ -1,0 +1,64 @@
+// A row of logits of which only the top is here (base/shortlist.h), after penalties, bias and masks: its candidates as far
+// as their order is certain, and a range that the sum of all weights lies in. What cannot be told from the top alone is
+// said to be unknown, never guessed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/shortlist.h"
+#include "sampling/softmax.h"
+
+namespace minim::sampling {
+
+// Holds a number that may not be known to the last bit.
+struct Range {
+    double least;
+    double most;
+};
+
+class ShortRow {
+  public:
+    // A logit that is not what the model gave. One that is not known is 0 at first.
+    struct Change {
+        int32_t token;
+        bool is_known;
+        float logit;
+        float adjusted;
+    };
+
+    // Begins with a new row, which must outlive the queries. `tokens`: those whose logits change.
+    void start(const Shortlist& top, int32_t n_vocab, std::span<const int32_t> tokens);
+
+    std::span<Change> changes() noexcept { return changes_; }
+    // The change of a token that was given to start().
+    Change& change_of(int32_t token) noexcept;
+
+    // Ranks what there is after the changes; `allowed` as in Sampler::sample. False where a logit that may be chosen is
+    // not known.
+    bool rank(std::span<const uint64_t> allowed);
+
+    std::span<const Candidate> candidates() const noexcept { return ranked_; }
+    bool has_others() const noexcept { return has_others_; }  // behind those
+
+    // Of a token, as the model gave it.
+    std::optional<float> logit(int32_t token) const;
+
+    // Where Softmax::total() of the changed row lies.
+    std::optional<Range> total(const Softmax& softmax) const;
+
+  private:
+    const Change* find(int32_t token) const noexcept;
+
+    const Shortlist* top_ = nullptr;
+    int32_t n_vocab_ = 0;
+    bool is_masked_ = false;
+    bool has_others_ = false;
+    std::vector<Candidate> known_;  // by token
+    std::vector<Change> changes_;   // by token
+    std::vector<Candidate> ranked_;
+};
+
+}  // namespace minim::sampling
