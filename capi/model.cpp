@@ -59,17 +59,68 @@ void check_named_once(std::span<const std::string_view> names) {
             fail(Status::invalid, "device {} is named twice", names[i]);
 }
 
+std::shared_ptr<const backend::Backend> open_device(std::string_view name, const Runtime& runtime,
+                                                    const placement::Spread& spread, uint64_t budget_bytes) {
+    const bool is_exact = spread.host->name() == "reference";
+    auto device = placement::open_device(name, runtime.threads, runtime.cpu_level,
+                                         is_exact ? backend::Arithmetic::exact : backend::Arithmetic::fast,
+                                         budget_bytes);
+    if (!device->remark().empty()) runtime.log.info("{}: {}", name, device->remark());
+    return device;
+}
+
+// Calls open(name); null where the device is not there and may be left out.
+template <typename Open>
+std::shared_ptr<const backend::Backend> open_if_there(const minim_model_params& p, const Runtime& runtime,
+                                                      const Open& open) {
+    try {
+        return open();
+    } catch (const Error& error) {
+        const bool is_missing = error.status() == Status::not_found || error.status() == Status::unsupported;
+        if (p.allow_cpu == 0 || !is_missing) throw;
+        runtime.log.warning("{}; going on without it", error.what());
+        return nullptr;
+    }
+}
+
+bool is_processor(std::string_view name) {
+    return name == "cpu" || name == "CPU";
+}
+
+// Those of the layers' devices are not opened twice.
+void add_overrides(const minim_model_params& p, const Runtime& runtime, placement::Spread& spread) {
+    std::vector<std::pair<std::string, std::shared_ptr<const backend::Backend>>> further;
+    const auto device_named = [&](const std::string& name) {
+        if (is_processor(name)) return spread.host;
+        for (const auto& device : spread.devices)
+            if (device->name() == name) return device;
+        for (const auto& [known, device] : further)
+            if (known == name) return device;
+        auto device = open_if_there(p, runtime,
+                                    [&] { return open_device(name, runtime, spread, backend::k_no_budget); });
+        if (device == nullptr) device = spread.host;
+        further.emplace_back(name, device);
+        return device;
+    };
+    for (const placement::OverrideText& text : placement::parse_overrides(p.overrides))
+        spread.experts.overrides.push_back({text.pattern, device_named(text.device)});
+}
+
 placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime) {
     if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
     if (p.allow_cpu != 0 && p.allow_cpu != 1)
         fail(Status::invalid, "allow_cpu is {}; 0 and 1 are known", p.allow_cpu);
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
     if (p.budgets == nullptr && p.n_budgets > 0) fail(Status::invalid, "argument budgets is NULL");
+    if (p.fit_context < 0) fail(Status::invalid, "fit_context is {}", p.fit_context);
     placement::Spread spread;
     spread.host = placement::make_backend(optional_text(p.backend), runtime.threads, runtime.cpu_level);
     if (p.devices == nullptr) {
         if (p.n_device_layers > 0 || p.n_split > 0 || p.n_budgets > 0)
             fail(Status::invalid, "n_device_layers, split and budgets are for devices, and none is named");
+        if (p.overrides != nullptr || p.n_host_experts != 0 || p.fit_context > 0)
+            fail(Status::invalid,
+                 "overrides, n_host_experts and fit_context are for devices, and none is named");
         spread.devices = {spread.host};
         return spread;
     }
@@ -79,30 +130,26 @@ placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime)
     if (p.n_budgets > 0 && p.n_budgets != names.size())
         fail(Status::invalid, "{} budgets for {} devices", p.n_budgets, names.size());
     check_named_once(names);
-    const bool is_exact = spread.host->name() == "reference";
-    const auto arithmetic = is_exact ? backend::Arithmetic::exact : backend::Arithmetic::fast;
     for (size_t i = 0; i < names.size(); ++i) {
-        try {
-            const bool has_budget = p.n_budgets > 0 && p.budgets[i] > 0;
-            spread.devices.push_back(
-                placement::open_device(names[i], runtime.threads, runtime.cpu_level, arithmetic,
-                                       has_budget ? p.budgets[i] : backend::k_no_budget));
-            const std::string_view remark = spread.devices.back()->remark();
-            if (!remark.empty()) runtime.log.info("{}: {}", names[i], remark);
-            if (p.n_split > 0) spread.shares.push_back(p.split[i]);
-        } catch (const Error& error) {
-            const bool is_missing =
-                error.status() == Status::not_found || error.status() == Status::unsupported;
-            if (p.allow_cpu == 0 || !is_missing) throw;
-            runtime.log.warning("{}; going on without it", error.what());
-        }
+        const bool has_budget = p.n_budgets > 0 && p.budgets[i] > 0;
+        auto device = open_if_there(p, runtime, [&] {
+            return open_device(names[i], runtime, spread, has_budget ? p.budgets[i] : backend::k_no_budget);
+        });
+        if (device == nullptr) continue;
+        spread.devices.push_back(std::move(device));
+        if (p.n_split > 0) spread.shares.push_back(p.split[i]);
     }
-    if (p.n_device_layers > 0) spread.n_device_layers = p.n_device_layers;
     if (spread.devices.empty()) return {.devices = {spread.host}, .host = spread.host};
+    if (p.n_device_layers > 0) spread.n_device_layers = p.n_device_layers;
+    spread.experts.host = spread.host;
+    spread.experts.n_host_layers = p.n_host_experts;
+    spread.fit_context = p.fit_context;
+    if (p.overrides != nullptr) add_overrides(p, runtime, spread);
     return spread;
 }
 
 constexpr uint32_t k_first_params = offsetof(minim_model_params, devices);
+constexpr uint32_t k_first_memory = offsetof(minim_device_memory, n_expert_layers);
 constexpr uint32_t k_first_info = offsetof(minim_model_info, placement);
 
 }  // namespace
@@ -124,7 +171,7 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
         }
         auto model = std::make_shared<const model::Model>(
             &required(path, "path"), placement::split_over(spread_of(p, *shared)), options, shared->log);
-        std::string text = placement::placement_text(model->stages());
+        std::string text = placement::placement_text(model->shares());
         shared->log.info("{}: {}", path, text);
         *out = new minim_model{{shared, std::move(model)}, std::move(text)};
     });
@@ -163,21 +210,25 @@ minim_status minim_model_get_info(const minim_model* model, minim_model_info* ou
 }
 
 size_t minim_model_device_count(const minim_model* model) {
-    return model == nullptr ? 0 : model->model().stages().size();
+    return model == nullptr ? 0 : model->model().shares().size();
 }
 
 minim_status minim_model_device_memory(const minim_model* model, size_t index, minim_device_memory* out,
                                        minim_error* err) {
     return guard(err, [&] {
         const model::Model& m = required(model, "model").model();
-        const std::span<const model::Stage> stages = m.stages();
-        if (index >= stages.size()) fail(Status::invalid, "device {} of {}", index, stages.size());
-        const backend::Backend& backend = *stages[index].backend;
+        const std::span<const model::Share> shares = m.shares();
+        if (index >= shares.size()) fail(Status::invalid, "device {} of {}", index, shares.size());
+        const model::Share& share = shares[index];
+        const backend::Backend& backend = *share.backend;
         const model::WeightBytes& weights = m.weight_bytes()[index];
         const backend::MemoryState memory = backend.memory();
+        const model::Config& config = m.config();
+        const model::CrossingBytes crossing =
+            model::crossing_bytes(m.stages(), shares, config.hidden, config.n_expert_used)[index];
         minim_device_memory info{};
-        for (size_t i = 0; i < index; ++i) info.first_layer += static_cast<int32_t>(stages[i].n_layer);
-        info.n_layer = static_cast<int32_t>(stages[index].n_layer);
+        info.first_layer = static_cast<int32_t>(share.first_layer);
+        info.n_layer = static_cast<int32_t>(share.n_layer);
         info.weights_mapped = weights.is_mapped ? 1 : 0;
         info.weight_bytes = weights.total;
         info.expert_bytes = weights.experts;
@@ -187,7 +238,27 @@ minim_status minim_model_device_memory(const minim_model* model, size_t index, m
         info.name = backend.name().data();
         info.kept_bytes = memory.kept_bytes;
         if (memory.budget_bytes != backend::k_no_budget) info.budget_bytes = memory.budget_bytes;
-        result_to(out, "minim_device_memory", info);
+        info.n_expert_layers = static_cast<int64_t>(share.expert_layers.size());
+        info.token_in_bytes = crossing.in;
+        info.token_out_bytes = crossing.out;
+        result_to(out, "minim_device_memory", info, k_first_memory);
+    });
+}
+
+minim_status minim_model_layer_devices(const minim_model* model, int32_t layer, minim_layer_devices* out,
+                                       minim_error* err) {
+    return guard(err, [&] {
+        const model::Model& m = required(model, "model").model();
+        if (layer < 0 || layer >= m.config().n_layer)
+            fail(Status::invalid, "layer {} of {}", layer, m.config().n_layer);
+        minim_layer_devices info{};
+        for (size_t i = 0; i < m.shares().size(); ++i) {
+            const model::Share& share = m.shares()[i];
+            if (share.has_layer(layer)) info.device = static_cast<int32_t>(i);
+            if (std::ranges::binary_search(share.expert_layers, layer))
+                info.experts = static_cast<int32_t>(i);
+        }
+        result_to(out, "minim_layer_devices", info);
     });
 }
 

@@ -38,8 +38,9 @@ using backend::Vector;
 using runtime::Way;
 
 constexpr uint64_t k_alignment = 256;
-// Steps of a stream that are recorded, at most.
-constexpr size_t k_most_records = 8;
+// Steps of a stream that are recorded, at most: eight kinds, where each is cut into parts by 62 layers' experts that
+// lie elsewhere.
+constexpr size_t k_most_records = 512;
 
 class GpuBlocks : public backend::BlockSource {
   public:
@@ -149,6 +150,11 @@ class CudaBackend : public backend::Backend {
         own(scratch).batch.clear();
         own(scratch).batch_ids.clear();
         drop_record(own(scratch));
+        note(runtime::synchronize(index_, own(scratch).stream));
+        check_alive();
+    }
+
+    void wait(Scratch& scratch) const override {
         note(runtime::synchronize(index_, own(scratch).stream));
         check_alive();
     }
@@ -377,19 +383,19 @@ bool CudaBackend::begin_step(Scratch& scratch, const backend::StepBatch& batch) 
     const RecordKey key = {batch.calls, std::ssize(batch.rows), !batch.ids.empty(),
                            s.n_context, s.n_attend_tiles,       *batch.rows[0].sequence->layout};
     const auto found = std::ranges::find(s.records, key, &Record::key);
+    s.current = static_cast<size_t>(found - s.records.begin());
     if (found == s.records.end()) {
         if (s.records.size() == k_most_records) {
-            const runtime::Graph oldest = s.records.front().graph;
-            if (oldest != nullptr) runtime::end_graph(index_, oldest);
-            s.records.erase(s.records.begin());
+            const auto oldest = std::ranges::min_element(s.records, {}, &Record::last_use);
+            if (oldest->graph != nullptr) runtime::end_graph(index_, oldest->graph);
+            s.records.erase(oldest);
         }
-        s.records.push_back({key, nullptr});
+        s.records.push_back({key, nullptr, ++s.n_record_uses});
         return false;
     }
-    std::rotate(found, found + 1, s.records.end());
-    const Record& record = s.records.back();
-    if (record.graph != nullptr) {
-        note(runtime::repeat(index_, record.graph, s.stream));
+    found->last_use = ++s.n_record_uses;
+    if (found->graph != nullptr) {
+        note(runtime::repeat(index_, found->graph, s.stream));
         return true;
     }
     s.is_recording = runtime::begin_record(index_, s.stream) == nullptr;
@@ -407,7 +413,7 @@ bool CudaBackend::end_step(Scratch& scratch) const {
         s.records_nothing = true;
         return why_lost_ != nullptr;  // a lost device has nothing to begin again
     }
-    s.records.back().graph = graph;
+    s.records[s.current].graph = graph;
     note(runtime::repeat(index_, graph, s.stream));
     return true;
 }

@@ -39,6 +39,7 @@ struct RecordKey {
 struct Record {
     RecordKey key;
     runtime::Graph graph = nullptr;  // null: seen, and not recorded yet
+    int64_t last_use = 0;
 };
 
 struct Stream : backend::Scratch {
@@ -85,8 +86,10 @@ struct Stream : backend::Scratch {
     std::byte* host_tables = nullptr;  // in it, as `tables`
     std::vector<float> host_frequency;
 
-    // Steps that came before, the last one last.
+    // Steps that came before; the one being recorded is `current`.
     std::vector<Record> records;
+    size_t current = 0;
+    int64_t n_record_uses = 0;
     bool is_recording = false;
     bool records_nothing = false;  // it has failed
 

@@ -106,15 +106,31 @@ std::string size_text(uint64_t bytes) {
                               : fmt::format("{:.1f} GiB", mebibytes / 1024.0);
 }
 
+// "layers 0-30", "layers 31-61, experts of 10", "experts of 20 layers"
+std::string layers_text(const minim_device_memory& device) {
+    if (device.n_layer == 0)
+        return fmt::format("experts of {} {}", device.n_expert_layers,
+                           device.n_expert_layers == 1 ? "layer" : "layers");
+    std::string text =
+        fmt::format("layers {}-{}", device.first_layer, device.first_layer + device.n_layer - 1);
+    if (device.n_expert_layers != device.n_layer)
+        text += fmt::format(", experts of {}", device.n_expert_layers);
+    return text;
+}
+
 // "cuda:0: layers 0-30, weights 38.1 GiB (experts 36.2 GiB), KV 1.0 GiB, work 0.3 GiB, free 100.1 GiB"
 std::string memory_text(const minim_device_memory& device) {
-    std::string text = fmt::format("{}: layers {}-{}, weights {} (experts {}{}), KV {}, work {}", device.name,
-                                   device.first_layer, device.first_layer + device.n_layer - 1,
-                                   size_text(device.weight_bytes), size_text(device.expert_bytes),
-                                   device.weights_mapped != 0 ? "; mapped" : "", size_text(device.kv_bytes),
-                                   size_text(device.work_bytes));
+    std::string text =
+        fmt::format("{}: {}, weights {} (experts {}{}), KV {}, work {}", device.name, layers_text(device),
+                    size_text(device.weight_bytes), size_text(device.expert_bytes),
+                    device.weights_mapped != 0 ? "; mapped" : "", size_text(device.kv_bytes),
+                    size_text(device.work_bytes));
     if (device.free_bytes != UINT64_MAX) text += ", free " + size_text(device.free_bytes);
     if (device.budget_bytes > 0) text += " of a budget of " + size_text(device.budget_bytes);
+    if (device.token_in_bytes + device.token_out_bytes > 0)
+        text += fmt::format(", a token brings {:.1f} KiB and takes {:.1f} KiB",
+                            static_cast<double>(device.token_in_bytes) / 1024.0,
+                            static_cast<double>(device.token_out_bytes) / 1024.0);
     return text;
 }
 

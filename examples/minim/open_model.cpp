@@ -1,6 +1,7 @@
 #include "open_model.h"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 
@@ -37,8 +38,10 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
     if (options.n_gpu_layers == 0) return;
     model.devices = options.devices;
     // llama.cpp's -ngl needs no name of a device.
-    const bool wants_any =
-        options.n_gpu_layers > 0 || !options.tensor_split.empty() || !options.device_memory.empty();
+    const bool parts_experts =
+        options.cpu_moe || options.n_cpu_moe != 0 || options.fit_context > 0 || !options.overrides.empty();
+    const bool wants_any = options.n_gpu_layers > 0 || !options.tensor_split.empty() ||
+                           !options.device_memory.empty() || parts_experts;
     if (model.devices.empty() && wants_any) {
         model.devices = accelerators(runtime);
         if (model.devices.empty() && options.allow_cpu) return;
@@ -50,6 +53,10 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
     model.budgets = options.device_memory;
     model.n_device_layers = std::max(options.n_gpu_layers, 0);
     model.allow_cpu = options.allow_cpu;
+    for (const std::string& rule : options.overrides)
+        model.overrides.append(model.overrides.empty() ? "" : ",").append(rule);
+    model.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
+    model.fit_context = options.fit_context;
 }
 
 }  // namespace

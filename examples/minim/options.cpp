@@ -37,6 +37,9 @@ std::string_view spelled_out(std::string_view argument) {
     if (argument == "-ngl") return "--n-gpu-layers";
     if (argument == "-ts") return "--tensor-split";
     if (argument == "-dev") return "--device";
+    if (argument == "-ot") return "--override-tensor";
+    if (argument == "-cmoe") return "--cpu-moe";
+    if (argument == "-ncmoe") return "--n-cpu-moe";
     return argument;
 }
 
@@ -83,6 +86,24 @@ void add_model_options(CLI::App& app, Options& options) {
         ->type_name("SIZES")
         ->delimiter(',')
         ->transform(CLI::AsSizeValue(true).description(""));
+    auto* cpu_moe =
+        app.add_flag("--cpu-moe", options.cpu_moe,
+                     "also -cmoe: all experts stay with the processor, the rest goes to the devices");
+    app.add_option(
+           "--n-cpu-moe", options.n_cpu_moe,
+           "also -ncmoe: the experts of the first N layers stay with the processor; below 0: of the last")
+        ->type_name("N")
+        ->check(within(int64_t{-k_largest_int32}, int64_t{k_largest_int32}))
+        ->excludes(cpu_moe);
+    app.add_option(
+           "--override-tensor", options.overrides,
+           "also -ot: experts whose tensors' names match go elsewhere than their layer: exps=cpu, "
+           "'blk\\.(3|4)\\..*exps=cuda:1'; several with commas between, the first that matches counts")
+        ->type_name("PATTERN=DEVICE");
+    app.add_option("--fit-ctx", options.fit_context,
+                   "experts that leave the devices no room for a context of N tokens stay with the processor")
+        ->type_name("N")
+        ->check(within(int64_t{1}, int64_t{k_largest_int32}));
     app.add_flag("--allow-cpu", options.allow_cpu, "go on without a device that cannot be used");
     app.add_option("-t,--threads", options.n_threads, "threads; 0: the cores this process may use")
         ->type_name("N")

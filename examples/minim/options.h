@@ -22,6 +22,10 @@ struct Options {
     std::vector<uint64_t> device_memory;  // the most bytes to take of each device; 0: no limit
     int32_t n_gpu_layers = -1;            // below 0: all, where devices are named
     std::vector<double> tensor_split;
+    std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts elsewhere than their layer
+    bool cpu_moe = false;
+    int64_t n_cpu_moe = 0;    // experts of so many layers stay with the processor
+    int64_t fit_context = 0;  // experts that leave no room for so many tokens do; 0: none
     bool allow_cpu = false;
     int32_t n_threads = 0;
     int32_t n_batch = 0;

@@ -168,6 +168,7 @@ class Checkpoint(abi.Handle):
 _SPECIALS = {True: 0, "exact": 0, "safe": 1, False: 2, "none": 2}
 _KV_FORMATS = {"auto": 0, "f16": 1, "f32": 2, "bf16": 3, "q8_0": 4, "q4_0": 5}
 _RESIDENCE = {None: 0, True: 1, False: 2}
+_ALL_LAYERS = 2**31 - 1
 
 
 def _choice(choices, value, name):
@@ -219,6 +220,9 @@ class DeviceMemory(typing.NamedTuple):
     free: typing.Optional[int]  # None where that is not known
     kept: int  # used by none, kept for the next sessions; of `free`
     budget: typing.Optional[int]  # the most that may be taken; None: no limit
+    n_expert_layers: int  # layers whose experts it has
+    token_in: int  # what comes to it from other devices for each token of a step
+    token_out: int
 
 
 class Model(abi.Handle):
@@ -229,6 +233,9 @@ class Model(abi.Handle):
     split      shares of the layers, one a device; None: in proportion to the memory that may be taken
     budgets    the most bytes to take of each device, 0 for no limit; None: none has one
     device_layers     so many layers, the last ones, go to the devices; None: all
+    host_experts      the experts of the first so many layers stay with backend, below 0 of the last ones; True: all
+    overrides  experts elsewhere than their layer: "PATTERN=DEVICE,..." or {pattern: device}, as in minim_model_params
+    fit_context       experts that leave no room for a context of so many tokens stay with backend; None: none do
     allow_cpu  True: a device that cannot be used is left out with a warning
     threads           0: the cores this process may use
     threads_decode    threads for steps of one token, which memory limits; 0: as `threads`
@@ -248,6 +255,9 @@ class Model(abi.Handle):
         split=None,
         budgets=None,
         device_layers=None,
+        host_experts=0,
+        overrides=None,
+        fit_context=None,
         allow_cpu=False,
         threads=0,
         threads_decode=0,
@@ -284,6 +294,11 @@ class Model(abi.Handle):
         if budgets is not None:
             limits = (c.c_uint64 * len(budgets))(*budgets)
             params.budgets, params.n_budgets = c.cast(limits, c.c_void_p), len(budgets)
+        if overrides is not None and not isinstance(overrides, str):
+            overrides = ",".join(f"{pattern}={device}" for pattern, device in overrides.items())
+        params.overrides = None if overrides is None else overrides.encode()
+        params.n_host_experts = _ALL_LAYERS if host_experts is True else host_experts
+        params.fit_context = fit_context or 0
         if progress is not None:
             params.progress = report
         self._runtime, out = runtime, c.c_void_p()
@@ -326,9 +341,18 @@ class Model(abi.Handle):
                     None if info.free_bytes == 2**64 - 1 else info.free_bytes,
                     info.kept_bytes,
                     info.budget_bytes or None,
+                    info.n_expert_layers,
+                    info.token_in_bytes,
+                    info.token_out_bytes,
                 )
             )
         return devices
+
+    def layer_devices(self, layer):
+        """Where a layer and its experts lie: two indices into memory()."""
+        info = abi.LayerDevices()
+        self._check("model_layer_devices", _int32(layer), c.byref(info))
+        return info.device, info.experts
 
     def checkpoint(self):
         def adopt(out):

@@ -122,6 +122,9 @@ ModelParams = _struct(
     allow_cpu=i32,
     budgets=pointer,
     n_budgets=size,
+    overrides=text,
+    n_host_experts=i64,
+    fit_context=i64,
 )
 DeviceInfo = _struct(
     "minim_device_info",
@@ -166,7 +169,11 @@ DeviceMemory = _struct(
     name=text,
     kept_bytes=u64,
     budget_bytes=u64,
+    n_expert_layers=i64,
+    token_in_bytes=u64,
+    token_out_bytes=u64,
 )
+LayerDevices = _struct("minim_layer_devices", device=i32, experts=i32)
 SessionParams = _struct(
     "minim_session_params", flags=u32, max_context=u64, k_format=i32, v_format=i32, n_batch=i32, n_ubatch=i32
 )

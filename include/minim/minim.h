@@ -331,9 +331,22 @@ typedef struct minim_model_params {
        budget that does not suffice. */
     const uint64_t* budgets;
     size_t n_budgets;
+    /* Experts that lie elsewhere than their layer and are computed there: "PATTERN=DEVICE,PATTERN=DEVICE", as
+       llama.cpp's -ot. A pattern is a regular expression that is looked for in the tensors' names as GGUF files
+       have them (blk.3.ffn_up_exps.weight), whatever the checkpoint is; the first one that matches decides.
+       "cpu" is `backend`; a device that `devices` does not name has no budget. INVALID for a pattern that decides
+       nothing, UNSUPPORTED for one that would move anything but all the experts of a layer. NULL: none. */
+    const char* overrides;
+    /* For experts that no override names: those of the first so many layers stay with `backend`; below 0: of the
+       last ones; 0: none; as many as there are layers, or more: all. */
+    int64_t n_host_experts;
+    /* Of the other experts, those that leave no room on their layer's device for a context of so many tokens (F16)
+       and the work space of a session stay with `backend`, the first layers' first. 0: none do. OUT_OF_DEVICE_MEMORY
+       where even without experts there is none. */
+    int64_t fit_context;
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT \
-    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0 }
+    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0 }
 
 /* `params` and `cancel` may be NULL. Errors: as minim_checkpoint_open, UNSUPPORTED (another
  * architecture, a tensor type without decoder, something the forward pass does not compute, a device that
@@ -364,7 +377,8 @@ typedef struct minim_model_info {
     double rope_theta;
     const char* name;    /* as the checkpoint says, or ""; lives as long as the model */
     const char* backend; /* of the first layers: "cpu", "reference" or a device; lives as long as the model */
-    const char* placement; /* "cuda:0 (layers 0-30), cuda:1 (layers 31-61)"; lives as long as the model */
+    /* "cuda:0 (layers 0-30), cuda:1 (layers 31-61), cpu (experts of layers 0-9, 31)"; lives as long as the model */
+    const char* placement;
 } minim_model_info;
 #define MINIM_MODEL_INFO_INIT \
     { sizeof(minim_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL }
@@ -386,19 +400,38 @@ typedef struct minim_device_memory {
     uint64_t weight_bytes;
     uint64_t expert_bytes; /* of weight_bytes: of the experts */
     uint64_t kv_bytes;     /* keys and values */
-    uint64_t work_bytes;   /* activations and work space; of the processor: activations alone */
+    uint64_t work_bytes;   /* activations and work space; of the processor: activations of its layers alone */
     uint64_t free_bytes;   /* that could still be taken; UINT64_MAX where that is not known */
     const char* name;      /* as in `placement`; lives as long as the model */
     uint64_t kept_bytes;   /* of free_bytes: kept for the next sessions of this model */
     uint64_t budget_bytes; /* the most that may be taken; 0: there is no limit */
+    int64_t n_expert_layers; /* layers whose experts it has, others' layers included */
+    /* What comes to the device and leaves it for each token of a step, from and to the other devices: the residual
+       stream, and the routing for experts that lie elsewhere. */
+    uint64_t token_in_bytes;
+    uint64_t token_out_bytes;
 } minim_device_memory;
 #define MINIM_DEVICE_MEMORY_INIT \
-    { sizeof(minim_device_memory), 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
+    { sizeof(minim_device_memory), 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0 }
 
-/* One entry a device, in the order of the layers. Any thread. Errors: INVALID (no such index). */
+/* One entry a device, in the order of the layers; those that have only experts of others' layers (n_layer is 0) come
+ * last. Any thread. Errors: INVALID (no such index). */
 MINIM_API size_t minim_model_device_count(const minim_model* model); /* 0 for NULL */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_device_memory(const minim_model* model, size_t index,
                                                                   minim_device_memory* out, minim_error* err);
+
+/* Where a layer lies, as indices for minim_model_device_memory. */
+typedef struct minim_layer_devices {
+    uint32_t size;
+    int32_t device;  /* of attention, norms and router, with the keys and values */
+    int32_t experts; /* of the experts */
+} minim_layer_devices;
+#define MINIM_LAYER_DEVICES_INIT \
+    { sizeof(minim_layer_devices), 0, 0 }
+
+/* Any thread. Errors: INVALID (no such layer). */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_layer_devices(const minim_model* model, int32_t layer,
+                                                                  minim_layer_devices* out, minim_error* err);
 
 /* The headers the model was loaded from; released with minim_checkpoint_close. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_checkpoint(const minim_model* model,

@@ -281,6 +281,11 @@ struct ModelOptions {
     int32_t n_device_layers = 0;    // the last so many go to the devices; 0: all
     bool allow_cpu = false;         // leave out devices that cannot be used
     std::vector<uint64_t> budgets;  // the most bytes to take of each device; 0: no limit; empty: none has one
+    std::string overrides;          // "PATTERN=DEVICE,...": experts elsewhere than their layer; "": none
+    int64_t n_host_experts =
+        0;  // the experts of the first so many layers stay with the backend; below 0: of the last
+    int64_t fit_context =
+        0;  // experts that leave no room for so many tokens stay with the backend; 0: none do
     int32_t residence = MINIM_RESIDENCE_AUTO;
     bool engine_tokenizer = false;
     Progress progress;
@@ -306,6 +311,9 @@ class Model {
         params.allow_cpu = options.allow_cpu ? 1 : 0;
         params.budgets = options.budgets.empty() ? nullptr : options.budgets.data();
         params.n_budgets = options.budgets.size();
+        params.overrides = detail::text_or_null(options.overrides);
+        params.n_host_experts = options.n_host_experts;
+        params.fit_context = options.fit_context;
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);
@@ -329,7 +337,17 @@ class Model {
         return info;
     }
 
-    // What each device of the placement holds now, in the order of the layers. The names live as long as the model.
+    // Where a layer and its experts lie, as indices into memory().
+    minim_layer_devices layer_devices(int32_t layer) const {
+        minim_layer_devices devices = MINIM_LAYER_DEVICES_INIT;
+        detail::check([&](minim_error* error) {
+            return minim_model_layer_devices(handle_.get(), layer, &devices, error);
+        });
+        return devices;
+    }
+
+    // What each device of the placement holds now, in the order of the layers, those with experts alone last. The names
+    // live as long as the model.
     std::vector<minim_device_memory> memory() const {
         std::vector<minim_device_memory> all(minim_model_device_count(handle_.get()));
         for (size_t i = 0; i < all.size(); ++i) {

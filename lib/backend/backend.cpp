@@ -95,6 +95,10 @@ bool Backend::end_step(Scratch&) const {
 
 void Backend::synchronize(Scratch&) const {}
 
+void Backend::wait(Scratch& scratch) const {
+    synchronize(scratch);
+}
+
 void Backend::scale(Scratch&, float* x, int64_t count, float factor) const {
     for (int64_t i = 0; i < count; ++i) x[i] *= factor;
 }

@@ -195,6 +195,8 @@ class Backend {
 
     // Waits for all that the stream was given. Throws device_lost.
     virtual void synchronize(Scratch& scratch) const;
+    // The same in the middle of a step, whose rows point to what they did before.
+    virtual void wait(Scratch& scratch) const;
 
     // A step may be recorded and repeated as a whole: its operations and moves come between the two, and no other
     // transfers. begin_step() returns true where it has started a record of an earlier step; then neither they nor

@@ -40,8 +40,77 @@ uint64_t float_bytes(int64_t rows, int64_t row_floats) {
 
 }  // namespace
 
-StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const Config& config,
-                                            int64_t n_context) const {
+StepSpace::ExpertSpace& StepSpace::StageSpace::experts_on(const backend::Backend& device) {
+    return *std::ranges::find(experts, &device, &ExpertSpace::backend);
+}
+
+StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const backend::StepLimits& limits) const {
+    const int64_t q_width = limits.n_head * limits.head_dim;
+    const int64_t kv_width = limits.n_head_kv * limits.head_dim;
+    const int64_t row_floats = 2 * limits.hidden + 2 * q_width + 2 * kv_width + 2 * limits.n_expert_used;
+
+    StageSpace space = {};
+    space.backend = stage.backend.get();
+    space.scratch = space.backend->reserve(limits);
+    space.memory = space.backend->allocate(float_bytes(n_rows_, row_floats), "activations");
+    auto* next = reinterpret_cast<float*>(space.memory->data());
+    const auto take = [&](int64_t row_width) { return std::exchange(next, next + n_rows_ * row_width); };
+    space.x = take(limits.hidden);
+    space.h = take(limits.hidden);
+    space.q = take(q_width);
+    space.o = take(q_width);
+    space.k = take(kv_width);
+    space.v = take(kv_width);
+    space.routing = take(2 * limits.n_expert_used);
+    space.rows.resize(static_cast<size_t>(n_rows_));
+    return space;
+}
+
+StepSpace::ExpertSpace StepSpace::make_experts(const StageSpace& stage, const backend::Backend& device,
+                                               const backend::StepLimits& limits) {
+    ExpertSpace space = {};
+    space.backend = &device;
+    const auto of_stage = std::ranges::find(stages_, &device, &StageSpace::backend);
+    auto of_experts = std::ranges::find(streams_, &device, &Stream::backend);
+    if (of_stage != stages_.end()) {
+        space.scratch = of_stage->scratch.get();
+    } else {
+        if (of_experts == streams_.end())
+            of_experts = streams_.insert(of_experts, {&device, device.reserve(limits)});
+        space.scratch = of_experts->scratch.get();
+    }
+    const uint64_t bytes = float_bytes(n_rows_, 2 * limits.hidden + 2 * limits.n_expert_used);
+    constexpr const char* k_what = "activations for experts";
+    space.memory = device.uses_host_memory() ? stage.backend->allocate_staging(bytes, k_what)
+                                             : device.allocate(bytes, k_what);
+    space.x = reinterpret_cast<float*>(space.memory->data());
+    space.h = space.x + n_rows_ * limits.hidden;
+    space.routing = space.h + n_rows_ * limits.hidden;
+    return space;
+}
+
+void StepSpace::add_expert_spaces(std::span<const Stage> stages, const backend::StepLimits& limits) {
+    for (size_t s = 0; s < stages.size(); ++s) {
+        StageSpace& stage = stages_[s];
+        for (int64_t i = 0; i < stages[s].n_layer; ++i) {
+            const backend::Backend* device = stages[s].experts_of(i).get();
+            if (device == stage.backend ||
+                std::ranges::find(stage.experts, device, &ExpertSpace::backend) != stage.experts.end())
+                continue;
+            stage.experts.push_back(make_experts(stage, *device, limits));
+        }
+    }
+}
+
+// Every stream of a step's work.
+template <typename Visit>
+void StepSpace::for_each_stream(const Visit& visit) const {
+    for (const StageSpace& stage : stages_) visit(*stage.backend, *stage.scratch);
+    for (const Stream& stream : streams_) visit(*stream.backend, *stream.scratch);
+}
+
+StepSpace::StepSpace(std::span<const Stage> stages, const Config& config, int64_t n_rows, int64_t n_context)
+    : n_rows_(n_rows), tokens_(static_cast<size_t>(n_rows)) {
     backend::StepLimits limits;
     limits.n_rows = n_rows_;
     limits.n_context = n_context;
@@ -53,32 +122,12 @@ StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const Config& co
     limits.n_expert_used = config.n_expert_used;
     limits.expert_ff = config.expert_ff;
     limits.n_vocab = config.n_vocab;
-    const int64_t q_width = config.n_head * config.head_dim;
-    const int64_t kv_width = config.n_head_kv * config.head_dim;
-    const int64_t row_floats = 2 * config.hidden + 2 * q_width + 2 * kv_width + 2 * config.n_expert_used;
-
-    StageSpace space = {};
-    space.backend = stage.backend.get();
-    space.scratch = space.backend->reserve(limits);
-    space.memory = space.backend->allocate(float_bytes(n_rows_, row_floats), "activations");
-    auto* next = reinterpret_cast<float*>(space.memory->data());
-    const auto take = [&](int64_t row_width) { return std::exchange(next, next + n_rows_ * row_width); };
-    space.x = take(config.hidden);
-    space.h = take(config.hidden);
-    space.q = take(q_width);
-    space.o = take(q_width);
-    space.k = take(kv_width);
-    space.v = take(kv_width);
-    space.gates = take(config.n_expert_used);
-    space.ids = reinterpret_cast<int32_t*>(take(config.n_expert_used));
-    space.rows.resize(static_cast<size_t>(n_rows_));
-    return space;
-}
-
-StepSpace::StepSpace(std::span<const Stage> stages, const Config& config, int64_t n_rows, int64_t n_context)
-    : n_rows_(n_rows), tokens_(static_cast<size_t>(n_rows)) {
-    for (const Stage& stage : stages) stages_.push_back(make_stage(stage, config, n_context));
-    if (stages.size() > 1) passing_ = Buffer(float_bytes(n_rows, config.hidden), "activations");
+    for (const Stage& stage : stages) stages_.push_back(make_stage(stage, limits));
+    limits.n_context = 1;  // experts look at a row alone
+    add_expert_spaces(stages, limits);
+    const bool changes_device = stages.size() > 1 || !stages_.front().experts.empty();
+    if (changes_device)
+        passing_ = Buffer(float_bytes(n_rows, config.hidden + 2 * config.n_expert_used), "activations");
     const backend::Backend& last = *stages.back().backend;
     if (!last.uses_host_memory())
         logits_ = last.allocate(float_bytes(std::min(n_rows, k_logit_rows), config.n_vocab), "logits");
@@ -123,17 +172,40 @@ void ForwardPass::attention(const LayerWeights& layer, int64_t layer_of_stage, i
     backend.attend(*space.scratch, args);
 }
 
-// x += experts of the normalised x + the projected o.
-void ForwardPass::feed_forward(const LayerWeights& layer, int64_t n, StageSpace& space) const {
+// The experts of each row and their weights.
+void ForwardPass::choose_experts(const LayerWeights& layer, int64_t n, StageSpace& space) const {
     const backend::Backend& backend = *space.backend;
     backend::Scratch& scratch = *space.scratch;
+    const int64_t n_used = config_.n_expert_used;
     backend.norm(scratch, space.x, n, layer.ffn_norm, config_.norm_eps, space.h);
-    backend.route(scratch, space.h, n, layer.router, layer.router_bias, config_.n_expert_used, space.ids,
-                  space.gates);
+    backend.route(scratch, space.h, n, layer.router, layer.router_bias, n_used, space.ids(n, n_used),
+                  space.routing);
     if (config_.expert_weights_scale != 1.0F)
-        backend.scale(scratch, space.gates, n * config_.n_expert_used, config_.expert_weights_scale);
-    backend.experts(scratch, space.h, n, space.ids, space.gates, config_.n_expert_used, layer.experts,
-                    space.x);
+        backend.scale(scratch, space.routing, n * n_used, config_.expert_weights_scale);
+}
+
+// x += experts of the normalised x on the device that has them: x goes there and comes back, and nothing is added up
+// in another order than where all lies on one device.
+void ForwardPass::experts_elsewhere(size_t stage_index, int64_t layer_of_stage, int64_t n, Step& step) const {
+    const LayerWeights& layer =
+        weights_.layers[static_cast<size_t>(first_layer(stage_index) + layer_of_stage)];
+    StageSpace& stage = step.space.stages_[stage_index];
+    ExpertSpace& away = stage.experts_on(*stages_[stage_index].experts_of(layer_of_stage));
+    const Side here = {*stage.backend, *stage.scratch};
+    const Side there = {*away.backend, *away.scratch};
+    const int64_t n_x = n * config_.hidden;
+    const int64_t n_used = config_.n_expert_used;
+    std::byte* passing = step.space.passing_.data();
+    pass(here, stage.x, there, away.x, n_x, passing);
+    pass(here, stage.routing, there, away.routing, 2 * n * n_used,
+         passing + float_bytes(step.space.n_rows_, config_.hidden));
+    // What a lost device has chosen is no expert: it must be known before the experts are looked up.
+    here.backend.wait(here.scratch);
+    there.backend.norm(there.scratch, away.x, n, layer.experts_norm, config_.norm_eps, away.h);
+    there.backend.experts(there.scratch, away.h, n, reinterpret_cast<int32_t*>(away.routing + n * n_used),
+                          away.routing, n_used, layer.experts, away.x);
+    pass(there, away.x, here, stage.x, n_x, passing);
+    if (here.backend.uses_host_memory()) there.backend.wait(there.scratch);
 }
 
 // After the last attention only rows whose logits are asked for matter: moves their x and o to the front.
@@ -156,16 +228,32 @@ void ForwardPass::keep_wanted_rows(std::span<const StepRow> rows, StageSpace& sp
     }
 }
 
-// x from one device to the next: straight where the two can, else over the host.
+// From one device to another: straight where the two can or one of them works on the host's memory, else over `passing`
+// there. Whoever writes to a place on the host next does so behind this, in the same stream or in one that waited for
+// it. A device that works on the host's memory has the data once `from` has been waited for.
+void ForwardPass::pass(const Side& from, const float* data, const Side& to, float* place, int64_t count,
+                       std::byte* passing) {
+    const uint64_t bytes = static_cast<uint64_t>(count) * sizeof(float);
+    const auto* source = reinterpret_cast<const std::byte*>(data);
+    auto* target = reinterpret_cast<std::byte*>(place);
+    if (to.backend.receive(to.scratch, target, from.backend, from.scratch, source, bytes)) return;
+    if (to.backend.uses_host_memory()) {
+        from.backend.download(from.scratch, target, source, bytes);
+        return;
+    }
+    if (!from.backend.uses_host_memory()) {
+        from.backend.download(from.scratch, passing, source, bytes);
+        from.backend.wait(from.scratch);
+        source = passing;
+    }
+    to.backend.upload(to.scratch, target, source, bytes);
+}
+
+// x from one stage to the next.
 void ForwardPass::pass_on(int64_t n, StageSpace& from, StageSpace& to, std::byte* passing) const {
-    const auto* x = reinterpret_cast<const std::byte*>(from.x);
-    auto* next_x = reinterpret_cast<std::byte*>(to.x);
-    const uint64_t bytes = static_cast<uint64_t>(n * config_.hidden) * sizeof(float);
-    if (to.backend->receive(*to.scratch, next_x, *from.backend, *from.scratch, x, bytes)) return;
-    from.backend->download(*from.scratch, passing, x, bytes);
-    from.backend->synchronize(*from.scratch);
-    // Whoever writes to the place on the host next does so behind this, in this stream or in one that waited for it.
-    to.backend->upload(*to.scratch, next_x, passing, bytes);
+    const Side from_side = {*from.backend, *from.scratch};
+    pass(from_side, from.x, {*to.backend, *to.scratch}, to.x, n * config_.hidden, passing);
+    if (to.backend->uses_host_memory()) from.backend->wait(*from.scratch);
 }
 
 void ForwardPass::observe(const LayerObserver& observer, int64_t layer, int64_t n, StageSpace& space) const {
@@ -177,8 +265,8 @@ void ForwardPass::observe(const LayerObserver& observer, int64_t layer, int64_t 
                                 static_cast<const std::byte*>(from), to.size() * sizeof(to[0]));
     };
     fetch(x, space.x);
-    fetch(gates, space.gates);
-    fetch(ids, space.ids);
+    fetch(gates, space.routing);
+    fetch(ids, space.ids(n, config_.n_expert_used));
     space.backend->synchronize(*space.scratch);
     observer(layer, n, x.data(), ids.data(), gates.data());
 }
@@ -272,14 +360,26 @@ Shortlist ForwardPass::shortlist(StepSpace& space, int64_t wanted_row, const Sho
     return space.shortlist(0);
 }
 
-// The layers of a stage. Returns how many rows are left, which are fewer after the last attention where not all are
-// wanted.
-int64_t ForwardPass::layers(size_t stage_index, Step& step) const {
-    StageSpace& stage = step.space.stages_[stage_index];
+int64_t ForwardPass::first_layer(size_t stage_index) const {
     int64_t first = 0;
     for (size_t s = 0; s < stage_index; ++s) first += stages_[s].n_layer;
-    auto n = static_cast<int64_t>(step.rows.size());
-    for (int64_t i = 0; i < stages_[stage_index].n_layer; ++i) {
+    return first;
+}
+
+// A stage's device works alone from the layer `begin` on up to this one, whose experts lie elsewhere, or to the end.
+int64_t ForwardPass::end_of_part(size_t stage_index, int64_t begin) const {
+    const Stage& stage = stages_[stage_index];
+    while (begin < stage.n_layer && stage.has_experts_of(begin)) ++begin;
+    return begin;
+}
+
+// Layers begin .. end - 1 of a stage, and `end` up to the choice of its experts where there is such a layer. Returns how
+// many rows are left, which are fewer after the last attention where not all are wanted.
+int64_t ForwardPass::part(size_t stage_index, int64_t begin, int64_t end, int64_t n, Step& step) const {
+    StageSpace& stage = step.space.stages_[stage_index];
+    const int64_t first = first_layer(stage_index);
+    const int64_t n_used = config_.n_expert_used;
+    for (int64_t i = begin; i <= end && i < stages_[stage_index].n_layer; ++i) {
         throw_if_cancelled(step.cancel, "evaluation");
         const int64_t index = first + i;
         const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
@@ -292,39 +392,66 @@ int64_t ForwardPass::layers(size_t stage_index, Step& step) const {
         const LinearTask output = {&layer.wo, stage.x, true};
         stage.backend->linear(*stage.scratch, stage.o, n, {&output, 1});
         throw_if_cancelled(step.cancel, "evaluation");
-        feed_forward(layer, n, stage);
+        choose_experts(layer, n, stage);
+        if (i == end) break;
+        stage.backend->experts(*stage.scratch, stage.h, n, stage.ids(n, n_used), stage.routing, n_used,
+                               layer.experts, stage.x);
         if (step.observer) observe(step.observer, index, n, stage);
     }
     return n;
 }
 
-// A stage of a step that a device may record: all rows want logits, and they are computed at once.
+// The layers of a stage. Returns how many rows are left.
+int64_t ForwardPass::layers(size_t stage_index, Step& step) const {
+    auto n = static_cast<int64_t>(step.rows.size());
+    for (int64_t begin = 0;; ++begin) {
+        const int64_t end = end_of_part(stage_index, begin);
+        n = part(stage_index, begin, end, n, step);
+        if (n == 0 || end == stages_[stage_index].n_layer) return n;
+        experts_elsewhere(stage_index, end, n, step);
+        if (step.observer)
+            observe(step.observer, first_layer(stage_index) + end, n, step.space.stages_[stage_index]);
+        begin = end;
+    }
+}
+
+// A stage of a step that a device may record, each part of it by itself: all rows want logits, and they are computed at
+// once.
 void ForwardPass::repeatable_stage(size_t stage_index, Step& step) const {
     StageSpace& stage = step.space.stages_[stage_index];
     const backend::Backend& backend = *stage.backend;
     const auto n = static_cast<int64_t>(step.rows.size());
-    const bool is_first = stage_index == 0;
-    const bool is_last = stage_index + 1 == stages_.size();
+    const int64_t n_layer = stages_[stage_index].n_layer;
     const std::span<const int32_t> tokens = std::span(step.space.tokens_).first(step.rows.size());
     backend::StepBatch batch;
-    if (is_first) batch.ids = tokens;
     batch.rows = std::span(stage.rows).first(step.rows.size());
     batch.n_head = config_.n_head;
     batch.n_head_kv = config_.n_head_kv;
-    const bool has_queries = is_last && !step.output.queries.empty();
-    batch.calls = has_queries ? static_cast<const void*>(&weights_.output) : &weights_.layers;
-    if (has_queries) step.space.shortlists_->upload(*stage.scratch, 0);
-    do {
-        if (backend.begin_step(*stage.scratch, batch)) break;
-        if (is_first) backend.embed(*stage.scratch, weights_.embedding, tokens, stage.x);
-        layers(stage_index, step);
-        if (is_last) {
-            backend.norm(*stage.scratch, stage.x, n, weights_.output_norm, config_.norm_eps, stage.h);
-            project(0, n, stage, logits_place(0, step));
-            if (has_queries) make_shortlists(0, n, step.space);
-        }
-    } while (!backend.end_step(*stage.scratch));
-    if (is_last) fetch_output(0, n, step);
+    for (int64_t begin = 0;; ++begin) {
+        const int64_t end = end_of_part(stage_index, begin);
+        const bool embeds = stage_index == 0 && begin == 0;
+        const bool projects = stage_index + 1 == stages_.size() && end == n_layer;
+        batch.ids = embeds ? tokens : std::span<const int32_t>();
+        const bool has_queries = projects && !step.output.queries.empty();
+        batch.calls = weights_.layers.data() + first_layer(stage_index) + begin;
+        if (has_queries) batch.calls = &weights_.output;
+        const bool is_empty = begin == n_layer && !projects;
+        if (has_queries) step.space.shortlists_->upload(*stage.scratch, 0);
+        do {
+            if (is_empty || backend.begin_step(*stage.scratch, batch)) break;
+            if (embeds) backend.embed(*stage.scratch, weights_.embedding, tokens, stage.x);
+            part(stage_index, begin, end, n, step);
+            if (projects) {
+                backend.norm(*stage.scratch, stage.x, n, weights_.output_norm, config_.norm_eps, stage.h);
+                project(0, n, stage, logits_place(0, step));
+                if (has_queries) make_shortlists(0, n, step.space);
+            }
+        } while (!backend.end_step(*stage.scratch));
+        if (projects) fetch_output(0, n, step);
+        if (end == n_layer) return;
+        experts_elsewhere(stage_index, end, n, step);
+        begin = end;
+    }
 }
 
 void ForwardPass::compute(Step& step) const {
@@ -372,15 +499,15 @@ void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const St
         space.first_logits_ = 0;
         Step step = {rows, space, output, cancel, observer, n_wanted};
         compute(step);
-        for (StageSpace& stage : space.stages_) stage.backend->synchronize(*stage.scratch);
+        space.for_each_stream([](const auto& backend, auto& scratch) { backend.synchronize(scratch); });
     } catch (...) {
         // Nothing of this step may still be running when its pages and its space are used for something else.
-        for (StageSpace& stage : space.stages_) {
+        space.for_each_stream([](const auto& backend, auto& scratch) {
             try {
-                stage.backend->synchronize(*stage.scratch);
+                backend.synchronize(scratch);
             } catch (const Error&) {  // that a device is lost is what is being reported, or comes up again
             }
-        }
+        });
         throw;
     }
 }

@@ -57,22 +57,46 @@ class StepSpace {
 
   private:
     friend class ForwardPass;
+    // On a device that has experts of another one's layers. Where it computes on host memory, in memory that the
+    // layers' device copies from and to.
+    struct ExpertSpace {
+        const backend::Backend* backend;
+        std::unique_ptr<backend::Memory> memory;  // holds what the pointers below point to
+        backend::Scratch* scratch;  // of the device: of the stage that it has, or one of `streams_`
+        float *x, *h;               // [n_rows, hidden]
+        float* routing;             // as a stage's
+    };
     // In the memory of a stage's device.
     struct StageSpace {
         const backend::Backend* backend;
         std::unique_ptr<backend::Memory> memory;    // holds what the pointers below point to
+        std::vector<ExpertSpace> experts;           // elsewhere, one a device
         std::unique_ptr<backend::Scratch> scratch;  // ends before the memory that its stream works on
         float *x, *h, *q, *k, *v, *o;               // [n_rows, hidden] twice, then [n_rows, heads * head_dim]
-        float* gates;                               // [n_rows, n_expert_used]
-        int32_t* ids;                               // the same
+        float* routing;                             // of n rows: gates [n, n_expert_used], then as many ids
         std::vector<backend::KvRow> rows;           // [n_rows]
+
+        int32_t* ids(int64_t n, int64_t n_used) const noexcept {
+            return reinterpret_cast<int32_t*>(routing + n * n_used);
+        }
+        ExpertSpace& experts_on(const backend::Backend& device);
     };
-    StageSpace make_stage(const Stage& stage, const Config& config, int64_t n_context) const;
+    struct Stream {
+        const backend::Backend* backend;
+        std::unique_ptr<backend::Scratch> scratch;
+    };
+    StageSpace make_stage(const Stage& stage, const backend::StepLimits& limits) const;
+    ExpertSpace make_experts(const StageSpace& stage, const backend::Backend& device,
+                             const backend::StepLimits& limits);
+    void add_expert_spaces(std::span<const Stage> stages, const backend::StepLimits& limits);
+    template <typename Visit>
+    void for_each_stream(const Visit& visit) const;
 
     int64_t n_rows_;
     std::vector<StageSpace> stages_;
-    std::vector<int32_t> tokens_;              // [n_rows]
-    Buffer passing_;                           // [n_rows, hidden] on the host, where a stage follows another
+    std::vector<Stream> streams_;  // of devices that have experts and no stage; end before the memory
+    std::vector<int32_t> tokens_;  // [n_rows]
+    Buffer passing_;               // x and routing on the host, between two devices
     std::unique_ptr<backend::Memory> logits_;  // of a few rows, where the last device's memory is its own
     std::unique_ptr<ShortlistSpace> shortlists_;  // where that device makes them
     int64_t n_wanted_ = 0;                        // rows of the last step whose logits were wanted
@@ -113,12 +137,24 @@ class ForwardPass {
         const LayerObserver& observer;
         int64_t n_wanted;  // rows whose logits are
     };
+    // One side of a transfer.
+    struct Side {
+        const backend::Backend& backend;
+        backend::Scratch& scratch;
+    };
+    using ExpertSpace = StepSpace::ExpertSpace;
+    int64_t first_layer(size_t stage_index) const;
+    int64_t end_of_part(size_t stage_index, int64_t begin) const;
     void compute(Step& step) const;
     void repeatable_stage(size_t stage_index, Step& step) const;
     int64_t layers(size_t stage_index, Step& step) const;
+    int64_t part(size_t stage_index, int64_t begin, int64_t end, int64_t n, Step& step) const;
     void attention(const LayerWeights& layer, int64_t layer_of_stage, int64_t n, StageSpace& space) const;
-    void feed_forward(const LayerWeights& layer, int64_t n, StageSpace& space) const;
+    void choose_experts(const LayerWeights& layer, int64_t n, StageSpace& space) const;
+    void experts_elsewhere(size_t stage_index, int64_t layer_of_stage, int64_t n, Step& step) const;
     void keep_wanted_rows(std::span<const StepRow> rows, StageSpace& space) const;
+    static void pass(const Side& from, const float* data, const Side& to, float* place, int64_t count,
+                     std::byte* passing);
     void pass_on(int64_t n, StageSpace& from, StageSpace& to, std::byte* passing) const;
     void observe(const LayerObserver& observer, int64_t layer, int64_t n, StageSpace& space) const;
     float* logits_place(int64_t first, Step& step) const;

@@ -86,6 +86,9 @@ std::vector<Stage> checked_stages(std::vector<Stage> stages, const Config& confi
     for (const Stage& stage : stages) n_layer += stage.n_layer;
     if (n_layer != config.n_layer)
         fail(Status::invalid, "the devices have {} layers, the model {}", n_layer, config.n_layer);
+    for (const Stage& stage : stages)
+        if (!stage.experts.empty() && std::ssize(stage.experts) != stage.n_layer)
+            fail_internal("places for the experts of {} layers of {}", stage.experts.size(), stage.n_layer);
     return stages;
 }
 
@@ -95,7 +98,7 @@ Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> ba
              const OpenOptions& options, const Logger& log)
     : Model(
           path,
-          [&](const Config& config) {
+          [&](const Config& config, Weights&) {
               return std::vector<Stage>{{std::move(backend), config.n_layer}};
           },
           options, log) {}
@@ -119,7 +122,7 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
         }
     }
     if (!why_no_chat_template_.empty()) log.warning("{}", why_no_chat_template_);
-    check_weights(checkpoint_, config_);
+    Weights shapes = check_weights(checkpoint_, config_);
 
     const auto n_tokens = static_cast<int64_t>(tokenizer_->n_tokens());
     const bool disagrees = checkpoint_.kind() == Checkpoint::Kind::gguf ? n_tokens != config_.n_vocab
@@ -128,7 +131,8 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
         fail_file(Reason::shape, "the tokenizer has {} tokens, the embedding {} rows", n_tokens,
                   config_.n_vocab);
     }
-    stages_ = checked_stages(split(config_), config_);
+    stages_ = checked_stages(split(config_, shapes), config_);
+    shares_ = shares_of(stages_);
     load_weights(options, log);
     unused_rows_ = rows_without_token(*tokenizer_, config_.n_vocab);
     first_added_token_ = first_of_added_tokens(*tokenizer_);
@@ -136,8 +140,8 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
 }
 
 void Model::load_weights(const OpenOptions& options, const Logger& log) {
-    if (stages_.size() == 1 && stages_[0].backend->uses_host_memory()) {
-        const backend::Backend& backend = *stages_[0].backend;
+    if (shares_.size() == 1 && shares_[0].backend->uses_host_memory()) {
+        const backend::Backend& backend = *shares_[0].backend;
         const auto residence = choose_residence(options.residence, checkpoint_.tensor_bytes(),
                                                 packs_any(backend, checkpoint_), log);
         checkpoint_.load(residence, options.progress, options.cancel);
@@ -145,7 +149,7 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
         weights_ = bind_weights(checkpoint_, config_, log);
         const auto writable = [this](const std::byte* place) { return checkpoint_.writable(place); };
         pack_weights(backend, writable, weights_, options.cancel);
-        weight_bytes_ = model::weight_bytes(stages_, weights_, {});
+        weight_bytes_ = model::weight_bytes(shares_, weights_, {});
         weight_bytes_[0].is_mapped = residence == checkpoint::Residence::mapped;
         return;
     }
@@ -153,17 +157,17 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     fingerprint_ = model::fingerprint(checkpoint_, config_);
     weights_ = bind_weights(checkpoint_, config_, log);
     bool packs = false;
-    for (const Stage& stage : stages_)
-        packs |= stage.backend->uses_host_memory() && packs_any(*stage.backend, checkpoint_);
+    for (const Share& share : shares_)
+        packs |= share.backend->uses_host_memory() && packs_any(*share.backend, checkpoint_);
     const auto residence =
-        choose_residence(options.residence, host_weight_bytes(stages_, weights_), packs, log);
+        choose_residence(options.residence, host_weight_bytes(shares_, weights_), packs, log);
     const ReadWeights read = [this](const std::byte* from, std::span<std::byte> out) {
         checkpoint_.read(from, out);
     };
-    weight_memory_ = place_weights(stages_, residence == checkpoint::Residence::owned, read, weights_,
+    weight_memory_ = place_weights(shares_, residence == checkpoint::Residence::owned, read, weights_,
                                    options.progress, options.cancel);
-    weight_bytes_ = model::weight_bytes(stages_, weights_, weight_memory_);
-    for (size_t i = 0; i < stages_.size(); ++i) weight_bytes_[i].is_mapped = weight_memory_[i] == nullptr;
+    weight_bytes_ = model::weight_bytes(shares_, weights_, weight_memory_);
+    for (size_t i = 0; i < shares_.size(); ++i) weight_bytes_[i].is_mapped = weight_memory_[i] == nullptr;
 }
 
 std::shared_ptr<const constraint::TokenTrie> Model::token_trie() const {

@@ -36,8 +36,8 @@ class Model {
     Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
           const OpenOptions& options, const Logger& log);
     // Layers on several devices: the stages' layers must be the model's. A device with memory of its own gets copies
-    // of its weights, whatever the residence.
-    using Split = std::function<std::vector<Stage>(const Config& config)>;
+    // of its weights, whatever the residence. Of the weights there are shapes and formats, and no data.
+    using Split = std::function<std::vector<Stage>(const Config& config, Weights& shapes)>;
     Model(const std::string& path, const Split& split, const OpenOptions& options, const Logger& log);
     Model(const Model&) = delete;
     Model& operator=(const Model&) = delete;
@@ -46,12 +46,13 @@ class Model {
     const checkpoint::Checkpoint& checkpoint() const noexcept { return checkpoint_; }
     const tokenizer::Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
     std::span<const Stage> stages() const noexcept { return stages_; }
+    std::span<const Share> shares() const noexcept { return shares_; }
     const backend::Backend& backend() const noexcept {
         return *stages_.front().backend;
     }  // of the first layers
     const ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
-    std::span<const WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a stage
+    std::span<const WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a share
     uint64_t fingerprint() const noexcept { return fingerprint_; }
 
     // One entry a logit; 1 for padding of the vocabulary, which stands for no token.
@@ -81,6 +82,7 @@ class Model {
     std::string why_no_chat_template_;
     uint64_t fingerprint_ = 0;
     std::vector<Stage> stages_;
+    std::vector<Share> shares_;
     std::vector<std::unique_ptr<backend::Memory>> weight_memory_;  // of devices that have copies
     Weights weights_;
     std::vector<WeightBytes> weight_bytes_;

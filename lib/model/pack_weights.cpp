@@ -38,10 +38,15 @@ void pack_matrix(const backend::Backend& backend, const Writable& writable, back
     Packer{backend, writable, cancel}.pack(matrix);
 }
 
-void pack_layer(const backend::Backend& backend, const Writable& writable, LayerWeights& layer,
-                const CancelToken* cancel) {
+void pack_attention(const backend::Backend& backend, const Writable& writable, LayerWeights& layer,
+                    const CancelToken* cancel) {
     const Packer packer = {backend, writable, cancel};
     for (backend::Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo}) packer.pack(*matrix);
+}
+
+void pack_experts(const backend::Backend& backend, const Writable& writable, LayerWeights& layer,
+                  const CancelToken* cancel) {
+    const Packer packer = {backend, writable, cancel};
     packer.pack(layer.experts.gate);
     packer.pack(layer.experts.up);
     packer.pack(layer.experts.down);
@@ -49,7 +54,10 @@ void pack_layer(const backend::Backend& backend, const Writable& writable, Layer
 
 void pack_weights(const backend::Backend& backend, const Writable& writable, Weights& weights,
                   const CancelToken* cancel) {
-    for (LayerWeights& layer : weights.layers) pack_layer(backend, writable, layer, cancel);
+    for (LayerWeights& layer : weights.layers) {
+        pack_attention(backend, writable, layer, cancel);
+        pack_experts(backend, writable, layer, cancel);
+    }
     // A head that shares its tensor with the embedding is read row by row there.
     if (weights.output.data != weights.embedding.data) pack_matrix(backend, writable, weights.output, cancel);
 }

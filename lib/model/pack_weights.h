@@ -16,8 +16,10 @@ using Writable = std::function<std::byte*(const std::byte*)>;
 // router stay rows. They throw out_of_memory and cancelled; some matrices are packed then and some are not.
 void pack_matrix(const backend::Backend& backend, const Writable& writable, backend::Matrix& matrix,
                  const CancelToken* cancel);
-void pack_layer(const backend::Backend& backend, const Writable& writable, LayerWeights& layer,
-                const CancelToken* cancel);
+void pack_attention(const backend::Backend& backend, const Writable& writable, LayerWeights& layer,
+                    const CancelToken* cancel);
+void pack_experts(const backend::Backend& backend, const Writable& writable, LayerWeights& layer,
+                  const CancelToken* cancel);
 void pack_weights(const backend::Backend& backend, const Writable& writable, Weights& weights,
                   const CancelToken* cancel);
 

@@ -44,69 +44,69 @@ void visit_stack(ExpertStack& stack, const Visit& visit) {
 }
 
 template <typename Visit>
-void visit_layer(LayerWeights& layer, const Visit& visit) {
+void visit_attention(LayerWeights& layer, const Visit& visit) {
     visit_vector(layer.attn_norm, visit);
     for (Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.router})
         visit_matrix(*matrix, visit);
     for (Vector* vector : {&layer.q_norm, &layer.k_norm, &layer.ffn_norm, &layer.router_bias})
         visit_vector(*vector, visit);
+}
+
+template <typename Visit>
+void visit_experts(LayerWeights& layer, const Visit& visit) {
     for (ExpertStack* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
         visit_stack(*stack, visit);
 }
 
-struct StageOfWeights {
-    size_t index;
-    int64_t first_layer;
-    int64_t n_layer;
-    bool is_first;
-    bool is_last;
-};
-
-std::vector<StageOfWeights> parts_of(std::span<const Stage> stages) {
-    std::vector<StageOfWeights> parts;
-    int64_t first_layer = 0;
-    for (size_t i = 0; i < stages.size(); ++i) {
-        parts.push_back({i, first_layer, stages[i].n_layer, i == 0, i + 1 == stages.size()});
-        first_layer += stages[i].n_layer;
+// Layer after layer, as files have them: visit(layer, whether the share has its attention, its experts).
+template <typename Visit>
+void visit_layers(const Share& share, Weights& weights, const Visit& visit) {
+    size_t next = 0;  // of the expert layers
+    for (int64_t i = 0; i < std::ssize(weights.layers); ++i) {
+        const bool has_experts = next < share.expert_layers.size() && share.expert_layers[next] == i;
+        if (has_experts) ++next;
+        visit(weights.layers[static_cast<size_t>(i)], share.has_layer(i), has_experts);
     }
-    return parts;
 }
 
 template <typename Visit>
-void visit_stage(Weights& weights, const StageOfWeights& stage, const Visit& visit) {
-    if (stage.is_first) visit_matrix(weights.embedding, visit);
-    for (int64_t i = 0; i < stage.n_layer; ++i)
-        visit_layer(weights.layers[static_cast<size_t>(stage.first_layer + i)], visit);
-    if (stage.is_last) {
+void visit_share(const Share& share, Weights& weights, const Visit& visit) {
+    if (share.has_embedding) visit_matrix(weights.embedding, visit);
+    visit_layers(share, weights, [&](LayerWeights& layer, bool has_attention, bool has_experts) {
+        if (has_attention) visit_attention(layer, visit);
+        if (has_experts && !has_attention) visit_vector(layer.experts_norm, visit);
+        if (has_experts) visit_experts(layer, visit);
+    });
+    if (share.has_output) {
         visit_vector(weights.output_norm, visit);
         visit_matrix(weights.output, visit);
     }
 }
 
-void check_formats(Weights& weights, const StageOfWeights& stage, const Backend& backend) {
+void check_formats(const Share& share, Weights& weights) {
     const auto check = [&](Format format) {
-        if (!backend.runs(format))
-            fail(Status::unsupported, "{} does not compute with weights of {}", backend.name(),
+        if (!share.backend->runs(format))
+            fail(Status::unsupported, "{} does not compute with weights of {}", share.backend->name(),
                  traits(format).name);
     };
-    if (stage.is_first) check(weights.embedding.format);
-    if (stage.is_last) check(weights.output.format);
-    for (int64_t i = 0; i < stage.n_layer; ++i) {
-        const LayerWeights& layer = weights.layers[static_cast<size_t>(stage.first_layer + i)];
-        for (const Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.router})
-            check(matrix->format);
-        for (const ExpertStack* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
-            check(stack->format);
-    }
+    if (share.has_embedding) check(weights.embedding.format);
+    if (share.has_output) check(weights.output.format);
+    visit_layers(share, weights, [&](const LayerWeights& layer, bool has_attention, bool has_experts) {
+        if (has_attention)
+            for (const Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.router})
+                check(matrix->format);
+        if (has_experts)
+            for (const ExpertStack* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
+                check(stack->format);
+    });
 }
 
 // Weights that stay in their files come into memory before they are used, where there is room for them.
-void read_ahead_of_host(std::span<const Stage> stages, std::span<const StageOfWeights> parts,
-                        Weights& weights, const CancelToken* cancel) {
-    if (host_weight_bytes(stages, weights) > available_memory_bytes()) return;
-    for (const StageOfWeights& part : parts) {
-        if (!stages[part.index].backend->uses_host_memory()) continue;
-        visit_stage(weights, part, [&](const std::byte* data, uint64_t bytes) {
+void read_ahead_of_host(std::span<const Share> shares, Weights& weights, const CancelToken* cancel) {
+    if (host_weight_bytes(shares, weights) > available_memory_bytes()) return;
+    for (const Share& share : shares) {
+        if (!share.backend->uses_host_memory()) continue;
+        visit_share(share, weights, [&](const std::byte* data, uint64_t bytes) {
             throw_if_cancelled(cancel, "loading");
             read_ahead({data, bytes});
         });
@@ -114,11 +114,11 @@ void read_ahead_of_host(std::span<const Stage> stages, std::span<const StageOfWe
 }
 
 // Part after part from the start of `memory` on, each at a multiple of k_alignment.
-void upload_stage(Weights& weights, const StageOfWeights& stage, const Backend& backend, std::byte* memory,
-                  const ReadWeights& read, LoadCounter& counter) {
-    UploadRing ring(backend, memory, read, counter);
+void upload_share(const Share& share, Weights& weights, std::byte* memory, const ReadWeights& read,
+                  LoadCounter& counter) {
+    UploadRing ring(*share.backend, memory, read, counter);
     std::byte* next = memory;
-    visit_stage(weights, stage, [&](const std::byte*& data, uint64_t bytes) {
+    visit_share(share, weights, [&](const std::byte*& data, uint64_t bytes) {
         const uint64_t whole = align_up(bytes, k_alignment);
         ring.append(data, bytes);
         ring.skip(whole - bytes);
@@ -128,10 +128,10 @@ void upload_stage(Weights& weights, const StageOfWeights& stage, const Backend& 
 }
 
 // The same where the device's memory is the host's.
-void read_stage(Weights& weights, const StageOfWeights& stage, std::byte* memory, const ReadWeights& read,
+void read_share(const Share& share, Weights& weights, std::byte* memory, const ReadWeights& read,
                 LoadCounter& counter) {
     std::byte* next = memory;
-    visit_stage(weights, stage, [&](const std::byte*& data, uint64_t bytes) {
+    visit_share(share, weights, [&](const std::byte*& data, uint64_t bytes) {
         for (uint64_t at = 0; at < bytes; at += k_load_block_bytes) {
             const uint64_t count = std::min(k_load_block_bytes, bytes - at);
             read(data + at, {next + at, count});
@@ -141,83 +141,86 @@ void read_stage(Weights& weights, const StageOfWeights& stage, std::byte* memory
     });
 }
 
+void pack_share(const Share& share, Weights& weights, const CancelToken* cancel) {
+    const auto everything = [](const std::byte* place) { return const_cast<std::byte*>(place); };
+    visit_layers(share, weights, [&](LayerWeights& layer, bool has_attention, bool has_experts) {
+        if (has_attention) pack_attention(*share.backend, everything, layer, cancel);
+        if (has_experts) pack_experts(*share.backend, everything, layer, cancel);
+    });
+    if (share.has_output) pack_matrix(*share.backend, everything, weights.output, cancel);
+}
+
 }  // namespace
 
-uint64_t host_weight_bytes(std::span<const Stage> stages, Weights& weights) {
+uint64_t host_weight_bytes(std::span<const Share> shares, Weights& weights) {
     uint64_t total = 0;
-    for (const StageOfWeights& part : parts_of(stages)) {
-        if (!stages[part.index].backend->uses_host_memory()) continue;
-        visit_stage(weights, part, [&](const std::byte*, uint64_t bytes) { total += bytes; });
+    for (const Share& share : shares) {
+        if (!share.backend->uses_host_memory()) continue;
+        visit_share(share, weights, [&](const std::byte*, uint64_t bytes) { total += bytes; });
     }
     return total;
 }
 
-std::vector<WeightBytes> weight_bytes(std::span<const Stage> stages, Weights& weights,
+std::vector<WeightBytes> weight_bytes(std::span<const Share> shares, Weights& weights,
                                       std::span<const std::unique_ptr<backend::Memory>> memory) {
-    std::vector<WeightBytes> all(stages.size());
-    for (const StageOfWeights& part : parts_of(stages)) {
-        WeightBytes& bytes = all[part.index];
-        for (int64_t i = 0; i < part.n_layer; ++i) {
-            backend::ExpertWeights& experts =
-                weights.layers[static_cast<size_t>(part.first_layer + i)].experts;
-            for (ExpertStack* stack : {&experts.gate, &experts.up, &experts.down})
-                visit_stack(*stack, [&](const std::byte*, uint64_t count) { bytes.experts += count; });
-        }
-        if (!memory.empty() && memory[part.index] != nullptr) {
-            bytes.total = memory[part.index]->size();
+    std::vector<WeightBytes> all(shares.size());
+    for (size_t i = 0; i < shares.size(); ++i) {
+        const Share& share = shares[i];
+        WeightBytes& bytes = all[i];
+        visit_layers(share, weights, [&](LayerWeights& layer, bool, bool has_experts) {
+            if (!has_experts) return;
+            visit_experts(layer, [&](const std::byte*, uint64_t count) { bytes.experts += count; });
+        });
+        if (!memory.empty() && memory[i] != nullptr) {
+            bytes.total = memory[i]->size();
             continue;
         }
-        visit_stage(weights, part, [&](const std::byte*, uint64_t count) { bytes.total += count; });
+        visit_share(share, weights, [&](const std::byte*, uint64_t count) { bytes.total += count; });
         const bool shares_head =
-            part.is_first && part.is_last && weights.output.data == weights.embedding.data;
+            share.has_embedding && share.has_output && weights.output.data == weights.embedding.data;
         if (shares_head) bytes.total -= static_cast<uint64_t>(weights.output.rows * weights.output.row_bytes);
     }
     return all;
 }
 
-std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, bool copies_host,
+uint64_t block_bytes(const Share& share, Weights& weights) {
+    uint64_t total = 0;
+    visit_share(share, weights,
+                [&](const std::byte*, uint64_t bytes) { total += align_up(bytes, k_alignment); });
+    return total;
+}
+
+std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Share> shares, bool copies_host,
                                                             const ReadWeights& read, Weights& weights,
                                                             const checkpoint::Progress& progress,
                                                             const CancelToken* cancel) {
-    std::vector<StageOfWeights> parts = parts_of(stages);
-    if (!copies_host) read_ahead_of_host(stages, parts, weights, cancel);
-    std::erase_if(parts, [&](const StageOfWeights& part) {
-        return !copies_host && stages[part.index].backend->uses_host_memory();
-    });
+    if (!copies_host) read_ahead_of_host(shares, weights, cancel);
+    const auto stays = [&](const Share& share) { return !copies_host && share.backend->uses_host_memory(); };
     uint64_t total = 0;
-    std::vector<uint64_t> block_bytes(stages.size());
-    for (const StageOfWeights& part : parts) {
-        check_formats(weights, part, *stages[part.index].backend);
-        visit_stage(weights, part, [&](const std::byte*, uint64_t bytes) {
-            total += bytes;
-            block_bytes[part.index] += align_up(bytes, k_alignment);
-        });
+    for (const Share& share : shares) {
+        if (stays(share)) continue;
+        check_formats(share, weights);
+        visit_share(share, weights, [&](const std::byte*, uint64_t bytes) { total += bytes; });
     }
     // All memory first: a model that does not fit is known before anything is read.
-    std::vector<std::unique_ptr<backend::Memory>> memory(stages.size());
-    for (const StageOfWeights& part : parts)
-        memory[part.index] = stages[part.index].backend->allocate(block_bytes[part.index], "weights",
-                                                                  backend::MemoryUse::weights);
+    std::vector<std::unique_ptr<backend::Memory>> memory;
+    for (const Share& share : shares)
+        memory.push_back(stays(share) ? nullptr
+                                      : share.backend->allocate(block_bytes(share, weights), "weights",
+                                                                backend::MemoryUse::weights));
 
     // Where embedding and head are one tensor, they may lie on two devices, or twice on one.
     LoadCounter counter(total, progress, cancel);
-    for (const StageOfWeights& part : parts) {
-        const Backend& backend = *stages[part.index].backend;
-        std::byte* data = memory[part.index]->data();
-        if (backend.uses_host_memory()) {
-            read_stage(weights, part, data, read, counter);
+    for (size_t i = 0; i < shares.size(); ++i) {
+        if (memory[i] == nullptr) continue;
+        if (shares[i].backend->uses_host_memory()) {
+            read_share(shares[i], weights, memory[i]->data(), read, counter);
         } else {
-            upload_stage(weights, part, backend, data, read, counter);
+            upload_share(shares[i], weights, memory[i]->data(), read, counter);
         }
     }
-    for (const StageOfWeights& part : parts) {
-        const auto everything = [](const std::byte* place) { return const_cast<std::byte*>(place); };
-        for (int64_t i = 0; i < part.n_layer; ++i) {
-            LayerWeights& layer = weights.layers[static_cast<size_t>(part.first_layer + i)];
-            pack_layer(*stages[part.index].backend, everything, layer, cancel);
-        }
-        if (part.is_last) pack_matrix(*stages[part.index].backend, everything, weights.output, cancel);
-    }
+    for (size_t i = 0; i < shares.size(); ++i)
+        if (memory[i] != nullptr) pack_share(shares[i], weights, cancel);
     return memory;
 }
 

@@ -14,8 +14,8 @@
 
 namespace minim::model {
 
-// Of the stages whose device computes on host memory.
-uint64_t host_weight_bytes(std::span<const Stage> stages, Weights& weights);
+// Of the shares whose device computes on host memory.
+uint64_t host_weight_bytes(std::span<const Share> shares, Weights& weights);
 
 struct WeightBytes {
     uint64_t total = 0;
@@ -23,15 +23,18 @@ struct WeightBytes {
     bool is_mapped = false;  // pages of the files
 };
 
-// One a stage: the size of its memory, or of its weights where it has none of its own.
-std::vector<WeightBytes> weight_bytes(std::span<const Stage> stages, Weights& weights,
+// One a share: the size of its memory, or of its weights where it has none of its own.
+std::vector<WeightBytes> weight_bytes(std::span<const Share> shares, Weights& weights,
                                       std::span<const std::unique_ptr<backend::Memory>> memory);
 
-// Copies the weights of every stage into its device's memory, one block a stage, and puts them there in the order
+// What a share takes of its device's memory, in a block of its own. Of the weights only shapes and formats count.
+uint64_t block_bytes(const Share& share, Weights& weights);
+
+// Copies the weights of every share into its device's memory, one block a share, and puts them there in the order
 // its kernels read fastest; `weights` points there afterwards. Where host memory is the device's and `copies_host`
 // is not set, they stay where they are. Throws unsupported for a format that a device does not run, out_of_memory or
 // out_of_device_memory, cancelled, device_lost and what `read` throws: `weights` is of no use then.
-std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, bool copies_host,
+std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Share> shares, bool copies_host,
                                                             const ReadWeights& read, Weights& weights,
                                                             const checkpoint::Progress& progress,
                                                             const CancelToken* cancel);

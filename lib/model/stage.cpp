@@ -1,10 +1,66 @@
 #include "model/stage.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 
 namespace minim::model {
+namespace {
+
+size_t share_with(std::span<const Share> shares, const backend::Backend& backend) {
+    const auto found =
+        std::ranges::find(shares, &backend, [](const Share& share) { return share.backend.get(); });
+    return static_cast<size_t>(found - shares.begin());
+}
+
+}  // namespace
+
+std::vector<Share> shares_of(std::span<const Stage> stages) {
+    std::vector<Share> shares;
+    int64_t first = 0;
+    for (const Stage& stage : stages) {
+        Share& share = shares.emplace_back();
+        share.backend = stage.backend;
+        share.first_layer = std::exchange(first, first + stage.n_layer);
+        share.n_layer = stage.n_layer;
+    }
+    if (shares.empty()) return shares;
+    shares.front().has_embedding = true;
+    shares.back().has_output = true;
+    for (size_t s = 0; s < stages.size(); ++s) {
+        for (int64_t i = 0; i < stages[s].n_layer; ++i) {
+            const auto& backend = stages[s].experts_of(i);
+            size_t at = backend == stages[s].backend ? s : share_with(shares, *backend);
+            if (at == shares.size()) shares.push_back({.backend = backend});
+            shares[at].expert_layers.push_back(shares[s].first_layer + i);
+        }
+    }
+    return shares;
+}
+
+std::vector<CrossingBytes> crossing_bytes(std::span<const Stage> stages, std::span<const Share> shares,
+                                          int64_t hidden, int64_t n_expert_used) {
+    const uint64_t x_bytes = static_cast<uint64_t>(hidden) * sizeof(float);
+    const uint64_t routing_bytes = static_cast<uint64_t>(n_expert_used) * (sizeof(float) + sizeof(int32_t));
+    std::vector<CrossingBytes> all(shares.size());
+    for (size_t s = 0; s < stages.size(); ++s) {
+        if (s > 0) {
+            all[s - 1].out += x_bytes;
+            all[s].in += x_bytes;
+        }
+        for (int64_t i = 0; i < stages[s].n_layer; ++i) {
+            if (stages[s].has_experts_of(i)) continue;
+            const size_t away = share_with(shares, *stages[s].experts_of(i));
+            all[s].out += x_bytes + routing_bytes;
+            all[away].in += x_bytes + routing_bytes;
+            all[away].out += x_bytes;
+            all[s].in += x_bytes;
+        }
+    }
+    return all;
+}
 
 std::vector<int64_t> split_layers(int64_t n_layer, std::span<const double> shares) {
     double total = 0.0;

@@ -1,5 +1,6 @@
 // The layers of a model, cut into stages: consecutive layers on one device. The first stage also has the embedding,
-// the last one the output head; between two stages the residual stream changes the device.
+// the last one the output head; between two stages the residual stream changes the device. The experts of a layer may
+// lie elsewhere: the residual stream goes there and comes back.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,44 @@ namespace minim::model {
 struct Stage {
     std::shared_ptr<const backend::Backend> backend;
     int64_t n_layer = 0;
+    // Of the experts, one a layer; empty: `backend` has those of all its layers.
+    std::vector<std::shared_ptr<const backend::Backend>> experts = {};
+
+    const std::shared_ptr<const backend::Backend>& experts_of(int64_t layer_of_stage) const noexcept {
+        return experts.empty() ? backend : experts[static_cast<size_t>(layer_of_stage)];
+    }
+    bool has_experts_of(int64_t layer_of_stage) const noexcept {
+        return experts_of(layer_of_stage) == backend;
+    }
 };
+
+// What of a model lies on one device.
+struct Share {
+    std::shared_ptr<const backend::Backend> backend;
+    // Layers whose attention, norms and router it has, with their keys and values.
+    int64_t first_layer = 0;
+    int64_t n_layer = 0;
+    std::vector<int64_t> expert_layers = {};  // whose experts it has, in ascending order
+    bool has_embedding = false;
+    bool has_output = false;
+
+    bool has_layer(int64_t layer) const noexcept {
+        return layer >= first_layer && layer < first_layer + n_layer;
+    }
+};
+
+// One a stage, in their order, then one for each further device, in the order in which the layers name it.
+std::vector<Share> shares_of(std::span<const Stage> stages);
+
+// Of each token of a step, that come to a device and that leave it: residual stream and routing, and not what the host
+// gives (the token) and gets (logits).
+struct CrossingBytes {
+    uint64_t in = 0;
+    uint64_t out = 0;
+};
+// One a share.
+std::vector<CrossingBytes> crossing_bytes(std::span<const Stage> stages, std::span<const Share> shares,
+                                          int64_t hidden, int64_t n_expert_used);
 
 // n_layer layers in proportion to the shares, one count a share. The counts add up; a share of 0 gets none. Throws
 // invalid where the shares are not finite numbers from 0 on with a sum above it.

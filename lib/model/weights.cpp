@@ -222,6 +222,7 @@ void bind_attention(Binder& binder, const Config& config, int64_t layer, LayerWe
 // The number of experts is the router's row count, layer by layer: a pruned model may keep fewer.
 void bind_experts(Binder& binder, const Config& config, int64_t layer, LayerWeights& w) {
     w.ffn_norm = binder.vector(binder.required(names::layer(layer, names::Part::ffn_norm)), config.hidden);
+    w.experts_norm = w.ffn_norm;
     const Tensor& router = binder.required(names::layer(layer, names::Part::router));
     const int64_t n_expert = router.shape.empty() ? 0 : router.shape.front();
     if (n_expert < config.n_expert_used || n_expert > config.n_expert) {
@@ -329,9 +330,9 @@ Weights bind_weights(const Checkpoint& checkpoint, Config& config, const Logger&
     return bind(checkpoint, config, true, log);
 }
 
-void check_weights(const Checkpoint& checkpoint, Config& config) {
+Weights check_weights(const Checkpoint& checkpoint, Config& config) {
     const Logger silent;
-    bind(checkpoint, config, false, silent);
+    return bind(checkpoint, config, false, silent);
 }
 
 }  // namespace minim::model

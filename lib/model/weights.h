@@ -21,6 +21,7 @@ struct LayerWeights {
     backend::Matrix router;          // [n_expert, hidden]
     backend::Vector router_bias;     // [n_expert] or empty
     backend::ExpertWeights experts;
+    backend::Vector experts_norm;  // ffn_norm once more, for experts that lie elsewhere than it does
 };
 
 struct Weights {
@@ -39,7 +40,8 @@ struct Weights {
 // a note in the log.
 Weights bind_weights(const checkpoint::Checkpoint& checkpoint, Config& config, const Logger& log);
 
-// The same checks on a checkpoint that is not loaded yet: a bad one fails before its data is read.
-void check_weights(const checkpoint::Checkpoint& checkpoint, Config& config);
+// The same checks on a checkpoint that is not loaded yet: a bad one fails before its data is read. Returns the weights
+// without data: their shapes and formats.
+Weights check_weights(const checkpoint::Checkpoint& checkpoint, Config& config);
 
 }  // namespace minim::model

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "base/memory_info.h"
+#include "placement/fit_experts.h"
 #include "placement/plugins.h"
 
 namespace minim::placement {
@@ -35,6 +36,29 @@ backend::DeviceInfo processor(CpuLevel level) {
     info.memory_bytes = total_memory_bytes();
     info.free_bytes = std::min(available_memory_bytes(), info.memory_bytes);
     return info;
+}
+
+// Layers first .. last.
+struct Range {
+    int64_t first;
+    int64_t last;
+};
+
+Range first_to_last(const model::Share& share) {
+    return {share.first_layer, share.first_layer + share.n_layer - 1};
+}
+
+// "layer 3", "layers 0-2, 5"
+std::string layers_text(const std::vector<Range>& ranges) {
+    const bool is_one = ranges.size() == 1 && ranges[0].first == ranges[0].last;
+    std::string text = is_one ? "layer " : "layers ";
+    for (size_t i = 0; i < ranges.size(); ++i) {
+        const Range& range = ranges[i];
+        if (i > 0) text += ", ";
+        text += range.first == range.last ? format_text("{}", range.first)
+                                          : format_text("{}-{}", range.first, range.last);
+    }
+    return text;
 }
 
 }  // namespace
@@ -82,7 +106,9 @@ model::Model::Split split_over(Spread spread) {
              spread.devices.size());
     if (spread.n_device_layers < -1)
         fail(Status::invalid, "{} layers on the devices are not possible", spread.n_device_layers);
-    return [spread = std::move(spread)](const model::Config& config) {
+    if (spread.fit_context < 0)
+        fail(Status::invalid, "a context of {} tokens is not possible", spread.fit_context);
+    return [spread = std::move(spread)](const model::Config& config, model::Weights& shapes) {
         const int64_t n_on_devices =
             spread.n_device_layers < 0 ? config.n_layer : std::min(spread.n_device_layers, config.n_layer);
         std::vector<double> shares = spread.shares;
@@ -93,19 +119,31 @@ model::Model::Split split_over(Spread spread) {
         std::vector<model::Stage> stages;
         if (n_on_devices < config.n_layer) stages.push_back({spread.host, config.n_layer - n_on_devices});
         for (size_t i = 0; i < counts.size(); ++i) stages.push_back({spread.devices[i], counts[i]});
+        std::erase_if(stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
+        const std::vector<bool> is_said = place_experts(spread.experts, stages);
+        if (spread.fit_context > 0)
+            fit_experts(spread.fit_context, config, shapes, is_said, spread.host, stages);
         return stages;
     };
 }
 
-std::string placement_text(std::span<const model::Stage> stages) {
+std::string placement_text(std::span<const model::Share> shares) {
     std::string text;
-    int64_t first = 0;
-    for (const model::Stage& stage : stages) {
-        if (!text.empty()) text += ", ";
-        const int64_t last = first + stage.n_layer - 1;
-        text += first == last ? format_text("{} (layer {})", stage.backend->name(), first)
-                              : format_text("{} (layers {}-{})", stage.backend->name(), first, last);
-        first = last + 1;
+    for (const model::Share& share : shares) {
+        std::string layers;
+        if (share.n_layer > 0) layers = layers_text({first_to_last(share)});
+        std::vector<Range> experts;
+        for (const int64_t layer : share.expert_layers) {
+            if (share.has_layer(layer)) continue;
+            if (!experts.empty() && experts.back().last + 1 == layer) {
+                experts.back().last = layer;
+            } else {
+                experts.push_back({layer, layer});
+            }
+        }
+        if (!experts.empty())
+            layers += (layers.empty() ? "experts of " : ", experts of ") + layers_text(experts);
+        text += format_text("{}{} ({})", text.empty() ? "" : ", ", share.backend->name(), layers);
     }
     return text;
 }

@@ -14,6 +14,7 @@
 #include "base/cpu_features.h"
 #include "model/model.h"
 #include "placement/backends.h"
+#include "placement/expert_rules.h"
 
 namespace minim::placement {
 
@@ -35,12 +36,16 @@ struct Spread {
     // The last so many layers go to the devices, the others stay with `host`; -1: all.
     int64_t n_device_layers = -1;
     std::shared_ptr<const backend::Backend> host = nullptr;
+    ExpertRules experts = {};  // with their own `host`
+    // Of experts that no rule places, those that leave no room for a context of so many tokens go to the host
+    // (fit_experts.h); 0: none do.
+    int64_t fit_context = 0;
 };
 
 // Throws invalid where the numbers make no sense.
 model::Model::Split split_over(Spread spread);
 
-// "cuda:0 (layers 0-30), cuda:1 (layers 31-61)"
-std::string placement_text(std::span<const model::Stage> stages);
+// "cuda:0 (layers 0-30), cuda:1 (layers 31-61), cpu (experts of layers 0-9, 31)"
+std::string placement_text(std::span<const model::Share> shares);
 
 }  // namespace minim::placement

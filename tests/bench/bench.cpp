@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -36,26 +38,42 @@ Bench::Bench(const Options& options, int32_t n_threads)
     open_yardsticks();
 }
 
+std::shared_ptr<const backend::Backend> Bench::open_device(const std::string& name) const {
+    return placement::open_device(name, {pool_, pool_}, active_cpu_level());
+}
+
 // On the host an operation is done when its call returns: timing it costs nothing.
-std::vector<std::shared_ptr<const backend::Backend>> Bench::open_devices() {
-    std::vector<std::shared_ptr<const backend::Backend>> devices;
-    for (const std::string& name : options_.devices)
-        devices.push_back(placement::open_device(name, {pool_, pool_}, active_cpu_level()));
+placement::Spread Bench::open_devices() {
+    placement::Spread spread;
+    for (const std::string& name : options_.devices) spread.devices.push_back(open_device(name));
     const bool all_on_host =
-        std::ranges::all_of(devices, [](const auto& device) { return device->uses_host_memory(); });
-    if (!all_on_host && !options_.operations) return devices;
-    for (auto& device : devices) {
-        timed_.push_back(std::make_shared<TimedBackend>(device));
-        device = timed_.back();
+        std::ranges::all_of(spread.devices, [](const auto& device) { return device->uses_host_memory(); });
+    const auto timed = [&](std::shared_ptr<const backend::Backend> device) {
+        if (!all_on_host && !options_.operations) return device;
+        timed_.push_back(std::make_shared<TimedBackend>(std::move(device)));
+        return std::shared_ptr<const backend::Backend>(timed_.back());
+    };
+    for (auto& device : spread.devices) device = timed(device);
+    spread.host = spread.experts.host = timed(open_device("cpu"));
+    spread.experts.n_host_layers = options_.n_cpu_moe;
+    std::map<std::string, std::shared_ptr<const backend::Backend>> named = {{"cpu", spread.host},
+                                                                            {"CPU", spread.host}};
+    for (const auto& device : spread.devices) named.emplace(device->name(), device);
+    for (const std::string& rules : options_.overrides) {
+        for (const placement::OverrideText& rule : placement::parse_overrides(rules)) {
+            if (!named.contains(rule.device)) named[rule.device] = timed(open_device(rule.device));
+            spread.experts.overrides.push_back({rule.pattern, named[rule.device]});
+        }
     }
-    return devices;
+    return spread;
 }
 
 void Bench::open_model() {
-    const model::Model::Split split = placement::split_over({.devices = open_devices()});
+    const model::Model::Split split = placement::split_over(open_devices());
     if (options_.synthetic) {
         synthetic_.emplace(make_synthetic(options_.shape, split, !options_.mapped));
         stages_ = synthetic_->stages;
+        shares_ = synthetic_->shares;
         config_ = &synthetic_->config;
         weights_ = &synthetic_->weights;
     } else {
@@ -63,6 +81,7 @@ void Bench::open_model() {
         open.residence = options_.mapped ? checkpoint::Residence::mapped : checkpoint::Residence::owned;
         model_.emplace(options_.model, split, open, Logger());
         stages_ = model_->stages();
+        shares_ = model_->shares();
         config_ = &model_->config();
         weights_ = &model_->weights();
     }
@@ -70,23 +89,24 @@ void Bench::open_model() {
 }
 
 void Bench::open_yardsticks() {
-    for (const model::Stage& stage : stages_) {
+    for (const model::Share& share : shares_) {
         auto& own = device_bandwidth_.emplace_back();
-        if (!stage.backend->uses_host_memory()) {
-            own = std::make_unique<DeviceBandwidth>(*stage.backend);
+        if (!share.backend->uses_host_memory()) {
+            own = std::make_unique<DeviceBandwidth>(*share.backend);
         } else if (!host_bandwidth_) {
             host_bandwidth_.emplace(*pool_);
         }
     }
 }
 
-// Of all stages: they work one after another, each on its share of the bytes.
+// Of all devices: they work one after another, each on its share of the bytes.
 double Bench::measure_bandwidth() const {
     double seconds_a_byte = 0.0;
-    for (size_t i = 0; i < stages_.size(); ++i) {
-        const double share = static_cast<double>(stages_[i].n_layer) / static_cast<double>(config_->n_layer);
+    const double all_bytes = active_bytes(*config_, *weights_, 1);
+    for (size_t i = 0; i < shares_.size(); ++i) {
+        const double part = active_bytes(*config_, *weights_, 1, shares_[i]) / all_bytes;
         const auto& own = device_bandwidth_[i];
-        seconds_a_byte += share / (own ? own->measure() : host_bandwidth_->measure());
+        seconds_a_byte += part / (own ? own->measure() : host_bandwidth_->measure());
     }
     return 1.0 / seconds_a_byte;
 }

@@ -15,6 +15,7 @@
 #include "kv/sequence.h"
 #include "model/model.h"
 #include "options.h"
+#include "placement/devices.h"
 #include "report.h"
 #include "synthetic.h"
 #include "timed_backend.h"
@@ -29,7 +30,7 @@ class Bench {
 
     const model::Config& config() const { return *config_; }
     const model::Weights& weights() const { return *weights_; }
-    std::span<const model::Stage> stages() const { return stages_; }
+    std::span<const model::Share> shares() const { return shares_; }
     double load_seconds() const { return load_seconds_; }
 
     // n tokens of one text, in steps of n_ubatch.
@@ -38,7 +39,8 @@ class Bench {
     Result generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_parallel);
 
   private:
-    std::vector<std::shared_ptr<const backend::Backend>> open_devices();
+    std::shared_ptr<const backend::Backend> open_device(const std::string& name) const;
+    placement::Spread open_devices();
     void open_model();
     void open_yardsticks();
     double measure_bandwidth() const;
@@ -61,11 +63,12 @@ class Bench {
     std::optional<SyntheticModel> synthetic_;
     std::optional<model::Model> model_;
     std::span<const model::Stage> stages_;
+    std::span<const model::Share> shares_;
     const model::Config* config_ = nullptr;
     const model::Weights* weights_ = nullptr;
     std::optional<model::ForwardPass> forward_;
     std::optional<Bandwidth> host_bandwidth_;
-    std::vector<std::unique_ptr<DeviceBandwidth>> device_bandwidth_;  // a stage; null: the host's
+    std::vector<std::unique_ptr<DeviceBandwidth>> device_bandwidth_;  // a share; null: the host's
     std::vector<float> logits_;
     double load_seconds_ = 0.0;
 };

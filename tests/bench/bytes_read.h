@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "model/config.h"
+#include "model/stage.h"
 #include "model/weights.h"
 
 namespace minim::bench {
@@ -11,6 +12,9 @@ namespace minim::bench {
 // Bytes of weights that a step of n_rows tokens reads, which all want logits. Of the experts those that at least one
 // of the tokens chooses, on average, where chance chooses.
 double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows);
+// Of those the ones that one device has.
+double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows,
+                    const model::Share& share);
 
 // Bytes of all weights.
 double weight_bytes(const model::Weights& weights);

@@ -77,6 +77,13 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
     app.add_option("--device", options.devices, "devices for the layers: cuda:0 or cuda:0,cuda:1")
         ->delimiter(',')
         ->capture_default_str();
+    auto* cpu_moe = app.add_flag_callback(
+        "--cpu-moe", [&options] { options.n_cpu_moe = INT32_MAX; }, "all experts with the processor");
+    app.add_option("--n-cpu-moe", options.n_cpu_moe,
+                   "the experts of the first N layers with the processor; below 0: of the last")
+        ->excludes(cpu_moe);
+    app.add_option("--override-tensor", options.overrides,
+                   "experts whose tensors' names match elsewhere than their layer: exps=cpu");
     add_tests(app, options);
     app.add_option("-t,--threads", options.n_threads, "thread counts; default: all cores")->delimiter(',');
     app.add_option("-r,--repetitions", options.repetitions)

@@ -22,6 +22,8 @@ struct Options {
     std::string head_format;  // of embedding and head; empty: as dense_format
     bool mapped = false;
     std::vector<std::string> devices = {"cpu"};
+    std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts elsewhere than their layer
+    int64_t n_cpu_moe = 0;  // experts of the first so many layers with the processor; below 0: of the last
     std::vector<int64_t> n_prompt = {512};
     std::vector<int64_t> n_generate = {64};
     std::vector<int64_t> depths = {0};

@@ -37,7 +37,7 @@ void centre(std::span<float> row) {
         row[c] -= static_cast<float>(sum[c % 2] / (0.5 * static_cast<double>(row.size())));
 }
 
-// The weights of one stage, one after another in a block of its device's memory.
+// The weights of one share, one after another in a block of its device's memory.
 class Maker {
   public:
     // Without a block nothing is made, only counted.
@@ -158,10 +158,9 @@ class Maker {
     std::map<Kind, const std::byte*> first_of_;
 };
 
-model::LayerWeights make_layer(const SyntheticShape& shape, Maker& maker) {
+void make_attention(const SyntheticShape& shape, Maker& maker, model::LayerWeights& layer) {
     const int64_t q_width = shape.n_head * shape.head_dim;
     const int64_t kv_width = shape.n_head_kv * shape.head_dim;
-    model::LayerWeights layer;
     layer.attn_norm = maker.ones(shape.hidden);
     layer.wq = maker.matrix(shape.dense_format, q_width, shape.hidden);
     layer.wk = maker.matrix(shape.dense_format, kv_width, shape.hidden);
@@ -171,23 +170,30 @@ model::LayerWeights make_layer(const SyntheticShape& shape, Maker& maker) {
     layer.wo = maker.matrix(shape.dense_format, shape.hidden, q_width);
     layer.ffn_norm = maker.ones(shape.hidden);
     layer.router = maker.router(shape.n_expert, shape.hidden);
+    layer.wo.scale = k_faint;
+}
+
+void make_experts(const SyntheticShape& shape, Maker& maker, model::LayerWeights& layer) {
     layer.experts.gate = maker.stack(shape.gate_format, shape.n_expert, shape.expert_ff, shape.hidden);
     layer.experts.up = maker.stack(shape.up_format, shape.n_expert, shape.expert_ff, shape.hidden);
     layer.experts.down = maker.stack(shape.down_format, shape.n_expert, shape.hidden, shape.expert_ff);
-    layer.wo.scale = k_faint;
     layer.experts.down.scale.assign(static_cast<size_t>(shape.n_expert), k_faint);
-    return layer;
 }
 
-// The layers of one stage, and what belongs to the first and the last one.
-void make_stage(const SyntheticShape& shape, size_t stage, int64_t first_layer, Maker& maker,
-                SyntheticModel& made) {
-    if (stage == 0) made.weights.embedding = maker.embedding(shape.head_format, shape.n_vocab, shape.hidden);
-    for (int64_t i = first_layer; i < first_layer + made.stages[stage].n_layer; ++i)
-        made.weights.layers[static_cast<size_t>(i)] = make_layer(shape, maker);
-    if (stage + 1 < made.stages.size()) return;
-    made.weights.output_norm = maker.ones(shape.hidden);
-    made.weights.output = maker.matrix(shape.head_format, shape.n_vocab, shape.hidden);
+void make_share(const SyntheticShape& shape, const model::Share& share, Maker& maker,
+                model::Weights& weights) {
+    if (share.has_embedding)
+        weights.embedding = maker.embedding(shape.head_format, shape.n_vocab, shape.hidden);
+    for (int64_t i = 0; i < shape.n_layer; ++i) {
+        model::LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
+        const bool has_experts = std::ranges::binary_search(share.expert_layers, i);
+        if (share.has_layer(i)) make_attention(shape, maker, layer);
+        if (has_experts && !share.has_layer(i)) layer.experts_norm = maker.ones(shape.hidden);
+        if (has_experts) make_experts(shape, maker, layer);
+    }
+    if (!share.has_output) return;
+    weights.output_norm = maker.ones(shape.hidden);
+    weights.output = maker.matrix(shape.head_format, shape.n_vocab, shape.hidden);
 }
 
 model::Config config_of(const SyntheticShape& shape) {
@@ -222,21 +228,20 @@ void RandomBytes::fill(std::span<std::byte> bytes) {
 SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::Split& split, bool packs) {
     SyntheticModel made;
     made.config = config_of(shape);
-    made.stages = split(made.config);
-    std::erase_if(made.stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
     made.weights.layers.resize(static_cast<size_t>(shape.n_layer));
+    made.stages = split(made.config, made.weights);
+    std::erase_if(made.stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
+    made.shares = model::shares_of(made.stages);
     std::mt19937 random(1);
     // All memory first: a model that does not fit is known before anything is made.
     for (const bool makes : {false, true}) {
-        int64_t first_layer = 0;
-        for (size_t i = 0; i < made.stages.size(); ++i) {
-            const Backend& backend = *made.stages[i].backend;
+        for (size_t i = 0; i < made.shares.size(); ++i) {
+            const Backend& backend = *made.shares[i].backend;
             Maker maker(backend, packs, makes ? made.memory[i]->data() : nullptr, random);
-            make_stage(shape, i, first_layer, maker, made);
+            make_share(shape, made.shares[i], maker, made.weights);
             if (!makes)
                 made.memory.push_back(
                     backend.allocate(maker.used_bytes(), "weights", backend::MemoryUse::weights));
-            first_layer += made.stages[i].n_layer;
         }
     }
     return made;

@@ -35,8 +35,9 @@ struct SyntheticShape {
 struct SyntheticModel {
     model::Config config;
     std::vector<model::Stage> stages;
+    std::vector<model::Share> shares;
     model::Weights weights;
-    std::vector<std::unique_ptr<backend::Memory>> memory;  // a stage
+    std::vector<std::unique_ptr<backend::Memory>> memory;  // a share
 };
 
 // Every 16 bits are a small normal number as F16, BF16 or the upper half of an F32: no scale is infinite, NaN or

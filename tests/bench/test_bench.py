@@ -37,6 +37,23 @@ class Bench(unittest.TestCase):
                     self.assertIn("limit_bytes", results[2])
                     self.assertIn("limit_arithmetic", results[2])
 
+    def test_experts_may_lie_elsewhere_than_their_layers(self):
+        for model in (SMALL, ("-m", MODEL, "-p", "8", "-n", "2", "-r", "1")):
+            for options, where in (
+                (("--cpu-moe",), "sim:0 (layers 0-{}), cpu (experts of layers 0-{})"),
+                (("--n-cpu-moe", 1), "sim:0 (layers 0-{}), cpu (experts of layer 0)"),
+                (("--override-tensor", r"blk\.1\..*exps=sim:1"), "sim:0 (layers 0-{}), sim:1 (experts of layer 1)"),
+            ):
+                with self.subTest(model=model[0], options=options):
+                    last = 1 if model is SMALL else 2
+                    done = run(*model, "--device", "sim:0", *options)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
+                    self.assertIn(where.format(last, last), done.stdout)
+                    self.assertEqual(len(self.results(*model, "--device", "sim:0", *options, "--operations")), 2)
+        done = run(*SMALL, "--device", "sim:0", "--override-tensor", "expz=cpu")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no tensor is named so", done.stderr)
+
     def test_without_a_device_the_processor_is_measured(self):
         self.assertEqual({r["device"] for r in self.results(*SMALL)}, {"cpu"})
 

@@ -67,6 +67,7 @@ class TimedBackend : public backend::Backend {
                                bytes);
     }
     void synchronize(backend::Scratch& scratch) const override { inner_->synchronize(scratch); }
+    void wait(backend::Scratch& scratch) const override { inner_->wait(scratch); }
     bool runs(Format format) const noexcept override { return inner_->runs(format); }
     bool packs(Format format) const noexcept override { return inner_->packs(format); }
     void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override {

@@ -180,6 +180,7 @@ static void test_session(minim_model* model) {
     minim_session* session = NULL;
     minim_model_info info;
     minim_device_memory memory = MINIM_DEVICE_MEMORY_INIT;
+    minim_layer_devices devices = MINIM_LAYER_DEVICES_INIT;
     float* logits;
     const int32_t ids[] = {2018, 2003, 315, 198, 300};
     const int32_t bad[] = {2018, 5000};
@@ -197,6 +198,19 @@ static void test_session(minim_model* model) {
     CHECK(strcmp(memory.name, "cpu") == 0 && memory.first_layer == 0 && memory.n_layer == 3);
     CHECK(memory.weight_bytes <= info.weight_bytes && memory.weight_bytes > info.weight_bytes / 100 * 98);
     CHECK(memory.expert_bytes > 0 && memory.expert_bytes < memory.weight_bytes && memory.kv_bytes == 0);
+    CHECK(memory.n_expert_layers == 3 && memory.token_in_bytes == 0 && memory.token_out_bytes == 0);
+    /* A caller of before there were these fields. */
+    memory.size = offsetof(minim_device_memory, n_expert_layers);
+    memory.n_expert_layers = -1;
+    CHECK_OK(minim_model_device_memory(model, 0, &memory, &err));
+    CHECK(memory.n_expert_layers == -1);
+    memory.size = sizeof(memory);
+    CHECK_OK(minim_model_layer_devices(model, 2, &devices, &err));
+    CHECK(devices.device == 0 && devices.experts == 0);
+    CHECK_FAILS(minim_model_layer_devices(model, 3, &devices, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_model_layer_devices(model, -1, &devices, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_model_layer_devices(NULL, 0, &devices, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_model_layer_devices(model, 0, NULL, &err), MINIM_E_INVALID);
     logits = malloc((size_t)info.n_vocab * 5 * sizeof(float));
 
     params.k_format = 9;

@@ -50,7 +50,10 @@ FIELD(minim_model_params, n_device_layers, 64);
 FIELD(minim_model_params, allow_cpu, 68);
 FIELD(minim_model_params, budgets, 72);
 FIELD(minim_model_params, n_budgets, 80);
-SIZE(minim_model_params, 88);
+FIELD(minim_model_params, overrides, 88);
+FIELD(minim_model_params, n_host_experts, 96);
+FIELD(minim_model_params, fit_context, 104);
+SIZE(minim_model_params, 112);
 
 FIELD(minim_device_info, usable, 4);
 FIELD(minim_device_info, memory_bytes, 8);
@@ -91,7 +94,14 @@ FIELD(minim_device_memory, free_bytes, 48);
 FIELD(minim_device_memory, name, 56);
 FIELD(minim_device_memory, kept_bytes, 64);
 FIELD(minim_device_memory, budget_bytes, 72);
-SIZE(minim_device_memory, 80);
+FIELD(minim_device_memory, n_expert_layers, 80);
+FIELD(minim_device_memory, token_in_bytes, 88);
+FIELD(minim_device_memory, token_out_bytes, 96);
+SIZE(minim_device_memory, 104);
+
+FIELD(minim_layer_devices, device, 4);
+FIELD(minim_layer_devices, experts, 8);
+SIZE(minim_layer_devices, 12);
 
 FIELD(minim_session_params, flags, 4);
 FIELD(minim_session_params, max_context, 8);

@@ -43,6 +43,16 @@ class Devices(unittest.TestCase):
             (("--device", "sim:1", "-ngl", 0), "cpu (layers 0-2)"),
             (("--device", "cpu,sim:0", "-ts", "2,1"), "cpu (layers 0-1), sim:0 (layer 2)"),
             (("-ngl", 99), "sim:0 (layers 0-1), sim:1 (layer 2)"),
+            (("--device", "sim:0", "--cpu-moe"), "sim:0 (layers 0-2), cpu (experts of layers 0-2)"),
+            (("--device", "sim:0", "-ot", "exps=CPU"), "sim:0 (layers 0-2), cpu (experts of layers 0-2)"),
+            (("-ngl", 99, "-ncmoe", 2), "sim:0 (layers 0-1), sim:1 (layer 2), cpu (experts of layers 0-1)"),
+            (("--n-cpu-moe", -1), "sim:0 (layers 0-1), sim:1 (layer 2), cpu (experts of layer 2)"),
+            (("--device", "sim:0", "-ngl", 2, "--cpu-moe"), "cpu (layer 0, experts of layers 1-2), sim:0 (layers 1-2)"),
+            (
+                ("--device", "sim:0", "-ot", r"blk\.(1|2)\..*exps=sim:1", "-ot", "exps=cpu"),
+                "sim:0 (layers 0-2), cpu (experts of layer 0), sim:1 (experts of layers 1-2)",
+            ),
+            (("--device", "sim:0", "--fit-ctx", 4096), "sim:0 (layers 0-2)"),
         ):
             with self.subTest(options):
                 done = run_with(self.plugins, *QUESTION, *options, "--verbose")
@@ -61,11 +71,42 @@ class Devices(unittest.TestCase):
             sim, rf"^            sim:0: layers 1-2, weights {size} \(experts {size}\), KV {size}, work {size}, free "
         )
 
+    def test_the_summary_says_whose_experts_lie_elsewhere_and_what_crosses_for_a_token(self):
+        done = run_with(self.plugins, *QUESTION, "--device", "sim:0", "--n-cpu-moe", 2, "--mmap")
+        size = r"\d+\.\d MiB"
+        sim, cpu = done.stderr.splitlines()[-2:]
+        # Of 256 numbers and two experts: 2 * 1024 bytes in; 2 * (1024 + 16) out.
+        self.assertRegex(
+            sim,
+            rf"^memory:     sim:0: layers 0-2, experts of 1, weights {size} \(experts {size}\), KV {size}, work {size}, "
+            r"free .*, a token brings 2\.0 KiB and takes 2\.0 KiB$",
+        )
+        self.assertRegex(
+            cpu,
+            rf"^            cpu: experts of 2 layers, weights {size} \(experts {size}; mapped\), KV 0.0 MiB, .*, a token "
+            r"brings 2\.0 KiB and takes 2\.0 KiB$",
+        )
+
+    def test_rules_for_experts_that_make_no_sense_are_refused(self):
+        for options, why in (
+            (("-ot", "expz=cpu"), "override expz=cpu: no tensor is named so"),
+            (("-ot", "exps"), "'exps' is not of the form PATTERN=DEVICE"),
+            (("-ot", "exps=sim:9"), "device sim:9: there are 3 devices"),
+            (("-ot", "ffn_gate=cpu"), "blk.0.ffn_gate_inp.weight stays on sim:0 with its layer"),
+            (("--device-memory", "1MiB", "--fit-ctx", 4096), "budget of 1048576 bytes"),
+        ):
+            with self.subTest(options):
+                done = run_with(self.plugins, *QUESTION, "--device", "sim:0", *options)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn(why, errors_of(done)[0])
+        done = run_with(self.plugins, *QUESTION, "--device", "sim:0", "--cpu-moe", "--n-cpu-moe", 1)
+        self.assertEqual(done.returncode, 2)
+
     def test_a_device_gives_no_more_than_it_is_asked_for(self):
         done = run_with(self.plugins, *QUESTION, "--device", "sim:0,sim:1", "--device-memory", "128MiB,64MiB")
         self.assertEqual((done.returncode, done.stdout), (0, ANSWER))
-        self.assertRegex(done.stderr, r"sim:0: .* free \d+\.\d MiB of a budget of 128\.0 MiB\n")
-        self.assertRegex(done.stderr, r"sim:1: .* free \d+\.\d MiB of a budget of 64\.0 MiB\n")
+        self.assertRegex(done.stderr, r"sim:0: .* free \d+\.\d MiB of a budget of 128\.0 MiB, a token ")
+        self.assertRegex(done.stderr, r"sim:1: .* free \d+\.\d MiB of a budget of 64\.0 MiB, a token ")
         done = run_with(self.plugins, *QUESTION, "--device", "sim:0", "--device-memory", "2MB")
         self.assertEqual(done.returncode, 1)
         self.assertIn("of the budget of 2000000 bytes are used (MINIM_E_OUT_OF_DEVICE_MEMORY)", errors_of(done)[0])

@@ -55,6 +55,9 @@ int main(void) {
     FIELD(minim_model_params, allow_cpu);
     FIELD(minim_model_params, budgets);
     FIELD(minim_model_params, n_budgets);
+    FIELD(minim_model_params, overrides);
+    FIELD(minim_model_params, n_host_experts);
+    FIELD(minim_model_params, fit_context);
 
     STRUCT(minim_device_info);
     FIELD(minim_device_info, size);
@@ -99,6 +102,14 @@ int main(void) {
     FIELD(minim_device_memory, name);
     FIELD(minim_device_memory, kept_bytes);
     FIELD(minim_device_memory, budget_bytes);
+    FIELD(minim_device_memory, n_expert_layers);
+    FIELD(minim_device_memory, token_in_bytes);
+    FIELD(minim_device_memory, token_out_bytes);
+
+    STRUCT(minim_layer_devices);
+    FIELD(minim_layer_devices, size);
+    FIELD(minim_layer_devices, device);
+    FIELD(minim_layer_devices, experts);
 
     STRUCT(minim_session_params);
     FIELD(minim_session_params, size);

@@ -89,6 +89,101 @@ class Devices(unittest.TestCase):
                 with self.assertRaisesRegex(minim.Error, message):
                     minim.Model(Q8_0, threads=2, **options)
 
+    def test_experts_lie_where_they_are_asked_to_and_the_logits_are_the_same(self):
+        ids = list(range(40, 90))
+        logits = minim.Model(Q8_0, threads=2).session(200).eval(ids)
+        layers = "sim:0 (layers 0-1), sim:1 (layer 2)"
+        for options, placement, experts in (
+            ({"host_experts": True}, f"{layers}, cpu (experts of layers 0-2)", [2, 2, 2]),
+            ({"host_experts": 2}, f"{layers}, cpu (experts of layers 0-1)", [2, 2, 1]),
+            ({"host_experts": -1}, f"{layers}, cpu (experts of layer 2)", [0, 0, 2]),
+            ({"overrides": "exps=CPU"}, f"{layers}, cpu (experts of layers 0-2)", [2, 2, 2]),
+            (
+                {"overrides": {r"blk\.(0|2)\..*exps": "sim:0"}},
+                "sim:0 (layers 0-1, experts of layer 2), sim:1 (layer 2)",
+                [0, 0, 0],
+            ),
+            (
+                {"overrides": r"blk\.1\..*exps=sim:1", "host_experts": 3},
+                "sim:0 (layers 0-1), sim:1 (layer 2, experts of layer 1), cpu (experts of layers 0, 2)",
+                [2, 1, 2],
+            ),
+            ({"fit_context": 256}, layers, [0, 0, 1]),
+        ):
+            with self.subTest(options):
+                model = minim.Model(Q8_0, threads=2, devices=["sim:0", "sim:1"], split=[2, 1], **options)
+                self.assertEqual(model.info.placement, placement)
+                places = [model.layer_devices(layer) for layer in range(3)]
+                self.assertEqual(places, list(zip([0, 0, 1], experts)))
+                self.assertEqual(
+                    [device.n_expert_layers for device in model.memory()],
+                    [experts.count(index) for index in range(len(model.memory()))],
+                )
+                self.assertTrue((model.session(200).eval(ids) == logits).all())
+
+    def test_a_device_for_experts_alone_is_opened_and_told(self):
+        model = minim.Model(Q8_0, threads=2, devices="sim:1", overrides="exps=sim:0", mmap=True)
+        layers, experts = model.memory()
+        self.assertEqual(model.info.placement, "sim:1 (layers 0-2), sim:0 (experts of layers 0-2)")
+        self.assertEqual((experts.name, experts.n_layer, experts.n_expert_layers), ("sim:0", 0, 3))
+        self.assertEqual((layers.n_layer, layers.n_expert_layers, layers.experts), (3, 0, 0))
+        x, routing = 4 * model.info.hidden, 8 * model.info.n_expert_used
+        self.assertEqual((layers.token_in, layers.token_out), (3 * x, 3 * (x + routing)))
+        self.assertEqual((experts.token_in, experts.token_out), (3 * (x + routing), 3 * x))
+        norms = 3 * x
+        self.assertEqual(experts.weights, experts.experts + norms)
+        weights = layers.weights + experts.weights
+        self.assertLess(abs(weights - model.info.weight_bytes), 0.02 * model.info.weight_bytes)
+        session = model.session(128)
+        layers, experts = model.memory()
+        self.assertEqual((layers.kv, experts.kv), (128 * model.info.kv_token_bytes_f16, 0))
+        self.assertGreater(experts.work, 0)
+        session.close()
+
+    def test_experts_that_do_not_fit_a_budget_stay_with_the_processor(self):
+        def placed(budget):
+            return minim.Model(Q8_0, threads=2, devices="sim:0", budgets=[budget], fit_context=256)
+
+        whole = placed(1 << 29)
+        self.assertEqual(whole.info.placement, "sim:0 (layers 0-2)")
+        one = whole.memory()[0].experts // 3
+        # What a session of that context needs beside experts, and room for those of one layer.
+        session = whole.session(256)
+        taken = whole.memory()[0]
+        session.close()
+        budget = taken.weights - taken.experts + taken.kv + taken.work + one + one // 2
+        model = placed(budget)
+        self.assertEqual(model.info.placement, "sim:0 (layers 0-2), cpu (experts of layers 0-1)")
+        self.assertEqual(model.session(256).eval([1, 2, 3]).tolist(), whole.session(256).eval([1, 2, 3]).tolist())
+        with self.assertRaisesRegex(minim.Error, "sim:0: .* need .* bytes without experts") as caught:
+            minim.Model(Q8_0, threads=2, devices="sim:0", budgets=[budget], fit_context=20000)
+        self.assertEqual(caught.exception.status, "out_of_device_memory")
+
+    def test_rules_that_place_nothing_or_too_much_are_refused(self):
+        for options, status, message in (
+            ({"overrides": "expz=cpu"}, "invalid", "override expz=cpu: no tensor is named so"),
+            ({"overrides": "exps"}, "invalid", "'exps' is not of the form PATTERN=DEVICE"),
+            ({"overrides": "(=cpu"}, "invalid", "at byte"),
+            ({"overrides": "exps=cpu,up_exps=sim:1"}, "invalid", "those before it decide all tensors"),
+            ({"overrides": "exps=sim:7"}, "not_found", "device sim:7: there are 3 devices"),
+            ({"overrides": "exps=sim:2"}, "unsupported", "simulated to be too old"),
+            ({"overrides": "exps=abacus"}, "invalid", "'abacus' is no device"),
+            ({"overrides": "attn=cpu"}, "unsupported", "blk.0.attn_norm.weight stays on sim:0"),
+            ({"overrides": "ffn_up_exps=cpu"}, "unsupported", "experts of layer 0 would be on"),
+            ({"fit_context": -1}, "invalid", "fit_context is -1"),
+            ({"devices": None, "overrides": "exps=cpu"}, "invalid", "none is named"),
+            ({"devices": None, "host_experts": 1}, "invalid", "none is named"),
+        ):
+            with self.subTest(options):
+                with self.assertRaisesRegex(minim.Error, message) as caught:
+                    minim.Model(Q8_0, threads=2, **{"devices": "sim:0", **options})
+                self.assertEqual(caught.exception.status, status)
+        model = minim.Model(Q8_0, threads=2, devices="sim:0", overrides="exps=sim:7", allow_cpu=True)
+        self.assertEqual(model.info.placement, "sim:0 (layers 0-2), cpu (experts of layers 0-2)")
+        for layer in (-1, 3):
+            with self.assertRaisesRegex(minim.Error, f"layer {layer} of 3"):
+                model.layer_devices(layer)
+
     def test_a_model_on_the_processor_says_what_it_holds(self):
         for mmap in (True, False):
             model = minim.Model(Q8_0, threads=2, mmap=mmap)

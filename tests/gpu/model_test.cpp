@@ -20,7 +20,7 @@ using backend::Arithmetic;
 std::shared_ptr<const model::Model> open(const std::string& path, std::vector<int32_t> devices,
                                          Arithmetic arithmetic) {
     const Logger silent;
-    const auto split = [&](const model::Config& config) {
+    const auto split = [&](const model::Config& config, model::Weights&) {
         std::vector<model::Stage> stages;
         const auto n = static_cast<int64_t>(devices.size());
         for (int64_t i = 0; i < n; ++i)
@@ -32,6 +32,20 @@ std::shared_ptr<const model::Model> open(const std::string& path, std::vector<in
             stages.push_back({placement::make_backend(name, threads, active_cpu_level()), config.n_layer});
         }
         return stages;
+    };
+    return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
+}
+
+// All layers on the first device, their experts with the processor.
+std::shared_ptr<const model::Model> open_with_host_experts(const std::string& path, Arithmetic arithmetic) {
+    const Logger silent;
+    const auto split = [&](const model::Config& config, model::Weights&) {
+        const auto threads = std::make_shared<const ThreadPool>(1);
+        const auto host = placement::make_backend(arithmetic == Arithmetic::fast ? "cpu" : "reference",
+                                                  threads, active_cpu_level());
+        const auto n_layer = static_cast<size_t>(config.n_layer);
+        return std::vector<model::Stage>{
+            {cuda::make_cuda_backend(0, arithmetic), config.n_layer, {n_layer, host}}};
     };
     return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
 }
@@ -107,6 +121,25 @@ TEST_CASE("gpu: models in fast arithmetic are as near the reference as they are 
                 kv == Format::f16 ? std::vector<size_t>{24, 7, 1} : std::vector<size_t>{3};
             for (const size_t chunk : chunks) CHECK(difference(exact, logits(model, kv, 24, chunk)) < most);
         }
+    }
+}
+
+TEST_CASE("gpu: models whose experts the processor has are as near the reference") {
+    if (!has_devices(1)) return;
+    for (const std::string& path : k_models) {
+        INFO(path);
+        const auto exact_model = open(path, {}, Arithmetic::exact);
+        const std::vector<float> exact = logits(exact_model, Format::f32, 40, 40);
+        const auto exact_apart = open_with_host_experts(path, Arithmetic::exact);
+        for (const size_t chunk : {40, 7, 1})
+            CHECK(difference(exact, logits(exact_apart, Format::f32, 40, chunk)) < 1e-5);
+        const std::vector<float> exact_f16 = logits(exact_model, Format::f16, 24, 24);
+        const double on_cpu =
+            difference(exact_f16, logits(open(path, {}, Arithmetic::fast), Format::f16, 24, 24));
+        const auto apart = open_with_host_experts(path, Arithmetic::fast);
+        for (const size_t chunk : {24, 1})
+            CHECK(difference(exact_f16, logits(apart, Format::f16, 24, chunk)) <
+                  std::max(2.5 * on_cpu, 5e-3));
     }
 }
 

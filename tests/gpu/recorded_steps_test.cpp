@@ -4,6 +4,7 @@
 #include "engine/session.h"
 #include "gpu/recorder.h"
 #include "model/model.h"
+#include "placement/backends.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 
@@ -12,13 +13,29 @@ namespace {
 
 std::shared_ptr<const model::Model> open(size_t n_devices) {
     const Logger silent;
-    const auto split = [&](const model::Config& config) {
+    const auto split = [&](const model::Config& config, model::Weights&) {
         std::vector<model::Stage> stages;
         const auto n = static_cast<int64_t>(n_devices);
         for (int64_t i = 0; i < n; ++i)
             stages.push_back({cuda::make_cuda_backend(static_cast<int32_t>(i), backend::Arithmetic::fast),
                               config.n_layer * (i + 1) / n - config.n_layer * i / n});
         return stages;
+    };
+    const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+    return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
+}
+
+// The layers on the first device; of their experts one layer's with the processor and the last one's on the second device.
+std::shared_ptr<const model::Model> open_apart() {
+    const Logger silent;
+    const auto split = [&](const model::Config& config, model::Weights&) {
+        const std::shared_ptr<const backend::Backend> first =
+            cuda::make_cuda_backend(0, backend::Arithmetic::fast);
+        model::Stage stage = {first, config.n_layer, {first, first, first}};
+        stage.experts[0] =
+            placement::make_backend("cpu", std::make_shared<const ThreadPool>(1), active_cpu_level());
+        stage.experts[2] = cuda::make_cuda_backend(1, backend::Arithmetic::fast);
+        return std::vector<model::Stage>{stage};
     };
     const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
     return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
@@ -103,6 +120,41 @@ TEST_CASE("recorded steps: tokens chosen from shortlists are those of computed s
         // The first token comes from the prompt's step, the second from one that is not recorded.
         CHECK(records().n_repeats == 7);
     }
+}
+
+TEST_CASE("recorded steps: those that experts elsewhere cut into parts are recorded part by part") {
+    const auto model = open_apart();
+    std::vector<float> computed;
+    {
+        const SetRecords none({.refuse = true});
+        computed = decoded(model, 9);
+    }
+    {
+        // Embedding to the choice of layer 0, layer 1 to the choice of layer 2, and the head.
+        const SetRecords all({});
+        CHECK(decoded(model, 9) == computed);
+        CHECK(records().n_repeats == 7 * 3);
+    }
+    {
+        const SetRecords failing({.fail = true});
+        CHECK(decoded(model, 9) == computed);
+        CHECK(records().n_repeats == 0);
+    }
+}
+
+TEST_CASE("recorded steps: the tables of a batch are brought to a device once a step") {
+    const auto model = open_apart();
+    const Logger silent;
+    engine::SessionParams params;
+    params.n_context = 100;
+    engine::Session session(model, params, silent);
+    std::vector<float> logits(static_cast<size_t>(model->config().n_vocab));
+    const auto eval = [&] { session.eval(some_ids(1), true, logits, nullptr); };
+    eval();
+    copies_to_device() = 0;
+    eval();
+    // The tables, and x back from the processor. The other device's copies are its peer's.
+    CHECK(copies_to_device() == 2);
 }
 
 TEST_CASE("sessions that come and go take memory of the devices and of the host once") {

@@ -32,6 +32,12 @@ inline int64_t& blocks_taken() {
     return count;
 }
 
+// Copies of streams from the host to a device.
+inline int64_t& copies_to_device() {
+    static int64_t count = 0;
+    return count;
+}
+
 // Copies from pinned memory that were put off at a time.
 inline size_t& most_late_copies() {
     static size_t count = 0;

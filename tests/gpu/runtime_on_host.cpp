@@ -111,6 +111,7 @@ const char* copy_later(int32_t device, Stream stream, Way way, void* to, const v
                        uint64_t bytes) noexcept {
     if (test::recording() != nullptr && way != Way::on_device)
         return "a copy to or from the host cannot be recorded";
+    if (way == Way::to_device) ++test::copies_to_device();
     if (way == Way::to_device && is_pinned(from)) {
         const std::lock_guard lock(state().mutex);
         state().late.push_back({stream, to, from, bytes});

@@ -6,11 +6,12 @@
 #include "placement/backends.h"
 
 namespace minim::test {
-namespace {
 
 std::shared_ptr<const backend::Backend> cpu_backend() {
     return placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
 }
+
+namespace {
 
 // Stages of these backends in turn, with layers in equal shares behind the first `n_before`.
 std::vector<model::Stage> spread(const Devices& devices, int64_t n_layer) {
@@ -37,19 +38,30 @@ Devices make_devices(size_t count, const sim::Options& options) {
 std::shared_ptr<const model::Model> model_on(const Devices& devices, const model::OpenOptions& options,
                                              const std::string& path) {
     const Logger silent;
-    const auto split = [&](const model::Config& config) { return spread(devices, config.n_layer); };
+    const auto split = [&](const model::Config& config, model::Weights&) {
+        return spread(devices, config.n_layer);
+    };
     return std::make_shared<const model::Model>(path, split, options, silent);
 }
 
 std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices,
                                                      const model::OpenOptions& options) {
     const Logger silent;
-    const auto split = [&](const model::Config& config) {
+    const auto split = [&](const model::Config& config, model::Weights&) {
         std::vector<model::Stage> stages = spread(devices, config.n_layer - 1);
         stages.insert(stages.begin(), {cpu_backend(), 1});
         return stages;
     };
     return std::make_shared<const model::Model>(bundled_model_path(), split, options, silent);
+}
+
+std::shared_ptr<const model::Model> model_placed(placement::Spread spread, const model::OpenOptions& options,
+                                                 const std::string& path) {
+    const Logger silent;
+    if (spread.host == nullptr) spread.host = cpu_backend();
+    if (spread.experts.host == nullptr) spread.experts.host = spread.host;
+    return std::make_shared<const model::Model>(path, placement::split_over(std::move(spread)), options,
+                                                silent);
 }
 
 std::shared_ptr<const model::Model> model_on_cpu(const std::string& path) {

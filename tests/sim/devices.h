@@ -8,9 +8,12 @@
 #include "engine/engine.h"
 #include "engine/session.h"
 #include "model/model.h"
+#include "placement/devices.h"
 #include "sim/sim_backend.h"
 
 namespace minim::test {
+
+std::shared_ptr<const backend::Backend> cpu_backend();
 
 using Devices = std::vector<std::shared_ptr<const sim::SimBackend>>;
 
@@ -24,6 +27,10 @@ std::shared_ptr<const model::Model> model_on(const Devices& devices, const model
 // The first layer on the processor, the others spread over the devices.
 std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices,
                                                      const model::OpenOptions& options = {});
+// As a caller places it; `host` and the rules' are filled in where they are missing.
+std::shared_ptr<const model::Model> model_placed(placement::Spread spread,
+                                                 const model::OpenOptions& options = {},
+                                                 const std::string& path = bundled_model_path());
 std::shared_ptr<const model::Model> model_on_cpu(const std::string& path = bundled_model_path());
 
 engine::Session make_session(std::shared_ptr<const model::Model> model, int64_t n_context);

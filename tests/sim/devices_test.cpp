@@ -92,7 +92,7 @@ TEST_CASE("a model runs on a plug-in's devices, and what fails there arrives as 
     engine::Session expected = make_session(model_on_cpu(), 100);
     {
         const auto model = load();
-        CHECK(placement::placement_text(model->stages()) == "sim:0 (layers 0-1), sim:1 (layer 2)");
+        CHECK(placement::placement_text(model->shares()) == "sim:0 (layers 0-1), sim:1 (layer 2)");
         engine::Session session = make_session(model, 100);
         CHECK(all_logits(session, some_ids(50), 50) == all_logits(expected, some_ids(50), 50));
     }
@@ -112,9 +112,10 @@ TEST_CASE("layers go to the devices in the order and the shares asked for, the r
     const auto host = open("cpu");
     model::Config config;
     config.n_layer = 10;
+    model::Weights shapes;
     const auto counts = [&](placement::Spread spread) {
         std::string text;
-        for (const model::Stage& stage : placement::split_over(std::move(spread))(config))
+        for (const model::Stage& stage : placement::split_over(std::move(spread))(config, shapes))
             text += std::string(stage.backend->name()) + "=" + std::to_string(stage.n_layer) + " ";
         return text;
     };

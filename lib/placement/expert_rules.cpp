@@ -1,0 +1,157 @@
+#include "placement/expert_rules.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/format_text.h"
+#include "constraint/automaton.h"
+#include "constraint/positions.h"
+#include "constraint/regex.h"
+#include "model/tensor_names.h"
+
+namespace minim::placement {
+namespace {
+
+using model::Stage;
+namespace names = model::names;
+
+constexpr std::array<std::string_view, 3> k_expert_parts = {"gate", "up", "down"};
+
+// A tensor of the model by its GGUF name.
+struct Named {
+    std::string name;
+    size_t stage;
+    int64_t layer_of_stage;  // -1: of none
+    bool is_of_experts;
+    const Override* decides = nullptr;
+};
+
+void add_layer(std::vector<Named>& all, size_t stage, int64_t layer_of_stage, int64_t layer) {
+    for (auto part = names::Part::attn_norm; part <= names::Part::router_bias;
+         part = static_cast<names::Part>(static_cast<int>(part) + 1))
+        all.push_back({names::layer(layer, part)[0], stage, layer_of_stage, false});
+    for (const std::string_view part : k_expert_parts)
+        all.push_back({names::stacked_expert(layer, part), stage, layer_of_stage, true});
+}
+
+std::vector<Named> all_names(std::span<const Stage> stages) {
+    std::vector<Named> all;
+    all.push_back({names::embedding()[0], 0, -1, false});
+    int64_t layer = 0;
+    for (size_t s = 0; s < stages.size(); ++s)
+        for (int64_t i = 0; i < stages[s].n_layer; ++i) add_layer(all, s, i, layer++);
+    all.push_back({names::output_norm()[0], stages.size() - 1, -1, false});
+    all.push_back({names::output()[0], stages.size() - 1, -1, false});
+    return all;
+}
+
+class Pattern {
+  public:
+    explicit Pattern(std::string_view text)
+        : automaton_(
+              constraint::make_automaton(constraint::grammar_of_regex(text, constraint::Match::anywhere), 1)),
+          positions_(automaton_),
+          start_(positions_.start_of(automaton_.start_rule)) {}
+
+    bool matches(std::string_view name) {
+        const int32_t end = positions_.read(start_, name);
+        return end != constraint::Positions::k_dead && positions_.may_end(end);
+    }
+
+  private:
+    const constraint::Automaton automaton_;
+    constraint::Positions positions_;
+    int32_t start_;
+};
+
+std::string text_of(const Override& rule) {
+    return format_text("{}={}", rule.pattern, rule.device->name());
+}
+
+void match(std::span<const Override> overrides, std::span<Named> all) {
+    for (const Override& rule : overrides) {
+        Pattern pattern(rule.pattern);
+        bool matches = false;
+        bool decides = false;
+        for (Named& tensor : all) {
+            if (!pattern.matches(tensor.name)) continue;
+            matches = true;
+            if (tensor.decides != nullptr) continue;
+            tensor.decides = &rule;
+            decides = true;
+        }
+        if (!matches)
+            fail(Status::invalid, "override {}: no tensor is named so; {} and the like are", text_of(rule),
+                 names::stacked_expert(0, "up"));
+        if (!decides)
+            fail(Status::invalid, "override {}: those before it decide all tensors that it names",
+                 text_of(rule));
+    }
+}
+
+bool is_among(int64_t layer, int64_t n_layer, int64_t n_host_layers) {
+    return n_host_layers >= 0 ? layer < n_host_layers : layer >= n_layer + n_host_layers;
+}
+
+}  // namespace
+
+std::vector<OverrideText> parse_overrides(std::string_view text) {
+    std::vector<OverrideText> all;
+    for (size_t begin = 0; begin <= text.size();) {
+        // A device's name has no comma, so the first one behind an = ends the item.
+        const size_t first_equals = text.find('=', begin);
+        const size_t end = first_equals == std::string_view::npos
+                               ? text.size()
+                               : std::min(text.find(',', first_equals), text.size());
+        const std::string_view item = text.substr(begin, end - begin);
+        const size_t equals = item.rfind('=');
+        if (equals == std::string_view::npos || equals == 0 || equals + 1 == item.size())
+            fail(Status::invalid, "override '{}' is not of the form PATTERN=DEVICE", item);
+        all.push_back({std::string(item.substr(0, equals)), std::string(item.substr(equals + 1))});
+        begin = end + 1;
+    }
+    return all;
+}
+
+std::vector<bool> place_experts(const ExpertRules& rules, std::span<Stage> stages) {
+    std::vector<Named> all = all_names(stages);
+    match(rules.overrides, all);
+    int64_t n_layer = 0;
+    for (Stage& stage : stages) {
+        stage.experts.assign(static_cast<size_t>(stage.n_layer), nullptr);
+        n_layer += stage.n_layer;
+    }
+    // Where a device of the processor has the layer, it has the experts too.
+    const auto device_for = [&](const Named& tensor, int64_t layer) {
+        const auto& own = stages[tensor.stage].backend;
+        const auto& wanted = tensor.decides != nullptr ? tensor.decides->device : rules.host;
+        const bool moves = tensor.decides != nullptr || is_among(layer, n_layer, rules.n_host_layers);
+        return !moves || (wanted == rules.host && own->uses_host_memory()) ? own : wanted;
+    };
+    std::vector<bool> is_said(static_cast<size_t>(n_layer));
+    int64_t layer = -1;
+    for (const Named& tensor : all) {
+        const auto& own = stages[tensor.stage].backend;
+        if (!tensor.is_of_experts) {
+            if (tensor.decides != nullptr && device_for(tensor, 0) != own)
+                fail(Status::unsupported,
+                     "override {}: {} stays on {} with its layer; only experts may lie elsewhere",
+                     text_of(*tensor.decides), tensor.name, own->name());
+            continue;
+        }
+        auto& place = stages[tensor.stage].experts[static_cast<size_t>(tensor.layer_of_stage)];
+        if (place == nullptr) ++layer;
+        const auto device = device_for(tensor, layer);
+        if (place != nullptr && place != device)
+            fail(Status::unsupported,
+                 "experts of layer {} would be on {} and on {} ({}); a layer's stay together", layer,
+                 place->name(), device->name(), tensor.name);
+        place = device;
+        if (tensor.decides != nullptr || is_among(layer, n_layer, rules.n_host_layers))
+            is_said[static_cast<size_t>(layer)] = true;
+    }
+    return is_said;
+}
+
+}  // namespace minim::placement

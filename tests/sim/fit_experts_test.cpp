@@ -1,0 +1,118 @@
+// Experts that a device has no room for go to the processor before anything is loaded.
+#include "placement/fit_experts.h"
+
+#include "backend/device_memory.h"
+#include "base/error.h"
+#include "sim/devices.h"
+#include "support/catch.h"
+#include "support/helpers.h"
+
+namespace minim::test {
+namespace {
+
+constexpr int64_t k_context = 256;
+
+std::shared_ptr<const sim::SimBackend> device_with(uint64_t budget_bytes, int32_t index = 0) {
+    return std::make_shared<const sim::SimBackend>(index, sim::Options{.budget_bytes = budget_bytes});
+}
+
+int64_t n_host_layers(const model::Model& model) {
+    int64_t n = 0;
+    for (const model::Share& share : model.shares())
+        if (share.n_layer == 0) n += std::ssize(share.expert_layers);
+    return n;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "as many layers' experts stay on a device as leave room for the context, and the context fits then") {
+    const std::vector<int32_t> ids = some_ids(50);
+    engine::Session expected = make_session(model_on_cpu(), k_context);
+    const std::vector<float> logits = all_logits(expected, ids, 50);
+    const auto unlimited = device_with(backend::k_no_budget);
+    {
+        const auto model = model_placed({.devices = {unlimited}, .fit_context = k_context});
+        CHECK(placement::placement_text(model->shares()) == "sim:0 (layers 0-2)");
+        const engine::Session session = make_session(model, k_context);
+    }
+    const uint64_t most = unlimited->most_used_bytes();
+    int64_t last = -1;
+    std::vector<int64_t> n_layers;  // of the processor, by budget
+    for (uint64_t budget = most / 16; budget < most + most / 8; budget += most / 48) {
+        const auto device = device_with(budget);
+        std::shared_ptr<const model::Model> model;
+        try {
+            model = model_placed({.devices = {device}, .fit_context = k_context});
+        } catch (const Error& error) {
+            CHECK(error.status() == Status::out_of_device_memory);
+            CHECK(std::string(error.what()).find("sim:0") != std::string::npos);
+            CHECK(error.facts().requested > error.facts().available);
+            CHECK(last == -1);  // a larger budget never fails where a smaller one did not
+            CHECK(device->used_bytes() == 0);
+            continue;
+        }
+        const int64_t n = n_host_layers(*model);
+        if (last >= 0) CHECK(n <= last);
+        last = n;
+        if (n_layers.empty() || n_layers.back() != n) n_layers.push_back(n);
+        // The first layers' go, the last ones' stay.
+        for (const model::Share& share : model->shares())
+            if (share.n_layer == 0) CHECK(share.expert_layers.front() == 0);
+        engine::Session session = make_session(model, k_context);
+        CHECK(all_logits(session, ids, 50) == logits);
+    }
+    CHECK(n_layers == std::vector<int64_t>{3, 2, 1, 0});
+}
+
+TEST_CASE("a device without room for its layers' own part is refused before anything is copied") {
+    const auto device = device_with(1 << 20);
+    expect_error(Status::out_of_device_memory,
+                 "sim:0: ", [&] { model_placed({.devices = {device}, .fit_context = 65536}); });
+    CHECK(device->counts().bytes_from_host == 0);
+    CHECK(device->used_bytes() == 0);
+    const auto other = device_with(6 << 20);
+    expect_error(Status::out_of_device_memory, "sim:0: layers 0-2 need",
+                 [&] { model_placed({.devices = {other}, .fit_context = 100000}); });
+    expect_error(Status::out_of_device_memory,
+                 "bytes without experts, for weights, keys and values and work space; ",
+                 [&] { model_placed({.devices = {other}, .fit_context = 100000}); });
+    expect_error(Status::out_of_device_memory, "of the budget of 6291456 bytes are used",
+                 [&] { model_placed({.devices = {other}, .fit_context = 100000}); });
+    CHECK(other->counts().bytes_from_host == 0);
+    CHECK(other->used_bytes() == 0);
+    expect_error(Status::invalid, "-1 tokens",
+                 [&] { model_placed({.devices = {other}, .fit_context = -1}); });
+    expect_error(Status::invalid, "9999999999 tokens",
+                 [&] { model_placed({.devices = {other}, .fit_context = 9999999999}); });
+}
+
+TEST_CASE("what rules place stays where they say, and each device is filled by itself") {
+    const auto large = device_with(backend::k_no_budget, 0);
+    const auto small = device_with(23 << 20, 1);
+    // The second device has room for none of its two layers' experts, or the rule takes it.
+    {
+        const auto model = model_placed({.devices = {large, small}, .shares = {1, 2}, .fit_context = 8192});
+        CHECK(placement::placement_text(model->shares()) ==
+              "sim:0 (layer 0), sim:1 (layers 1-2), cpu (experts of layers 1-2)");
+    }
+    const auto other = device_with(backend::k_no_budget, 2);
+    const auto ruled =
+        model_placed({.devices = {large, small},
+                      .shares = {1, 2},
+                      .experts = {.overrides = {{R"(blk\.2\..*exps)", other}}, .n_host_layers = 1},
+                      .fit_context = 8192});
+    CHECK(placement::placement_text(ruled->shares()) ==
+          "sim:0 (layer 0), sim:1 (layers 1-2), cpu (experts of layers 0-1), sim:2 (experts of layer 2)");
+    engine::Session session = make_session(ruled, 8192);
+    engine::Session expected = make_session(model_on_cpu(), 8192);
+    CHECK(all_logits(session, some_ids(20), 20) == all_logits(expected, some_ids(20), 20));
+}
+
+TEST_CASE("layers of the processor need no room found for them") {
+    const auto device = device_with(backend::k_no_budget);
+    const auto model = model_placed({.devices = {device}, .n_device_layers = 1, .fit_context = k_context});
+    CHECK(placement::placement_text(model->shares()) == "cpu (layers 0-1), sim:0 (layer 2)");
+}
+
+}  // namespace minim::test

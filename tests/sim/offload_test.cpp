@@ -1,0 +1,328 @@
+// Experts that lie elsewhere than their layer: the model answers exactly what it answers on one device, and no more is
+// copied than has to be.
+#include <thread>
+
+#include "backend/device_memory.h"
+#include "engine/generation.h"
+#include "sim/devices.h"
+#include "support/catch.h"
+#include "support/helpers.h"
+#include "support/tiny_model.h"
+
+namespace minim::test {
+namespace {
+
+using placement::Spread;
+
+constexpr int64_t k_all = INT32_MAX;
+
+// Layers on the devices, the experts of the first so many with the processor.
+std::shared_ptr<const model::Model> with_host_experts(const Devices& devices, int64_t n_host_layers,
+                                                      const model::OpenOptions& options = {},
+                                                      const std::string& path = bundled_model_path()) {
+    return model_placed({.devices = {devices.begin(), devices.end()},
+                         .shares = std::vector<double>(devices.size(), 1.0),
+                         .experts = {.n_host_layers = n_host_layers}},
+                        options, path);
+}
+
+std::vector<float> logits_on(const std::shared_ptr<const model::Model>& model,
+                             const std::vector<int32_t>& ids, size_t chunk) {
+    engine::Session session = make_session(model, 200);
+    return all_logits(session, ids, chunk);
+}
+
+std::vector<int32_t> answer_on(const std::shared_ptr<const model::Model>& model,
+                               const std::vector<int32_t>& prompt, int64_t count) {
+    engine::Session session = make_session(model, 400);
+    engine::GenerateParams params;
+    params.max_tokens = count;
+    params.ignore_end = true;
+    params.n_draft = 4;
+    engine::Generation generation(session, params, prompt, nullptr);
+    std::vector<int32_t> ids;
+    while (const auto event = generation.next(nullptr)) ids.push_back(event->choice.token);
+    return ids;
+}
+
+std::string placement_of(const model::Model& model) {
+    return placement::placement_text(model.shares());
+}
+
+}  // namespace
+
+TEST_CASE("experts with the processor, all else on a device: the processor's logits, bit for bit") {
+    const std::vector<int32_t> ids = some_ids(70);
+    const std::vector<float> expected = logits_on(model_on_cpu(), ids, 70);
+    for (const auto residence : {checkpoint::Residence::mapped, checkpoint::Residence::owned}) {
+        model::OpenOptions options;
+        options.residence = residence;
+        const Devices devices = make_devices(1);
+        const auto model = with_host_experts(devices, k_all, options);
+        CHECK(placement_of(*model) == "sim:0 (layers 0-2), cpu (experts of layers 0-2)");
+        const bool is_owned = residence == checkpoint::Residence::owned;
+        CHECK(model->weights().layers[1].experts.up.packed == is_owned);
+        CHECK(model->weights().layers[1].wq.packed);
+        CHECK(model->weight_bytes()[1].is_mapped == !is_owned);
+        for (const size_t chunk : {70, 13, 1}) CHECK(logits_on(model, ids, chunk) == expected);
+    }
+}
+
+TEST_CASE("experts anywhere give the logits of one device, over the host or from device to device") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "tiny.gguf";
+    TinyModel({.n_layer = 6}).write(path);
+    std::vector<int32_t> ids(90);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 5 % 50);
+    const std::vector<float> expected = logits_on(model_on_cpu(path), ids, 90);
+    for (const bool peers : {true, false}) {
+        const Devices devices = make_devices(4, {.reaches_peers = peers});
+        const auto host = cpu_backend();
+        const auto expect_same = [&](const Spread& spread, const std::string& where) {
+            const auto model = model_placed(spread, {}, path);
+            CHECK(placement_of(*model) == where);
+            for (const size_t chunk : {90, 7, 1}) CHECK(logits_on(model, ids, chunk) == expected);
+        };
+        const std::vector<std::shared_ptr<const backend::Backend>> two = {devices[0], devices[1]};
+        // Some layers' experts with the processor, some on a device without layers.
+        expect_same({.devices = {devices[0]},
+                     .host = host,
+                     .experts = {.overrides = {{R"(blk\.(1|5)\..*exps)", devices[1]}}, .n_host_layers = 3}},
+                    "sim:0 (layers 0-5), cpu (experts of layers 0, 2), sim:1 (experts of layers 1, 5)");
+        // On a device that has other layers, before and behind.
+        expect_same(
+            {.devices = two,
+             .shares = {1, 1},
+             .host = host,
+             .experts = {.overrides = {{R"(blk\.[12]\..*exps)", devices[1]},
+                                       {R"(blk\.[34]\..*exps)", devices[0]},
+                                       {R"(blk\.5\..*exps)", devices[2]}}}},
+            "sim:0 (layers 0-2, experts of layers 3-4), sim:1 (layers 3-5, experts of layers 1-2), sim:2 "
+            "(experts of layer 5)");
+        // Layers of the processor whose experts a device has.
+        expect_same({.devices = two,
+                     .shares = {1, 1},
+                     .n_device_layers = 4,
+                     .host = host,
+                     .experts = {.overrides = {{R"(blk\.0\..*exps)", devices[0]},
+                                               {R"(blk\.1\..*exps)", devices[3]},
+                                               {R"(blk\.(2|5)\..*exps)", host}}}},
+                    "cpu (layers 0-1, experts of layers 2, 5), sim:0 (layers 2-3, experts of layer 0), sim:1 "
+                    "(layers 4-5), sim:3 (experts of layer 1)");
+        // Two backends of the processor.
+        expect_same({.devices = {cpu_backend()}, .experts = {.overrides = {{"exps", host}}}},
+                    "cpu (layers 0-5), cpu (experts of layers 0-5)");
+    }
+}
+
+TEST_CASE("a step copies activations and routing to the experts and the sum back, and nothing else") {
+    const Devices devices = make_devices(1);
+    const auto model = with_host_experts(devices, k_all);
+    const model::Config& config = model->config();
+    const auto x_bytes = static_cast<uint64_t>(config.hidden * 4);
+    const auto routing_bytes = static_cast<uint64_t>(config.n_expert_used * 8);
+    const auto logit_bytes = static_cast<uint64_t>(config.n_vocab * 4);
+    const auto n_layer = static_cast<uint64_t>(config.n_layer);
+    const sim::Counts& counts = devices[0]->counts();
+    engine::Session session = make_session(model, 200);
+    all_logits(session, some_ids(40), 40);
+    // Decoding: all rows want logits.
+    for (const uint64_t n : {1, 1, 3}) {
+        const int64_t transfers = counts.transfers;
+        const uint64_t in = counts.bytes_from_host;
+        const uint64_t out = counts.bytes_to_host;
+        const int64_t allocations = counts.allocations;
+        all_logits(session, some_ids(n), n);
+        CHECK(counts.transfers - transfers == 3 * config.n_layer + 1);
+        CHECK(counts.bytes_from_host - in == n * n_layer * x_bytes);
+        CHECK(counts.bytes_to_host - out == n * (n_layer * (x_bytes + routing_bytes) + logit_bytes));
+        CHECK(counts.allocations == allocations);
+    }
+    // A prompt, one row of which wants logits: the last layer's experts see that one alone.
+    const uint64_t in = counts.bytes_from_host;
+    const uint64_t out = counts.bytes_to_host;
+    const int64_t transfers = counts.transfers;
+    std::vector<float> logits(static_cast<size_t>(config.n_vocab));
+    session.eval(some_ids(50), false, logits, nullptr);
+    const uint64_t n = 50 * (n_layer - 1) + 1;
+    CHECK(counts.transfers - transfers == 3 * config.n_layer + 1);
+    CHECK(counts.bytes_from_host - in == n * x_bytes);
+    CHECK(counts.bytes_to_host - out == n * (x_bytes + routing_bytes) + logit_bytes);
+}
+
+TEST_CASE("between devices that reach each other nothing goes over the host") {
+    const Devices devices = make_devices(2);
+    const auto model =
+        model_placed({.devices = {devices[0]}, .experts = {.overrides = {{"exps", devices[1]}}}});
+    const model::Config& config = model->config();
+    const uint64_t loaded = devices[1]->counts().bytes_from_host;
+    engine::Session session = make_session(model, 200);
+    all_logits(session, some_ids(1), 1);
+    const auto n_layer = static_cast<uint64_t>(config.n_layer);
+    CHECK(devices[1]->counts().bytes_from_host == loaded);
+    CHECK(devices[1]->counts().bytes_to_host == 0);
+    CHECK(devices[1]->counts().bytes_from_peers ==
+          n_layer * static_cast<uint64_t>(config.hidden * 4 + config.n_expert_used * 8));
+    CHECK(devices[0]->counts().bytes_from_peers == n_layer * static_cast<uint64_t>(config.hidden * 4));
+    CHECK(devices[0]->counts().bytes_to_host == static_cast<uint64_t>(config.n_vocab * 4));
+}
+
+TEST_CASE("what crosses for a token is told for each device, and is what a step copies") {
+    const Devices devices = make_devices(2);
+    const auto host = cpu_backend();
+    const auto model =
+        model_placed({.devices = {devices[0], devices[1]},
+                      .shares = {2, 1},
+                      .host = host,
+                      .experts = {.overrides = {{R"(blk\.0\..*exps)", devices[1]}}, .n_host_layers = 2}});
+    CHECK(placement_of(*model) ==
+          "sim:0 (layers 0-1), sim:1 (layer 2, experts of layer 0), cpu (experts of layer 1)");
+    const model::Config& config = model->config();
+    const auto crossing =
+        model::crossing_bytes(model->stages(), model->shares(), config.hidden, config.n_expert_used);
+    const auto x = static_cast<uint64_t>(config.hidden * 4);
+    const auto routing = static_cast<uint64_t>(config.n_expert_used * 8);
+    REQUIRE(crossing.size() == 3);
+    CHECK(crossing[0].in == 2 * x);
+    CHECK(crossing[0].out == 3 * x + 2 * routing);
+    CHECK(crossing[1].in == 2 * x + routing);
+    CHECK(crossing[1].out == x);
+    CHECK(crossing[2].in == x + routing);
+    CHECK(crossing[2].out == x);
+    engine::Session session = make_session(model, 200);
+    const auto in_of = [&](size_t i) -> uint64_t {
+        return devices[i]->counts().bytes_from_host + devices[i]->counts().bytes_from_peers;
+    };
+    const uint64_t before[] = {in_of(0), in_of(1)};
+    all_logits(session, some_ids(1), 1);
+    CHECK(in_of(0) - before[0] == crossing[0].in);
+    CHECK(in_of(1) - before[1] == crossing[1].in);
+}
+
+TEST_CASE("each device tells the weights it has, and they add up to the model's") {
+    const Devices devices = make_devices(1);
+    const auto whole = model_on(make_devices(1));
+    const auto model = with_host_experts(devices, 2);
+    REQUIRE(model->shares().size() == 2);
+    const auto weights = model->weight_bytes();
+    const uint64_t experts = whole->weight_bytes()[0].experts;
+    CHECK(weights[0].experts == experts / 3);
+    CHECK(weights[1].experts == experts / 3 * 2);
+    const auto norms =
+        2 * static_cast<uint64_t>(model->config().hidden) * 4;  // copies for the experts' inputs
+    CHECK(weights[1].total == weights[1].experts + norms);
+    CHECK(weights[0].total + weights[1].total == whole->weight_bytes()[0].total + norms);
+    CHECK(devices[0]->memory().used(backend::MemoryUse::weights) == weights[0].total);
+    const engine::Session session = make_session(model, 128);
+    // Keys and values lie with their layer alone.
+    CHECK(devices[0]->memory().used(backend::MemoryUse::kv) == session.kv_bytes());
+    CHECK(model->shares()[1].backend->memory().used(backend::MemoryUse::kv) == 0);
+}
+
+TEST_CASE("texts, drafts, forks and truncation with experts elsewhere are those of the processor") {
+    const Devices devices = make_devices(3);
+    const auto model =
+        model_placed({.devices = {devices[0], devices[1]},
+                      .shares = {2, 1},
+                      .experts = {.overrides = {{R"(blk\.1\..*exps)", devices[2]}}, .n_host_layers = 3}});
+    const auto on_cpu = model_on_cpu();
+    CHECK(answer_on(model, some_ids(75), 60) == answer_on(on_cpu, some_ids(75), 60));
+
+    engine::Session session = make_session(model, 300);
+    engine::Session expected = make_session(on_cpu, 300);
+    all_logits(session, some_ids(100), 100);
+    all_logits(expected, some_ids(100), 100);
+    const auto fork = session.fork();
+    const auto expected_fork = expected.fork();
+    all_logits(session, some_ids(20, 5), 20);
+    all_logits(expected, some_ids(20, 5), 20);
+    all_logits(*fork, some_ids(30, 9), 30);
+    all_logits(*expected_fork, some_ids(30, 9), 30);
+    CHECK(last_logits(session) == last_logits(expected));
+    CHECK(last_logits(*fork) == last_logits(*expected_fork));
+    session.truncate(90);
+    expected.truncate(90);
+    CHECK(all_logits(session, some_ids(10, 77), 10) == all_logits(expected, some_ids(10, 77), 10));
+}
+
+TEST_CASE("a state saved with experts elsewhere is restored where they are not, and the other way round") {
+    const TemporaryFolder folder;
+    const Devices devices = make_devices(1);
+    const auto apart = with_host_experts(devices, 2);
+    const auto on_cpu = model_on_cpu();
+    const Logger silent;
+    for (const bool from_apart : {true, false}) {
+        const auto& from = from_apart ? apart : on_cpu;
+        const auto& to = from_apart ? on_cpu : apart;
+        engine::Session session = make_session(from, 200);
+        all_logits(session, some_ids(101), 101);
+        const std::string path = folder / "state";
+        session.save(path, session.n_tokens(), nullptr);
+        const auto restored = engine::Session::restore(to, path, {}, nullptr, silent);
+        CHECK(last_logits(*restored) == last_logits(session));
+        CHECK(all_logits(*restored, some_ids(5, 3), 5) == all_logits(session, some_ids(5, 3), 5));
+    }
+}
+
+TEST_CASE("an engine with experts elsewhere answers many requests as a session of the processor does") {
+    const Devices devices = make_devices(2);
+    const auto model =
+        model_placed({.devices = {devices[0]},
+                      .experts = {.overrides = {{R"(blk\.2\..*exps)", devices[1]}}, .n_host_layers = 2}});
+    const auto on_cpu = model_on_cpu();
+    const Logger silent;
+    engine::EngineParams params;
+    params.n_kv_tokens = 4096;
+    params.n_requests = 8;
+    params.n_batch = 64;
+    engine::RequestParams request;
+    request.generate.max_tokens = 20;
+    request.generate.ignore_end = true;
+    engine::Engine engine(model, params, silent);
+    std::vector<std::shared_ptr<engine::Request>> requests;
+    const auto prompt_of = [](int32_t i) {
+        std::vector<int32_t> prompt = some_ids(130);
+        prompt.push_back(i + 20);
+        return prompt;
+    };
+    for (int32_t i = 0; i < 12; ++i) requests.push_back(engine.submit(prompt_of(i), request));
+    for (int32_t i = 0; i < 12; ++i) {
+        std::vector<int32_t> ids;
+        engine::TokenEvent event;
+        while (requests[static_cast<size_t>(i)]->take(event, engine::Request::Clock::time_point::max()) ==
+               engine::Request::Take::token)
+            ids.push_back(event.choice.token);
+        CHECK(ids == answer_on(on_cpu, prompt_of(i), 20));
+    }
+    CHECK(requests.back()->state().n_cached >= 128);
+}
+
+TEST_CASE("sessions of a model with experts elsewhere may be used by several threads at once") {
+    const Devices devices = make_devices(2);
+    const auto model =
+        model_placed({.devices = {devices[0]},
+                      .experts = {.overrides = {{R"(blk\.0\..*exps)", devices[1]}}, .n_host_layers = 3}});
+    const std::vector<int32_t> expected = answer_on(model_on_cpu(), some_ids(66), 20);
+    std::vector<std::vector<int32_t>> answers(4);
+    std::vector<std::thread> threads;
+    for (auto& answer : answers) threads.emplace_back([&] { answer = answer_on(model, some_ids(66), 20); });
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& answer : answers) CHECK(answer == expected);
+}
+
+TEST_CASE("sessions that come and go take the memory for experts elsewhere once") {
+    const Devices devices = make_devices(2);
+    const auto model =
+        model_placed({.devices = {devices[0]},
+                      .experts = {.overrides = {{R"(blk\.0\..*exps)", devices[1]}}, .n_host_layers = 3}});
+    const std::vector<float> expected = logits_on(model_on_cpu(), some_ids(40), 40);
+    std::vector<int64_t> taken;
+    for (int i = 0; i < 20; ++i) {
+        CHECK(logits_on(model, some_ids(40), 40) == expected);
+        if (i == 0)
+            for (const auto& device : devices) taken.push_back(device->n_blocks_taken());
+    }
+    for (size_t i = 0; i < devices.size(); ++i) CHECK(devices[i]->n_blocks_taken() == taken[i]);
+}
+
+}  // namespace minim::test
