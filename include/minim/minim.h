@@ -185,8 +185,8 @@ typedef void (*minim_log_fn)(void* user_data, int32_t level, const char* line);
 /*
  * A host's way to run the library's arithmetic on threads of its own: calls task(context, i, slot) once for
  * each i from 0 to n_tasks - 1 and returns when all have returned. Slots go from 0 to n_threads - 1, and no
- * two tasks that run at the same time have the same one. Tasks are short, do not block, and must not be left
- * out. Called on the thread that is inside a call of the library; sessions at work on several threads call it
+ * two tasks that run at the same time have the same one. Tasks are short, do not block (while a model is loaded they
+ * read pieces of at most some hundred kilobytes from its files), and must not be left out. Called on the thread that is inside a call of the library; sessions at work on several threads call it
  * at the same time.
  */
 typedef void (*minim_task_fn)(const void* context, int64_t index, int32_t slot);
@@ -292,7 +292,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_devices_get(const minim_devices* d
 
 /* ---------------------------------------------------------------------------------------------- models */
 
-/* Bytes made available so far and in all; monotonic. Return 0 to go on, anything else to cancel. */
+/* Bytes made available so far, read and put into the kernels' order, and in all; monotonic. Return 0 to go on, anything
+ * else to cancel. */
 typedef int32_t (*minim_progress_fn)(void* user_data, uint64_t done_bytes, uint64_t total_bytes);
 
 enum {

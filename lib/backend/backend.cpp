@@ -94,6 +94,14 @@ bool Backend::end_step(Scratch&) const {
 
 void Backend::synchronize(Scratch&) const {}
 
+void Backend::pack_rows(const Matrix& shape, const std::byte* rows, std::byte* to) const noexcept {
+    std::memcpy(to, rows, static_cast<size_t>(shape.rows * shape.row_bytes));
+}
+
+void Backend::run_tasks(int64_t n_tasks, const std::function<void(int64_t, int32_t)>& task) const {
+    for (int64_t i = 0; i < n_tasks; ++i) task(i, 0);
+}
+
 void Backend::scale(Scratch&, float* x, int64_t count, float factor) const {
     for (int64_t i = 0; i < count; ++i) x[i] *= factor;
 }

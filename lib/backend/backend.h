@@ -15,6 +15,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -206,6 +207,19 @@ class Backend {
 
     // Whether linear() and experts() read matrices of this format faster once they are packed.
     virtual bool packs(Format) const noexcept { return false; }
+
+    // Rows that are packed together: a matrix may be packed in runs of so many rows.
+    virtual int64_t pack_rows_together() const noexcept { return 1; }
+
+    // Packs shape.rows rows that begin at a multiple of pack_rows_together() on their way to `to`, which overlaps none
+    // of them, on the calling thread. Of a device that computes on host memory.
+    virtual void pack_rows(const Matrix& shape, const std::byte* rows, std::byte* to) const noexcept;
+
+    // Calls task(i, thread) once for each i in [0, n_tasks), on all n_threads() threads of a backend that computes on
+    // host memory; returns when all are done. `task` must not throw.
+    virtual int32_t n_threads() const noexcept { return 1; }
+    virtual void run_tasks(int64_t n_tasks,
+                           const std::function<void(int64_t index, int32_t thread)>& task) const;
 
     // Reorders the bytes of matrices of one shape in place; sets no `packed`. Only matrices of linear() and
     // experts() may be packed. `data`: one place each. Throws out_of_memory, and has then touched nothing.

@@ -60,6 +60,26 @@ class CpuBackend : public backend::Backend {
         });
     }
 
+    int64_t pack_rows_together() const noexcept override { return panel::k_panel_rows; }
+
+    void pack_rows(const backend::Matrix& shape, const std::byte* rows,
+                   std::byte* to) const noexcept override {
+        const int64_t panel_bytes = panel::k_panel_rows * shape.row_bytes;
+        const int64_t n_panels = shape.rows / panel::k_panel_rows;
+        for (int64_t i = 0; i < n_panels; ++i) {
+            panel::pack_panel(shape.format, rows + i * panel_bytes, shape.row_bytes, panel::k_panel_rows,
+                              shape.cols, to + i * panel_bytes);
+        }
+        const int64_t rest = (shape.rows - n_panels * panel::k_panel_rows) * shape.row_bytes;
+        std::memcpy(to + n_panels * panel_bytes, rows + n_panels * panel_bytes, static_cast<size_t>(rest));
+    }
+
+    int32_t n_threads() const noexcept override { return machine_.pool.n_threads(); }
+
+    void run_tasks(int64_t n_tasks, const std::function<void(int64_t, int32_t)>& task) const override {
+        machine_.pool.run(n_tasks, [&](int64_t i, int32_t thread) { task(i, thread); });
+    }
+
     void embed(backend::Scratch&, const backend::Matrix& table, std::span<const int32_t> ids,
                float* x) const override {
         cpu::embed(machine_for(static_cast<int64_t>(ids.size())), table, ids, x);

@@ -9,7 +9,6 @@
 #include "checkpoint/text_file.h"
 #include "model/choose_residence.h"
 #include "model/fingerprint.h"
-#include "model/pack_weights.h"
 #include "model/place_weights.h"
 #include "model/vocabulary.h"
 
@@ -136,18 +135,17 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
 }
 
 void Model::load_weights(const OpenOptions& options, const Logger& log) {
-    if (stages_.size() == 1 && stages_[0].backend->uses_host_memory()) {
-        const backend::Backend& backend = *stages_[0].backend;
+    const bool on_host_alone = stages_.size() == 1 && stages_[0].backend->uses_host_memory();
+    if (on_host_alone) {
         const auto residence = choose_residence(options.residence, checkpoint_.tensor_bytes(),
-                                                packs_any(backend, checkpoint_), log);
-        checkpoint_.load(residence, options.progress, options.cancel);
-        fingerprint_ = model::fingerprint(checkpoint_, config_);
-        weights_ = bind_weights(checkpoint_, config_, log);
-        const auto writable = [this](const std::byte* place) { return checkpoint_.writable(place); };
-        pack_weights(backend, writable, weights_, options.cancel);
-        weight_bytes_ = model::weight_bytes(stages_, weights_, {});
-        weight_bytes_[0].is_mapped = residence == checkpoint::Residence::mapped;
-        return;
+                                                packs_any(*stages_[0].backend, checkpoint_), log);
+        if (residence == checkpoint::Residence::mapped) {
+            checkpoint_.load(residence, options.progress, options.cancel);
+            fingerprint_ = model::fingerprint(checkpoint_, config_);
+            weights_ = bind_weights(checkpoint_, config_, log);
+            weight_bytes_ = model::weight_bytes(stages_, weights_, {});
+            return;
+        }
     }
     checkpoint_.load(checkpoint::Residence::passing, {}, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
@@ -155,15 +153,14 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     bool packs = false;
     for (const Stage& stage : stages_)
         packs |= stage.backend->uses_host_memory() && packs_any(*stage.backend, checkpoint_);
-    const auto residence =
-        choose_residence(options.residence, host_weight_bytes(stages_, weights_), packs, log);
+    const bool copies_host =
+        on_host_alone || choose_residence(options.residence, host_weight_bytes(stages_, weights_), packs,
+                                          log) == checkpoint::Residence::owned;
     const ReadWeights read = [this](const std::byte* from, std::span<std::byte> out) {
         checkpoint_.read(from, out);
     };
-    weight_memory_ = place_weights(stages_, residence == checkpoint::Residence::owned, read, weights_,
-                                   options.progress, options.cancel);
+    weight_memory_ = place_weights(stages_, copies_host, read, weights_, options.progress, options.cancel);
     weight_bytes_ = model::weight_bytes(stages_, weights_, weight_memory_);
-    for (size_t i = 0; i < stages_.size(); ++i) weight_bytes_[i].is_mapped = weight_memory_[i] == nullptr;
 }
 
 std::shared_ptr<const constraint::TokenTrie> Model::token_trie() const {

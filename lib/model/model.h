@@ -81,7 +81,7 @@ class Model {
     std::string why_no_chat_template_;
     uint64_t fingerprint_ = 0;
     std::vector<Stage> stages_;
-    std::vector<std::unique_ptr<backend::Memory>> weight_memory_;  // of devices that have copies
+    std::vector<StageMemory> weight_memory_;
     Weights weights_;
     std::vector<WeightBytes> weight_bytes_;
     std::optional<ForwardPass> forward_;

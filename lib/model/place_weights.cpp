@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory_info.h"
 #include "checkpoint/load_counter.h"
+#include "model/host_weights.h"
 #include "model/pack_weights.h"
 
 namespace minim::model {
@@ -16,72 +17,10 @@ namespace {
 using backend::Backend;
 using backend::ExpertStack;
 using backend::Matrix;
-using backend::Vector;
-using checkpoint::k_load_block_bytes;
 using checkpoint::LoadCounter;
 
-// Of every matrix in a device's memory: a cache line on the host, a wide load on a GPU.
+// Of every matrix in a device's memory: a wide load on a GPU.
 constexpr uint64_t k_alignment = 256;
-
-// Everything one device needs, part by part: visit(place of the pointer, bytes).
-template <typename Visit>
-void visit_matrix(Matrix& matrix, const Visit& visit) {
-    visit(matrix.data, static_cast<uint64_t>(matrix.rows * matrix.row_bytes));
-}
-
-template <typename Visit>
-void visit_vector(Vector& vector, const Visit& visit) {
-    if (vector.size == 0) return;
-    const auto* data = reinterpret_cast<const std::byte*>(vector.data);
-    visit(data, static_cast<uint64_t>(vector.size) * sizeof(float));
-    vector.data = reinterpret_cast<const float*>(data);
-}
-
-template <typename Visit>
-void visit_stack(ExpertStack& stack, const Visit& visit) {
-    for (const std::byte*& expert : stack.expert)
-        visit(expert, static_cast<uint64_t>(stack.rows * stack.row_bytes));
-}
-
-template <typename Visit>
-void visit_layer(LayerWeights& layer, const Visit& visit) {
-    visit_vector(layer.attn_norm, visit);
-    for (Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.router})
-        visit_matrix(*matrix, visit);
-    for (Vector* vector : {&layer.q_norm, &layer.k_norm, &layer.ffn_norm, &layer.router_bias})
-        visit_vector(*vector, visit);
-    for (ExpertStack* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
-        visit_stack(*stack, visit);
-}
-
-struct StageOfWeights {
-    size_t index;
-    int64_t first_layer;
-    int64_t n_layer;
-    bool is_first;
-    bool is_last;
-};
-
-std::vector<StageOfWeights> parts_of(std::span<const Stage> stages) {
-    std::vector<StageOfWeights> parts;
-    int64_t first_layer = 0;
-    for (size_t i = 0; i < stages.size(); ++i) {
-        parts.push_back({i, first_layer, stages[i].n_layer, i == 0, i + 1 == stages.size()});
-        first_layer += stages[i].n_layer;
-    }
-    return parts;
-}
-
-template <typename Visit>
-void visit_stage(Weights& weights, const StageOfWeights& stage, const Visit& visit) {
-    if (stage.is_first) visit_matrix(weights.embedding, visit);
-    for (int64_t i = 0; i < stage.n_layer; ++i)
-        visit_layer(weights.layers[static_cast<size_t>(stage.first_layer + i)], visit);
-    if (stage.is_last) {
-        visit_vector(weights.output_norm, visit);
-        visit_matrix(weights.output, visit);
-    }
-}
 
 void check_formats(Weights& weights, const StageOfWeights& stage, const Backend& backend) {
     const auto check = [&](Format format) {
@@ -106,7 +45,7 @@ void read_ahead_of_host(std::span<const Stage> stages, std::span<const StageOfWe
     if (host_weight_bytes(stages, weights) > available_memory_bytes()) return;
     for (const StageOfWeights& part : parts) {
         if (!stages[part.index].backend->uses_host_memory()) continue;
-        visit_stage(weights, part, [&](const std::byte* data, uint64_t bytes) {
+        visit_bytes(weights, part, [&](const std::byte* data, uint64_t bytes) {
             throw_if_cancelled(cancel, "loading");
             read_ahead({data, bytes});
         });
@@ -118,7 +57,7 @@ void upload_stage(Weights& weights, const StageOfWeights& stage, const Backend& 
                   const ReadWeights& read, LoadCounter& counter) {
     UploadRing ring(backend, memory, read, counter);
     std::byte* next = memory;
-    visit_stage(weights, stage, [&](const std::byte*& data, uint64_t bytes) {
+    visit_bytes(weights, stage, [&](const std::byte*& data, uint64_t bytes) {
         const uint64_t whole = align_up(bytes, k_alignment);
         ring.append(data, bytes);
         ring.skip(whole - bytes);
@@ -127,33 +66,25 @@ void upload_stage(Weights& weights, const StageOfWeights& stage, const Backend& 
     ring.finish();
 }
 
-// The same where the device's memory is the host's.
-void read_stage(Weights& weights, const StageOfWeights& stage, std::byte* memory, const ReadWeights& read,
-                LoadCounter& counter) {
-    std::byte* next = memory;
-    visit_stage(weights, stage, [&](const std::byte*& data, uint64_t bytes) {
-        for (uint64_t at = 0; at < bytes; at += k_load_block_bytes) {
-            const uint64_t count = std::min(k_load_block_bytes, bytes - at);
-            read(data + at, {next + at, count});
-            counter.add(count);
-        }
-        data = std::exchange(next, next + align_up(bytes, k_alignment));
-    });
-}
-
 }  // namespace
+
+uint64_t StageMemory::bytes() const noexcept {
+    uint64_t total = device == nullptr ? 0 : device->size();
+    for (const Buffer& buffer : host) total += buffer.size();
+    return total;
+}
 
 uint64_t host_weight_bytes(std::span<const Stage> stages, Weights& weights) {
     uint64_t total = 0;
     for (const StageOfWeights& part : parts_of(stages)) {
         if (!stages[part.index].backend->uses_host_memory()) continue;
-        visit_stage(weights, part, [&](const std::byte*, uint64_t bytes) { total += bytes; });
+        visit_bytes(weights, part, [&](const std::byte*, uint64_t bytes) { total += bytes; });
     }
     return total;
 }
 
 std::vector<WeightBytes> weight_bytes(std::span<const Stage> stages, Weights& weights,
-                                      std::span<const std::unique_ptr<backend::Memory>> memory) {
+                                      std::span<const StageMemory> memory) {
     std::vector<WeightBytes> all(stages.size());
     for (const StageOfWeights& part : parts_of(stages)) {
         WeightBytes& bytes = all[part.index];
@@ -161,13 +92,14 @@ std::vector<WeightBytes> weight_bytes(std::span<const Stage> stages, Weights& we
             backend::ExpertWeights& experts =
                 weights.layers[static_cast<size_t>(part.first_layer + i)].experts;
             for (ExpertStack* stack : {&experts.gate, &experts.up, &experts.down})
-                visit_stack(*stack, [&](const std::byte*, uint64_t count) { bytes.experts += count; });
+                bytes.experts += static_cast<uint64_t>(stack->n_expert() * stack->rows * stack->row_bytes);
         }
-        if (!memory.empty() && memory[part.index] != nullptr) {
-            bytes.total = memory[part.index]->size();
+        bytes.is_mapped = memory.empty() || memory[part.index].bytes() == 0;
+        if (!bytes.is_mapped) {
+            bytes.total = memory[part.index].bytes();
             continue;
         }
-        visit_stage(weights, part, [&](const std::byte*, uint64_t count) { bytes.total += count; });
+        visit_bytes(weights, part, [&](const std::byte*, uint64_t count) { bytes.total += count; });
         const bool shares_head =
             part.is_first && part.is_last && weights.output.data == weights.embedding.data;
         if (shares_head) bytes.total -= static_cast<uint64_t>(weights.output.rows * weights.output.row_bytes);
@@ -175,49 +107,48 @@ std::vector<WeightBytes> weight_bytes(std::span<const Stage> stages, Weights& we
     return all;
 }
 
-std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, bool copies_host,
-                                                            const ReadWeights& read, Weights& weights,
-                                                            const checkpoint::Progress& progress,
-                                                            const CancelToken* cancel) {
+std::vector<StageMemory> place_weights(std::span<const Stage> stages, bool copies_host,
+                                       const ReadWeights& read, Weights& weights,
+                                       const checkpoint::Progress& progress, const CancelToken* cancel) {
     std::vector<StageOfWeights> parts = parts_of(stages);
     if (!copies_host) read_ahead_of_host(stages, parts, weights, cancel);
     std::erase_if(parts, [&](const StageOfWeights& part) {
         return !copies_host && stages[part.index].backend->uses_host_memory();
     });
+    // All memory first: a model that does not fit is known before anything is read. Where embedding and head are one
+    // tensor, they may lie on two devices, or twice on one.
     uint64_t total = 0;
-    std::vector<uint64_t> block_bytes(stages.size());
+    std::vector<StageMemory> memory(stages.size());
+    std::vector<std::unique_ptr<HostWeights>> on_host(stages.size());
     for (const StageOfWeights& part : parts) {
-        check_formats(weights, part, *stages[part.index].backend);
-        visit_stage(weights, part, [&](const std::byte*, uint64_t bytes) {
+        const Backend& backend = *stages[part.index].backend;
+        check_formats(weights, part, backend);
+        if (backend.uses_host_memory()) {
+            on_host[part.index] = std::make_unique<HostWeights>(weights, part, backend);
+            total += on_host[part.index]->bytes();
+            continue;
+        }
+        uint64_t block_bytes = 0;
+        visit_bytes(weights, part, [&](const std::byte*, uint64_t bytes) {
             total += bytes;
-            block_bytes[part.index] += align_up(bytes, k_alignment);
+            block_bytes += align_up(bytes, k_alignment);
         });
+        memory[part.index].device = backend.allocate(block_bytes, "weights", backend::MemoryUse::weights);
     }
-    // All memory first: a model that does not fit is known before anything is read.
-    std::vector<std::unique_ptr<backend::Memory>> memory(stages.size());
-    for (const StageOfWeights& part : parts)
-        memory[part.index] = stages[part.index].backend->allocate(block_bytes[part.index], "weights",
-                                                                  backend::MemoryUse::weights);
 
-    // Where embedding and head are one tensor, they may lie on two devices, or twice on one.
     LoadCounter counter(total, progress, cancel);
     for (const StageOfWeights& part : parts) {
         const Backend& backend = *stages[part.index].backend;
-        std::byte* data = memory[part.index]->data();
-        if (backend.uses_host_memory()) {
-            read_stage(weights, part, data, read, counter);
-        } else {
-            upload_stage(weights, part, backend, data, read, counter);
+        if (HostWeights* host = on_host[part.index].get()) {
+            host->read(read, counter);
+            memory[part.index].host = host->take_buffers();
+            continue;
         }
+        upload_stage(weights, part, backend, memory[part.index].device->data(), read, counter);
     }
-    for (const StageOfWeights& part : parts) {
-        const auto everything = [](const std::byte* place) { return const_cast<std::byte*>(place); };
-        for (int64_t i = 0; i < part.n_layer; ++i) {
-            LayerWeights& layer = weights.layers[static_cast<size_t>(part.first_layer + i)];
-            pack_layer(*stages[part.index].backend, everything, layer, cancel);
-        }
-        if (part.is_last) pack_matrix(*stages[part.index].backend, everything, weights.output, cancel);
-    }
+    for (const StageOfWeights& part : parts)
+        if (memory[part.index].device != nullptr)
+            pack_stage(*stages[part.index].backend, weights, part, cancel);
     return memory;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/buffer.h"
 #include "base/cancel.h"
 #include "checkpoint/load.h"
 #include "model/stage.h"
@@ -23,17 +24,25 @@ struct WeightBytes {
     bool is_mapped = false;  // pages of the files
 };
 
+// What the weights of a stage lie in; nothing where they stay in their files.
+struct StageMemory {
+    std::unique_ptr<backend::Memory> device;  // of a device with memory of its own
+    std::vector<Buffer> host;
+
+    uint64_t bytes() const noexcept;
+};
+
 // One a stage: the size of its memory, or of its weights where it has none of its own.
 std::vector<WeightBytes> weight_bytes(std::span<const Stage> stages, Weights& weights,
-                                      std::span<const std::unique_ptr<backend::Memory>> memory);
+                                      std::span<const StageMemory> memory);
 
-// Copies the weights of every stage into its device's memory, one block a stage, and puts them there in the order
-// its kernels read fastest; `weights` points there afterwards. Where host memory is the device's and `copies_host`
-// is not set, they stay where they are. Throws unsupported for a format that a device does not run, out_of_memory or
-// out_of_device_memory, cancelled, device_lost and what `read` throws: `weights` is of no use then.
-std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Stage> stages, bool copies_host,
-                                                            const ReadWeights& read, Weights& weights,
-                                                            const checkpoint::Progress& progress,
-                                                            const CancelToken* cancel);
+// Copies the weights of every stage into its device's memory and puts them there in the order its kernels read
+// fastest; `weights` points there afterwards. Where host memory is the device's and `copies_host` is not set, they stay
+// where they are. Progress counts bytes that are read, and on the host packed. Throws unsupported for a format that a
+// device does not run, out_of_memory or out_of_device_memory, cancelled, device_lost and what `read` throws: `weights`
+// is of no use then.
+std::vector<StageMemory> place_weights(std::span<const Stage> stages, bool copies_host,
+                                       const ReadWeights& read, Weights& weights,
+                                       const checkpoint::Progress& progress, const CancelToken* cancel);
 
 }  // namespace minim::model

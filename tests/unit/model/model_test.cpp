@@ -210,6 +210,32 @@ TEST_CASE("progress runs to the end, and returning false cancels the load") {
     CHECK(error_of([&] { open_with(k_bf16, options); }).value().status() == Status::cancelled);
 }
 
+TEST_CASE("reading into memory reports what is read and packed, and can be cancelled at every report") {
+    const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+    model::OpenOptions options;
+    options.residence = checkpoint::Residence::owned;
+    std::vector<uint64_t> reports;
+    options.progress = [&](uint64_t done, uint64_t) {
+        reports.push_back(done);
+        return true;
+    };
+    const auto model = open_with(path, options);
+    REQUIRE(reports.size() >= 2);
+    CHECK(reports.front() == 0);
+    for (size_t i = 1; i < reports.size(); ++i) {
+        CHECK(reports[i] > reports[i - 1]);
+        CHECK(reports[i] - reports[i - 1] < 5U << 20);
+    }
+    CHECK(reports.back() <= model->weight_bytes()[0].total);
+    CHECK(reports.back() > 7'000'000);
+    for (size_t stop = 1; stop <= reports.size(); ++stop) {
+        size_t calls = 0;
+        options.progress = [&](uint64_t, uint64_t) { return ++calls < stop; };
+        CHECK(error_of([&] { open_with(path, options); }).value().status() == Status::cancelled);
+        CHECK(calls == stop);
+    }
+}
+
 TEST_CASE("a triggered token cancels the load") {
     CancelToken cancel;
     cancel.trigger();
