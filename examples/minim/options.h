@@ -24,6 +24,11 @@ struct Options {
     std::vector<double> tensor_split;
     bool allow_cpu = false;
     int32_t n_threads = 0;
+    int32_t n_threads_batch = 0;
+    bool pin_threads = false;
+    int32_t numa = 0;  // MINIM_NUMA_*
+    bool mlock = false;
+    bool prefault = false;
     int32_t n_batch = 0;
     int32_t n_ubatch = 0;
     int32_t kv = 0;  // MINIM_KV_*

@@ -193,6 +193,24 @@ typedef void (*minim_task_fn)(const void* context, int64_t index, int32_t slot);
 typedef void (*minim_parallel_for_fn)(void* user_data, int64_t n_tasks, minim_task_fn task,
                                       const void* context);
 
+/*
+ * A machine with several memory nodes reads the memory of another node more slowly than that of its own. But for OFF,
+ * each thread of the library stays on the cores of one node, the calling thread is not bound, and keys, values and work
+ * space lie on all nodes in turn. Results are the same bits. SPLIT and INTERLEAVE fail with MINIM_E_UNSUPPORTED, saying
+ * why, where this build has no hwloc to tell several nodes apart, or the system refuses, as containers may.
+ */
+enum {
+    MINIM_NUMA_AUTO =
+        0, /* SPLIT where there are several nodes and the system lets them be used (a warning says where it
+                            does not), else OFF; OFF with parallel_for */
+    MINIM_NUMA_OFF = 1,
+    MINIM_NUMA_INTERLEAVE =
+        2, /* weights in memory of the process lie on all nodes in turn, page after page */
+    MINIM_NUMA_SPLIT =
+        3 /* each node has as many rows of each weight as threads work beside it, and they work on
+                                  these first; not with parallel_for */
+};
+
 typedef struct minim_runtime_params {
     uint32_t size;
     uint32_t flags;    /* none defined: 0 */
@@ -204,15 +222,19 @@ typedef struct minim_runtime_params {
     int32_t pin_threads;      /* 1: each thread of the library stays on a core of its own */
     minim_parallel_for_fn parallel_for; /* NULL: threads of the library. Else n_threads is not 0 */
     void* parallel_for_user_data;
+    int32_t numa; /* MINIM_NUMA_*: where threads and memory are on a machine with several memory nodes */
+    uint32_t reserved;
 } minim_runtime_params;
 #define MINIM_RUNTIME_PARAMS_INIT \
-    { sizeof(minim_runtime_params), 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL }
+    { sizeof(minim_runtime_params), 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, 0, 0 }
 
 /* Owns the logger and the threads. `params` may be NULL. Several runtimes may live in one process. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_runtime_create(const minim_runtime_params* params,
                                                              minim_runtime** out, minim_error* err);
 MINIM_API void minim_runtime_free(minim_runtime* runtime);
 MINIM_API int32_t minim_runtime_thread_count(const minim_runtime* runtime);
+/* What became of `numa`: "off", "interleave" or "split". Static text. */
+MINIM_API const char* minim_runtime_numa(const minim_runtime* runtime);
 /* The level of instruction sets in use: "scalar", "avx2", "avx512", "avx512_vbmi". Static text. */
 MINIM_API const char* minim_runtime_cpu_level(const minim_runtime* runtime);
 
@@ -332,9 +354,16 @@ typedef struct minim_model_params {
        budget that does not suffice. */
     const uint64_t* budgets;
     size_t n_budgets;
+    /* 1: weights in host memory, mapped ones too, and keys and values there are locked: the system never takes a page of
+       them away. OUT_OF_MEMORY names the limit (RLIMIT_MEMLOCK) where it does not suffice, here or when a session or
+       engine takes its memory. */
+    int32_t lock;
+    int32_t
+        prefault; /* 1: mapped weights are brought into memory before the model is ready, with progress; those read
+                         into memory of the process are there anyway */
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT \
-    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0 }
+    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, 0, 0 }
 
 /* `params` and `cancel` may be NULL. Errors: as minim_checkpoint_open, UNSUPPORTED (another
  * architecture, a tensor type without decoder, something the forward pass does not compute, a device that
@@ -392,14 +421,38 @@ typedef struct minim_device_memory {
     const char* name;      /* as in `placement`; lives as long as the model */
     uint64_t kept_bytes;   /* of free_bytes: kept for the next sessions of this model */
     uint64_t budget_bytes; /* the most that may be taken; 0: there is no limit */
+    uint64_t locked_bytes; /* of weights, keys and values in host memory */
 } minim_device_memory;
 #define MINIM_DEVICE_MEMORY_INIT \
-    { sizeof(minim_device_memory), 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
+    { sizeof(minim_device_memory), 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0 }
 
 /* One entry a device, in the order of the layers. Any thread. Errors: INVALID (no such index). */
 MINIM_API size_t minim_model_device_count(const minim_model* model); /* 0 for NULL */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_device_memory(const minim_model* model, size_t index,
                                                                   minim_device_memory* out, minim_error* err);
+
+/*
+ * Weights in host memory by the memory node on which they really lie, as the system says at the time of the call: of a
+ * few thousand pages, spread evenly. Pages of mapped files that are not in memory are left out.
+ */
+typedef struct minim_node_memory {
+    uint32_t size;
+    int32_t node; /* the system's number */
+    int32_t
+        n_threads; /* of the library beside it, the calling thread counted to the first node; 0: not bound */
+    int32_t
+        n_threads_decode; /* of them, or of the threads for single tokens, those that work on steps of one token */
+    uint64_t wanted_bytes; /* that were to lie there; 0: anywhere */
+    uint64_t weight_bytes; /* that do */
+} minim_node_memory;
+#define MINIM_NODE_MEMORY_INIT \
+    { sizeof(minim_node_memory), 0, 0, 0, 0, 0 }
+
+/* One entry a node with cores for this process or weights of this model. Any thread. Writes what fits into `out`, each of
+ * whose `capacity` entries has its size set; *count, the number of nodes, is always written. `out` may be NULL where
+ * capacity is 0. Errors: UNSUPPORTED where the system does not tell. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_nodes(const minim_model* model, minim_node_memory* out,
+                                                          size_t capacity, size_t* count, minim_error* err);
 
 /* The headers the model was loaded from; released with minim_checkpoint_close. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_checkpoint(const minim_model* model,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -33,14 +34,17 @@ namespace {
 
 class CpuBackend : public backend::Backend {
   public:
-    CpuBackend(const ThreadPool& pool, const ThreadPool& decode_pool, const KernelTable& kernels)
-        : machine_{pool, kernels}, decode_machine_{decode_pool, kernels} {}
+    CpuBackend(const ThreadPool& pool, const ThreadPool& decode_pool, const KernelTable& kernels,
+               HostMemory memory)
+        : machine_{pool, kernels}, decode_machine_{decode_pool, kernels}, memory_(std::move(memory)) {}
 
     std::string_view name() const noexcept override { return "cpu"; }
 
+    const HostMemory& host_memory() const noexcept override { return memory_; }
+
     std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override {
         const int32_t n_threads = std::max(machine_.pool.n_threads(), decode_machine_.pool.n_threads());
-        return std::make_unique<CpuScratch>(limits, n_threads);
+        return std::make_unique<CpuScratch>(limits, n_threads, memory_.locked(false));
     }
 
     bool packs(Format format) const noexcept override {
@@ -116,17 +120,18 @@ class CpuBackend : public backend::Backend {
 
     Machine machine_;         // for several rows: bound by arithmetic
     Machine decode_machine_;  // for one row: bound by memory, where fewer threads may do
+    HostMemory memory_;
 };
 
 }  // namespace
 
 std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
-                                                   CpuLevel level) {
+                                                   CpuLevel level, HostMemory memory) {
     if (level > detected_cpu_level()) {
         fail(Status::unsupported, "this processor has no {} (its best level is {})", to_string(level),
              to_string(detected_cpu_level()));
     }
-    return std::make_unique<CpuBackend>(pool, decode_pool, kernels_for(level));
+    return std::make_unique<CpuBackend>(pool, decode_pool, kernels_for(level), std::move(memory));
 }
 
 std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, CpuLevel level) {

@@ -1,16 +1,15 @@
 #include "model/host_weights.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <exception>
 #include <functional>
-#include <mutex>
+#include <numeric>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory_info.h"
+#include "model/first_error.h"
 
 namespace minim::model {
 namespace {
@@ -21,7 +20,7 @@ using backend::Vector;
 using checkpoint::k_load_block_bytes;
 
 // Of every matrix: a cache line, and the widest vector.
-constexpr uint64_t k_alignment = 256;
+constexpr uint64_t k_alignment = 64;
 // What a thread reads at a time: it packs out of the second-level cache. A job has k_load_block_bytes of them.
 constexpr uint64_t k_piece_bytes = uint64_t{128} << 10;
 // How far the system is asked to read ahead of the threads.
@@ -31,30 +30,6 @@ constexpr uint64_t k_present_job_bytes = uint64_t{64} << 20;
 constexpr uint64_t k_present_bytes = uint64_t{2} << 20;
 
 constexpr const char* k_what = "weights in host memory";
-
-// The first exception of the tasks of a job; tasks that come after it do nothing.
-class FirstError {
-  public:
-    template <typename Task>
-    void run(const Task& task) noexcept {
-        if (failed_.load(std::memory_order_relaxed)) return;
-        try {
-            task();
-        } catch (...) {
-            const std::lock_guard lock(mutex_);
-            if (error_ == nullptr) error_ = std::current_exception();
-            failed_.store(true, std::memory_order_relaxed);
-        }
-    }
-    void rethrow() const {
-        if (error_ != nullptr) std::rethrow_exception(error_);
-    }
-
-  private:
-    std::atomic<bool> failed_{false};
-    std::mutex mutex_;
-    std::exception_ptr error_;
-};
 
 uint64_t unit_bytes(const backend::Backend& backend, const Matrix& shape) {
     return shape.packed ? static_cast<uint64_t>(backend.pack_rows_together() * shape.row_bytes) : 1;
@@ -92,44 +67,68 @@ class HostWeights::Cursor {
     uint64_t at_ = 0;
 };
 
-// What is to be read, and where it will lie.
+// What is to be read, and into which buffer: one a memory node for the rows that are split among them, and a last one
+// for everything else.
 struct HostWeights::Collector {
     HostWeights& all;
 
-    void add(const std::byte* from, const Matrix& shape) {
-        if (bytes_of(shape) > 0) all.runs_.push_back({from, shape, 0});
+    void add(const std::byte* from, const Matrix& shape, size_t buffer) {
+        if (bytes_of(shape) > 0) all.runs_.push_back({from, shape, buffer});
+    }
+    void add_rows(const std::byte* from, Matrix shape) {
+        const backend::RowSplit* split = all.split_of(shape.rows);
+        if (split == nullptr) return add(from, shape, all.common_buffer());
+        for (size_t k = 0; k + 1 < split->first_row.size(); ++k) {
+            shape.rows = split->first_row[k + 1] - split->first_row[k];
+            add(from + split->first_row[k] * shape.row_bytes, shape, k);
+        }
     }
     void matrix(Matrix& matrix, MatrixUse use) {
         if (all.shares_head_ && &matrix == &all.weights_.output) return;
         Matrix shape = matrix;
-        shape.packed = use == MatrixUse::product && all.backend_.packs(matrix.format);
-        add(matrix.data, shape);
+        if (use == MatrixUse::rows) return add(matrix.data, shape, all.common_buffer());
+        shape.packed = all.backend_.packs(matrix.format);
+        add_rows(matrix.data, shape);
     }
     void vector(Vector& vector) {
         const auto bytes = vector.size * static_cast<int64_t>(sizeof(float));
         add(reinterpret_cast<const std::byte*>(vector.data),
-            {.format = Format::f32, .rows = 1, .cols = vector.size, .row_bytes = bytes});
+            {.format = Format::f32, .rows = 1, .cols = vector.size, .row_bytes = bytes}, all.common_buffer());
     }
     void stack(ExpertStack& stack) {
         Matrix shape = stack.expert.empty() ? Matrix() : stack.matrix(0);
         shape.packed = all.backend_.packs(stack.format);
-        for (const std::byte* expert : stack.expert) add(expert, shape);
+        for (const std::byte* expert : stack.expert) add_rows(expert, shape);
     }
 };
 
-// Where it lies: visits in the order of the Collector.
+// Where it lies now: visits in the order of the Collector.
 struct HostWeights::Assigner {
     HostWeights& all;
     size_t next = 0;
 
     const std::byte* take(uint64_t bytes) { return bytes == 0 ? nullptr : all.runs_[next++].to; }
+    void take_parts(const backend::RowSplit& split, int64_t row_bytes, std::vector<const std::byte*>& parts) {
+        for (size_t k = 0; k + 1 < split.first_row.size(); ++k)
+            parts.push_back(
+                take(static_cast<uint64_t>((split.first_row[k + 1] - split.first_row[k]) * row_bytes)));
+    }
     void matrix(Matrix& matrix, MatrixUse use) {
         if (all.shares_head_ && &matrix == &all.weights_.output) {
             matrix.data = all.weights_.embedding.data;
             return;
         }
-        matrix.packed = use == MatrixUse::product && all.backend_.packs(matrix.format);
-        matrix.data = take(bytes_of(matrix));
+        const bool is_product = use == MatrixUse::product;
+        matrix.packed = is_product && all.backend_.packs(matrix.format);
+        matrix.split = is_product ? all.split_of(matrix.rows) : nullptr;
+        if (matrix.split == nullptr) {
+            matrix.data = take(bytes_of(matrix));
+            return;
+        }
+        std::vector<const std::byte*>& parts = all.weights_.parts.emplace_back();
+        take_parts(*matrix.split, matrix.row_bytes, parts);
+        matrix.part = parts.data();
+        matrix.data = parts.front();
     }
     void vector(Vector& vector) {
         vector.data = reinterpret_cast<const float*>(take(static_cast<uint64_t>(vector.size)));
@@ -137,7 +136,16 @@ struct HostWeights::Assigner {
     void stack(ExpertStack& stack) {
         const auto bytes = static_cast<uint64_t>(stack.rows * stack.row_bytes);
         stack.packed = all.backend_.packs(stack.format);
-        for (const std::byte*& expert : stack.expert) expert = take(bytes);
+        stack.split = all.split_of(stack.rows);
+        for (const std::byte*& expert : stack.expert) {
+            if (stack.split == nullptr) {
+                expert = take(bytes);
+                continue;
+            }
+            const size_t first = stack.part.size();
+            take_parts(*stack.split, stack.row_bytes, stack.part);
+            expert = stack.part[first];
+        }
     }
 };
 
@@ -151,29 +159,49 @@ HostWeights::HostWeights(Weights& weights, const StageOfWeights& stage, const ba
     take_memory();
 }
 
+// Null where rows are not split. The same for matrices of as many rows.
+const backend::RowSplit* HostWeights::split_of(int64_t n_rows) {
+    const HostMemory& memory = backend_.host_memory();
+    if (memory.n_nodes() == 1) return nullptr;
+    for (const backend::RowSplit& split : weights_.splits)
+        if (split.first_row.back() == n_rows) return &split;
+    weights_.splits.push_back({memory.rows_of_nodes(n_rows, backend_.pack_rows_together())});
+    return &weights_.splits.back();
+}
+
+size_t HostWeights::common_buffer() const {
+    const int32_t n_nodes = backend_.host_memory().n_nodes();
+    return n_nodes == 1 ? 0 : static_cast<size_t>(n_nodes);
+}
+
 // Matrices lie in the order of the file, so that memory fills from front to back.
 void HostWeights::take_memory() {
     file_order_.resize(runs_.size());
     for (size_t i = 0; i < runs_.size(); ++i) file_order_[i] = static_cast<uint32_t>(i);
     std::ranges::stable_sort(
         file_order_, [&](uint32_t a, uint32_t b) { return std::less<>()(runs_[a].from, runs_[b].from); });
-    uint64_t total = 0;
-    thread_bytes_ = 0;
-    for (const Run& run : runs_) {
+    std::vector<uint64_t> buffer_bytes(common_buffer() + 1);
+    for (const uint32_t i : file_order_) {
+        const Run& run = runs_[i];
         bytes_ += bytes_of(run.shape);
-        total += align_up(bytes_of(run.shape), k_alignment);
+        buffer_bytes[run.buffer] += align_up(bytes_of(run.shape), k_alignment);
         if (run.shape.packed)
             thread_bytes_ = std::max({thread_bytes_, k_piece_bytes, unit_bytes(backend_, run.shape)});
     }
+    const uint64_t total = std::accumulate(buffer_bytes.begin(), buffer_bytes.end(), uint64_t{0});
     const uint64_t available = available_memory_bytes();
     if (total > available) fail_out_of_memory(k_what, total, available);
-    buffers_.emplace_back(total, k_what, Buffer::Presence::later);
+    const HostMemory& memory = backend_.host_memory();
+    for (size_t b = 0; b < buffer_bytes.size(); ++b) {
+        const int32_t node = b == common_buffer() ? HostMemory::k_any_node : static_cast<int32_t>(b);
+        buffers_.push_back(memory.take(buffer_bytes[b], k_what, node, Buffer::Presence::later));
+    }
     present_bytes_.resize(buffers_.size());
-    uint64_t used = 0;
+    std::vector<uint64_t> used(buffers_.size());
     for (const uint32_t i : file_order_) {
         Run& run = runs_[i];
-        run.to = buffers_[run.buffer].data() + used;
-        used += align_up(bytes_of(run.shape), k_alignment);
+        run.to = buffers_[run.buffer].data() + used[run.buffer];
+        used[run.buffer] += align_up(bytes_of(run.shape), k_alignment);
     }
     thread_bytes_ = align_up(thread_bytes_, k_alignment);
     scratch_ = Buffer(static_cast<uint64_t>(backend_.n_threads()) * thread_bytes_, "packing weights");

@@ -46,6 +46,8 @@ class HostWeights {
     struct Collector;
     struct Assigner;
 
+    const backend::RowSplit* split_of(int64_t n_rows);
+    size_t common_buffer() const;
     void take_memory();
     void make_present(std::span<const Piece> pieces);
     void read_pieces(std::span<const Piece> pieces, const ReadWeights& read);

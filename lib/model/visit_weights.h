@@ -34,22 +34,22 @@ inline std::vector<StageOfWeights> parts_of(std::span<const Stage> stages) {
 enum class MatrixUse { rows, product };
 
 // visitor.matrix(Matrix&, MatrixUse), visitor.vector(Vector&) for those that are not empty, visitor.stack(ExpertStack&).
-template <typename Visitor>
-void visit_layer(LayerWeights& layer, Visitor& visitor) {
-    const auto vector = [&](backend::Vector& v) {
+// `Layer` and `AnyWeights` are LayerWeights and Weights, const or not.
+template <typename Layer, typename Visitor>
+void visit_layer(Layer& layer, Visitor& visitor) {
+    const auto vector = [&](auto& v) {
         if (v.size > 0) visitor.vector(v);
     };
     vector(layer.attn_norm);
-    for (backend::Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo})
+    for (auto* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo})
         visitor.matrix(*matrix, MatrixUse::product);
     visitor.matrix(layer.router, MatrixUse::rows);
-    for (backend::Vector* v : {&layer.q_norm, &layer.k_norm, &layer.ffn_norm, &layer.router_bias}) vector(*v);
-    for (backend::ExpertStack* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
-        visitor.stack(*stack);
+    for (auto* v : {&layer.q_norm, &layer.k_norm, &layer.ffn_norm, &layer.router_bias}) vector(*v);
+    for (auto* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down}) visitor.stack(*stack);
 }
 
-template <typename Visitor>
-void visit_stage(Weights& weights, const StageOfWeights& stage, Visitor& visitor) {
+template <typename AnyWeights, typename Visitor>
+void visit_stage(AnyWeights& weights, const StageOfWeights& stage, Visitor& visitor) {
     if (stage.is_first) visitor.matrix(weights.embedding, MatrixUse::rows);
     for (int64_t i = 0; i < stage.n_layer; ++i)
         visit_layer(weights.layers[static_cast<size_t>(stage.first_layer + i)], visitor);

@@ -21,6 +21,10 @@ struct Options {
     std::string dense_format = "Q8_0";
     std::string head_format;  // of embedding and head; empty: as dense_format
     bool mapped = false;
+    bool locked = false;
+    bool prefault = false;
+    bool pinned = false;
+    std::string numa = "off";
     std::vector<std::string> devices = {"cpu"};
     std::vector<int64_t> n_prompt = {512};
     std::vector<int64_t> n_generate = {64};

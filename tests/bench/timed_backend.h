@@ -26,6 +26,7 @@ class TimedBackend : public backend::Backend {
 
     std::string_view name() const noexcept override { return inner_->name(); }
     bool uses_host_memory() const noexcept override { return inner_->uses_host_memory(); }
+    const HostMemory& host_memory() const noexcept override { return inner_->host_memory(); }
     uint64_t available_bytes() const noexcept override { return inner_->available_bytes(); }
     std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
                                               backend::MemoryUse use) const override {

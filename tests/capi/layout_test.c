@@ -28,7 +28,9 @@ FIELD(minim_runtime_params, n_threads_decode, 32);
 FIELD(minim_runtime_params, pin_threads, 36);
 FIELD(minim_runtime_params, parallel_for, 40);
 FIELD(minim_runtime_params, parallel_for_user_data, 48);
-SIZE(minim_runtime_params, 56);
+FIELD(minim_runtime_params, numa, 56);
+FIELD(minim_runtime_params, reserved, 60);
+SIZE(minim_runtime_params, 64);
 
 FIELD(minim_tensor_info, n_dims, 4);
 FIELD(minim_tensor_info, dims, 8);
@@ -50,7 +52,9 @@ FIELD(minim_model_params, n_device_layers, 64);
 FIELD(minim_model_params, allow_cpu, 68);
 FIELD(minim_model_params, budgets, 72);
 FIELD(minim_model_params, n_budgets, 80);
-SIZE(minim_model_params, 88);
+FIELD(minim_model_params, lock, 88);
+FIELD(minim_model_params, prefault, 92);
+SIZE(minim_model_params, 96);
 
 FIELD(minim_device_info, usable, 4);
 FIELD(minim_device_info, memory_bytes, 8);
@@ -91,7 +95,15 @@ FIELD(minim_device_memory, free_bytes, 48);
 FIELD(minim_device_memory, name, 56);
 FIELD(minim_device_memory, kept_bytes, 64);
 FIELD(minim_device_memory, budget_bytes, 72);
-SIZE(minim_device_memory, 80);
+FIELD(minim_device_memory, locked_bytes, 80);
+SIZE(minim_device_memory, 88);
+
+FIELD(minim_node_memory, node, 4);
+FIELD(minim_node_memory, n_threads, 8);
+FIELD(minim_node_memory, n_threads_decode, 12);
+FIELD(minim_node_memory, wanted_bytes, 16);
+FIELD(minim_node_memory, weight_bytes, 24);
+SIZE(minim_node_memory, 32);
 
 FIELD(minim_session_params, flags, 4);
 FIELD(minim_session_params, max_context, 8);

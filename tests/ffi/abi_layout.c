@@ -31,6 +31,8 @@ int main(void) {
     FIELD(minim_runtime_params, pin_threads);
     FIELD(minim_runtime_params, parallel_for);
     FIELD(minim_runtime_params, parallel_for_user_data);
+    FIELD(minim_runtime_params, numa);
+    FIELD(minim_runtime_params, reserved);
 
     STRUCT(minim_tensor_info);
     FIELD(minim_tensor_info, size);
@@ -55,6 +57,8 @@ int main(void) {
     FIELD(minim_model_params, allow_cpu);
     FIELD(minim_model_params, budgets);
     FIELD(minim_model_params, n_budgets);
+    FIELD(minim_model_params, lock);
+    FIELD(minim_model_params, prefault);
 
     STRUCT(minim_device_info);
     FIELD(minim_device_info, size);
@@ -99,6 +103,15 @@ int main(void) {
     FIELD(minim_device_memory, name);
     FIELD(minim_device_memory, kept_bytes);
     FIELD(minim_device_memory, budget_bytes);
+    FIELD(minim_device_memory, locked_bytes);
+
+    STRUCT(minim_node_memory);
+    FIELD(minim_node_memory, size);
+    FIELD(minim_node_memory, node);
+    FIELD(minim_node_memory, n_threads);
+    FIELD(minim_node_memory, n_threads_decode);
+    FIELD(minim_node_memory, wanted_bytes);
+    FIELD(minim_node_memory, weight_bytes);
 
     STRUCT(minim_session_params);
     FIELD(minim_session_params, size);
