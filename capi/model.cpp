@@ -59,10 +59,16 @@ void check_named_once(std::span<const std::string_view> names) {
             fail(Status::invalid, "device {} is named twice", names[i]);
 }
 
+bool flag(int32_t value, const char* name) {
+    if (value != 0 && value != 1) fail(Status::invalid, "{} is {}; 0 and 1 are known", name, value);
+    return value == 1;
+}
+
 std::shared_ptr<const backend::Backend> open_device(std::string_view name, const Runtime& runtime,
+                                                    const placement::Threads& threads,
                                                     const placement::Spread& spread, uint64_t budget_bytes) {
     const bool is_exact = spread.host->name() == "reference";
-    auto device = placement::open_device(name, runtime.threads, runtime.cpu_level,
+    auto device = placement::open_device(name, threads, runtime.cpu_level,
                                          is_exact ? backend::Arithmetic::exact : backend::Arithmetic::fast,
                                          budget_bytes);
     if (!device->remark().empty()) runtime.log.info("{}: {}", name, device->remark());
@@ -88,7 +94,8 @@ bool is_processor(std::string_view name) {
 }
 
 // Those of the layers' devices are not opened twice.
-void add_overrides(const minim_model_params& p, const Runtime& runtime, placement::Spread& spread) {
+void add_overrides(const minim_model_params& p, const Runtime& runtime, const placement::Threads& threads,
+                   placement::Spread& spread) {
     std::vector<std::pair<std::string, std::shared_ptr<const backend::Backend>>> further;
     const auto device_named = [&](const std::string& name) {
         if (is_processor(name)) return spread.host;
@@ -96,8 +103,8 @@ void add_overrides(const minim_model_params& p, const Runtime& runtime, placemen
             if (device->name() == name) return device;
         for (const auto& [known, device] : further)
             if (known == name) return device;
-        auto device = open_if_there(p, runtime,
-                                    [&] { return open_device(name, runtime, spread, backend::k_no_budget); });
+        auto device = open_if_there(
+            p, runtime, [&] { return open_device(name, runtime, threads, spread, backend::k_no_budget); });
         if (device == nullptr) device = spread.host;
         further.emplace_back(name, device);
         return device;
@@ -114,7 +121,9 @@ placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime)
     if (p.budgets == nullptr && p.n_budgets > 0) fail(Status::invalid, "argument budgets is NULL");
     if (p.fit_context < 0) fail(Status::invalid, "fit_context is {}", p.fit_context);
     placement::Spread spread;
-    spread.host = placement::make_backend(optional_text(p.backend), runtime.threads, runtime.cpu_level);
+    placement::Threads threads = runtime.threads;
+    threads.memory = threads.memory.locked(flag(p.lock, "lock"));
+    spread.host = placement::make_backend(optional_text(p.backend), threads, runtime.cpu_level);
     if (p.devices == nullptr) {
         if (p.n_device_layers > 0 || p.n_split > 0 || p.n_budgets > 0)
             fail(Status::invalid, "n_device_layers, split and budgets are for devices, and none is named");
@@ -133,7 +142,8 @@ placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime)
     for (size_t i = 0; i < names.size(); ++i) {
         const bool has_budget = p.n_budgets > 0 && p.budgets[i] > 0;
         auto device = open_if_there(p, runtime, [&] {
-            return open_device(names[i], runtime, spread, has_budget ? p.budgets[i] : backend::k_no_budget);
+            return open_device(names[i], runtime, threads, spread,
+                               has_budget ? p.budgets[i] : backend::k_no_budget);
         });
         if (device == nullptr) continue;
         spread.devices.push_back(std::move(device));
@@ -144,7 +154,7 @@ placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime)
     spread.experts.host = spread.host;
     spread.experts.n_host_layers = p.n_host_experts;
     spread.fit_context = p.fit_context;
-    if (p.overrides != nullptr) add_overrides(p, runtime, spread);
+    if (p.overrides != nullptr) add_overrides(p, runtime, threads, spread);
     return spread;
 }
 
@@ -164,6 +174,7 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
         options.residence = residence_of(p.residence);
         options.cancel = token_of(cancel);
         options.engine_tokenizer = p.engine_tokenizer != 0;
+        options.prefault = flag(p.prefault, "prefault");
         if (p.progress != nullptr) {
             options.progress = [&p](uint64_t done, uint64_t total) {
                 return p.progress(p.progress_user_data, done, total) == 0;
@@ -237,11 +248,70 @@ minim_status minim_model_device_memory(const minim_model* model, size_t index, m
         info.free_bytes = memory.free_bytes;
         info.name = backend.name().data();
         info.kept_bytes = memory.kept_bytes;
+        if (backend.uses_host_memory() && backend.host_memory().locks())
+            info.locked_bytes = info.weight_bytes + info.kv_bytes;
         if (memory.budget_bytes != backend::k_no_budget) info.budget_bytes = memory.budget_bytes;
         info.n_expert_layers = static_cast<int64_t>(share.expert_layers.size());
         info.token_in_bytes = crossing.in;
         info.token_out_bytes = crossing.out;
         result_to(out, "minim_device_memory", info, k_first_memory);
+    });
+}
+
+namespace {
+
+minim_node_memory& entry_of(std::vector<minim_node_memory>& nodes, int32_t number) {
+    const auto found = std::ranges::find(nodes, number, &minim_node_memory::node);
+    if (found != nodes.end()) return *found;
+    minim_node_memory& added = nodes.emplace_back();
+    added.node = number;
+    return added;
+}
+
+// What lies anywhere is left out; what lies on all nodes in turn is shared among them.
+void add_wanted(const model::WeightBlock& block, const NumaPlan& plan,
+                std::vector<minim_node_memory>& nodes) {
+    const std::vector<int32_t> numbers = plan.node_numbers();
+    for (size_t i = 0; i < numbers.size(); ++i) {
+        minim_node_memory& node = entry_of(nodes, numbers[i]);
+        if (block.node < 0) node.wanted_bytes += block.bytes.size() / numbers.size();
+        if (block.node == static_cast<int32_t>(i)) node.wanted_bytes += block.bytes.size();
+    }
+}
+
+std::vector<minim_node_memory> nodes_of(const model::Model& model, const placement::Threads& threads) {
+    std::vector<minim_node_memory> nodes;
+    const NumaPlan& plan = *threads.memory.plan();
+    const std::vector<int32_t> numbers = plan.node_numbers();
+    for (size_t i = 0; i < numbers.size(); ++i) {
+        minim_node_memory& node = entry_of(nodes, numbers[i]);
+        if (plan.mode == Numa::off || threads.prompt->is_hosts()) continue;
+        node.n_threads = threads.prompt->n_threads_of(static_cast<int32_t>(i));
+        node.n_threads_decode = threads.decode->n_threads_of(static_cast<int32_t>(i));
+    }
+    const backend::Backend* host = model.host_backend();
+    if (host == nullptr) return nodes;
+    std::vector<std::span<const std::byte>> blocks;
+    for (const model::WeightBlock& block : model.host_blocks()) {
+        blocks.push_back(block.bytes);
+        if (block.is_placed && host->host_memory().is_placed()) add_wanted(block, plan, nodes);
+    }
+    for (const auto& [number, bytes] : host->host_memory().bytes_on_nodes(blocks))
+        entry_of(nodes, number).weight_bytes += bytes;
+    return nodes;
+}
+
+}  // namespace
+
+minim_status minim_model_nodes(const minim_model* model, minim_node_memory* out, size_t capacity,
+                               size_t* count, minim_error* err) {
+    return guard(err, [&] {
+        const OpenModel& open = required(model, "model").open;
+        if (out == nullptr && capacity > 0) fail(Status::invalid, "argument out is NULL");
+        const std::vector<minim_node_memory> nodes = nodes_of(*open.model, open.runtime->threads);
+        for (size_t i = 0; i < std::min(capacity, nodes.size()); ++i)
+            result_to(out + i, "minim_node_memory", nodes[i]);
+        required(count, "count") = nodes.size();
     });
 }
 

@@ -37,26 +37,43 @@ int32_t thread_count(int32_t count, const char* name) {
     return count;
 }
 
-placement::Threads make_threads(const minim_runtime_params& p) {
+Numa numa_of(int32_t numa) {
+    if (numa == MINIM_NUMA_AUTO) return Numa::automatic;
+    if (numa == MINIM_NUMA_OFF) return Numa::off;
+    if (numa == MINIM_NUMA_INTERLEAVE) return Numa::interleave;
+    if (numa == MINIM_NUMA_SPLIT) return Numa::split;
+    fail(Status::invalid, "numa is {}; auto (0), off (1), interleave (2) and split (3) are known", numa);
+}
+
+placement::Threads make_threads(const minim_runtime_params& p, const Logger& log) {
     const int32_t wanted = thread_count(p.n_threads, "n_threads");
     const int32_t wanted_decode = thread_count(p.n_threads_decode, "n_threads_decode");
     if (p.pin_threads != 0 && p.pin_threads != 1)
         fail(Status::invalid, "pin_threads is {}; 0 and 1 are known", p.pin_threads);
+    const Numa numa = numa_of(p.numa);
+    if (p.reserved != 0) fail(Status::invalid, "reserved is {}; it must be 0", p.reserved);
     if (p.parallel_for != nullptr) {
         if (wanted == 0)
             fail(Status::invalid, "n_threads is 0; with parallel_for it is the number of its slots");
         if (wanted_decode != 0 || p.pin_threads != 0)
             fail(Status::invalid,
                  "n_threads_decode and pin_threads are for the library's threads, not the host's");
+        if (numa == Numa::split)
+            fail(Status::invalid,
+                 "numa split is for the library's threads: it does not know where the host's run");
         const HostThreads host = {p.parallel_for, p.parallel_for_user_data};
         const auto pool = std::make_shared<const ThreadPool>(wanted, host);
-        return {pool, pool};
+        const Numa for_memory = numa == Numa::automatic ? Numa::off : numa;
+        const auto plan =
+            std::make_shared<const NumaPlan>(plan_numa(for_memory, find_topology(), wanted, log));
+        return {pool, pool, HostMemory(plan)};
     }
-    const Affinity affinity = p.pin_threads == 1 ? Affinity::pinned : Affinity::free;
-    const int32_t n_threads = wanted == 0 ? usable_core_count() : wanted;
-    const auto pool = std::make_shared<const ThreadPool>(n_threads, affinity);
-    if (wanted_decode == 0 || wanted_decode == n_threads) return {pool, pool};
-    return {pool, std::make_shared<const ThreadPool>(wanted_decode, affinity)};
+    placement::ThreadOptions options;
+    options.n_threads = wanted == 0 ? usable_core_count() : wanted;
+    options.n_threads_decode = wanted_decode;
+    options.affinity = p.pin_threads == 1 ? Affinity::pinned : Affinity::free;
+    options.numa = numa;
+    return placement::make_threads(options, find_topology(), log);
 }
 
 }  // namespace
@@ -69,10 +86,10 @@ minim_status minim_runtime_create(const minim_runtime_params* params, minim_runt
         auto runtime = std::make_shared<Runtime>();
         install_logger(runtime->log, p);
         runtime->cpu_level = active_cpu_level();
-        runtime->threads = make_threads(p);
-        runtime->log.info("{} threads, {} for single tokens, {} kernels",
+        runtime->threads = make_threads(p, runtime->log);
+        runtime->log.info("{} threads, {} for single tokens, {} kernels, numa {}",
                           runtime->threads.prompt->n_threads(), runtime->threads.decode->n_threads(),
-                          to_string(runtime->cpu_level));
+                          to_string(runtime->cpu_level), to_string(runtime->threads.memory.plan()->mode));
         *out = new minim_runtime{std::move(runtime)};
     });
 }
@@ -83,6 +100,10 @@ void minim_runtime_free(minim_runtime* runtime) {
 
 int32_t minim_runtime_thread_count(const minim_runtime* runtime) {
     return runtime == nullptr ? 0 : runtime->runtime->threads.prompt->n_threads();
+}
+
+const char* minim_runtime_numa(const minim_runtime* runtime) {
+    return runtime == nullptr ? "" : to_string(runtime->runtime->threads.memory.plan()->mode).data();
 }
 
 const char* minim_runtime_cpu_level(const minim_runtime* runtime) {

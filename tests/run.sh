@@ -11,7 +11,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 preset="${1:-release}"
 
 "$root/tools/install_packages.sh" g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libxxhash-dev libeigen3-dev \
-    libcli11-dev catch2 libpcre2-dev python3 python3-jsonschema python3-numpy valgrind
+    libhwloc-dev libcli11-dev catch2 libpcre2-dev python3 python3-jsonschema python3-numpy valgrind
 cd "$root"
 cmake --preset "$preset"
 cmake --build --preset "$preset"

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -125,6 +126,7 @@ std::string memory_text(const minim_device_memory& device) {
                     size_text(device.weight_bytes), size_text(device.expert_bytes),
                     device.weights_mapped != 0 ? "; mapped" : "", size_text(device.kv_bytes),
                     size_text(device.work_bytes));
+    if (device.locked_bytes > 0) text += ", locked " + size_text(device.locked_bytes);
     if (device.free_bytes != UINT64_MAX) text += ", free " + size_text(device.free_bytes);
     if (device.budget_bytes > 0) text += " of a budget of " + size_text(device.budget_bytes);
     if (device.token_in_bytes + device.token_out_bytes > 0)
@@ -138,6 +140,18 @@ void print_memory(const minim::Model& model) {
     const char* label = "memory:    ";
     for (const minim_device_memory& device : model.memory()) {
         print_note(fmt::format("{} {}\n", label, memory_text(device)));
+        label = "           ";
+    }
+}
+
+// Where memory is placed by node: what was to lie there, and what does.
+void print_nodes(const minim::Runtime& runtime, const minim::Model& model) {
+    if (std::string_view(runtime.numa()) == "off") return;
+    const char* label = "nodes:     ";
+    for (const minim_node_memory& node : model.nodes()) {
+        print_note(fmt::format("{} node {}: {} threads, weights {} of {} wanted ({})\n", label, node.node,
+                               node.n_threads, size_text(node.weight_bytes), size_text(node.wanted_bytes),
+                               runtime.numa()));
         label = "           ";
     }
 }
@@ -200,6 +214,7 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
     flush_output();
     print_summary(session, result, load_seconds);
     print_memory(model);
+    print_nodes(runtime, model);
     return finished;
 }
 

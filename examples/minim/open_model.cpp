@@ -14,7 +14,10 @@ namespace cli {
 
 minim::Runtime open_runtime(const Options& options) {
     minim::RuntimeOptions runtime;
-    runtime.n_threads = options.n_threads;
+    runtime.n_threads = options.n_threads_batch > 0 ? options.n_threads_batch : options.n_threads;
+    runtime.n_threads_decode = options.n_threads_batch > 0 ? options.n_threads : 0;
+    runtime.pin_threads = options.pin_threads;
+    runtime.numa = options.numa;
     runtime.log_level = options.verbose ? MINIM_LOG_DEBUG : MINIM_LOG_WARNING;
     runtime.log = [](int32_t, const char* line) { print_note(fmt::format("minim: {}\n", printable(line))); };
     return minim::Runtime(runtime);
@@ -66,6 +69,8 @@ minim::Model open_model(const minim::Runtime& runtime, const Options& options, c
     minim::ModelOptions model;
     model.backend = options.backend;
     choose_devices(runtime, options, model);
+    model.lock = options.mlock;
+    model.prefault = options.prefault;
     if (options.mmap) model.residence = MINIM_RESIDENCE_MAPPED;
     if (options.no_mmap) model.residence = MINIM_RESIDENCE_OWNED;
     model.progress = [&bar](uint64_t done_bytes, uint64_t total_bytes) {

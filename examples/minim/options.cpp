@@ -33,6 +33,7 @@ bool takes_text(std::string_view argument) {
 
 // CLI11 has no short options of several letters, so llama.cpp's are spelled out.
 std::string_view spelled_out(std::string_view argument) {
+    if (argument == "-tb") return "--threads-batch";
     if (argument == "-ub") return "--ubatch-size";
     if (argument == "-ngl") return "--n-gpu-layers";
     if (argument == "-ts") return "--tensor-split";
@@ -109,6 +110,23 @@ void add_model_options(CLI::App& app, Options& options) {
         ->type_name("N")
         ->check(within(0, k_largest_int32))
         ->capture_default_str();
+    app.add_option("--threads-batch", options.n_threads_batch,
+                   "also -tb: threads for prompts, where -t is for single tokens; 0: as -t")
+        ->type_name("N")
+        ->check(within(0, k_largest_int32));
+    app.add_flag("--pin-threads", options.pin_threads, "each thread stays on a core of its own");
+    const std::map<std::string, int32_t> numa = {{"auto", MINIM_NUMA_AUTO},
+                                                 {"off", MINIM_NUMA_OFF},
+                                                 {"interleave", MINIM_NUMA_INTERLEAVE},
+                                                 {"split", MINIM_NUMA_SPLIT}};
+    app.add_option(
+           "--numa", options.numa,
+           "several memory nodes: off, interleave (weights on all in turn), split (rows beside the threads "
+           "that read them) or auto (split where there are several)")
+        ->type_name("MODE")
+        ->transform(CLI::CheckedTransformer(numa, CLI::ignore_case).description(""));
+    app.add_flag("--mlock", options.mlock, "lock weights, keys and values in memory");
+    app.add_flag("--prefault", options.prefault, "bring mapped weights into memory before the first token");
     auto* mmap = app.add_flag(
         "--mmap", options.mmap,
         "map the file instead of reading the weights into memory (default: where memory is short)");

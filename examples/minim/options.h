@@ -28,6 +28,11 @@ struct Options {
     int64_t fit_context = 0;  // experts that leave no room for so many tokens do; 0: none
     bool allow_cpu = false;
     int32_t n_threads = 0;
+    int32_t n_threads_batch = 0;
+    bool pin_threads = false;
+    int32_t numa = 0;  // MINIM_NUMA_*
+    bool mlock = false;
+    bool prefault = false;
     int32_t n_batch = 0;
     int32_t n_ubatch = 0;
     int32_t kv = 0;  // MINIM_KV_*

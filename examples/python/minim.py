@@ -78,7 +78,9 @@ _LOG_LEVELS = ["off", "error", "warning", "info", "debug"]
 
 
 class _Runtime(abi.Handle):
-    def __init__(self, threads=0, log=None, log_level="warning", threads_decode=0, pin_threads=False):
+    def __init__(
+        self, threads=0, log=None, log_level="warning", threads_decode=0, pin_threads=False, numa="auto"
+    ):
         raised = []
 
         @abi.LogFn
@@ -91,7 +93,10 @@ class _Runtime(abi.Handle):
         if log_level in _LOG_LEVELS:
             log_level = _LOG_LEVELS.index(log_level)
         params = abi.RuntimeParams(
-            n_threads=_int32(threads), n_threads_decode=_int32(threads_decode), pin_threads=int(pin_threads)
+            n_threads=_int32(threads),
+            n_threads_decode=_int32(threads_decode),
+            pin_threads=int(pin_threads),
+            numa=_choice(_NUMA, numa, "numa"),
         )
         if log is not None:
             params.log, params.log_level = write, operator.index(log_level)
@@ -169,6 +174,7 @@ _SPECIALS = {True: 0, "exact": 0, "safe": 1, False: 2, "none": 2}
 _KV_FORMATS = {"auto": 0, "f16": 1, "f32": 2, "bf16": 3, "q8_0": 4, "q4_0": 5}
 _RESIDENCE = {None: 0, True: 1, False: 2}
 _ALL_LAYERS = 2**31 - 1
+_NUMA = {"auto": 0, "off": 1, "interleave": 2, "split": 3}
 
 
 def _choice(choices, value, name):
@@ -223,6 +229,17 @@ class DeviceMemory(typing.NamedTuple):
     n_expert_layers: int  # layers whose experts it has
     token_in: int  # what comes to it from other devices for each token of a step
     token_out: int
+    locked: int  # of weights, keys and values in host memory
+
+
+class NodeMemory(typing.NamedTuple):
+    """A memory node of the host and the weights that really lie there, as in minim_node_memory."""
+
+    node: int
+    n_threads: int
+    n_threads_decode: int
+    wanted: int  # bytes that were to lie there; 0: anywhere
+    weights: int
 
 
 class Model(abi.Handle):
@@ -240,6 +257,9 @@ class Model(abi.Handle):
     threads           0: the cores this process may use
     threads_decode    threads for steps of one token, which memory limits; 0: as `threads`
     pin_threads       True: each thread of the library stays on a core of its own
+    numa       threads and memory on several memory nodes: "auto", "off", "interleave" or "split" (by rows)
+    lock       True: weights, keys and values in host memory are never taken away by the system
+    prefault   True: mapped weights are brought into memory before the model is ready
     mmap       True: map the file; False: read the weights into memory; None: read them where memory allows
     engine_tokenizer  True: split text as llama.cpp does
     progress   progress(done_bytes, total_bytes); to cancel, raise
@@ -262,13 +282,16 @@ class Model(abi.Handle):
         threads=0,
         threads_decode=0,
         pin_threads=False,
+        numa="auto",
+        lock=False,
+        prefault=False,
         mmap=None,
         engine_tokenizer=False,
         progress=None,
         log=None,
         log_level="warning",
     ):
-        runtime = _Runtime(threads, log, log_level, threads_decode, pin_threads)
+        runtime = _Runtime(threads, log, log_level, threads_decode, pin_threads, numa)
 
         @abi.ProgressFn
         def report(_, done, total):
@@ -280,7 +303,11 @@ class Model(abi.Handle):
                 return 1
 
         params = abi.ModelParams(
-            backend=backend.encode(), residence=_RESIDENCE[mmap], engine_tokenizer=int(engine_tokenizer)
+            backend=backend.encode(),
+            residence=_RESIDENCE[mmap],
+            engine_tokenizer=int(engine_tokenizer),
+            lock=int(lock),
+            prefault=int(prefault),
         )
         if devices is not None and device_layers != 0:
             params.devices = (devices if isinstance(devices, str) else ",".join(devices)).encode()
@@ -322,6 +349,25 @@ class Model(abi.Handle):
             }
         )
 
+    @property
+    def numa(self):
+        """What became of the option: "off", "interleave" or "split"."""
+        return self._runtime._get("runtime_numa").decode()
+
+    def nodes(self):
+        """Where the weights in host memory really lie, as the system says: a list of NodeMemory."""
+        count, room = c.c_size_t(), 0
+        while True:
+            nodes = (abi.NodeMemory * room)(*(abi.NodeMemory() for _ in range(room)))
+            self._check("model_nodes", nodes if room else None, room, c.byref(count))
+            if count.value <= room:
+                break
+            room = count.value
+        return [
+            NodeMemory(n.node, n.n_threads, n.n_threads_decode, n.wanted_bytes, n.weight_bytes)
+            for n in nodes[: count.value]
+        ]
+
     def memory(self):
         """What each device holds now, of the model and its sessions: a list of DeviceMemory."""
         devices = []
@@ -344,6 +390,7 @@ class Model(abi.Handle):
                     info.n_expert_layers,
                     info.token_in_bytes,
                     info.token_out_bytes,
+                    info.locked_bytes,
                 )
             )
         return devices

@@ -105,6 +105,8 @@ RuntimeParams = _struct(
     pin_threads=i32,
     parallel_for=pointer,
     parallel_for_user_data=pointer,
+    numa=i32,
+    reserved=u32,
 )
 TensorInfo = _struct("minim_tensor_info", n_dims=i32, dims=i64 * 8, bytes=u64, name=text, format=text)
 ModelParams = _struct(
@@ -125,6 +127,8 @@ ModelParams = _struct(
     overrides=text,
     n_host_experts=i64,
     fit_context=i64,
+    lock=i32,
+    prefault=i32,
 )
 DeviceInfo = _struct(
     "minim_device_info",
@@ -172,6 +176,10 @@ DeviceMemory = _struct(
     n_expert_layers=i64,
     token_in_bytes=u64,
     token_out_bytes=u64,
+    locked_bytes=u64,
+)
+NodeMemory = _struct(
+    "minim_node_memory", node=i32, n_threads=i32, n_threads_decode=i32, wanted_bytes=u64, weight_bytes=u64
 )
 LayerDevices = _struct("minim_layer_devices", device=i32, experts=i32)
 SessionParams = _struct(
@@ -254,6 +262,7 @@ _STATUS_CALLS = {
     "checkpoint_tensor": [pointer, size, pointer],
     "devices_list": [pointer, pointer],
     "devices_get": [pointer, size, pointer],
+    "model_nodes": [pointer, pointer, size, pointer],
     "model_open": [pointer, text, pointer, pointer, pointer],
     "model_get_info": [pointer, pointer],
     "model_device_memory": [pointer, size, pointer],
@@ -305,6 +314,7 @@ _PLAIN_CALLS = {
     "checkpoint_file_count": (size, [pointer]),
     "checkpoint_file_bytes": (u64, [pointer]),
     "checkpoint_metadata_count": (size, [pointer]),
+    "runtime_numa": (text, [pointer]),
     "checkpoint_metadata_key": (text, [pointer, size]),
     "checkpoint_tensor_count": (size, [pointer]),
     "devices_count": (size, [pointer]),

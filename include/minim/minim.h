@@ -185,13 +185,31 @@ typedef void (*minim_log_fn)(void* user_data, int32_t level, const char* line);
 /*
  * A host's way to run the library's arithmetic on threads of its own: calls task(context, i, slot) once for
  * each i from 0 to n_tasks - 1 and returns when all have returned. Slots go from 0 to n_threads - 1, and no
- * two tasks that run at the same time have the same one. Tasks are short, do not block, and must not be left
- * out. Called on the thread that is inside a call of the library; sessions at work on several threads call it
+ * two tasks that run at the same time have the same one. Tasks are short, do not block (while a model is loaded they
+ * read pieces of at most some hundred kilobytes from its files), and must not be left out. Called on the thread that is inside a call of the library; sessions at work on several threads call it
  * at the same time.
  */
 typedef void (*minim_task_fn)(const void* context, int64_t index, int32_t slot);
 typedef void (*minim_parallel_for_fn)(void* user_data, int64_t n_tasks, minim_task_fn task,
                                       const void* context);
+
+/*
+ * A machine with several memory nodes reads the memory of another node more slowly than that of its own. But for OFF,
+ * each thread of the library stays on the cores of one node, the calling thread is not bound, and keys, values and work
+ * space lie on all nodes in turn. Results are the same bits. SPLIT and INTERLEAVE fail with MINIM_E_UNSUPPORTED, saying
+ * why, where this build has no hwloc to tell several nodes apart, or the system refuses, as containers may.
+ */
+enum {
+    MINIM_NUMA_AUTO =
+        0, /* SPLIT where there are several nodes and the system lets them be used (a warning says where it
+                            does not), else OFF; OFF with parallel_for */
+    MINIM_NUMA_OFF = 1,
+    MINIM_NUMA_INTERLEAVE =
+        2, /* weights in memory of the process lie on all nodes in turn, page after page */
+    MINIM_NUMA_SPLIT =
+        3 /* each node has as many rows of each weight as threads work beside it, and they work on
+                                  these first; not with parallel_for */
+};
 
 typedef struct minim_runtime_params {
     uint32_t size;
@@ -204,15 +222,19 @@ typedef struct minim_runtime_params {
     int32_t pin_threads;      /* 1: each thread of the library stays on a core of its own */
     minim_parallel_for_fn parallel_for; /* NULL: threads of the library. Else n_threads is not 0 */
     void* parallel_for_user_data;
+    int32_t numa; /* MINIM_NUMA_*: where threads and memory are on a machine with several memory nodes */
+    uint32_t reserved;
 } minim_runtime_params;
 #define MINIM_RUNTIME_PARAMS_INIT \
-    { sizeof(minim_runtime_params), 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL }
+    { sizeof(minim_runtime_params), 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, 0, 0 }
 
 /* Owns the logger and the threads. `params` may be NULL. Several runtimes may live in one process. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_runtime_create(const minim_runtime_params* params,
                                                              minim_runtime** out, minim_error* err);
 MINIM_API void minim_runtime_free(minim_runtime* runtime);
 MINIM_API int32_t minim_runtime_thread_count(const minim_runtime* runtime);
+/* What became of `numa`: "off", "interleave" or "split". Static text. */
+MINIM_API const char* minim_runtime_numa(const minim_runtime* runtime);
 /* The level of instruction sets in use: "scalar", "avx2", "avx512", "avx512_vbmi". Static text. */
 MINIM_API const char* minim_runtime_cpu_level(const minim_runtime* runtime);
 
@@ -292,7 +314,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_devices_get(const minim_devices* d
 
 /* ---------------------------------------------------------------------------------------------- models */
 
-/* Bytes made available so far and in all; monotonic. Return 0 to go on, anything else to cancel. */
+/* Bytes made available so far, read and put into the kernels' order, and in all; monotonic. Return 0 to go on, anything
+ * else to cancel. */
 typedef int32_t (*minim_progress_fn)(void* user_data, uint64_t done_bytes, uint64_t total_bytes);
 
 enum {
@@ -344,9 +367,16 @@ typedef struct minim_model_params {
        and the work space of a session stay with `backend`, the first layers' first. 0: none do. OUT_OF_DEVICE_MEMORY
        where even without experts there is none. */
     int64_t fit_context;
+    /* 1: weights in host memory, mapped ones too, and keys and values there are locked: the system never takes a page of
+       them away. OUT_OF_MEMORY names the limit (RLIMIT_MEMLOCK) where it does not suffice, here or when a session or
+       engine takes its memory. */
+    int32_t lock;
+    int32_t
+        prefault; /* 1: mapped weights are brought into memory before the model is ready, with progress; those read
+                         into memory of the process are there anyway */
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT \
-    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0 }
+    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, 0 }
 
 /* `params` and `cancel` may be NULL. Errors: as minim_checkpoint_open, UNSUPPORTED (another
  * architecture, a tensor type without decoder, something the forward pass does not compute, a device that
@@ -410,9 +440,10 @@ typedef struct minim_device_memory {
        stream, and the routing for experts that lie elsewhere. */
     uint64_t token_in_bytes;
     uint64_t token_out_bytes;
+    uint64_t locked_bytes; /* of weights, keys and values in host memory */
 } minim_device_memory;
 #define MINIM_DEVICE_MEMORY_INIT \
-    { sizeof(minim_device_memory), 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0 }
+    { sizeof(minim_device_memory), 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0 }
 
 /* One entry a device, in the order of the layers; those that have only experts of others' layers (n_layer is 0) come
  * last. Any thread. Errors: INVALID (no such index). */
@@ -432,6 +463,29 @@ typedef struct minim_layer_devices {
 /* Any thread. Errors: INVALID (no such layer). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_layer_devices(const minim_model* model, int32_t layer,
                                                                   minim_layer_devices* out, minim_error* err);
+
+/*
+ * Weights in host memory by the memory node on which they really lie, as the system says at the time of the call: of a
+ * few thousand pages, spread evenly. Pages of mapped files that are not in memory are left out.
+ */
+typedef struct minim_node_memory {
+    uint32_t size;
+    int32_t node; /* the system's number */
+    int32_t
+        n_threads; /* of the library beside it, the calling thread counted to the first node; 0: not bound */
+    int32_t
+        n_threads_decode; /* of them, or of the threads for single tokens, those that work on steps of one token */
+    uint64_t wanted_bytes; /* that were to lie there; 0: anywhere */
+    uint64_t weight_bytes; /* that do */
+} minim_node_memory;
+#define MINIM_NODE_MEMORY_INIT \
+    { sizeof(minim_node_memory), 0, 0, 0, 0, 0 }
+
+/* One entry a node with cores for this process or weights of this model. Any thread. Writes what fits into `out`, each of
+ * whose `capacity` entries has its size set; *count, the number of nodes, is always written. `out` may be NULL where
+ * capacity is 0. Errors: UNSUPPORTED where the system does not tell. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_nodes(const minim_model* model, minim_node_memory* out,
+                                                          size_t capacity, size_t* count, minim_error* err);
 
 /* The headers the model was loaded from; released with minim_checkpoint_close. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_checkpoint(const minim_model* model,

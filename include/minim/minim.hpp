@@ -168,6 +168,7 @@ struct RuntimeOptions {
     Log log;
     int32_t n_threads_decode = 0;
     bool pin_threads = false;
+    int32_t numa = MINIM_NUMA_AUTO;
 };
 
 class Runtime {
@@ -177,6 +178,7 @@ class Runtime {
         params.n_threads = options.n_threads;
         params.n_threads_decode = options.n_threads_decode;
         params.pin_threads = options.pin_threads ? 1 : 0;
+        params.numa = options.numa;
         if (options.log) {
             log_ = std::make_shared<Log>(options.log);
             params.log_level = options.log_level;
@@ -192,6 +194,9 @@ class Runtime {
 
     int32_t thread_count() const noexcept { return minim_runtime_thread_count(handle_.get()); }
     const char* cpu_level() const noexcept { return minim_runtime_cpu_level(handle_.get()); }
+    const char* numa() const noexcept {
+        return minim_runtime_numa(handle_.get());
+    }  // what became of the option
     minim_runtime* get() const noexcept { return handle_.get(); }
 
     // The logger lives as long as anything that may still log through the runtime: children share it.
@@ -289,6 +294,8 @@ struct ModelOptions {
     int32_t residence = MINIM_RESIDENCE_AUTO;
     bool engine_tokenizer = false;
     Progress progress;
+    bool lock = false;      // weights, keys and values in host memory stay there
+    bool prefault = false;  // mapped weights are brought into memory before the model is ready
 };
 
 class Model {
@@ -314,6 +321,8 @@ class Model {
         params.overrides = detail::text_or_null(options.overrides);
         params.n_host_experts = options.n_host_experts;
         params.fit_context = options.fit_context;
+        params.lock = options.lock ? 1 : 0;
+        params.prefault = options.prefault ? 1 : 0;
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);
@@ -335,6 +344,21 @@ class Model {
         info.size = sizeof(info);
         detail::check([&](minim_error* error) { return minim_model_get_info(handle_.get(), &info, error); });
         return info;
+    }
+
+    // One a memory node with cores for this process or weights of this model: where its weights really lie.
+    std::vector<minim_node_memory> nodes() const {
+        std::vector<minim_node_memory> nodes;
+        size_t count = 0;
+        do {
+            const minim_node_memory node = MINIM_NODE_MEMORY_INIT;
+            nodes.assign(count, node);
+            detail::check([&](minim_error* error) {
+                return minim_model_nodes(handle_.get(), nodes.data(), nodes.size(), &count, error);
+            });
+        } while (count > nodes.size());
+        nodes.resize(count);
+        return nodes;
     }
 
     // Where a layer and its experts lie, as indices into memory().

@@ -11,22 +11,22 @@
 namespace minim::backend {
 namespace {
 
-class HostMemory : public Memory {
+class HostBlock : public Memory {
   public:
-    explicit HostMemory(Buffer buffer) : Memory(buffer.data(), buffer.size()), buffer_(std::move(buffer)) {}
+    explicit HostBlock(Buffer buffer) : Memory(buffer.data(), buffer.size()), buffer_(std::move(buffer)) {}
 
   private:
     Buffer buffer_;
 };
 
 // Counted for as long as it lives.
-class CountedHostMemory : public HostMemory {
+class CountedHostBlock : public HostBlock {
   public:
-    CountedHostMemory(Buffer buffer, std::atomic<uint64_t>& count)
-        : HostMemory(std::move(buffer)), count_(count) {
+    CountedHostBlock(Buffer buffer, std::atomic<uint64_t>& count)
+        : HostBlock(std::move(buffer)), count_(count) {
         count_ += size_;
     }
-    ~CountedHostMemory() override { count_ -= size_; }
+    ~CountedHostBlock() override { count_ -= size_; }
 
   private:
     std::atomic<uint64_t>& count_;
@@ -34,16 +34,23 @@ class CountedHostMemory : public HostMemory {
 
 }  // namespace
 
+const HostMemory& Backend::host_memory() const noexcept {
+    static const HostMemory k_anywhere;
+    return k_anywhere;
+}
+
 uint64_t Backend::available_bytes() const noexcept {
     return available_memory_bytes();
 }
 
 std::unique_ptr<Memory> allocate_host_memory(uint64_t bytes, std::string_view what) {
-    return std::make_unique<HostMemory>(Buffer(bytes, what));
+    return std::make_unique<HostBlock>(Buffer(bytes, what));
 }
 
 std::unique_ptr<Memory> Backend::allocate(uint64_t bytes, std::string_view what, MemoryUse use) const {
-    return std::make_unique<CountedHostMemory>(Buffer(bytes, what), host_bytes_[static_cast<size_t>(use)]);
+    const HostMemory memory = use == MemoryUse::work ? host_memory().locked(false) : host_memory();
+    return std::make_unique<CountedHostBlock>(memory.take(bytes, what),
+                                              host_bytes_[static_cast<size_t>(use)]);
 }
 
 std::unique_ptr<Memory> Backend::allocate_staging(uint64_t bytes, std::string_view what) const {
@@ -97,6 +104,14 @@ void Backend::synchronize(Scratch&) const {}
 
 void Backend::wait(Scratch& scratch) const {
     synchronize(scratch);
+}
+
+void Backend::pack_rows(const Matrix& shape, const std::byte* rows, std::byte* to) const noexcept {
+    std::memcpy(to, rows, static_cast<size_t>(shape.rows * shape.row_bytes));
+}
+
+void Backend::run_tasks(int64_t n_tasks, const std::function<void(int64_t, int32_t)>& task) const {
+    for (int64_t i = 0; i < n_tasks; ++i) task(i, 0);
 }
 
 void Backend::scale(Scratch&, float* x, int64_t count, float factor) const {

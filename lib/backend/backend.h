@@ -15,6 +15,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -22,9 +23,18 @@
 
 #include "backend/kv_view.h"
 #include "backend/shortlist.h"
+#include "base/host_memory.h"
 #include "format/format.h"
 
 namespace minim::backend {
+
+// Rows that lie apart: part k has rows first_row[k] .. first_row[k + 1] - 1, which may be none. Parts begin at whole
+// panels (Backend::pack_rows_together).
+struct RowSplit {
+    std::vector<int64_t> first_row;
+
+    int64_t n_parts() const noexcept { return static_cast<int64_t>(first_row.size()) - 1; }
+};
 
 // A weight matrix W of y = W x, row after row: `rows` outputs, `cols` inputs.
 struct Matrix {
@@ -35,6 +45,17 @@ struct Matrix {
     int64_t row_bytes = 0;
     float scale = 1.0F;   // factor of the whole tensor (NVFP4 files carry one), applied to y
     bool packed = false;  // the bytes are in the order that Backend::pack made
+    // Where the rows lie apart (HostMemory::n_nodes): part k at part[k], and `data` is the first part.
+    const RowSplit* split = nullptr;
+    const std::byte* const* part = nullptr;
+
+    // Those after it, up to the end of its part, follow.
+    const std::byte* row(int64_t r) const noexcept {
+        if (split == nullptr) return data + r * row_bytes;
+        size_t k = 0;
+        while (split->first_row[k + 1] <= r) ++k;
+        return part[k] + (r - split->first_row[k]) * row_bytes;
+    }
 };
 
 struct Vector {
@@ -51,11 +72,18 @@ struct ExpertStack {
     std::vector<const std::byte*> expert;
     std::vector<float> scale;  // per expert; empty means 1
     bool packed = false;
+    const RowSplit* split = nullptr;     // of each expert's rows
+    std::vector<const std::byte*> part;  // [n_expert][split->n_parts()]
 
     int64_t n_expert() const noexcept { return static_cast<int64_t>(expert.size()); }
     Matrix matrix(int64_t e) const noexcept {
         const auto i = static_cast<size_t>(e);
-        return {expert[i], format, rows, cols, row_bytes, scale.empty() ? 1.0F : scale[i], packed};
+        Matrix m = {expert[i], format, rows, cols, row_bytes, scale.empty() ? 1.0F : scale[i], packed};
+        if (split != nullptr) {
+            m.split = split;
+            m.part = part.data() + e * split->n_parts();
+        }
+        return m;
     }
 };
 
@@ -157,6 +185,10 @@ class Backend {
 
     virtual bool uses_host_memory() const noexcept { return true; }
 
+    // How a backend that computes on host memory takes it; allocate() goes through it. Where it has several nodes,
+    // linear() and experts() take matrices whose rows are split among them.
+    virtual const HostMemory& host_memory() const noexcept;
+
     // Bytes that allocate() could still give, by and large. UINT64_MAX: not known.
     virtual uint64_t available_bytes() const noexcept;
 
@@ -212,6 +244,19 @@ class Backend {
 
     // Whether linear() and experts() read matrices of this format faster once they are packed.
     virtual bool packs(Format) const noexcept { return false; }
+
+    // Rows that are packed together: a matrix may be packed in runs of so many rows.
+    virtual int64_t pack_rows_together() const noexcept { return 1; }
+
+    // Packs shape.rows rows that begin at a multiple of pack_rows_together() on their way to `to`, which overlaps none
+    // of them, on the calling thread. Of a device that computes on host memory.
+    virtual void pack_rows(const Matrix& shape, const std::byte* rows, std::byte* to) const noexcept;
+
+    // Calls task(i, thread) once for each i in [0, n_tasks), on all n_threads() threads of a backend that computes on
+    // host memory; returns when all are done. `task` must not throw.
+    virtual int32_t n_threads() const noexcept { return 1; }
+    virtual void run_tasks(int64_t n_tasks,
+                           const std::function<void(int64_t index, int32_t thread)>& task) const;
 
     // Reorders the bytes of matrices of one shape in place; sets no `packed`. Only matrices of linear() and
     // experts() may be packed. `data`: one place each. Throws out_of_memory, and has then touched nothing.

@@ -73,10 +73,34 @@ void File::expect_reads_in_order() const noexcept {
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 
-void read_ahead(std::span<const std::byte> mapped) noexcept {
+namespace {
+
+// 0 or an errno.
+int advise(std::span<const std::byte> mapped, int advice) noexcept {
     const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     const uint64_t before = reinterpret_cast<uintptr_t>(mapped.data()) % page;
-    ::madvise(const_cast<std::byte*>(mapped.data()) - before, mapped.size() + before, MADV_WILLNEED);
+    auto* begin = const_cast<std::byte*>(mapped.data()) - before;
+    return ::madvise(begin, mapped.size() + before, advice) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+void read_ahead(std::span<const std::byte> mapped) noexcept {
+    advise(mapped, MADV_WILLNEED);
+}
+
+void make_mapped_present(std::span<const std::byte> mapped) {
+    if (mapped.empty()) return;
+#ifdef MADV_POPULATE_READ
+    const int code = advise(mapped, MADV_POPULATE_READ);
+    if (code == 0) return;
+    if (code != EINVAL) fail_io("a mapped file", "read", code);
+#endif
+    // A kernel before 5.14: look at each page by hand.
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    const volatile std::byte* bytes = mapped.data();
+    for (size_t at = 0; at < mapped.size(); at += page) static_cast<void>(bytes[at]);
+    static_cast<void>(bytes[mapped.size() - 1]);
 }
 
 MappedFile::MappedFile(const File& file) : size_(file.size()) {

@@ -54,6 +54,9 @@ class MappedFile {
     uint64_t size_ = 0;
 };
 
+// Brings the pages of a mapping into the process. Throws io where the file cannot be read, or has shrunk.
+void make_mapped_present(std::span<const std::byte> mapped);
+
 // Asks for pages of a mapping ahead of their use. Advice only: a refusal changes speed.
 void read_ahead(std::span<const std::byte> mapped) noexcept;
 

@@ -1,8 +1,9 @@
 #include "base/thread_pool.h"
 
-#include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -26,12 +27,17 @@ void pause_briefly() noexcept {
 #endif
 }
 
-// A wish: where it is not granted the thread runs anywhere.
-void pin(std::thread& thread, int core) noexcept {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(static_cast<unsigned>(core), &one);
-    pthread_setaffinity_np(thread.native_handle(), sizeof(one), &one);
+// Of the tasks of a job, those of one memory node. On a cache line of its own: threads of other nodes count elsewhere.
+struct alignas(64) Part {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+};
+
+ThreadPlan plan_on_one_node(int32_t n_threads, Affinity affinity) {
+    if (n_threads < 1) fail(Status::invalid, "thread count {} is not positive", n_threads);
+    NumaPlan plan;
+    plan.topology.nodes.push_back({0, affinity == Affinity::pinned ? usable_cores() : std::vector<int>()});
+    return plan_threads(plan, n_threads, affinity);
 }
 
 }  // namespace
@@ -39,14 +45,17 @@ void pin(std::thread& thread, int core) noexcept {
 struct ThreadPool::State {
     int32_t n_threads = 1;
     HostThreads host;
+    ThreadPlan plan;  // of threads of our own
+    std::vector<int32_t> n_threads_of_node;
+    int binding_error = 0;
 
     std::mutex callers;  // one job at a time
 
     // The job; written by the caller before `generation` moves, read by workers after they see it move.
     TaskFunction task = nullptr;
     const void* context = nullptr;
-    int64_t n_tasks = 0;
-    std::atomic<int64_t> next{0};
+    int32_t n_parts = 0;
+    std::array<Part, k_most_nodes> parts;
     std::atomic<int32_t> working{0};  // workers that have not finished the job
 
     std::atomic<uint64_t> generation{0};
@@ -55,14 +64,30 @@ struct ThreadPool::State {
     std::condition_variable wake;
     std::vector<std::thread> workers;
 
-    void work(int32_t thread) noexcept {
-        for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < n_tasks;
-             i = next.fetch_add(1, std::memory_order_relaxed)) {
+    void work_on(Part& part, int32_t thread) noexcept {
+        for (int64_t i = part.next.fetch_add(1, std::memory_order_relaxed); i < part.end;
+             i = part.next.fetch_add(1, std::memory_order_relaxed)) {
             task(context, i, thread);
         }
     }
 
+    void work(int32_t thread, int32_t node) noexcept {
+        if (n_parts == 1) return work_on(parts[0], thread);
+        for (int32_t n = 0; n < n_parts; ++n)
+            work_on(parts[static_cast<size_t>(nth_node(node % n_parts, n, n_parts))], thread);
+    }
+
+    // Of the node the caller runs beside just now.
+    int32_t callers_node() const noexcept {
+        unsigned cpu = 0;
+        unsigned number = 0;
+        if (n_parts == 1 || ::getcpu(&cpu, &number) != 0) return 0;
+        const auto found = std::ranges::find(plan.node_numbers, static_cast<int32_t>(number));
+        return found == plan.node_numbers.end() ? 0 : static_cast<int32_t>(found - plan.node_numbers.begin());
+    }
+
     void worker_main(int32_t thread) noexcept {
+        const int32_t node = plan.threads[static_cast<size_t>(thread)].node;
         uint64_t seen = 0;
         while (true) {
             for (int spin = 0;
@@ -75,7 +100,7 @@ struct ThreadPool::State {
             }
             ++seen;
             if (stop.load(std::memory_order_relaxed)) return;
-            work(thread);
+            work(thread, node);
             working.fetch_sub(1, std::memory_order_release);
         }
     }
@@ -101,21 +126,30 @@ ThreadPool::ThreadPool(int32_t n_threads, const HostThreads& host) : state_(std:
     state_->host = host;
 }
 
-ThreadPool::ThreadPool(int32_t n_threads, Affinity affinity) : ThreadPool(n_threads, HostThreads{}) {
-    const std::vector<int> cores = affinity == Affinity::pinned ? usable_cores() : std::vector<int>();
+ThreadPool::ThreadPool(const ThreadPlan& plan, const PlacementCalls& calls)
+    : ThreadPool(static_cast<int32_t>(plan.threads.size()), HostThreads{}) {
     State& state = *state_;
-    state.workers.reserve(static_cast<size_t>(n_threads - 1));
+    state.plan = plan;
+    state.n_threads_of_node.resize(plan.node_numbers.size());
+    for (const ThreadPlace& place : plan.threads) ++state.n_threads_of_node[static_cast<size_t>(place.node)];
+    state.workers.reserve(plan.threads.size() - 1);
     try {
-        for (int32_t thread = 1; thread < n_threads; ++thread) {
+        for (int32_t thread = 1; thread < state.n_threads; ++thread) {
             state.workers.emplace_back([&state, thread] { state.worker_main(thread); });
-            if (!cores.empty()) pin(state.workers.back(), cores[static_cast<size_t>(thread) % cores.size()]);
+            const std::vector<int>& cores = plan.threads[static_cast<size_t>(thread)].cores;
+            const int error =
+                cores.empty() ? 0 : calls.bind_thread(state.workers.back().native_handle(), cores);
+            if (state.binding_error == 0) state.binding_error = error;
         }
     } catch (...) {
         const size_t started = state.workers.size();
         state.join_all();
-        fail(Status::out_of_memory, "cannot start thread {} of {}", started + 2, n_threads);
+        fail(Status::out_of_memory, "cannot start thread {} of {}", started + 2, state.n_threads);
     }
 }
+
+ThreadPool::ThreadPool(int32_t n_threads, Affinity affinity)
+    : ThreadPool(plan_on_one_node(n_threads, affinity), system_placement_calls()) {}
 
 ThreadPool::~ThreadPool() {
     state_->join_all();
@@ -125,7 +159,22 @@ int32_t ThreadPool::n_threads() const noexcept {
     return state_->n_threads;
 }
 
-void ThreadPool::run_erased(int64_t n_tasks, TaskFunction task, const void* context) const {
+bool ThreadPool::is_hosts() const noexcept {
+    return state_->host.run != nullptr;
+}
+
+int32_t ThreadPool::n_threads_of(int32_t node) const noexcept {
+    const std::vector<int32_t>& counts = state_->n_threads_of_node;
+    return counts.size() <= 1 ? state_->n_threads : counts[static_cast<size_t>(node)];
+}
+
+int ThreadPool::binding_error() const noexcept {
+    return state_->binding_error;
+}
+
+void ThreadPool::run_erased(std::span<const int64_t> first_of_part, TaskFunction task,
+                            const void* context) const {
+    const int64_t n_tasks = first_of_part.back();
     if (n_tasks <= 0) return;
     State& state = *state_;
     if (n_tasks == 1 || state.n_threads == 1) {
@@ -136,11 +185,14 @@ void ThreadPool::run_erased(int64_t n_tasks, TaskFunction task, const void* cont
     const std::lock_guard caller(state.callers);
     state.task = task;
     state.context = context;
-    state.n_tasks = n_tasks;
-    state.next.store(0, std::memory_order_relaxed);
+    state.n_parts = static_cast<int32_t>(first_of_part.size()) - 1;
+    for (size_t k = 0; k + 1 < first_of_part.size(); ++k) {
+        state.parts[k].next.store(first_of_part[k], std::memory_order_relaxed);
+        state.parts[k].end = first_of_part[k + 1];
+    }
     state.working.store(static_cast<int32_t>(state.workers.size()), std::memory_order_relaxed);
     state.announce();
-    state.work(0);
+    state.work(0, state.callers_node());
     int spins = 0;
     while (state.working.load(std::memory_order_acquire) != 0) {
         if (++spins < k_spins_before_sleep) {

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+
+#include "base/numa.h"
 
 namespace minim {
 
@@ -17,8 +20,6 @@ struct HostThreads {
     void* user_data = nullptr;
 };
 
-enum class Affinity { free, pinned };
-
 // Internally locked: several threads may call run(). Jobs on threads of our own go one after another.
 class ThreadPool {
   public:
@@ -26,6 +27,8 @@ class ThreadPool {
     // the process may use when the pool is made; the first core is left to the caller, whom nobody pins. Throws
     // out_of_memory when a thread can't be made.
     explicit ThreadPool(int32_t n_threads, Affinity affinity = Affinity::free);
+    // A thread a place. Where the system does not bind a worker, it runs anywhere: binding_error().
+    ThreadPool(const ThreadPlan& plan, const PlacementCalls& calls);
     // No threads of our own: the host's, whose numbers are below n_threads.
     ThreadPool(int32_t n_threads, const HostThreads& host);
     ~ThreadPool();
@@ -33,13 +36,32 @@ class ThreadPool {
     ThreadPool& operator=(const ThreadPool&) = delete;
 
     int32_t n_threads() const noexcept;
+    bool is_hosts() const noexcept;  // threads of the host
+    // Threads beside a node of the plan; all of them where there is but one.
+    int32_t n_threads_of(int32_t node) const noexcept;
+    // The errno of the first worker that could not be bound; 0: all are where they were wanted.
+    int binding_error() const noexcept;
 
     // Calls task(i, thread) once for each i in [0, n_tasks), with 0 <= thread < n_threads(); returns when all
     // are done. `task` must not throw and must not call run().
     template <typename Task>
     void run(int64_t n_tasks, const Task& task) const {
+        const int64_t first[] = {0, n_tasks};
         run_erased(
-            n_tasks,
+            first,
+            [](const void* context, int64_t index, int32_t thread) {
+                (*static_cast<const Task*>(context))(index, thread);
+            },
+            &task);
+    }
+
+    // The same for tasks in parts, one a memory node: those of part k are first_of_part[k] and up, below
+    // first_of_part[k + 1]. A thread begins with the part of its node and goes on with the others, so that all
+    // end together; the caller begins with that of the node it runs beside. At most k_most_nodes parts.
+    template <typename Task>
+    void run_parts(std::span<const int64_t> first_of_part, const Task& task) const {
+        run_erased(
+            first_of_part,
             [](const void* context, int64_t index, int32_t thread) {
                 (*static_cast<const Task*>(context))(index, thread);
             },
@@ -47,7 +69,7 @@ class ThreadPool {
     }
 
   private:
-    void run_erased(int64_t n_tasks, TaskFunction task, const void* context) const;
+    void run_erased(std::span<const int64_t> first_of_part, TaskFunction task, const void* context) const;
 
     struct State;
     std::unique_ptr<State> state_;

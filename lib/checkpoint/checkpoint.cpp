@@ -67,16 +67,6 @@ const std::byte* Checkpoint::data(const Tensor& tensor) const {
     return residents_.data[static_cast<size_t>(tensor.index)];
 }
 
-std::byte* Checkpoint::writable(const std::byte* place) const noexcept {
-    const std::less<> before;
-    for (const Buffer& buffer : residents_.buffers) {
-        if (!before(place, buffer.data()) && before(place, buffer.data() + buffer.size())) {
-            return buffer.data() + (place - buffer.data());
-        }
-    }
-    return nullptr;
-}
-
 void Checkpoint::read(const Tensor& tensor, uint64_t from, std::span<std::byte> out) const {
     if (from > tensor.bytes || out.size() > tensor.bytes - from) {
         fail_internal("tensor {}: bytes {} to {} of {} were asked for", printable(tensor.name), from,

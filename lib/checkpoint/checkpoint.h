@@ -61,9 +61,6 @@ class Checkpoint {
     bool is_loaded(const Tensor& tensor) const noexcept;
     // Of a loaded tensor. Never null for one with bytes.
     const std::byte* data(const Tensor& tensor) const;
-    // A place inside what data() gave out, to be rewritten by whoever loaded the checkpoint: data() then
-    // gives the new bytes. Null where the tensors are mapped.
-    std::byte* writable(const std::byte* place) const noexcept;
     // Reads bytes of a tensor from the file, loaded or not.
     void read(const Tensor& tensor, uint64_t from, std::span<std::byte> out) const;
     // The bytes from a place inside what data() gave out. Those that are mapped are read from the file: no page of the

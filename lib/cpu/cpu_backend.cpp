@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -33,14 +34,17 @@ namespace {
 
 class CpuBackend : public backend::Backend {
   public:
-    CpuBackend(const ThreadPool& pool, const ThreadPool& decode_pool, const KernelTable& kernels)
-        : machine_{pool, kernels}, decode_machine_{decode_pool, kernels} {}
+    CpuBackend(const ThreadPool& pool, const ThreadPool& decode_pool, const KernelTable& kernels,
+               HostMemory memory)
+        : machine_{pool, kernels}, decode_machine_{decode_pool, kernels}, memory_(std::move(memory)) {}
 
     std::string_view name() const noexcept override { return "cpu"; }
 
+    const HostMemory& host_memory() const noexcept override { return memory_; }
+
     std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override {
         const int32_t n_threads = std::max(machine_.pool.n_threads(), decode_machine_.pool.n_threads());
-        return std::make_unique<CpuScratch>(limits, n_threads);
+        return std::make_unique<CpuScratch>(limits, n_threads, memory_.locked(false));
     }
 
     bool packs(Format format) const noexcept override {
@@ -58,6 +62,26 @@ class CpuBackend : public backend::Backend {
             std::memcpy(copy, rows, static_cast<size_t>(panel_bytes));
             panel::pack_panel(shape.format, copy, shape.row_bytes, panel::k_panel_rows, shape.cols, rows);
         });
+    }
+
+    int64_t pack_rows_together() const noexcept override { return panel::k_panel_rows; }
+
+    void pack_rows(const backend::Matrix& shape, const std::byte* rows,
+                   std::byte* to) const noexcept override {
+        const int64_t panel_bytes = panel::k_panel_rows * shape.row_bytes;
+        const int64_t n_panels = shape.rows / panel::k_panel_rows;
+        for (int64_t i = 0; i < n_panels; ++i) {
+            panel::pack_panel(shape.format, rows + i * panel_bytes, shape.row_bytes, panel::k_panel_rows,
+                              shape.cols, to + i * panel_bytes);
+        }
+        const int64_t rest = (shape.rows - n_panels * panel::k_panel_rows) * shape.row_bytes;
+        std::memcpy(to + n_panels * panel_bytes, rows + n_panels * panel_bytes, static_cast<size_t>(rest));
+    }
+
+    int32_t n_threads() const noexcept override { return machine_.pool.n_threads(); }
+
+    void run_tasks(int64_t n_tasks, const std::function<void(int64_t, int32_t)>& task) const override {
+        machine_.pool.run(n_tasks, [&](int64_t i, int32_t thread) { task(i, thread); });
     }
 
     void embed(backend::Scratch&, const backend::Matrix& table, std::span<const int32_t> ids,
@@ -96,17 +120,18 @@ class CpuBackend : public backend::Backend {
 
     Machine machine_;         // for several rows: bound by arithmetic
     Machine decode_machine_;  // for one row: bound by memory, where fewer threads may do
+    HostMemory memory_;
 };
 
 }  // namespace
 
 std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
-                                                   CpuLevel level) {
+                                                   CpuLevel level, HostMemory memory) {
     if (level > detected_cpu_level()) {
         fail(Status::unsupported, "this processor has no {} (its best level is {})", to_string(level),
              to_string(detected_cpu_level()));
     }
-    return std::make_unique<CpuBackend>(pool, decode_pool, kernels_for(level));
+    return std::make_unique<CpuBackend>(pool, decode_pool, kernels_for(level), std::move(memory));
 }
 
 std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, CpuLevel level) {

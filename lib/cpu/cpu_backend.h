@@ -14,7 +14,7 @@ namespace minim::cpu {
 // Steps of one row run on `decode_pool`, others and packing on `pool`; both outlive the backend. Throws
 // unsupported for a level this machine has not.
 std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
-                                                   CpuLevel level);
+                                                   CpuLevel level, HostMemory memory = {});
 std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, CpuLevel level);
 
 }  // namespace minim::cpu

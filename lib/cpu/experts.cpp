@@ -3,6 +3,7 @@
 
 #include "cpu/matrix_tile.h"
 #include "cpu/operations.h"
+#include "cpu/row_tiles.h"
 
 namespace minim::cpu {
 namespace {
@@ -57,20 +58,27 @@ struct ExpertTile {
 template <typename Task>
 void for_each_expert_tile(const Machine& machine, const CpuScratch& scratch, int64_t n_active,
                           const backend::ExpertStack& stack, const Task& task) {
-    const int64_t tile_rows = rows_of_tile(machine, stack.matrix(0), n_active * stack.rows);
-    const int64_t n_tiles = (stack.rows + tile_rows - 1) / tile_rows;
-    const auto tile = [&](int64_t index) -> ExpertTile {
-        if (index >= n_active * n_tiles) return {};
-        const int64_t first = index % n_tiles * tile_rows;
-        return {scratch.active_expert[index / n_tiles], first, std::min(tile_rows, stack.rows - first)};
+    const RowTiles tiles(stack.rows, stack.split,
+                         rows_of_tile(machine, stack.matrix(0), n_active * stack.rows));
+    TaskParts parts;
+    for (int32_t part = 0; part < tiles.n_parts(); ++part) parts.add(n_active * tiles.count(part));
+    const auto tile = [&](int32_t part, int64_t index) -> ExpertTile {
+        if (index >= parts.end(part)) return {};
+        const int64_t n_tiles = tiles.count(part);
+        index -= parts.begin(part);
+        const RowTile rows = tiles.tile(part, index % n_tiles);
+        return {scratch.active_expert[index / n_tiles], rows.first, rows.count};
     };
-    machine.pool.run(n_active * n_tiles, [&](int64_t index, int32_t thread) {
-        task(tile(index), tile(index + machine.pool.n_threads()), thread);
+    machine.pool.run_parts(parts.bounds(), [&](int64_t index, int32_t thread) {
+        const int32_t part = parts.part_of(index);
+        const int32_t n_threads =
+            parts.n_parts == 1 ? machine.pool.n_threads() : machine.pool.n_threads_of(part);
+        task(tile(part, index), tile(part, index + n_threads), thread);
     });
 }
 
 const std::byte* rows_from(const backend::ExpertStack& stack, const ExpertTile& tile) {
-    return tile.count == 0 ? nullptr : stack.matrix(tile.expert).data + tile.first * stack.row_bytes;
+    return tile.count == 0 ? nullptr : stack.matrix(tile.expert).row(tile.first);
 }
 
 // gate = silu(gate h) * (up h) for every entry, in sorted order.

@@ -3,6 +3,7 @@
 
 #include "cpu/matrix_tile.h"
 #include "cpu/operations.h"
+#include "cpu/row_tiles.h"
 
 namespace minim::cpu {
 namespace {
@@ -11,27 +12,42 @@ namespace {
 // which the second-level cache keeps.
 constexpr int64_t k_block_rows = 128;
 
-// The weights of all tasks, cut into tiles of `rows` rows.
+struct TaskTile {
+    const backend::LinearTask* task = nullptr;
+    RowTile rows;
+};
+
+// The weights of all tasks, cut into tiles of `rows` rows. Matrices that are not split belong to the first part.
 struct Tiles {
     std::span<const backend::LinearTask> tasks;
     int64_t rows;
 
-    int64_t count(const backend::LinearTask& task) const { return (task.weight->rows + rows - 1) / rows; }
-};
+    RowTiles of(const backend::LinearTask& task) const {
+        return {task.weight->rows, task.weight->split, rows};
+    }
+    int32_t n_parts() const {
+        int32_t n = 1;
+        for (const backend::LinearTask& task : tasks) n = std::max(n, of(task).n_parts());
+        return n;
+    }
+    int64_t count(int32_t part) const {
+        int64_t n = 0;
+        for (const backend::LinearTask& task : tasks) n += count(task, part);
+        return n;
+    }
+    // A tile by its number among those of a part.
+    TaskTile tile(int32_t part, int64_t index) const {
+        size_t t = 0;
+        while (index >= count(tasks[t], part)) index -= count(tasks[t++], part);
+        return {&tasks[t], of(tasks[t]).tile(part, index)};
+    }
 
-struct TaskTile {
-    const backend::LinearTask& task;
-    int64_t first;
-    int64_t count;
+  private:
+    int64_t count(const backend::LinearTask& task, int32_t part) const {
+        const RowTiles tiles = of(task);
+        return part < tiles.n_parts() ? tiles.count(part) : 0;
+    }
 };
-
-// A tile by its number among those of all tasks.
-TaskTile tile_at(const Tiles& tiles, int64_t index) {
-    size_t t = 0;
-    while (index >= tiles.count(tiles.tasks[t])) index -= tiles.count(tiles.tasks[t++]);
-    const int64_t first = index * tiles.rows;
-    return {tiles.tasks[t], first, std::min(tiles.rows, tiles.tasks[t].weight->rows - first)};
-}
 
 }  // namespace
 
@@ -53,23 +69,28 @@ void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t
     Tiles tiles = {tasks, INT64_MAX};
     for (const backend::LinearTask& task : tasks)
         tiles.rows = std::min(tiles.rows, rows_of_tile(machine, *task.weight, n_job_rows));
-    int64_t n_tiles = 0;
-    for (const backend::LinearTask& task : tasks) n_tiles += tiles.count(task);
+    TaskParts parts;
+    const int32_t n_parts = tiles.n_parts();
+    for (int32_t part = 0; part < n_parts; ++part) parts.add(n_blocks * tiles.count(part));
 
-    machine.pool.run(n_blocks * n_tiles, [&](int64_t index, int32_t thread) {
+    machine.pool.run_parts(parts.bounds(), [&](int64_t index, int32_t thread) {
+        const int32_t part = parts.part_of(index);
+        const int64_t n_tiles = (parts.end(part) - parts.begin(part)) / n_blocks;
+        index -= parts.begin(part);
         const int64_t first_row = index / n_tiles * k_block_rows;
-        const TaskTile tile = tile_at(tiles, index % n_tiles);
+        const auto [task, rows] = tiles.tile(part, index % n_tiles);
         // What the thread reads afterwards if all keep step.
-        const TaskTile next = tile_at(tiles, (index + machine.pool.n_threads()) % n_tiles);
-        const backend::Matrix& weight = *tile.task.weight;
+        const int32_t n_threads = n_parts == 1 ? machine.pool.n_threads() : machine.pool.n_threads_of(part);
+        const TaskTile next = tiles.tile(part, (index + n_threads) % n_tiles);
+        const backend::Matrix& weight = *task->weight;
         compute_tile(machine,
                      {.weight = weight,
-                      .first = tile.first,
-                      .count = tile.count,
-                      .y = tile.task.y + first_row * weight.rows,
+                      .first = rows.first,
+                      .count = rows.count,
+                      .y = task->y + first_row * weight.rows,
                       .y_stride = weight.rows,
-                      .add = tile.task.add,
-                      .next_weight = next.task.weight->data + next.first * next.task.weight->row_bytes},
+                      .add = task->add,
+                      .next_weight = next.task->weight->row(next.rows.first)},
                      rows_of(input, first_row, std::min(k_block_rows, n - first_row)),
                      scratch.tile_of(thread));
     });

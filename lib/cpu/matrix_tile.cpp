@@ -29,13 +29,14 @@ constexpr int64_t packed_panel_bytes(int64_t cols) {
 void compute_decoded(const Machine& machine, const MatrixTile& tile, LinearArgs args, std::byte* scratch) {
     const FormatTraits& format = traits(tile.weight.format);
     auto* decoded = reinterpret_cast<float*>(scratch);
+    const std::byte* rows = args.weight;
     args.weight = scratch;
     args.row_bytes = args.cols * static_cast<int64_t>(sizeof(float));
     for (int64_t done = 0; done < tile.count; done += args.n_rows) {
         args.n_rows = std::min(k_decoded_rows, tile.count - done);
         args.y = tile.y + tile.first + done;
         for (int64_t r = 0; r < args.n_rows; ++r) {
-            const std::byte* row = tile.weight.data + (tile.first + done + r) * tile.weight.row_bytes;
+            const std::byte* row = rows + (done + r) * tile.weight.row_bytes;
             format.decode_row(row, args.cols, decoded + r * args.cols);
         }
         linear_kernel(machine.kernels, Format::f32)->run(args);
@@ -123,7 +124,7 @@ void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRow
     if (tile.exact && kernel != nullptr && kernel->activation != Activation::f32) kernel = nullptr;
     const auto kind = static_cast<size_t>(kernel == nullptr ? Activation::f32 : kernel->activation);
     const LinearArgs args = {
-        .weight = tile.weight.data + tile.first * tile.weight.row_bytes,
+        .weight = tile.weight.row(tile.first),
         .row_bytes = tile.weight.row_bytes,
         .n_rows = tile.count,
         .cols = tile.weight.cols,

@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "base/buffer.h"
+#include "base/host_memory.h"
 #include "cpu/kernels.h"
 
 namespace minim::cpu {
@@ -26,7 +27,7 @@ struct AttendedSpan {
 class CpuScratch : public backend::Scratch {
   public:
     // Throws out_of_memory, or invalid where expert choices of a step are more than an index holds.
-    CpuScratch(const backend::StepLimits& limits, int32_t n_threads);
+    CpuScratch(const backend::StepLimits& limits, int32_t n_threads, const HostMemory& memory = {});
 
     backend::StepLimits limits;
     int64_t max_cols;  // of any linear's input

@@ -97,7 +97,7 @@ class StepSpace {
     std::vector<Stream> streams_;  // of devices that have experts and no stage; end before the memory
     std::vector<int32_t> tokens_;  // [n_rows]
     Buffer passing_;               // x and routing on the host, between two devices
-    std::unique_ptr<backend::Memory> logits_;  // of a few rows, where the last device's memory is its own
+    std::unique_ptr<backend::Memory> logits_;     // of a few rows, where the last device's memory is its own
     std::unique_ptr<ShortlistSpace> shortlists_;  // where that device makes them
     int64_t n_wanted_ = 0;                        // rows of the last step whose logits were wanted
     int64_t first_logits_ = 0;                    // of them, the first of those whose logits are there

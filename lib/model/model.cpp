@@ -9,7 +9,7 @@
 #include "checkpoint/text_file.h"
 #include "model/choose_residence.h"
 #include "model/fingerprint.h"
-#include "model/pack_weights.h"
+#include "model/mapped_weights.h"
 #include "model/place_weights.h"
 #include "model/vocabulary.h"
 
@@ -139,35 +139,69 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
     forward_.emplace(stages_, config_, weights_);
 }
 
+// Null where no device computes on host memory.
+const backend::Backend* Model::host_backend() const noexcept {
+    for (const Share& share : shares_)
+        if (share.backend->uses_host_memory()) return share.backend.get();
+    return nullptr;
+}
+
 void Model::load_weights(const OpenOptions& options, const Logger& log) {
-    if (shares_.size() == 1 && shares_[0].backend->uses_host_memory()) {
-        const backend::Backend& backend = *shares_[0].backend;
-        const auto residence = choose_residence(options.residence, checkpoint_.tensor_bytes(),
-                                                packs_any(backend, checkpoint_), log);
-        checkpoint_.load(residence, options.progress, options.cancel);
-        fingerprint_ = model::fingerprint(checkpoint_, config_);
-        weights_ = bind_weights(checkpoint_, config_, log);
-        const auto writable = [this](const std::byte* place) { return checkpoint_.writable(place); };
-        pack_weights(backend, writable, weights_, options.cancel);
-        weight_bytes_ = model::weight_bytes(shares_, weights_, {});
-        weight_bytes_[0].is_mapped = residence == checkpoint::Residence::mapped;
-        return;
+    const bool on_host_alone = shares_.size() == 1 && host_backend() != nullptr;
+    bool packs = false;
+    for (const Share& share : shares_)
+        packs |= share.backend->uses_host_memory() && packs_any(*share.backend, checkpoint_);
+    if (on_host_alone) {
+        const auto residence = choose_residence(options.residence, checkpoint_.tensor_bytes(), packs, log);
+        if (residence == checkpoint::Residence::mapped) return map_weights(options, log);
     }
     checkpoint_.load(checkpoint::Residence::passing, {}, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
     weights_ = bind_weights(checkpoint_, config_, log);
-    bool packs = false;
-    for (const Share& share : shares_)
-        packs |= share.backend->uses_host_memory() && packs_any(*share.backend, checkpoint_);
-    const auto residence =
-        choose_residence(options.residence, host_weight_bytes(shares_, weights_), packs, log);
+    const bool copies_host =
+        on_host_alone || choose_residence(options.residence, host_weight_bytes(shares_, weights_), packs,
+                                          log) == checkpoint::Residence::owned;
     const ReadWeights read = [this](const std::byte* from, std::span<std::byte> out) {
         checkpoint_.read(from, out);
     };
-    weight_memory_ = place_weights(shares_, residence == checkpoint::Residence::owned, read, weights_,
-                                   options.progress, options.cancel);
+    if (!copies_host && host_backend() != nullptr) keep_mapped(options, {}, log);
+    weight_memory_ = place_weights(shares_, copies_host, read, weights_, options.progress, options.cancel);
     weight_bytes_ = model::weight_bytes(shares_, weights_, weight_memory_);
-    for (size_t i = 0; i < shares_.size(); ++i) weight_bytes_[i].is_mapped = weight_memory_[i] == nullptr;
+}
+
+void Model::map_weights(const OpenOptions& options, const Logger& log) {
+    const bool makes_present = options.prefault || host_backend()->host_memory().locks();
+    checkpoint_.load(checkpoint::Residence::mapped, makes_present ? checkpoint::Progress() : options.progress,
+                     options.cancel);
+    fingerprint_ = model::fingerprint(checkpoint_, config_);
+    weights_ = bind_weights(checkpoint_, config_, log);
+    keep_mapped(options, options.progress, log);
+    weight_bytes_ = model::weight_bytes(shares_, weights_, {});
+}
+
+// What the host's weights that stay in their files ask for.
+void Model::keep_mapped(const OpenOptions& options, const checkpoint::Progress& progress, const Logger& log) {
+    const backend::Backend& host = *host_backend();
+    if (host.host_memory().is_placed())
+        log.warning("numa {}: mapped weights lie where the system has put the pages of their files",
+                    to_string(host.host_memory().plan()->mode));
+    if (options.prefault || host.host_memory().locks())
+        make_present(mapped_blocks(shares_, weights_), host, progress, options.cancel);
+}
+
+std::vector<WeightBlock> Model::host_blocks() const {
+    std::vector<WeightBlock> blocks;
+    for (const WeightMemory& memory : weight_memory_) {
+        for (size_t b = 0; b < memory.host.size(); ++b) {
+            const bool is_common = b + 1 == memory.host.size();
+            blocks.push_back({{memory.host[b].data(), memory.host[b].size()},
+                              true,
+                              is_common ? -1 : static_cast<int32_t>(b)});
+        }
+    }
+    if (!blocks.empty() || host_backend() == nullptr) return blocks;
+    for (const auto block : mapped_blocks(shares_, weights_)) blocks.push_back({block});
+    return blocks;
 }
 
 std::shared_ptr<const constraint::TokenTrie> Model::token_trie() const {

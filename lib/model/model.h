@@ -28,7 +28,15 @@ struct OpenOptions {
     std::optional<checkpoint::Residence> residence;  // of weights in host memory; empty: choose_residence.h
     checkpoint::Progress progress;
     const CancelToken* cancel = nullptr;
+    bool prefault = false;          // mapped weights are brought into memory before the model is ready
     bool engine_tokenizer = false;  // split text as llama.cpp does, for token-exact comparisons with it
+};
+
+// Weights in host memory, read into it or mapped.
+struct WeightBlock {
+    std::span<const std::byte> bytes;
+    bool is_placed = false;  // where memory is placed by node: on `node` of the plan, or on all in turn
+    int32_t node = -1;
 };
 
 class Model {
@@ -53,6 +61,8 @@ class Model {
     const ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
     std::span<const WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a share
+    std::vector<WeightBlock> host_blocks() const;
+    const backend::Backend* host_backend() const noexcept;  // null where no layer is on the host
     uint64_t fingerprint() const noexcept { return fingerprint_; }
 
     // One entry a logit; 1 for padding of the vocabulary, which stands for no token.
@@ -71,6 +81,8 @@ class Model {
 
   private:
     void load_weights(const OpenOptions& options, const Logger& log);
+    void map_weights(const OpenOptions& options, const Logger& log);
+    void keep_mapped(const OpenOptions& options, const checkpoint::Progress& progress, const Logger& log);
 
     checkpoint::Checkpoint checkpoint_;
     Config config_;
@@ -83,7 +95,7 @@ class Model {
     uint64_t fingerprint_ = 0;
     std::vector<Stage> stages_;
     std::vector<Share> shares_;
-    std::vector<std::unique_ptr<backend::Memory>> weight_memory_;  // of devices that have copies
+    std::vector<WeightMemory> weight_memory_;
     Weights weights_;
     std::vector<WeightBytes> weight_bytes_;
     std::optional<ForwardPass> forward_;

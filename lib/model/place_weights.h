@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/buffer.h"
 #include "base/cancel.h"
 #include "checkpoint/load.h"
 #include "model/stage.h"
@@ -23,20 +24,28 @@ struct WeightBytes {
     bool is_mapped = false;  // pages of the files
 };
 
+// What the weights of a share lie in; nothing where they stay in their files.
+struct WeightMemory {
+    std::unique_ptr<backend::Memory> device;  // of a device with memory of its own
+    std::vector<Buffer> host;
+
+    uint64_t bytes() const noexcept;
+};
+
 // One a share: the size of its memory, or of its weights where it has none of its own.
 std::vector<WeightBytes> weight_bytes(std::span<const Share> shares, Weights& weights,
-                                      std::span<const std::unique_ptr<backend::Memory>> memory);
+                                      std::span<const WeightMemory> memory);
 
-// What a share takes of its device's memory, in a block of its own. Of the weights only shapes and formats count.
+// What a share takes of the memory of a device that has its own, in one block. Of the weights only shapes and formats count.
 uint64_t block_bytes(const Share& share, Weights& weights);
 
-// Copies the weights of every share into its device's memory, one block a share, and puts them there in the order
-// its kernels read fastest; `weights` points there afterwards. Where host memory is the device's and `copies_host`
-// is not set, they stay where they are. Throws unsupported for a format that a device does not run, out_of_memory or
-// out_of_device_memory, cancelled, device_lost and what `read` throws: `weights` is of no use then.
-std::vector<std::unique_ptr<backend::Memory>> place_weights(std::span<const Share> shares, bool copies_host,
-                                                            const ReadWeights& read, Weights& weights,
-                                                            const checkpoint::Progress& progress,
-                                                            const CancelToken* cancel);
+// Copies the weights of every share into its device's memory and puts them there in the order its kernels read
+// fastest; `weights` points there afterwards. Where host memory is the device's and `copies_host` is not set, they stay
+// where they are. Progress counts bytes that are read, and on the host packed. Throws unsupported for a format that a
+// device does not run, out_of_memory or out_of_device_memory, cancelled, device_lost and what `read` throws: `weights`
+// is of no use then.
+std::vector<WeightMemory> place_weights(std::span<const Share> shares, bool copies_host,
+                                        const ReadWeights& read, Weights& weights,
+                                        const checkpoint::Progress& progress, const CancelToken* cancel);
 
 }  // namespace minim::model

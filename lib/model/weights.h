@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "backend/backend.h"
@@ -32,6 +33,10 @@ struct Weights {
 
     // Norms and biases that the file stores in another type than float.
     std::vector<std::vector<float>> widened;
+
+    // What matrices whose rows are split among memory nodes point to: they stay where they are.
+    std::deque<backend::RowSplit> splits;
+    std::deque<std::vector<const std::byte*>> parts;
 };
 
 // The checkpoint must be loaded and must outlive the weights. Sets config.n_vocab and config.n_expert from

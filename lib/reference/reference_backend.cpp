@@ -123,7 +123,10 @@ class ReferenceScratch : public Scratch {};
 
 class ReferenceBackend : public backend::Backend {
   public:
+    explicit ReferenceBackend(const HostMemory& memory) : memory_(nullptr, memory.locks()) {}
+
     std::string_view name() const noexcept override { return "reference"; }
+    const HostMemory& host_memory() const noexcept override { return memory_; }
 
     std::unique_ptr<Scratch> reserve(const backend::StepLimits&) const override {
         return std::make_unique<ReferenceScratch>();
@@ -225,12 +228,15 @@ class ReferenceBackend : public backend::Backend {
             for (int64_t s = 0; s < n_used; ++s) row += gates[i * n_used + s] * output.row(i * n_used + s);
         }
     }
+
+  private:
+    const HostMemory memory_;
 };
 
 }  // namespace
 
-std::unique_ptr<backend::Backend> make_reference_backend() {
-    return std::make_unique<ReferenceBackend>();
+std::unique_ptr<backend::Backend> make_reference_backend(const HostMemory& memory) {
+    return std::make_unique<ReferenceBackend>(memory);
 }
 
 }  // namespace minim::reference

@@ -9,7 +9,7 @@
 
 namespace minim::reference {
 
-// Its operations may allocate (and so throw out_of_memory), unlike those of the fast backends.
-std::unique_ptr<backend::Backend> make_reference_backend();
+// Memory is locked where `memory` is, and never placed by node. Its operations may allocate (and so throw out_of_memory), unlike those of the fast backends.
+std::unique_ptr<backend::Backend> make_reference_backend(const HostMemory& memory = {});
 
 }  // namespace minim::reference

@@ -22,6 +22,17 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+placement::Threads make_threads(const Options& options, int32_t n_threads) {
+    const Numa numa = options.numa == "split"        ? Numa::split
+                      : options.numa == "interleave" ? Numa::interleave
+                                                     : Numa::off;
+    const Affinity affinity = options.pinned ? Affinity::pinned : Affinity::free;
+    placement::Threads threads = placement::make_threads(
+        {.n_threads = n_threads, .affinity = affinity, .numa = numa}, find_topology(), Logger());
+    threads.memory = threads.memory.locked(options.locked);
+    return threads;
+}
+
 model::StepRow row_of(const kv::Sequence& text, int64_t number, int64_t position, int64_t n_vocab,
                       bool wants_logits) {
     const int64_t token = (position * 7919 + number * 104729 + 13) % n_vocab;
@@ -31,7 +42,7 @@ model::StepRow row_of(const kv::Sequence& text, int64_t number, int64_t position
 }  // namespace
 
 Bench::Bench(const Options& options, int32_t n_threads)
-    : options_(options), pool_(std::make_shared<const ThreadPool>(n_threads)) {
+    : options_(options), threads_(make_threads(options, n_threads)), pool_(threads_.prompt) {
     const Clock::time_point start = Clock::now();
     open_model();
     load_seconds_ = seconds_since(start);
@@ -39,7 +50,7 @@ Bench::Bench(const Options& options, int32_t n_threads)
 }
 
 std::shared_ptr<const backend::Backend> Bench::open_device(const std::string& name) const {
-    return placement::open_device(name, {pool_, pool_}, active_cpu_level());
+    return placement::open_device(name, threads_, active_cpu_level());
 }
 
 // On the host an operation is done when its call returns: timing it costs nothing.
@@ -78,6 +89,7 @@ void Bench::open_model() {
         weights_ = &synthetic_->weights;
     } else {
         model::OpenOptions open;
+        open.prefault = options_.prefault;
         open.residence = options_.mapped ? checkpoint::Residence::mapped : checkpoint::Residence::owned;
         model_.emplace(options_.model, split, open, Logger());
         stages_ = model_->stages();

@@ -15,6 +15,7 @@
 #include "kv/sequence.h"
 #include "model/model.h"
 #include "options.h"
+#include "placement/backends.h"
 #include "placement/devices.h"
 #include "report.h"
 #include "synthetic.h"
@@ -58,6 +59,7 @@ class Bench {
     void repeat(Result& result, int64_t n_tokens, const Work& work);
 
     const Options& options_;
+    const placement::Threads threads_;
     const std::shared_ptr<const ThreadPool> pool_;
     std::vector<std::shared_ptr<TimedBackend>> timed_;  // the devices, where operations are timed
     std::optional<SyntheticModel> synthetic_;

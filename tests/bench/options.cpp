@@ -74,6 +74,14 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
     app.add_option("-m,--model", options.model, "model file or folder");
     add_synthetic(app, options);
     app.add_flag("--mmap", options.mapped, "weights as the file has them, not copied and packed");
+    app.add_flag("--prefault", options.prefault, "with --mmap: weights in memory before the first test");
+    app.add_flag("--mlock", options.locked, "weights, keys and values locked in memory");
+    app.add_flag("--pin-threads", options.pinned, "each thread stays on a core of its own");
+    app.add_option("--numa", options.numa,
+                   "off, interleave or split: where threads and memory are; a synthetic model is interleaved "
+                   "by split")
+        ->check(CLI::IsMember({"off", "interleave", "split"}))
+        ->capture_default_str();
     app.add_option("--device", options.devices, "devices for the layers: cuda:0 or cuda:0,cuda:1")
         ->delimiter(',')
         ->capture_default_str();

@@ -21,6 +21,10 @@ struct Options {
     std::string dense_format = "Q8_0";
     std::string head_format;  // of embedding and head; empty: as dense_format
     bool mapped = false;
+    bool locked = false;
+    bool prefault = false;
+    bool pinned = false;
+    std::string numa = "off";
     std::vector<std::string> devices = {"cpu"};
     std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts elsewhere than their layer
     int64_t n_cpu_moe = 0;  // experts of the first so many layers with the processor; below 0: of the last

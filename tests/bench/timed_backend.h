@@ -26,6 +26,7 @@ class TimedBackend : public backend::Backend {
 
     std::string_view name() const noexcept override { return inner_->name(); }
     bool uses_host_memory() const noexcept override { return inner_->uses_host_memory(); }
+    const HostMemory& host_memory() const noexcept override { return inner_->host_memory(); }
     uint64_t available_bytes() const noexcept override { return inner_->available_bytes(); }
     std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
                                               backend::MemoryUse use) const override {
@@ -70,6 +71,15 @@ class TimedBackend : public backend::Backend {
     void wait(backend::Scratch& scratch) const override { inner_->wait(scratch); }
     bool runs(Format format) const noexcept override { return inner_->runs(format); }
     bool packs(Format format) const noexcept override { return inner_->packs(format); }
+    int64_t pack_rows_together() const noexcept override { return inner_->pack_rows_together(); }
+    void pack_rows(const backend::Matrix& shape, const std::byte* rows,
+                   std::byte* to) const noexcept override {
+        inner_->pack_rows(shape, rows, to);
+    }
+    int32_t n_threads() const noexcept override { return inner_->n_threads(); }
+    void run_tasks(int64_t n_tasks, const std::function<void(int64_t, int32_t)>& task) const override {
+        inner_->run_tasks(n_tasks, task);
+    }
     void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override {
         inner_->pack(data, shape);
     }

@@ -28,7 +28,9 @@ FIELD(minim_runtime_params, n_threads_decode, 32);
 FIELD(minim_runtime_params, pin_threads, 36);
 FIELD(minim_runtime_params, parallel_for, 40);
 FIELD(minim_runtime_params, parallel_for_user_data, 48);
-SIZE(minim_runtime_params, 56);
+FIELD(minim_runtime_params, numa, 56);
+FIELD(minim_runtime_params, reserved, 60);
+SIZE(minim_runtime_params, 64);
 
 FIELD(minim_tensor_info, n_dims, 4);
 FIELD(minim_tensor_info, dims, 8);
@@ -53,7 +55,9 @@ FIELD(minim_model_params, n_budgets, 80);
 FIELD(minim_model_params, overrides, 88);
 FIELD(minim_model_params, n_host_experts, 96);
 FIELD(minim_model_params, fit_context, 104);
-SIZE(minim_model_params, 112);
+FIELD(minim_model_params, lock, 112);
+FIELD(minim_model_params, prefault, 116);
+SIZE(minim_model_params, 120);
 
 FIELD(minim_device_info, usable, 4);
 FIELD(minim_device_info, memory_bytes, 8);
@@ -97,11 +101,19 @@ FIELD(minim_device_memory, budget_bytes, 72);
 FIELD(minim_device_memory, n_expert_layers, 80);
 FIELD(minim_device_memory, token_in_bytes, 88);
 FIELD(minim_device_memory, token_out_bytes, 96);
-SIZE(minim_device_memory, 104);
+FIELD(minim_device_memory, locked_bytes, 104);
+SIZE(minim_device_memory, 112);
 
 FIELD(minim_layer_devices, device, 4);
 FIELD(minim_layer_devices, experts, 8);
 SIZE(minim_layer_devices, 12);
+
+FIELD(minim_node_memory, node, 4);
+FIELD(minim_node_memory, n_threads, 8);
+FIELD(minim_node_memory, n_threads_decode, 12);
+FIELD(minim_node_memory, wanted_bytes, 16);
+FIELD(minim_node_memory, weight_bytes, 24);
+SIZE(minim_node_memory, 32);
 
 FIELD(minim_session_params, flags, 4);
 FIELD(minim_session_params, max_context, 8);

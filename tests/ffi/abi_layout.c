@@ -31,6 +31,8 @@ int main(void) {
     FIELD(minim_runtime_params, pin_threads);
     FIELD(minim_runtime_params, parallel_for);
     FIELD(minim_runtime_params, parallel_for_user_data);
+    FIELD(minim_runtime_params, numa);
+    FIELD(minim_runtime_params, reserved);
 
     STRUCT(minim_tensor_info);
     FIELD(minim_tensor_info, size);
@@ -58,6 +60,8 @@ int main(void) {
     FIELD(minim_model_params, overrides);
     FIELD(minim_model_params, n_host_experts);
     FIELD(minim_model_params, fit_context);
+    FIELD(minim_model_params, lock);
+    FIELD(minim_model_params, prefault);
 
     STRUCT(minim_device_info);
     FIELD(minim_device_info, size);
@@ -105,11 +109,20 @@ int main(void) {
     FIELD(minim_device_memory, n_expert_layers);
     FIELD(minim_device_memory, token_in_bytes);
     FIELD(minim_device_memory, token_out_bytes);
+    FIELD(minim_device_memory, locked_bytes);
 
     STRUCT(minim_layer_devices);
     FIELD(minim_layer_devices, size);
     FIELD(minim_layer_devices, device);
     FIELD(minim_layer_devices, experts);
+
+    STRUCT(minim_node_memory);
+    FIELD(minim_node_memory, size);
+    FIELD(minim_node_memory, node);
+    FIELD(minim_node_memory, n_threads);
+    FIELD(minim_node_memory, n_threads_decode);
+    FIELD(minim_node_memory, wanted_bytes);
+    FIELD(minim_node_memory, weight_bytes);
 
     STRUCT(minim_session_params);
     FIELD(minim_session_params, size);

@@ -17,6 +17,7 @@ STRUCTS = {
     "minim_device_info": abi.DeviceInfo,
     "minim_device_memory": abi.DeviceMemory,
     "minim_layer_devices": abi.LayerDevices,
+    "minim_node_memory": abi.NodeMemory,
     "minim_session_params": abi.SessionParams,
     "minim_option_info": abi.OptionInfo,
     "minim_token_probability": abi.TokenProbability,

@@ -1,4 +1,7 @@
 import concurrent.futures
+import os
+import subprocess
+import sys
 import threading
 import unittest
 
@@ -30,6 +33,55 @@ class Threads(unittest.TestCase):
         expected = logits(threads=2)
         self.assertEqual(logits(threads=2, threads_decode=1), expected)
         self.assertEqual(logits(threads=1, threads_decode=2, pin_threads=True), expected)
+
+    def test_where_memory_is_and_whether_it_is_locked_changes_no_bit(self):
+        ids = prompt("memory")["ids"][:20]
+
+        def logits(**options):
+            with minim.Model(Q8_0, threads=2, **options) as opened, opened.session(context=64) as session:
+                bits = session.eval(ids).tobytes()
+                return opened.numa, opened.nodes(), opened.memory()[0], bits
+
+        numa, nodes, memory, expected = logits(numa="off", mmap=False)
+        self.assertEqual((numa, memory.locked), ("off", 0))
+        self.assertEqual(sum(node.weights for node in nodes), memory.weights)
+        self.assertEqual({node.n_threads for node in nodes}, {0})
+        for options in ({"numa": "auto"}, {"mmap": True, "prefault": True}):
+            self.assertEqual(logits(**options)[3], expected)
+        for mode in ("interleave", "split"):
+            numa, nodes, memory, bits = logits(numa=mode, mmap=False)
+            self.assertEqual((numa, bits), (mode, expected))
+            self.assertEqual(sum(node.n_threads for node in nodes), 2)
+            self.assertEqual(sum(node.weights for node in nodes), memory.weights)
+            self.assertLessEqual(abs(sum(node.wanted for node in nodes) - memory.weights), len(nodes) ** 2)
+        with self.assertRaises(ValueError):
+            minim.Model(Q8_0, numa="everywhere")
+
+    def test_memory_that_may_not_be_locked_is_an_error_with_the_limit(self):
+        # In a process of its own, without the privilege that lifts the limit.
+        script = f"""
+import ctypes, resource, sys
+sys.path[:0] = {sys.path!r}
+from support import Q8_0, minim
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
+if ctypes.CDLL(None).prctl(24, 14, 0, 0, 0) == 0 and os_is_root:
+    import os
+    os.setuid(65534)
+for mmap in (True, False):
+    try:
+        minim.Model(Q8_0, lock=True, mmap=mmap, threads=1).close()
+        print("locked")
+    except minim.Error as error:
+        print(error.status, error)
+"""
+        script = script.replace("os_is_root", str(os.geteuid() == 0))
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ})
+        self.assertEqual(done.stderr, "")
+        lines = done.stdout.splitlines()
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            self.assertTrue(line.startswith("out_of_memory "), line)
+            self.assertRegex(line, r"[0-9]{7} bytes cannot be locked.*65536 bytes \(RLIMIT_MEMLOCK\).*ulimit -l")
 
     def test_one_session_in_two_threads_is_busy_and_never_harmed(self):
         ids = prompt("chat_capital")["ids"]

@@ -34,7 +34,8 @@ std::vector<float> some_operations(Format format, int64_t n) {
                                   .row_bytes = weight.row_bytes,
                                   .expert = {},
                                   .scale = {},
-                                  .packed = true};
+                                  .packed = true,
+                                  .part = {}};
     for (int e = 0; e < 9; ++e) stack.expert.push_back(weight.data);
     const ExpertWeights experts = {stack, stack, stack};
     const auto rows = static_cast<size_t>(n);

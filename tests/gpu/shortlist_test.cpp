@@ -111,7 +111,7 @@ void add(Written& written, const engine::TokenEvent& event) {
 
 std::shared_ptr<const model::Model> open_model() {
     const Logger silent;
-    const auto whole = [](const model::Config& config) {
+    const auto whole = [](const model::Config& config, const model::Weights&) {
         return std::vector<model::Stage>{{cuda::make_cuda_backend(0, Arithmetic::fast), config.n_layer}};
     };
     return std::make_shared<const model::Model>(std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf",

@@ -152,3 +152,45 @@ TEST_CASE("a pool of no thread is invalid") {
         expect_error(Status::invalid, std::to_string(n_threads), [&] { const ThreadPool pool(n_threads); });
     }
 }
+
+TEST_CASE("tasks in parts run once each, whichever threads there are") {
+    for (const int32_t n_threads : {1, 2, 5}) {
+        NumaPlan plan;
+        plan.mode = Numa::split;
+        plan.topology.nodes = {{0, {0}}, {1, {1}}, {2, {2}}};
+        PlacementCalls calls = system_placement_calls();
+        calls.bind_thread = [](pthread_t, std::span<const int>) { return 0; };
+        const ThreadPool pool(plan_threads(plan, n_threads, Affinity::free), calls);
+        for (const std::vector<int64_t>& first : {std::vector<int64_t>{0, 100, 200, 300},
+                                                  {0, 0, 1, 300},
+                                                  {0, 300},
+                                                  {0, 0, 0, 0},
+                                                  {0, 150, 300}}) {
+            std::vector<std::atomic<int>> runs(static_cast<size_t>(first.back()));
+            for (int job = 0; job < 20; ++job)
+                pool.run_parts(first, [&](int64_t i, int32_t) { runs[static_cast<size_t>(i)].fetch_add(1); });
+            CHECK(std::ranges::all_of(runs, [](const auto& n) { return n == 20; }));
+        }
+    }
+}
+
+TEST_CASE("a worker begins with the part of its node") {
+    NumaPlan plan;
+    plan.mode = Numa::split;
+    plan.topology.nodes = {{1000, {0}}, {1001, {1}}};  // none of this machine: the caller counts to the first
+    PlacementCalls calls = system_placement_calls();
+    calls.bind_thread = [](pthread_t, std::span<const int>) { return 0; };
+    const ThreadPool pool(plan_threads(plan, 2, Affinity::free), calls);
+    CHECK(pool.n_threads_of(0) == 1);
+    CHECK(pool.n_threads_of(1) == 1);
+    // The first two tasks wait for each other: both threads have begun.
+    std::atomic<int> n_begun{0};
+    std::atomic<int64_t> first_of_worker{-1};
+    const int64_t first[] = {0, 1, 2};
+    pool.run_parts(first, [&](int64_t i, int32_t thread) {
+        if (thread == 1) first_of_worker = i;
+        ++n_begun;
+        while (n_begun < 2) std::this_thread::yield();
+    });
+    CHECK(first_of_worker == 1);
+}

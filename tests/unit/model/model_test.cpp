@@ -1,7 +1,11 @@
 #include "model/model.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -208,6 +212,110 @@ TEST_CASE("progress runs to the end, and returning false cancels the load") {
     CHECK(total > 0);
     options.progress = [](uint64_t, uint64_t) { return false; };
     CHECK(error_of([&] { open_with(k_bf16, options); }).value().status() == Status::cancelled);
+}
+
+TEST_CASE("reading into memory reports what is read and packed, and can be cancelled at every report") {
+    const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+    model::OpenOptions options;
+    options.residence = checkpoint::Residence::owned;
+    std::vector<uint64_t> reports;
+    options.progress = [&](uint64_t done, uint64_t) {
+        reports.push_back(done);
+        return true;
+    };
+    const auto model = open_with(path, options);
+    REQUIRE(reports.size() >= 2);
+    CHECK(reports.front() == 0);
+    for (size_t i = 1; i < reports.size(); ++i) {
+        CHECK(reports[i] > reports[i - 1]);
+        CHECK(reports[i] - reports[i - 1] < 5U << 20);
+    }
+    CHECK(reports.back() <= model->weight_bytes()[0].total);
+    CHECK(reports.back() > 7'000'000);
+    for (size_t stop = 1; stop <= reports.size(); ++stop) {
+        size_t calls = 0;
+        options.progress = [&](uint64_t, uint64_t) { return ++calls < stop; };
+        CHECK(error_of([&] { open_with(path, options); }).value().status() == Status::cancelled);
+        CHECK(calls == stop);
+    }
+}
+
+TEST_CASE("rows split among memory nodes give the same bits, and each node has its share") {
+    PlacementCalls calls = system_placement_calls();
+    calls.bind_thread = [](pthread_t, std::span<const int>) { return 0; };
+    calls.bind_memory = [](void*, uint64_t, std::span<const int32_t>) { return 0; };
+    const std::string examples = MINIM_EXAMPLE_MODELS;
+    const std::vector<int32_t> ids = {2018, 5, 700, 1500, 64};
+    for (const std::string& path :
+         {k_bf16, examples + "/minim-tiny-q8_0.gguf", examples + "/minim-tiny-mix-ik.gguf"}) {
+        INFO(path);
+        const auto expected = open_with(path, {});
+        for (const size_t n_nodes : {2, 3}) {
+            Topology topology;
+            for (size_t i = 0; i < n_nodes; ++i)
+                topology.nodes.push_back({static_cast<int32_t>(i), std::vector<int>(i + 1)});
+            const placement::ThreadOptions threads = {
+                .n_threads = 4, .n_threads_decode = 6, .numa = Numa::split};
+            model::OpenOptions options;
+            options.residence = checkpoint::Residence::owned;
+            const model::Model model(
+                path,
+                placement::make_backend("cpu", placement::make_threads(threads, topology, Logger(), calls),
+                                        active_cpu_level()),
+                options, Logger());
+            const backend::Matrix& output = model.weights().output;
+            REQUIRE(output.split != nullptr);
+            CHECK(output.split->n_parts() == static_cast<int64_t>(n_nodes));
+            CHECK(model.weights().layers[0].experts.down.split != nullptr);
+            CHECK(model.weights().embedding.split == nullptr);
+            CHECK(same_bits(logits_of(model, ids), logits_of(*expected, ids)));
+            CHECK(same_bits(logits_of(model, std::span(ids).first(1)),
+                            logits_of(*expected, std::span(ids).first(1))));
+            const std::vector<model::WeightBlock> blocks = model.host_blocks();
+            REQUIRE(blocks.size() == n_nodes + 1);
+            uint64_t total = 0;
+            for (const model::WeightBlock& block : blocks) total += block.bytes.size();
+            CHECK(total == model.weight_bytes()[0].total);
+            CHECK(blocks[0].bytes.size() < blocks[n_nodes - 1].bytes.size());  // fewer cores there
+            CHECK(blocks[0].bytes.size() > total / 10);
+        }
+    }
+}
+
+TEST_CASE("mapped weights are brought into memory with progress, and can be cancelled meanwhile") {
+    const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+    model::OpenOptions options;
+    options.residence = checkpoint::Residence::mapped;
+    options.prefault = true;
+    uint64_t last = 0;
+    uint64_t total = 0;
+    size_t n_reports = 0;
+    options.progress = [&](uint64_t done, uint64_t all) {
+        CHECK(done >= last);
+        last = done;
+        total = all;
+        ++n_reports;
+        return true;
+    };
+    const auto model = open_with(path, options);
+    CHECK(last == total);
+    CHECK(total > 7'000'000);
+    REQUIRE(n_reports >= 2);
+    const std::vector<model::WeightBlock> blocks = model->host_blocks();
+    REQUIRE_FALSE(blocks.empty());
+    for (const model::WeightBlock& block : blocks) {
+        const auto begin = reinterpret_cast<uintptr_t>(block.bytes.data()) / 4096 * 4096;
+        const size_t n_pages =
+            (reinterpret_cast<uintptr_t>(block.bytes.data()) + block.bytes.size() - begin + 4095) / 4096;
+        std::vector<unsigned char> present(n_pages);
+        REQUIRE(::mincore(reinterpret_cast<void*>(begin), n_pages * 4096, present.data()) == 0);
+        CHECK(std::ranges::all_of(present, [](unsigned char page) { return (page & 1U) != 0; }));
+    }
+    for (size_t stop = 1; stop <= n_reports; ++stop) {
+        size_t calls = 0;
+        options.progress = [&](uint64_t, uint64_t) { return ++calls < stop; };
+        CHECK(error_of([&] { open_with(path, options); }).value().status() == Status::cancelled);
+    }
 }
 
 TEST_CASE("a triggered token cancels the load") {

@@ -1,0 +1,168 @@
+#include "base/topology.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <memory>
+
+#include "base/cpu_features.h"
+#include "base/error.h"
+#if defined(MINIM_HAS_HWLOC)
+#include <hwloc.h>
+#endif
+
+namespace minim {
+namespace {
+
+// Numbers in a list of the system's, "0-1,4"; 1 where it cannot be read.
+int32_t count_of_list(const char* path) noexcept {
+    std::FILE* file = std::fopen(path, "re");
+    if (file == nullptr) return 1;
+    int32_t count = 0;
+    int first = 0;
+    while (std::fscanf(file, "%d", &first) == 1) {
+        int last = first;
+        int next = std::fgetc(file);
+        if (next == '-' && std::fscanf(file, "%d", &last) == 1) next = std::fgetc(file);
+        count += last - first + 1;
+        if (next != ',') break;
+    }
+    std::fclose(file);
+    return std::max(count, 1);
+}
+
+Topology one_node() {
+    Topology topology;
+    topology.nodes.push_back({0, usable_cores()});
+    topology.n_system_nodes = count_of_list("/sys/devices/system/node/has_memory");
+    return topology;
+}
+
+#if defined(MINIM_HAS_HWLOC)
+struct Destroy {
+    void operator()(hwloc_topology_t topology) const noexcept { hwloc_topology_destroy(topology); }
+};
+using Handle = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, Destroy>;
+
+Handle make_handle() {
+    hwloc_topology_t topology = nullptr;
+    return Handle(hwloc_topology_init(&topology) == 0 ? topology : nullptr);
+}
+
+// Nodes with one of the cores; a core beside several nodes (memory of two kinds) goes to the first.
+std::vector<MemoryNode> nodes_with(hwloc_topology_t topology, const std::vector<int>& cores) {
+    std::vector<MemoryNode> nodes;
+    std::vector<int> left = cores;
+    const int n = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
+    for (int i = 0; i < n; ++i) {
+        const hwloc_obj_t node =
+            hwloc_get_obj_by_type(topology, HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
+        const auto is_beside = [&](int core) {
+            return hwloc_bitmap_isset(node->cpuset, static_cast<unsigned>(core)) != 0;
+        };
+        MemoryNode found = {static_cast<int32_t>(node->os_index), {}};
+        std::ranges::copy_if(left, std::back_inserter(found.cores), is_beside);
+        std::erase_if(left, is_beside);
+        if (!found.cores.empty()) nodes.push_back(std::move(found));
+    }
+    return nodes;
+}
+#endif
+
+}  // namespace
+
+#if defined(MINIM_HAS_HWLOC)
+
+bool has_topology_library() noexcept {
+    return true;
+}
+
+Topology find_topology() {
+    Topology found = one_node();
+    if (found.n_system_nodes == 1) return found;
+    const Handle handle = make_handle();
+    // Restricted to what this process may use; a description in hwloc's own variables is no place to bind memory to.
+    if (handle == nullptr || hwloc_topology_load(handle.get()) != 0 ||
+        hwloc_topology_is_thissystem(handle.get()) == 0) {
+        return found;
+    }
+    std::vector<MemoryNode> nodes = nodes_with(handle.get(), usable_cores());
+    if (!nodes.empty()) found.nodes = std::move(nodes);
+    return found;
+}
+
+Topology make_topology(const std::string& description) {
+    const Handle handle = make_handle();
+    if (handle == nullptr || hwloc_topology_set_synthetic(handle.get(), description.c_str()) != 0 ||
+        hwloc_topology_load(handle.get()) != 0) {
+        fail(Status::invalid, "'{}' describes no machine", description);
+    }
+    std::vector<int> cores;
+    const int n = hwloc_get_nbobjs_by_type(handle.get(), HWLOC_OBJ_CORE);
+    for (int i = 0; i < n; ++i) {
+        const hwloc_obj_t core =
+            hwloc_get_obj_by_type(handle.get(), HWLOC_OBJ_CORE, static_cast<unsigned>(i));
+        cores.push_back(hwloc_bitmap_first(core->cpuset));
+    }
+    Topology made;
+    made.nodes = nodes_with(handle.get(), cores);
+    made.n_system_nodes = hwloc_get_nbobjs_by_type(handle.get(), HWLOC_OBJ_NUMANODE);
+    return made;
+}
+
+#else
+
+bool has_topology_library() noexcept {
+    return false;
+}
+
+Topology find_topology() {
+    return one_node();
+}
+
+Topology make_topology(const std::string& description) {
+    fail(Status::unsupported, "this build has no hwloc to make '{}' of", description);
+}
+
+#endif
+
+std::vector<int32_t> nodes_of_threads(const Topology& topology, int32_t n_threads) {
+    int64_t n_cores = 0;
+    for (const MemoryNode& node : topology.nodes) n_cores += std::ssize(node.cores);
+    if (n_cores == 0) return std::vector<int32_t>(static_cast<size_t>(n_threads), 0);
+    std::vector<int32_t> nodes;
+    int64_t cores_before = 0;
+    for (size_t i = 0; i < topology.nodes.size(); ++i) {
+        cores_before += std::ssize(topology.nodes[i].cores);
+        // Each node ends where the cores up to its own end, so that roundings do not add up.
+        const int64_t end = (cores_before * n_threads + n_cores / 2) / n_cores;
+        while (std::ssize(nodes) < end) nodes.push_back(static_cast<int32_t>(i));
+    }
+    return nodes;
+}
+
+std::vector<int64_t> rows_of_nodes(int64_t n_rows, const std::vector<int32_t>& n_threads, int64_t granule) {
+    int64_t all = 0;
+    for (const int32_t n : n_threads) all += n;
+    const int64_t n_granules = (n_rows + granule - 1) / granule;
+    std::vector<int64_t> first = {0};
+    int64_t before = 0;
+    for (const int32_t n : n_threads) {
+        before += n;
+        const int64_t end = all == 0 ? n_granules : (n_granules * before + all / 2) / all;
+        first.push_back(std::min(end * granule, n_rows));
+    }
+    return first;
+}
+
+int32_t nth_node(int32_t home, int32_t n, int32_t n_nodes) noexcept {
+    // home ^ 0, home ^ 1 ... runs through all numbers below the next power of two once.
+    const auto all = static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(n_nodes)));
+    for (int32_t step = 0; step < all; ++step) {
+        const int32_t node = home ^ step;
+        if (node < n_nodes && n-- == 0) return node;
+    }
+    return home;
+}
+
+}  // namespace minim

@@ -1,0 +1,69 @@
+// The rows of a job cut into tiles, numbered node after node where they are split: so a thread pool can give each
+// node's threads the tiles that lie beside them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "backend/backend.h"
+#include "base/topology.h"
+
+namespace minim::cpu {
+
+// Rows first .. first + count of part `part`; of no rows where there is none.
+struct RowTile {
+    int64_t first = 0;
+    int64_t count = 0;
+};
+
+// Of one matrix, or of all experts of a stack alike.
+class RowTiles {
+  public:
+    // `split` may be null.
+    RowTiles(int64_t n_rows, const backend::RowSplit* split, int64_t tile_rows)
+        : n_rows_(n_rows), split_(split), tile_rows_(tile_rows) {}
+
+    int32_t n_parts() const { return split_ == nullptr ? 1 : static_cast<int32_t>(split_->n_parts()); }
+    int64_t count(int32_t part) const {
+        return (end_of(part) - first_of(part) + tile_rows_ - 1) / tile_rows_;
+    }
+    RowTile tile(int32_t part, int64_t index) const {
+        const int64_t first = first_of(part) + index * tile_rows_;
+        return {first, std::min(tile_rows_, end_of(part) - first)};
+    }
+
+  private:
+    int64_t first_of(int32_t part) const {
+        return split_ == nullptr ? 0 : split_->first_row[static_cast<size_t>(part)];
+    }
+    int64_t end_of(int32_t part) const {
+        return split_ == nullptr ? n_rows_ : split_->first_row[static_cast<size_t>(part) + 1];
+    }
+
+    int64_t n_rows_;
+    const backend::RowSplit* split_;
+    int64_t tile_rows_;
+};
+
+// The tasks of a job, part after part.
+struct TaskParts {
+    std::array<int64_t, k_most_nodes + 1> first = {};
+    int32_t n_parts = 0;
+
+    void add(int64_t n_tasks) {
+        first[static_cast<size_t>(n_parts) + 1] = first[static_cast<size_t>(n_parts)] + n_tasks;
+        ++n_parts;
+    }
+    std::span<const int64_t> bounds() const { return {first.data(), static_cast<size_t>(n_parts) + 1}; }
+    int32_t part_of(int64_t task) const {
+        int32_t part = 0;
+        while (first[static_cast<size_t>(part) + 1] <= task) ++part;
+        return part;
+    }
+    int64_t begin(int32_t part) const { return first[static_cast<size_t>(part)]; }
+    int64_t end(int32_t part) const { return first[static_cast<size_t>(part) + 1]; }
+};
+
+}  // namespace minim::cpu

@@ -1,0 +1,282 @@
+#include "model/host_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory_info.h"
+#include "model/first_error.h"
+
+namespace minim::model {
+namespace {
+
+using backend::ExpertStack;
+using backend::Matrix;
+using backend::Vector;
+using checkpoint::k_load_block_bytes;
+
+// Of every matrix: a cache line, and the widest vector.
+constexpr uint64_t k_alignment = 64;
+// What a thread reads at a time: it packs out of the second-level cache. A job has k_load_block_bytes of them.
+constexpr uint64_t k_piece_bytes = uint64_t{128} << 10;
+// How far the system is asked to read ahead of the threads.
+constexpr uint64_t k_ahead_bytes = uint64_t{32} << 20;
+// Memory made present in one job, and by one thread: a huge page.
+constexpr uint64_t k_present_job_bytes = uint64_t{64} << 20;
+constexpr uint64_t k_present_bytes = uint64_t{2} << 20;
+
+constexpr const char* k_what = "weights in host memory";
+
+uint64_t unit_bytes(const backend::Backend& backend, const Matrix& shape) {
+    return shape.packed ? static_cast<uint64_t>(backend.pack_rows_together() * shape.row_bytes) : 1;
+}
+
+}  // namespace
+
+// The runs in the order of the file, piece by piece.
+class HostWeights::Cursor {
+  public:
+    explicit Cursor(const HostWeights& all) : all_(all) {}
+
+    // Of no bytes at the end.
+    Piece next() {
+        while (run_ < all_.file_order_.size()) {
+            const Run& run = all_.runs_[all_.file_order_[run_]];
+            const uint64_t total = bytes_of(run.shape);
+            if (at_ == total) {
+                ++run_;
+                at_ = 0;
+                continue;
+            }
+            const uint64_t unit = unit_bytes(all_.backend_, run.shape);
+            const uint64_t left = total - at_;
+            const uint64_t count =
+                left < unit ? left : std::min(left, std::max(k_piece_bytes / unit, uint64_t{1}) * unit);
+            return {&run, std::exchange(at_, at_ + count), count};
+        }
+        return {};
+    }
+
+  private:
+    const HostWeights& all_;
+    size_t run_ = 0;
+    uint64_t at_ = 0;
+};
+
+// What is to be read, and into which buffer: one a memory node for the rows that are split among them, and a last one
+// for everything else.
+struct HostWeights::Collector {
+    HostWeights& all;
+
+    void add(const std::byte* from, const Matrix& shape, size_t buffer) {
+        if (bytes_of(shape) > 0) all.runs_.push_back({from, shape, buffer});
+    }
+    void add_rows(const std::byte* from, Matrix shape) {
+        const backend::RowSplit* split = all.split_of(shape.rows);
+        if (split == nullptr) return add(from, shape, all.common_buffer());
+        for (size_t k = 0; k + 1 < split->first_row.size(); ++k) {
+            shape.rows = split->first_row[k + 1] - split->first_row[k];
+            add(from + split->first_row[k] * shape.row_bytes, shape, k);
+        }
+    }
+    void matrix(Matrix& matrix, MatrixUse use) {
+        if (all.shares_head_ && &matrix == &all.weights_.output) return;
+        Matrix shape = matrix;
+        if (use == MatrixUse::rows) return add(matrix.data, shape, all.common_buffer());
+        shape.packed = all.backend_.packs(matrix.format);
+        add_rows(matrix.data, shape);
+    }
+    void vector(Vector& vector) {
+        const auto bytes = vector.size * static_cast<int64_t>(sizeof(float));
+        add(reinterpret_cast<const std::byte*>(vector.data),
+            {.format = Format::f32, .rows = 1, .cols = vector.size, .row_bytes = bytes}, all.common_buffer());
+    }
+    void stack(ExpertStack& stack) {
+        Matrix shape = stack.expert.empty() ? Matrix() : stack.matrix(0);
+        shape.packed = all.backend_.packs(stack.format);
+        for (const std::byte* expert : stack.expert) add_rows(expert, shape);
+    }
+};
+
+// Where it lies now: visits in the order of the Collector.
+struct HostWeights::Assigner {
+    HostWeights& all;
+    size_t next = 0;
+
+    const std::byte* take(uint64_t bytes) { return bytes == 0 ? nullptr : all.runs_[next++].to; }
+    void take_parts(const backend::RowSplit& split, int64_t row_bytes, std::vector<const std::byte*>& parts) {
+        for (size_t k = 0; k + 1 < split.first_row.size(); ++k)
+            parts.push_back(
+                take(static_cast<uint64_t>((split.first_row[k + 1] - split.first_row[k]) * row_bytes)));
+    }
+    void matrix(Matrix& matrix, MatrixUse use) {
+        if (all.shares_head_ && &matrix == &all.weights_.output) {
+            matrix.data = all.weights_.embedding.data;
+            return;
+        }
+        const bool is_product = use == MatrixUse::product;
+        matrix.packed = is_product && all.backend_.packs(matrix.format);
+        matrix.split = is_product ? all.split_of(matrix.rows) : nullptr;
+        if (matrix.split == nullptr) {
+            matrix.data = take(bytes_of(matrix));
+            return;
+        }
+        std::vector<const std::byte*>& parts = all.weights_.parts.emplace_back();
+        take_parts(*matrix.split, matrix.row_bytes, parts);
+        matrix.part = parts.data();
+        matrix.data = parts.front();
+    }
+    void vector(Vector& vector) {
+        vector.data = reinterpret_cast<const float*>(take(static_cast<uint64_t>(vector.size)));
+    }
+    void stack(ExpertStack& stack) {
+        const auto bytes = static_cast<uint64_t>(stack.rows * stack.row_bytes);
+        stack.packed = all.backend_.packs(stack.format);
+        stack.split = all.split_of(stack.rows);
+        for (const std::byte*& expert : stack.expert) {
+            if (stack.split == nullptr) {
+                expert = take(bytes);
+                continue;
+            }
+            const size_t first = stack.part.size();
+            take_parts(*stack.split, stack.row_bytes, stack.part);
+            expert = stack.part[first];
+        }
+    }
+};
+
+HostWeights::HostWeights(const Share& share, Weights& weights)
+    : share_(share),
+      weights_(weights),
+      backend_(*share.backend),
+      shares_head_(share.has_embedding && share.has_output && weights.output.data == weights.embedding.data) {
+    Collector collector{*this};
+    visit_share(share_, weights_, collector);
+    take_memory();
+}
+
+// Null where rows are not split. The same for matrices of as many rows.
+const backend::RowSplit* HostWeights::split_of(int64_t n_rows) {
+    const HostMemory& memory = backend_.host_memory();
+    if (memory.n_nodes() == 1) return nullptr;
+    for (const backend::RowSplit& split : weights_.splits)
+        if (split.first_row.back() == n_rows) return &split;
+    weights_.splits.push_back({memory.rows_of_nodes(n_rows, backend_.pack_rows_together())});
+    return &weights_.splits.back();
+}
+
+size_t HostWeights::common_buffer() const {
+    const int32_t n_nodes = backend_.host_memory().n_nodes();
+    return n_nodes == 1 ? 0 : static_cast<size_t>(n_nodes);
+}
+
+// Matrices lie in the order of the file, so that memory fills from front to back.
+void HostWeights::take_memory() {
+    file_order_.resize(runs_.size());
+    for (size_t i = 0; i < runs_.size(); ++i) file_order_[i] = static_cast<uint32_t>(i);
+    std::ranges::stable_sort(
+        file_order_, [&](uint32_t a, uint32_t b) { return std::less<>()(runs_[a].from, runs_[b].from); });
+    std::vector<uint64_t> buffer_bytes(common_buffer() + 1);
+    for (const uint32_t i : file_order_) {
+        const Run& run = runs_[i];
+        bytes_ += bytes_of(run.shape);
+        buffer_bytes[run.buffer] += align_up(bytes_of(run.shape), k_alignment);
+        if (run.shape.packed)
+            thread_bytes_ = std::max({thread_bytes_, k_piece_bytes, unit_bytes(backend_, run.shape)});
+    }
+    const uint64_t total = std::accumulate(buffer_bytes.begin(), buffer_bytes.end(), uint64_t{0});
+    const uint64_t available = available_memory_bytes();
+    if (total > available) fail_out_of_memory(k_what, total, available);
+    const HostMemory& memory = backend_.host_memory();
+    for (size_t b = 0; b < buffer_bytes.size(); ++b) {
+        const int32_t node = b == common_buffer() ? HostMemory::k_any_node : static_cast<int32_t>(b);
+        buffers_.push_back(memory.take(buffer_bytes[b], k_what, node, Buffer::Presence::later));
+    }
+    present_bytes_.resize(buffers_.size());
+    std::vector<uint64_t> used(buffers_.size());
+    for (const uint32_t i : file_order_) {
+        Run& run = runs_[i];
+        run.to = buffers_[run.buffer].data() + used[run.buffer];
+        used[run.buffer] += align_up(bytes_of(run.shape), k_alignment);
+    }
+    thread_bytes_ = align_up(thread_bytes_, k_alignment);
+    scratch_ = Buffer(static_cast<uint64_t>(backend_.n_threads()) * thread_bytes_, "packing weights");
+}
+
+// The memory the pieces go to, and a good deal of what comes after it: by all threads, as zeroing takes its time.
+void HostWeights::make_present(std::span<const Piece> pieces) {
+    for (size_t b = 0; b < buffers_.size(); ++b) {
+        const Buffer& buffer = buffers_[b];
+        uint64_t end = 0;
+        for (const Piece& piece : pieces) {
+            if (piece.run->buffer != b) continue;
+            const auto begin = static_cast<uint64_t>(piece.run->to - buffer.data()) + piece.at;
+            end = std::max(end, begin + piece.bytes);
+        }
+        const uint64_t from = present_bytes_[b];
+        if (end <= from) continue;
+        end = std::min(buffer.size(), align_up(end + k_present_job_bytes, k_present_bytes));
+        FirstError error;
+        backend_.run_tasks(static_cast<int64_t>((end - from + k_present_bytes - 1) / k_present_bytes),
+                           [&](int64_t i, int32_t) {
+                               error.run([&] {
+                                   const uint64_t at = from + static_cast<uint64_t>(i) * k_present_bytes;
+                                   buffer.make_present(at, std::min(k_present_bytes, end - at), k_what);
+                               });
+                           });
+        error.rethrow();
+        present_bytes_[b] = end;
+    }
+}
+
+void HostWeights::read_pieces(std::span<const Piece> pieces, const ReadWeights& read) {
+    FirstError error;
+    backend_.run_tasks(std::ssize(pieces), [&](int64_t i, int32_t thread) {
+        error.run([&] {
+            const Piece& piece = pieces[static_cast<size_t>(i)];
+            const Run& run = *piece.run;
+            if (!run.shape.packed) return read(run.from + piece.at, {run.to + piece.at, piece.bytes});
+            std::byte* rows = scratch_.data() + static_cast<uint64_t>(thread) * thread_bytes_;
+            read(run.from + piece.at, {rows, piece.bytes});
+            Matrix shape = run.shape;
+            shape.rows = static_cast<int64_t>(piece.bytes) / shape.row_bytes;
+            backend_.pack_rows(shape, rows, run.to + piece.at);
+        });
+    });
+    error.rethrow();
+}
+
+void HostWeights::read(const ReadWeights& read, checkpoint::LoadCounter& counter) {
+    Cursor ahead(*this);
+    Cursor cursor(*this);
+    uint64_t done = 0;
+    uint64_t asked = 0;
+    std::vector<Piece> pieces;
+    while (true) {
+        while (asked < done + k_ahead_bytes) {
+            const Piece piece = ahead.next();
+            if (piece.bytes == 0) break;
+            read_ahead({piece.run->from + piece.at, piece.bytes});
+            asked += piece.bytes;
+        }
+        pieces.clear();
+        uint64_t count = 0;
+        for (Piece piece; count < k_load_block_bytes && (piece = cursor.next()).bytes > 0;
+             count += piece.bytes)
+            pieces.push_back(piece);
+        if (pieces.empty()) break;
+        make_present(pieces);
+        read_pieces(pieces, read);
+        done += count;
+        counter.add(count);
+    }
+    scratch_ = Buffer();
+    Assigner assigner{*this};
+    visit_share(share_, weights_, assigner);
+}
+
+}  // namespace minim::model
