@@ -196,7 +196,8 @@ static void test_session(minim_model* model) {
     CHECK_FAILS(minim_model_device_memory(NULL, 0, &memory, &err), MINIM_E_INVALID);
     CHECK_OK(minim_model_device_memory(model, 0, &memory, &err));
     CHECK(strcmp(memory.name, "cpu") == 0 && memory.first_layer == 0 && memory.n_layer == 3);
-    CHECK(memory.weight_bytes < info.weight_bytes / 100 * 102 && memory.weight_bytes > info.weight_bytes / 100 * 98);
+    CHECK(memory.weight_bytes < info.weight_bytes / 100 * 102 &&
+          memory.weight_bytes > info.weight_bytes / 100 * 98);
     CHECK(memory.expert_bytes > 0 && memory.expert_bytes < memory.weight_bytes && memory.kv_bytes == 0);
     CHECK(memory.n_expert_layers == 3 && memory.token_in_bytes == 0 && memory.token_out_bytes == 0);
     /* A caller of before there were these fields. */

@@ -5,6 +5,7 @@
 #include "backend/device_memory.h"
 #include "base/error.h"
 #include "sim/devices.h"
+#include "sim/placement_checks.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 
@@ -157,40 +158,12 @@ TEST_CASE("a device without kernels for the experts' format is refused only wher
 
 TEST_CASE("loading with experts elsewhere reports its progress and can be cancelled at any point") {
     const Devices devices = make_devices(2);
-    int n_calls = 0;
-    uint64_t last = 0;
-    uint64_t total = 0;
-    model::OpenOptions options;
-    options.residence = checkpoint::Residence::owned;
-    options.progress = [&](uint64_t done, uint64_t all) {
-        CHECK(done >= last);
-        last = done;
-        total = all;
-        ++n_calls;
-        return true;
-    };
-    { const auto model = model_apart(devices, options); }
-    CHECK(last == total);
-    CHECK(total > 7'000'000);
-    for (int at = 1; at <= n_calls; ++at) {
-        int call = 0;
-        options.progress = [&](uint64_t, uint64_t) { return ++call < at; };
-        expect_error(Status::cancelled, "loading", [&] { model_apart(devices, options); });
-        CHECK(is_empty(devices));
-    }
+    check_cancelled_loads(devices, [&](const auto& options) { return model_apart(devices, options); });
 }
 
 TEST_CASE("cancelling an evaluation with experts elsewhere leaves the session as it was") {
     const Devices devices = make_devices(2);
-    engine::Session session = make_session(model_apart(devices), 200);
-    engine::Session expected = make_session(model_on_cpu(), 200);
-    all_logits(session, some_ids(40), 40);
-    all_logits(expected, some_ids(40), 40);
-    CancelToken cancel;
-    cancel.trigger();
-    expect_error(Status::cancelled, "evaluation", [&] { session.eval(some_ids(20), false, {}, &cancel); });
-    CHECK(session.n_tokens() == 40);
-    CHECK(all_logits(session, some_ids(9, 4), 9) == all_logits(expected, some_ids(9, 4), 9));
+    check_cancelled_evaluation(model_apart(devices));
 }
 
 }  // namespace minim::test

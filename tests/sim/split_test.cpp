@@ -6,6 +6,7 @@
 #include "kv/state_file.h"
 #include "model/stage.h"
 #include "sim/devices.h"
+#include "sim/placement_checks.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 #include "support/tiny_model.h"
@@ -17,19 +18,6 @@ std::vector<float> logits_on(const std::shared_ptr<const model::Model>& model,
                              const std::vector<int32_t>& ids, size_t chunk) {
     engine::Session session = make_session(model, 200);
     return all_logits(session, ids, chunk);
-}
-
-std::vector<int32_t> answer_on(const std::shared_ptr<const model::Model>& model,
-                               const std::vector<int32_t>& prompt, int64_t count) {
-    engine::Session session = make_session(model, 400);
-    engine::GenerateParams params;
-    params.max_tokens = count;
-    params.ignore_end = true;
-    params.n_draft = 4;
-    engine::Generation generation(session, params, prompt, nullptr);
-    std::vector<int32_t> ids;
-    while (const auto event = generation.next(nullptr)) ids.push_back(event->choice.token);
-    return ids;
 }
 
 }  // namespace
@@ -108,25 +96,7 @@ TEST_CASE("weights that stay with the processor are copied and packed only where
 TEST_CASE("texts, drafts, forks and truncation on devices are those of the processor") {
     const Devices devices = make_devices(3);
     const auto model = model_on(devices);
-    const auto on_cpu = model_on_cpu();
-    CHECK(answer_on(model, some_ids(75), 60) == answer_on(on_cpu, some_ids(75), 60));
-
-    engine::Session session = make_session(model, 300);
-    engine::Session expected = make_session(on_cpu, 300);
-    all_logits(session, some_ids(100), 100);
-    all_logits(expected, some_ids(100), 100);
-    const auto fork = session.fork();
-    const auto expected_fork = expected.fork();
-    // Both write behind the same 100 tokens, 36 of which lie in a page that they shared.
-    all_logits(session, some_ids(20, 5), 20);
-    all_logits(expected, some_ids(20, 5), 20);
-    all_logits(*fork, some_ids(30, 9), 30);
-    all_logits(*expected_fork, some_ids(30, 9), 30);
-    CHECK(last_logits(session) == last_logits(expected));
-    CHECK(last_logits(*fork) == last_logits(*expected_fork));
-    session.truncate(90);
-    expected.truncate(90);
-    CHECK(all_logits(session, some_ids(10, 77), 10) == all_logits(expected, some_ids(10, 77), 10));
+    check_texts(model);
 }
 
 TEST_CASE("a state saved on devices is restored on the processor, and the other way round") {
