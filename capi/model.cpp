@@ -89,28 +89,14 @@ std::shared_ptr<const backend::Backend> open_if_there(const minim_model_params& 
     }
 }
 
-bool is_processor(std::string_view name) {
-    return name == "cpu" || name == "CPU";
-}
-
-// Those of the layers' devices are not opened twice.
-void add_overrides(const minim_model_params& p, const Runtime& runtime, const placement::Threads& threads,
-                   placement::Spread& spread) {
-    std::vector<std::pair<std::string, std::shared_ptr<const backend::Backend>>> further;
-    const auto device_named = [&](const std::string& name) {
-        if (is_processor(name)) return spread.host;
-        for (const auto& device : spread.devices)
-            if (device->name() == name) return device;
-        for (const auto& [known, device] : further)
-            if (known == name) return device;
-        auto device = open_if_there(
+std::vector<placement::Override> overrides_of(const minim_model_params& p, const Runtime& runtime,
+                                              const placement::Threads& threads,
+                                              const placement::Spread& spread) {
+    return placement::make_overrides(p.overrides, spread.host, spread.devices, [&](const std::string& name) {
+        const auto device = open_if_there(
             p, runtime, [&] { return open_device(name, runtime, threads, spread, backend::k_no_budget); });
-        if (device == nullptr) device = spread.host;
-        further.emplace_back(name, device);
-        return device;
-    };
-    for (const placement::OverrideText& text : placement::parse_overrides(p.overrides))
-        spread.experts.overrides.push_back({text.pattern, device_named(text.device)});
+        return device == nullptr ? spread.host : device;
+    });
 }
 
 placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime) {
@@ -154,7 +140,7 @@ placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime)
     spread.experts.host = spread.host;
     spread.experts.n_host_layers = p.n_host_experts;
     spread.fit_context = p.fit_context;
-    if (p.overrides != nullptr) add_overrides(p, runtime, threads, spread);
+    if (p.overrides != nullptr) spread.experts.overrides = overrides_of(p, runtime, threads, spread);
     return spread;
 }
 

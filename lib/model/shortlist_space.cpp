@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
 #include "base/error.h"
 
 namespace minim::model {
@@ -14,7 +15,7 @@ using backend::ShortlistRow;
 constexpr uint64_t k_alignment = 256;
 
 uint64_t aligned(uint64_t bytes) {
-    return (bytes + k_alignment - 1) / k_alignment * k_alignment;
+    return align_up(bytes, k_alignment);
 }
 
 uint64_t most_asked_bytes(int64_t n_rows) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <string>
 
 #include "base/error.h"
 #include "base/format_text.h"
@@ -112,6 +114,20 @@ std::vector<OverrideText> parse_overrides(std::string_view text) {
         begin = end + 1;
     }
     return all;
+}
+
+std::vector<Override> make_overrides(std::string_view text,
+                                     const std::shared_ptr<const backend::Backend>& host,
+                                     std::span<const std::shared_ptr<const backend::Backend>> devices,
+                                     const OpenDevice& open) {
+    std::map<std::string, std::shared_ptr<const backend::Backend>> named = {{"cpu", host}, {"CPU", host}};
+    for (const auto& device : devices) named.emplace(device->name(), device);
+    std::vector<Override> overrides;
+    for (const OverrideText& rule : parse_overrides(text)) {
+        if (!named.contains(rule.device)) named[rule.device] = open(rule.device);
+        overrides.push_back({rule.pattern, named[rule.device]});
+    }
+    return overrides;
 }
 
 std::vector<bool> place_experts(const ExpertRules& rules, std::span<Stage> stages) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,6 +39,15 @@ struct ExpertRules {
     int64_t n_host_layers = 0;
     std::shared_ptr<const backend::Backend> host = nullptr;
 };
+
+using OpenDevice = std::function<std::shared_ptr<const backend::Backend>(const std::string& name)>;
+
+// The rules of a text (parse_overrides). "cpu" and "CPU" are `host`; of the other names, those of `devices` are these, and
+// open(name) is called once for each further one.
+std::vector<Override> make_overrides(std::string_view text,
+                                     const std::shared_ptr<const backend::Backend>& host,
+                                     std::span<const std::shared_ptr<const backend::Backend>> devices,
+                                     const OpenDevice& open);
 
 // Sets where the experts of each stage's layers lie. Returns for each layer whether the rules say it, rather than that
 // they lie with their layer because nothing was said. Throws invalid for a pattern that is none, or that matches no

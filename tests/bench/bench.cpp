@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <map>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -67,14 +67,11 @@ placement::Spread Bench::open_devices() {
     for (auto& device : spread.devices) device = timed(device);
     spread.host = spread.experts.host = timed(open_device("cpu"));
     spread.experts.n_host_layers = options_.n_cpu_moe;
-    std::map<std::string, std::shared_ptr<const backend::Backend>> named = {{"cpu", spread.host},
-                                                                            {"CPU", spread.host}};
-    for (const auto& device : spread.devices) named.emplace(device->name(), device);
     for (const std::string& rules : options_.overrides) {
-        for (const placement::OverrideText& rule : placement::parse_overrides(rules)) {
-            if (!named.contains(rule.device)) named[rule.device] = timed(open_device(rule.device));
-            spread.experts.overrides.push_back({rule.pattern, named[rule.device]});
-        }
+        std::ranges::move(
+            placement::make_overrides(rules, spread.host, spread.devices,
+                                      [&](const std::string& name) { return timed(open_device(name)); }),
+            std::back_inserter(spread.experts.overrides));
     }
     return spread;
 }
