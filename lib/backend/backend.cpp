@@ -54,7 +54,7 @@ std::unique_ptr<Memory> Backend::allocate(uint64_t bytes, std::string_view what,
 }
 
 std::unique_ptr<Memory> Backend::allocate_staging(uint64_t bytes, std::string_view what) const {
-    return allocate_host_memory(bytes, what);
+    return uses_host_memory() ? allocate(bytes, what) : allocate_host_memory(bytes, what);
 }
 
 MemoryState Backend::memory() const noexcept {

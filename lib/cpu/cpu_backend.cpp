@@ -44,7 +44,7 @@ class CpuBackend : public backend::Backend {
 
     std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override {
         const int32_t n_threads = std::max(machine_.pool.n_threads(), decode_machine_.pool.n_threads());
-        return std::make_unique<CpuScratch>(limits, n_threads, memory_.locked(false));
+        return std::make_unique<CpuScratch>(limits, n_threads, *this);
     }
 
     bool packs(Format format) const noexcept override {

@@ -82,7 +82,8 @@ void carve(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
 
 }  // namespace
 
-CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads, const HostMemory& memory)
+CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads,
+                       const backend::Backend& backend)
     : limits(step_limits),
       max_cols(std::max({limits.hidden, limits.n_head * limits.head_dim, limits.expert_ff})),
       n_block_queries(block_queries(limits)) {
@@ -93,8 +94,8 @@ CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads
     }
     Carver measure(nullptr);
     carve(measure, *this, n_threads);
-    memory_ = memory.take(measure.used(), k_what);
-    Carver carver(memory_.data());
+    memory_ = backend.allocate(measure.used(), k_what);
+    Carver carver(memory_->data());
     carve(carver, *this, n_threads);
 }
 

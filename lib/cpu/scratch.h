@@ -4,10 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "backend/backend.h"
-#include "base/buffer.h"
-#include "base/host_memory.h"
 #include "cpu/kernels.h"
 
 namespace minim::cpu {
@@ -26,8 +25,9 @@ struct AttendedSpan {
 
 class CpuScratch : public backend::Scratch {
   public:
-    // Throws out_of_memory, or invalid where expert choices of a step are more than an index holds.
-    CpuScratch(const backend::StepLimits& limits, int32_t n_threads, const HostMemory& memory = {});
+    // Out of the backend's memory. Throws out_of_memory, or invalid where expert choices of a step are more than an index
+    // holds.
+    CpuScratch(const backend::StepLimits& limits, int32_t n_threads, const backend::Backend& backend);
 
     backend::StepLimits limits;
     int64_t max_cols;  // of any linear's input
@@ -63,7 +63,7 @@ class CpuScratch : public backend::Scratch {
     std::byte* tile_of(int32_t thread) const noexcept { return tile + thread * tile_scratch_bytes(max_cols); }
 
   private:
-    Buffer memory_;
+    std::unique_ptr<backend::Memory> memory_;
 };
 
 }  // namespace minim::cpu

@@ -1,12 +1,41 @@
 #include "cpu/scratch.h"
 
+#include "backend/device_memory.h"
 #include "base/error.h"
+#include "cpu/cpu_backend.h"
 #include "support/catch.h"
 
 namespace minim::test {
+namespace {
+
+const backend::Backend& processor() {
+    static const ThreadPool pool(1);
+    static const auto backend = cpu::make_cpu_backend(pool, CpuLevel::scalar);
+    return *backend;
+}
+
+uint64_t work_bytes() {
+    return processor().memory().used(backend::MemoryUse::work);
+}
+
+}  // namespace
 
 TEST_CASE("work space of no rows is allowed") {
-    CHECK_NOTHROW(cpu::CpuScratch({}, 1));
+    CHECK_NOTHROW(cpu::CpuScratch({}, 1, processor()));
+}
+
+TEST_CASE("work space is counted for as long as it lives") {
+    const uint64_t before = work_bytes();
+    {
+        const auto one =
+            processor().reserve({.n_rows = 4, .hidden = 96, .n_expert_used = 2, .expert_ff = 64});
+        const uint64_t of_one = work_bytes() - before;
+        // The halves of the experts' products alone.
+        CHECK(of_one > 2 * 4 * 2 * 64 * sizeof(float));
+        const auto staging = processor().allocate_staging(1000, "activations");
+        CHECK(work_bytes() == before + of_one + 1000);
+    }
+    CHECK(work_bytes() == before);
 }
 
 TEST_CASE("buffers are aligned and lie apart") {
@@ -19,7 +48,7 @@ TEST_CASE("buffers are aligned and lie apart") {
                                    .n_expert = 5,
                                    .n_expert_used = 2,
                                    .expert_ff = 33},
-                                  2);
+                                  2, processor());
     CHECK(scratch.max_cols == 120);
     const auto address = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
     CHECK(address(scratch.scores) % 64 == 0);
@@ -34,10 +63,11 @@ TEST_CASE("buffers are aligned and lie apart") {
 
 TEST_CASE("sizes beyond all memory are an error, not a small buffer") {
     const int64_t huge = int64_t{1} << 40;
-    CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .hidden = huge}, 1), Error);
-    CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .n_expert_used = 8}, 1), Error);
-    CHECK_THROWS_AS(cpu::CpuScratch({.n_context = huge, .n_head = 8, .n_head_kv = 1, .head_dim = 128}, 64),
-                    Error);
+    CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .hidden = huge}, 1, processor()), Error);
+    CHECK_THROWS_AS(cpu::CpuScratch({.n_rows = huge, .n_expert_used = 8}, 1, processor()), Error);
+    CHECK_THROWS_AS(
+        cpu::CpuScratch({.n_context = huge, .n_head = 8, .n_head_kv = 1, .head_dim = 128}, 64, processor()),
+        Error);
 }
 
 }  // namespace minim::test
