@@ -232,6 +232,47 @@ TEST_CASE("reading into memory reports what is read and packed, and can be cance
     cancel_at_each(done.size(), load);
 }
 
+TEST_CASE("weights read into memory begin where the widest vector may, wherever the file has them") {
+    for (const std::string& path : {k_folder, k_bf16}) {
+        model::OpenOptions options;
+        options.residence = checkpoint::Residence::owned;
+        const auto model = open_with(path, options);
+        const model::Weights& weights = model->weights();
+        const auto check = [](const void* data) { CHECK(reinterpret_cast<uintptr_t>(data) % 64 == 0); };
+        for (const backend::Matrix* matrix : {&weights.embedding, &weights.output}) check(matrix->data);
+        check(weights.output_norm.data);
+        for (const model::LayerWeights& layer : weights.layers) {
+            for (const backend::Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.router})
+                check(matrix->data);
+            for (const std::byte* expert : layer.experts.down.expert) check(expert);
+        }
+    }
+}
+
+TEST_CASE("a file that shrinks before its weights are read into memory is truncated") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "m.gguf";
+    const std::string source = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+    std::filesystem::copy_file(source, path);
+    const uint64_t whole = std::filesystem::file_size(path);
+    for (const uint64_t left : {whole / 2, whole - 1}) {
+        model::OpenOptions options;
+        options.residence = checkpoint::Residence::owned;
+        options.progress = [&](uint64_t done, uint64_t) {
+            if (done == 0) std::filesystem::resize_file(path, left);
+            return true;
+        };
+        const auto error = error_of([&] { open_with(path, options); });
+        REQUIRE(error);
+        CHECK(error->status() == Status::format);
+        CHECK(error->reason() == Reason::truncated);
+        CHECK(std::string(error->what()).find("m.gguf") != std::string::npos);
+        CHECK(reason_of([&] { open_with(path, {}); }) == "truncated");
+        std::filesystem::copy_file(source, path, std::filesystem::copy_options::overwrite_existing);
+    }
+    open_with(path, {});
+}
+
 TEST_CASE("rows split among memory nodes give the same bits, and each node has its share") {
     PlacementCalls calls = system_placement_calls();
     calls.bind_thread = [](pthread_t, std::span<const int>) { return 0; };
