@@ -60,35 +60,38 @@ MINIM_DEVICE void put_signed(uint32_t point, uint32_t signs, int i, Unit& unit) 
 
 // Byte i of the words from `at` on.
 MINIM_DEVICE uint32_t byte_of_words(const PanelBlock<Lanes>& block, int at, int i) {
-    return Lanes::load_u8(block.data + k_panel_rows * (at + i / 4 * 4) + 4 * block.lane + i % 4);
+    return Lanes::load_u8(panel::word_bytes(block, at + i / 4 * 4) + i % 4);
 }
 
 struct Iq2XxsNibbles {
     using Block = IQ2_XXS;
+    using Layout = panel::Iq2XxsLayout;
     using Kind = panel::PanelKind<Codes::wide, 128, 0, 1, false>;
     static constexpr int k_table_words = 256;
     MINIM_HOST_DEVICE static const uint32_t* table() { return iq2xxs_nibbles(); }
 
     MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
-        const uint32_t index = block.word(Block::groups_at + 8 * u);
-        const uint32_t group = block.word(Block::groups_at + 8 * u + 4);
+        const uint32_t index = block.word(Layout::points_at(u));
+        const uint32_t group = block.word(Layout::signs_at(u));
         const uint32_t signs = panel::even_signs<Lanes>(panel::spread_sign_indices<Lanes>(group));
         for (int i = 0; i < 4; ++i)
             put_signed(grid[(index >> (8 * i)) & 255U], (signs >> (8 * i)) & 255U, i, unit);
-        unit.scale[0] = panel::HalfStepScale<Lanes>(block.f16(Block::d_at), 0.25F).of(group >> 28);
+        unit.scale[0] =
+            panel::HalfStepScale<Lanes>(block.f16(Block::d_at), Layout::k_scale_factor).of(group >> 28);
     }
 };
 
 struct Iq2XsNibbles {
     using Block = IQ2_XS;
+    using Layout = panel::Iq2XsLayout;
     using Kind = panel::PanelKind<Codes::wide, 128, 0, 2, false>;
     static constexpr int k_table_words = 512;
     MINIM_HOST_DEVICE static const uint32_t* table() { return iq2xs_nibbles(); }
 
     MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
         // Two points a word, each 9 bits of index and 7 of signs.
-        const uint32_t a = block.word(Block::points_at + 8 * u);
-        const uint32_t b = block.word(Block::points_at + 8 * u + 4);
+        const uint32_t a = block.word(Layout::points_at(u, 0));
+        const uint32_t b = block.word(Layout::points_at(u, 1));
         const uint32_t seven =
             ((a >> 9) & 127U) | ((a >> 25) << 8) | ((b << 7) & 0x7F0000U) | ((b >> 25) << 24);
         const uint32_t signs = panel::even_signs<Lanes>(seven);
@@ -96,26 +99,27 @@ struct Iq2XsNibbles {
         put_signed(grid[(a >> 16) & 511U], (signs >> 8) & 255U, 1, unit);
         put_signed(grid[b & 511U], (signs >> 16) & 255U, 2, unit);
         put_signed(grid[(b >> 16) & 511U], signs >> 24, 3, unit);
-        panel::HalfStepScale<Lanes>(block.f16(Block::d_at), 0.25F)
+        panel::HalfStepScale<Lanes>(block.f16(Block::d_at), Layout::k_scale_factor)
             .put_two(byte_of_words(block, Block::scales_at, u), unit.scale);
     }
 };
 
 struct Iq2SNibbles {
     using Block = IQ2_S;
+    using Layout = panel::Iq2SLayout;
     using Kind = panel::PanelKind<Codes::wide, 128, 0, 2, false>;
     static constexpr int k_table_words = 1024;
     MINIM_HOST_DEVICE static const uint32_t* table() { return iq2s_nibbles(); }
 
     MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
-        const uint32_t low = block.word(Block::low_at + 4 * u);
+        const uint32_t low = block.word(Layout::low_at(u));
         const uint32_t high = byte_of_words(block, Block::high_at, u);
-        const uint32_t signs = block.word(Block::signs_at + 4 * u);
+        const uint32_t signs = block.word(Layout::signs_at(u));
         for (int i = 0; i < 4; ++i) {
             const uint32_t index = ((low >> (8 * i)) & 255U) | ((high << (8 - 2 * i)) & 0x300U);
             put_signed(grid[index], (signs >> (8 * i)) & 255U, i, unit);
         }
-        panel::HalfStepScale<Lanes>(block.f16(Block::d_at), 0.25F)
+        panel::HalfStepScale<Lanes>(block.f16(Block::d_at), Layout::k_scale_factor)
             .put_two(byte_of_words(block, Block::scales_at, u), unit.scale);
     }
 };

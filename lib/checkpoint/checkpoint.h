@@ -54,8 +54,7 @@ class Checkpoint {
 
     // Makes data() valid for the tensors that are wanted; once. A failed or cancelled load leaves things as
     // before and may be tried again. A file that shrinks while it is mapped raises SIGBUS on access; one that
-    // has shrunk before is `truncated` either way. Mapping takes no memory of its own; copying takes what
-    // stays and no more.
+    // has shrunk before is `truncated`. Takes no memory of its own.
     void load(Residence how, const Progress& progress = {}, const CancelToken* cancel = nullptr,
               const TensorFilter& wanted = {});
     bool is_loaded(const Tensor& tensor) const noexcept;

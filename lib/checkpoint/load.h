@@ -1,4 +1,4 @@
-// Brings the bytes of the tensors into reach, mapped or copied.
+// Brings the bytes of the tensors into reach.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,6 @@
 #include <functional>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/cancel.h"
 #include "base/file.h"
 #include "checkpoint/contents.h"
@@ -14,9 +13,8 @@
 namespace minim::checkpoint {
 
 enum class Residence {
-    mapped,  // the files mapped read-only: pages come in on first use and can be dropped by the system
-    owned,   // read into memory of the process, with huge pages where the system grants them
-    passing,  // mapped, so that the bytes have a place, but read with Checkpoint::read() on their way to a device
+    mapped,  // in the files, mapped read-only: pages come in on first use and can be dropped by the system
+    owned,  // read with Checkpoint::read() into memory of the process or a device; mapped, so that they have a place
 };
 
 // Called on the loading thread with bytes done and bytes in all: at 0, at least every 4 MiB, at the end;
@@ -26,11 +24,10 @@ using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 // Which tensors to load; empty for all.
 using TensorFilter = std::function<bool(const Tensor&)>;
 
-// data[i] is where the bytes of tensor i are, nullptr for one that was not wanted. Owned tensors begin at a
-// multiple of 64 bytes; mapped ones as the file has them, which for safetensors is anywhere.
+// data[i] is where the bytes of tensor i are mapped, nullptr for one that was not wanted: aligned as the file has it,
+// which for safetensors is anywhere.
 struct Residents {
     std::vector<MappedFile> maps;
-    std::vector<Buffer> buffers;
     std::vector<const std::byte*> data;
 };
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory_info.h"
-#include "model/first_error.h"
+#include "model/tasks_that_throw.h"
 
 namespace minim::model {
 namespace {
@@ -220,34 +220,27 @@ void HostWeights::make_present(std::span<const Piece> pieces) {
         const uint64_t from = present_bytes_[b];
         if (end <= from) continue;
         end = std::min(buffer.size(), align_up(end + k_present_job_bytes, k_present_bytes));
-        FirstError error;
-        backend_.run_tasks(static_cast<int64_t>((end - from + k_present_bytes - 1) / k_present_bytes),
-                           [&](int64_t i, int32_t) {
-                               error.run([&] {
-                                   const uint64_t at = from + static_cast<uint64_t>(i) * k_present_bytes;
-                                   buffer.make_present(at, std::min(k_present_bytes, end - at), k_what);
-                               });
-                           });
-        error.rethrow();
+        run_tasks_that_throw(backend_,
+                             static_cast<int64_t>((end - from + k_present_bytes - 1) / k_present_bytes),
+                             [&](int64_t i, int32_t) {
+                                 const uint64_t at = from + static_cast<uint64_t>(i) * k_present_bytes;
+                                 buffer.make_present(at, std::min(k_present_bytes, end - at), k_what);
+                             });
         present_bytes_[b] = end;
     }
 }
 
 void HostWeights::read_pieces(std::span<const Piece> pieces, const ReadWeights& read) {
-    FirstError error;
-    backend_.run_tasks(std::ssize(pieces), [&](int64_t i, int32_t thread) {
-        error.run([&] {
-            const Piece& piece = pieces[static_cast<size_t>(i)];
-            const Run& run = *piece.run;
-            if (!run.shape.packed) return read(run.from + piece.at, {run.to + piece.at, piece.bytes});
-            std::byte* rows = scratch_.data() + static_cast<uint64_t>(thread) * thread_bytes_;
-            read(run.from + piece.at, {rows, piece.bytes});
-            Matrix shape = run.shape;
-            shape.rows = static_cast<int64_t>(piece.bytes) / shape.row_bytes;
-            backend_.pack_rows(shape, rows, run.to + piece.at);
-        });
+    run_tasks_that_throw(backend_, std::ssize(pieces), [&](int64_t i, int32_t thread) {
+        const Piece& piece = pieces[static_cast<size_t>(i)];
+        const Run& run = *piece.run;
+        if (!run.shape.packed) return read(run.from + piece.at, {run.to + piece.at, piece.bytes});
+        std::byte* rows = scratch_.data() + static_cast<uint64_t>(thread) * thread_bytes_;
+        read(run.from + piece.at, {rows, piece.bytes});
+        Matrix shape = run.shape;
+        shape.rows = static_cast<int64_t>(piece.bytes) / shape.row_bytes;
+        backend_.pack_rows(shape, rows, run.to + piece.at);
     });
-    error.rethrow();
 }
 
 void HostWeights::read(const ReadWeights& read, checkpoint::LoadCounter& counter) {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory_info.h"
-#include "model/first_error.h"
+#include "model/tasks_that_throw.h"
 #include "model/visit_weights.h"
 
 namespace minim::model {
@@ -70,14 +70,11 @@ void make_present(std::span<const Block> blocks, const backend::Backend& backend
     for (const Block block : blocks) {
         for (uint64_t at = 0; at < block.size(); at += k_load_block_bytes) {
             const Block now = block.subspan(at, std::min<uint64_t>(k_load_block_bytes, block.size() - at));
-            FirstError error;
-            backend.run_tasks(static_cast<int64_t>((now.size() + k_task_bytes - 1) / k_task_bytes),
-                              [&](int64_t i, int32_t) {
-                                  const uint64_t from = static_cast<uint64_t>(i) * k_task_bytes;
-                                  const uint64_t count = std::min<uint64_t>(k_task_bytes, now.size() - from);
-                                  error.run([&] { make_mapped_present(now.subspan(from, count)); });
-                              });
-            error.rethrow();
+            const uint64_t n_tasks = (now.size() + k_task_bytes - 1) / k_task_bytes;
+            run_tasks_that_throw(backend, static_cast<int64_t>(n_tasks), [&](int64_t i, int32_t) {
+                const uint64_t from = static_cast<uint64_t>(i) * k_task_bytes;
+                make_mapped_present(now.subspan(from, std::min<uint64_t>(k_task_bytes, now.size() - from)));
+            });
             counter.add(now.size());
         }
     }

@@ -61,7 +61,7 @@ StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const backend::S
     space.o = take(q_width);
     space.k = take(kv_width);
     space.v = take(kv_width);
-    space.routing = take(2 * limits.n_expert_used);
+    space.routing.gates = take(2 * limits.n_expert_used);
     space.rows.resize(static_cast<size_t>(n_rows_));
     return space;
 }
@@ -85,7 +85,7 @@ StepSpace::ExpertSpace StepSpace::make_experts(const StageSpace& stage, const ba
                                              : device.allocate(bytes, k_what);
     space.x = reinterpret_cast<float*>(space.memory->data());
     space.h = space.x + n_rows_ * limits.hidden;
-    space.routing = space.h + n_rows_ * limits.hidden;
+    space.routing.gates = space.h + n_rows_ * limits.hidden;
     return space;
 }
 
@@ -178,10 +178,10 @@ void ForwardPass::choose_experts(const LayerWeights& layer, int64_t n, StageSpac
     backend::Scratch& scratch = *space.scratch;
     const int64_t n_used = config_.n_expert_used;
     backend.norm(scratch, space.x, n, layer.ffn_norm, config_.norm_eps, space.h);
-    backend.route(scratch, space.h, n, layer.router, layer.router_bias, n_used, space.ids(n, n_used),
-                  space.routing);
+    backend.route(scratch, space.h, n, layer.router, layer.router_bias, n_used, space.routing.ids(n, n_used),
+                  space.routing.gates);
     if (config_.expert_weights_scale != 1.0F)
-        backend.scale(scratch, space.routing, n * n_used, config_.expert_weights_scale);
+        backend.scale(scratch, space.routing.gates, n * n_used, config_.expert_weights_scale);
 }
 
 // x += experts of the normalised x on the device that has them: x goes there and comes back, and nothing is added up
@@ -197,13 +197,13 @@ void ForwardPass::experts_elsewhere(size_t stage_index, int64_t layer_of_stage, 
     const int64_t n_used = config_.n_expert_used;
     std::byte* passing = step.space.passing_.data();
     pass(here, stage.x, there, away.x, n_x, passing);
-    pass(here, stage.routing, there, away.routing, 2 * n * n_used,
+    pass(here, stage.routing.gates, there, away.routing.gates, 2 * n * n_used,
          passing + float_bytes(step.space.n_rows_, config_.hidden));
     // What a lost device has chosen is no expert: it must be known before the experts are looked up.
     here.backend.wait(here.scratch);
     there.backend.norm(there.scratch, away.x, n, layer.experts_norm, config_.norm_eps, away.h);
-    there.backend.experts(there.scratch, away.h, n, reinterpret_cast<int32_t*>(away.routing + n * n_used),
-                          away.routing, n_used, layer.experts, away.x);
+    there.backend.experts(there.scratch, away.h, n, away.routing.ids(n, n_used), away.routing.gates, n_used,
+                          layer.experts, away.x);
     pass(there, away.x, here, stage.x, n_x, passing);
     if (here.backend.uses_host_memory()) there.backend.wait(there.scratch);
 }
@@ -265,8 +265,8 @@ void ForwardPass::observe(const LayerObserver& observer, int64_t layer, int64_t 
                                 static_cast<const std::byte*>(from), to.size() * sizeof(to[0]));
     };
     fetch(x, space.x);
-    fetch(gates, space.routing);
-    fetch(ids, space.ids(n, config_.n_expert_used));
+    fetch(gates, space.routing.gates);
+    fetch(ids, space.routing.ids(n, config_.n_expert_used));
     space.backend->synchronize(*space.scratch);
     observer(layer, n, x.data(), ids.data(), gates.data());
 }
@@ -394,8 +394,8 @@ int64_t ForwardPass::part(size_t stage_index, int64_t begin, int64_t end, int64_
         throw_if_cancelled(step.cancel, "evaluation");
         choose_experts(layer, n, stage);
         if (i == end) break;
-        stage.backend->experts(*stage.scratch, stage.h, n, stage.ids(n, n_used), stage.routing, n_used,
-                               layer.experts, stage.x);
+        stage.backend->experts(*stage.scratch, stage.h, n, stage.routing.ids(n, n_used), stage.routing.gates,
+                               n_used, layer.experts, stage.x);
         if (step.observer) observe(step.observer, index, n, stage);
     }
     return n;

@@ -57,6 +57,14 @@ class StepSpace {
 
   private:
     friend class ForwardPass;
+    // Of n rows: gates [n, n_expert_used], then as many ids, so that both cross to another device at once.
+    struct Routing {
+        float* gates;
+
+        int32_t* ids(int64_t n, int64_t n_expert_used) const noexcept {
+            return reinterpret_cast<int32_t*>(gates + n * n_expert_used);
+        }
+    };
     // On a device that has experts of another one's layers. Where it computes on host memory, in memory that the
     // layers' device copies from and to.
     struct ExpertSpace {
@@ -64,7 +72,7 @@ class StepSpace {
         std::unique_ptr<backend::Memory> memory;  // holds what the pointers below point to
         backend::Scratch* scratch;  // of the device: of the stage that it has, or one of `streams_`
         float *x, *h;               // [n_rows, hidden]
-        float* routing;             // as a stage's
+        Routing routing;
     };
     // In the memory of a stage's device.
     struct StageSpace {
@@ -73,12 +81,9 @@ class StepSpace {
         std::vector<ExpertSpace> experts;           // elsewhere, one a device
         std::unique_ptr<backend::Scratch> scratch;  // ends before the memory that its stream works on
         float *x, *h, *q, *k, *v, *o;               // [n_rows, hidden] twice, then [n_rows, heads * head_dim]
-        float* routing;                             // of n rows: gates [n, n_expert_used], then as many ids
-        std::vector<backend::KvRow> rows;           // [n_rows]
+        Routing routing;
+        std::vector<backend::KvRow> rows;  // [n_rows]
 
-        int32_t* ids(int64_t n, int64_t n_used) const noexcept {
-            return reinterpret_cast<int32_t*>(routing + n * n_used);
-        }
         ExpertSpace& experts_on(const backend::Backend& device);
     };
     struct Stream {

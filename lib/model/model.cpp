@@ -155,7 +155,8 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
         const auto residence = choose_residence(options.residence, checkpoint_.tensor_bytes(), packs, log);
         if (residence == checkpoint::Residence::mapped) return map_weights(options, log);
     }
-    checkpoint_.load(checkpoint::Residence::passing, {}, options.cancel);
+    // Weights of the host that stay in their files are read ahead by place_weights().
+    checkpoint_.load(checkpoint::Residence::owned, {}, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
     weights_ = bind_weights(checkpoint_, config_, log);
     const bool copies_host =

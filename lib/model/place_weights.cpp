@@ -51,6 +51,20 @@ void read_ahead_of_host(std::span<const Share> shares, Weights& weights, const C
     }
 }
 
+struct WeightCounter {
+    WeightBytes& bytes;
+
+    void matrix(const Matrix& matrix, MatrixUse) { bytes.total += bytes_of(matrix); }
+    void vector(const backend::Vector& vector) {
+        bytes.total += static_cast<uint64_t>(vector.size) * sizeof(float);
+    }
+    void stack(const ExpertStack& stack) {
+        const auto count = static_cast<uint64_t>(stack.n_expert() * stack.rows * stack.row_bytes);
+        bytes.total += count;
+        bytes.experts += count;
+    }
+};
+
 // Part after part from the start of `memory` on, each at a multiple of k_alignment.
 void upload_share(const Share& share, Weights& weights, std::byte* memory, const ReadWeights& read,
                   LoadCounter& counter) {
@@ -88,20 +102,15 @@ std::vector<WeightBytes> weight_bytes(std::span<const Share> shares, Weights& we
     for (size_t i = 0; i < shares.size(); ++i) {
         const Share& share = shares[i];
         WeightBytes& bytes = all[i];
-        visit_layers(share, weights, [&](LayerWeights& layer, bool, bool has_experts) {
-            if (!has_experts) return;
-            for (const ExpertStack* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
-                bytes.experts += static_cast<uint64_t>(stack->n_expert() * stack->rows * stack->row_bytes);
-        });
+        WeightCounter counter{bytes};
+        visit_share(share, weights, counter);
         bytes.is_mapped = memory.empty() || memory[i].bytes() == 0;
-        if (!bytes.is_mapped) {
-            bytes.total = memory[i].bytes();
-            continue;
-        }
-        visit_bytes(share, weights, [&](const std::byte*, uint64_t count) { bytes.total += count; });
         const bool shares_head =
             share.has_embedding && share.has_output && weights.output.data == weights.embedding.data;
-        if (shares_head) bytes.total -= static_cast<uint64_t>(weights.output.rows * weights.output.row_bytes);
+        if (!bytes.is_mapped)
+            bytes.total = memory[i].bytes();
+        else if (shares_head)
+            bytes.total -= bytes_of(weights.output);
     }
     return all;
 }

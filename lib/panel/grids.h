@@ -60,10 +60,15 @@ MINIM_KERNEL_FUNCTION typename L::Int byte_from(const PanelBlock<L>& block, int 
     return L::shift_right(block.word(at + i / 4 * 4), 8 * (i % 4));
 }
 
+// The four bytes of a lane's word, `at` bytes into a block.
+template <class L>
+MINIM_KERNEL_FUNCTION const std::byte* word_bytes(const PanelBlock<L>& block, int at) {
+    return block.data + k_panel_rows * at + 4 * block.lane;
+}
 // Where the indices of one byte lie that are the words `at` bytes into a block.
 template <class L>
 MINIM_KERNEL_FUNCTION const uint8_t* byte_indices(const PanelBlock<L>& block, int at) {
-    return reinterpret_cast<const uint8_t*>(block.data + k_panel_rows * at + 4 * block.lane);
+    return reinterpret_cast<const uint8_t*>(word_bytes(block, at));
 }
 
 // Columns 4i .. 4i + 3 of a unit: magnitudes, and their signs at bits 4i .. 4i + 3.
@@ -115,22 +120,60 @@ struct HalfStepScale {
     }
 };
 
+// Where the words of unit u lie in a block and what its scales count in, for all that read these panels:
+// cpu/avx512_vbmi/grid_panels.h and cuda/fast/grid_panels.h decode them in their own ways.
+// Not for IQ3_XXS, of whose kernels nvcc 13 makes other code then.
+
+// A word of four indices, and one of four sign indices with the scale above them.
+struct Iq2XxsLayout {
+    using Block = IQ2_XXS;
+    static constexpr float k_scale_factor = 0.25F;
+    MINIM_HOST_DEVICE static constexpr int points_at(int u) { return Block::groups_at + 8 * u; }
+    MINIM_HOST_DEVICE static constexpr int signs_at(int u) { return Block::groups_at + 8 * u + 4; }
+};
+
+// Two words of two points each.
+struct Iq2XsLayout {
+    using Block = IQ2_XS;
+    static constexpr float k_scale_factor = 0.25F;
+    MINIM_HOST_DEVICE static constexpr int points_at(int u, int i) {
+        return Block::points_at + 8 * u + 4 * i;
+    }
+};
+
+// A word of the low bits of four indices, and one of 32 signs.
+struct Iq2SLayout {
+    using Block = IQ2_S;
+    static constexpr float k_scale_factor = 0.25F;
+    MINIM_HOST_DEVICE static constexpr int low_at(int u) { return Block::low_at + 4 * u; }
+    MINIM_HOST_DEVICE static constexpr int signs_at(int u) { return Block::signs_at + 4 * u; }
+};
+
+// Two words of the low bits of four indices each, and one of 32 signs.
+struct Iq3SLayout {
+    using Block = IQ3_S;
+    static constexpr float k_scale_factor = 2.0F;
+    MINIM_HOST_DEVICE static constexpr int low_at(int u, int i) { return Block::low_at + 8 * u + 4 * i; }
+    MINIM_HOST_DEVICE static constexpr int signs_at(int u) { return Block::signs_at + 4 * u; }
+};
+
 inline constexpr int k_iq2_offset = 43;  // the largest magnitude
 inline constexpr int k_iq2_largest = 2 * k_iq2_offset;
 
 template <class L>
 struct Iq2XxsPanel {
     using Block = IQ2_XXS;
+    using Layout = Iq2XxsLayout;
     using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 1, false>;
     PanelBlock<L> block;
     HalfStepScale<L> scale;
     MINIM_KERNEL_FUNCTION Iq2XxsPanel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at), scale(at.f16(Block::d_at), 0.25F) {}
+        : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {}
     MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
-        const auto group = block.word(Block::groups_at + 8 * u + 4);
+        const auto group = block.word(Layout::signs_at(u));
         const auto signs = even_signs<L>(spread_sign_indices<L>(group));
         typename L::Int half[8];
-        L::fetch(iq2xxs_grid(), byte_indices(block, Block::groups_at + 8 * u), half);
+        L::fetch(iq2xxs_grid(), byte_indices(block, Layout::points_at(u)), half);
         put_codes<L, 0, k_iq2_offset>(half, signs, unit.code);
         put_codes<L, 1, k_iq2_offset>(half + 2, signs, unit.code);
         put_codes<L, 2, k_iq2_offset>(half + 4, signs, unit.code);
@@ -142,20 +185,21 @@ struct Iq2XxsPanel {
 template <class L>
 struct Iq2XsPanel {
     using Block = IQ2_XS;
+    using Layout = Iq2XsLayout;
     using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 2, false>;
     PanelBlock<L> block;
     HalfStepScale<L> scale;
     PointIndices<L, 32> index;
     MINIM_KERNEL_INLINE Iq2XsPanel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at), scale(at.f16(Block::d_at), 0.25F) {
+        : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {
         for (int i = 0; i < 16; ++i) {
             index.put(i, L::bit_and(block.word(Block::points_at + 4 * i), L::all(0x01FF01FF)));
         }
         index.finish();
     }
     MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
-        const auto a = block.word(Block::points_at + 8 * u);
-        const auto b = block.word(Block::points_at + 8 * u + 4);
+        const auto a = block.word(Layout::points_at(u, 0));
+        const auto b = block.word(Layout::points_at(u, 1));
         const auto low = L::bit_or(bits_of<L, 9, 7>(a), L::template shift_left<8>(bits_of<L, 25, 7>(a)));
         const auto high = L::bit_or(L::template shift_left<16>(bits_of<L, 9, 7>(b)),
                                     L::template shift_left<24>(bits_of<L, 25, 7>(b)));
@@ -174,20 +218,21 @@ struct Iq2XsPanel {
 template <class L>
 struct Iq2SPanel {
     using Block = IQ2_S;
+    using Layout = Iq2SLayout;
     using Kind = PanelKind<Codes::small, k_iq2_largest, k_iq2_offset, 2, false>;
     PanelBlock<L> block;
     HalfStepScale<L> scale;
     PointIndices<L, 32> index;
     MINIM_KERNEL_INLINE Iq2SPanel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at), scale(at.f16(Block::d_at), 0.25F) {
+        : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {
         for (int u = 0; u < 8; ++u) {
             const auto high = byte_from(block, Block::high_at, u);
-            index.template put_four<2, 0, 2, 4, 6>(4 * u, block.word(Block::low_at + 4 * u), high);
+            index.template put_four<2, 0, 2, 4, 6>(4 * u, block.word(Layout::low_at(u)), high);
         }
         index.finish();
     }
     MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
-        const auto signs = block.word(Block::signs_at + 4 * u);
+        const auto signs = block.word(Layout::signs_at(u));
         typename L::Int half[4];
         L::fetch(iq2s_grid(), index.pair(2 * u), half);
         put_codes<L, 0, k_iq2_offset>(half, signs, unit.code);
@@ -231,16 +276,17 @@ struct Iq3XxsPanel {
 template <class L>
 struct Iq3SPanel {
     using Block = IQ3_S;
+    using Layout = Iq3SLayout;
     using Kind = PanelKind<Codes::small, 2 * k_iq3s_offset, k_iq3s_offset, 1, false>;
     PanelBlock<L> block;
     HalfStepScale<L> scale;
     PointIndices<L, 64> index;
     MINIM_KERNEL_INLINE Iq3SPanel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at), scale(at.f16(Block::d_at), 2.0F) {
+        : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {
         for (int u = 0; u < 8; ++u) {
             const auto high = byte_from(block, Block::high_at, u);
-            index.template put_four<1, 0, 1, 2, 3>(8 * u, block.word(Block::low_at + 8 * u), high);
-            index.template put_four<1, 4, 5, 6, 7>(8 * u + 4, block.word(Block::low_at + 8 * u + 4), high);
+            index.template put_four<1, 0, 1, 2, 3>(8 * u, block.word(Layout::low_at(u, 0)), high);
+            index.template put_four<1, 4, 5, 6, 7>(8 * u + 4, block.word(Layout::low_at(u, 1)), high);
         }
         index.finish();
     }
@@ -252,7 +298,7 @@ struct Iq3SPanel {
         put_code<L, i + 2, k_iq3s_offset>(point[1], signs, unit.code);
     }
     MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
-        const auto signs = block.word(Block::signs_at + 4 * u);
+        const auto signs = block.word(Layout::signs_at(u));
         put_two<0>(u, signs, unit);
         put_two<1>(u, signs, unit);
         put_two<4>(u, signs, unit);

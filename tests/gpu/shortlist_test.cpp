@@ -13,6 +13,7 @@
 #include "support/catch.h"
 #include "support/helpers.h"
 #include "support/shortlist.h"
+#include "support/written.h"
 
 namespace minim::test {
 namespace {
@@ -94,21 +95,6 @@ std::vector<float> some_logits(int64_t n_vocab, Random& random, bool coarse) {
     return logits;
 }
 
-struct Written {
-    std::vector<int32_t> tokens;
-    std::vector<float> logprobs;
-    bool operator==(const Written&) const = default;
-};
-
-void add(Written& written, const engine::TokenEvent& event) {
-    written.tokens.push_back(event.choice.token);
-    written.logprobs.push_back(event.choice.logprob);
-    for (const sampling::TokenProbability& one : event.choice.top) {
-        written.tokens.push_back(one.token);
-        written.logprobs.push_back(one.logprob);
-    }
-}
-
 std::shared_ptr<const model::Model> open_model() {
     const Logger silent;
     const auto whole = [](const model::Config& config, const model::Weights&) {
@@ -129,9 +115,7 @@ Written from_shortlists(const std::shared_ptr<const model::Model>& model,
                         const engine::GenerateParams& params) {
     engine::Session session = make_session(model);
     engine::Generation generation(session, params, some_ids(6), nullptr);
-    Written written;
-    while (const auto event = generation.next(nullptr)) add(written, *event);
-    return written;
+    return rest_of(generation);
 }
 
 Written from_rows(const std::shared_ptr<const model::Model>& model, const engine::GenerateParams& params) {

@@ -1,6 +1,4 @@
 // Devices that fail or are too small: a clear error, and everything is given back.
-#include <functional>
-
 #include "base/error.h"
 #include "sim/devices.h"
 #include "sim/placement_checks.h"
@@ -25,38 +23,15 @@ Devices with_second(const sim::Options& options) {
     return devices;
 }
 
-// Lets the first, the second, the third ... thing of a kind fail until nothing does any more. Returns how often.
-int64_t fail_at_each(Status expected, const std::function<sim::Options(int64_t)>& options_for) {
-    for (int64_t n = 1;; ++n) {
-        const Devices devices = with_second(options_for(n));
-        bool failed = false;
-        try {
-            load_and_talk(devices);
-        } catch (const Error& error) {
-            INFO(n << ": " << error.what());
-            CHECK(error.status() == expected);
-            CHECK(std::string(error.what()).find("sim:1") != std::string::npos);
-            failed = true;
-        }
-        CHECK(is_empty(devices));
-        if (!failed) return n - 1;
-    }
-}
-
 }  // namespace
 
 TEST_CASE("a failing allocation, transfer or operation of a device is an error, and nothing stays behind") {
-    const int64_t n_allocations = fail_at_each(
-        Status::out_of_device_memory, [](int64_t n) { return sim::Options{.failing_allocation = n}; });
-    const int64_t n_transfers =
-        fail_at_each(Status::device_lost, [](int64_t n) { return sim::Options{.failing_transfer = n}; });
-    const int64_t n_operations =
-        fail_at_each(Status::device_lost, [](int64_t n) { return sim::Options{.failing_operation = n}; });
-    CAPTURE(n_allocations, n_transfers, n_operations);
-    CHECK(n_allocations >= 5);  // weights, two sessions' activations, pages
-    CHECK(n_transfers >= 10);
-    CHECK(n_operations >= 20);
-    CHECK(n_allocations + n_transfers + n_operations >= 50);
+    const Failures failures = fail_at_each("sim:1", with_second, load_and_talk);
+    CAPTURE(failures.allocations, failures.transfers, failures.operations);
+    CHECK(failures.allocations >= 5);  // weights, two sessions' activations, pages
+    CHECK(failures.transfers >= 10);
+    CHECK(failures.operations >= 20);
+    CHECK(failures.allocations + failures.transfers + failures.operations >= 50);
 }
 
 TEST_CASE("a model that does not fit is refused before anything is copied, naming device and figures") {

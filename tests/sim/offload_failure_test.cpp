@@ -1,7 +1,5 @@
 // Devices that fail, or are too small, while experts lie elsewhere than their layer: a clear error, and everything is
 // given back.
-#include <functional>
-
 #include "backend/device_memory.h"
 #include "base/error.h"
 #include "sim/devices.h"
@@ -50,27 +48,6 @@ Devices with(size_t failing, const sim::Options& options, bool peers) {
     return devices;
 }
 
-// Lets the first, the second, the third ... thing of a kind fail on a device until nothing does any more. Returns how
-// often.
-int64_t fail_at_each(size_t device, bool peers, Status expected,
-                     const std::function<sim::Options(int64_t)>& options_for) {
-    const std::string name = "sim:" + std::to_string(device);
-    for (int64_t n = 1;; ++n) {
-        const Devices devices = with(device, options_for(n), peers);
-        bool failed = false;
-        try {
-            load_and_talk(devices);
-        } catch (const Error& error) {
-            INFO(n << ": " << error.what());
-            CHECK(error.status() == expected);
-            CHECK(std::string(error.what()).find(name) != std::string::npos);
-            failed = true;
-        }
-        CHECK(is_empty(devices));
-        if (!failed) return n - 1;
-    }
-}
-
 }  // namespace
 
 TEST_CASE(
@@ -78,19 +55,13 @@ TEST_CASE(
     for (const size_t device : {0, 1}) {
         for (const bool peers : {true, false}) {
             CAPTURE(device, peers);
-            const int64_t n_allocations =
-                fail_at_each(device, peers, Status::out_of_device_memory,
-                             [](int64_t n) { return sim::Options{.failing_allocation = n}; });
-            const int64_t n_transfers = fail_at_each(device, peers, Status::device_lost, [](int64_t n) {
-                return sim::Options{.failing_transfer = n};
-            });
-            const int64_t n_operations = fail_at_each(device, peers, Status::device_lost, [](int64_t n) {
-                return sim::Options{.failing_operation = n};
-            });
-            CHECK(n_allocations >= 3);  // weights, two sessions' activations
+            const Failures failures = fail_at_each(
+                "sim:" + std::to_string(device),
+                [&](const sim::Options& options) { return with(device, options, peers); }, load_and_talk);
+            CHECK(failures.allocations >= 3);  // weights, two sessions' activations
             // Of two steps: x and routing for each layer's experts, and x back.
-            CHECK(n_transfers >= 2 * 2 * 2);
-            CHECK(n_operations >= 2 * 2 * 4);
+            CHECK(failures.transfers >= 2 * 2 * 2);
+            CHECK(failures.operations >= 2 * 2 * 4);
         }
     }
 }

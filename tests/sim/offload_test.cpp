@@ -1,13 +1,11 @@
 // Experts that lie elsewhere than their layer: the model answers exactly what it answers on one device, and no more is
 // copied than has to be.
-#include <thread>
-
 #include "backend/device_memory.h"
-#include "engine/generation.h"
 #include "sim/devices.h"
 #include "sim/placement_checks.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/requests.h"
 #include "support/tiny_model.h"
 
 namespace minim::test {
@@ -25,12 +23,6 @@ std::shared_ptr<const model::Model> with_host_experts(const Devices& devices, in
                          .shares = std::vector<double>(devices.size(), 1.0),
                          .experts = {.n_host_layers = n_host_layers}},
                         options, path);
-}
-
-std::vector<float> logits_on(const std::shared_ptr<const model::Model>& model,
-                             const std::vector<int32_t>& ids, size_t chunk) {
-    engine::Session session = make_session(model, 200);
-    return all_logits(session, ids, chunk);
 }
 
 std::string placement_of(const model::Model& model) {
@@ -217,22 +209,8 @@ TEST_CASE("texts, drafts, forks and truncation with experts elsewhere are those 
 }
 
 TEST_CASE("a state saved with experts elsewhere is restored where they are not, and the other way round") {
-    const TemporaryFolder folder;
     const Devices devices = make_devices(1);
-    const auto apart = with_host_experts(devices, 2);
-    const auto on_cpu = model_on_cpu();
-    const Logger silent;
-    for (const bool from_apart : {true, false}) {
-        const auto& from = from_apart ? apart : on_cpu;
-        const auto& to = from_apart ? on_cpu : apart;
-        engine::Session session = make_session(from, 200);
-        all_logits(session, some_ids(101), 101);
-        const std::string path = folder / "state";
-        session.save(path, session.n_tokens(), nullptr);
-        const auto restored = engine::Session::restore(to, path, {}, nullptr, silent);
-        CHECK(last_logits(*restored) == last_logits(session));
-        CHECK(all_logits(*restored, some_ids(5, 3), 5) == all_logits(session, some_ids(5, 3), 5));
-    }
+    check_states(with_host_experts(devices, 2));
 }
 
 TEST_CASE("an engine with experts elsewhere answers many requests as a session of the processor does") {
@@ -240,32 +218,9 @@ TEST_CASE("an engine with experts elsewhere answers many requests as a session o
     const auto model =
         model_placed({.devices = {devices[0]},
                       .experts = {.overrides = {{R"(blk\.2\..*exps)", devices[1]}}, .n_host_layers = 2}});
-    const auto on_cpu = model_on_cpu();
     const Logger silent;
-    engine::EngineParams params;
-    params.n_kv_tokens = 4096;
-    params.n_requests = 8;
-    params.n_batch = 64;
-    engine::RequestParams request;
-    request.generate.max_tokens = 20;
-    request.generate.ignore_end = true;
-    engine::Engine engine(model, params, silent);
-    std::vector<std::shared_ptr<engine::Request>> requests;
-    const auto prompt_of = [](int32_t i) {
-        std::vector<int32_t> prompt = some_ids(130);
-        prompt.push_back(i + 20);
-        return prompt;
-    };
-    for (int32_t i = 0; i < 12; ++i) requests.push_back(engine.submit(prompt_of(i), request));
-    for (int32_t i = 0; i < 12; ++i) {
-        std::vector<int32_t> ids;
-        engine::TokenEvent event;
-        while (requests[static_cast<size_t>(i)]->take(event, engine::Request::Clock::time_point::max()) ==
-               engine::Request::Take::token)
-            ids.push_back(event.choice.token);
-        CHECK(ids == answer_on(on_cpu, prompt_of(i), 20));
-    }
-    CHECK(requests.back()->state().n_cached >= 128);
+    engine::Engine engine(model, engine_params(), silent);
+    CHECK(check_requests(engine) >= 128);
 }
 
 TEST_CASE("sessions of a model with experts elsewhere may be used by several threads at once") {
@@ -273,12 +228,7 @@ TEST_CASE("sessions of a model with experts elsewhere may be used by several thr
     const auto model =
         model_placed({.devices = {devices[0]},
                       .experts = {.overrides = {{R"(blk\.0\..*exps)", devices[1]}}, .n_host_layers = 3}});
-    const std::vector<int32_t> expected = answer_on(model_on_cpu(), some_ids(66), 20);
-    std::vector<std::vector<int32_t>> answers(4);
-    std::vector<std::thread> threads;
-    for (auto& answer : answers) threads.emplace_back([&] { answer = answer_on(model, some_ids(66), 20); });
-    for (std::thread& thread : threads) thread.join();
-    for (const auto& answer : answers) CHECK(answer == expected);
+    check_threads(model);
 }
 
 TEST_CASE("sessions that come and go take the memory for experts elsewhere once") {

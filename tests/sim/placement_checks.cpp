@@ -1,10 +1,37 @@
 #include "sim/placement_checks.h"
 
+#include <thread>
+
+#include "base/error.h"
 #include "engine/generation.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/load_reports.h"
+#include "support/requests.h"
 
 namespace minim::test {
+namespace {
+
+int64_t fail_at_each_of_a_kind(const std::string& name, Status expected,
+                               const std::function<Devices(int64_t n)>& make,
+                               const std::function<void(const Devices& devices)>& use) {
+    for (int64_t n = 1;; ++n) {
+        const Devices devices = make(n);
+        bool failed = false;
+        try {
+            use(devices);
+        } catch (const Error& error) {
+            INFO(n << ": " << error.what());
+            CHECK(error.status() == expected);
+            CHECK(std::string(error.what()).find(name) != std::string::npos);
+            failed = true;
+        }
+        CHECK(is_empty(devices));
+        if (!failed) return n - 1;
+    }
+}
+
+}  // namespace
 
 std::vector<int32_t> answer_on(const std::shared_ptr<const model::Model>& model,
                                const std::vector<int32_t>& prompt, int64_t count) {
@@ -17,6 +44,12 @@ std::vector<int32_t> answer_on(const std::shared_ptr<const model::Model>& model,
     std::vector<int32_t> ids;
     while (const auto event = generation.next(nullptr)) ids.push_back(event->choice.token);
     return ids;
+}
+
+std::vector<float> logits_on(const std::shared_ptr<const model::Model>& model,
+                             const std::vector<int32_t>& ids, size_t chunk) {
+    engine::Session session = make_session(model, 200);
+    return all_logits(session, ids, chunk);
 }
 
 void check_texts(const std::shared_ptr<const model::Model>& model) {
@@ -41,27 +74,68 @@ void check_texts(const std::shared_ptr<const model::Model>& model) {
     CHECK(all_logits(session, some_ids(10, 77), 10) == all_logits(expected, some_ids(10, 77), 10));
 }
 
-void check_cancelled_loads(const Devices& devices, const OpenModel& open) {
-    int n_calls = 0;
-    uint64_t last = 0;
-    uint64_t total = 0;
-    model::OpenOptions options;
-    options.progress = [&](uint64_t done, uint64_t all) {
-        CHECK(done >= last);
-        last = done;
-        total = all;
-        ++n_calls;
-        return true;
-    };
-    { const auto model = open(options); }
-    CHECK(last == total);
-    CHECK(total > 7'000'000);
-    for (int at = 1; at <= n_calls; ++at) {
-        int call = 0;
-        options.progress = [&](uint64_t, uint64_t) { return ++call < at; };
-        expect_error(Status::cancelled, "loading", [&] { open(options); });
-        CHECK(is_empty(devices));
+void check_states(const std::shared_ptr<const model::Model>& model) {
+    const TemporaryFolder folder;
+    const auto on_cpu = model_on_cpu();
+    const Logger silent;
+    for (const bool from_cpu : {false, true}) {
+        const auto& from = from_cpu ? on_cpu : model;
+        const auto& to = from_cpu ? model : on_cpu;
+        engine::Session session = make_session(from, 200);
+        all_logits(session, some_ids(101), 101);
+        const std::string path = folder / "state";
+        session.save(path, session.n_tokens(), nullptr);
+        const auto restored = engine::Session::restore(to, path, {}, nullptr, silent);
+        CHECK(last_logits(*restored) == last_logits(session));
+        CHECK(all_logits(*restored, some_ids(5, 3), 5) == all_logits(session, some_ids(5, 3), 5));
     }
+}
+
+int64_t check_requests(engine::Engine& engine) {
+    const auto on_cpu = model_on_cpu();
+    std::vector<std::vector<int32_t>> prompts(12, some_ids(130));
+    std::vector<std::shared_ptr<engine::Request>> requests;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+        prompts[i].push_back(static_cast<int32_t>(i) + 20);
+        requests.push_back(engine.submit(prompts[i], tokens_wanted(20)));
+    }
+    for (size_t i = 0; i < prompts.size(); ++i)
+        CHECK(result_of(*requests[i]).ids == answer_on(on_cpu, prompts[i], 20));
+    return requests.back()->state().n_cached;
+}
+
+void check_threads(const std::shared_ptr<const model::Model>& model) {
+    const std::vector<int32_t> expected = answer_on(model_on_cpu(), some_ids(66), 20);
+    std::vector<std::vector<int32_t>> answers(4);
+    std::vector<std::thread> threads;
+    for (auto& answer : answers) threads.emplace_back([&] { answer = answer_on(model, some_ids(66), 20); });
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& answer : answers) CHECK(answer == expected);
+}
+
+void check_cancelled_loads(const Devices& devices, const OpenModel& open) {
+    LoadReports reports;
+    const auto load = [&](const checkpoint::Progress& progress) {
+        model::OpenOptions options;
+        options.progress = progress;
+        open(options);
+    };
+    load(reports.progress());
+    reports.check_complete();
+    CHECK(reports.total > 7'000'000);
+    cancel_at_each(reports.done.size(), load, [&] { CHECK(is_empty(devices)); });
+}
+
+Failures fail_at_each(const std::string& name, const DevicesThatFail& make,
+                      const std::function<void(const Devices& devices)>& use) {
+    Failures failures;
+    failures.allocations = fail_at_each_of_a_kind(
+        name, Status::out_of_device_memory, [&](int64_t n) { return make({.failing_allocation = n}); }, use);
+    failures.transfers = fail_at_each_of_a_kind(
+        name, Status::device_lost, [&](int64_t n) { return make({.failing_transfer = n}); }, use);
+    failures.operations = fail_at_each_of_a_kind(
+        name, Status::device_lost, [&](int64_t n) { return make({.failing_operation = n}); }, use);
+    return failures;
 }
 
 void check_cancelled_evaluation(const std::shared_ptr<const model::Model>& model) {

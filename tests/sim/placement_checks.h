@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "sim/devices.h"
@@ -14,13 +15,42 @@ namespace minim::test {
 std::vector<int32_t> answer_on(const std::shared_ptr<const model::Model>& model,
                                const std::vector<int32_t>& prompt, int64_t count);
 
+// Of every token, in a session of its own.
+std::vector<float> logits_on(const std::shared_ptr<const model::Model>& model,
+                             const std::vector<int32_t>& ids, size_t chunk);
+
 // Texts, drafts, forks and truncation are those of the processor.
 void check_texts(const std::shared_ptr<const model::Model>& model);
+
+// A state saved with it is restored on the processor, and the other way round.
+void check_states(const std::shared_ptr<const model::Model>& model);
+
+// An engine answers many requests that begin alike as sessions of the processor do. Returns how many tokens of the last
+// one's prompt it had.
+int64_t check_requests(engine::Engine& engine);
+
+// Sessions may be used by several threads at once.
+void check_threads(const std::shared_ptr<const model::Model>& model);
 
 using OpenModel = std::function<std::shared_ptr<const model::Model>(const model::OpenOptions& options)>;
 
 // Progress comes to its end, and a load that is cancelled at any of its reports leaves nothing on the devices.
 void check_cancelled_loads(const Devices& devices, const OpenModel& open);
+
+// Devices of which one fails as the options say.
+using DevicesThatFail = std::function<Devices(const sim::Options& options)>;
+
+// How often something of a kind was made to fail.
+struct Failures {
+    int64_t allocations = 0;
+    int64_t transfers = 0;
+    int64_t operations = 0;
+};
+
+// Lets the first, the second, the third ... allocation fail until none does any more; and so with transfers and
+// operations. Each time use(devices) throws an error with `name` in it, and leaves nothing on any device.
+Failures fail_at_each(const std::string& name, const DevicesThatFail& make,
+                      const std::function<void(const Devices& devices)>& use);
 
 // A session whose evaluation is cancelled goes on from where it was.
 void check_cancelled_evaluation(const std::shared_ptr<const model::Model>& model);

@@ -9,35 +9,14 @@
 #include "sim/devices.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/requests.h"
 #include "support/tiny_model.h"
+#include "support/written.h"
 
 namespace minim::test {
 namespace {
 
 using engine::GenerateParams;
-
-struct Written {
-    std::vector<int32_t> tokens;
-    std::vector<float> logprobs;
-    std::string text;
-    bool operator==(const Written&) const = default;
-};
-
-void add(Written& written, const engine::TokenEvent& event) {
-    written.tokens.push_back(event.choice.token);
-    written.logprobs.push_back(event.choice.logprob);
-    for (const sampling::TokenProbability& one : event.choice.top) {
-        written.tokens.push_back(one.token);
-        written.logprobs.push_back(one.logprob);
-    }
-    written.text += event.text;
-}
-
-Written rest_of(engine::Generation& generation) {
-    Written written;
-    while (const auto event = generation.next(nullptr)) add(written, *event);
-    return written;
-}
 
 Written written_on(const std::shared_ptr<const model::Model>& model, const GenerateParams& params,
                    const std::vector<int32_t>& prompt) {
@@ -244,14 +223,10 @@ TEST_CASE("shortlists: a batch of 64 is answered as it is from whole rows") {
         const auto plain = model_on(make_devices(1, {.makes_shortlists = false}), {}, path);
         const std::vector<GenerateParams> settings = all_settings(plain->config().n_vocab);
         const Logger silent;
-        engine::EngineParams engine_params;
-        engine_params.n_kv_tokens = 64 * 64;
-        engine_params.n_requests = 64;
-        engine_params.n_batch = 128;
         std::vector<Written> written[2];
         size_t which = 0;
         for (const auto& model : {on_device, plain}) {
-            engine::Engine engine(model, engine_params, silent);
+            engine::Engine engine(model, engine_params(64 * 64, 64, 128), silent);
             std::vector<std::shared_ptr<engine::Request>> requests;
             for (size_t i = 0; i < 64; ++i) {
                 engine::RequestParams params;
@@ -261,10 +236,7 @@ TEST_CASE("shortlists: a batch of 64 is answered as it is from whole rows") {
             }
             for (const auto& request : requests) {
                 Written& one = written[which].emplace_back();
-                engine::TokenEvent event;
-                while (request->take(event, engine::Request::Clock::time_point::max()) ==
-                       engine::Request::Take::token)
-                    add(one, event);
+                take_all(*request, [&](const engine::TokenEvent& event) { add(one, event); });
             }
             ++which;
         }
@@ -280,11 +252,7 @@ TEST_CASE("shortlists: 64 greedy answers at once copy no rows") {
     const Devices devices = make_devices(1);
     const auto model = model_on(devices);
     const Logger silent;
-    engine::EngineParams params;
-    params.n_kv_tokens = 64 * 64;
-    params.n_requests = 64;
-    params.n_batch = 128;
-    engine::Engine engine(model, params, silent);
+    engine::Engine engine(model, engine_params(64 * 64, 64, 128), silent);
     const uint64_t before = bytes_to_host(devices);
     std::vector<std::shared_ptr<engine::Request>> requests;
     for (int32_t i = 0; i < 64; ++i) {
@@ -293,12 +261,7 @@ TEST_CASE("shortlists: 64 greedy answers at once copy no rows") {
         requests.push_back(engine.submit({17, i}, one));
     }
     int64_t n_tokens = 0;
-    for (const auto& request : requests) {
-        engine::TokenEvent event;
-        while (request->take(event, engine::Request::Clock::time_point::max()) ==
-               engine::Request::Take::token)
-            ++n_tokens;
-    }
+    for (const auto& request : requests) take_all(*request, [&](const engine::TokenEvent&) { ++n_tokens; });
     CHECK(n_tokens == 64 * 24);
     CHECK(bytes_to_host(devices) - before == static_cast<uint64_t>(n_tokens) * 32);
 }

@@ -1,26 +1,15 @@
 // A model whose layers are spread over devices answers exactly what it answers on one.
-#include <filesystem>
-#include <thread>
+#include <cmath>
 
-#include "engine/generation.h"
-#include "kv/state_file.h"
 #include "model/stage.h"
 #include "sim/devices.h"
 #include "sim/placement_checks.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/requests.h"
 #include "support/tiny_model.h"
 
 namespace minim::test {
-namespace {
-
-std::vector<float> logits_on(const std::shared_ptr<const model::Model>& model,
-                             const std::vector<int32_t>& ids, size_t chunk) {
-    engine::Session session = make_session(model, 200);
-    return all_logits(session, ids, chunk);
-}
-
-}  // namespace
 
 TEST_CASE("layers are split in proportion, and all of them are given away") {
     using Counts = std::vector<int64_t>;
@@ -100,75 +89,30 @@ TEST_CASE("texts, drafts, forks and truncation on devices are those of the proce
 }
 
 TEST_CASE("a state saved on devices is restored on the processor, and the other way round") {
-    const TemporaryFolder folder;
     const Devices devices = make_devices(3);
-    const auto split = model_on(devices);
-    const auto on_cpu = model_on_cpu();
-    const Logger silent;
-    for (const bool from_devices : {true, false}) {
-        const auto& from = from_devices ? split : on_cpu;
-        const auto& to = from_devices ? on_cpu : split;
-        engine::Session session = make_session(from, 200);
-        all_logits(session, some_ids(101), 101);
-        const std::string path = folder / "state";
-        session.save(path, session.n_tokens(), nullptr);
-        const auto restored = engine::Session::restore(to, path, {}, nullptr, silent);
-        CHECK(last_logits(*restored) == last_logits(session));
-        CHECK(all_logits(*restored, some_ids(5, 3), 5) == all_logits(session, some_ids(5, 3), 5));
-    }
+    check_states(model_on(devices));
 }
 
 TEST_CASE("an engine on devices answers many requests as a session does, and keeps prefixes there") {
     const TemporaryFolder folder;
     const Devices devices = make_devices(2);
     const auto model = model_on(devices);
-    const Logger silent;
-    engine::EngineParams params;
-    params.n_kv_tokens = 4096;
-    params.n_requests = 8;
-    params.n_batch = 64;
-    engine::RequestParams request;
-    request.generate.max_tokens = 20;
-    request.generate.ignore_end = true;
-    const auto run = [&](engine::Engine& engine) {
-        std::vector<std::shared_ptr<engine::Request>> requests;
-        for (int32_t i = 0; i < 12; ++i) {
-            std::vector<int32_t> prompt = some_ids(130);
-            prompt.push_back(i + 20);
-            requests.push_back(engine.submit(prompt, request));
-        }
-        for (int32_t i = 0; i < 12; ++i) {
-            std::vector<int32_t> ids;
-            engine::TokenEvent event;
-            while (requests[static_cast<size_t>(i)]->take(event, engine::Request::Clock::time_point::max()) ==
-                   engine::Request::Take::token)
-                ids.push_back(event.choice.token);
-            std::vector<int32_t> prompt = some_ids(130);
-            prompt.push_back(i + 20);
-            CHECK(ids == answer_on(model_on_cpu(), prompt, 20));
-        }
-        return requests.back()->state().n_cached;
-    };
     const std::string path = folder / "prefixes";
+    const Logger silent;
     {
-        engine::Engine engine(model, params, silent);
-        run(engine);
+        engine::Engine engine(model, engine_params(), silent);
+        check_requests(engine);
         engine.save_prefixes(path, nullptr);
     }
-    engine::Engine engine(model, params, silent);
+    engine::Engine engine(model, engine_params(), silent);
     CHECK(engine.load_prefixes(path, nullptr) > 0);
-    CHECK(run(engine) >= 128);
+    CHECK(check_requests(engine) >= 128);
 }
 
 TEST_CASE("sessions on the same devices may be used by several threads at once") {
     const Devices devices = make_devices(3);
     const auto model = model_on(devices);
-    const std::vector<int32_t> expected = answer_on(model_on_cpu(), some_ids(66), 20);
-    std::vector<std::vector<int32_t>> answers(4);
-    std::vector<std::thread> threads;
-    for (auto& answer : answers) threads.emplace_back([&] { answer = answer_on(model, some_ids(66), 20); });
-    for (std::thread& thread : threads) thread.join();
-    for (const auto& answer : answers) CHECK(answer == expected);
+    check_threads(model);
 }
 
 }  // namespace minim::test

@@ -195,13 +195,15 @@ MINIM_KERNEL_FUNCTION Mask bits_of_byte_0(Int word) {
 
 struct Iq2Xxs {
     using Block = IQ2_XXS;
+    using Layout = panel::Iq2XxsLayout;
     using Kind = panel::Iq2XxsPanel<Lanes>::Kind;
     PanelBlock block;
     HalfStepScale scale;
-    MINIM_KERNEL_INLINE Iq2Xxs(PanelBlock, PanelBlock at) : block(at), scale(at.f16(Block::d_at), 0.25F) {}
+    MINIM_KERNEL_INLINE Iq2Xxs(PanelBlock, PanelBlock at)
+        : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {}
     MINIM_KERNEL_INLINE void unpack(int u, Unit& unit) const {
-        const Int group = block.word(Block::groups_at + 8 * u + 4);
-        const Points points(k_iq2xxs_planes, {block.word(Block::groups_at + 8 * u)});
+        const Int group = block.word(Layout::signs_at(u));
+        const Points points(k_iq2xxs_planes, {block.word(Layout::points_at(u))});
         put_codes(points, even_signs<0>(fields<0, 7>(group)), unit);
         unit.scale[0] = scale.of(Lanes::shift_right<28>(group));
     }
@@ -209,10 +211,12 @@ struct Iq2Xxs {
 
 struct Iq2Xs {
     using Block = IQ2_XS;
+    using Layout = panel::Iq2XsLayout;
     using Kind = panel::Iq2XsPanel<Lanes>::Kind;
     PanelBlock block;
     HalfStepScale scale;
-    MINIM_KERNEL_INLINE Iq2Xs(PanelBlock, PanelBlock at) : block(at), scale(at.f16(Block::d_at), 0.25F) {}
+    MINIM_KERNEL_INLINE Iq2Xs(PanelBlock, PanelBlock at)
+        : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {}
     // Byte 0 or 1 of the half words of both.
     template <int byte>
     MINIM_KERNEL_FUNCTION static Int bytes_of_points(Int a, Int b) {
@@ -226,8 +230,8 @@ struct Iq2Xs {
     }
     MINIM_KERNEL_INLINE void unpack(int u, Unit& unit) const {
         // Two points a word, each 9 bits of index and 7 of signs.
-        const Int a = block.word(Block::points_at + 8 * u);
-        const Int b = block.word(Block::points_at + 8 * u + 4);
+        const Int a = block.word(Layout::points_at(u, 0));
+        const Int b = block.word(Layout::points_at(u, 1));
         const Int upper = bytes_of_points<1>(a, b);
         const Points points(k_iq2xs_planes, {bytes_of_points<0>(a, b), Lanes::plane_mask<0>(upper)});
         put_codes(points, even_signs<1>(upper), unit);
@@ -237,15 +241,17 @@ struct Iq2Xs {
 
 struct Iq2S {
     using Block = IQ2_S;
+    using Layout = panel::Iq2SLayout;
     using Kind = panel::Iq2SPanel<Lanes>::Kind;
     PanelBlock block;
     HalfStepScale scale;
-    MINIM_KERNEL_INLINE Iq2S(PanelBlock, PanelBlock at) : block(at), scale(at.f16(Block::d_at), 0.25F) {}
+    MINIM_KERNEL_INLINE Iq2S(PanelBlock, PanelBlock at)
+        : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {}
     MINIM_KERNEL_INLINE void unpack(int u, Unit& unit) const {
         const Int high = byte_from(block, Block::high_at, u);
-        const Points points(k_iq2s_planes, {block.word(Block::low_at + 4 * u), bits_of_byte_0<0, 2>(high),
+        const Points points(k_iq2s_planes, {block.word(Layout::low_at(u)), bits_of_byte_0<0, 2>(high),
                                             bits_of_byte_0<1, 2>(high)});
-        put_codes(points, block.word(Block::signs_at + 4 * u), unit);
+        put_codes(points, block.word(Layout::signs_at(u)), unit);
         scale.put_two(byte_from(block, Block::scales_at, u), unit.scale);
     }
 };
@@ -269,17 +275,18 @@ struct Iq3Xxs {
 
 struct Iq3S {
     using Block = IQ3_S;
+    using Layout = panel::Iq3SLayout;
     using Kind = panel::Iq3SPanel<Lanes>::Kind;
     PanelBlock block;
     HalfStepScale scale;
-    MINIM_KERNEL_INLINE Iq3S(PanelBlock, PanelBlock at) : block(at), scale(at.f16(Block::d_at), 2.0F) {}
+    MINIM_KERNEL_INLINE Iq3S(PanelBlock, PanelBlock at)
+        : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {}
     MINIM_KERNEL_INLINE void unpack(int u, Unit& unit) const {
         const Int high = byte_from(block, Block::high_at, u);
-        const Int signs = block.word(Block::signs_at + 4 * u);
-        const Points first(k_iq3s_planes, {block.word(Block::low_at + 8 * u), bits_of_byte_0<0, 1>(high)});
+        const Int signs = block.word(Layout::signs_at(u));
+        const Points first(k_iq3s_planes, {block.word(Layout::low_at(u, 0)), bits_of_byte_0<0, 1>(high)});
         put_half<0>(first, signs, k_iq3s_codes, unit);
-        const Points second(k_iq3s_planes,
-                            {block.word(Block::low_at + 8 * u + 4), bits_of_byte_0<4, 1>(high)});
+        const Points second(k_iq3s_planes, {block.word(Layout::low_at(u, 1)), bits_of_byte_0<4, 1>(high)});
         put_half<1>(second, signs, k_iq3s_codes, unit);
         unit.scale[0] =
             scale.of(panel::bits_of<Lanes, 0, 4>(Lanes::shift_right(block.word(Block::scales_at), 4 * u)));

@@ -60,7 +60,12 @@ TEST_CASE("every valid control file opens and loads") {
         Checkpoint checkpoint = Checkpoint::open(k_folder + name, log);
         CHECK(checkpoint.file_bytes() == entry["bytes"]);
         checkpoint.load(Residence::owned);
-        for (const Tensor& tensor : checkpoint.tensors()) CHECK(checkpoint.is_loaded(tensor));
+        for (const Tensor& tensor : checkpoint.tensors()) {
+            CHECK(checkpoint.is_loaded(tensor));
+            std::vector<std::byte> bytes(tensor.bytes);
+            checkpoint.read(checkpoint.data(tensor), bytes);
+            CHECK(std::equal(bytes.begin(), bytes.end(), checkpoint.data(tensor)));
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 #include "constraint/tool_calls.h"
 #include "engine/engine.h"
 #include "support.h"
+#include "support/requests.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -139,7 +140,8 @@ TEST_CASE("constrained requests in company answer as alone") {
     EngineParams engine_settings;
     engine_settings.n_kv_tokens = 4096;
     engine_settings.n_requests = 8;
-    Engine engine(bundled_model(), engine_settings, Logger());
+    const Logger silent;
+    Engine engine(bundled_model(), engine_settings, silent);
     std::vector<RequestParams> params(12);
     std::vector<std::shared_ptr<Request>> requests;
     for (size_t i = 0; i < params.size(); ++i) {
@@ -149,14 +151,11 @@ TEST_CASE("constrained requests in company answer as alone") {
         requests.push_back(engine.submit(prompt(), params[i]));
     }
     for (size_t i = 0; i < requests.size(); ++i) {
-        std::string text;
-        engine::TokenEvent event;
-        while (requests[i]->take(event, Request::Clock::time_point::max()) == Request::Take::token)
-            text += event.text;
+        const Result result = result_of(*requests[i]);
         const Answer expected = answer(prompt(), params[i].generate);
         INFO("request " << i);
-        CHECK(text == expected.text);
-        CHECK(requests[i]->state().finish == expected.state.finish);
+        CHECK(result.text == expected.text);
+        CHECK(result.state.finish == expected.state.finish);
     }
 }
 

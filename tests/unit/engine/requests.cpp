@@ -6,35 +6,7 @@
 namespace minim::test {
 
 using engine::Engine;
-using engine::EngineParams;
-using engine::Request;
 using engine::RequestParams;
-
-EngineParams engine_params(int64_t n_kv_tokens, int64_t n_requests, int64_t n_batch) {
-    EngineParams params;
-    params.n_kv_tokens = n_kv_tokens;
-    params.n_requests = n_requests;
-    params.n_batch = n_batch;
-    return params;
-}
-
-RequestParams tokens_wanted(int64_t max_tokens) {
-    RequestParams params;
-    params.generate.max_tokens = max_tokens;
-    params.generate.ignore_end = true;
-    return params;
-}
-
-Result result_of(Request& request) {
-    Result result;
-    engine::TokenEvent event;
-    while (request.take(event, Request::Clock::time_point::max()) == Request::Take::token) {
-        result.ids.push_back(event.choice.token);
-        result.text += event.text;
-    }
-    result.state = request.state();
-    return result;
-}
 
 Answer alone(const std::vector<int32_t>& ids, const RequestParams& params) {
     engine::Session session = make_session(4096);

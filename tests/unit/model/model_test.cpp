@@ -14,6 +14,7 @@
 
 #include "placement/backends.h"
 #include "support.h"
+#include "support/load_reports.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -198,46 +199,78 @@ TEST_CASE("mapped and copied weights give the same bits, though copied ones are 
 }
 
 TEST_CASE("progress runs to the end, and returning false cancels the load") {
-    uint64_t last = 0;
-    uint64_t total = 0;
+    LoadReports reports;
     model::OpenOptions options;
-    options.progress = [&](uint64_t done, uint64_t all) {
-        CHECK(done >= last);
-        last = done;
-        total = all;
-        return true;
-    };
+    options.progress = reports.progress();
     open_with(k_bf16, options);
-    CHECK(last == total);
-    CHECK(total > 0);
+    reports.check_complete();
+    CHECK(reports.total > 0);
     options.progress = [](uint64_t, uint64_t) { return false; };
     CHECK(error_of([&] { open_with(k_bf16, options); }).value().status() == Status::cancelled);
 }
 
 TEST_CASE("reading into memory reports what is read and packed, and can be cancelled at every report") {
     const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
-    model::OpenOptions options;
-    options.residence = checkpoint::Residence::owned;
-    std::vector<uint64_t> reports;
-    options.progress = [&](uint64_t done, uint64_t) {
-        reports.push_back(done);
-        return true;
+    const auto load = [&](const checkpoint::Progress& progress) {
+        model::OpenOptions options;
+        options.residence = checkpoint::Residence::owned;
+        options.progress = progress;
+        return open_with(path, options);
     };
-    const auto model = open_with(path, options);
-    REQUIRE(reports.size() >= 2);
-    CHECK(reports.front() == 0);
-    for (size_t i = 1; i < reports.size(); ++i) {
-        CHECK(reports[i] > reports[i - 1]);
-        CHECK(reports[i] - reports[i - 1] < 5U << 20);
+    LoadReports reports;
+    const auto model = load(reports.progress());
+    const std::vector<uint64_t>& done = reports.done;
+    REQUIRE(done.size() >= 2);
+    CHECK(done.front() == 0);
+    for (size_t i = 1; i < done.size(); ++i) {
+        CHECK(done[i] > done[i - 1]);
+        CHECK(done[i] - done[i - 1] < 5U << 20);
     }
-    CHECK(reports.back() <= model->weight_bytes()[0].total);
-    CHECK(reports.back() > 7'000'000);
-    for (size_t stop = 1; stop <= reports.size(); ++stop) {
-        size_t calls = 0;
-        options.progress = [&](uint64_t, uint64_t) { return ++calls < stop; };
-        CHECK(error_of([&] { open_with(path, options); }).value().status() == Status::cancelled);
-        CHECK(calls == stop);
+    reports.check_complete();
+    CHECK(done.back() <= model->weight_bytes()[0].total);
+    CHECK(done.back() > 7'000'000);
+    cancel_at_each(done.size(), load);
+}
+
+TEST_CASE("weights read into memory begin where the widest vector may, wherever the file has them") {
+    for (const std::string& path : {k_folder, k_bf16}) {
+        model::OpenOptions options;
+        options.residence = checkpoint::Residence::owned;
+        const auto model = open_with(path, options);
+        const model::Weights& weights = model->weights();
+        const auto check = [](const void* data) { CHECK(reinterpret_cast<uintptr_t>(data) % 64 == 0); };
+        for (const backend::Matrix* matrix : {&weights.embedding, &weights.output}) check(matrix->data);
+        check(weights.output_norm.data);
+        for (const model::LayerWeights& layer : weights.layers) {
+            for (const backend::Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.router})
+                check(matrix->data);
+            for (const std::byte* expert : layer.experts.down.expert) check(expert);
+        }
     }
+}
+
+TEST_CASE("a file that shrinks before its weights are read into memory is truncated") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "m.gguf";
+    const std::string source = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+    std::filesystem::copy_file(source, path);
+    const uint64_t whole = std::filesystem::file_size(path);
+    for (const uint64_t left : {whole / 2, whole - 1}) {
+        model::OpenOptions options;
+        options.residence = checkpoint::Residence::owned;
+        options.progress = [&](uint64_t done, uint64_t) {
+            if (done == 0) std::filesystem::resize_file(path, left);
+            return true;
+        };
+        const auto error = error_of([&] { open_with(path, options); });
+        REQUIRE(error);
+        CHECK(error->status() == Status::format);
+        CHECK(error->reason() == Reason::truncated);
+        CHECK(std::string(error->what()).find("m.gguf") != std::string::npos);
+        CHECK(reason_of([&] { open_with(path, {}); }) == "truncated");
+        std::filesystem::copy_file(source, path, std::filesystem::copy_options::overwrite_existing);
+    }
+    open_with(path, {});
 }
 
 TEST_CASE("rows split among memory nodes give the same bits, and each node has its share") {
@@ -284,23 +317,18 @@ TEST_CASE("rows split among memory nodes give the same bits, and each node has i
 
 TEST_CASE("mapped weights are brought into memory with progress, and can be cancelled meanwhile") {
     const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
-    model::OpenOptions options;
-    options.residence = checkpoint::Residence::mapped;
-    options.prefault = true;
-    uint64_t last = 0;
-    uint64_t total = 0;
-    size_t n_reports = 0;
-    options.progress = [&](uint64_t done, uint64_t all) {
-        CHECK(done >= last);
-        last = done;
-        total = all;
-        ++n_reports;
-        return true;
+    const auto load = [&](const checkpoint::Progress& progress) {
+        model::OpenOptions options;
+        options.residence = checkpoint::Residence::mapped;
+        options.prefault = true;
+        options.progress = progress;
+        return open_with(path, options);
     };
-    const auto model = open_with(path, options);
-    CHECK(last == total);
-    CHECK(total > 7'000'000);
-    REQUIRE(n_reports >= 2);
+    LoadReports reports;
+    const auto model = load(reports.progress());
+    reports.check_complete();
+    CHECK(reports.total > 7'000'000);
+    REQUIRE(reports.done.size() >= 2);
     const std::vector<model::WeightBlock> blocks = model->host_blocks();
     REQUIRE_FALSE(blocks.empty());
     for (const model::WeightBlock& block : blocks) {
@@ -311,11 +339,7 @@ TEST_CASE("mapped weights are brought into memory with progress, and can be canc
         REQUIRE(::mincore(reinterpret_cast<void*>(begin), n_pages * 4096, present.data()) == 0);
         CHECK(std::ranges::all_of(present, [](unsigned char page) { return (page & 1U) != 0; }));
     }
-    for (size_t stop = 1; stop <= n_reports; ++stop) {
-        size_t calls = 0;
-        options.progress = [&](uint64_t, uint64_t) { return ++calls < stop; };
-        CHECK(error_of([&] { open_with(path, options); }).value().status() == Status::cancelled);
-    }
+    cancel_at_each(reports.done.size(), load);
 }
 
 TEST_CASE("a triggered token cancels the load") {

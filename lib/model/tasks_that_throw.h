@@ -1,9 +1,12 @@
-// Tasks of a job on several threads that may throw: the first exception is thrown again when the job is done.
+// Tasks on all threads of a backend that may throw: the first exception is thrown again when the job is done.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <mutex>
+
+#include "backend/backend.h"
 
 namespace minim::model {
 
@@ -31,5 +34,14 @@ class FirstError {
     std::mutex mutex_;
     std::exception_ptr error_;
 };
+
+// As Backend::run_tasks: task(i, thread) for each i in [0, n_tasks). Those that have not begun when one fails are left
+// out.
+template <typename Task>
+void run_tasks_that_throw(const backend::Backend& backend, int64_t n_tasks, const Task& task) {
+    FirstError error;
+    backend.run_tasks(n_tasks, [&](int64_t i, int32_t thread) { error.run([&] { task(i, thread); }); });
+    error.rethrow();
+}
 
 }  // namespace minim::model
