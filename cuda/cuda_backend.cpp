@@ -81,6 +81,7 @@ class CudaBackend : public backend::Backend {
     CudaBackend(int32_t index, Arithmetic arithmetic, uint64_t budget_bytes)
         : index_(index),
           is_fast_(arithmetic != Arithmetic::exact),
+          is_fixed_(arithmetic == Arithmetic::deterministic),
           name_(format_text("cuda:{}{}", index, is_fast_ ? "" : " (exact)")),
           blocks_(index),
           memory_(name_, blocks_, budget_bytes),
@@ -283,6 +284,7 @@ class CudaBackend : public backend::Backend {
 
     const int32_t index_;
     const bool is_fast_;
+    const bool is_fixed_;
     const std::string name_;
     mutable GpuBlocks blocks_;
     mutable backend::DeviceMemory memory_;
@@ -301,6 +303,7 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
     const int64_t n_slots = limits.n_rows * limits.n_expert_used;
     const int64_t n_pages = limits.n_rows * (limits.n_context / backend::k_kv_page_tokens + 1);
     stream->limits = limits;
+    stream->fixed = is_fixed_;
     stream->batch.reserve(static_cast<size_t>(limits.n_rows));
     stream->batch_ids.reserve(static_cast<size_t>(limits.n_rows));
     stream->host_frequency.reserve(static_cast<size_t>(limits.head_dim));
@@ -339,9 +342,11 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
             }
             if (fast::attend_runs(limits.head_dim, limits.n_head, limits.n_head_kv)) {
                 take(stream->query, limits.n_rows * limits.n_head * limits.head_dim);
-                take(stream->partial, fast::partial_bytes(limits.n_rows, limits.n_head, limits.n_head_kv,
-                                                          limits.head_dim, n_processors) /
-                                          static_cast<int64_t>(sizeof(float)));
+                const int64_t bytes =
+                    is_fixed_ ? fast::fixed_partial_bytes(limits.n_rows, limits.n_head_kv, limits.head_dim)
+                              : fast::partial_bytes(limits.n_rows, limits.n_head, limits.n_head_kv,
+                                                    limits.head_dim, n_processors);
+                take(stream->partial, bytes / static_cast<int64_t>(sizeof(float)));
             }
         }
         if (places) break;

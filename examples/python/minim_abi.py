@@ -129,6 +129,8 @@ ModelParams = _struct(
     fit_context=i64,
     lock=i32,
     prefault=i32,
+    deterministic=i32,
+    reserved=u32,
 )
 DeviceInfo = _struct(
     "minim_device_info",
