@@ -59,6 +59,13 @@ void check_named_once(std::span<const std::string_view> names) {
             fail(Status::invalid, "device {} is named twice", names[i]);
 }
 
+// -1: not among them. A device that computes otherwise says so behind its name: "cuda:0 (exact)".
+int32_t place_among(std::span<const std::string_view> names, std::string_view device) noexcept {
+    const std::string_view name = device.substr(0, device.find(' '));
+    const auto found = std::ranges::find(names, name);
+    return found == names.end() ? -1 : static_cast<int32_t>(found - names.begin());
+}
+
 bool flag(int32_t value, const char* name) {
     if (value != 0 && value != 1) fail(Status::invalid, "{} is {}; 0 and 1 are known", name, value);
     return value == 1;
@@ -160,10 +167,13 @@ constexpr uint32_t k_first_info = offsetof(minim_model_info, placement);
 
 minim_status minim_model_open(minim_runtime* runtime, const char* path, const minim_model_params* params,
                               minim_cancel* cancel, minim_model** out, minim_error* err) {
-    return guard(err, [&] {
+    std::vector<std::string_view> names;
+    const auto index_of = [&](std::string_view device) { return place_among(names, device); };
+    return guard(err, index_of, [&] {
         required(out, "out") = nullptr;
         const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
         const minim_model_params p = params_of(params, "minim_model_params", k_first_params);
+        if (p.devices != nullptr) names = names_in(p.devices);
         model::OpenOptions options;
         options.residence = residence_of(p.residence);
         options.cancel = token_of(cancel);

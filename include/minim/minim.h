@@ -124,8 +124,11 @@ enum {
 typedef struct minim_error {
     uint32_t size;
     int32_t status;
-    int32_t reason;     /* MINIM_REASON_*, or 0 */
-    int32_t device;     /* index of the device concerned, or -1 */
+    int32_t reason; /* MINIM_REASON_*, or 0 */
+    int32_t
+        device; /* the device concerned, or -1: the processor is none. Of minim_model_open its place in the
+                           params' `devices` (-1 for one that only `overrides` name), else an index for
+                           minim_model_device_memory of the model */
     int64_t os_code;    /* errno, or 0 */
     int64_t requested;  /* bytes (out of memory) or tokens (context full) asked for, or 0 */
     int64_t available;  /* what there was of them, or 0 */
