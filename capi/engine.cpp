@@ -52,7 +52,7 @@ engine::RequestParams request_params(const minim_sampling* sampling, const minim
 
 minim_status minim_engine_create(minim_model* model, const minim_engine_params* params, minim_engine** out,
                                  minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(model), [&] {
         required(out, "out") = nullptr;
         const OpenModel open = required(model, "model").open;
         const engine::EngineParams p = engine_params(params_of(params, "minim_engine_params"));
@@ -68,7 +68,7 @@ void minim_engine_free(minim_engine* engine) {
 }
 
 minim_status minim_engine_drain(minim_engine* engine, int64_t timeout_ms, int32_t* done, minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(engine), [&] {
         minim_engine& handle = required(engine, "engine");
         required(done, "done");
         *done = handle.engine->drain(deadline_after(timeout_ms)) ? 1 : 0;
@@ -93,7 +93,7 @@ minim_status minim_engine_get_state(const minim_engine* engine, minim_engine_sta
 
 minim_status minim_engine_save_prefixes(minim_engine* engine, const char* path, minim_cancel* cancel,
                                         minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(engine), [&] {
         minim_engine& handle = required(engine, "engine");
         handle.engine->save_prefixes(&required(path, "path"), token_of(cancel));
     });
@@ -101,7 +101,7 @@ minim_status minim_engine_save_prefixes(minim_engine* engine, const char* path, 
 
 minim_status minim_engine_load_prefixes(minim_engine* engine, const char* path, minim_cancel* cancel,
                                         uint64_t* n_pages, minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(engine), [&] {
         minim_engine& handle = required(engine, "engine");
         const int64_t n_read = handle.engine->load_prefixes(&required(path, "path"), token_of(cancel));
         if (n_pages != nullptr) *n_pages = static_cast<uint64_t>(n_read);
@@ -111,7 +111,7 @@ minim_status minim_engine_load_prefixes(minim_engine* engine, const char* path, 
 minim_status minim_engine_submit(minim_engine* engine, const minim_sampling* sampling, const int32_t* prompt,
                                  size_t count, const minim_request_params* params, minim_request** out,
                                  minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(engine), [&] {
         required(out, "out") = nullptr;
         minim_engine& handle = required(engine, "engine");
         const std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");
@@ -126,7 +126,7 @@ minim_status minim_engine_submit(minim_engine* engine, const minim_sampling* sam
 
 minim_status minim_request_next(minim_request* request, int64_t timeout_ms, minim_token* token, int32_t* next,
                                 minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(request), [&] {
         const InUse use(required(request, "request").in_use);
         required(next, "next");
         result_to(token, "minim_token", minim_token{});  // checks the struct before a token is taken

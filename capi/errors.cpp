@@ -42,12 +42,12 @@ static_assert(static_cast<int>(minim::Reason::io) == MINIM_REASON_IO);
 
 namespace minim::capi {
 
-void fill_error(minim_error* out, const Error& error) noexcept {
+void fill_error(minim_error* out, const Error& error, int32_t device) noexcept {
     if (out == nullptr) return;
     minim_error value{};
     value.status = static_cast<int32_t>(error.status());
     value.reason = static_cast<int32_t>(error.reason());
-    value.device = -1;
+    value.device = device;
     value.os_code = error.facts().os_code;
     value.requested = error.facts().requested;
     value.available = error.facts().available;

@@ -44,7 +44,7 @@ bool next(minim_session& session, const CancelToken* cancel) {
 minim_status minim_generate(minim_session* session, const minim_sampling* sampling, const int32_t* prompt,
                             size_t count, minim_token_fn on_token, void* user_data, minim_cancel* cancel,
                             minim_generate_result* result, minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(session), [&] {
         const SessionUse use(required(session, "session"));
         if (result != nullptr) result_to(result, "minim_generate_result", minim_generate_result{});
         begin(*session, sampling, ids_argument(prompt, count, "prompt"), token_of(cancel));
@@ -71,7 +71,7 @@ minim_status minim_generate(minim_session* session, const minim_sampling* sampli
 minim_status minim_generate_begin(minim_session* session, const minim_sampling* sampling,
                                   const int32_t* prompt, size_t count, minim_cancel* cancel,
                                   minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(session), [&] {
         const SessionUse use(required(session, "session"));
         begin(*session, sampling, ids_argument(prompt, count, "prompt"), token_of(cancel));
     });
@@ -79,7 +79,7 @@ minim_status minim_generate_begin(minim_session* session, const minim_sampling* 
 
 minim_status minim_generate_next(minim_session* session, minim_token* token, int32_t* has_token,
                                  minim_cancel* cancel, minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(session), [&] {
         const SessionUse use(required(session, "session"));
         if (!session->generation) fail(Status::invalid, "no generation was begun in this session");
         required(has_token, "has_token");

@@ -3,6 +3,7 @@
 
 #include <new>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -11,13 +12,15 @@
 
 namespace minim::capi {
 
-// Fills what fits into the caller's struct; null is fine.
-void fill_error(minim_error* out, const Error& error) noexcept;
+// Fills what fits into the caller's struct; null is fine. `device`: minim_error.device.
+void fill_error(minim_error* out, const Error& error, int32_t device) noexcept;
 
-template <typename Body>
-minim_status guard(minim_error* out, Body&& body) noexcept {
-    const auto report = [out](const Error& error) {
-        fill_error(out, error);
+// index_of(name): what minim_error.device is for the device that an error names.
+template <typename IndexOf, typename Body>
+minim_status guard(minim_error* out, const IndexOf& index_of, Body&& body) noexcept {
+    const auto report = [&](const Error& error) {
+        const std::string_view device = error.facts().device.text();
+        fill_error(out, error, device.empty() ? -1 : index_of(device));
         return static_cast<minim_status>(error.status());
     };
     try {
@@ -36,6 +39,13 @@ minim_status guard(minim_error* out, Body&& body) noexcept {
     } catch (...) {
         return report(Error(Status::internal, Reason::none, "an exception of unknown type"));
     }
+}
+
+// For calls that have to do with no device.
+template <typename Body>
+minim_status guard(minim_error* out, Body&& body) noexcept {
+    return guard(
+        out, [](std::string_view) { return -1; }, std::forward<Body>(body));
 }
 
 // Throws invalid, naming the argument.

@@ -6,7 +6,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/cancel.h"
@@ -103,6 +105,26 @@ struct minim_session {
 };
 
 namespace minim::capi {
+
+// Where a model has the device that an error names: an index for minim_model_device_memory, or -1.
+class DevicesOf {
+  public:
+    // Of a model, session, engine or request; null is fine.
+    template <typename Handle>
+    explicit DevicesOf(const Handle* handle) noexcept
+        : model_(handle == nullptr ? nullptr : handle->open.model.get()) {}
+
+    int32_t operator()(std::string_view device) const noexcept {
+        if (model_ == nullptr) return -1;
+        const std::span<const model::Share> shares = model_->shares();
+        for (size_t i = 0; i < shares.size(); ++i)
+            if (shares[i].backend->name() == device) return static_cast<int32_t>(i);
+        return -1;
+    }
+
+  private:
+    const model::Model* model_;
+};
 
 // A session at work: nobody else gets in, and its status is told at the end.
 class SessionUse {

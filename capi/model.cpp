@@ -59,18 +59,29 @@ void check_named_once(std::span<const std::string_view> names) {
             fail(Status::invalid, "device {} is named twice", names[i]);
 }
 
+// -1: not among them. A device that computes otherwise says so behind its name: "cuda:0 (exact)".
+int32_t place_among(std::span<const std::string_view> names, std::string_view device) noexcept {
+    const std::string_view name = device.substr(0, device.find(' '));
+    const auto found = std::ranges::find(names, name);
+    return found == names.end() ? -1 : static_cast<int32_t>(found - names.begin());
+}
+
 bool flag(int32_t value, const char* name) {
     if (value != 0 && value != 1) fail(Status::invalid, "{} is {}; 0 and 1 are known", name, value);
     return value == 1;
 }
 
+// Exact where the processor is.
+backend::Arithmetic arithmetic_of(const minim_model_params& p, const backend::Backend& host) {
+    const bool is_deterministic = flag(p.deterministic, "deterministic");
+    if (host.name() == "reference") return backend::Arithmetic::exact;
+    return is_deterministic ? backend::Arithmetic::deterministic : backend::Arithmetic::fast;
+}
+
 std::shared_ptr<const backend::Backend> open_device(std::string_view name, const Runtime& runtime,
                                                     const placement::Threads& threads,
-                                                    const placement::Spread& spread, uint64_t budget_bytes) {
-    const bool is_exact = spread.host->name() == "reference";
-    auto device = placement::open_device(name, threads, runtime.cpu_level,
-                                         is_exact ? backend::Arithmetic::exact : backend::Arithmetic::fast,
-                                         budget_bytes);
+                                                    backend::Arithmetic arithmetic, uint64_t budget_bytes) {
+    auto device = placement::open_device(name, threads, runtime.cpu_level, arithmetic, budget_bytes);
     if (!device->remark().empty()) runtime.log.info("{}: {}", name, device->remark());
     return device;
 }
@@ -91,10 +102,12 @@ std::shared_ptr<const backend::Backend> open_if_there(const minim_model_params& 
 
 std::vector<placement::Override> overrides_of(const minim_model_params& p, const Runtime& runtime,
                                               const placement::Threads& threads,
-                                              const placement::Spread& spread) {
+                                              const placement::Spread& spread,
+                                              backend::Arithmetic arithmetic) {
     return placement::make_overrides(p.overrides, spread.host, spread.devices, [&](const std::string& name) {
-        const auto device = open_if_there(
-            p, runtime, [&] { return open_device(name, runtime, threads, spread, backend::k_no_budget); });
+        const auto device = open_if_there(p, runtime, [&] {
+            return open_device(name, runtime, threads, arithmetic, backend::k_no_budget);
+        });
         return device == nullptr ? spread.host : device;
     });
 }
@@ -110,6 +123,7 @@ placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime)
     placement::Threads threads = runtime.threads;
     threads.memory = threads.memory.locked(flag(p.lock, "lock"));
     spread.host = placement::make_backend(optional_text(p.backend), threads, runtime.cpu_level);
+    const backend::Arithmetic arithmetic = arithmetic_of(p, *spread.host);
     if (p.devices == nullptr) {
         if (p.n_device_layers > 0 || p.n_split > 0 || p.n_budgets > 0)
             fail(Status::invalid, "n_device_layers, split and budgets are for devices, and none is named");
@@ -128,7 +142,7 @@ placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime)
     for (size_t i = 0; i < names.size(); ++i) {
         const bool has_budget = p.n_budgets > 0 && p.budgets[i] > 0;
         auto device = open_if_there(p, runtime, [&] {
-            return open_device(names[i], runtime, threads, spread,
+            return open_device(names[i], runtime, threads, arithmetic,
                                has_budget ? p.budgets[i] : backend::k_no_budget);
         });
         if (device == nullptr) continue;
@@ -140,7 +154,8 @@ placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime)
     spread.experts.host = spread.host;
     spread.experts.n_host_layers = p.n_host_experts;
     spread.fit_context = p.fit_context;
-    if (p.overrides != nullptr) spread.experts.overrides = overrides_of(p, runtime, threads, spread);
+    if (p.overrides != nullptr)
+        spread.experts.overrides = overrides_of(p, runtime, threads, spread, arithmetic);
     return spread;
 }
 
@@ -152,15 +167,19 @@ constexpr uint32_t k_first_info = offsetof(minim_model_info, placement);
 
 minim_status minim_model_open(minim_runtime* runtime, const char* path, const minim_model_params* params,
                               minim_cancel* cancel, minim_model** out, minim_error* err) {
-    return guard(err, [&] {
+    std::vector<std::string_view> names;
+    const auto index_of = [&](std::string_view device) { return place_among(names, device); };
+    return guard(err, index_of, [&] {
         required(out, "out") = nullptr;
         const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
         const minim_model_params p = params_of(params, "minim_model_params", k_first_params);
+        if (p.devices != nullptr) names = names_in(p.devices);
         model::OpenOptions options;
         options.residence = residence_of(p.residence);
         options.cancel = token_of(cancel);
         options.engine_tokenizer = p.engine_tokenizer != 0;
         options.prefault = flag(p.prefault, "prefault");
+        if (p.reserved != 0) fail(Status::invalid, "reserved is {}; it must be 0", p.reserved);
         if (p.progress != nullptr) {
             options.progress = [&p](uint64_t done, uint64_t total) {
                 return p.progress(p.progress_user_data, done, total) == 0;

@@ -32,7 +32,7 @@ minim_session* new_session(const OpenModel& open, std::unique_ptr<engine::Sessio
 
 minim_status minim_session_create(minim_model* model, const minim_session_params* params, minim_session** out,
                                   minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(model), [&] {
         required(out, "out") = nullptr;
         const OpenModel open = required(model, "model").open;
         const engine::SessionParams p = session_params(params_of(params, "minim_session_params"));
@@ -59,7 +59,7 @@ uint64_t minim_session_kv_bytes(const minim_session* session) {
 }
 
 minim_status minim_session_truncate(minim_session* session, size_t count, minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(session), [&] {
         const SessionUse use(required(session, "session"));
         const int64_t n_tokens = session->session->n_tokens() - session->n_unreported();
         if (count > static_cast<uint64_t>(n_tokens)) {
@@ -71,7 +71,7 @@ minim_status minim_session_truncate(minim_session* session, size_t count, minim_
 }
 
 minim_status minim_session_fork(minim_session* session, minim_session** out, minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(session), [&] {
         required(out, "out") = nullptr;
         const SessionUse use(required(session, "session"));
         std::unique_ptr<engine::Session> fork = session->session->fork();
@@ -82,7 +82,7 @@ minim_status minim_session_fork(minim_session* session, minim_session** out, min
 
 minim_status minim_session_save(minim_session* session, const char* path, minim_cancel* cancel,
                                 minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(session), [&] {
         const SessionUse use(required(session, "session"));
         required(path, "path");
         const int64_t n_reported = session->session->n_tokens() - session->n_unreported();
@@ -92,7 +92,7 @@ minim_status minim_session_save(minim_session* session, const char* path, minim_
 
 minim_status minim_session_restore(minim_model* model, const char* path, const minim_session_params* params,
                                    minim_cancel* cancel, minim_session** out, minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(model), [&] {
         required(out, "out") = nullptr;
         const OpenModel open = required(model, "model").open;
         required(path, "path");
@@ -104,7 +104,7 @@ minim_status minim_session_restore(minim_model* model, const char* path, const m
 
 minim_status minim_session_eval(minim_session* session, const int32_t* ids, size_t count, int32_t all_logits,
                                 float* logits, size_t capacity, minim_cancel* cancel, minim_error* err) {
-    return guard(err, [&] {
+    return guard(err, DevicesOf(session), [&] {
         const SessionUse use(required(session, "session"));
         if (logits != nullptr && capacity == 0) fail(Status::invalid, "the capacity of the logits is 0");
         const std::span<float> out(logits, logits == nullptr ? 0 : capacity);

@@ -74,8 +74,8 @@ int64_t lay_out(Stream& s, std::span<const int32_t> ids, std::span<const KvRow> 
         std::bit_ceil(static_cast<uint64_t>(std::max(furthest, backend::k_kv_page_tokens))));
     s.n_attend_tiles = {};
     if (s.query != nullptr)
-        s.n_attend_tiles = fast::make_tiles(rows, n_head, n_head_kv,
-                                            std::span(host.attend_tiles, static_cast<size_t>(2 * n)));
+        s.n_attend_tiles = fast::make_tiles(
+            rows, n_head, n_head_kv, std::span(host.attend_tiles, static_cast<size_t>(2 * n)), s.fixed);
     return batch_bytes(n, n_pages);
 }
 

@@ -81,6 +81,7 @@ class CudaBackend : public backend::Backend {
     CudaBackend(int32_t index, Arithmetic arithmetic, uint64_t budget_bytes)
         : index_(index),
           is_fast_(arithmetic != Arithmetic::exact),
+          is_fixed_(arithmetic == Arithmetic::deterministic),
           name_(format_text("cuda:{}{}", index, is_fast_ ? "" : " (exact)")),
           blocks_(index),
           memory_(name_, blocks_, budget_bytes),
@@ -259,7 +260,7 @@ class CudaBackend : public backend::Backend {
     }
     void check_alive() const {
         const char* why = why_lost_.load();
-        if (why != nullptr) fail(Status::device_lost, "{}: {}", name_, why);
+        if (why != nullptr) fail_on_device(name_, Status::device_lost, "{}", why);
     }
     template <typename Launch>
     void launch(const Launch& call) const {
@@ -283,6 +284,7 @@ class CudaBackend : public backend::Backend {
 
     const int32_t index_;
     const bool is_fast_;
+    const bool is_fixed_;
     const std::string name_;
     mutable GpuBlocks blocks_;
     mutable backend::DeviceMemory memory_;
@@ -295,12 +297,13 @@ class CudaBackend : public backend::Backend {
 
 std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits) const {
     if (limits.n_expert > exact::k_most_experts)
-        fail(Status::unsupported, "{}: {} experts a layer; up to {} are possible", name_, limits.n_expert,
-             exact::k_most_experts);
+        fail_on_device(name_, Status::unsupported, "{} experts a layer; up to {} are possible",
+                       limits.n_expert, exact::k_most_experts);
     auto stream = std::make_unique<Stream>();
     const int64_t n_slots = limits.n_rows * limits.n_expert_used;
     const int64_t n_pages = limits.n_rows * (limits.n_context / backend::k_kv_page_tokens + 1);
     stream->limits = limits;
+    stream->fixed = is_fixed_;
     stream->batch.reserve(static_cast<size_t>(limits.n_rows));
     stream->batch_ids.reserve(static_cast<size_t>(limits.n_rows));
     stream->host_frequency.reserve(static_cast<size_t>(limits.head_dim));
@@ -339,9 +342,11 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
             }
             if (fast::attend_runs(limits.head_dim, limits.n_head, limits.n_head_kv)) {
                 take(stream->query, limits.n_rows * limits.n_head * limits.head_dim);
-                take(stream->partial, fast::partial_bytes(limits.n_rows, limits.n_head, limits.n_head_kv,
-                                                          limits.head_dim, n_processors) /
-                                          static_cast<int64_t>(sizeof(float)));
+                const int64_t bytes =
+                    is_fixed_ ? fast::fixed_partial_bytes(limits.n_rows, limits.n_head_kv, limits.head_dim)
+                              : fast::partial_bytes(limits.n_rows, limits.n_head, limits.n_head_kv,
+                                                    limits.head_dim, n_processors);
+                take(stream->partial, bytes / static_cast<int64_t>(sizeof(float)));
             }
         }
         if (places) break;
@@ -353,7 +358,7 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
         allocate_staging(static_cast<uint64_t>(batch_bytes(limits.n_rows, n_pages)), "page tables");
     stream->host_tables = stream->host_memory->data();
     stream->stream = runtime::make_stream(index_);
-    if (stream->stream == nullptr) fail(Status::out_of_device_memory, "{}: no further stream", name_);
+    if (stream->stream == nullptr) fail_on_device(name_, Status::out_of_device_memory, "no further stream");
     return stream;
 }
 
@@ -443,7 +448,7 @@ void CudaBackend::pack(std::span<std::byte* const> data, const Matrix& shape) co
     const auto* from = reinterpret_cast<const uint8_t*>(rows->data());
     const fast::PackShape pack_shape = fast::pack_shape(shape.format, shape.row_bytes);
     runtime::Stream stream = runtime::make_stream(index_);
-    if (stream == nullptr) fail(Status::out_of_device_memory, "{}: no further stream", name_);
+    if (stream == nullptr) fail_on_device(name_, Status::out_of_device_memory, "no further stream");
     for (std::byte* matrix : data) {
         for (int64_t done = 0; done < n_panels && why_lost_ == nullptr; done += n_together) {
             const int64_t count = std::min(n_together, n_panels - done);

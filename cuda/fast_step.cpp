@@ -15,7 +15,8 @@ using backend::LinearTask;
 using backend::Matrix;
 using panel::k_panel_rows;
 
-// From so many rows on the slots are sorted by expert: before, hardly two choose the same one.
+// From so many rows on the slots are sorted by expert: before, hardly two choose the same one. A stream whose kernels are
+// fixed sorts them always.
 constexpr int64_t k_grouped_rows = 5;
 static_assert(k_most_together >= 3);  // q, k and v
 
@@ -81,7 +82,7 @@ void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, 
     if (multiply_dense(s, task, h, n, rows)) return;
     const Weight weight = weight_of(*task.weight);
     if (is_plain(weight.format)) {
-        linear_plain(s.stream, weight, h, n, task.y, task.add);
+        linear_plain(s.stream, weight, h, n, task.y, task.add, s.fixed);
     } else {
         exact::linear(s.stream, weight, h, n, task.y, weight.rows, task.add);
     }
@@ -122,7 +123,7 @@ void multiply_alike(cuda::Stream& s, std::span<const LinearTask> tasks, size_t f
         done |= uint64_t{1} << i;
         if (weight.rows >= k_panel_rows) alike[count++] = &tasks[i];
     }
-    if (count > 0) linear(s.stream, products_of(std::span(alike, count)), input, n);
+    if (count > 0) linear(s.stream, products_of(std::span(alike, count)), input, n, s.fixed);
 }
 
 // What the slots of a batch are multiplied with.
@@ -208,10 +209,13 @@ void attend_rows(cuda::Stream& s, const exact::Cache& cache, const backend::Atte
         return attend_splits(n_tiles, args.n_head_kv, s.n_context, s.n_processors);
     };
     const TileCounts& n = s.n_attend_tiles;
+    const int32_t* tiles = s.batch_tables.attend_tiles;
+    TileList wide = {tiles, n.n_wide, splits(n.n_wide)};
+    if (s.fixed) wide = {tiles, n.n_wide, k_fixed_parts, k_fixed_tiles};
     attend(s.stream, {.cache = cache,
                       .query = s.query,
-                      .wide = {s.batch_tables.attend_tiles, n.n_wide, splits(n.n_wide)},
-                      .narrow = {s.batch_tables.attend_tiles + 2 * n.n_wide, n.n_narrow, splits(n.n_narrow)},
+                      .wide = wide,
+                      .narrow = {tiles + 2 * n.n_wide, n.n_narrow, splits(n.n_narrow)},
                       .partial = s.partial,
                       .o = args.o});
 }
@@ -231,7 +235,7 @@ void add_experts(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids,
     const int64_t ff = weights.gate.rows;
     Slots slots = {ids, n_slots, nullptr};
     ExpertTiles tiles = s.tiles;
-    if (n >= k_grouped_rows) {
+    if (n >= k_grouped_rows || s.fixed) {
         tiles.most = most_expert_tiles(n_slots, weights.gate.n_expert());
         group_slots(s.stream, ids, n_slots, weights.gate.n_expert(), tiles);
         slots.tiles = &tiles;

@@ -47,6 +47,7 @@ struct Stream : backend::Scratch {
     runtime::Stream stream = nullptr;
     std::unique_ptr<backend::Memory> memory;  // holds what the pointers below point to
     backend::StepLimits limits;
+    bool fixed = false;  // the same kernels and parts of the context for every batch
 
     int32_t* ids;                   // [n_rows], of an embed() outside of a batch
     std::byte* tables;              // batch_bytes(n_rows, pages of all)

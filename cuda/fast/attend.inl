@@ -53,9 +53,9 @@ void launch_grid(exact::Stream stream, const Kernel& kernel) {
     launch(stream, kernel.grid(), kernel);
 }
 
+// In one launch.
 template <class Kernel>
-void attend_tiles(exact::Stream stream, const AttendArgs& args, const TileList& list) {
-    if (list.n_tiles == 0) return;
+void attend_together(exact::Stream stream, const AttendArgs& args, const TileList& list) {
     const Cache& cache = args.cache;
     const int64_t n_slots = list.n_tiles * cache.n_head_kv * list.n_splits;
     const Partial partial = {args.partial, args.partial + n_slots * Kernel::k_rows * cache.head_dim};
@@ -77,6 +77,16 @@ void attend_tiles(exact::Stream stream, const AttendArgs& args, const TileList& 
     launch_grid(stream, combine);
 }
 
+template <class Kernel>
+void attend_tiles(exact::Stream stream, const AttendArgs& args, const TileList& list) {
+    for (int64_t first = 0; first < list.n_tiles; first += std::min(list.n_together, list.n_tiles)) {
+        TileList some = list;
+        some.tiles += 2 * first;
+        some.n_tiles = std::min(list.n_together, list.n_tiles - first);
+        attend_together<Kernel>(stream, args, some);
+    }
+}
+
 }  // namespace
 
 bool attend_runs(int64_t head_dim, int64_t n_head, int64_t n_head_kv) {
@@ -89,7 +99,7 @@ float query_scale(int64_t head_dim) {
 }
 
 TileCounts make_tiles(std::span<const backend::KvRow> rows, int64_t n_head, int64_t n_head_kv,
-                      std::span<int32_t> tiles) {
+                      std::span<int32_t> tiles, bool fixed) {
     const int64_t group = n_head / n_head_kv;
     const int64_t wide_tokens = k_wide_rows / group;
     const int64_t narrow_tokens = k_narrow_rows / group;
@@ -109,7 +119,7 @@ TileCounts make_tiles(std::span<const backend::KvRow> rows, int64_t n_head, int6
         for (size_t first = 0; first < rows.size();) {
             const int64_t length = run_length(rows, first);
             // Two narrow tiles read the context twice, the second time from the cache, and still end sooner.
-            const bool is_wide = length > 2 * narrow_tokens;
+            const bool is_wide = fixed || length > 2 * narrow_tokens;
             if (is_wide && wide) counts.n_wide += cut(first, length, wide_tokens);
             if (!is_wide && !wide) counts.n_narrow += cut(first, length, narrow_tokens);
             first += static_cast<size_t>(length);
@@ -133,6 +143,11 @@ int64_t partial_bytes(int64_t n_rows, int64_t n_head, int64_t n_head_kv, int64_t
     const int64_t narrow_tokens = k_narrow_rows / (n_head / n_head_kv);
     const int64_t rows = n_rows > 2 * narrow_tokens ? k_wide_rows : k_narrow_rows;
     return n_blocks * rows * (head_dim + 2) * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t fixed_partial_bytes(int64_t n_rows, int64_t n_head_kv, int64_t head_dim) {
+    return std::min(n_rows, k_fixed_tiles) * n_head_kv * k_fixed_parts * k_wide_rows * (head_dim + 2) *
+           static_cast<int64_t>(sizeof(float));
 }
 
 void prepare(exact::Stream stream, const PrepareArgs& args) {

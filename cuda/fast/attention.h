@@ -8,6 +8,9 @@
 // that what a row attends to, and in which order, depends on its position and the number of parts only: a row's bits
 // do not change with the rows beside it as long as it lies in a tile of the same shape.
 //
+// Where a row's bits must not depend on the batch, all tiles are wide, and their context has k_fixed_parts parts, as
+// many as keep a large GPU busy with a token of the model's eight KV heads.
+//
 // Pointers lie in the device's memory where nothing else is said, 16-byte aligned; so are the cache's pages.
 #pragma once
 
@@ -24,6 +27,10 @@ using exact::Cache;
 // Rows of a tile: (token, query head of the group), 16 to a warp.
 inline constexpr int k_wide_rows = 128;
 inline constexpr int k_narrow_rows = 16;
+
+inline constexpr int64_t k_fixed_parts = 16;
+// Wide tiles that are then computed at a time, as their parts take room: 8.5 MB a tile of the model.
+inline constexpr int64_t k_fixed_tiles = 8;
 
 // Whether there are kernels for these heads: 32, 64, 96 or 128 elements, up to 16 query heads to a KV head.
 bool attend_runs(int64_t head_dim, int64_t n_head, int64_t n_head_kv);
@@ -55,9 +62,9 @@ struct TileCounts {
 };
 // Cuts a batch. tiles: host memory, two numbers for each row of the batch; gets (first row, rows) of the wide tiles,
 // then of the narrow ones. The rest becomes tiles of no rows, which attend() may be given: their blocks end at once,
-// so that a graph of launches can hold as many tiles as there are rows, whatever the batch.
+// so that a graph of launches can hold as many tiles as there are rows, whatever the batch. `fixed`: all are wide.
 TileCounts make_tiles(std::span<const backend::KvRow> rows, int64_t n_head, int64_t n_head_kv,
-                      std::span<int32_t> tiles);
+                      std::span<int32_t> tiles, bool fixed = false);
 
 // How many blocks share the context of a tile when n_tiles of one shape are launched together, for rows that look
 // back on up to n_context positions: as many as keep the device's n_processors busy. 1 for no tiles.
@@ -66,11 +73,14 @@ int64_t attend_splits(int64_t n_tiles, int64_t n_head_kv, int64_t n_context, int
 // Bytes of AttendArgs::partial at most, for batches of up to n_rows rows and splits from attend_splits.
 int64_t partial_bytes(int64_t n_rows, int64_t n_head, int64_t n_head_kv, int64_t head_dim,
                       int64_t n_processors);
+// The same for k_fixed_tiles of k_fixed_parts.
+int64_t fixed_partial_bytes(int64_t n_rows, int64_t n_head_kv, int64_t head_dim);
 
 struct TileList {
     const int32_t* tiles;  // [n_tiles, 2]: first row, number of rows
     int64_t n_tiles;
     int64_t n_splits;
+    int64_t n_together = INT64_MAX;  // tiles of a launch, whose parts `partial` has room for
 };
 struct AttendArgs {
     Cache cache;

@@ -78,11 +78,14 @@ void quantize(Stream stream, const float* x, int64_t n, int64_t cols, Q8Block* o
 void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h,
           Q8Block* quantized);
 
-void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n);
+// The kernels for a few rows add up in another order than those for many. With `fixed` the latter are taken always: a
+// row's bits do not depend on n then.
+void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool fixed);
 
-// y = W x, or y += W x, for weights of F32, F16 or BF16.
+// y = W x, or y += W x, for weights of F32, F16 or BF16. `fixed`: one kernel for every n.
 bool is_plain(Format format);
-void linear_plain(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add);
+void linear_plain(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add,
+                  bool fixed);
 
 // score [n, n_expert]: the router's outputs. bias may be null; n_used is at most k_most_used.
 void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,

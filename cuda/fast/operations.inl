@@ -52,18 +52,19 @@ void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t
     start(stream, NormKernel{x, n, weight, size, eps, h, quantized});
 }
 
-void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n) {
-    if (n > 0) panel_kernels(products.format)->linear(stream, products, input, n);
+void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool fixed) {
+    if (n > 0) panel_kernels(products.format)->linear(stream, products, input, n, fixed);
 }
 
 bool is_plain(Format format) {
     return with_block(PlainBlocks{}, format, [](auto) {});
 }
 
-void linear_plain(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add) {
+void linear_plain(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add,
+                  bool fixed) {
     with_block(PlainBlocks{}, weight.format, [&](auto block) {
         using Block = decltype(block);
-        if (n == 1) {
+        if (n == 1 && !fixed) {
             start(stream, LinearFloatKernel<Block, 1>{weight, x, n, y, add});
         } else {
             start(stream, LinearFloatKernel<Block, 4>{weight, x, n, y, add});

@@ -11,13 +11,13 @@ void launch_over_grid(Stream stream, const Kernel& kernel) {
 }
 
 template <class P>
-void linear_of(Stream stream, const Products& products, const Q8Block* input, int64_t n) {
-    if (n == 1) {
-        launch_over_grid(stream, LinearFewKernel<P, 1>{products, input, n});
-    } else if (n <= 4) {
-        launch_over_grid(stream, LinearFewKernel<P, 4>{products, input, n});
-    } else {
+void linear_of(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool fixed) {
+    if (n > 4 || fixed) {
         launch_over_grid(stream, LinearManyKernel<P>{products, input, n});
+    } else if (n == 1) {
+        launch_over_grid(stream, LinearFewKernel<P, 1>{products, input, n});
+    } else {
+        launch_over_grid(stream, LinearFewKernel<P, 4>{products, input, n});
     }
 }
 

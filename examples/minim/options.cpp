@@ -105,6 +105,8 @@ void add_model_options(CLI::App& app, Options& options) {
                    "experts that leave the devices no room for a context of N tokens stay with the processor")
         ->type_name("N")
         ->check(within(int64_t{1}, int64_t{k_largest_int32}));
+    app.add_flag("--deterministic", options.deterministic,
+                 "devices compute the same bits for a text in any company and any pieces; slower");
     app.add_flag("--allow-cpu", options.allow_cpu, "go on without a device that cannot be used");
     app.add_option("-t,--threads", options.n_threads, "threads; 0: the cores this process may use")
         ->type_name("N")

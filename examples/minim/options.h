@@ -33,6 +33,7 @@ struct Options {
     int32_t numa = 0;  // MINIM_NUMA_*
     bool mlock = false;
     bool prefault = false;
+    bool deterministic = false;
     int32_t n_batch = 0;
     int32_t n_ubatch = 0;
     int32_t kv = 0;  // MINIM_KV_*

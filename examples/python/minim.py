@@ -260,6 +260,7 @@ class Model(abi.Handle):
     numa       threads and memory on several memory nodes: "auto", "off", "interleave" or "split" (by rows)
     lock       True: weights, keys and values in host memory are never taken away by the system
     prefault   True: mapped weights are brought into memory before the model is ready
+    deterministic     True: what devices compute for a text does not depend on its company or on its pieces; slower
     mmap       True: map the file; False: read the weights into memory; None: read them where memory allows
     engine_tokenizer  True: split text as llama.cpp does
     progress   progress(done_bytes, total_bytes); to cancel, raise
@@ -285,6 +286,7 @@ class Model(abi.Handle):
         numa="auto",
         lock=False,
         prefault=False,
+        deterministic=False,
         mmap=None,
         engine_tokenizer=False,
         progress=None,
@@ -308,6 +310,7 @@ class Model(abi.Handle):
             engine_tokenizer=int(engine_tokenizer),
             lock=int(lock),
             prefault=int(prefault),
+            deterministic=int(deterministic),
         )
         if devices is not None and device_layers != 0:
             params.devices = (devices if isinstance(devices, str) else ",".join(devices)).encode()

@@ -62,10 +62,11 @@ def by_number(kind, number, otherwise=None):
 class Error(Exception):
     """A failed call: status, reason (None unless a file is bad), message, and the figures of minim_error."""
 
-    def __init__(self, status, message, reason=None, offset=-1, requested=0, available=0, os_code=0):
+    def __init__(self, status, message, reason=None, offset=-1, requested=0, available=0, os_code=0, device=-1):
         super().__init__(message)
         self.status, self.reason, self.message = status, reason, message
         self.offset, self.requested, self.available, self.os_code = offset, requested, available, os_code
+        self.device = device
 
 
 class _Sized(c.Structure):
@@ -129,6 +130,8 @@ ModelParams = _struct(
     fit_context=i64,
     lock=i32,
     prefault=i32,
+    deterministic=i32,
+    reserved=u32,
 )
 DeviceInfo = _struct(
     "minim_device_info",
@@ -386,6 +389,7 @@ def check(name, *arguments):
             err.requested,
             err.available,
             err.os_code,
+            err.device,
         )
 
 

@@ -124,8 +124,11 @@ enum {
 typedef struct minim_error {
     uint32_t size;
     int32_t status;
-    int32_t reason;     /* MINIM_REASON_*, or 0 */
-    int32_t device;     /* index of the device concerned, or -1 */
+    int32_t reason; /* MINIM_REASON_*, or 0 */
+    int32_t
+        device; /* the device concerned, or -1: the processor is none. Of minim_model_open its place in the
+                           params' `devices` (-1 for one that only `overrides` name), else an index for
+                           minim_model_device_memory of the model */
     int64_t os_code;    /* errno, or 0 */
     int64_t requested;  /* bytes (out of memory) or tokens (context full) asked for, or 0 */
     int64_t available;  /* what there was of them, or 0 */
@@ -374,9 +377,19 @@ typedef struct minim_model_params {
     int32_t
         prefault; /* 1: mapped weights are brought into memory before the model is ready, with progress; those read
                          into memory of the process are there anyway */
+    /* 1: what `devices` compute for a text depends neither on the texts that share its steps, nor on the pieces its
+       prompt is read in, nor on the version of a vendor's library (cuBLASLt is left alone). 0: the last bits may, and
+       with them now and then a token. A GPU then has the kernels for many rows work on single tokens too, and cuts
+       attention into the same parts always: slower, most of all for single texts and for prompts of F16 and BF16
+       weights, and some ten to seventy MB of work space. The processor, and backend "reference", always compute so. */
+    int32_t deterministic;
+    uint32_t reserved;
 } minim_model_params;
-#define MINIM_MODEL_PARAMS_INIT \
-    { sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, 0 }
+#define MINIM_MODEL_PARAMS_INIT                                                                             \
+    {                                                                                                       \
+        sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, \
+            0, 0, 0                                                                                         \
+    }
 
 /* `params` and `cancel` may be NULL. Errors: as minim_checkpoint_open, UNSUPPORTED (another
  * architecture, a tensor type without decoder, something the forward pass does not compute, a device that
@@ -832,8 +845,9 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_generate_state(const minim_session
 /*
  * Many requests at once, worked on by a thread of the engine's. Each step evaluates the next token of every
  * answer and, beside them, pieces of the prompts that are not read yet. What a request answers does not
- * depend on who shares its steps. Prompts that begin like an earlier text take over its keys and values.
- * Where memory runs short the last request is set aside and goes on later with the same text.
+ * depend on who shares its steps; on a GPU the last bits may, unless the model was opened `deterministic`.
+ * Prompts that begin like an earlier text take over its keys and values. Where memory runs short the last
+ * request is set aside and goes on later with the same text.
  */
 typedef struct minim_engine minim_engine;   /* any thread */
 typedef struct minim_request minim_request; /* any thread; minim_request_next one thread at a time */

@@ -294,8 +294,9 @@ struct ModelOptions {
     int32_t residence = MINIM_RESIDENCE_AUTO;
     bool engine_tokenizer = false;
     Progress progress;
-    bool lock = false;      // weights, keys and values in host memory stay there
-    bool prefault = false;  // mapped weights are brought into memory before the model is ready
+    bool lock = false;           // weights, keys and values in host memory stay there
+    bool prefault = false;       // mapped weights are brought into memory before the model is ready
+    bool deterministic = false;  // what devices compute for a text does not depend on its company; slower
 };
 
 class Model {
@@ -323,6 +324,7 @@ class Model {
         params.fit_context = options.fit_context;
         params.lock = options.lock ? 1 : 0;
         params.prefault = options.prefault ? 1 : 0;
+        params.deterministic = options.deterministic ? 1 : 0;
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);

@@ -133,6 +133,7 @@ void DeviceMemory::fail(uint64_t bytes, std::string_view what) const {
     ErrorFacts facts;
     facts.requested = static_cast<int64_t>(bytes);
     facts.available = static_cast<int64_t>(now.free_bytes);
+    if (none_left_ == Status::out_of_device_memory) facts.device = DeviceName(device_);
     throw Error(none_left_, Reason::none,
                 format_text("{}: {} bytes for {} needed, {} bytes available{}", device_, bytes, what,
                             now.free_bytes, budget_text(now)),

@@ -22,13 +22,15 @@ struct DeviceInfo {
 
 // How a device computes.
 enum class Arithmetic : uint8_t {
-    fast,           // packed weights, quantised inputs, half precision where it serves
-    exact,          // plain float, as the reference: slow
-    deterministic,  // as fast, but for libraries whose results depend on their version and the number of rows
+    fast,   // packed weights, quantised inputs, half precision where it serves
+    exact,  // plain float, as the reference: slow
+    // With the kernels of fast arithmetic that serve every batch, and no library whose results depend on its version:
+    // a row's bits do not depend on the rows beside it. Slower.
+    deterministic,
 };
 
 // Raised whenever something in this folder changes that both sides see.
-inline constexpr uint32_t k_plugin_interface = 6;
+inline constexpr uint32_t k_plugin_interface = 7;
 // The compiler and its library's layout.
 inline constexpr const char* k_plugin_build = __VERSION__;
 

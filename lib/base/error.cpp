@@ -7,6 +7,10 @@
 
 namespace minim {
 
+DeviceName::DeviceName(std::string_view name) noexcept {
+    name.copy(text_, sizeof(text_) - 1);
+}
+
 Error::Error(Status status, Reason reason, std::string_view message, const ErrorFacts& facts) noexcept
     : status_(status), reason_(reason), facts_(facts), message_{} {
     size_t length = std::min(message.size(), sizeof(message_) - 1);

@@ -41,12 +41,24 @@ enum class Reason : int32_t {
     io = 9,
 };
 
-// Figures that go with an error; -1 or 0 where they mean nothing.
+// "cuda:0", kept inline: an error may outlive the device, and is thrown where memory is short. Longer names are cut.
+class DeviceName {
+  public:
+    DeviceName() = default;
+    explicit DeviceName(std::string_view name) noexcept;
+    std::string_view text() const noexcept { return text_; }
+
+  private:
+    char text_[64] = "";
+};
+
+// What goes with an error; -1, 0 or no name where it means nothing.
 struct ErrorFacts {
     int64_t os_code = 0;    // errno of a failed system call
     int64_t requested = 0;  // bytes asked for
     int64_t available = 0;  // bytes that were free
     int64_t offset = -1;    // byte position in the file
+    DeviceName device;      // with memory of its own, which is short or lost
 };
 
 // Carries its text inline, so that throwing it for want of memory needs no memory.
@@ -70,6 +82,16 @@ class Error : public std::exception {
 template <typename... Args>
 [[noreturn]] void fail(Status status, fmt::format_string<Args...> text, Args&&... args) {
     throw Error(status, Reason::none, format_text(text, std::forward<Args>(args)...));
+}
+
+// The same where a device is concerned, whose name the message begins with.
+template <typename... Args>
+[[noreturn]] void fail_on_device(std::string_view device, Status status, fmt::format_string<Args...> text,
+                                 Args&&... args) {
+    ErrorFacts facts;
+    facts.device = DeviceName(device);
+    throw Error(status, Reason::none,
+                format_text("{}: {}", device, format_text(text, std::forward<Args>(args)...)), facts);
 }
 
 // The same for a bad file: status `io` where the reason is io, else `format`.

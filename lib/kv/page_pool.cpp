@@ -36,18 +36,20 @@ void check_formats(const KvLayout& layout) {
     }
 }
 
-[[noreturn]] void fail_kv_memory(const KvLayout& layout, int64_t n_pages, const std::string& where,
-                                 const std::string& budget, Status status, uint64_t bytes,
-                                 uint64_t available) {
+// `device`: empty for the host.
+[[noreturn]] void fail_kv_memory(const KvLayout& layout, int64_t n_pages, std::string_view device,
+                                 const std::string& budget, uint64_t bytes, uint64_t available) {
     const int64_t fitting = static_cast<int64_t>(available) / layout.page_bytes() * k_kv_page_tokens;
     ErrorFacts facts;
     facts.requested = static_cast<int64_t>(bytes);
     facts.available = static_cast<int64_t>(available);
+    facts.device = DeviceName(device);
     throw Error(
-        status, Reason::none,
+        device.empty() ? Status::out_of_memory : Status::out_of_device_memory, Reason::none,
         format_text(
             "KV cache of {} tokens{}: {} bytes needed, {} bytes available; a context of {} would fit{}",
-            n_pages * k_kv_page_tokens, where, bytes, available, fitting, budget),
+            n_pages * k_kv_page_tokens, device.empty() ? "" : format_text(" on {}", device), bytes, available,
+            fitting, budget),
         facts);
 }
 
@@ -59,12 +61,10 @@ std::unique_ptr<backend::Memory> take_memory(const Part& part, const KvLayout& l
     const uint64_t bytes = bytes_for(layout, n_pages * k_kv_page_tokens);
     const bool on_host = is_host(part);
     const uint64_t available = on_host ? available_memory_bytes() : part.backend->available_bytes();
-    if (bytes > available && on_host)
-        fail_kv_memory(layout, n_pages, {}, {}, Status::out_of_memory, bytes, available);
+    if (bytes > available && on_host) fail_kv_memory(layout, n_pages, {}, {}, bytes, available);
     if (bytes > available)
-        fail_kv_memory(layout, n_pages, format_text(" on {}", part.backend->name()),
-                       backend::budget_text(part.backend->memory()), Status::out_of_device_memory, bytes,
-                       available);
+        fail_kv_memory(layout, n_pages, part.backend->name(), backend::budget_text(part.backend->memory()),
+                       bytes, available);
     if (part.backend == nullptr) return backend::allocate_host_memory(bytes, "KV cache");
     return part.backend->allocate(bytes, "KV cache", backend::MemoryUse::kv);
 }

@@ -94,8 +94,9 @@ std::shared_ptr<const backend::Backend> open_device(std::string_view name, const
     try {
         return load_plugin(kind).open(index, arithmetic, budget_bytes);
     } catch (const Error& error) {
-        throw Error(error.status(), error.reason(), format_text("device {}: {}", name, error.what()),
-                    error.facts());
+        ErrorFacts facts = error.facts();
+        facts.device = DeviceName(name);
+        throw Error(error.status(), error.reason(), format_text("device {}: {}", name, error.what()), facts);
     }
 }
 

@@ -50,6 +50,7 @@ uint64_t expert_bytes(const std::shared_ptr<const backend::Backend>& backend, in
     ErrorFacts facts;
     facts.requested = needed > INT64_MAX ? INT64_MAX : static_cast<int64_t>(needed);
     facts.available = static_cast<int64_t>(available);
+    facts.device = DeviceName(share.backend->name());
     throw Error(
         Status::out_of_device_memory, Reason::none,
         format_text("{}: layers {}-{} need {} bytes without experts, for weights, keys and values and work "

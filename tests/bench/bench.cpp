@@ -50,7 +50,9 @@ Bench::Bench(const Options& options, int32_t n_threads)
 }
 
 std::shared_ptr<const backend::Backend> Bench::open_device(const std::string& name) const {
-    return placement::open_device(name, threads_, active_cpu_level());
+    const auto arithmetic =
+        options_.deterministic ? backend::Arithmetic::deterministic : backend::Arithmetic::fast;
+    return placement::open_device(name, threads_, active_cpu_level(), arithmetic);
 }
 
 // On the host an operation is done when its call returns: timing it costs nothing.

@@ -85,6 +85,8 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
     app.add_option("--device", options.devices, "devices for the layers: cuda:0 or cuda:0,cuda:1")
         ->delimiter(',')
         ->capture_default_str();
+    app.add_flag("--deterministic", options.deterministic,
+                 "devices compute the same bits for a text in any company and any pieces");
     auto* cpu_moe = app.add_flag_callback(
         "--cpu-moe", [&options] { options.n_cpu_moe = INT32_MAX; }, "all experts with the processor");
     app.add_option("--n-cpu-moe", options.n_cpu_moe,

@@ -26,6 +26,7 @@ struct Options {
     bool pinned = false;
     std::string numa = "off";
     std::vector<std::string> devices = {"cpu"};
+    bool deterministic = false;
     std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts elsewhere than their layer
     int64_t n_cpu_moe = 0;  // experts of the first so many layers with the processor; below 0: of the last
     std::vector<int64_t> n_prompt = {512};

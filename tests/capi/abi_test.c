@@ -808,11 +808,18 @@ static void test_memory_options(const char* path) {
         }
         minim_model_close(model);
     }
+    model_params.residence = MINIM_RESIDENCE_AUTO;
     model_params.lock = 2;
     CHECK_FAILS(minim_model_open(runtime, path, &model_params, NULL, &model, &err), MINIM_E_INVALID);
     model_params.lock = 0;
     model_params.prefault = -1;
     CHECK_FAILS(minim_model_open(runtime, path, &model_params, NULL, &model, &err), MINIM_E_INVALID);
+    model_params.prefault = 0;
+    model_params.deterministic = 2;
+    CHECK_FAILS(minim_model_open(runtime, path, &model_params, NULL, &model, &err), MINIM_E_INVALID);
+    model_params.deterministic = 1; /* as the processor computes anyway */
+    CHECK_OK(minim_model_open(runtime, path, &model_params, NULL, &model, &err));
+    minim_model_close(model);
     minim_runtime_free(runtime);
     free(expected);
     free(logits);

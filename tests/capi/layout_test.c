@@ -57,7 +57,9 @@ FIELD(minim_model_params, n_host_experts, 96);
 FIELD(minim_model_params, fit_context, 104);
 FIELD(minim_model_params, lock, 112);
 FIELD(minim_model_params, prefault, 116);
-SIZE(minim_model_params, 120);
+FIELD(minim_model_params, deterministic, 120);
+FIELD(minim_model_params, reserved, 124);
+SIZE(minim_model_params, 128);
 
 FIELD(minim_device_info, usable, 4);
 FIELD(minim_device_info, memory_bytes, 8);

@@ -72,6 +72,7 @@ class Usage(unittest.TestCase):
             "-ngl",
             "-ts",
             "--allow-cpu",
+            "--deterministic",
             "devices",
             "inspect",
             "tokenize",

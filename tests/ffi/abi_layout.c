@@ -62,6 +62,8 @@ int main(void) {
     FIELD(minim_model_params, fit_context);
     FIELD(minim_model_params, lock);
     FIELD(minim_model_params, prefault);
+    FIELD(minim_model_params, deterministic);
+    FIELD(minim_model_params, reserved);
 
     STRUCT(minim_device_info);
     FIELD(minim_device_info, size);

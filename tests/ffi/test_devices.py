@@ -184,6 +184,60 @@ class Devices(unittest.TestCase):
             with self.assertRaisesRegex(minim.Error, f"layer {layer} of 3"):
                 model.layer_devices(layer)
 
+    def test_an_error_says_which_device_it_concerns(self):
+        def device_of(call, **settings):
+            os.environ["MINIM_SIM"] = " ".join(f"{name}={value}" for name, value in settings.items())
+            try:
+                with self.assertRaises(minim.Error) as caught:
+                    call()
+                return caught.exception.device
+            finally:
+                del os.environ["MINIM_SIM"]
+
+        def opened(devices="sim:0,sim:1", **options):
+            return minim.Model(Q8_0, threads=2, devices=devices, **options)
+
+        evenly = {"split": [1, 1]}
+
+        def talked(**options):
+            session = opened(**options).session(500)
+            for _ in range(400):
+                session.eval([1])
+
+        # Of minim_model_open: the place in `devices`.
+        self.assertEqual(device_of(lambda: opened("sim:0,sim:5")), 1)
+        self.assertEqual(device_of(lambda: opened("sim:2,sim:0")), 0)
+        self.assertEqual(device_of(lambda: opened("sim:0,abacus:0")), 1)
+        self.assertEqual(device_of(lambda: opened(budgets=[0, 1 << 16], **evenly)), 1)
+        self.assertEqual(device_of(lambda: opened(fit_context=1 << 18, budgets=[0, 1 << 24], **evenly)), 1)
+        for kind in ("failing_allocation", "failing_transfer"):
+            for device in (0, 1):
+                self.assertEqual(device_of(opened, failing_device=device, **{kind: 1}), device)
+        self.assertEqual(device_of(lambda: opened("sim:0", overrides="exps=sim:5")), -1)
+        # Of everything later: as minim_model_device_memory counts.
+        for device in (0, 1):
+            self.assertEqual(device_of(talked, failing_device=device, failing_operation=2000), device)
+        on_cpu_too = {"devices": "sim:1", "device_layers": 1}
+        self.assertEqual(device_of(lambda: talked(**on_cpu_too), failing_operation=2000), 1)
+        self.assertEqual(device_of(lambda: opened(budgets=[0, 1 << 24], **evenly).session(1 << 18)), 1)
+
+        def answered():
+            with minim.Engine(opened(), kv_tokens=1024) as engine:
+                engine.submit([1, 2, 3], max_tokens=400, ignore_end=True).result()
+
+        self.assertEqual(device_of(answered, failing_device=1, failing_operation=2000), 1)
+        # Of the processor, and of none.
+        self.assertEqual(device_of(lambda: minim.Model(Q8_0, threads=2).session(1 << 40)), -1)
+        self.assertEqual(device_of(lambda: opened().session(100).eval([1] * 101)), -1)
+        self.assertEqual(device_of(lambda: opened("sim:0,")), -1)
+
+    def test_deterministic_devices_answer_as_the_others(self):
+        ids = list(range(40, 60))
+        expected = minim.Model(Q8_0, threads=2).session(200).eval(ids)
+        for devices in (None, "sim:0"):
+            model = minim.Model(Q8_0, threads=2, devices=devices, deterministic=True)
+            self.assertTrue((model.session(200).eval(ids) == expected).all())
+
     def test_a_model_on_the_processor_says_what_it_holds(self):
         for mmap in (True, False):
             model = minim.Model(Q8_0, threads=2, mmap=mmap)

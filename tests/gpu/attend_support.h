@@ -158,6 +158,26 @@ inline std::vector<float> run_attend(const TestCache& test, const std::vector<Kv
     });
 }
 
+// The same with tiles and parts that do not depend on the batch.
+inline std::vector<float> run_fixed_attend(const TestCache& test, const std::vector<KvRow>& rows,
+                                           const std::vector<uint16_t>& query) {
+    const Heads heads = test.heads();
+    const Batch batch(test, rows);
+    std::vector<int32_t> tiles(2 * rows.size(), -1);
+    const fast::TileCounts counts = fast::make_tiles(rows, heads.n_head, heads.n_head_kv, tiles, true);
+    CHECK(counts.n_narrow == 0);
+    const int64_t bytes = fast::fixed_partial_bytes(std::ssize(rows), heads.n_head_kv, heads.head_dim);
+    std::vector<float> partial(static_cast<size_t>(bytes) / sizeof(float), NAN);
+    std::vector<float> o(query.size(), NAN);
+    fast::attend(nullptr, {.cache = batch.cache,
+                           .query = query.data(),
+                           .wide = {tiles.data(), counts.n_wide, fast::k_fixed_parts, fast::k_fixed_tiles},
+                           .narrow = {tiles.data() + 2 * counts.n_wide, 0, 1},
+                           .partial = partial.data(),
+                           .o = o.data()});
+    return o;
+}
+
 // The largest difference in proportion to the largest value.
 template <typename Expected>
 double distance(const std::vector<float>& a, const std::vector<Expected>& b) {

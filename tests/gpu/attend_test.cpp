@@ -160,4 +160,36 @@ TEST_CASE("attend: single tokens, drafts and a prompt in one batch; a row's bits
     CHECK(same_bits(row_of(draft, 0), check_attend(test, {test.row(3, 127)}, splits)));
 }
 
+TEST_CASE("attend: with fixed tiles and parts a row has the same bits in a prompt, in a draft and alone") {
+    const Heads heads = {6, 2, 32};
+    const TestCache test(heads, Format::f16, Format::q8_0, {1100, 140, 70, 66});
+    // More tiles than are computed at a time: two prompts, and single tokens.
+    std::vector<KvRow> rows = run_of(test, 0, 1060, 40);
+    for (const KvRow& row : run_of(test, 1, 120, 20)) rows.push_back(row);
+    for (int64_t p = 50; p < 66; p += 3) {
+        rows.push_back(test.row(2, p));
+        rows.push_back(test.row(3, p));
+    }
+    const int64_t width = heads.n_head * heads.head_dim;
+    const std::vector<float> q = Random(9).normal(std::ssize(rows) * width, 1.5F);
+    const std::vector<uint16_t> query = scaled_queries(q, heads.head_dim);
+    const std::vector<float> together = run_fixed_attend(test, rows, query);
+    CHECK(distance(together, reference(test, rows, q)) < k_tolerance);
+    const auto check_part = [&](size_t first, size_t count) {
+        INFO("rows " << first << " to " << first + count);
+        const auto w = static_cast<size_t>(width);
+        const auto part = [&](const auto& all) {
+            return std::vector(all.begin() + static_cast<std::ptrdiff_t>(first * w),
+                               all.begin() + static_cast<std::ptrdiff_t>((first + count) * w));
+        };
+        const std::vector<KvRow> some(rows.begin() + static_cast<std::ptrdiff_t>(first),
+                                      rows.begin() + static_cast<std::ptrdiff_t>(first + count));
+        CHECK(same_bits(run_fixed_attend(test, some, part(query)), part(together)));
+    };
+    for (const size_t row : {0, 39, 40, 47, 59, 61, 71}) check_part(row, 1);
+    check_part(3, 30);  // over the border of a page, cut elsewhere
+    check_part(44, 3);
+    check_part(60, 12);
+}
+
 }  // namespace minim::test

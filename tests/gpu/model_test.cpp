@@ -6,6 +6,7 @@
 
 #include "cuda/cuda_backend.h"
 #include "engine/session.h"
+#include "gpu/models.h"
 #include "gpu/support.h"
 #include "placement/backends.h"
 #include "support/catch.h"
@@ -15,26 +16,6 @@ namespace minim::test {
 namespace {
 
 using backend::Arithmetic;
-
-// On the host where there are no devices.
-std::shared_ptr<const model::Model> open(const std::string& path, std::vector<int32_t> devices,
-                                         Arithmetic arithmetic) {
-    const Logger silent;
-    const auto split = [&](const model::Config& config, model::Weights&) {
-        std::vector<model::Stage> stages;
-        const auto n = static_cast<int64_t>(devices.size());
-        for (int64_t i = 0; i < n; ++i)
-            stages.push_back({cuda::make_cuda_backend(devices[static_cast<size_t>(i)], arithmetic),
-                              config.n_layer * (i + 1) / n - config.n_layer * i / n});
-        if (devices.empty()) {
-            const auto threads = std::make_shared<const ThreadPool>(1);
-            const char* name = arithmetic == Arithmetic::fast ? "cpu" : "reference";
-            stages.push_back({placement::make_backend(name, threads, active_cpu_level()), config.n_layer});
-        }
-        return stages;
-    };
-    return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
-}
 
 // All layers on the first device, their experts with the processor.
 std::shared_ptr<const model::Model> open_with_host_experts(const std::string& path, Arithmetic arithmetic) {
@@ -48,24 +29,6 @@ std::shared_ptr<const model::Model> open_with_host_experts(const std::string& pa
             {cuda::make_cuda_backend(0, arithmetic), config.n_layer, {n_layer, host}}};
     };
     return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
-}
-
-std::vector<float> logits(const std::shared_ptr<const model::Model>& model, Format kv, int64_t count,
-                          size_t chunk) {
-    const Logger silent;
-    engine::SessionParams params;
-    params.n_context = 100;
-    params.k_format = params.v_format = kv;
-    engine::Session session(model, params, silent);
-    const std::vector<int32_t> ids = some_ids(count);
-    const auto n_vocab = static_cast<size_t>(model->config().n_vocab);
-    std::vector<float> all(ids.size() * n_vocab);
-    for (size_t at = 0; at < ids.size(); at += chunk) {
-        const size_t n = std::min(chunk, ids.size() - at);
-        session.eval(std::span(ids).subspan(at, n), true, std::span(all).subspan(at * n_vocab, n * n_vocab),
-                     nullptr);
-    }
-    return all;
 }
 
 // Root of the mean squared difference, in proportion to the spread of the expected ones.
@@ -84,17 +47,13 @@ double difference(const std::vector<float>& expected, const std::vector<float>& 
     return std::sqrt(errors / n) / std::sqrt(squares / n - sum / n * (sum / n));
 }
 
-const std::string k_models[] = {std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf",
-                                std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-mix-ik.gguf",
-                                std::string(MINIM_TEST_DATA) + "/models/minim-tiny-bf16.gguf"};
-
 }  // namespace
 
 TEST_CASE("gpu: models give the reference's logits, with keys and values of every format") {
     if (!has_devices(1)) return;
     for (const std::string& path : k_models) {
-        const auto expected_model = open(path, {}, Arithmetic::exact);
-        const auto model = open(path, {0}, Arithmetic::exact);
+        const auto expected_model = open_on(path, {}, Arithmetic::exact);
+        const auto model = open_on(path, {0}, Arithmetic::exact);
         for (const Format kv : {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0}) {
             INFO(path << ", keys and values in " << traits(kv).name);
             const std::vector<float> expected = logits(expected_model, kv, 90, 90);
@@ -109,9 +68,9 @@ TEST_CASE("gpu: models give the reference's logits, with keys and values of ever
 TEST_CASE("gpu: models in fast arithmetic are as near the reference as they are on the processor") {
     if (!has_devices(1)) return;
     for (const std::string& path : k_models) {
-        const auto exact_model = open(path, {}, Arithmetic::exact);
-        const auto cpu_model = open(path, {}, Arithmetic::fast);
-        const auto model = open(path, {0}, Arithmetic::fast);
+        const auto exact_model = open_on(path, {}, Arithmetic::exact);
+        const auto cpu_model = open_on(path, {}, Arithmetic::fast);
+        const auto model = open_on(path, {0}, Arithmetic::fast);
         for (const Format kv : {Format::f16, Format::q8_0}) {
             INFO(path << ", keys and values in " << traits(kv).name);
             const std::vector<float> exact = logits(exact_model, kv, 24, 24);
@@ -128,14 +87,14 @@ TEST_CASE("gpu: models whose experts the processor has are as near the reference
     if (!has_devices(1)) return;
     for (const std::string& path : k_models) {
         INFO(path);
-        const auto exact_model = open(path, {}, Arithmetic::exact);
+        const auto exact_model = open_on(path, {}, Arithmetic::exact);
         const std::vector<float> exact = logits(exact_model, Format::f32, 40, 40);
         const auto exact_apart = open_with_host_experts(path, Arithmetic::exact);
         for (const size_t chunk : {40, 7, 1})
             CHECK(difference(exact, logits(exact_apart, Format::f32, 40, chunk)) < 1e-5);
         const std::vector<float> exact_f16 = logits(exact_model, Format::f16, 24, 24);
         const double on_cpu =
-            difference(exact_f16, logits(open(path, {}, Arithmetic::fast), Format::f16, 24, 24));
+            difference(exact_f16, logits(open_on(path, {}, Arithmetic::fast), Format::f16, 24, 24));
         const auto apart = open_with_host_experts(path, Arithmetic::fast);
         for (const size_t chunk : {24, 1})
             CHECK(difference(exact_f16, logits(apart, Format::f16, 24, chunk)) <
@@ -146,15 +105,15 @@ TEST_CASE("gpu: models whose experts the processor has are as near the reference
 TEST_CASE("gpu: two devices give the logits of one") {
     if (!has_devices(2)) return;
     for (const std::string& path : k_models)
-        CHECK(logits(open(path, {0, 1}, Arithmetic::fast), Format::f16, 20, 20) ==
-              logits(open(path, {0}, Arithmetic::fast), Format::f16, 20, 20));
+        CHECK(logits(open_on(path, {0, 1}, Arithmetic::fast), Format::f16, 20, 20) ==
+              logits(open_on(path, {0}, Arithmetic::fast), Format::f16, 20, 20));
 }
 
 TEST_CASE("gpu: a state saved on the device is restored with the same logits, forks and all") {
     if (!has_devices(1)) return;
     const TemporaryFolder folder;
     const Logger silent;
-    const auto model = open(k_models[0], {0}, Arithmetic::fast);
+    const auto model = open_on(k_models[0], {0}, Arithmetic::fast);
     engine::SessionParams params;
     params.n_context = 200;
     engine::Session session(model, params, silent);

@@ -1,5 +1,5 @@
 // The simulated devices as a plug-in, libminim-sim.so. MINIM_SIM says what they are like: "devices=4 memory=64 (MiB)
-// failing_operation=100", in any order; two devices of 1 GiB that never fail without it.
+// failing_operation=100 failing_device=1", in any order; failing_device: the others never fail. Two devices of 1 GiB that never fail without it.
 #include "backend/plugin.h"
 
 #include <cstdlib>
@@ -18,6 +18,7 @@ using minim::backend::Plugin;
 
 struct Settings {
     int32_t n_devices = 2;
+    int32_t failing_device = -1;  // the only one that fails; -1: all do
     minim::sim::Options options;
 };
 
@@ -34,6 +35,7 @@ Settings settings() {
         if (name == "failing_allocation") settings.options.failing_allocation = value;
         if (name == "failing_transfer") settings.options.failing_transfer = value;
         if (name == "failing_operation") settings.options.failing_operation = value;
+        if (name == "failing_device") settings.failing_device = static_cast<int32_t>(value);
     }
     return settings;
 }
@@ -59,6 +61,8 @@ std::shared_ptr<const minim::backend::Backend> open(int32_t index, minim::backen
     if (index > s.n_devices) minim::fail(minim::Status::not_found, "there are {} devices", s.n_devices + 1);
     if (index == s.n_devices) minim::fail(minim::Status::unsupported, "it is simulated to be too old");
     s.options.budget_bytes = budget_bytes;
+    if (s.failing_device >= 0 && index != s.failing_device)
+        s.options.failing_allocation = s.options.failing_transfer = s.options.failing_operation = 0;
     return std::make_shared<const minim::sim::SimBackend>(index, s.options);
 }
 

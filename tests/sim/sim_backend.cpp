@@ -86,7 +86,7 @@ ExpertStack SimBackend::here(ExpertStack stack) const {
 
 void SimBackend::check_alive() const {
     const char* why = why_lost_.load();
-    if (why != nullptr) fail(Status::device_lost, "{}: {}", name_, why);
+    if (why != nullptr) fail_on_device(name_, Status::device_lost, "{}", why);
 }
 
 // A task of a stream; nothing happens on a lost device.
