@@ -125,10 +125,9 @@ typedef struct minim_error {
     uint32_t size;
     int32_t status;
     int32_t reason; /* MINIM_REASON_*, or 0 */
-    int32_t
-        device; /* the device concerned, or -1: the processor is none. Of minim_model_open its place in the
-                           params' `devices` (-1 for one that only `overrides` name), else an index for
-                           minim_model_device_memory of the model */
+    /* The device concerned, or -1: the processor is none. Of minim_model_open its place in the params' `devices` (-1
+       for one that only `overrides` name), else an index for minim_model_device_memory of the model. */
+    int32_t device;
     int64_t os_code;    /* errno, or 0 */
     int64_t requested;  /* bytes (out of memory) or tokens (context full) asked for, or 0 */
     int64_t available;  /* what there was of them, or 0 */
@@ -348,10 +347,11 @@ typedef struct minim_model_params {
     /* n_split shares of the layers, one a device; NULL: in proportion to the memory that may be taken. */
     const double* split;
     size_t n_split;
-    int32_t
-        n_device_layers; /* the last so many layers go to the devices, those before stay with `backend`; 0: all */
-    int32_t allow_cpu; /* 1: devices that cannot be opened are left out with a warning, and where none is left
-                                `backend` has all; 0: that is an error */
+    /* The last so many layers go to the devices, those before stay with `backend`; 0: all. */
+    int32_t n_device_layers;
+    /* 1: devices that cannot be opened are left out with a warning, and where none is left `backend` has all; 0: that
+       is an error. */
+    int32_t allow_cpu;
     /* The most bytes to take of each device's memory, n_budgets of them: weights, keys and values and work space
        together, for as long as the model is open; 0: no limit. NULL: none has one. OUT_OF_DEVICE_MEMORY names the
        budget that does not suffice. */
@@ -374,9 +374,9 @@ typedef struct minim_model_params {
        them away. OUT_OF_MEMORY names the limit (RLIMIT_MEMLOCK) where it does not suffice, here or when a session or
        engine takes its memory. */
     int32_t lock;
-    int32_t
-        prefault; /* 1: mapped weights are brought into memory before the model is ready, with progress; those read
-                         into memory of the process are there anyway */
+    /* 1: mapped weights are brought into memory before the model is ready, with progress; those read into memory of
+       the process are there anyway. */
+    int32_t prefault;
     /* 1: what `devices` compute for a text depends neither on the texts that share its steps, nor on the pieces its
        prompt is read in, nor on the version of a vendor's library (cuBLASLt is left alone). 0: the last bits may, and
        with them now and then a token. A GPU then has the kernels for many rows work on single tokens too, and cuts
@@ -438,16 +438,16 @@ typedef struct minim_device_memory {
     uint32_t size;
     int32_t first_layer;
     int32_t n_layer;
-    int32_t
-        weights_mapped; /* 1: the weights are pages of the files, which the system may drop and read again */
+    /* 1: the weights are pages of the files, which the system may drop and read again. */
+    int32_t weights_mapped;
     uint64_t weight_bytes;
-    uint64_t expert_bytes; /* of weight_bytes: of the experts */
-    uint64_t kv_bytes;     /* keys and values */
-    uint64_t work_bytes;   /* activations and work space; of the processor: activations of its layers alone */
-    uint64_t free_bytes;   /* that could still be taken; UINT64_MAX where that is not known */
-    const char* name;      /* as in `placement`; lives as long as the model */
-    uint64_t kept_bytes;   /* of free_bytes: kept for the next sessions of this model */
-    uint64_t budget_bytes; /* the most that may be taken; 0: there is no limit */
+    uint64_t expert_bytes;   /* of weight_bytes: of the experts */
+    uint64_t kv_bytes;       /* keys and values */
+    uint64_t work_bytes;     /* activations and work space of sessions and engines */
+    uint64_t free_bytes;     /* that could still be taken; UINT64_MAX where that is not known */
+    const char* name;        /* as in `placement`; lives as long as the model */
+    uint64_t kept_bytes;     /* of free_bytes: kept for the next sessions of this model */
+    uint64_t budget_bytes;   /* the most that may be taken; 0: there is no limit */
     int64_t n_expert_layers; /* layers whose experts it has, others' layers included */
     /* What comes to the device and leaves it for each token of a step, from and to the other devices: the residual
        stream, and the routing for experts that lie elsewhere. */
@@ -484,10 +484,10 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_model_layer_devices(const minim_mo
 typedef struct minim_node_memory {
     uint32_t size;
     int32_t node; /* the system's number */
-    int32_t
-        n_threads; /* of the library beside it, the calling thread counted to the first node; 0: not bound */
-    int32_t
-        n_threads_decode; /* of them, or of the threads for single tokens, those that work on steps of one token */
+    /* Of the library beside it, the calling thread counted to the first node; 0: not bound. */
+    int32_t n_threads;
+    /* Of them, or of the threads for single tokens, those that work on steps of one token. */
+    int32_t n_threads_decode;
     uint64_t wanted_bytes; /* that were to lie there; 0: anywhere */
     uint64_t weight_bytes; /* that do */
 } minim_node_memory;
