@@ -24,8 +24,8 @@ constexpr uint64_t k_alignment = 256;
 void check_formats(const Share& share, Weights& weights) {
     const auto check = [&](Format format) {
         if (!share.backend->runs(format))
-            fail(Status::unsupported, "{} does not compute with weights of {}", share.backend->name(),
-                 traits(format).name);
+            fail_on_device(share.backend->name(), Status::unsupported, "does not compute with weights of {}",
+                           traits(format).name);
     };
     if (share.has_embedding) check(weights.embedding.format);
     if (share.has_output) check(weights.output.format);

@@ -27,10 +27,11 @@ Devices with_second(const sim::Options& options) {
 
 }  // namespace
 
-TEST_CASE("an error of a device that is short of memory or lost names the device") {
+TEST_CASE("an error of a device that is short of memory, lost or lacks a kernel names the device") {
     for (const sim::Options& options :
          {sim::Options{.failing_allocation = 1}, sim::Options{.failing_transfer = 1},
-          sim::Options{.failing_operation = 1}, sim::Options{.budget_bytes = 1 << 20}})
+          sim::Options{.failing_operation = 1}, sim::Options{.budget_bytes = 1 << 20},
+          sim::Options{.without = Format::q8_0}})
         CHECK(device_of([&] { model_on(with_second(options)); }) == "sim:1");
     const Devices devices = make_devices(2);
     model_on(devices);

@@ -57,7 +57,7 @@ TEST_CASE("a context that does not fit on a device is refused with the one that 
 
 TEST_CASE("a device without kernels for a format says which") {
     const Devices devices = make_devices(2, {.without = Format::q8_0});
-    expect_error(Status::unsupported, "sim:0 does not compute with weights of Q8_0",
+    expect_error(Status::unsupported, "sim:0: does not compute with weights of Q8_0",
                  [&] { model_on(devices); });
     CHECK(is_empty(devices));
 }

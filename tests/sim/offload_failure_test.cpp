@@ -122,7 +122,7 @@ TEST_CASE("a device without kernels for the experts' format is refused only wher
     const Devices devices = {
         std::make_shared<const sim::SimBackend>(0, sim::Options{}),
         std::make_shared<const sim::SimBackend>(1, sim::Options{.without = Format::q8_0})};
-    expect_error(Status::unsupported, "sim:1 does not compute with weights of Q8_0",
+    expect_error(Status::unsupported, "sim:1: does not compute with weights of Q8_0",
                  [&] { model_apart(devices); });
     CHECK(is_empty(devices));
 }
