@@ -78,7 +78,8 @@ void add_model_options(CLI::App& app, Options& options) {
         ->type_name("N")
         ->check(within(0, k_largest_int32));
     app.add_option("--tensor-split", options.tensor_split,
-                   "also -ts: each device's share of the layers, 3,1 (default: in proportion to free memory)")
+                   "also -ts: each device's share of the layers, 3,1 (default: by bytes, in proportion to "
+                   "free memory)")
         ->type_name("SHARES")
         ->delimiter(',')
         ->check(within(0.0, 1e9));

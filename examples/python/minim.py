@@ -247,7 +247,7 @@ class Model(abi.Handle):
 
     backend    "cpu", or "reference": plain float arithmetic, slow and exact
     devices    where the layers go: "cuda:0", "cuda:0,cuda:1" or a list of names; None: backend has all
-    split      shares of the layers, one a device; None: in proportion to the memory that may be taken
+    split      shares of the layers, one a device; None: their bytes in proportion to the memory that may be taken
     budgets    the most bytes to take of each device, 0 for no limit; None: none has one
     device_layers     so many layers, the last ones, go to the devices; None: all
     host_experts      the experts of the first so many layers stay with backend, below 0 of the last ones; True: all

@@ -344,7 +344,8 @@ typedef struct minim_model_params {
        Keys and values lie where their layer does. Weights for a device's own memory are read from the file through
        16 MiB of the host's, whatever `residence` says; it counts for those that stay with the processor. */
     const char* devices;
-    /* n_split shares of the layers, one a device; NULL: in proportion to the memory that may be taken. */
+    /* n_split shares of the layers, one a device; NULL: of the weights' bytes, without experts that lie elsewhere, in
+       proportion to the memory that may be taken. */
     const double* split;
     size_t n_split;
     /* The last so many layers go to the devices, those before stay with `backend`; 0: all. */

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -62,7 +63,7 @@ std::vector<CrossingBytes> crossing_bytes(std::span<const Stage> stages, std::sp
     return all;
 }
 
-std::vector<int64_t> split_layers(int64_t n_layer, std::span<const double> shares) {
+std::vector<int64_t> split_layers(const LayerSizes& sizes, std::span<const double> shares) {
     double total = 0.0;
     for (const double share : shares) {
         if (!(share >= 0.0) || !std::isfinite(share))
@@ -72,17 +73,25 @@ std::vector<int64_t> split_layers(int64_t n_layer, std::span<const double> share
     }
     if (!(total > 0.0) || !std::isfinite(total))
         fail(Status::invalid, "the devices' shares of the layers add up to {}", total);
-    // Each device ends where the shares up to its own end, so that roundings do not add up.
+    const double size = std::accumulate(sizes.layer.begin(), sizes.layer.end(), sizes.before + sizes.after);
+    // Each device ends with the layer whose end is nearest to that of the shares up to its own, so that roundings do not
+    // add up.
     std::vector<int64_t> counts;
     double sum = 0.0;
-    int64_t done = 0;
+    double end = sizes.before;
+    auto layer = sizes.layer.begin();
     for (const double share : shares) {
         sum += share;
-        const auto end = static_cast<int64_t>(std::llround(sum / total * static_cast<double>(n_layer)));
-        counts.push_back(end - done);
-        done = end;
+        const double wanted = sum / total * size;
+        const auto first = layer;
+        while (layer != sizes.layer.end() && end + *layer - wanted <= wanted - end) end += *layer++;
+        counts.push_back(layer - first);
     }
     return counts;
+}
+
+std::vector<int64_t> split_layers(int64_t n_layer, std::span<const double> shares) {
+    return split_layers({.layer = std::vector<double>(static_cast<size_t>(n_layer), 1.0)}, shares);
 }
 
 }  // namespace minim::model

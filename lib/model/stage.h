@@ -54,8 +54,17 @@ struct CrossingBytes {
 std::vector<CrossingBytes> crossing_bytes(std::span<const Stage> stages, std::span<const Share> shares,
                                           int64_t hidden, int64_t n_expert_used);
 
-// n_layer layers in proportion to the shares, one count a share. The counts add up; a share of 0 gets none. Throws
-// invalid where the shares are not finite numbers from 0 on with a sum above it.
+// What is split among devices, in any unit: consecutive layers, with what the first device has before them and the last
+// one behind them.
+struct LayerSizes {
+    double before = 0.0;
+    std::vector<double> layer = {};
+    double after = 0.0;
+};
+// Layers in proportion to the shares, one count a share. The counts add up; a share of 0 gets none. Throws invalid where
+// the shares are not finite numbers from 0 on with a sum above it.
+std::vector<int64_t> split_layers(const LayerSizes& sizes, std::span<const double> shares);
+// The same for layers of one size.
 std::vector<int64_t> split_layers(int64_t n_layer, std::span<const double> shares);
 
 }  // namespace minim::model

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "base/memory_info.h"
+#include "model/place_weights.h"
 #include "placement/fit_experts.h"
 #include "placement/plugins.h"
 
@@ -61,6 +62,34 @@ std::string layers_text(const std::vector<Range>& ranges) {
     return text;
 }
 
+std::vector<model::Stage> make_stages(const Spread& spread, int64_t n_on_host,
+                                      std::span<const int64_t> counts) {
+    std::vector<model::Stage> stages;
+    stages.push_back({spread.host, n_on_host});
+    for (size_t i = 0; i < counts.size(); ++i) stages.push_back({spread.devices[i], counts[i]});
+    std::erase_if(stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
+    return stages;
+}
+
+// Bytes of the layers behind the first n_on_host, without experts whose place is said, and of embedding and head where
+// they lie beside them.
+model::LayerSizes sizes_on_devices(const Spread& spread, int64_t n_on_host, const std::vector<bool>& is_said,
+                                   model::Weights& shapes) {
+    const auto& device = spread.devices.front();  // any: shapes alone count
+    const auto bytes_of = [&](const model::Share& share) {
+        return static_cast<double>(model::block_bytes(share, shapes));
+    };
+    model::LayerSizes sizes;
+    if (n_on_host == 0) sizes.before = bytes_of({.backend = device, .has_embedding = true});
+    for (int64_t i = n_on_host; i < std::ssize(is_said); ++i) {
+        model::Share share = {.backend = device, .first_layer = i, .n_layer = 1};
+        if (!is_said[static_cast<size_t>(i)]) share.expert_layers = {i};
+        sizes.layer.push_back(bytes_of(share));
+    }
+    sizes.after = bytes_of({.backend = device, .has_output = true});
+    return sizes;
+}
+
 }  // namespace
 
 std::vector<backend::DeviceInfo> list_devices(CpuLevel level) {
@@ -110,18 +139,21 @@ model::Model::Split split_over(Spread spread) {
     if (spread.fit_context < 0)
         fail(Status::invalid, "a context of {} tokens is not possible", spread.fit_context);
     return [spread = std::move(spread)](const model::Config& config, model::Weights& shapes) {
-        const int64_t n_on_devices =
-            spread.n_device_layers < 0 ? config.n_layer : std::min(spread.n_device_layers, config.n_layer);
         std::vector<double> shares = spread.shares;
         if (shares.empty())
             for (const auto& device : spread.devices)
                 shares.push_back(static_cast<double>(device->available_bytes()));
-        const std::vector<int64_t> counts = model::split_layers(n_on_devices, shares);
-        std::vector<model::Stage> stages;
-        if (n_on_devices < config.n_layer) stages.push_back({spread.host, config.n_layer - n_on_devices});
-        for (size_t i = 0; i < counts.size(); ++i) stages.push_back({spread.devices[i], counts[i]});
-        std::erase_if(stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
-        const std::vector<bool> is_said = place_experts(spread.experts, stages);
+        const int64_t n_on_devices =
+            spread.n_device_layers < 0 ? config.n_layer : std::min(spread.n_device_layers, config.n_layer);
+        const int64_t n_on_host = config.n_layer - n_on_devices;
+        std::vector<model::Stage> stages =
+            make_stages(spread, n_on_host, model::split_layers(n_on_devices, shares));
+        std::vector<bool> is_said = place_experts(spread.experts, stages);
+        if (spread.shares.empty()) {
+            const model::LayerSizes sizes = sizes_on_devices(spread, n_on_host, is_said, shapes);
+            stages = make_stages(spread, n_on_host, model::split_layers(sizes, shares));
+            is_said = place_experts(spread.experts, stages);
+        }
         if (spread.fit_context > 0)
             fit_experts(spread.fit_context, config, shapes, is_said, spread.host, stages);
         return stages;

@@ -31,7 +31,8 @@ std::shared_ptr<const backend::Backend> open_device(
 
 struct Spread {
     std::vector<std::shared_ptr<const backend::Backend>> devices = {};
-    // Of the layers, one a device; empty: in proportion to the memory that may be taken.
+    // Of the layers, one a device; empty: of the bytes that lie with them, embedding and head included, in proportion to
+    // the memory that may be taken.
     std::vector<double> shares = {};
     // The last so many layers go to the devices, the others stay with `host`; -1: all.
     int64_t n_device_layers = -1;

@@ -46,7 +46,7 @@ class Devices(unittest.TestCase):
             (("--device", "sim:0", "--cpu-moe"), "sim:0 (layers 0-2), cpu (experts of layers 0-2)"),
             (("--device", "sim:0", "-ot", "exps=CPU"), "sim:0 (layers 0-2), cpu (experts of layers 0-2)"),
             (("-ngl", 99, "-ncmoe", 2), "sim:0 (layers 0-1), sim:1 (layer 2), cpu (experts of layers 0-1)"),
-            (("--n-cpu-moe", -1), "sim:0 (layers 0-1), sim:1 (layer 2), cpu (experts of layer 2)"),
+            (("--n-cpu-moe", -1), "sim:0 (layer 0), sim:1 (layers 1-2), cpu (experts of layer 2)"),
             (("--device", "sim:0", "-ngl", 2, "--cpu-moe"), "cpu (layer 0, experts of layers 1-2), sim:0 (layers 1-2)"),
             (
                 ("--device", "sim:0", "-ot", r"blk\.(1|2)\..*exps=sim:1", "-ot", "exps=cpu"),

@@ -39,6 +39,9 @@ engine::Session make_session(std::shared_ptr<const model::Model> model, int64_t 
 std::vector<float> all_logits(engine::Session& session, const std::vector<int32_t>& ids, size_t chunk);
 std::vector<float> last_logits(engine::Session& session);
 
+// What says how much layers of one size take.
+model::Weights shapes_of_layers(size_t n_layer);
+
 bool is_empty(const Devices& devices);
 
 }  // namespace minim::test

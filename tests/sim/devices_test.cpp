@@ -112,7 +112,7 @@ TEST_CASE("layers go to the devices in the order and the shares asked for, the r
     const auto host = open("cpu");
     model::Config config;
     config.n_layer = 10;
-    model::Weights shapes;
+    model::Weights shapes = shapes_of_layers(10);
     const auto counts = [&](placement::Spread spread) {
         std::string text;
         for (const model::Stage& stage : placement::split_over(std::move(spread))(config, shapes))

@@ -136,7 +136,7 @@ TEST_CASE("a context that a budget does not leave room for is refused with the o
 TEST_CASE("layers that are spread by free memory keep to the budgets") {
     model::Config config;
     config.n_layer = 10;
-    model::Weights shapes;
+    model::Weights shapes = shapes_of_layers(10);
     const auto stages =
         placement::split_over({.devices = {device_with(8 * k_mib), device_with(32 * k_mib)}})(config, shapes);
     REQUIRE(stages.size() == 2);

@@ -24,6 +24,20 @@ TEST_CASE("layers are split in proportion, and all of them are given away") {
     expect_error(Status::invalid, "nan", [&] { split(62, {1, std::nan("")}); });
 }
 
+TEST_CASE("layers of different sizes are split by size, with what lies before and behind them") {
+    using Counts = std::vector<int64_t>;
+    using Shares = std::vector<double>;
+    model::LayerSizes sizes = {.before = 4, .layer = std::vector<double>(62, 12.0), .after = 5};
+    CHECK(model::split_layers(sizes, Shares{1, 1, 1, 1}) == Counts{15, 16, 16, 15});
+    CHECK(model::split_layers(sizes, Shares{1}) == Counts{62});
+    CHECK(model::split_layers(sizes, Shares{0, 1, 0, 1, 0}) == Counts{0, 31, 0, 31, 0});
+    // As if experts of the first 20 layers lay elsewhere.
+    for (size_t i = 0; i < 20; ++i) sizes.layer[i] = 1.0;
+    CHECK(model::split_layers(sizes, Shares{1, 1}) == Counts{40, 22});
+    // The head alone is more than half.
+    CHECK(model::split_layers({.layer = {1, 1, 1}, .after = 10}, Shares{1, 1}) == Counts{3, 0});
+}
+
 TEST_CASE("one simulated device gives the processor's logits, bit for bit") {
     const Devices devices = make_devices(1);
     const std::vector<int32_t> ids = some_ids(70);
