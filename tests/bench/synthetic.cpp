@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "reference/reference_backend.h"
 
 namespace minim::bench {
 namespace {
@@ -229,10 +230,14 @@ SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::S
     SyntheticModel made;
     made.config = config_of(shape);
     made.weights.layers.resize(static_cast<size_t>(shape.n_layer));
+    std::mt19937 random(1);
+    // Layers are split by their sizes.
+    const model::Stage whole = {reference::make_reference_backend(), shape.n_layer};
+    Maker shapes(*whole.backend, packs, nullptr, random);
+    make_share(shape, model::shares_of({&whole, 1}).front(), shapes, made.weights);
     made.stages = split(made.config, made.weights);
     std::erase_if(made.stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
     made.shares = model::shares_of(made.stages);
-    std::mt19937 random(1);
     // All memory first: a model that does not fit is known before anything is made.
     for (const bool makes : {false, true}) {
         for (size_t i = 0; i < made.shares.size(); ++i) {

@@ -37,6 +37,16 @@ class Bench(unittest.TestCase):
                     self.assertIn("limit_bytes", results[2])
                     self.assertIn("limit_arithmetic", results[2])
 
+    def test_devices_of_one_size_share_the_layers(self):
+        for model, where in (
+            (SMALL, "sim:0 (layer 0), sim:1 (layer 1)"),
+            (("-m", MODEL, "-p", "0", "-n", "2", "-r", "1"), "sim:0 (layers 0-1), sim:1 (layer 2)"),
+        ):
+            with self.subTest(model=model[0]):
+                done = run(*model, "--device", "sim:0,sim:1")
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertIn(where, done.stdout)
+
     def test_experts_may_lie_elsewhere_than_their_layers(self):
         for model in (SMALL, ("-m", MODEL, "-p", "8", "-n", "2", "-r", "1")):
             for options, where in (
