@@ -62,13 +62,10 @@ std::string layers_text(const std::vector<Range>& ranges) {
     return text;
 }
 
-std::vector<model::Stage> make_stages(const Spread& spread, int64_t n_on_host,
-                                      std::span<const int64_t> counts) {
-    std::vector<model::Stage> stages;
-    stages.push_back({spread.host, n_on_host});
-    for (size_t i = 0; i < counts.size(); ++i) stages.push_back({spread.devices[i], counts[i]});
-    std::erase_if(stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
-    return stages;
+std::vector<double> memory_of(std::span<const std::shared_ptr<const backend::Backend>> devices) {
+    std::vector<double> bytes;
+    for (const auto& device : devices) bytes.push_back(static_cast<double>(device->available_bytes()));
+    return bytes;
 }
 
 // Bytes of the layers behind the first n_on_host, without experts whose place is said, and of embedding and head where
@@ -139,21 +136,19 @@ model::Model::Split split_over(Spread spread) {
     if (spread.fit_context < 0)
         fail(Status::invalid, "a context of {} tokens is not possible", spread.fit_context);
     return [spread = std::move(spread)](const model::Config& config, model::Weights& shapes) {
-        std::vector<double> shares = spread.shares;
-        if (shares.empty())
-            for (const auto& device : spread.devices)
-                shares.push_back(static_cast<double>(device->available_bytes()));
         const int64_t n_on_devices =
             spread.n_device_layers < 0 ? config.n_layer : std::min(spread.n_device_layers, config.n_layer);
         const int64_t n_on_host = config.n_layer - n_on_devices;
-        std::vector<model::Stage> stages =
-            make_stages(spread, n_on_host, model::split_layers(n_on_devices, shares));
-        std::vector<bool> is_said = place_experts(spread.experts, stages);
-        if (spread.shares.empty()) {
-            const model::LayerSizes sizes = sizes_on_devices(spread, n_on_host, is_said, shapes);
-            stages = make_stages(spread, n_on_host, model::split_layers(sizes, shares));
-            is_said = place_experts(spread.experts, stages);
-        }
+        const std::vector<bool> is_said = layers_with_rules(spread.experts, config.n_layer);
+        const std::vector<int64_t> counts =
+            spread.shares.empty() ? model::split_layers(sizes_on_devices(spread, n_on_host, is_said, shapes),
+                                                        memory_of(spread.devices))
+                                  : model::split_layers(n_on_devices, spread.shares);
+        std::vector<model::Stage> stages;
+        if (n_on_host > 0) stages.push_back({spread.host, n_on_host});
+        for (size_t i = 0; i < counts.size(); ++i) stages.push_back({spread.devices[i], counts[i]});
+        std::erase_if(stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
+        place_experts(spread.experts, stages);
         if (spread.fit_context > 0)
             fit_experts(spread.fit_context, config, shapes, is_said, spread.host, stages);
         return stages;

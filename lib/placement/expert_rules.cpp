@@ -92,8 +92,10 @@ void match(std::span<const Override> overrides, std::span<Named> all) {
     }
 }
 
-bool is_among(int64_t layer, int64_t n_layer, int64_t n_host_layers) {
-    return n_host_layers >= 0 ? layer < n_host_layers : layer >= n_layer + n_host_layers;
+// Whether a rule says where a tensor of the experts of a layer lies.
+bool is_said(const ExpertRules& rules, const Named& tensor, int64_t layer, int64_t n_layer) {
+    if (tensor.decides != nullptr) return true;
+    return rules.n_host_layers >= 0 ? layer < rules.n_host_layers : layer >= n_layer + rules.n_host_layers;
 }
 
 }  // namespace
@@ -130,7 +132,18 @@ std::vector<Override> make_overrides(std::string_view text,
     return overrides;
 }
 
-std::vector<bool> place_experts(const ExpertRules& rules, std::span<Stage> stages) {
+std::vector<bool> layers_with_rules(const ExpertRules& rules, int64_t n_layer) {
+    const Stage whole = {nullptr, n_layer};
+    std::vector<Named> all = all_names({&whole, 1});
+    match(rules.overrides, all);
+    std::vector<bool> layers(static_cast<size_t>(n_layer));
+    for (const Named& tensor : all)
+        if (tensor.is_of_experts && is_said(rules, tensor, tensor.layer_of_stage, n_layer))
+            layers[static_cast<size_t>(tensor.layer_of_stage)] = true;
+    return layers;
+}
+
+void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
     std::vector<Named> all = all_names(stages);
     match(rules.overrides, all);
     int64_t n_layer = 0;
@@ -142,10 +155,9 @@ std::vector<bool> place_experts(const ExpertRules& rules, std::span<Stage> stage
     const auto device_for = [&](const Named& tensor, int64_t layer) {
         const auto& own = stages[tensor.stage].backend;
         const auto& wanted = tensor.decides != nullptr ? tensor.decides->device : rules.host;
-        const bool moves = tensor.decides != nullptr || is_among(layer, n_layer, rules.n_host_layers);
-        return !moves || (wanted == rules.host && own->uses_host_memory()) ? own : wanted;
+        const bool stays = !is_said(rules, tensor, layer, n_layer);
+        return stays || (wanted == rules.host && own->uses_host_memory()) ? own : wanted;
     };
-    std::vector<bool> is_said(static_cast<size_t>(n_layer));
     int64_t layer = -1;
     for (const Named& tensor : all) {
         const auto& own = stages[tensor.stage].backend;
@@ -164,10 +176,7 @@ std::vector<bool> place_experts(const ExpertRules& rules, std::span<Stage> stage
                  "experts of layer {} would be on {} and on {} ({}); a layer's stay together", layer,
                  place->name(), device->name(), tensor.name);
         place = device;
-        if (tensor.decides != nullptr || is_among(layer, n_layer, rules.n_host_layers))
-            is_said[static_cast<size_t>(layer)] = true;
     }
-    return is_said;
 }
 
 }  // namespace minim::placement

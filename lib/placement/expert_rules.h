@@ -49,10 +49,12 @@ std::vector<Override> make_overrides(std::string_view text,
                                      std::span<const std::shared_ptr<const backend::Backend>> devices,
                                      const OpenDevice& open);
 
-// Sets where the experts of each stage's layers lie. Returns for each layer whether the rules say it, rather than that
-// they lie with their layer because nothing was said. Throws invalid for a pattern that is none, or that matches no
-// tensor which those before it have left, and unsupported where it would part what stays together: anything but experts
-// from its layer, and the matrices of a layer's experts from each other.
-std::vector<bool> place_experts(const ExpertRules& rules, std::span<model::Stage> stages);
+// For each layer whether the rules say where its experts lie; they lie with their layer where nothing is said. Throws
+// invalid for a pattern that is none, or that matches no tensor which those before it have left.
+std::vector<bool> layers_with_rules(const ExpertRules& rules, int64_t n_layer);
+
+// Sets where the experts of each stage's layers lie. Throws as layers_with_rules, and unsupported where it would part what
+// stays together: anything but experts from its layer, and the matrices of a layer's experts from each other.
+void place_experts(const ExpertRules& rules, std::span<model::Stage> stages);
 
 }  // namespace minim::placement

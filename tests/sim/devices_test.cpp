@@ -124,6 +124,15 @@ TEST_CASE("layers go to the devices in the order and the shares asked for, the r
     CHECK(counts({.devices = both, .shares = {4, 1}, .host = host}) == "sim:0=8 sim:1=2 ");
     CHECK(counts({.devices = both, .n_device_layers = 4, .host = host}) == "cpu=6 sim:0=2 sim:1=2 ");
     CHECK(counts({.devices = both, .n_device_layers = 99, .host = host}) == "sim:0=5 sim:1=5 ");
+    // By bytes: the first layer weighs as much as ten others. A rule is judged by where its layer comes to lie.
+    shapes.layers[0].wq.rows *= 10;
+    CHECK(counts({.devices = both, .host = host}) == "sim:0=1 sim:1=9 ");
+    const auto rules = [&](size_t device) {
+        return placement::ExpertRules{.overrides = {{R"(blk\.2\.attn_q)", both[device]}}, .host = host};
+    };
+    CHECK(counts({.devices = both, .host = host, .experts = rules(1)}) == "sim:0=1 sim:1=9 ");
+    expect_error(Status::unsupported, "stays on sim:1 with its layer",
+                 [&] { counts({.devices = both, .host = host, .experts = rules(0)}); });
     expect_error(Status::invalid, "no devices", [&] { counts({.host = host}); });
     expect_error(Status::invalid, "1 shares of the layers for 2 devices",
                  [&] { counts({.devices = both, .shares = {1}, .host = host}); });
