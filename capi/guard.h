@@ -48,6 +48,12 @@ minim_status guard(minim_error* out, Body&& body) noexcept {
         out, [](std::string_view) { return -1; }, std::forward<Body>(body));
 }
 
+// Of a field that is 0 or 1. Throws invalid, naming it.
+inline bool flag(int32_t value, const char* name) {
+    if (value != 0 && value != 1) fail(Status::invalid, "{} is {}; 0 and 1 are known", name, value);
+    return value == 1;
+}
+
 // Throws invalid, naming the argument.
 template <typename T>
 T& required(T* pointer, const char* name) {

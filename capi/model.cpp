@@ -66,11 +66,6 @@ int32_t place_among(std::span<const std::string_view> names, std::string_view de
     return found == names.end() ? -1 : static_cast<int32_t>(found - names.begin());
 }
 
-bool flag(int32_t value, const char* name) {
-    if (value != 0 && value != 1) fail(Status::invalid, "{} is {}; 0 and 1 are known", name, value);
-    return value == 1;
-}
-
 // Exact where the processor is.
 backend::Arithmetic arithmetic_of(const minim_model_params& p, const backend::Backend& host) {
     const bool is_deterministic = flag(p.deterministic, "deterministic");
@@ -114,8 +109,7 @@ std::vector<placement::Override> overrides_of(const minim_model_params& p, const
 
 placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime) {
     if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
-    if (p.allow_cpu != 0 && p.allow_cpu != 1)
-        fail(Status::invalid, "allow_cpu is {}; 0 and 1 are known", p.allow_cpu);
+    flag(p.allow_cpu, "allow_cpu");
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
     if (p.budgets == nullptr && p.n_budgets > 0) fail(Status::invalid, "argument budgets is NULL");
     if (p.fit_context < 0) fail(Status::invalid, "fit_context is {}", p.fit_context);

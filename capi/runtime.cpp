@@ -48,14 +48,13 @@ Numa numa_of(int32_t numa) {
 placement::Threads make_threads(const minim_runtime_params& p, const Logger& log) {
     const int32_t wanted = thread_count(p.n_threads, "n_threads");
     const int32_t wanted_decode = thread_count(p.n_threads_decode, "n_threads_decode");
-    if (p.pin_threads != 0 && p.pin_threads != 1)
-        fail(Status::invalid, "pin_threads is {}; 0 and 1 are known", p.pin_threads);
+    const bool is_pinned = flag(p.pin_threads, "pin_threads");
     const Numa numa = numa_of(p.numa);
     if (p.reserved != 0) fail(Status::invalid, "reserved is {}; it must be 0", p.reserved);
     if (p.parallel_for != nullptr) {
         if (wanted == 0)
             fail(Status::invalid, "n_threads is 0; with parallel_for it is the number of its slots");
-        if (wanted_decode != 0 || p.pin_threads != 0)
+        if (wanted_decode != 0 || is_pinned)
             fail(Status::invalid,
                  "n_threads_decode and pin_threads are for the library's threads, not the host's");
         if (numa == Numa::split)
@@ -71,7 +70,7 @@ placement::Threads make_threads(const minim_runtime_params& p, const Logger& log
     placement::ThreadOptions options;
     options.n_threads = wanted == 0 ? usable_core_count() : wanted;
     options.n_threads_decode = wanted_decode;
-    options.affinity = p.pin_threads == 1 ? Affinity::pinned : Affinity::free;
+    options.affinity = is_pinned ? Affinity::pinned : Affinity::free;
     options.numa = numa;
     return placement::make_threads(options, find_topology(), log);
 }
