@@ -21,24 +21,6 @@ using checkpoint::LoadCounter;
 // Of every matrix in a device's memory: a wide load on a GPU.
 constexpr uint64_t k_alignment = 256;
 
-void check_formats(const Share& share, Weights& weights) {
-    const auto check = [&](Format format) {
-        if (!share.backend->runs(format))
-            fail_on_device(share.backend->name(), Status::unsupported, "does not compute with weights of {}",
-                           traits(format).name);
-    };
-    if (share.has_embedding) check(weights.embedding.format);
-    if (share.has_output) check(weights.output.format);
-    visit_layers(share, weights, [&](const LayerWeights& layer, bool has_attention, bool has_experts) {
-        if (has_attention)
-            for (const Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.router})
-                check(matrix->format);
-        if (has_experts)
-            for (const ExpertStack* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
-                check(stack->format);
-    });
-}
-
 // Weights that stay in their files come into memory before they are used, where there is room for them.
 void read_ahead_of_host(std::span<const Share> shares, Weights& weights, const CancelToken* cancel) {
     if (host_weight_bytes(shares, weights) > available_memory_bytes()) return;
@@ -113,6 +95,24 @@ std::vector<WeightBytes> weight_bytes(std::span<const Share> shares, Weights& we
             bytes.total -= bytes_of(weights.output);
     }
     return all;
+}
+
+void check_formats(const Share& share, Weights& weights) {
+    const auto check = [&](Format format) {
+        if (!share.backend->runs(format))
+            fail_on_device(share.backend->name(), Status::unsupported, "does not compute with weights of {}",
+                           traits(format).name);
+    };
+    if (share.has_embedding) check(weights.embedding.format);
+    if (share.has_output) check(weights.output.format);
+    visit_layers(share, weights, [&](const LayerWeights& layer, bool has_attention, bool has_experts) {
+        if (has_attention)
+            for (const Matrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.router})
+                check(matrix->format);
+        if (has_experts)
+            for (const ExpertStack* stack : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
+                check(stack->format);
+    });
 }
 
 uint64_t block_bytes(const Share& share, Weights& weights) {

@@ -36,6 +36,9 @@ struct WeightMemory {
 std::vector<WeightBytes> weight_bytes(std::span<const Share> shares, Weights& weights,
                                       std::span<const WeightMemory> memory);
 
+// Throws unsupported where a device does not compute with the format of one of the share's matrices.
+void check_formats(const Share& share, Weights& weights);
+
 // What a share takes of the memory of a device that has its own, in one block. Of the weights only shapes and formats count.
 uint64_t block_bytes(const Share& share, Weights& weights);
 

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "model/place_weights.h"
 #include "reference/reference_backend.h"
 
 namespace minim::bench {
@@ -107,9 +108,6 @@ class Maker {
         uint64_t bytes = 0;
         if (!row_bytes(format, static_cast<uint64_t>(cols), bytes))
             fail(Status::invalid, "rows of {} are no whole blocks of {}", cols, traits(format).name);
-        if (!backend_.runs(format))
-            fail(Status::unsupported, "{} does not compute with weights of {}", backend_.name(),
-                 traits(format).name);
         return {.format = format, .rows = rows, .cols = cols, .row_bytes = static_cast<int64_t>(bytes)};
     }
 
@@ -236,8 +234,8 @@ SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::S
     Maker shapes(*whole.backend, packs, nullptr, random);
     make_share(shape, model::shares_of({&whole, 1}).front(), shapes, made.weights);
     made.stages = split(made.config, made.weights);
-    std::erase_if(made.stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
     made.shares = model::shares_of(made.stages);
+    for (const model::Share& share : made.shares) model::check_formats(share, made.weights);
     // All memory first: a model that does not fit is known before anything is made.
     for (const bool makes : {false, true}) {
         for (size_t i = 0; i < made.shares.size(); ++i) {
