@@ -103,16 +103,8 @@ TEST_CASE("gpu deterministic: experts, and the choice of them") {
         Random random(5);
         const auto stack = [&](Format format) {
             ExpertStack s;
-            for (int64_t e = 0; e < k_expert; ++e) {
-                const Matrix matrix = f.put_packed(TestMatrix(format, k_width, k_width, random));
-                s.expert.push_back(matrix.data);
-                s.scale.push_back(0.9F);
-                s.row_bytes = matrix.row_bytes;
-                s.packed = matrix.packed;
-                s.format = matrix.format;
-                s.rows = matrix.rows;
-                s.cols = matrix.cols;
-            }
+            for (int64_t e = 0; e < k_expert; ++e)
+                add_expert(s, f.put_packed(TestMatrix(format, k_width, k_width, random)), 0.9F);
             return s;
         };
         const ExpertWeights weights = {stack(c.gate), stack(c.up), stack(c.down)};

@@ -224,13 +224,7 @@ TEST_CASE("gpu: experts of packed weights") {
             for (size_t e = 0; e < 9; ++e) {
                 const Matrix matrix =
                     on_device ? f.put_packed(matrices[first + e]) : matrices[first + e].view;
-                s.expert.push_back(matrix.data);
-                s.scale.push_back(1.0F + static_cast<float>(e) / 8.0F);
-                s.row_bytes = matrix.row_bytes;
-                s.packed = matrix.packed;
-                s.format = matrix.format;
-                s.rows = matrix.rows;
-                s.cols = matrix.cols;
+                add_expert(s, matrix, 1.0F + static_cast<float>(e) / 8.0F);
             }
             return s;
         };

@@ -24,6 +24,17 @@ inline constexpr backend::StepLimits k_limits = {.n_rows = 40,
                                                  .expert_ff = 512,
                                                  .n_vocab = 1000};
 
+// One more expert, of the shape of the others.
+inline void add_expert(backend::ExpertStack& stack, const backend::Matrix& matrix, float scale) {
+    stack.expert.push_back(matrix.data);
+    stack.scale.push_back(scale);
+    stack.row_bytes = matrix.row_bytes;
+    stack.packed = matrix.packed;
+    stack.format = matrix.format;
+    stack.rows = matrix.rows;
+    stack.cols = matrix.cols;
+}
+
 // Both backends, and copies of host data in the device's memory.
 struct Fixture {
     explicit Fixture(backend::Arithmetic arithmetic) : device(cuda::make_cuda_backend(0, arithmetic)) {}

@@ -86,25 +86,19 @@ TEST_CASE("gpu: experts agree with the reference") {
          {Format::f32, Format::q8_0, Format::q4_k, Format::iq4_xs, Format::iq2_s, Format::iq5_k}) {
         Random random(5);
         std::vector<TestMatrix> matrices;
-        const auto stack = [&](int64_t rows, int64_t cols, bool on_device, size_t first) {
+        const auto stack = [&](bool on_device, size_t first) {
             ExpertStack s;
             for (size_t e = 0; e < 9; ++e) {
                 const TestMatrix& matrix = matrices[first + e];
-                s.expert.push_back(on_device ? f.put(matrix).data : matrix.view.data);
-                s.scale.push_back(1.0F + static_cast<float>(e) / 8.0F);
-                s.row_bytes = matrix.view.row_bytes;
+                add_expert(s, on_device ? f.put(matrix) : matrix.view, 1.0F + static_cast<float>(e) / 8.0F);
             }
-            s.format = format;
-            s.rows = rows;
-            s.cols = cols;
             return s;
         };
         for (int part = 0; part < 2; ++part)
             for (int e = 0; e < 9; ++e) matrices.emplace_back(format, 256, 512, random);
         for (int e = 0; e < 9; ++e) matrices.emplace_back(format, 512, 256, random);
         const auto weights = [&](bool on_device) {
-            return ExpertWeights{stack(256, 512, on_device, 0), stack(256, 512, on_device, 9),
-                                 stack(512, 256, on_device, 18)};
+            return ExpertWeights{stack(on_device, 0), stack(on_device, 9), stack(on_device, 18)};
         };
         const ExpertWeights host = weights(false);
         const ExpertWeights device = weights(true);

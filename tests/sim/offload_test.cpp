@@ -6,7 +6,6 @@
 #include "support/catch.h"
 #include "support/helpers.h"
 #include "support/requests.h"
-#include "support/tiny_model.h"
 
 namespace minim::test {
 namespace {
@@ -49,19 +48,14 @@ TEST_CASE("experts with the processor, all else on a device: the processor's log
 }
 
 TEST_CASE("experts anywhere give the logits of one device, over the host or from device to device") {
-    const TemporaryFolder folder;
-    const std::string path = folder / "tiny.gguf";
-    TinyModel({.n_layer = 6}).write(path);
-    std::vector<int32_t> ids(90);
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 5 % 50);
-    const std::vector<float> expected = logits_on(model_on_cpu(path), ids, 90);
+    const SixLayers six;
     for (const bool peers : {true, false}) {
         const Devices devices = make_devices(4, {.reaches_peers = peers});
         const auto host = cpu_backend();
         const auto expect_same = [&](const Spread& spread, const std::string& where) {
-            const auto model = model_placed(spread, {}, path);
+            const auto model = model_placed(spread, {}, six.path);
             CHECK(placement_of(*model) == where);
-            for (const size_t chunk : {90, 7, 1}) CHECK(logits_on(model, ids, chunk) == expected);
+            for (const size_t chunk : {90, 7, 1}) CHECK(logits_on(model, six.ids, chunk) == six.expected);
         };
         const std::vector<std::shared_ptr<const backend::Backend>> two = {devices[0], devices[1]};
         // Some layers' experts with the processor, some on a device without layers.

@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "engine/generation.h"
 #include "support/catch.h"
-#include "support/helpers.h"
 #include "support/load_reports.h"
 #include "support/requests.h"
+#include "support/tiny_model.h"
 
 namespace minim::test {
 namespace {
@@ -50,6 +50,12 @@ std::vector<float> logits_on(const std::shared_ptr<const model::Model>& model,
                              const std::vector<int32_t>& ids, size_t chunk) {
     engine::Session session = make_session(model, 200);
     return all_logits(session, ids, chunk);
+}
+
+SixLayers::SixLayers() {
+    TinyModel({.n_layer = 6}).write(path);
+    for (int32_t i = 0; i < 90; ++i) ids.push_back(i * 5 % 50);
+    expected = logits_on(model_on_cpu(path), ids, 90);
 }
 
 void check_texts(const std::shared_ptr<const model::Model>& model) {

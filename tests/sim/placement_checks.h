@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/devices.h"
+#include "support/helpers.h"
 
 namespace minim::test {
 
@@ -18,6 +19,15 @@ std::vector<int32_t> answer_on(const std::shared_ptr<const model::Model>& model,
 // Of every token, in a session of its own.
 std::vector<float> logits_on(const std::shared_ptr<const model::Model>& model,
                              const std::vector<int32_t>& ids, size_t chunk);
+
+// A made-up model of six layers, a prompt, and its logits on the processor.
+struct SixLayers {
+    TemporaryFolder folder;
+    std::string path = folder / "tiny.gguf";
+    std::vector<int32_t> ids;  // 90
+    std::vector<float> expected;
+    SixLayers();
+};
 
 // Texts, drafts, forks and truncation are those of the processor.
 void check_texts(const std::shared_ptr<const model::Model>& model);

@@ -7,7 +7,6 @@
 #include "support/catch.h"
 #include "support/helpers.h"
 #include "support/requests.h"
-#include "support/tiny_model.h"
 
 namespace minim::test {
 
@@ -48,17 +47,12 @@ TEST_CASE("one simulated device gives the processor's logits, bit for bit") {
 }
 
 TEST_CASE("layers over four devices give the logits of one, over the host or from device to device") {
-    const TemporaryFolder folder;
-    const std::string path = folder / "tiny.gguf";
-    TinyModel({.n_layer = 6}).write(path);
-    std::vector<int32_t> ids(90);
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 5 % 50);
-    const std::vector<float> expected = logits_on(model_on_cpu(path), ids, 90);
+    const SixLayers six;
     for (const bool peers : {true, false}) {
         const Devices devices = make_devices(4, {.reaches_peers = peers});
-        const auto model = model_on(devices, {}, path);
+        const auto model = model_on(devices, {}, six.path);
         REQUIRE(model->stages().size() == 4);
-        for (const size_t chunk : {90, 7}) CHECK(logits_on(model, ids, chunk) == expected);
+        for (const size_t chunk : {90, 7}) CHECK(logits_on(model, six.ids, chunk) == six.expected);
         for (const auto& device : devices) {
             INFO(device->name());
             CHECK((device->counts().bytes_from_peers > 0) == (peers && device != devices[0]));
