@@ -71,7 +71,7 @@ struct LinearKernels {
     LinearKernel by_format[k_format_count];
 };
 struct LinearKernelFamilies {
-    const LinearKernels* family[7];
+    const LinearKernels* family[8];
 };
 
 // y[s][c] = y[s][c] + sum over rows r, in order, of weight[s][r] * row[r][c]

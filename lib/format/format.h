@@ -1,6 +1,9 @@
 // How a weight's numbers are packed. Every format has one entry in one table: its name, its GGUF type id, its
 // block geometry and its decoder. Layouts are drawn in the file of each format; nothing outside lib/format
 // knows them.
+//
+// The last formats of the list are in no file: weights in grid points may be expanded to them while they are loaded
+// (format/expand.h).
 #pragma once
 
 #include <cstddef>
@@ -21,16 +24,20 @@ enum class Format : uint8_t {
     iq2_k, iq3_k, iq4_k, iq5_k, iq6_k,
     iq2_ks, iq3_ks, iq4_ks, iq5_ks, iq4_kss, iq2_kl,
     iq1_kt, iq2_kt, iq3_kt, iq4_kt,
+    x1_s, x1_m, x2_xxs, x2_xs, x2_s, x3_xxs, x3_s,
     count_
 };
 // clang-format on
 
 inline constexpr size_t k_format_count = static_cast<size_t>(Format::count_);
+inline constexpr size_t k_file_format_count = static_cast<size_t>(Format::x1_s);
+
+inline constexpr uint32_t k_no_gguf_type = 0xFFFFFFFF;
 
 struct FormatTraits {
     Format format;
     std::string_view name;  // as in model files: "Q4_K"
-    uint32_t gguf_type;
+    uint32_t gguf_type;     // k_no_gguf_type of those that are in no file
     int32_t block_elems;
     int32_t block_bytes;
     int32_t row_header_bytes;  // one scale for the whole row, before its first block; 0 for most
@@ -40,9 +47,10 @@ struct FormatTraits {
 };
 
 const FormatTraits& traits(Format format) noexcept;
+// Those that files have.
+std::span<const FormatTraits> all_formats() noexcept;
 std::optional<Format> format_from_name(std::string_view name) noexcept;  // exact, upper case
 std::optional<Format> format_from_gguf_type(uint32_t type) noexcept;
-std::span<const FormatTraits> all_formats() noexcept;
 
 // Why a GGUF type id has no format: "removed type Q4_2", "repacked file (Q4_K_R4)", "unknown"; a phrase
 // for an error message. Empty for an id that has a format.

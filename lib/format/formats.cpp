@@ -80,6 +80,13 @@ constexpr std::array<FormatTraits, k_format_count> k_formats = {{
     weight<IQ2_KT>("IQ2_KT", 153),
     weight<IQ3_KT>("IQ3_KT", 154),
     weight<IQ4_KT>("IQ4_KT", 155),
+    weight<X1_S>("X1_S", k_no_gguf_type),
+    weight<X1_M>("X1_M", k_no_gguf_type),
+    weight<X2_XXS>("X2_XXS", k_no_gguf_type),
+    weight<X2_XS>("X2_XS", k_no_gguf_type),
+    weight<X2_S>("X2_S", k_no_gguf_type),
+    weight<X3_XXS>("X3_XXS", k_no_gguf_type),
+    weight<X3_S>("X3_S", k_no_gguf_type),
 }};
 
 constexpr bool is_in_order() {
@@ -145,21 +152,21 @@ const FormatTraits& traits(Format format) noexcept {
 }
 
 std::optional<Format> format_from_name(std::string_view name) noexcept {
-    for (const FormatTraits& entry : k_formats) {
+    for (const FormatTraits& entry : all_formats()) {
         if (entry.name == name) return entry.format;
     }
     return std::nullopt;
 }
 
 std::optional<Format> format_from_gguf_type(uint32_t type) noexcept {
-    for (const FormatTraits& entry : k_formats) {
+    for (const FormatTraits& entry : all_formats()) {
         if (entry.gguf_type == type) return entry.format;
     }
     return std::nullopt;
 }
 
 std::span<const FormatTraits> all_formats() noexcept {
-    return k_formats;
+    return std::span(k_formats).first<k_file_format_count>();
 }
 
 std::string_view why_gguf_type_is_refused(uint32_t type) noexcept {

@@ -13,6 +13,6 @@ constinit const LinearKernels k_floats = generic::float_kernels<Simd>();
 
 constinit const KernelTable k_avx2_kernels = generic::make_table<avx2::Simd>(
     "avx2", {{&avx2::k_floats, &avx2::k_blocks_of_32, &avx2::k_k_quants, &avx2::k_value_tables,
-              &avx2::k_grids, &avx2::k_trellis, &avx2::k_ternary}});
+              &avx2::k_grids, &avx2::k_trellis, &avx2::k_ternary, &avx2::k_expanded}});
 
 }  // namespace minim::cpu

@@ -7,6 +7,7 @@
 
 #include "base/half.h"
 #include "cpu/kernel_tables.h"
+#include "format/expand.h"
 #include "panel/panel.h"
 #include "support/catch.h"
 #include "unit/cpu/support.h"
@@ -23,6 +24,7 @@ std::vector<Format> formats() {
     std::vector<Format> all;
     for (const FormatTraits& format : all_formats()) {
         if (format.decode_row != nullptr) all.push_back(format.format);
+        if (const auto expanded = expanded_format(format.format)) all.push_back(*expanded);
     }
     return all;
 }
@@ -200,7 +202,8 @@ TEST_CASE("codes and weights at their extremes do not saturate") {
     for (const Format format : packed_formats()) {
         const panel::PanelShape shape = panel::panel_shape(format);
         const auto block = static_cast<size_t>(traits(format).block_bytes);
-        const auto front = static_cast<size_t>(shape.front_bytes);
+        const bool is_expanded = file_format(format) != format;
+        const size_t front = is_expanded ? sizeof(float) : static_cast<size_t>(shape.front_bytes);
         const auto back = static_cast<size_t>(shape.back_bytes);
         for (const int fill : {0x00, 0x7F, 0x80, 0xFF, 0x0F, 0xF0, 0x33}) {
             if (format == Format::iq1_m && fill >= 0xF0) continue;  // its scale would be no number
@@ -246,6 +249,7 @@ TEST_CASE("scales that are infinite or NaN reach the result, equally on every in
 
 TEST_CASE("kernels reproduce the golden dot products from the golden activations") {
     for (const Format format : packed_formats()) {
+        if (file_format(format) != format) continue;
         const GoldenFile golden = golden_type(std::string(traits(format).name));
         const GoldenFile activation_file(
             golden_index().at("activations").at(golden.entry().at("activation_file").get<std::string>()));
@@ -264,6 +268,26 @@ TEST_CASE("kernels reproduce the golden dot products from the golden activations
                 INFO(kernels->name << " " << traits(format).name << " row " << r);
                 const double sum = static_cast<double>(y[r]) + static_cast<double>(y[dot_q8.size() + r]);
                 CHECK(std::abs(sum - dot_q8[r]) <= 2e-6 * dot_abs[r]);
+            }
+        }
+    }
+}
+
+TEST_CASE("expanded weights give the bits that their grid points give") {
+    for (const FormatTraits& format : all_formats()) {
+        const auto expanded = expanded_format(format.format);
+        if (!expanded) continue;
+        INFO(format.name);
+        Random random(12);
+        const TestMatrix w(format.format, 37, 768, random);
+        Random same_random(12);
+        const TestMatrix x(*expanded, 37, 768, same_random);
+        const std::vector<float> h = random.normal(9 * 768);
+        for (const cpu::KernelTable* kernels : kernel_tables()) {
+            for (const int64_t n : {1, 2, 9}) {
+                const auto input = input_rows(*kernels, Activation::q8,
+                                              std::span(h).first(static_cast<size_t>(n * 768)), n, 768);
+                CHECK(same_bits(run(*kernels, x, input, n), run(*kernels, w, input, n)));
             }
         }
     }

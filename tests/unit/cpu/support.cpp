@@ -5,6 +5,7 @@
 
 #include "base/half.h"
 #include "cpu/kernel_tables.h"
+#include "format/expand.h"
 #include "unit/format/golden.h"
 
 namespace minim::test {
@@ -111,6 +112,11 @@ TestMatrix::TestMatrix(Format format, int64_t rows, int64_t cols, Random& random
             .row_bytes = static_cast<int64_t>(row_size)};
     if (traits(format).block_elems == 1) {
         fill_floats(format, bytes, random);
+        return;
+    }
+    if (const Format of_file = file_format(format); of_file != format) {
+        const TestMatrix source(of_file, rows, cols, random);
+        expand_rows(of_file, source.view.data, rows, source.view.row_bytes, cols, bytes.data());
         return;
     }
     for (std::byte& byte : bytes) byte = random.byte();

@@ -22,9 +22,9 @@ TEST_CASE("every format is found by its name and by its GGUF type id") {
         names.insert(entry.name);
         ids.insert(entry.gguf_type);
     }
-    CHECK(all_formats().size() == k_format_count);
-    CHECK(names.size() == k_format_count);
-    CHECK(ids.size() == k_format_count);
+    CHECK(all_formats().size() == k_file_format_count);
+    CHECK(names.size() == k_file_format_count);
+    CHECK(ids.size() == k_file_format_count);
 }
 
 TEST_CASE("names are matched exactly") {

@@ -1,0 +1,11 @@
+#include "panel/expanded.h"
+
+#include "cpu/avx512_vbmi/lanes.h"
+#include "cpu/generic/linear_panel.h"
+#include "cpu/panel_families.h"
+
+namespace minim::cpu::avx512_vbmi {
+
+constinit const LinearKernels k_expanded = generic::panel_kernels<Lanes>(panel::Expanded<Lanes>());
+
+}  // namespace minim::cpu::avx512_vbmi

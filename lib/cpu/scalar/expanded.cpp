@@ -1,0 +1,11 @@
+#include "panel/expanded.h"
+
+#include "cpu/generic/linear_panel.h"
+#include "cpu/panel_families.h"
+#include "cpu/scalar/lanes.h"
+
+namespace minim::cpu::scalar {
+
+constinit const LinearKernels k_expanded = generic::panel_kernels<Lanes>(panel::Expanded<Lanes>());
+
+}  // namespace minim::cpu::scalar

@@ -1,0 +1,175 @@
+// Panels of the formats that grids are expanded to: a code for each weight. Layouts: lib/format/x1.h to x3.h.
+#pragma once
+
+#include "format/x1.h"
+#include "format/x2.h"
+#include "format/x3.h"
+#include "panel/grids.h"
+#include "panel/value_tables.h"
+
+namespace minim::panel {
+
+// 8 * code + 2, less 2 where the shift is down.
+template <class L, class X, int u>
+MINIM_KERNEL_INLINE void put_eighth(const PanelBlock<L>& block, int k, typename L::Int up,
+                                    typename L::Int* code) {
+    code[k] = L::add_bytes(code2_of_128<L, u, 3>(block, X::codes_at, k), up);
+}
+template <class L>
+MINIM_KERNEL_FUNCTION typename L::Int up_of(typename L::Int down_lanes) {
+    return L::sub(L::all(0x02020202), L::bit_and(down_lanes, L::all(0x02020202)));
+}
+
+template <class L>
+struct X1SPanel {
+    using Block = X1_S;
+    using Kind = typename Iq1SPanel<L>::Kind;
+    PanelBlock<L> block;
+    HalfStepScale<L> scale;
+    typename L::Int scales;
+    MINIM_KERNEL_INLINE X1SPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), scale(at.f32(Block::d_at), 0.25F), scales(at.word(Block::scales_at)) {}
+    template <int u>
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+        const auto up = up_of<L>(lanes_with_bit<L, 4 * u + 3>(scales));
+        for (int k = 0; k < 8; ++k) put_eighth<L, Block, u>(block, k, up, unit.code);
+        unit.scale[0] = scale.of(bits_of<L, 4 * u, 3>(scales));
+    }
+};
+
+template <class L>
+struct X1MPanel {
+    using Block = X1_M;
+    using Kind = typename Iq1MPanel<L>::Kind;
+    PanelBlock<L> block;
+    HalfStepScale<L> scale;
+    typename L::Int shifts;
+    MINIM_KERNEL_INLINE X1MPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), scale(at.f32(Block::d_at), 0.25F), shifts(at.word(Block::shifts_at)) {}
+    template <int u, int point>
+    MINIM_KERNEL_INLINE void put_point(typename L::Int* code) const {
+        const auto up = up_of<L>(lanes_with_bit<L, 4 * u + point>(shifts));
+        put_eighth<L, Block, u>(block, 2 * point, up, code);
+        put_eighth<L, Block, u>(block, 2 * point + 1, up, code);
+    }
+    template <int u>
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+        put_point<u, 0>(unit.code);
+        put_point<u, 1>(unit.code);
+        put_point<u, 2>(unit.code);
+        put_point<u, 3>(unit.code);
+        const auto scales = block.word(Block::scales_at + u / 4 * 4);
+        scale.put_two(L::template shift_right<8 * (u % 4)>(scales), unit.scale);
+    }
+};
+
+// Offset + magnitude by codes of two bits, and offset - magnitude by those with a third bit above; over again up to six
+// bits.
+inline constexpr ValueTable k_x2_values = [] {
+    ValueTable table{};
+    for (size_t i = 0; i < 64; ++i) {
+        const int magnitude = i % 4 < 3 ? codebooks::k_iq2s_magnitudes.data[i % 4] : 0;
+        table.value[i] =
+            static_cast<int8_t>(i / 4 % 2 == 0 ? k_iq2_offset + magnitude : k_iq2_offset - magnitude);
+    }
+    return table;
+}();
+
+template <class L, class X, int u>
+MINIM_KERNEL_INLINE void put_signed_codes(const PanelBlock<L>& block, typename L::Int* code) {
+    for (int k = 0; k < 8; ++k) {
+        const auto codes = block.word(X::codes_at + 32 * (u / 4) + 4 * k);
+        const auto signs = block.word(X::signs_at + 4 * k);
+        if constexpr (LooksUpSixBits<L>) {
+            const auto index =
+                L::template merge_above<2>(moved<L, 2 * (u % 4), 0>(codes), moved<L, u, 2>(signs));
+            code[k] = L::look_up_six_bits(L::table_64(k_x2_values.value), index);
+        } else {
+            const auto sign = L::bit_and(moved<L, u, 2>(signs), L::all(0x04040404));
+            code[k] =
+                L::look_up(L::table(k_x2_values.value), L::bit_or(byte_bits<L, 2 * (u % 4), 3>(codes), sign));
+        }
+    }
+}
+
+template <class L>
+struct X2XxsPanel {
+    using Block = X2_XXS;
+    using Kind = typename Iq2XxsPanel<L>::Kind;
+    PanelBlock<L> block;
+    HalfStepScale<L> scale;
+    typename L::Int scales;
+    MINIM_KERNEL_INLINE X2XxsPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at),
+          scale(at.f32(Block::d_at), Iq2XxsLayout::k_scale_factor),
+          scales(at.word(Block::scales_at)) {}
+    template <int u>
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+        put_signed_codes<L, Block, u>(block, unit.code);
+        unit.scale[0] = scale.of(bits_of<L, 4 * u, 4>(scales));
+    }
+};
+
+template <class L, class X>
+struct X2Panel {
+    using Block = X;
+    using Kind = typename Iq2SPanel<L>::Kind;
+    PanelBlock<L> block;
+    HalfStepScale<L> scale;
+    MINIM_KERNEL_INLINE X2Panel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), scale(at.f32(Block::d_at), Iq2SLayout::k_scale_factor) {}
+    template <int u>
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+        put_signed_codes<L, Block, u>(block, unit.code);
+        const auto scales = block.word(Block::scales_at + u / 4 * 4);
+        scale.put_two(L::template shift_right<8 * (u % 4)>(scales), unit.scale);
+    }
+};
+
+// Offset + value.
+inline constexpr ValueTable k_x3xxs_table = value_table(k_x3xxs_values, 0, 1, 16, k_iq3xxs_offset);
+
+template <class L>
+struct X3XxsPanel {
+    using Block = X3_XXS;
+    using Kind = typename Iq3XxsPanel<L>::Kind;
+    PanelBlock<L> block;
+    HalfStepScale<L> scale;
+    typename L::Int scales;
+    MINIM_KERNEL_INLINE X3XxsPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at), scale(at.f32(Block::d_at), 0.5F), scales(at.word(Block::scales_at)) {}
+    template <int u>
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+        value4_of_32<L>(block, Block::codes_at + 16 * u, L::table(k_x3xxs_table.value), unit.code);
+        unit.scale[0] = scale.of(bits_of<L, 4 * u, 4>(scales));
+    }
+};
+
+template <class L>
+struct X3SPanel {
+    using Block = X3_S;
+    using Kind = typename Iq3SPanel<L>::Kind;
+    PanelBlock<L> block;
+    HalfStepScale<L> scale;
+    typename L::Int scales;
+    MINIM_KERNEL_INLINE X3SPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at),
+          scale(at.f32(Block::d_at), Iq3SLayout::k_scale_factor),
+          scales(at.word(Block::scales_at)) {}
+    template <int u>
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+        // Value and offset are twice the code.
+        for (int k = 0; k < 4; ++k) {
+            const auto word = block.word(Block::codes_at + 16 * u + 4 * k);
+            unit.code[k] = L::bit_and(L::template shift_left<1>(word), L::all(0x1E1E1E1E));
+            unit.code[k + 4] = byte_bits<L, 3, 0x1E>(word);
+        }
+        unit.scale[0] = scale.of(bits_of<L, 4 * u, 4>(scales));
+    }
+};
+
+template <class L>
+using Expanded = PanelList<X1SPanel<L>, X1MPanel<L>, X2XxsPanel<L>, X2Panel<L, X2_XS>, X2Panel<L, X2_S>,
+                           X3XxsPanel<L>, X3SPanel<L>>;
+
+}  // namespace minim::panel
