@@ -66,6 +66,13 @@ int32_t place_among(std::span<const std::string_view> names, std::string_view de
     return found == names.end() ? -1 : static_cast<int32_t>(found - names.begin());
 }
 
+model::Expand expand_of(int32_t expand) {
+    if (expand == MINIM_EXPAND_AUTO) return model::Expand::automatic;
+    if (expand == MINIM_EXPAND_OFF) return model::Expand::off;
+    if (expand == MINIM_EXPAND_ON) return model::Expand::on;
+    fail(Status::invalid, "expand is {}; auto (0), off (1) and on (2) are known", expand);
+}
+
 // Exact where the processor is.
 backend::Arithmetic arithmetic_of(const minim_model_params& p, const backend::Backend& host) {
     const bool is_deterministic = flag(p.deterministic, "deterministic");
@@ -173,7 +180,7 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
         options.cancel = token_of(cancel);
         options.engine_tokenizer = p.engine_tokenizer != 0;
         options.prefault = flag(p.prefault, "prefault");
-        if (p.reserved != 0) fail(Status::invalid, "reserved is {}; it must be 0", p.reserved);
+        options.expand = expand_of(p.expand);
         if (p.progress != nullptr) {
             options.progress = [&p](uint64_t done, uint64_t total) {
                 return p.progress(p.progress_user_data, done, total) == 0;

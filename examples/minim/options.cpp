@@ -118,6 +118,13 @@ void add_model_options(CLI::App& app, Options& options) {
         ->type_name("N")
         ->check(within(0, k_largest_int32));
     app.add_flag("--pin-threads", options.pin_threads, "each thread stays on a core of its own");
+    const std::map<std::string, int32_t> expand = {
+        {"auto", MINIM_EXPAND_AUTO}, {"off", MINIM_EXPAND_OFF}, {"on", MINIM_EXPAND_ON}};
+    app.add_option("--expand", options.expand,
+                   "weights in grid points (IQ1 to IQ3) with a code for each in memory: off, on, or auto "
+                   "where that is faster")
+        ->type_name("MODE")
+        ->transform(CLI::CheckedTransformer(expand, CLI::ignore_case).description(""));
     const std::map<std::string, int32_t> numa = {{"auto", MINIM_NUMA_AUTO},
                                                  {"off", MINIM_NUMA_OFF},
                                                  {"interleave", MINIM_NUMA_INTERLEAVE},

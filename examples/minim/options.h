@@ -33,6 +33,7 @@ struct Options {
     int32_t numa = 0;  // MINIM_NUMA_*
     bool mlock = false;
     bool prefault = false;
+    int32_t expand = 0;  // MINIM_EXPAND_*
     bool deterministic = false;
     int32_t n_batch = 0;
     int32_t n_ubatch = 0;

@@ -174,6 +174,7 @@ _SPECIALS = {True: 0, "exact": 0, "safe": 1, False: 2, "none": 2}
 _KV_FORMATS = {"auto": 0, "f16": 1, "f32": 2, "bf16": 3, "q8_0": 4, "q4_0": 5}
 _RESIDENCE = {None: 0, True: 1, False: 2}
 _ALL_LAYERS = 2**31 - 1
+_EXPAND = {"auto": 0, "off": 1, "on": 2}
 _NUMA = {"auto": 0, "off": 1, "interleave": 2, "split": 3}
 
 
@@ -261,6 +262,7 @@ class Model(abi.Handle):
     lock       True: weights, keys and values in host memory are never taken away by the system
     prefault   True: mapped weights are brought into memory before the model is ready
     deterministic     True: what devices compute for a text does not depend on its company or on its pieces; slower
+    expand     weights in grid points (IQ1 to IQ3) with a code for each in memory: "off", "on", or "auto" where that is faster
     mmap       True: map the file; False: read the weights into memory; None: read them where memory allows
     engine_tokenizer  True: split text as llama.cpp does
     progress   progress(done_bytes, total_bytes); to cancel, raise
@@ -287,6 +289,7 @@ class Model(abi.Handle):
         lock=False,
         prefault=False,
         deterministic=False,
+        expand="auto",
         mmap=None,
         engine_tokenizer=False,
         progress=None,
@@ -311,6 +314,7 @@ class Model(abi.Handle):
             lock=int(lock),
             prefault=int(prefault),
             deterministic=int(deterministic),
+            expand=_choice(_EXPAND, expand, "expand"),
         )
         if devices is not None and device_layers != 0:
             params.devices = (devices if isinstance(devices, str) else ",".join(devices)).encode()

@@ -131,7 +131,7 @@ ModelParams = _struct(
     lock=i32,
     prefault=i32,
     deterministic=i32,
-    reserved=u32,
+    expand=i32,
 )
 DeviceInfo = _struct(
     "minim_device_info",

@@ -297,6 +297,7 @@ struct ModelOptions {
     bool lock = false;           // weights, keys and values in host memory stay there
     bool prefault = false;       // mapped weights are brought into memory before the model is ready
     bool deterministic = false;  // what devices compute for a text does not depend on its company; slower
+    int32_t expand = MINIM_EXPAND_AUTO;  // weights in grid points with a code for each
 };
 
 class Model {
@@ -325,6 +326,7 @@ class Model {
         params.lock = options.lock ? 1 : 0;
         params.prefault = options.prefault ? 1 : 0;
         params.deterministic = options.deterministic ? 1 : 0;
+        params.expand = options.expand;
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);

@@ -35,6 +35,13 @@ uint64_t unit_bytes(const backend::Backend& backend, const Matrix& shape) {
     return shape.packed ? static_cast<uint64_t>(backend.pack_rows_together() * shape.row_bytes) : 1;
 }
 
+int64_t row_size(Format format, int64_t cols) {
+    uint64_t bytes = 0;
+    if (!row_bytes(format, static_cast<uint64_t>(cols), bytes))
+        fail_internal("rows of {} are no whole blocks of {}", cols, traits(format).name);
+    return static_cast<int64_t>(bytes);
+}
+
 }  // namespace
 
 // The runs in the order of the file, piece by piece.
@@ -73,7 +80,7 @@ struct HostWeights::Collector {
     HostWeights& all;
 
     void add(const std::byte* from, const Matrix& shape, size_t buffer) {
-        if (bytes_of(shape) > 0) all.runs_.push_back({from, shape, buffer});
+        if (bytes_of(shape) > 0) all.runs_.push_back({from, shape, all.held(shape), buffer});
     }
     void add_rows(const std::byte* from, Matrix shape) {
         const backend::RowSplit* split = all.split_of(shape.rows);
@@ -107,6 +114,12 @@ struct HostWeights::Assigner {
     HostWeights& all;
     size_t next = 0;
 
+    template <typename Rows>
+    static void hold(Rows& rows, const Matrix& held) {
+        rows.format = held.format;
+        rows.row_bytes = held.row_bytes;
+    }
+
     const std::byte* take(uint64_t bytes) { return bytes == 0 ? nullptr : all.runs_[next++].to; }
     void take_parts(const backend::RowSplit& split, int64_t row_bytes, std::vector<const std::byte*>& parts) {
         for (size_t k = 0; k + 1 < split.first_row.size(); ++k)
@@ -121,6 +134,7 @@ struct HostWeights::Assigner {
         const bool is_product = use == MatrixUse::product;
         matrix.packed = is_product && all.backend_.packs(matrix.format);
         matrix.split = is_product ? all.split_of(matrix.rows) : nullptr;
+        hold(matrix, all.held(matrix));
         if (matrix.split == nullptr) {
             matrix.data = take(bytes_of(matrix));
             return;
@@ -134,8 +148,9 @@ struct HostWeights::Assigner {
         vector.data = reinterpret_cast<const float*>(take(static_cast<uint64_t>(vector.size)));
     }
     void stack(ExpertStack& stack) {
-        const auto bytes = static_cast<uint64_t>(stack.rows * stack.row_bytes);
         stack.packed = all.backend_.packs(stack.format);
+        if (!stack.expert.empty()) hold(stack, all.held(stack.matrix(0)));
+        const auto bytes = static_cast<uint64_t>(stack.rows * stack.row_bytes);
         stack.split = all.split_of(stack.rows);
         for (const std::byte*& expert : stack.expert) {
             if (stack.split == nullptr) {
@@ -149,14 +164,24 @@ struct HostWeights::Assigner {
     }
 };
 
-HostWeights::HostWeights(const Share& share, Weights& weights)
+HostWeights::HostWeights(const Share& share, Weights& weights, const ExpandedFormats& expanded)
     : share_(share),
       weights_(weights),
       backend_(*share.backend),
+      expanded_(expanded),
       shares_head_(share.has_embedding && share.has_output && weights.output.data == weights.embedding.data) {
     Collector collector{*this};
     visit_share(share_, weights_, collector);
     take_memory();
+}
+
+// As it will be in memory.
+Matrix HostWeights::held(const Matrix& shape) const {
+    Matrix held = shape;
+    if (!shape.packed || !expanded_.contains(shape.format)) return held;
+    held.format = expanded_.held(shape.format);
+    held.row_bytes = row_size(held.format, held.cols);
+    return held;
 }
 
 // Null where rows are not split. The same for matrices of as many rows.
@@ -184,9 +209,11 @@ void HostWeights::take_memory() {
     for (const uint32_t i : file_order_) {
         const Run& run = runs_[i];
         bytes_ += bytes_of(run.shape);
-        buffer_bytes[run.buffer] += align_up(bytes_of(run.shape), k_alignment);
+        buffer_bytes[run.buffer] += align_up(bytes_of(run.held), k_alignment);
         if (run.shape.packed)
-            thread_bytes_ = std::max({thread_bytes_, k_piece_bytes, unit_bytes(backend_, run.shape)});
+            rows_bytes_ = std::max({rows_bytes_, k_piece_bytes, unit_bytes(backend_, run.shape)});
+        if (run.held.format != run.shape.format)
+            expanded_bytes_ = std::max(expanded_bytes_, unit_bytes(backend_, run.held));
     }
     const uint64_t total = std::accumulate(buffer_bytes.begin(), buffer_bytes.end(), uint64_t{0});
     const uint64_t available = available_memory_bytes();
@@ -201,10 +228,12 @@ void HostWeights::take_memory() {
     for (const uint32_t i : file_order_) {
         Run& run = runs_[i];
         run.to = buffers_[run.buffer].data() + used[run.buffer];
-        used[run.buffer] += align_up(bytes_of(run.shape), k_alignment);
+        used[run.buffer] += align_up(bytes_of(run.held), k_alignment);
     }
-    thread_bytes_ = align_up(thread_bytes_, k_alignment);
-    scratch_ = Buffer(static_cast<uint64_t>(backend_.n_threads()) * thread_bytes_, "packing weights");
+    rows_bytes_ = align_up(rows_bytes_, k_alignment);
+    expanded_bytes_ = align_up(expanded_bytes_, k_alignment);
+    scratch_ = Buffer(static_cast<uint64_t>(backend_.n_threads()) * (rows_bytes_ + expanded_bytes_),
+                      "packing weights");
 }
 
 // The memory the pieces go to, and a good deal of what comes after it: by all threads, as zeroing takes its time.
@@ -214,8 +243,8 @@ void HostWeights::make_present(std::span<const Piece> pieces) {
         uint64_t end = 0;
         for (const Piece& piece : pieces) {
             if (piece.run->buffer != b) continue;
-            const auto begin = static_cast<uint64_t>(piece.run->to - buffer.data()) + piece.at;
-            end = std::max(end, begin + piece.bytes);
+            const auto begin = static_cast<uint64_t>(piece.run->to - buffer.data());
+            end = std::max(end, begin + piece.run->held_at(piece.at + piece.bytes));
         }
         const uint64_t from = present_bytes_[b];
         if (end <= from) continue;
@@ -235,12 +264,28 @@ void HostWeights::read_pieces(std::span<const Piece> pieces, const ReadWeights& 
         const Piece& piece = pieces[static_cast<size_t>(i)];
         const Run& run = *piece.run;
         if (!run.shape.packed) return read(run.from + piece.at, {run.to + piece.at, piece.bytes});
-        std::byte* rows = scratch_.data() + static_cast<uint64_t>(thread) * thread_bytes_;
+        std::byte* rows = scratch_.data() + static_cast<uint64_t>(thread) * (rows_bytes_ + expanded_bytes_);
         read(run.from + piece.at, {rows, piece.bytes});
-        Matrix shape = run.shape;
-        shape.rows = static_cast<int64_t>(piece.bytes) / shape.row_bytes;
-        backend_.pack_rows(shape, rows, run.to + piece.at);
+        pack_piece(piece, rows, rows + rows_bytes_);
     });
+}
+
+// `expanded` has room for a panel.
+void HostWeights::pack_piece(const Piece& piece, const std::byte* rows, std::byte* expanded) const {
+    const Run& run = *piece.run;
+    const int64_t n_rows = static_cast<int64_t>(piece.bytes) / run.shape.row_bytes;
+    std::byte* to = run.to + run.held_at(piece.at);
+    Matrix part = run.held;
+    if (run.held.format == run.shape.format) {
+        part.rows = n_rows;
+        return backend_.pack_rows(part, rows, to);
+    }
+    for (int64_t r = 0; r < n_rows; r += part.rows) {
+        part.rows = std::min(backend_.pack_rows_together(), n_rows - r);
+        expand_rows(run.shape.format, rows + r * run.shape.row_bytes, part.rows, run.shape.row_bytes,
+                    part.cols, expanded);
+        backend_.pack_rows(part, expanded, to + r * part.row_bytes);
+    }
 }
 
 void HostWeights::read(const ReadWeights& read, checkpoint::LoadCounter& counter) {

@@ -166,7 +166,11 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
         checkpoint_.read(from, out);
     };
     if (!copies_host && host_backend() != nullptr) keep_mapped(options, {}, log);
-    weight_memory_ = place_weights(shares_, copies_host, read, weights_, options.progress, options.cancel);
+    const PlaceOptions place = {.copies_host = copies_host,
+                                .expand = options.expand,
+                                .progress = options.progress,
+                                .cancel = options.cancel};
+    weight_memory_ = place_weights(shares_, place, read, weights_, log);
     weight_bytes_ = model::weight_bytes(shares_, weights_, weight_memory_);
 }
 

@@ -26,6 +26,7 @@ namespace minim::model {
 
 struct OpenOptions {
     std::optional<checkpoint::Residence> residence;  // of weights in host memory; empty: choose_residence.h
+    Expand expand = Expand::automatic;               // of those that are copied there
     checkpoint::Progress progress;
     const CancelToken* cancel = nullptr;
     bool prefault = false;          // mapped weights are brought into memory before the model is ready

@@ -122,10 +122,9 @@ uint64_t block_bytes(const Share& share, Weights& weights) {
     return total;
 }
 
-std::vector<WeightMemory> place_weights(std::span<const Share> shares, bool copies_host,
-                                        const ReadWeights& read, Weights& weights,
-                                        const checkpoint::Progress& progress, const CancelToken* cancel) {
-    if (!copies_host) read_ahead_of_host(shares, weights, cancel);
+std::vector<WeightMemory> place_weights(std::span<const Share> shares, const PlaceOptions& options,
+                                        const ReadWeights& read, Weights& weights, const Logger& log) {
+    if (!options.copies_host) read_ahead_of_host(shares, weights, options.cancel);
     // All memory first: a model that does not fit is known before anything is read. Where embedding and head are one
     // tensor, they may lie on two devices, or twice on one.
     uint64_t total = 0;
@@ -133,10 +132,11 @@ std::vector<WeightMemory> place_weights(std::span<const Share> shares, bool copi
     std::vector<std::unique_ptr<HostWeights>> on_host(shares.size());
     for (size_t i = 0; i < shares.size(); ++i) {
         const Share& share = shares[i];
-        if (!copies_host && share.backend->uses_host_memory()) continue;
+        if (!options.copies_host && share.backend->uses_host_memory()) continue;
         check_formats(share, weights);
         if (share.backend->uses_host_memory()) {
-            on_host[i] = std::make_unique<HostWeights>(share, weights);
+            const ExpandedFormats expanded = choose_expanded(share, weights, options.expand, log);
+            on_host[i] = std::make_unique<HostWeights>(share, weights, expanded);
             total += on_host[i]->bytes();
             continue;
         }
@@ -145,7 +145,7 @@ std::vector<WeightMemory> place_weights(std::span<const Share> shares, bool copi
             share.backend->allocate(block_bytes(share, weights), "weights", backend::MemoryUse::weights);
     }
 
-    LoadCounter counter(total, progress, cancel);
+    LoadCounter counter(total, options.progress, options.cancel);
     for (size_t i = 0; i < shares.size(); ++i) {
         if (on_host[i] != nullptr) {
             on_host[i]->read(read, counter);
@@ -155,7 +155,7 @@ std::vector<WeightMemory> place_weights(std::span<const Share> shares, bool copi
         }
     }
     for (size_t i = 0; i < shares.size(); ++i)
-        if (memory[i].device != nullptr) pack_share(shares[i], weights, cancel);
+        if (memory[i].device != nullptr) pack_share(shares[i], weights, options.cancel);
     return memory;
 }
 

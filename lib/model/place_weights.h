@@ -8,7 +8,9 @@
 #include "backend/backend.h"
 #include "base/buffer.h"
 #include "base/cancel.h"
+#include "base/log.h"
 #include "checkpoint/load.h"
+#include "model/expand_weights.h"
 #include "model/stage.h"
 #include "model/upload_ring.h"
 #include "model/weights.h"
@@ -42,13 +44,19 @@ void check_formats(const Share& share, Weights& weights);
 // What a share takes of the memory of a device that has its own, in one block. Of the weights only shapes and formats count.
 uint64_t block_bytes(const Share& share, Weights& weights);
 
+struct PlaceOptions {
+    bool copies_host = true;
+    Expand expand = Expand::automatic;  // of what is copied on the host
+    checkpoint::Progress progress;
+    const CancelToken* cancel = nullptr;
+};
+
 // Copies the weights of every share into its device's memory and puts them there in the order its kernels read
 // fastest; `weights` points there afterwards. Where host memory is the device's and `copies_host` is not set, they stay
 // where they are. Progress counts bytes that are read, and on the host packed. Throws unsupported for a format that a
 // device does not run, out_of_memory or out_of_device_memory, cancelled, device_lost and what `read` throws: `weights`
 // is of no use then.
-std::vector<WeightMemory> place_weights(std::span<const Share> shares, bool copies_host,
-                                        const ReadWeights& read, Weights& weights,
-                                        const checkpoint::Progress& progress, const CancelToken* cancel);
+std::vector<WeightMemory> place_weights(std::span<const Share> shares, const PlaceOptions& options,
+                                        const ReadWeights& read, Weights& weights, const Logger& log);
 
 }  // namespace minim::model

@@ -33,6 +33,11 @@ placement::Threads make_threads(const Options& options, int32_t n_threads) {
     return threads;
 }
 
+model::Expand expand_of(const Options& options) {
+    if (options.expand == "off") return model::Expand::off;
+    return options.expand == "on" ? model::Expand::on : model::Expand::automatic;
+}
+
 model::StepRow row_of(const kv::Sequence& text, int64_t number, int64_t position, int64_t n_vocab,
                       bool wants_logits) {
     const int64_t token = (position * 7919 + number * 104729 + 13) % n_vocab;
@@ -81,7 +86,7 @@ placement::Spread Bench::open_devices() {
 void Bench::open_model() {
     const model::Model::Split split = placement::split_over(open_devices());
     if (options_.synthetic) {
-        synthetic_.emplace(make_synthetic(options_.shape, split, !options_.mapped));
+        synthetic_.emplace(make_synthetic(options_.shape, split, !options_.mapped, expand_of(options_)));
         stages_ = synthetic_->stages;
         shares_ = synthetic_->shares;
         config_ = &synthetic_->config;
@@ -89,6 +94,7 @@ void Bench::open_model() {
     } else {
         model::OpenOptions open;
         open.prefault = options_.prefault;
+        open.expand = expand_of(options_);
         open.residence = options_.mapped ? checkpoint::Residence::mapped : checkpoint::Residence::owned;
         model_.emplace(options_.model, split, open, Logger());
         stages_ = model_->stages();

@@ -2,11 +2,20 @@
 
 #include <cmath>
 
+#include "format/expand.h"
+
 namespace minim::bench {
 namespace {
 
+// Of a row as files have it: what expanded weights read beyond that is no service.
+double row_bytes_of(Format format, int64_t cols) {
+    uint64_t bytes = 0;
+    static_cast<void>(row_bytes(file_format(format), static_cast<uint64_t>(cols), bytes));
+    return static_cast<double>(bytes);
+}
+
 double bytes_of(const backend::Matrix& m) {
-    return static_cast<double>(m.rows * m.row_bytes);
+    return static_cast<double>(m.rows) * row_bytes_of(m.format, m.cols);
 }
 
 double bytes_of_attention(const model::LayerWeights& w) {
@@ -17,7 +26,7 @@ double bytes_of_attention(const model::LayerWeights& w) {
 double bytes_of_expert(const model::LayerWeights& w) {
     double total = 0.0;
     for (const backend::ExpertStack* s : {&w.experts.gate, &w.experts.up, &w.experts.down})
-        total += static_cast<double>(s->rows * s->row_bytes);
+        total += static_cast<double>(s->rows) * row_bytes_of(s->format, s->cols);
     return total;
 }
 

@@ -74,6 +74,9 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
     app.add_option("-m,--model", options.model, "model file or folder");
     add_synthetic(app, options);
     app.add_flag("--mmap", options.mapped, "weights as the file has them, not copied and packed");
+    app.add_option("--expand", options.expand, "auto, off or on: weights in grid points with a code for each")
+        ->check(CLI::IsMember({"auto", "off", "on"}))
+        ->capture_default_str();
     app.add_flag("--prefault", options.prefault, "with --mmap: weights in memory before the first test");
     app.add_flag("--mlock", options.locked, "weights, keys and values locked in memory");
     app.add_flag("--pin-threads", options.pinned, "each thread stays on a core of its own");

@@ -43,14 +43,15 @@ void centre(std::span<float> row) {
 class Maker {
   public:
     // Without a block nothing is made, only counted.
-    Maker(const Backend& backend, bool packs, std::byte* block, std::mt19937& random)
-        : backend_(backend), packs_(packs), block_(block), random_(random) {}
+    Maker(const Backend& backend, bool packs, const model::ExpandedFormats& expanded, std::byte* block,
+          std::mt19937& random)
+        : backend_(backend), packs_(packs), expanded_(expanded), block_(block), random_(random) {}
 
     uint64_t used_bytes() const { return used_bytes_; }
 
     Matrix matrix(Format format, int64_t rows, int64_t cols) {
-        Matrix m = rows_of(format, rows, cols);
-        m.packed = packs_ && backend_.packs(format);
+        Matrix m = rows_of(expanded_.held(format), rows, cols);
+        m.packed = packs_ && backend_.packs(m.format);
         m.data = random_matrices(m, 1);
         return m;
     }
@@ -63,11 +64,11 @@ class Maker {
     }
 
     ExpertStack stack(Format format, int64_t n_expert, int64_t rows, int64_t cols) {
-        Matrix m = rows_of(format, rows, cols);
-        m.packed = packs_ && backend_.packs(format);
+        Matrix m = rows_of(expanded_.held(format), rows, cols);
+        m.packed = packs_ && backend_.packs(m.format);
         const std::byte* data = random_matrices(m, n_expert);
         ExpertStack s;
-        s.format = format;
+        s.format = m.format;
         s.rows = rows;
         s.cols = cols;
         s.row_bytes = m.row_bytes;
@@ -151,6 +152,7 @@ class Maker {
 
     const Backend& backend_;
     const bool packs_;
+    const model::ExpandedFormats expanded_;
     std::byte* const block_;
     std::mt19937& random_;
     uint64_t used_bytes_ = 0;
@@ -224,23 +226,30 @@ void RandomBytes::fill(std::span<std::byte> bytes) {
     }
 }
 
-SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::Split& split, bool packs) {
+SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::Split& split, bool packs,
+                              model::Expand expand) {
     SyntheticModel made;
     made.config = config_of(shape);
     made.weights.layers.resize(static_cast<size_t>(shape.n_layer));
     std::mt19937 random(1);
     // Layers are split by their sizes.
     const model::Stage whole = {reference::make_reference_backend(), shape.n_layer};
-    Maker shapes(*whole.backend, packs, nullptr, random);
+    Maker shapes(*whole.backend, packs, {}, nullptr, random);
     make_share(shape, model::shares_of({&whole, 1}).front(), shapes, made.weights);
     made.stages = split(made.config, made.weights);
     made.shares = model::shares_of(made.stages);
-    for (const model::Share& share : made.shares) model::check_formats(share, made.weights);
+    std::vector<model::ExpandedFormats> expanded(made.shares.size());
+    for (size_t i = 0; i < made.shares.size(); ++i) {
+        const model::Share& share = made.shares[i];
+        model::check_formats(share, made.weights);
+        if (packs && share.backend->uses_host_memory())
+            expanded[i] = model::choose_expanded(share, made.weights, expand, Logger());
+    }
     // All memory first: a model that does not fit is known before anything is made.
     for (const bool makes : {false, true}) {
         for (size_t i = 0; i < made.shares.size(); ++i) {
             const Backend& backend = *made.shares[i].backend;
-            Maker maker(backend, packs, makes ? made.memory[i]->data() : nullptr, random);
+            Maker maker(backend, packs, expanded[i], makes ? made.memory[i]->data() : nullptr, random);
             make_share(shape, made.shares[i], maker, made.weights);
             if (!makes)
                 made.memory.push_back(

@@ -820,6 +820,12 @@ static void test_memory_options(const char* path) {
     model_params.deterministic = 1; /* as the processor computes anyway */
     CHECK_OK(minim_model_open(runtime, path, &model_params, NULL, &model, &err));
     minim_model_close(model);
+    for (model_params.expand = MINIM_EXPAND_AUTO; model_params.expand <= MINIM_EXPAND_ON;
+         ++model_params.expand) {
+        CHECK_OK(minim_model_open(runtime, path, &model_params, NULL, &model, &err));
+        minim_model_close(model);
+    }
+    CHECK_FAILS(minim_model_open(runtime, path, &model_params, NULL, &model, &err), MINIM_E_INVALID);
     minim_runtime_free(runtime);
     free(expected);
     free(logits);

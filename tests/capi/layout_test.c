@@ -58,7 +58,7 @@ FIELD(minim_model_params, fit_context, 104);
 FIELD(minim_model_params, lock, 112);
 FIELD(minim_model_params, prefault, 116);
 FIELD(minim_model_params, deterministic, 120);
-FIELD(minim_model_params, reserved, 124);
+FIELD(minim_model_params, expand, 124);
 SIZE(minim_model_params, 128);
 
 FIELD(minim_device_info, usable, 4);

@@ -63,7 +63,7 @@ int main(void) {
     FIELD(minim_model_params, lock);
     FIELD(minim_model_params, prefault);
     FIELD(minim_model_params, deterministic);
-    FIELD(minim_model_params, reserved);
+    FIELD(minim_model_params, expand);
 
     STRUCT(minim_device_info);
     FIELD(minim_device_info, size);

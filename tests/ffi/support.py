@@ -14,6 +14,7 @@ except ImportError:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 Q8_0 = ROOT / "examples" / "models" / "minim-tiny-q8_0.gguf"
+MIX_IQ = DATA / "models" / "minim-tiny-mix-iq-00001-of-00003.gguf"
 BF16 = DATA / "models" / "minim-tiny-bf16.gguf"
 END = 2004  # "[e~[", the end token of minim-tiny
 

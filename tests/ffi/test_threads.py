@@ -5,7 +5,7 @@ import sys
 import threading
 import unittest
 
-from support import Q8_0, minim, model, prompt, prompt_names
+from support import MIX_IQ, Q8_0, minim, model, prompt, prompt_names
 
 
 class Threads(unittest.TestCase):
@@ -56,6 +56,22 @@ class Threads(unittest.TestCase):
             self.assertLessEqual(abs(sum(node.wanted for node in nodes) - memory.weights), len(nodes) ** 2)
         with self.assertRaises(ValueError):
             minim.Model(Q8_0, numa="everywhere")
+
+    def test_expanded_weights_take_more_memory_and_change_no_bit(self):
+        ids = prompt("memory")["ids"][:20]
+
+        def logits(expand):
+            with minim.Model(MIX_IQ, threads=2, mmap=False, expand=expand) as opened:
+                with opened.session(context=64) as session:
+                    return opened.memory()[0].weights, session.eval(ids).tobytes()
+
+        weights, expected = logits("off")
+        more, bits = logits("on")
+        self.assertEqual(bits, expected)
+        self.assertGreater(more, 1.05 * weights)
+        self.assertEqual(logits("auto"), (weights, expected))  # too little to be worth it
+        with self.assertRaises(ValueError):
+            minim.Model(MIX_IQ, expand="maybe")
 
     def test_memory_that_may_not_be_locked_is_an_error_with_the_limit(self):
         # In a process of its own, without the privilege that lifts the limit.

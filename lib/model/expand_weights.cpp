@@ -1,0 +1,158 @@
+#include "model/expand_weights.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/cache.h"
+#include "base/memory_info.h"
+#include "model/visit_weights.h"
+
+namespace minim::model {
+namespace {
+
+using backend::Backend;
+using backend::Matrix;
+
+// Of a format; less is not worth the time that measuring takes.
+constexpr uint64_t k_least_bytes = uint64_t{64} << 20;
+// What is not clearly faster stays as small as it is.
+constexpr double k_least_gain = 0.95;
+
+constexpr int64_t k_cols = 3072;
+constexpr uint64_t k_measured_bytes = uint64_t{32} << 20;  // of grid points
+constexpr int k_rounds = 5;
+constexpr int64_t k_fill_bytes = int64_t{1} << 20;  // by one thread at a time
+
+constexpr const char* k_what = "measuring expanded weights";
+
+int64_t row_size(Format format, int64_t cols) {
+    uint64_t bytes = 0;
+    static_cast<void>(row_bytes(format, static_cast<uint64_t>(cols), bytes));
+    return static_cast<int64_t>(bytes);
+}
+
+// Packed weights that nobody has made: codes by chance, scales that are numbers of a normal size.
+class MadeUpMatrix {
+  public:
+    MadeUpMatrix(const Backend& backend, Format format, int64_t rows)
+        : bytes_(static_cast<uint64_t>(rows * row_size(format, k_cols)), k_what),
+          matrix_{.data = bytes_.data(),
+                  .format = format,
+                  .rows = rows,
+                  .cols = k_cols,
+                  .row_bytes = row_size(format, k_cols),
+                  .packed = true} {
+        const auto n_words = static_cast<int64_t>(bytes_.size() / sizeof(uint64_t));
+        constexpr int64_t k_fill_words = k_fill_bytes / static_cast<int64_t>(sizeof(uint64_t));
+        backend.run_tasks((n_words + k_fill_words - 1) / k_fill_words, [&](int64_t i, int32_t) {
+            auto state = static_cast<uint64_t>(i);
+            for (int64_t w = i * k_fill_words; w < std::min(n_words, (i + 1) * k_fill_words); ++w) {
+                state = state * 6364136223846793005U + 1442695040888963407U;
+                bytes_.as<uint64_t>()[w] =
+                    ((state ^ (state >> 29)) & 0x0FFF0FFF0FFF0FFFU) | 0x2000200020002000U;
+            }
+        });
+    }
+
+    // Seconds of a product with one row.
+    double time_product(const Backend& backend, backend::Scratch& scratch, const float* h, float* y) const {
+        evict_from_caches({bytes_.data(), bytes_.size()});
+        const backend::LinearTask task = {&matrix_, y, false};
+        const auto start = std::chrono::steady_clock::now();
+        backend.linear(scratch, h, 1, {&task, 1});
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+
+  private:
+    Buffer bytes_;
+    Matrix matrix_;
+};
+
+double median(std::vector<double> values) {
+    std::ranges::sort(values);
+    return values[values.size() / 2];
+}
+
+// Bytes of a share's products by format, and of all that can be expanded.
+struct ProductBytes {
+    std::array<uint64_t, k_format_count> of_format = {};
+
+    void add(Format format, int64_t rows, int64_t row_bytes, int64_t count) {
+        of_format[static_cast<size_t>(format)] += static_cast<uint64_t>(rows * row_bytes * count);
+    }
+    void matrix(const Matrix& matrix, MatrixUse use) {
+        if (use == MatrixUse::product) add(matrix.format, matrix.rows, matrix.row_bytes, 1);
+    }
+    void vector(const backend::Vector&) const {}
+    void stack(const backend::ExpertStack& stack) {
+        add(stack.format, stack.rows, stack.row_bytes, stack.n_expert());
+    }
+};
+
+struct AllBytes {
+    uint64_t held = 0;
+    const ExpandedFormats& expanded;
+
+    void matrix(const Matrix& matrix, MatrixUse use) {
+        const Format format = use == MatrixUse::product ? expanded.held(matrix.format) : matrix.format;
+        held += static_cast<uint64_t>(matrix.rows * row_size(format, matrix.cols));
+    }
+    void vector(const backend::Vector& vector) { held += static_cast<uint64_t>(vector.size) * sizeof(float); }
+    void stack(const backend::ExpertStack& stack) {
+        const int64_t bytes = row_size(expanded.held(stack.format), stack.cols);
+        held += static_cast<uint64_t>(stack.n_expert() * stack.rows * bytes);
+    }
+};
+
+}  // namespace
+
+double expanded_time(const Backend& backend, Format format) {
+    const int64_t together = backend.pack_rows_together();
+    const int64_t rows =
+        static_cast<int64_t>(k_measured_bytes) / row_size(format, k_cols) / together * together;
+    const MadeUpMatrix points(backend, format, rows);
+    const MadeUpMatrix expanded(backend, *expanded_format(format), rows);
+    const auto scratch = backend.reserve({.n_rows = 1, .hidden = k_cols});
+    const std::vector<float> h(k_cols, 1.0F);
+    std::vector<float> y(static_cast<size_t>(rows));
+    std::vector<double> shares;
+    for (int round = 0; round < k_rounds; ++round) {
+        const double with_points = points.time_product(backend, *scratch, h.data(), y.data());
+        shares.push_back(expanded.time_product(backend, *scratch, h.data(), y.data()) / with_points);
+    }
+    return median(std::move(shares));
+}
+
+ExpandedFormats choose_expanded(const Share& share, const Weights& weights, Expand expand,
+                                const Logger& log) {
+    const Backend& backend = *share.backend;
+    ExpandedFormats chosen;
+    if (expand == Expand::off) return chosen;
+    ProductBytes bytes;
+    visit_share(share, weights, bytes);
+    for (const FormatTraits& entry : all_formats()) {
+        const uint64_t count = bytes.of_format[static_cast<size_t>(entry.format)];
+        const auto expanded = expanded_format(entry.format);
+        if (count == 0 || !expanded || !backend.packs(entry.format) || !backend.packs(*expanded)) continue;
+        if (expand == Expand::automatic) {
+            if (count < k_least_bytes) continue;
+            const double time = expanded_time(backend, entry.format);
+            log.info("{}: expanded weights of {} would take {:.2f} of the time of grid points",
+                     backend.name(), entry.name, time);
+            if (time > k_least_gain) continue;
+        }
+        chosen.add(entry.format);
+    }
+    if (expand == Expand::on) return chosen;
+    AllBytes all{.expanded = chosen};
+    visit_share(share, weights, all);
+    const uint64_t available = available_memory_bytes();
+    if (all.held <= available / 4 * 3) return chosen;
+    log.info("{}: weights stay in grid points: expanded they would take {} bytes of {}", backend.name(),
+             all.held, available);
+    return {};
+}
+
+}  // namespace minim::model

@@ -1,0 +1,38 @@
+// Which weights in grid points the host's memory holds expanded (format/expand.h): what reads less takes less time where
+// many threads share a memory, what computes less where few do.
+#pragma once
+
+#include <array>
+
+#include "backend/backend.h"
+#include "base/log.h"
+#include "format/expand.h"
+#include "model/stage.h"
+#include "model/weights.h"
+
+namespace minim::model {
+
+enum class Expand { automatic, off, on };
+
+// A set of formats of files.
+class ExpandedFormats {
+  public:
+    void add(Format format) noexcept { contains_[static_cast<size_t>(format)] = true; }
+    bool contains(Format format) const noexcept { return contains_[static_cast<size_t>(format)]; }
+    // What a product's weights of this format are held in.
+    Format held(Format format) const noexcept { return contains(format) ? *expanded_format(format) : format; }
+
+  private:
+    std::array<bool, k_format_count> contains_ = {};
+};
+
+// Of a share whose device computes on host memory. `automatic`: formats with much weight, whose products with one row
+// take less time expanded, on the device's threads, as measured now; none where expanded weights would not leave a
+// quarter of the available memory free. Throws out_of_memory.
+ExpandedFormats choose_expanded(const Share& share, const Weights& weights, Expand expand, const Logger& log);
+
+// The product of one row and a matrix that no cache has: how much of the time of grid points it takes with expanded
+// weights.
+double expanded_time(const backend::Backend& backend, Format format);
+
+}  // namespace minim::model

@@ -1,0 +1,123 @@
+// Weights in grid points, held with a code for each.
+#include "model/expand_weights.h"
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "format/iq1_m.h"
+#include "placement/backends.h"
+#include "support.h"
+
+using namespace minim;
+using namespace minim::test;
+
+namespace {
+
+constexpr Format k_grids[] = {Format::iq1_s, Format::iq1_m,   Format::iq2_xxs, Format::iq2_xs,
+                              Format::iq2_s, Format::iq3_xxs, Format::iq3_s};
+
+// Any bytes are codes; only the scale of a block must be a number, and small.
+void put_scale(Format format, std::byte* block) {
+    constexpr uint16_t k_d = 0x1C00;  // 2^-8
+    if (format != Format::iq1_m) return static_cast<void>(std::memcpy(block, &k_d, sizeof(k_d)));
+    for (int i = 0; i < 4; ++i) {
+        std::byte& upper = block[IQ1_M::scales_at + 2 * i + 1];
+        upper = (upper & std::byte{0x0F}) | static_cast<std::byte>((k_d >> (4 * i) & 15) << 4);
+    }
+}
+
+void store_by_chance(TinyModel& tiny, const std::string& name, Format format, std::mt19937& random) {
+    TinyTensor& tensor = tiny.tensors.at(name);
+    const auto n_blocks = tensor.values.size() / static_cast<size_t>(traits(format).block_elems);
+    const auto block_bytes = static_cast<size_t>(traits(format).block_bytes);
+    tensor.format = format;
+    tensor.data.resize(n_blocks * block_bytes);
+    for (std::byte& byte : tensor.data) byte = static_cast<std::byte>(random() & 255U);
+    for (size_t b = 0; b < n_blocks; ++b) put_scale(format, tensor.data.data() + b * block_bytes);
+}
+
+// Rows that fill no panel, and some that fill none at all.
+TinyModel model_of(Format format) {
+    TinyModel tiny(
+        {.n_layer = 2, .hidden = 256, .n_head = 8, .n_head_kv = 1, .n_expert = 3, .expert_ff = 256});
+    std::mt19937 random(static_cast<uint32_t>(format));
+    store_by_chance(tiny, "output.weight", format, random);
+    for (const char* layer : {"blk.0.", "blk.1."}) {
+        for (const char* matrix :
+             {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"})
+            store_by_chance(tiny, layer + std::string(matrix) + ".weight", format, random);
+    }
+    return tiny;
+}
+
+std::unique_ptr<const model::Model> opened(const std::string& path, model::Expand expand, CpuLevel level) {
+    static const Logger silent;
+    model::OpenOptions options;
+    options.residence = checkpoint::Residence::owned;
+    options.expand = expand;
+    return std::make_unique<const model::Model>(
+        path, placement::make_backend("cpu", std::make_shared<ThreadPool>(2), level), options, silent);
+}
+
+}  // namespace
+
+TEST_CASE("expanded weights give the logits of grid points, bit for bit") {
+    const Format format = GENERATE(from_range(std::begin(k_grids), std::end(k_grids)));
+    INFO(traits(format).name);
+    TinyModel tiny = model_of(format);
+    const TemporaryFolder folder;
+    const std::string path = folder / "tiny.gguf";
+    tiny.write(path);
+    const std::vector<int32_t> ids = tiny.random_ids(40);
+    for (const CpuLevel level : {CpuLevel::scalar, active_cpu_level()}) {
+        const auto points = opened(path, model::Expand::off, level);
+        const auto expanded = opened(path, model::Expand::on, level);
+        CHECK(points->weights().layers[1].experts.down.format == format);
+        CHECK(expanded->weights().layers[1].experts.down.format == expanded_format(format));
+        CHECK(expanded->weights().layers[0].wv.format == expanded_format(format));
+        CHECK(expanded->weights().output.format == expanded_format(format));
+        CHECK(expanded->weight_bytes().front().total > points->weight_bytes().front().total);
+        CHECK(expanded->weight_bytes().front().experts > points->weight_bytes().front().experts);
+        CHECK(expanded->fingerprint() == points->fingerprint());
+        for (const size_t chunk : {0, 1, 7})
+            CHECK(same_bits(logits_of(*expanded, ids, Format::f16, chunk),
+                            logits_of(*points, ids, Format::f16, chunk)));
+    }
+}
+
+TEST_CASE("little weight, other formats and mapped weights are not expanded") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "tiny.gguf";
+    model_of(Format::iq3_s).write(path);
+    const auto small = opened(path, model::Expand::automatic, active_cpu_level());
+    CHECK(small->weights().output.format == Format::iq3_s);
+
+    static const Logger silent;
+    model::OpenOptions options;
+    options.residence = checkpoint::Residence::mapped;
+    options.expand = model::Expand::on;
+    const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
+    const model::Model mapped(path, backend, options, silent);
+    CHECK(mapped.weights().output.format == Format::iq3_s);
+
+    const std::string others = folder / "others.gguf";
+    TinyModel().write(others);
+    CHECK(opened(others, model::Expand::on, active_cpu_level())->weights().output.format == Format::f32);
+    options.residence = checkpoint::Residence::owned;
+    const model::Model plain(
+        path, placement::make_backend("reference", std::make_shared<ThreadPool>(2), active_cpu_level()),
+        options, silent);
+    CHECK(plain.weights().output.format == Format::iq3_s);
+}
+
+TEST_CASE("how much of the time expanded weights take can be measured for every grid") {
+    const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
+    for (const Format format : k_grids) {
+        const double time = model::expanded_time(*backend, format);
+        INFO(traits(format).name << ": " << time);
+        CHECK(time > 0.01);
+        CHECK(time < 100.0);
+    }
+}
