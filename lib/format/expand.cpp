@@ -40,9 +40,6 @@ void put(Eight bits, uint8_t* to) {
 }
 
 // Columns 8k .. 8k + 7 of a block, as block_reader.h reads them.
-void put_code1(int k, Eight bits, uint8_t* codes) {
-    put(bits << (k / 4), codes + k % 4 * 8);
-}
 void put_code2(int k, Eight bits, uint8_t* codes) {
     put(bits << (2 * (k / 4 % 4)), codes + k / 16 * 32 + k % 4 * 8);
 }
@@ -58,11 +55,16 @@ void put_d(float d, uint8_t* block) {
     std::memcpy(block, &d, sizeof(d));
 }
 
-// Magnitudes 8, 25, 43 to 0, 1, 2.
+// Magnitudes 8, 25, 43 to 0, 1, 2, with the signs above.
 template <class X>
 void put_signed_point(int k, uint64_t point, uint32_t signs, uint8_t* out) {
-    put_code2(k, (point >> 4) & (3 * k_ones), out + X::codes_at);
-    put_code1(k, bits_of(signs), out + X::signs_at);
+    const Eight magnitudes = (point >> 4) & (3 * k_ones);
+    const Eight negative = bits_of(signs);
+    uint8_t* codes = out + X::codes_at + k % 4 * 8;
+    const int u = k / 4;
+    if (u < 6) return put((magnitudes | negative << 2) << (3 * (u % 2)), codes + 32 * (u / 2));
+    put(magnitudes << 6, codes + 32 * (u - 6));
+    put(negative << u, codes + 64);
 }
 
 // Points of -1, 0, 1 to 0, 1, 2.

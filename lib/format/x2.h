@@ -4,16 +4,22 @@
 // X2_XXS
 //   0  d       f32
 //   4  scales  4 bytes: nibble j%2 of byte j/2 scales elements 32j … 32j+31
-//   8  codes   64 bytes: 32 bytes hold 128 elements, the lowest bits of each byte the first 32 of them
-//  72  signs   32 bytes: bit 0 of each byte is that of the first 32 elements; set: negative
+//   8  codes   three times 32 bytes, one for the element of each 32; eight elements 32 apart share three bytes
 //
 // X2_XS, X2_S
 //   0  d       f32
 //   4  scales  8 bytes: nibble g%2 of byte g/2 scales elements 16g … 16g+15
 //  12  codes   as above
-//  76  signs   as above
 //
-//   W = d * (0.5 + scale) / 4 * {8, 25, 43}[code] with its sign: the bits that the IQ2 formats decode to
+//   bits    0-2         3-5         6-7
+//   first   element 0   element 1   magnitude of element 6
+//   second  element 2   element 3   magnitude of element 7
+//   third   element 4   element 5   signs of elements 6 and 7
+//
+//   A code is a magnitude in its two low bits and a sign above, set where the weight is negative. Nearly all come into
+//   bytes of their own by a shift and a mask.
+//
+//   W = d * (0.5 + scale) / 4 * {8, 25, 43}[magnitude] with its sign: the bits that the IQ2 formats decode to
 //
 // Pinned by tests/unit/format/expand_test.cpp
 #pragma once
@@ -36,13 +42,21 @@ struct X2 {
     static constexpr int d_at = 0;
     static constexpr int scales_at = 4;
     static constexpr int codes_at = scales_at + 256 / n_scaled / 2;
-    static constexpr int signs_at = codes_at + 64;
-    static constexpr int block_bytes = signs_at + 32;
+    static constexpr int block_bytes = codes_at + 96;
+
+    // Of element e.
+    MINIM_HOST_DEVICE static int code(const uint8_t* codes, int e) {
+        const uint8_t* first = codes + e % 32;
+        const int u = e / 32;
+        if (u < 6) return bit_field(first[32 * (u / 2)], 3 * (u % 2), 3);
+        return bit_field(first[32 * (u - 6)], 6, 2) | bit_field(first[64], u, 1) << 2;
+    }
 
     // None of IQ2's grids has a fourth magnitude.
-    MINIM_HOST_DEVICE static int magnitude(int code) {
+    MINIM_HOST_DEVICE static int value(int code) {
         constexpr auto k_magnitudes = codebooks::k_iq2s_magnitudes;
-        return code < 3 ? k_magnitudes.data[code] : 0;
+        const int magnitude = code % 4 < 3 ? k_magnitudes.data[code % 4] : 0;
+        return code < 4 ? magnitude : -magnitude;
     }
 
     MINIM_HOST_DEVICE static void decode_block(const uint8_t* block, float /*row_scale*/, float* out) {
@@ -50,9 +64,7 @@ struct X2 {
         for (int e = 0; e < 256; ++e) {
             const int g = e / n_scaled;
             const auto group = static_cast<float>(nibble(block[scales_at + g / 2], g % 2));
-            const int value = magnitude(code2_of_128(block + codes_at, e));
-            const bool is_negative = code1_of_256(block + signs_at, e) != 0;
-            out[e] = d * (0.5F + group) * 0.25F * static_cast<float>(is_negative ? -value : value);
+            out[e] = d * (0.5F + group) * 0.25F * static_cast<float>(value(code(block + codes_at, e)));
         }
     }
 };
@@ -60,7 +72,7 @@ struct X2 {
 using X2_XXS = X2<Format::x2_xxs, 32>;
 using X2_XS = X2<Format::x2_xs, 16>;
 using X2_S = X2<Format::x2_s, 16>;
-static_assert(X2_XXS::block_bytes == 4 + 4 + 64 + 32);
-static_assert(X2_S::block_bytes == 4 + 8 + 64 + 32);
+static_assert(X2_XXS::block_bytes == 4 + 4 + 3 * 32);
+static_assert(X2_S::block_bytes == 4 + 8 + 3 * 32);
 
 }  // namespace minim

@@ -78,16 +78,25 @@ inline constexpr ValueTable k_x2_values = [] {
 template <class L, class X, int u>
 MINIM_KERNEL_INLINE void put_signed_codes(const PanelBlock<L>& block, typename L::Int* code) {
     for (int k = 0; k < 8; ++k) {
-        const auto codes = block.word(X::codes_at + 32 * (u / 4) + 4 * k);
-        const auto signs = block.word(X::signs_at + 4 * k);
+        const auto word = [&](int plane) MINIM_KERNEL_INLINE_LAMBDA {
+            return block.word(X::codes_at + 32 * plane + 4 * k);
+        };
         if constexpr (LooksUpSixBits<L>) {
-            const auto index =
-                L::template merge_above<2>(moved<L, 2 * (u % 4), 0>(codes), moved<L, u, 2>(signs));
-            code[k] = L::look_up_six_bits(L::table_64(k_x2_values.value), index);
+            const auto table = L::table_64(k_x2_values.value);
+            if constexpr (u < 6) {
+                code[k] = L::look_up_six_bits(table, moved<L, 3 * (u % 2), 0>(word(u / 2)));
+            } else {
+                code[k] = L::look_up_six_bits(
+                    table, L::template merge_above<2>(moved<L, 6, 0>(word(u - 6)), moved<L, u, 2>(word(2))));
+            }
         } else {
-            const auto sign = L::bit_and(moved<L, u, 2>(signs), L::all(0x04040404));
-            code[k] =
-                L::look_up(L::table(k_x2_values.value), L::bit_or(byte_bits<L, 2 * (u % 4), 3>(codes), sign));
+            const auto table = L::table(k_x2_values.value);
+            if constexpr (u < 6) {
+                code[k] = L::look_up(table, byte_bits<L, 3 * (u % 2), 7>(word(u / 2)));
+            } else {
+                const auto sign = L::bit_and(moved<L, u, 2>(word(2)), L::all(0x04040404));
+                code[k] = L::look_up(table, L::bit_or(byte_bits<L, 6, 3>(word(u - 6)), sign));
+            }
         }
     }
 }

@@ -113,8 +113,10 @@ void linear_panels_of_few(const LinearArgs& args) {
     constexpr int k_parts = static_cast<int>(k_panel_rows) / L::k_width;
     using Float = typename L::Float;
     constexpr bool k_is_little_work = n_tokens == 1 && k_is_simple<L, P>;
-    const ReadAhead read_ahead(
-        args, k_is_little_work ? ReadAheadDistance::little_work : ReadAheadDistance::much_work);
+    constexpr ReadAheadDistance k_distance = !k_is_little_work ? k_much_work
+                                             : k_parts == 1    ? k_little_work
+                                                               : k_two_passes;
+    const ReadAhead read_ahead(args, k_distance);
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
         Float sums[k_parts][n_tokens];
         for (auto& part : sums) {
@@ -226,7 +228,7 @@ void add_units_of_tokens(const LinearArgs& args, const UnpackedUnits& units, int
 // Tokens t0 .. t0 + n_tokens, which are at most k_panel_tokens.
 template <class L, class P>
 void linear_panel(const LinearArgs& args, int64_t panel, int64_t t0, int64_t n_tokens) {
-    const ReadAhead read_ahead(args, ReadAheadDistance::much_work);
+    const ReadAhead read_ahead(args, k_much_work);
     float* sums = args.scratch->sums;
     for (int64_t i = 0; i < k_panel_rows * n_tokens; ++i) sums[i] = 0.0F;
     using Blocks = PanelBlocks<typename P::Block>;

@@ -31,28 +31,31 @@ struct Ahead {
 
 // How much is computed between two requests says how far ahead they must be made. Where it is little, the processor's own
 // prefetcher does most of it, and requests beyond the page that it works on disturb it; where it is much, that one loses
-// its way, and the longer distance keeps the memory busy.
-enum class ReadAheadDistance : int64_t { little_work = 4096, much_work = 32768 };
+// its way, and the longer distance keeps the memory busy. Registers narrower than a panel pass over its blocks twice, the
+// first time at the memory's speed: both requests must be made before the columns of a pass begin.
+struct ReadAheadDistance {
+    int64_t far;
+    int64_t near;
+};
+inline constexpr ReadAheadDistance k_little_work = {4096, 2048};
+inline constexpr ReadAheadDistance k_two_passes = {16384, 4096};
+inline constexpr ReadAheadDistance k_much_work = {32768, 2048};
 
 struct ReadAhead {
-    static constexpr int64_t k_near = 2048;
-
     const std::byte* end;
     const std::byte* next;
-    int64_t far;
+    ReadAheadDistance distance;
 
-    ReadAhead(const LinearArgs& args, ReadAheadDistance distance)
-        : end(args.weight + args.n_rows * args.row_bytes),
-          next(args.next_weight),
-          far(static_cast<int64_t>(distance)) {}
-    Ahead after(const std::byte* block) const { return {at(block, far), at(block, k_near)}; }
+    ReadAhead(const LinearArgs& args, ReadAheadDistance wanted)
+        : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight), distance(wanted) {}
+    Ahead after(const std::byte* block) const { return {at(block, distance.far), at(block, distance.near)}; }
 
   private:
     // The same distance further on, or from the start of the next weights where that passes the end of these; the block
     // itself, which is there already, if there are none.
-    const std::byte* at(const std::byte* block, int64_t distance) const {
-        if (end - block > distance) return block + distance;
-        return next == nullptr ? block : next + (distance - (end - block));
+    const std::byte* at(const std::byte* block, int64_t bytes) const {
+        if (end - block > bytes) return block + bytes;
+        return next == nullptr ? block : next + (bytes - (end - block));
     }
 };
 
