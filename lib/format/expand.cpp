@@ -20,7 +20,7 @@ constexpr Pair k_pairs[] = {
     {Format::iq3_s, Format::x3_s},
 };
 
-// A byte for each of eight columns, the first lowest.
+// A byte for each of eight columns, the first lowest: the codes of a point of eight, or of two points of four.
 using Eight = uint64_t;
 
 constexpr Eight k_ones = 0x0101010101010101;
@@ -31,140 +31,157 @@ Eight bits_of(uint32_t byte) {
     return ((one_bit + 0x7F * k_ones) >> 7) & k_ones;
 }
 
-// Adds bits to eight bytes.
-void put(Eight bits, uint8_t* to) {
-    Eight all;
-    std::memcpy(&all, to, sizeof(all));
-    all |= bits;
-    std::memcpy(to, &all, sizeof(all));
+void store(Eight bytes, uint8_t* to) {
+    std::memcpy(to, &bytes, sizeof(bytes));
 }
 
-// Columns 8k .. 8k + 7 of a block, as block_reader.h reads them.
-void put_code2(int k, Eight bits, uint8_t* codes) {
-    put(bits << (2 * (k / 4 % 4)), codes + k / 16 * 32 + k % 4 * 8);
-}
-void put_code4(int k, Eight bits, uint8_t* codes) {
-    put(bits << (4 * (k / 2 % 2)), codes + k / 4 * 16 + k % 2 * 8);
+// ---- the codes of a block, codes_of(k) being those of columns 8k .. 8k + 7 ----
+
+template <class Codes>
+void put_codes_of_2_bits(const Codes& codes_of, uint8_t* out) {
+    for (int half = 0; half < 2; ++half) {
+        for (int j = 0; j < 4; ++j) {
+            Eight bytes = 0;
+            for (int i = 0; i < 4; ++i) bytes |= codes_of(16 * half + 4 * i + j) << (2 * i);
+            store(bytes, out + 32 * half + 8 * j);
+        }
+    }
 }
 
-void put_nibble(int value, int i, uint8_t* nibbles) {
-    nibbles[i / 2] = static_cast<uint8_t>(nibbles[i / 2] | value << (4 * (i % 2)));
+template <class Codes>
+void put_codes_of_3_bits(const Codes& codes_of, uint8_t* out) {
+    for (int j = 0; j < 4; ++j) {
+        const Eight sixth = codes_of(24 + j);
+        const Eight seventh = codes_of(28 + j);
+        const Eight signs = (sixth >> 2 & k_ones) << 6 | (seventh >> 2 & k_ones) << 7;
+        store(codes_of(j) | codes_of(4 + j) << 3 | (sixth & 3 * k_ones) << 6, out + 8 * j);
+        store(codes_of(8 + j) | codes_of(12 + j) << 3 | (seventh & 3 * k_ones) << 6, out + 32 + 8 * j);
+        store(codes_of(16 + j) | codes_of(20 + j) << 3 | signs, out + 64 + 8 * j);
+    }
 }
 
-void put_d(float d, uint8_t* block) {
-    std::memcpy(block, &d, sizeof(d));
-}
-
-// Magnitudes 8, 25, 43 to 0, 1, 2, with the signs above.
-template <class X>
-void put_signed_point(int k, uint64_t point, uint32_t signs, uint8_t* out) {
-    const Eight magnitudes = (point >> 4) & (3 * k_ones);
-    const Eight negative = bits_of(signs);
-    uint8_t* codes = out + X::codes_at + k % 4 * 8;
-    const int u = k / 4;
-    if (u < 6) return put((magnitudes | negative << 2) << (3 * (u % 2)), codes + 32 * (u / 2));
-    put(magnitudes << 6, codes + 32 * (u - 6));
-    put(negative << u, codes + 64);
+template <class Codes>
+void put_codes_of_4_bits(const Codes& codes_of, uint8_t* out) {
+    for (int u = 0; u < 8; ++u) {
+        for (int j = 0; j < 2; ++j)
+            store(codes_of(4 * u + j) | codes_of(4 * u + 2 + j) << 4, out + 16 * u + 8 * j);
+    }
 }
 
 // Points of -1, 0, 1 to 0, 1, 2.
-template <class X>
-void put_ternary_point(int k, uint64_t point, uint8_t* out) {
-    put_code2(k, ((point & (3 * k_ones)) + k_ones) & (3 * k_ones), out + X::codes_at);
+Eight ternary_codes(uint64_t point) {
+    return ((point & (3 * k_ones)) + k_ones) & (3 * k_ones);
 }
 
-// Indices of magnitudes of two points of four.
-template <class X>
-void put_signed_indices(int k, Eight indices, uint32_t signs, uint8_t* out) {
-    put_code4(k, (8 * k_ones | indices) ^ 15 * bits_of(signs), out + X::codes_at);
+// Magnitudes 8, 25, 43 to 0, 1, 2, with the signs above.
+Eight signed_codes(uint64_t point, uint32_t signs) {
+    return ((point >> 4) & (3 * k_ones)) | bits_of(signs) << 2;
+}
+
+// Indices of magnitudes to codes of four bits.
+Eight signed_codes_of_indices(Eight indices, uint32_t signs) {
+    return (8 * k_ones | indices) ^ 15 * bits_of(signs);
 }
 
 uint64_t two_points(uint32_t first, uint32_t second) {
     return first | uint64_t{second} << 32;
 }
 
-// ---- one block each; `out` is all zeros ----
+void put_d(float d, uint8_t* block) {
+    std::memcpy(block, &d, sizeof(d));
+}
+
+// n nibbles, value_of(i) each.
+template <class Value>
+void put_nibbles(int n, const Value& value_of, uint8_t* out) {
+    for (int i = 0; i < n; i += 2) out[i / 2] = static_cast<uint8_t>(value_of(i) | value_of(i + 1) << 4);
+}
+
+// ---- one block each ----
 
 void expand(const uint8_t* block, IQ1_S, X1_S, uint8_t* out) {
+    const auto group = [&](int j) { return uint32_t{load_u16(block + IQ1_S::groups_at + 2 * j)}; };
     put_d(load_f16(block + IQ1_S::d_at), out + X1_S::d_at);
-    for (int j = 0; j < 8; ++j) {
-        const uint32_t group = load_u16(block + IQ1_S::groups_at + 2 * j);
-        put_nibble(bit_field(group, 12, 4), j, out + X1_S::scales_at);
-        for (int k = 4 * j; k < 4 * j + 4; ++k) {
-            const int index = block[IQ1_S::low_at + k] + 256 * bit_field(group, 3 * (k % 4), 3);
-            put_ternary_point<X1_S>(k, iq1s_grid()[index], out);
-        }
-    }
+    put_nibbles(
+        8, [&](int j) { return bit_field(group(j), 12, 4); }, out + X1_S::scales_at);
+    const auto codes_of = [&](int k) {
+        const int index = block[IQ1_S::low_at + k] + 256 * bit_field(group(k / 4), 3 * (k % 4), 3);
+        return ternary_codes(iq1s_grid()[index]);
+    };
+    put_codes_of_2_bits(codes_of, out + X1_S::codes_at);
 }
 
 void expand(const uint8_t* block, IQ1_M, X1_M, uint8_t* out) {
+    const auto scale = [&](int g) {
+        return bit_field(load_u16(block + IQ1_M::scales_at + 2 * (g / 4)), 3 * (g % 4), 3);
+    };
+    const auto high = [&](int k) { return nibble(block[IQ1_M::high_at + k / 2], k % 2); };
     put_d(iq1_m_d(block + IQ1_M::scales_at), out + X1_M::d_at);
-    for (int g = 0; g < 16; ++g) {
-        const int scale = bit_field(load_u16(block + IQ1_M::scales_at + 2 * (g / 4)), 3 * (g % 4), 3);
-        put_nibble(scale, g, out + X1_M::scales_at);
-    }
-    for (int k = 0; k < 32; ++k) {
-        const int high = nibble(block[IQ1_M::high_at + k / 2], k % 2);
-        put_ternary_point<X1_M>(k, iq1s_grid()[block[IQ1_M::low_at + k] + 256 * (high & 7)], out);
-        uint8_t& shifts = out[X1_M::shifts_at + k / 8];
-        shifts = static_cast<uint8_t>(shifts | (high >> 3) << (k % 8));
-    }
+    put_nibbles(16, scale, out + X1_M::scales_at);
+    uint32_t shifts = 0;
+    for (int k = 0; k < 32; ++k) shifts |= static_cast<uint32_t>(high(k) >> 3) << k;
+    std::memcpy(out + X1_M::shifts_at, &shifts, sizeof(shifts));
+    const auto codes_of = [&](int k) {
+        return ternary_codes(iq1s_grid()[block[IQ1_M::low_at + k] + 256 * (high(k) & 7)]);
+    };
+    put_codes_of_2_bits(codes_of, out + X1_M::codes_at);
 }
 
 void expand(const uint8_t* block, IQ2_XXS, X2_XXS, uint8_t* out) {
+    const auto signs_and_scale = [&](int j) { return load_u32(block + IQ2_XXS::groups_at + 8 * j + 4); };
     put_d(load_f16(block + IQ2_XXS::d_at), out + X2_XXS::d_at);
-    for (int j = 0; j < 8; ++j) {
-        const uint8_t* group = block + IQ2_XXS::groups_at + 8 * j;
-        const uint32_t signs_and_scale = load_u32(group + 4);
-        put_nibble(bit_field(signs_and_scale, 28, 4), j, out + X2_XXS::scales_at);
-        for (int i = 0; i < 4; ++i) {
-            put_signed_point<X2_XXS>(4 * j + i, iq2xxs_grid()[group[i]],
-                                     ksigns()[bit_field(signs_and_scale, 7 * i, 7)], out);
-        }
-    }
+    put_nibbles(
+        8, [&](int j) { return bit_field(signs_and_scale(j), 28, 4); }, out + X2_XXS::scales_at);
+    const auto codes_of = [&](int k) {
+        const uint64_t point = iq2xxs_grid()[block[IQ2_XXS::groups_at + 8 * (k / 4) + k % 4]];
+        return signed_codes(point, ksigns()[bit_field(signs_and_scale(k / 4), 7 * (k % 4), 7)]);
+    };
+    put_codes_of_3_bits(codes_of, out + X2_XXS::codes_at);
 }
 
 void expand(const uint8_t* block, IQ2_XS, X2_XS, uint8_t* out) {
     put_d(load_f16(block + IQ2_XS::d_at), out + X2_XS::d_at);
     std::memcpy(out + X2_XS::scales_at, block + IQ2_XS::scales_at, 8);
-    for (int k = 0; k < 32; ++k) {
+    const auto codes_of = [&](int k) {
         const uint32_t point = load_u16(block + IQ2_XS::points_at + 2 * k);
-        put_signed_point<X2_XS>(k, iq2xs_grid()[point & 511U], ksigns()[point >> 9], out);
-    }
+        return signed_codes(iq2xs_grid()[point & 511U], ksigns()[point >> 9]);
+    };
+    put_codes_of_3_bits(codes_of, out + X2_XS::codes_at);
 }
 
 void expand(const uint8_t* block, IQ2_S, X2_S, uint8_t* out) {
     put_d(load_f16(block + IQ2_S::d_at), out + X2_S::d_at);
     std::memcpy(out + X2_S::scales_at, block + IQ2_S::scales_at, 8);
-    for (int k = 0; k < 32; ++k) {
-        put_signed_point<X2_S>(k, iq2s_grid()[IQ2_S::point_index(block, k)], block[IQ2_S::signs_at + k], out);
-    }
+    const auto codes_of = [&](int k) {
+        return signed_codes(iq2s_grid()[IQ2_S::point_index(block, k)], block[IQ2_S::signs_at + k]);
+    };
+    put_codes_of_3_bits(codes_of, out + X2_S::codes_at);
 }
 
 void expand(const uint8_t* block, IQ3_XXS, X3_XXS, uint8_t* out) {
+    const auto signs_and_scale = [&](int j) { return load_u32(block + IQ3_XXS::groups_at + 4 * j); };
     put_d(load_f16(block + IQ3_XXS::d_at), out + X3_XXS::d_at);
-    for (int j = 0; j < 8; ++j) {
-        const uint32_t signs_and_scale = load_u32(block + IQ3_XXS::groups_at + 4 * j);
-        put_nibble(bit_field(signs_and_scale, 28, 4), j, out + X3_XXS::scales_at);
-        for (int i = 0; i < 4; ++i) {
-            const uint8_t* points = block + IQ3_XXS::points_at + 8 * j + 2 * i;
-            const uint64_t magnitudes = two_points(iq3xxs_grid()[points[0]], iq3xxs_grid()[points[1]]);
-            // 4, 12, 20 ... 52, 62
-            put_signed_indices<X3_XXS>(4 * j + i, (magnitudes >> 3) & (7 * k_ones),
-                                       ksigns()[bit_field(signs_and_scale, 7 * i, 7)], out);
-        }
-    }
+    put_nibbles(
+        8, [&](int j) { return bit_field(signs_and_scale(j), 28, 4); }, out + X3_XXS::scales_at);
+    const auto codes_of = [&](int k) {
+        const uint8_t* points = block + IQ3_XXS::points_at + 2 * k;
+        const uint64_t magnitudes = two_points(iq3xxs_grid()[points[0]], iq3xxs_grid()[points[1]]);
+        const Eight indices = (magnitudes >> 3) & (7 * k_ones);  // 4, 12, 20 ... 52, 62
+        return signed_codes_of_indices(indices, ksigns()[bit_field(signs_and_scale(k / 4), 7 * (k % 4), 7)]);
+    };
+    put_codes_of_4_bits(codes_of, out + X3_XXS::codes_at);
 }
 
 void expand(const uint8_t* block, IQ3_S, X3_S, uint8_t* out) {
     put_d(load_f16(block + IQ3_S::d_at), out + X3_S::d_at);
     std::memcpy(out + X3_S::scales_at, block + IQ3_S::scales_at, 4);
-    for (int k = 0; k < 32; ++k) {
+    const auto codes_of = [&](int k) {
         const uint64_t magnitudes = two_points(iq3s_grid()[IQ3_S::point_index(block, 2 * k)],
                                                iq3s_grid()[IQ3_S::point_index(block, 2 * k + 1)]);
-        // 1, 3 ... 15
-        put_signed_indices<X3_S>(k, (magnitudes >> 1) & (7 * k_ones), block[IQ3_S::signs_at + k], out);
-    }
+        const Eight indices = (magnitudes >> 1) & (7 * k_ones);  // 1, 3 ... 15
+        return signed_codes_of_indices(indices, block[IQ3_S::signs_at + k]);
+    };
+    put_codes_of_4_bits(codes_of, out + X3_S::codes_at);
 }
 
 template <class Block, class X>
@@ -173,7 +190,6 @@ void expand_all(const std::byte* rows, int64_t n_rows, int64_t row_bytes, int64_
     static_assert(Block::block_elems == X::block_elems);
     auto* to = reinterpret_cast<uint8_t*>(out);
     const int64_t n_blocks = cols / X::block_elems;
-    std::memset(to, 0, static_cast<size_t>(n_rows * n_blocks * X::block_bytes));
     for (int64_t r = 0; r < n_rows; ++r) {
         const auto* from = reinterpret_cast<const uint8_t*>(rows + r * row_bytes);
         for (int64_t b = 0; b < n_blocks; ++b) {
