@@ -1,7 +1,5 @@
 #include "base/host_memory.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -11,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
+#include "base/memory_info.h"
 
 namespace minim {
 namespace {
@@ -18,32 +17,19 @@ namespace {
 constexpr uint64_t k_page_bytes = 4096;
 constexpr size_t k_most_samples = 16384;
 
-uint64_t locked_bytes() noexcept {
-    std::FILE* file = std::fopen("/proc/self/status", "re");
-    if (file == nullptr) return 0;
-    char line[256];
-    uint64_t kilobytes = 0;
-    while (std::fgets(line, sizeof(line), file) != nullptr)
-        if (std::sscanf(line, "VmLck: %" SCNu64, &kilobytes) == 1) break;
-    std::fclose(file);
-    return kilobytes * 1024;
-}
-
 [[noreturn]] void fail_lock(std::string_view what, uint64_t bytes, int code) {
-    rlimit limit{};
-    ::getrlimit(RLIMIT_MEMLOCK, &limit);
-    const uint64_t locked = locked_bytes();
+    const LockLimit lock = lock_limit();
     ErrorFacts facts;
     facts.os_code = code;
     facts.requested = static_cast<int64_t>(bytes);
     std::string text =
         format_text("{}: {} bytes cannot be locked in memory: {}", what, bytes, std::strerror(code));
-    if (limit.rlim_cur != RLIM_INFINITY) {
-        facts.available = static_cast<int64_t>(limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, locked));
+    if (lock.limit != UINT64_MAX) {
+        facts.available = static_cast<int64_t>(lock.left());
         text += format_text(
             "; the process may lock {} bytes (RLIMIT_MEMLOCK) and has locked {}: raise the limit (ulimit -l, "
             "LimitMEMLOCK= of a service, --ulimit memlock= of a container) or do not ask for locked memory",
-            limit.rlim_cur, locked);
+            lock.limit, lock.locked);
     }
     throw Error(Status::out_of_memory, Reason::none, text, facts);
 }

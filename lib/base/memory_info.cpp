@@ -1,5 +1,7 @@
 #include "base/memory_info.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -16,9 +18,9 @@ bool read_number(const char* path, uint64_t& value) noexcept {
     return found;
 }
 
-// The line of /proc/meminfo that begins with `pattern`, in bytes.
-bool read_memory_line(const char* pattern, uint64_t& bytes) noexcept {
-    std::FILE* file = std::fopen("/proc/meminfo", "re");
+// The line of a file that begins with `pattern`, in bytes.
+bool read_memory_line(const char* path, const char* pattern, uint64_t& bytes) noexcept {
+    std::FILE* file = std::fopen(path, "re");
     if (file == nullptr) return false;
     char line[256];
     bool found = false;
@@ -35,7 +37,7 @@ bool read_memory_line(const char* pattern, uint64_t& bytes) noexcept {
 
 uint64_t kernel_available() noexcept {
     uint64_t bytes = 0;
-    return read_memory_line("MemAvailable:", bytes) ? bytes : UINT64_MAX;
+    return read_memory_line("/proc/meminfo", "MemAvailable:", bytes) ? bytes : UINT64_MAX;
 }
 
 // Bytes left under the limit of one control group; page cache counts as used there but can be taken back.
@@ -95,8 +97,17 @@ uint64_t available_memory_bytes() noexcept {
 
 uint64_t total_memory_bytes() noexcept {
     uint64_t bytes = 0;
-    read_memory_line("MemTotal:", bytes);
+    read_memory_line("/proc/meminfo", "MemTotal:", bytes);
     return bytes;
+}
+
+LockLimit lock_limit() noexcept {
+    LockLimit lock;
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        lock.limit = limit.rlim_cur;
+    read_memory_line("/proc/self/status", "VmLck:", lock.locked);
+    return lock;
 }
 
 }  // namespace minim

@@ -129,6 +129,7 @@ ExpandedFormats choose_expanded(const Share& share, const Weights& weights, Expa
                                 const Logger& log) {
     const Backend& backend = *share.backend;
     ExpandedFormats chosen;
+    bool is_any = false;
     if (expand == Expand::off) return chosen;
     ProductBytes bytes;
     visit_share(share, weights, bytes);
@@ -144,11 +145,13 @@ ExpandedFormats choose_expanded(const Share& share, const Weights& weights, Expa
             if (time > k_least_gain) continue;
         }
         chosen.add(entry.format);
+        is_any = true;
     }
-    if (expand == Expand::on) return chosen;
+    if (expand == Expand::on || !is_any) return chosen;
     AllBytes all{.expanded = chosen};
     visit_share(share, weights, all);
-    const uint64_t available = available_memory_bytes();
+    uint64_t available = available_memory_bytes();
+    if (backend.host_memory().locks()) available = std::min(available, lock_limit().left());
     if (all.held <= available / 4 * 3) return chosen;
     log.info("{}: weights stay in grid points: expanded they would take {} bytes of {}", backend.name(),
              all.held, available);

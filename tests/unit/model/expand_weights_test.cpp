@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_info.h"
 #include "format/iq1_m.h"
 #include "placement/backends.h"
 #include "support.h"
@@ -110,6 +111,52 @@ TEST_CASE("little weight, other formats and mapped weights are not expanded") {
         path, placement::make_backend("reference", std::make_shared<ThreadPool>(2), active_cpu_level()),
         options, silent);
     CHECK(plain.weights().output.format == Format::iq3_s);
+}
+
+TEST_CASE("weights that would fill the memory stay in grid points, unless they shall not") {
+    const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
+    // Of weights only shapes count, here: experts of IQ3_S that would fit, and of IQ2_S, with others that would not.
+    constexpr int64_t k_rows = 1 << 16;
+    const auto stack_of = [](Format format, int64_t n_expert) {
+        uint64_t bytes = 0;
+        REQUIRE(row_bytes(format, 1024, bytes));
+        backend::ExpertStack stack;
+        stack.format = format;
+        stack.rows = k_rows;
+        stack.cols = 1024;
+        stack.row_bytes = static_cast<int64_t>(bytes);
+        stack.expert.resize(static_cast<size_t>(n_expert));
+        return stack;
+    };
+    model::Weights weights;
+    weights.layers.resize(1);
+    weights.layers[0].experts = {stack_of(Format::iq3_s, 4), stack_of(Format::iq2_s, 4),
+                                 stack_of(Format::iq4_xs, 4)};
+    const model::Share share = {.backend = backend, .expert_layers = {0}};
+    const Lines lines;
+    const auto chosen = [&](model::Expand expand) {
+        return model::choose_expanded(share, weights, expand, lines.log);
+    };
+    const auto all = chosen(model::Expand::on);
+    CHECK((all.contains(Format::iq3_s) && all.contains(Format::iq2_s) && !all.contains(Format::iq4_xs)));
+    CHECK(all.held(Format::iq3_s) == Format::x3_s);
+    CHECK(all.held(Format::iq4_xs) == Format::iq4_xs);
+    CHECK(lines.all.empty());
+    const auto none = chosen(model::Expand::off);
+    CHECK((!none.contains(Format::iq3_s) && !none.contains(Format::iq2_s)));
+
+    chosen(model::Expand::automatic);
+    CHECK(lines.holding("expanded weights of IQ3_S would take") == 1);
+    CHECK(lines.holding("expanded weights of IQ2_S would take") == 1);
+    CHECK(lines.holding("weights stay in grid points") == 0);
+
+    const uint64_t expert_bytes = k_rows * static_cast<uint64_t>(weights.layers[0].experts.down.row_bytes);
+    const auto too_many = static_cast<int64_t>(available_memory_bytes() / expert_bytes);
+    weights.layers[0].experts.down = stack_of(Format::iq4_xs, too_many);
+    const auto small = chosen(model::Expand::automatic);
+    CHECK((!small.contains(Format::iq3_s) && !small.contains(Format::iq2_s)));
+    CHECK(lines.holding("weights stay in grid points") <= 1);  // none where grid points were faster
+    CHECK(chosen(model::Expand::on).contains(Format::iq3_s));
 }
 
 TEST_CASE("how much of the time expanded weights take can be measured for every grid") {
