@@ -59,6 +59,8 @@ std::string_view why_gguf_type_is_refused(uint32_t type) noexcept;
 // Bytes of a row of `count` elements, its header included. False when count is not a multiple of the block or
 // the size does not fit.
 [[nodiscard]] bool row_bytes(Format format, uint64_t count, uint64_t& bytes) noexcept;
+// The same of a row that is known to have them.
+int64_t row_bytes(Format format, int64_t count) noexcept;
 
 // Decodes `n_rows` rows of `cols` elements, `row_stride_bytes` apart, into out[n_rows][cols]. The format has
 // a decoder and cols is a multiple of its block.

@@ -186,6 +186,11 @@ bool row_bytes(Format format, uint64_t count, uint64_t& bytes) noexcept {
            checked_add(block_total, static_cast<uint64_t>(entry.row_header_bytes), bytes);
 }
 
+int64_t row_bytes(Format format, int64_t count) noexcept {
+    const FormatTraits& entry = traits(format);
+    return entry.row_header_bytes + count / entry.block_elems * entry.block_bytes;
+}
+
 void decode_rows(Format format, const std::byte* rows, int64_t n_rows, int64_t row_stride_bytes, int64_t cols,
                  float* out) {
     const auto decode = traits(format).decode_row;

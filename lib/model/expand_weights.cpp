@@ -27,22 +27,16 @@ constexpr int64_t k_fill_bytes = int64_t{1} << 20;  // by one thread at a time
 
 constexpr const char* k_what = "measuring expanded weights";
 
-int64_t row_size(Format format, int64_t cols) {
-    uint64_t bytes = 0;
-    static_cast<void>(row_bytes(format, static_cast<uint64_t>(cols), bytes));
-    return static_cast<int64_t>(bytes);
-}
-
 // Packed weights that nobody has made: codes by chance, scales that are numbers of a normal size.
 class MadeUpMatrix {
   public:
     MadeUpMatrix(const Backend& backend, Format format, int64_t rows)
-        : bytes_(static_cast<uint64_t>(rows * row_size(format, k_cols)), k_what),
+        : bytes_(static_cast<uint64_t>(rows * row_bytes(format, k_cols)), k_what),
           matrix_{.data = bytes_.data(),
                   .format = format,
                   .rows = rows,
                   .cols = k_cols,
-                  .row_bytes = row_size(format, k_cols),
+                  .row_bytes = row_bytes(format, k_cols),
                   .packed = true} {
         const auto n_words = static_cast<int64_t>(bytes_.size() / sizeof(uint64_t));
         constexpr int64_t k_fill_words = k_fill_bytes / static_cast<int64_t>(sizeof(uint64_t));
@@ -75,33 +69,32 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-// Bytes of a share's products by format, and of all that can be expanded.
+// Bytes of a share's products by format.
 struct ProductBytes {
     std::array<uint64_t, k_format_count> of_format = {};
 
-    void add(Format format, int64_t rows, int64_t row_bytes, int64_t count) {
-        of_format[static_cast<size_t>(format)] += static_cast<uint64_t>(rows * row_bytes * count);
-    }
     void matrix(const Matrix& matrix, MatrixUse use) {
-        if (use == MatrixUse::product) add(matrix.format, matrix.rows, matrix.row_bytes, 1);
+        if (use == MatrixUse::product) of_format[static_cast<size_t>(matrix.format)] += bytes_of(matrix);
     }
     void vector(const backend::Vector&) const {}
     void stack(const backend::ExpertStack& stack) {
-        add(stack.format, stack.rows, stack.row_bytes, stack.n_expert());
+        of_format[static_cast<size_t>(stack.format)] +=
+            static_cast<uint64_t>(stack.n_expert() * stack.rows * stack.row_bytes);
     }
 };
 
+// Of a share, with some formats expanded.
 struct AllBytes {
     uint64_t held = 0;
     const ExpandedFormats& expanded;
 
     void matrix(const Matrix& matrix, MatrixUse use) {
         const Format format = use == MatrixUse::product ? expanded.held(matrix.format) : matrix.format;
-        held += static_cast<uint64_t>(matrix.rows * row_size(format, matrix.cols));
+        held += static_cast<uint64_t>(matrix.rows * row_bytes(format, matrix.cols));
     }
     void vector(const backend::Vector& vector) { held += static_cast<uint64_t>(vector.size) * sizeof(float); }
     void stack(const backend::ExpertStack& stack) {
-        const int64_t bytes = row_size(expanded.held(stack.format), stack.cols);
+        const int64_t bytes = row_bytes(expanded.held(stack.format), stack.cols);
         held += static_cast<uint64_t>(stack.n_expert() * stack.rows * bytes);
     }
 };
@@ -111,7 +104,7 @@ struct AllBytes {
 double expanded_time(const Backend& backend, Format format) {
     const int64_t together = backend.pack_rows_together();
     const int64_t rows =
-        static_cast<int64_t>(k_measured_bytes) / row_size(format, k_cols) / together * together;
+        static_cast<int64_t>(k_measured_bytes) / row_bytes(format, k_cols) / together * together;
     const MadeUpMatrix points(backend, format, rows);
     const MadeUpMatrix expanded(backend, *expanded_format(format), rows);
     const auto scratch = backend.reserve({.n_rows = 1, .hidden = k_cols});
@@ -128,34 +121,38 @@ double expanded_time(const Backend& backend, Format format) {
 ExpandedFormats choose_expanded(const Share& share, const Weights& weights, Expand expand,
                                 const Logger& log) {
     const Backend& backend = *share.backend;
-    ExpandedFormats chosen;
-    bool is_any = false;
-    if (expand == Expand::off) return chosen;
+    if (expand == Expand::off) return {};
     ProductBytes bytes;
     visit_share(share, weights, bytes);
+    const uint64_t least_bytes = expand == Expand::on ? 1 : k_least_bytes;
+    ExpandedFormats possible;
+    std::vector<Format> formats;
     for (const FormatTraits& entry : all_formats()) {
-        const uint64_t count = bytes.of_format[static_cast<size_t>(entry.format)];
         const auto expanded = expanded_format(entry.format);
-        if (count == 0 || !expanded || !backend.packs(entry.format) || !backend.packs(*expanded)) continue;
-        if (expand == Expand::automatic) {
-            if (count < k_least_bytes) continue;
-            const double time = expanded_time(backend, entry.format);
-            log.info("{}: expanded weights of {} would take {:.2f} of the time of grid points",
-                     backend.name(), entry.name, time);
-            if (time > k_least_gain) continue;
-        }
-        chosen.add(entry.format);
-        is_any = true;
+        if (!expanded || !backend.packs(entry.format) || !backend.packs(*expanded)) continue;
+        if (bytes.of_format[static_cast<size_t>(entry.format)] < least_bytes) continue;
+        possible.add(entry.format);
+        formats.push_back(entry.format);
     }
-    if (expand == Expand::on || !is_any) return chosen;
-    AllBytes all{.expanded = chosen};
+    if (expand == Expand::on || formats.empty()) return possible;
+
+    AllBytes all{.expanded = possible};
     visit_share(share, weights, all);
     uint64_t available = available_memory_bytes();
     if (backend.host_memory().locks()) available = std::min(available, lock_limit().left());
-    if (all.held <= available / 4 * 3) return chosen;
-    log.info("{}: weights stay in grid points: expanded they would take {} bytes of {}", backend.name(),
-             all.held, available);
-    return {};
+    if (all.held > available / 4 * 3) {
+        log.info("{}: weights stay in grid points: expanded they would take {} bytes of {}", backend.name(),
+                 all.held, available);
+        return {};
+    }
+    ExpandedFormats chosen;
+    for (const Format format : formats) {
+        const double time = expanded_time(backend, format);
+        log.info("{}: expanded weights of {} take {:.2f} of the time of grid points", backend.name(),
+                 traits(format).name, time);
+        if (time <= k_least_gain) chosen.add(format);
+    }
+    return chosen;
 }
 
 }  // namespace minim::model

@@ -27,8 +27,8 @@ class ExpandedFormats {
 };
 
 // Of a share whose device computes on host memory. `automatic`: formats with much weight, whose products with one row
-// take less time expanded, on the device's threads, as measured now; none where expanded weights would not leave a
-// quarter of the available memory free, or of what may be locked where they are. Throws out_of_memory.
+// take less time expanded, on the device's threads, as measured now; none where these formats expanded would not leave a
+// quarter of the available memory free, or of what may be locked where weights are. Throws out_of_memory.
 ExpandedFormats choose_expanded(const Share& share, const Weights& weights, Expand expand, const Logger& log);
 
 // The product of one row and a matrix that no cache has: how much of the time of grid points it takes with expanded

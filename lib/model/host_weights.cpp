@@ -35,13 +35,6 @@ uint64_t unit_bytes(const backend::Backend& backend, const Matrix& shape) {
     return shape.packed ? static_cast<uint64_t>(backend.pack_rows_together() * shape.row_bytes) : 1;
 }
 
-int64_t row_size(Format format, int64_t cols) {
-    uint64_t bytes = 0;
-    if (!row_bytes(format, static_cast<uint64_t>(cols), bytes))
-        fail_internal("rows of {} are no whole blocks of {}", cols, traits(format).name);
-    return static_cast<int64_t>(bytes);
-}
-
 }  // namespace
 
 // The runs in the order of the file, piece by piece.
@@ -180,7 +173,7 @@ Matrix HostWeights::held(const Matrix& shape) const {
     Matrix held = shape;
     if (!shape.packed || !expanded_.contains(shape.format)) return held;
     held.format = expanded_.held(shape.format);
-    held.row_bytes = row_size(held.format, held.cols);
+    held.row_bytes = row_bytes(held.format, held.cols);
     return held;
 }
 

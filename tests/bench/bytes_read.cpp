@@ -9,9 +9,7 @@ namespace {
 
 // Of a row as files have it: what expanded weights read beyond that is no service.
 double row_bytes_of(Format format, int64_t cols) {
-    uint64_t bytes = 0;
-    static_cast<void>(row_bytes(file_format(format), static_cast<uint64_t>(cols), bytes));
-    return static_cast<double>(bytes);
+    return static_cast<double>(row_bytes(file_format(format), cols));
 }
 
 double bytes_of(const backend::Matrix& m) {
