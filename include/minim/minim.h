@@ -332,9 +332,9 @@ enum {
 };
 
 enum {
-    MINIM_EXPAND_AUTO =
-        0, /* where products were faster by it when the model was opened, which is measured for formats with
-                              64 MiB and more in some tenths of a second, and a quarter of the available memory stays free */
+    /* Where products were faster by it when the model was opened, and a quarter of the available memory stays free. Measured
+       for formats with 64 MiB of weights and more, in a tenth of a second or two each. */
+    MINIM_EXPAND_AUTO = 0,
     MINIM_EXPAND_OFF = 1,
     MINIM_EXPAND_ON = 2
 };
