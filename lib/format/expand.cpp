@@ -9,17 +9,6 @@
 namespace minim {
 namespace {
 
-struct Pair {
-    Format file;
-    Format expanded;
-};
-
-constexpr Pair k_pairs[] = {
-    {Format::iq1_s, Format::x1_s},   {Format::iq1_m, Format::x1_m}, {Format::iq2_xxs, Format::x2_xxs},
-    {Format::iq2_xs, Format::x2_xs}, {Format::iq2_s, Format::x2_s}, {Format::iq3_xxs, Format::x3_xxs},
-    {Format::iq3_s, Format::x3_s},
-};
-
 // A byte for each of eight columns, the first lowest: the codes of a point of eight, or of two points of four.
 using Eight = uint64_t;
 
@@ -199,42 +188,46 @@ void expand_all(const std::byte* rows, int64_t n_rows, int64_t row_bytes, int64_
     }
 }
 
+struct Expansion {
+    Format file;
+    Format expanded;
+    void (*expand_rows)(const std::byte* rows, int64_t n_rows, int64_t row_bytes, int64_t cols,
+                        std::byte* out);
+};
+
+template <class Block, class X>
+constexpr Expansion expansion() {
+    return {Block::format, X::format, expand_all<Block, X>};
+}
+
+constexpr Expansion k_expansions[] = {
+    expansion<IQ1_S, X1_S>(),   expansion<IQ1_M, X1_M>(), expansion<IQ2_XXS, X2_XXS>(),
+    expansion<IQ2_XS, X2_XS>(), expansion<IQ2_S, X2_S>(), expansion<IQ3_XXS, X3_XXS>(),
+    expansion<IQ3_S, X3_S>(),
+};
+
 }  // namespace
 
 std::optional<Format> expanded_format(Format format) noexcept {
-    for (const Pair& pair : k_pairs) {
-        if (pair.file == format) return pair.expanded;
+    for (const Expansion& entry : k_expansions) {
+        if (entry.file == format) return entry.expanded;
     }
     return std::nullopt;
 }
 
 Format file_format(Format format) noexcept {
-    for (const Pair& pair : k_pairs) {
-        if (pair.expanded == format) return pair.file;
+    for (const Expansion& entry : k_expansions) {
+        if (entry.expanded == format) return entry.file;
     }
     return format;
 }
 
 void expand_rows(Format format, const std::byte* rows, int64_t n_rows, int64_t row_bytes, int64_t cols,
                  std::byte* out) noexcept {
-    switch (format) {
-        case Format::iq1_s:
-            return expand_all<IQ1_S, X1_S>(rows, n_rows, row_bytes, cols, out);
-        case Format::iq1_m:
-            return expand_all<IQ1_M, X1_M>(rows, n_rows, row_bytes, cols, out);
-        case Format::iq2_xxs:
-            return expand_all<IQ2_XXS, X2_XXS>(rows, n_rows, row_bytes, cols, out);
-        case Format::iq2_xs:
-            return expand_all<IQ2_XS, X2_XS>(rows, n_rows, row_bytes, cols, out);
-        case Format::iq2_s:
-            return expand_all<IQ2_S, X2_S>(rows, n_rows, row_bytes, cols, out);
-        case Format::iq3_xxs:
-            return expand_all<IQ3_XXS, X3_XXS>(rows, n_rows, row_bytes, cols, out);
-        case Format::iq3_s:
-            return expand_all<IQ3_S, X3_S>(rows, n_rows, row_bytes, cols, out);
-        default:
-            assert(false && "a format that is not expanded");
+    for (const Expansion& entry : k_expansions) {
+        if (entry.file == format) return entry.expand_rows(rows, n_rows, row_bytes, cols, out);
     }
+    assert(false && "a format that is not expanded");
 }
 
 }  // namespace minim
