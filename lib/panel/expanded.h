@@ -101,21 +101,31 @@ MINIM_KERNEL_INLINE void put_signed_codes(const PanelBlock<L>& block, typename L
     }
 }
 
-template <class L>
-struct X2XxsPanel {
-    using Block = X2_XXS;
-    using Kind = typename Iq2XxsPanel<L>::Kind;
+// A scale for each unit, a nibble among eight.
+template <class L, class X>
+struct UnitScalesPanel {
     PanelBlock<L> block;
     HalfStepScale<L> scale;
     typename L::Int scales;
+
+    MINIM_KERNEL_INLINE UnitScalesPanel(PanelBlock<L> at, float factor)
+        : block(at), scale(at.f32(X::d_at), factor), scales(at.word(X::scales_at)) {}
+    template <int u>
+    MINIM_KERNEL_INLINE void unpack_scale(Unit<L>& unit) const {
+        unit.scale[0] = scale.of(bits_of<L, 4 * u, 4>(scales));
+    }
+};
+
+template <class L>
+struct X2XxsPanel : UnitScalesPanel<L, X2_XXS> {
+    using Block = X2_XXS;
+    using Kind = typename Iq2XxsPanel<L>::Kind;
     MINIM_KERNEL_INLINE X2XxsPanel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at),
-          scale(at.f32(Block::d_at), Iq2XxsLayout::k_scale_factor),
-          scales(at.word(Block::scales_at)) {}
+        : UnitScalesPanel<L, X2_XXS>(at, Iq2XxsLayout::k_scale_factor) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        put_signed_codes<L, Block, u>(block, unit.code);
-        unit.scale[0] = scale.of(bits_of<L, 4 * u, 4>(scales));
+        put_signed_codes<L, Block, u>(this->block, unit.code);
+        this->template unpack_scale<u>(unit);
     }
 };
 
@@ -139,41 +149,32 @@ struct X2Panel {
 inline constexpr ValueTable k_x3xxs_table = value_table(k_x3xxs_values, 0, 1, 16, k_iq3xxs_offset);
 
 template <class L>
-struct X3XxsPanel {
+struct X3XxsPanel : UnitScalesPanel<L, X3_XXS> {
     using Block = X3_XXS;
     using Kind = typename Iq3XxsPanel<L>::Kind;
-    PanelBlock<L> block;
-    HalfStepScale<L> scale;
-    typename L::Int scales;
-    MINIM_KERNEL_INLINE X3XxsPanel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at), scale(at.f32(Block::d_at), 0.5F), scales(at.word(Block::scales_at)) {}
+    MINIM_KERNEL_INLINE X3XxsPanel(PanelBlock<L>, PanelBlock<L> at) : UnitScalesPanel<L, X3_XXS>(at, 0.5F) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        value4_of_32<L>(block, Block::codes_at + 16 * u, L::table(k_x3xxs_table.value), unit.code);
-        unit.scale[0] = scale.of(bits_of<L, 4 * u, 4>(scales));
+        value4_of_32<L>(this->block, Block::codes_at + 16 * u, L::table(k_x3xxs_table.value), unit.code);
+        this->template unpack_scale<u>(unit);
     }
 };
 
 template <class L>
-struct X3SPanel {
+struct X3SPanel : UnitScalesPanel<L, X3_S> {
     using Block = X3_S;
     using Kind = typename Iq3SPanel<L>::Kind;
-    PanelBlock<L> block;
-    HalfStepScale<L> scale;
-    typename L::Int scales;
     MINIM_KERNEL_INLINE X3SPanel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at),
-          scale(at.f32(Block::d_at), Iq3SLayout::k_scale_factor),
-          scales(at.word(Block::scales_at)) {}
+        : UnitScalesPanel<L, X3_S>(at, Iq3SLayout::k_scale_factor) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         // Value and offset are twice the code.
         for (int k = 0; k < 4; ++k) {
-            const auto word = block.word(Block::codes_at + 16 * u + 4 * k);
+            const auto word = this->block.word(Block::codes_at + 16 * u + 4 * k);
             unit.code[k] = L::bit_and(L::template shift_left<1>(word), L::all(0x1E1E1E1E));
             unit.code[k + 4] = byte_bits<L, 3, 0x1E>(word);
         }
-        unit.scale[0] = scale.of(bits_of<L, 4 * u, 4>(scales));
+        this->template unpack_scale<u>(unit);
     }
 };
 
