@@ -1,8 +1,6 @@
 #include "base/host_memory.h"
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>

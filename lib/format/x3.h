@@ -32,7 +32,6 @@ constexpr Table<int8_t, 16> x3_values(const Table<int8_t, 8>& magnitudes) {
     return values;
 }
 inline constexpr auto k_x3xxs_values = x3_values(codebooks::k_iq3xxs_magnitudes);
-inline constexpr auto k_x3s_values = x3_values(codebooks::k_iq3s_magnitudes);
 
 struct X3_XXS {
     static constexpr Format format = Format::x3_xxs;

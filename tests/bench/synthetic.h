@@ -51,10 +51,9 @@ class RandomBytes {
 };
 
 // Matrices of one format and shape have the same bytes: they are made on the host once, a piece at a time, and copied
-// inside the device from then on. With `packs` they are packed where the device packs their format, and expanded as those of a
-// file would be. Throws out_of_memory
-// or out_of_device_memory before anything is made, unsupported for a format that a device does not compute with, and
-// invalid where a row is no whole number of blocks.
+// inside the device from then on. With `packs` they are packed where the device packs their format, and expanded as those
+// of a file would be. Throws out_of_memory or out_of_device_memory before anything is made, unsupported for a format that
+// a device does not compute with, and invalid where a row is no whole number of blocks.
 SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::Split& split, bool packs,
                               model::Expand expand);
 
