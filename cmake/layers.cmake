@@ -1,14 +1,22 @@
 # A layer is one folder of lib/: an object library that uses the layers named in DEPENDS and what is below those. The
-# order of the folders is drawn in lib/README.md; an include of any other layer fails to configure.
+# order of the folders is drawn in lib/README.md; an include of any other layer fails to configure. Its KERNELS are a
+# library of their own, as sanitized.cmake takes them without the rest.
 #
 #   minim_layer(format SOURCES formats.cpp ... DEPENDS base)
 function(minim_layer name)
-    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
-    add_library(minim_${name} OBJECT ${ARG_SOURCES})
-    target_include_directories(minim_${name} PUBLIC ${PROJECT_SOURCE_DIR}/lib)
-    target_link_libraries(minim_${name} PUBLIC Threads::Threads fmt::fmt-header-only
-                                        PRIVATE minim_compile_options ${ARG_LIBRARIES})
+    cmake_parse_arguments(ARG "" "" "SOURCES;KERNELS;DEPENDS;LIBRARIES" ${ARGN})
     set(layers ${name})
+    if(ARG_KERNELS)
+        add_library(minim_${name}_kernels OBJECT ${ARG_KERNELS})
+        list(APPEND layers ${name}_kernels)
+    endif()
+    add_library(minim_${name} OBJECT ${ARG_SOURCES})
+    foreach(part IN LISTS layers)
+        target_include_directories(minim_${part} PUBLIC ${PROJECT_SOURCE_DIR}/lib)
+        target_link_libraries(minim_${part} PUBLIC Threads::Threads fmt::fmt-header-only
+                                            PRIVATE minim_compile_options ${ARG_LIBRARIES})
+    endforeach()
+    set_property(GLOBAL APPEND PROPERTY MINIM_ALL_LAYERS ${layers})
     foreach(dependency IN LISTS ARG_DEPENDS)
         get_property(below GLOBAL PROPERTY MINIM_LAYERS_OF_${dependency})
         if(NOT below)
@@ -19,7 +27,6 @@ function(minim_layer name)
     list(REMOVE_DUPLICATES layers)
     minim_check_includes(${name} "${layers}")
     set_property(GLOBAL PROPERTY MINIM_LAYERS_OF_${name} ${layers})
-    set_property(GLOBAL APPEND PROPERTY MINIM_ALL_LAYERS ${name})
 endfunction()
 
 function(minim_check_includes name allowed)
@@ -35,8 +42,8 @@ function(minim_check_includes name allowed)
     endforeach()
 endfunction()
 
-# Links a program or library with the layers named and everything below them.
-function(minim_link_layers target)
+# Sets `result` to the libraries of the layers named and of everything below them.
+function(minim_libraries_of result)
     set(layers "")
     foreach(layer IN LISTS ARGN)
         get_property(below GLOBAL PROPERTY MINIM_LAYERS_OF_${layer})
@@ -44,7 +51,13 @@ function(minim_link_layers target)
     endforeach()
     list(REMOVE_DUPLICATES layers)
     list(TRANSFORM layers PREPEND minim_)
-    target_link_libraries(${target} PRIVATE ${layers})
+    set(${result} ${layers} PARENT_SCOPE)
+endfunction()
+
+# Links a program or library with the layers named and everything below them.
+function(minim_link_layers target)
+    minim_libraries_of(libraries ${ARGN})
+    target_link_libraries(${target} PRIVATE ${libraries})
 endfunction()
 
 # minim_unit_test(format_test LAYER format SOURCES q4_k_test.cpp ... [DEFINITIONS ...] [LIBRARIES ...])
