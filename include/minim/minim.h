@@ -325,7 +325,8 @@ enum {
         0, /* owned where the backend's kernels gain by it and a tenth of the available memory stays free, else mapped;
               a warning says so where memory is what it wants */
     MINIM_RESIDENCE_MAPPED =
-        1, /* pages of the file, read when first used; the file must not shrink meanwhile */
+        1, /* pages of the file, read when first used; the file must not shrink meanwhile. Folders that keep codes and
+              scales in tensors of their own (FP8, NVFP4, AWQ) are read into memory all the same, and the log says so */
     MINIM_RESIDENCE_OWNED =
         2 /* read into memory of the process while loading, huge pages asked for, and put into the order the
              kernels read fastest; results are the same bits */
@@ -988,7 +989,7 @@ MINIM_API void minim_request_free(minim_request* request);
 
 typedef struct minim_format_info {
     uint32_t size;
-    int32_t gguf_type;   /* the type's number in GGUF files */
+    int32_t gguf_type;   /* the type's number in GGUF files; -1: of safetensors folders alone */
     int32_t block_elems; /* elements of a block, which share their scales */
     int32_t block_bytes;
     int32_t row_header_bytes; /* one scale for the whole row, before its blocks; 0 for most formats */

@@ -2,8 +2,8 @@
 // block geometry and its decoder. Layouts are drawn in the file of each format; nothing outside lib/format
 // knows them.
 //
-// The last formats of the list are in no file: weights in grid points may be expanded to them while they are loaded
-// (format/expand.h).
+// The formats of quantised safetensors folders gather what the files keep in several tensors (format/gather.h). The last
+// formats of the list are in no file: weights in grid points may be expanded to them while they are loaded (format/expand.h).
 #pragma once
 
 #include <cstddef>
@@ -24,6 +24,7 @@ enum class Format : uint8_t {
     iq2_k, iq3_k, iq4_k, iq5_k, iq6_k,
     iq2_ks, iq3_ks, iq4_ks, iq5_ks, iq4_kss, iq2_kl,
     iq1_kt, iq2_kt, iq3_kt, iq4_kt,
+    fp8_e4m3_b128, int4_z128,
     x1_s, x1_m, x2_xxs, x2_xs, x2_s, x3_xxs, x3_s,
     count_
 };
@@ -37,7 +38,7 @@ inline constexpr uint32_t k_no_gguf_type = 0xFFFFFFFF;
 struct FormatTraits {
     Format format;
     std::string_view name;  // as in model files: "Q4_K"
-    uint32_t gguf_type;     // k_no_gguf_type of those that are in no file
+    uint32_t gguf_type;     // k_no_gguf_type of those that no GGUF file has
     int32_t block_elems;
     int32_t block_bytes;
     int32_t row_header_bytes;  // one scale for the whole row, before its first block; 0 for most
@@ -47,7 +48,7 @@ struct FormatTraits {
 };
 
 const FormatTraits& traits(Format format) noexcept;
-// Those that files have.
+// Those that files have, in one tensor or in several.
 std::span<const FormatTraits> all_formats() noexcept;
 std::optional<Format> format_from_name(std::string_view name) noexcept;  // exact, upper case
 std::optional<Format> format_from_gguf_type(uint32_t type) noexcept;

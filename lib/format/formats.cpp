@@ -80,6 +80,8 @@ constexpr std::array<FormatTraits, k_format_count> k_formats = {{
     weight<IQ2_KT>("IQ2_KT", 153),
     weight<IQ3_KT>("IQ3_KT", 154),
     weight<IQ4_KT>("IQ4_KT", 155),
+    weight<FP8_E4M3_B128>("FP8_E4M3_B128", k_no_gguf_type),
+    weight<INT4_Z128>("INT4_Z128", k_no_gguf_type),
     weight<X1_S>("X1_S", k_no_gguf_type),
     weight<X1_M>("X1_M", k_no_gguf_type),
     weight<X2_XXS>("X2_XXS", k_no_gguf_type),
@@ -159,6 +161,7 @@ std::optional<Format> format_from_name(std::string_view name) noexcept {
 }
 
 std::optional<Format> format_from_gguf_type(uint32_t type) noexcept {
+    if (type == k_no_gguf_type) return std::nullopt;
     for (const FormatTraits& entry : all_formats()) {
         if (entry.gguf_type == type) return entry.format;
     }

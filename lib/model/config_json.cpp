@@ -1,4 +1,5 @@
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -140,6 +141,40 @@ void refuse_what_is_not_computed(const Value& object) {
     for (const char* key : {"rope_scaling", "rope_parameters"}) refuse_rope_scaling(object, key);
 }
 
+void refuse_unless(const Value& quantization, const char* key, const char* meaning,
+                   const std::function<bool(const Value&)>& is_known) {
+    if (const Value* value = find(quantization, key); value != nullptr && !is_known(*value))
+        refuse(key, *value, meaning);
+}
+
+// What the tensors of quantised weights do not show by themselves (gathered_weights.h).
+void check_quantization(const Value& object) {
+    const Value* quantization = find(object, "quantization_config");
+    if (quantization == nullptr) return;
+    const Value* method = find(*quantization, "quant_method");
+    if (method == nullptr || !method->is_string())
+        fail_file(Reason::value, "config.json: quantization_config has no quant_method");
+    if (method->text == "fp8") {
+        refuse_unless(*quantization, "fmt", "this kind of FP8", [](const Value& fmt) {
+            return fmt.is_string("float8_e4m3fn") || fmt.is_string("e4m3");
+        });
+        refuse_unless(*quantization, "weight_block_size", "FP8 in these blocks", [](const Value& size) {
+            return size.is_array() && size.items.size() == 2 && is_number(size.items[0], 128) &&
+                   is_number(size.items[1], 128);
+        });
+    } else if (method->text == "awq") {
+        refuse_unless(*quantization, "bits", "AWQ of these bits",
+                      [](const Value& bits) { return is_number(bits, 4); });
+        refuse_unless(*quantization, "group_size", "AWQ in these groups",
+                      [](const Value& size) { return is_number(size, 128); });
+        refuse_unless(*quantization, "version", "this layout of AWQ", [](const Value& version) {
+            return version.is_string("gemm") || version.is_string("GEMM");
+        });
+    } else if (method->text != "modelopt" && method->text != "compressed-tensors") {
+        refuse("quant_method", *method, "this quantisation");
+    }
+}
+
 double rope_theta(const Value& object) {
     if (const Value* parameters = find(object, "rope_parameters"); parameters != nullptr) {
         if (find(*parameters, "rope_theta") != nullptr) return required_number(*parameters, "rope_theta");
@@ -180,6 +215,7 @@ Config config_from_json(std::string_view config_json, const Logger&) {
     if (!object.is_object()) fail_file(Reason::format, "config.json is not a JSON object");
     check_architecture(object);
     refuse_what_is_not_computed(object);
+    check_quantization(object);
 
     Config config;
     config.n_layer = required(object, "num_hidden_layers");

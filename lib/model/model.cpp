@@ -133,7 +133,7 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
     }
     stages_ = checked_stages(split(config_, shapes), config_);
     shares_ = shares_of(stages_);
-    load_weights(options, log);
+    load_weights(options, shapes.gathered != nullptr, log);
     unused_rows_ = rows_without_token(*tokenizer_, config_.n_vocab);
     first_added_token_ = first_of_added_tokens(*tokenizer_);
     forward_.emplace(stages_, config_, weights_);
@@ -146,23 +146,35 @@ const backend::Backend* Model::host_backend() const noexcept {
     return nullptr;
 }
 
-void Model::load_weights(const OpenOptions& options, const Logger& log) {
+// Weights that are `gathered` from several tensors lie in no file as they are computed with.
+void Model::load_weights(const OpenOptions& options, bool gathered, const Logger& log) {
+    using checkpoint::Residence;
+    std::optional<Residence> residence = options.residence;
+    if (gathered) {
+        if (residence == Residence::mapped)
+            log.warning(
+                "weights of several tensors each are copied, not mapped: their codes and scales are brought "
+                "together");
+        residence = Residence::owned;
+    }
     const bool on_host_alone = shares_.size() == 1 && host_backend() != nullptr;
     bool packs = false;
     for (const Share& share : shares_)
         packs |= share.backend->uses_host_memory() && packs_any(*share.backend, checkpoint_);
     if (on_host_alone) {
-        const auto residence = choose_residence(options.residence, checkpoint_.tensor_bytes(), packs, log);
-        if (residence == checkpoint::Residence::mapped) return map_weights(options, log);
+        const Residence chosen = choose_residence(residence, checkpoint_.tensor_bytes(), packs, log);
+        if (chosen == Residence::mapped) return map_weights(options, log);
     }
     // Weights of the host that stay in their files are read ahead by place_weights().
-    checkpoint_.load(checkpoint::Residence::owned, {}, options.cancel);
+    checkpoint_.load(Residence::owned, {}, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
     weights_ = bind_weights(checkpoint_, config_, log);
     const bool copies_host =
-        on_host_alone || choose_residence(options.residence, host_weight_bytes(shares_, weights_), packs,
-                                          log) == checkpoint::Residence::owned;
+        on_host_alone ||
+        choose_residence(residence, host_weight_bytes(shares_, weights_), packs, log) == Residence::owned;
     const ReadWeights read = [this](const std::byte* from, std::span<std::byte> out) {
+        if (weights_.gathered != nullptr && weights_.gathered->holds(from))
+            return weights_.gathered->read(from, out);
         checkpoint_.read(from, out);
     };
     if (!copies_host && host_backend() != nullptr) keep_mapped(options, {}, log);
@@ -171,6 +183,7 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
                                 .progress = options.progress,
                                 .cancel = options.cancel};
     weight_memory_ = place_weights(shares_, place, read, weights_, log);
+    weights_.gathered.reset();
     weight_bytes_ = model::weight_bytes(shares_, weights_, weight_memory_);
 }
 

@@ -81,7 +81,7 @@ class Model {
     const chat::Template& chat_template() const;
 
   private:
-    void load_weights(const OpenOptions& options, const Logger& log);
+    void load_weights(const OpenOptions& options, bool gathered, const Logger& log);
     void map_weights(const OpenOptions& options, const Logger& log);
     void keep_mapped(const OpenOptions& options, const checkpoint::Progress& progress, const Logger& log);
 

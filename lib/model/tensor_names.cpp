@@ -84,7 +84,7 @@ std::string single_expert(int64_t layer, int64_t expert, std::string_view part) 
 }
 
 bool is_ignored(std::string_view name) {
-    return name.ends_with(".rotary_emb.inv_freq");
+    return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".k_scale") || name.ends_with(".v_scale");
 }
 
 int64_t gguf_layer(std::string_view name) {

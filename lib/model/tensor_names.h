@@ -37,7 +37,8 @@ std::string fused_down_hf(int64_t layer);
 std::string single_expert(int64_t layer, int64_t expert,
                           std::string_view part);  // safetensors: "w1", "w2", "w3"
 
-// A tensor that changes nothing: precomputed rotary frequencies that old exporters wrote.
+// A tensor that changes nothing: precomputed rotary frequencies that old exporters wrote, factors for keys and values of
+// eight bits.
 bool is_ignored(std::string_view name);
 
 // The layer of a GGUF name, -1 where the name is of no layer.

@@ -78,6 +78,15 @@ class Binder {
         return *tensor.format;
     }
 
+    // The weight of a linear, in one tensor or in several.
+    Matrix linear(std::span<const std::string> names, int64_t rows, int64_t cols) {
+        const FindTensor find_tensor = [this](const std::string& name) { return find(name); };
+        for (const std::string& name : names) {
+            if (const auto gathered = find_gathered(find_tensor, name, rows, cols)) return place(*gathered);
+        }
+        return matrix(required(names), rows, cols);
+    }
+
     Matrix matrix(const Tensor& tensor, int64_t rows, int64_t cols) {
         const int64_t wanted[] = {rows, cols};
         check_shape(tensor, wanted);
@@ -162,11 +171,10 @@ class Binder {
         ExpertStack stack;
         for (int64_t e = 0; e < n_expert; ++e) {
             const std::string name = names::single_expert(layer, e, part);
-            const Tensor& tensor = required({&name, 1});
-            const Matrix m = matrix(tensor, rows, cols);
+            const Matrix m = linear({&name, 1}, rows, cols);
             if (e > 0 && m.format != stack.format) {
                 fail(Status::unsupported, "tensor {} is of type {}, expert 0 of type {}", name,
-                     tensor.type_name, traits(stack.format).name);
+                     traits(m.format).name, traits(stack.format).name);
             }
             stack.format = m.format;
             stack.rows = rows;
@@ -179,6 +187,18 @@ class Binder {
     }
 
   private:
+    Matrix place(const GatheredMatrix& gathered) {
+        Matrix m = {.format = gathered.format,
+                    .rows = gathered.rows,
+                    .cols = gathered.cols,
+                    .row_bytes = gathered.row_bytes};
+        if (weights_.gathered == nullptr) weights_.gathered = std::make_shared<GatheredWeights>(checkpoint_);
+        if (!with_data_) return m;
+        m.data = weights_.gathered->add(gathered);
+        m.scale = weights_.gathered->factor(gathered);
+        return m;
+    }
+
     const std::byte* data(const Tensor& tensor) const {
         return with_data_ ? checkpoint_.data(tensor) : nullptr;
     }
@@ -206,17 +226,13 @@ void bind_attention(Binder& binder, const Config& config, int64_t layer, LayerWe
         w.wk = rows_of(qkv, q_rows, kv_rows);
         w.wv = rows_of(qkv, q_rows + kv_rows, kv_rows);
     } else {
-        w.wq =
-            binder.matrix(binder.required(names::layer(layer, names::Part::attn_q)), q_rows, config.hidden);
-        w.wk =
-            binder.matrix(binder.required(names::layer(layer, names::Part::attn_k)), kv_rows, config.hidden);
-        w.wv =
-            binder.matrix(binder.required(names::layer(layer, names::Part::attn_v)), kv_rows, config.hidden);
+        w.wq = binder.linear(names::layer(layer, names::Part::attn_q), q_rows, config.hidden);
+        w.wk = binder.linear(names::layer(layer, names::Part::attn_k), kv_rows, config.hidden);
+        w.wv = binder.linear(names::layer(layer, names::Part::attn_v), kv_rows, config.hidden);
     }
     w.q_norm = binder.vector(binder.required(names::layer(layer, names::Part::attn_q_norm)), q_rows);
     w.k_norm = binder.vector(binder.required(names::layer(layer, names::Part::attn_k_norm)), kv_rows);
-    w.wo =
-        binder.matrix(binder.required(names::layer(layer, names::Part::attn_output)), config.hidden, q_rows);
+    w.wo = binder.linear(names::layer(layer, names::Part::attn_output), config.hidden, q_rows);
 }
 
 // The number of experts is the router's row count, layer by layer: a pruned model may keep fewer.
@@ -310,7 +326,7 @@ Weights bind(const Checkpoint& checkpoint, Config& config, bool with_data, const
     config.n_vocab = n_vocab;
     weights.embedding = binder.matrix(embedding, config.n_vocab, config.hidden);
     weights.output_norm = binder.vector(binder.required(names::output_norm()), config.hidden);
-    weights.output = binder.matrix(binder.required(names::output()), config.n_vocab, config.hidden);
+    weights.output = binder.linear(names::output(), config.n_vocab, config.hidden);
     int64_t most_experts = 0;
     for (int64_t layer = 0; layer < config.n_layer; ++layer) {
         LayerWeights& w = weights.layers.emplace_back();

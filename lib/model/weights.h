@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "backend/backend.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "model/config.h"
+#include "model/gathered_weights.h"
 
 namespace minim::model {
 
@@ -30,6 +32,10 @@ struct Weights {
     std::vector<LayerWeights> layers;
     backend::Vector output_norm;  // [hidden]
     backend::Matrix output;       // [n_vocab, hidden]
+
+    // Null where every matrix is one tensor of the checkpoint. Else there are places among the data above where no memory
+    // lies: read() gives their bytes.
+    std::shared_ptr<GatheredWeights> gathered;
 
     // Norms and biases that the file stores in another type than float.
     std::vector<std::vector<float>> widened;

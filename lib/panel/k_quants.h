@@ -1,6 +1,7 @@
-// Panels of Q2_K, Q3_K, Q4_K, Q5_K and Q6_K. Layouts: lib/format/.
+// Panels of Q2_K, Q3_K, Q4_K, Q5_K and Q6_K, and of INT4_Z128, whose codes lie as those of Q4_K. Layouts: lib/format/.
 #pragma once
 
+#include "format/int4_z128.h"
 #include "format/q2_k.h"
 #include "format/q3_k.h"
 #include "format/q4_k.h"
@@ -148,6 +149,27 @@ struct Q6KPanel {
 };
 
 template <class L>
-using KQuants = PanelList<Q2KPanel<L>, Q3KPanel<L>, Q4KPanel<L>, Q5KPanel<L>, Q6KPanel<L>>;
+struct Int4Z128Panel {
+    using Block = INT4_Z128;
+    using Kind = PanelKind<Codes::small, 15, 0, 1, true>;
+    PanelBlock<L> block;
+    typename L::Float d;
+    typename L::Float minus_zero;
+
+    MINIM_KERNEL_FUNCTION Int4Z128Panel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at),
+          d(at.f16(Block::d_at)),
+          minus_zero(L::mul(d, L::to_float(L::sub(L::all(0), at.half(Block::zero_at))))) {}
+
+    template <int u>
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+        code4_of_64<L, u>(block, Block::codes_at, unit.code);
+        unit.scale[0] = d;
+        unit.minimum[0] = minus_zero;
+    }
+};
+
+template <class L>
+using KQuants = PanelList<Q2KPanel<L>, Q3KPanel<L>, Q4KPanel<L>, Q5KPanel<L>, Q6KPanel<L>, Int4Z128Panel<L>>;
 
 }  // namespace minim::panel

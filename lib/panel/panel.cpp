@@ -75,6 +75,7 @@ PanelShape panel_shape(Format format) noexcept {
             return {2, 0};
         case Format::q4_1:
         case Format::q5_1:
+        case Format::int4_z128:
         case Format::q4_k:
         case Format::q5_k:
         case Format::iq4_xs:

@@ -19,7 +19,7 @@ struct GoldenPrompt {
     std::vector<float> greedy_margins;  // best minus second-best logit of each step
 };
 
-// A stored model file and the name its goldens go by.
+// A stored model file or folder and the name its goldens go by.
 struct StoredModel {
     const char* golden;  // "q8_0"
     const char* file;    // relative to tests/data/models
@@ -33,6 +33,9 @@ inline constexpr StoredModel k_stored_models[] = {
     {"mix-k", "minim-tiny-mix-k.gguf", false},
     {"mix-iq", "minim-tiny-mix-iq-00001-of-00003.gguf", false},
     {"mix-ik", "minim-tiny-mix-ik.gguf", true},
+    {"fp8", "minim-tiny-fp8", false},
+    {"nvfp4", "minim-tiny-nvfp4", false},
+    {"awq", "minim-tiny-awq", false},
 };
 
 std::string golden_path(const std::string& name);

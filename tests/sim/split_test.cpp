@@ -46,6 +46,16 @@ TEST_CASE("one simulated device gives the processor's logits, bit for bit") {
     for (const size_t chunk : {70, 13, 1}) CHECK(logits_on(model, ids, chunk) == expected);
 }
 
+TEST_CASE("weights of several tensors each are gathered on their way to a device") {
+    for (const char* name : {"fp8", "nvfp4", "awq"}) {
+        INFO(name);
+        const std::string path = std::string(MINIM_TEST_DATA) + "/models/minim-tiny-" + name;
+        const std::vector<int32_t> ids = some_ids(20);
+        const std::vector<float> expected = logits_on(model_on_cpu(path), ids, 20);
+        CHECK(logits_on(model_on(make_devices(2), {}, path), ids, 20) == expected);
+    }
+}
+
 TEST_CASE("layers over four devices give the logits of one, over the host or from device to device") {
     const SixLayers six;
     for (const bool peers : {true, false}) {

@@ -16,6 +16,10 @@ struct F32x16 {
 struct Simd {
     using F32 = F32x16;
 
+    // Register tiles of products of floats and of FP8 (generic/float_tiles.h).
+    static constexpr int k_float_rows = 2, k_float_tokens = 2;
+    static constexpr int k_fp8_rows = 1, k_fp8_tokens = 4;
+
     // ---- floats: memory ----
     static F32 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
     static F32 all(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }
@@ -35,6 +39,11 @@ struct Simd {
         const __m128i bytes = load_16(p);
         return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+    }
+    static void load_e4m3_by_256(const std::byte* p, F32* w) {
+        const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+        w[0] = widen_e4m3(_mm256_slli_epi16(pairs, 8));
+        w[1] = widen_e4m3(pairs);
     }
     static F32 load_i4(const std::byte* p, bool upper) {
         const __m128i bytes = load_16(p);
@@ -107,6 +116,14 @@ struct Simd {
     static constexpr int k_value_vectors = 1;
 
   private:
+    // The upper bytes of 16 words of 16 bits: sign, exponent and mantissa one bit further down are those of an F16, but for
+    // a copy of the sign between them.
+    static F32 widen_e4m3(__m256i words) {
+        const __m256i mask = _mm256_set1_epi16(static_cast<int16_t>(0xBF80));
+        const __m256i f16 = _mm256_and_si256(_mm256_srai_epi16(words, 1), mask);
+        return {_mm256_cvtph_ps(_mm256_castsi256_si128(f16)),
+                _mm256_cvtph_ps(_mm256_extracti128_si256(f16, 1))};
+    }
     static constexpr int k_nearest = _MM_FROUND_TO_NEAREST_INT;
 
     static __m256 add_halves(__m256 a, __m256 b) {

@@ -25,6 +25,10 @@ struct F32x16 {
 struct Simd {
     using F32 = F32x16;
 
+    // Register tiles of products of floats and of FP8 (generic/float_tiles.h).
+    static constexpr int k_float_rows = 4, k_float_tokens = 4;
+    static constexpr int k_fp8_rows = 4, k_fp8_tokens = 4;
+
     // ---- floats: memory ----
     static F32 zero() { return {_mm512_setzero_ps()}; }
     static F32 all(float value) { return {_mm512_set1_ps(value)}; }
@@ -38,6 +42,11 @@ struct Simd {
     static F32 load_i8(const std::byte* p) {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
         return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+    }
+    static void load_e4m3_by_256(const std::byte* p, F32* w) {
+        const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+        w[0] = widen_e4m3(_mm256_slli_epi16(pairs, 8));
+        w[1] = widen_e4m3(pairs);
     }
     static F32 load_i4(const std::byte* p, bool upper) {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -102,6 +111,11 @@ struct Simd {
     static constexpr int k_value_vectors = 4;
 
   private:
+    // As in avx2/simd.h.
+    static F32 widen_e4m3(__m256i words) {
+        const __m256i mask = _mm256_set1_epi16(static_cast<int16_t>(0xBF80));
+        return {_mm512_cvtph_ps(_mm256_and_si256(_mm256_srai_epi16(words, 1), mask))};
+    }
     static constexpr int k_nearest = _MM_FROUND_TO_NEAREST_INT;
 
     static __m256 add_halves(__m256 a, __m256 b) {

@@ -13,6 +13,7 @@ namespace minim::cpu::generic {
 // Columns c .. c + 15 of a row: load(row, c). The first `count` of them, then zeros: load_part(row, c, count).
 template <class Elements, int64_t bytes>
 struct PlainElements {
+    static constexpr int64_t k_bytes = bytes;
     static auto load_part(const std::byte* row, int64_t c, int64_t count) {
         alignas(64) std::byte padded[64] = {};
         memcpy(padded, row + c * bytes, static_cast<size_t>(count * bytes));

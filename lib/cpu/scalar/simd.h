@@ -20,6 +20,10 @@ struct F32x16 {
 struct Simd {
     using F32 = F32x16;
 
+    // Register tiles of products of floats and of FP8 (generic/float_tiles.h).
+    static constexpr int k_float_rows = 1, k_float_tokens = 4;
+    static constexpr int k_fp8_rows = 1, k_fp8_tokens = 4;
+
     // ---- floats: memory ----
     static F32 zero() { return {}; }
     static F32 all(float value) {
@@ -50,6 +54,15 @@ struct Simd {
         F32 r;
         for (int i = 0; i < 16; ++i) r.lane[i] = static_cast<float>(static_cast<int8_t>(p[i]));
         return r;
+    }
+    // 32 E4M3 numbers in the order of FP8_E4M3_B128, each 256 times too small; NaN is 1.875. Exponent and mantissa are those
+    // of an F16.
+    static void load_e4m3_by_256(const std::byte* p, F32* w) {
+        for (int i = 0; i < 32; ++i) {
+            const auto code = static_cast<uint32_t>(p[i]);
+            w[i % 2].lane[i / 2] =
+                f16_to_float(static_cast<uint16_t>((code & 0x80U) << 8 | (code & 0x7FU) << 7));
+        }
     }
     // The low or high halves of 16 bytes, less 8.
     static F32 load_i4(const std::byte* p, bool upper) {

@@ -21,8 +21,8 @@ TEST_CASE("every format that holds weights has a kernel, with the input it is sp
             const cpu::LinearKernel* kernel = cpu::linear_kernel(*kernels, format.format);
             REQUIRE((kernel != nullptr) == (format.decode_row != nullptr));
             if (kernel == nullptr) continue;
-            const bool is_float = format.block_elems == 1;
-            CHECK(kernel->activation == (is_float ? cpu::Activation::f32 : cpu::Activation::q8));
+            CHECK(kernel->activation ==
+                  (takes_floats(format.format) ? cpu::Activation::f32 : cpu::Activation::q8));
         }
     }
 }

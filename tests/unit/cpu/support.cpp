@@ -35,6 +35,19 @@ bool fill_block(Format format, std::byte* block, Random& random) {
         case Format::iq4_xs:
             put_f16(block, d / 1024.0F);
             return true;
+        case Format::fp8_e4m3_b128: {
+            const float scale = d / 64.0F;
+            std::memcpy(block, &scale, sizeof(scale));
+            for (int e = 0; e < 128; ++e)
+                if ((block[4 + e] & std::byte{0x7F}) == std::byte{0x7F}) block[4 + e] = std::byte{0x7E};
+            return true;
+        }
+        case Format::int4_z128: {
+            const auto zero = static_cast<uint16_t>(random.below(16));
+            put_f16(block, d / 8.0F);
+            std::memcpy(block + 2, &zero, sizeof(zero));
+            return true;
+        }
         default:
             return false;
     }

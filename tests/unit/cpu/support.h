@@ -32,6 +32,11 @@ class Random {
     std::mt19937 engine_;
 };
 
+// Whose kernels take inputs as floats.
+inline bool takes_floats(Format format) {
+    return traits(format).block_elems == 1 || format == Format::fp8_e4m3_b128;
+}
+
 // Bytes of a matrix and its view. Random codes; scales that make weights of about 1.
 struct TestMatrix {
     std::vector<std::byte> bytes;

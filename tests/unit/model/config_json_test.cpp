@@ -274,3 +274,27 @@ TEST_CASE("figures of config.json that contradict each other are format errors")
         expect_error(Status::format, text, [&, k = key, v = value] { config_of(with(k, v)); });
     }
 }
+
+TEST_CASE("quantised folders are read as far as their configuration is known") {
+    const auto with = [](const json& quantization) {
+        json object = minimax_m2();
+        object["quantization_config"] = quantization;
+        return object;
+    };
+    for (const json& known :
+         {json{{"quant_method", "fp8"}, {"fmt", "float8_e4m3fn"}, {"weight_block_size", {128, 128}}},
+          json{{"quant_method", "fp8"}}, json{{"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}},
+          json{{"quant_method", "compressed-tensors"}, {"format", "nvfp4-pack-quantized"}},
+          json{{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}, {"version", "gemm"}}})
+        CHECK_NOTHROW(config_of(with(known)));
+    const std::tuple<json, std::string> refused[] = {
+        {{{"quant_method", "gptq"}, {"bits", 4}}, "quant_method = \"gptq\""},
+        {{{"quant_method", "fp8"}, {"fmt", "e5m2"}}, "fmt = \"e5m2\""},
+        {{{"quant_method", "fp8"}, {"weight_block_size", {1, 32}}}, "weight_block_size"},
+        {{{"quant_method", "awq"}, {"bits", 8}}, "bits = 8"},
+        {{{"quant_method", "awq"}, {"group_size", 64}}, "group_size = 64"},
+        {{{"quant_method", "awq"}, {"version", "gemv"}}, "version = \"gemv\""}};
+    for (const auto& [quantization, part] : refused)
+        expect_error(Status::unsupported, part, [&, &q = quantization] { config_of(with(q)); });
+    expect_error(Status::format, "quant_method", [&] { config_of(with(json::object())); });
+}

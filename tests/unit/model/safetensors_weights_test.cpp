@@ -1,52 +1,20 @@
 // Weights bound from safetensors checkpoints, in both layouts that exist for this architecture.
-#include <cstring>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "kv/sequence.h"
 #include "model/minimax_m2.h"
 #include "model/weights.h"
 #include "plain_forward.h"
 #include "reference/reference_backend.h"
+#include "safetensors_folder.h"
 #include "support.h"
 
 using namespace minim;
 using namespace minim::test;
 
 namespace {
-
-struct Stored {
-    std::string type = "F32";
-    std::vector<int64_t> shape;
-    std::vector<std::byte> data;
-};
-using Folder = std::map<std::string, Stored>;  // tensors by safetensors name
-
-Stored stored(const std::vector<int64_t>& shape, const float* values) {
-    size_t count = 1;
-    for (const int64_t dim : shape) count *= static_cast<size_t>(dim);
-    const auto bytes = std::as_bytes(std::span(values, count));
-    return {"F32", shape, {bytes.begin(), bytes.end()}};
-}
-
-void write(const Folder& tensors, const std::string& path) {
-    nlohmann::json header = nlohmann::json::object();
-    ByteWriter data;
-    for (const auto& [name, tensor] : tensors) {
-        const size_t begin = data.bytes.size();
-        data.raw(tensor.data);
-        header[name] = {
-            {"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {begin, data.bytes.size()}}};
-    }
-    ByteWriter file;
-    file.string(header.dump());
-    file.raw(data.bytes);
-    write_bytes(path, file.bytes);
-}
 
 // One expert of a stack.
 Stored slice(const TinyModel& tiny, const std::string& name, int64_t e) {
@@ -233,13 +201,22 @@ TEST_CASE("experts of different types in one layer are refused by name") {
     expect_refusal(folder, Status::unsupported, "tensor " + name + " is of type BF16, expert 0 of type F32");
 }
 
-TEST_CASE("FP8 weights are refused with tensor and type") {
+TEST_CASE("FP8 weights without their scales are refused by name") {
     Folder folder = released_layout(two_layers());
     Stored& weight = folder.at("model.layers.0.self_attn.q_proj.weight");
     weight.type = "F8_E4M3";
     weight.data.resize(weight.data.size() / 4);
-    expect_refusal(folder, Status::unsupported,
-                   "tensor model.layers.0.self_attn.q_proj.weight is of type F8_E4M3");
+    expect_refusal(folder, Status::format, "tensor model.layers.0.self_attn.q_proj.weight_scale is missing");
+}
+
+TEST_CASE("a norm or an embedding of eight bits is refused with tensor and type") {
+    for (const char* name : {"model.norm.weight", "model.embed_tokens.weight"}) {
+        Folder folder = released_layout(two_layers());
+        Stored& weight = folder.at(name);
+        weight.type = "F8_E4M3";
+        weight.data.resize(weight.data.size() / 4);
+        expect_refusal(folder, Status::unsupported, std::string("tensor ") + name + " is of type F8_E4M3");
+    }
 }
 
 TEST_CASE("a scale that a float weight has no use for is refused by name") {

@@ -1,0 +1,85 @@
+// Tiles of rows of weights and rows of floats, for the kernels that multiply floats.
+#pragma once
+
+#include "cpu/kernels.h"
+#include "panel/kernel_inline.h"
+
+namespace minim::cpu::generic {
+
+template <class V>
+struct Linear {
+    static const std::byte* weight_row(const LinearArgs& args, int64_t r) {
+        return args.weight + r * args.row_bytes;
+    }
+
+    static const std::byte* input_row(const LinearArgs& args, int64_t t) {
+        const int64_t row = args.input_rows != nullptr ? args.input_rows[t] : t;
+        return args.input + row * args.input_row_bytes;
+    }
+
+    static void put(const LinearArgs& args, int64_t r, int64_t t, typename V::F32 lanes) {
+        float& y = args.y[t * args.y_stride + r];
+        const float dot = V::sum(lanes) * args.scale;
+        y = args.add ? y + dot : dot;
+    }
+};
+
+// The rows that are read after a tile of n_rows rows, to be fetched meanwhile: a processor's own prefetcher follows no tile
+// into the next one. In the end those of the next weights, or none but what is there already.
+template <int n_rows>
+struct RowsAhead {
+    const std::byte* row[n_rows];
+
+    RowsAhead(const LinearArgs& args, int64_t r0) {
+        for (int r = 0; r < n_rows; ++r) {
+            constexpr int k_ahead = n_rows < 4 ? 4 : n_rows;
+            const int64_t after = r0 + k_ahead + r;
+            const std::byte* here = args.weight + (r0 + r) * args.row_bytes;
+            const std::byte* next = args.next_weight == nullptr
+                                        ? here
+                                        : args.next_weight + (after - args.n_rows) * args.row_bytes;
+            row[r] = after < args.n_rows ? here + k_ahead * args.row_bytes : next;
+        }
+    }
+    // The line that holds byte `at` of a row.
+    MINIM_KERNEL_INLINE void fetch(int r, int64_t at) const { __builtin_prefetch(row[r] + at, 0, 2); }
+};
+
+// A register tile at most.
+template <int rows, int tokens>
+struct FloatTile {
+    static constexpr int k_rows = rows;
+    static constexpr int k_tokens = tokens;
+};
+
+template <int value>
+struct Count {
+    static constexpr int k_value = value;
+};
+
+// tile(first row, rows, first token, tokens) for all rows and n_tokens tokens.
+template <int n_rows, int n_tokens, class Tile>
+void for_each_row_tile(const LinearArgs& args, int64_t t, const Tile& tile) {
+    int64_t r = 0;
+    for (; r + n_rows <= args.n_rows; r += n_rows) tile(r, Count<n_rows>(), t, Count<n_tokens>());
+    for (; r < args.n_rows; ++r) tile(r, Count<1>(), t, Count<n_tokens>());
+}
+
+// tile() computes one register tile, at most T::k_rows x T::k_tokens; tiles change no result, they only let a loaded weight
+// serve several tokens and hide the latency of sums. Tokens outside, rows inside: a tile of rows is read once from memory
+// and then again from the cache.
+template <class T, class Tile>
+void for_each_tile(const LinearArgs& args, const Tile& tile) {
+    int64_t t = 0;
+    for (; t + T::k_tokens <= args.n_tokens; t += T::k_tokens)
+        for_each_row_tile<T::k_rows, T::k_tokens>(args, t, tile);
+    if constexpr (T::k_tokens > 4) {
+        for (; t + 4 <= args.n_tokens; t += 4) for_each_row_tile<T::k_rows, 4>(args, t, tile);
+    }
+    if constexpr (T::k_tokens > 2) {
+        for (; t + 2 <= args.n_tokens; t += 2) for_each_row_tile<2, 2>(args, t, tile);
+    }
+    for (; t < args.n_tokens; ++t) for_each_row_tile<4, 1>(args, t, tile);
+}
+
+}  // namespace minim::cpu::generic
