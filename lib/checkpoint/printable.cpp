@@ -28,4 +28,8 @@ std::string printable(std::string_view text, size_t max_bytes) {
     return out;
 }
 
+std::string shape_text(std::span<const int64_t> shape) {
+    return format_text("[{}]", fmt::join(shape, ", "));
+}
+
 }  // namespace minim::checkpoint

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -11,5 +13,8 @@ namespace minim::checkpoint {
 // `text` in double quotes; control characters and bytes that are not UTF-8 as \xNN, quotes and backslashes
 // escaped. At most about `max_bytes` of it, with "..." after the closing quote where it was cut.
 std::string printable(std::string_view text, size_t max_bytes = 120);
+
+// "[256, 1536, 3072]".
+std::string shape_text(std::span<const int64_t> shape);
 
 }  // namespace minim::checkpoint

@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/format_text.h"
+#include "checkpoint/printable.h"
 #include "format/gather.h"
 
 namespace minim::model {
 namespace {
 
 using checkpoint::Checkpoint;
+using checkpoint::shape_text;
 using checkpoint::Tensor;
 using Kind = GatheredMatrix::Kind;
 
@@ -26,10 +27,6 @@ constexpr int64_t k_awq_rows = 8;  // of a word
 
 int64_t blocks_of(int64_t count, int64_t block) {
     return (count + block - 1) / block;
-}
-
-std::string shape_text(std::span<const int64_t> shape) {
-    return format_text("[{}]", fmt::join(shape, ", "));
 }
 
 bool has_shape(const Tensor& tensor, std::initializer_list<int64_t> wanted) {
@@ -219,7 +216,7 @@ const std::byte* GatheredWeights::add(const GatheredMatrix& matrix) {
 float GatheredWeights::factor(const GatheredMatrix& matrix) const {
     if (matrix.factor == nullptr) return 1.0F;
     const float value = read_floats(checkpoint_, *matrix.factor, 0, 1).front();
-    if (!std::isfinite(value) || value <= 0.0F)
+    if (!std::isfinite(value) || value < 0.0F || (matrix.divides && value == 0.0F))
         fail_file(Reason::value, "tensor {} is {}", matrix.factor->name, value);
     return matrix.divides ? 1.0F / value : value;
 }

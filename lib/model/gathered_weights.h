@@ -48,7 +48,8 @@ class GatheredWeights {
 
     // Where the rows of the matrix begin. No memory lies there.
     const std::byte* add(const GatheredMatrix& matrix);
-    // The factor of the whole matrix; 1 where there is none. Throws format for one that is no positive number.
+    // The factor of the whole matrix; 1 where there is none, 0 where all weights are. Throws format for one that is less, or
+    // no number.
     float factor(const GatheredMatrix& matrix) const;
 
     bool holds(const std::byte* place) const noexcept { return places_.contains(place); }

@@ -5,7 +5,6 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "base/format_text.h"
 #include "checkpoint/printable.h"
 #include "model/tensor_names.h"
 
@@ -16,11 +15,8 @@ using backend::ExpertStack;
 using backend::Matrix;
 using backend::Vector;
 using checkpoint::Checkpoint;
+using checkpoint::shape_text;
 using checkpoint::Tensor;
-
-std::string shape_text(std::span<const int64_t> shape) {
-    return format_text("[{}]", fmt::join(shape, ", "));
-}
 
 // Finds tensors by name, checks their shapes, and remembers which were used.
 class Binder {

@@ -174,7 +174,18 @@ TEST_CASE("the factor of a matrix multiplies or divides, as its format says") {
     CHECK(model::GatheredWeights(divided.checkpoint).factor(*divided.find()) == 0.25F);
     const Opened none(awq());
     CHECK(model::GatheredWeights(none.checkpoint).factor(*none.find()) == 1.0F);
-    for (const float bad : {0.0F, -1.0F, std::nanf(""), HUGE_VALF}) {
+    Folder zeros = nvfp4();
+    const float zero = 0.0F;
+    zeros["X.weight_scale_2"] = stored({}, &zero);
+    const Opened pruned(zeros);
+    CHECK(model::GatheredWeights(pruned.checkpoint).factor(*pruned.find()) == 0.0F);
+    zeros = packed_nvfp4();
+    zeros["X.weight_global_scale"] = stored({1}, &zero);
+    const Opened endless(zeros);
+    expect_error(Status::format, "tensor X.weight_global_scale is 0", [&] {
+        static_cast<void>(model::GatheredWeights(endless.checkpoint).factor(*endless.find()));
+    });
+    for (const float bad : {-1.0F, std::nanf(""), HUGE_VALF}) {
         Folder folder = nvfp4();
         folder["X.weight_scale_2"] = stored({}, &bad);
         const Opened opened(folder);
