@@ -83,6 +83,8 @@ void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, 
     const Weight weight = weight_of(*task.weight);
     if (is_plain(weight.format)) {
         linear_plain(s.stream, weight, h, n, task.y, task.add, s.fixed);
+    } else if (weight.format == Format::fp8_e4m3_b128) {
+        linear_fp8(s.stream, weight, h, n, task.y, task.add);
     } else {
         exact::linear(s.stream, weight, h, n, task.y, weight.rows, task.add);
     }
@@ -136,6 +138,8 @@ struct SlotInput {
 void multiply_slots(cuda::Stream& s, const ExpertStack& stack, const SlotInput& input, const Slots& slots,
                     float* y) {
     const Experts experts = experts_of(stack);
+    if (stack.format == Format::fp8_e4m3_b128)
+        return project_fp8(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y);
     if (!stack.packed) {
         exact::slots(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y,
                      experts.rows);

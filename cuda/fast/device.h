@@ -52,4 +52,11 @@ struct Grid {
     int64_t shared_bytes = 0;
 };
 
+// Bytes of a matrix that lies at a multiple of 256, at a place that is a multiple of `bytes`: what is copied from there is
+// one load, where it would be one a byte.
+template <int bytes>
+MINIM_DEVICE const uint8_t* aligned(const uint8_t* p) {
+    return static_cast<const uint8_t*>(__builtin_assume_aligned(p, bytes));
+}
+
 }  // namespace minim::cuda::fast

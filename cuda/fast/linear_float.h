@@ -40,7 +40,9 @@ struct LinearFloatKernel {
             for (int k = 0; k < k_unroll; ++k) {
                 const int64_t c = c0 + 32 * k;
                 w[k] = 0.0F;
-                if (c < weight.cols) Block::decode_block(data + c * Block::block_bytes, 1.0F, &w[k]);
+                if (c < weight.cols)
+                    Block::decode_block(aligned<Block::block_bytes>(data + c * Block::block_bytes), 1.0F,
+                                        &w[k]);
             }
             for (int i = 0; i < n_tokens; ++i) {
                 if (i >= count) break;

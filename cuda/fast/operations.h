@@ -87,6 +87,12 @@ bool is_plain(Format format);
 void linear_plain(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add,
                   bool fixed);
 
+// y = W x, or y += W x, for weights of FP8_E4M3_B128: the same bits for any n.
+void linear_fp8(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add);
+// y [n_slots, rows] = W x of the slots' experts; the input has a row for so many slots.
+void project_fp8(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row,
+                 const int32_t* ids, int64_t n_slots, float* y);
+
 // score [n, n_expert]: the router's outputs. bias may be null; n_used is at most k_most_used.
 void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,
            int32_t* ids, float* gates);

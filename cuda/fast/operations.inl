@@ -1,6 +1,7 @@
 // The functions of operations.h, over launch(stream, grid, kernel), which whoever includes this has defined.
 #include "cuda/fast/group_slots.h"
 #include "cuda/fast/linear_float.h"
+#include "cuda/fast/linear_fp8.h"
 #include "cuda/fast/pack.h"
 #include "cuda/fast/panel_kernels.h"
 #include "cuda/fast/quantize.h"
@@ -70,6 +71,15 @@ void linear_plain(Stream stream, const Weight& weight, const float* x, int64_t n
             start(stream, LinearFloatKernel<Block, 4>{weight, x, n, y, add});
         }
     });
+}
+
+void linear_fp8(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add) {
+    start(stream, LinearFp8Kernel{weight, x, n, y, add});
+}
+
+void project_fp8(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row,
+                 const int32_t* ids, int64_t n_slots, float* y) {
+    start(stream, ProjectFp8Kernel{experts, x, slots_a_row, ids, n_slots, y});
 }
 
 void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,

@@ -73,6 +73,30 @@ TEST_CASE("gpu: packed weights of every format give the reference's products") {
     }
 }
 
+TEST_CASE("gpu: FP8 weights give the reference's products") {
+    if (!has_devices(1)) return;
+    Fixture f(Arithmetic::fast);
+    Random random(9);
+    const TestMatrix weight(Format::fp8_e4m3_b128, 37, 384, random);
+    Matrix on_device = f.put_packed(weight);
+    Matrix on_host = weight.view;
+    on_host.scale = on_device.scale = 0.75F;
+    CHECK_FALSE(on_device.packed);
+    for (const int64_t n : {0, 1, 2, 4, 7}) {
+        INFO(n << " rows");
+        const std::vector<float> h = random.normal(n * 384);
+        for (const bool adds : {false, true}) {
+            std::vector<float> y = random.normal(n * 37);
+            float* device_y = f.put(y);
+            const LinearTask expected = {&on_host, y.data(), adds};
+            const LinearTask task = {&on_device, device_y, adds};
+            f.reference->linear(*f.none, h.data(), n, {&expected, 1});
+            f.device->linear(*f.stream, f.put(h), n, {&task, 1});
+            CHECK(distance(y, f.get(device_y, y.size())) < 1e-5);
+        }
+    }
+}
+
 TEST_CASE("gpu: quantised inputs are near, and a normalised row is quantised once") {
     if (!has_devices(1)) return;
     Fixture f(Arithmetic::fast);
@@ -210,7 +234,9 @@ TEST_CASE("gpu: experts of packed weights") {
                           {Format::q4_k, Format::q5_k, Format::iq3_s, 256, 256},
                           {Format::iq4_nl, Format::iq4_nl, Format::q8_0, 96, 72},
                           {Format::nvfp4, Format::nvfp4, Format::bf16, 64, 128},
-                          {Format::bf16, Format::bf16, Format::q8_0, 64, 40}};
+                          {Format::bf16, Format::bf16, Format::q8_0, 64, 40},
+                          {Format::fp8_e4m3_b128, Format::fp8_e4m3_b128, Format::fp8_e4m3_b128, 128, 256},
+                          {Format::fp8_e4m3_b128, Format::fp8_e4m3_b128, Format::q8_0, 64, 256}};
     for (const Case& c : cases) {
         Random random(5);
         const int64_t cols = traits(c.gate).block_elems == 1 ? c.hidden : (c.hidden + 255) / 256 * 256;
