@@ -356,3 +356,21 @@ TEST_CASE("the tokenizer follows the model's rules unless the engine's are asked
     options.engine_tokenizer = true;
     CHECK(open_with(k_bf16, options)->tokenizer().rules() == tokenizer::PieceRules::gguf_engine);
 }
+
+TEST_CASE(
+    "what a folder keeps in several tensors is copied where mapping is asked for, and the log says so") {
+    const std::string path = std::string(MINIM_TEST_DATA) + "/models/minim-tiny-nvfp4";
+    const std::vector<int32_t> ids = {5, 70, 900};
+    const std::vector<float> expected = logits_of(*open_model(path, "cpu"), ids);
+    Lines lines;
+    LoadReports reports;
+    model::OpenOptions options;
+    options.residence = checkpoint::Residence::mapped;
+    options.progress = reports.progress();
+    const model::Model model(
+        path, placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level()), options,
+        lines.log);
+    CHECK(lines.holding("are copied, not mapped") == 1);
+    CHECK(same_bits(logits_of(model, ids), expected));
+    reports.check_complete();
+}
