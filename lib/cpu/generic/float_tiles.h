@@ -24,15 +24,17 @@ struct Linear {
     }
 };
 
-// The rows that are read after a tile of n_rows rows, to be fetched meanwhile: a processor's own prefetcher follows no tile
-// into the next one. In the end those of the next weights, or none but what is there already.
+// The rows four further on than those of a tile, to be fetched meanwhile: a processor's own prefetcher follows no tile into the
+// next one. In the end those of the next weights, or none but what is there already.
 template <int n_rows>
 struct RowsAhead {
+    static constexpr int k_ahead = 4;
+    static_assert(n_rows <= k_ahead);
+
     const std::byte* row[n_rows];
 
     RowsAhead(const LinearArgs& args, int64_t r0) {
         for (int r = 0; r < n_rows; ++r) {
-            constexpr int k_ahead = n_rows < 4 ? 4 : n_rows;
             const int64_t after = r0 + k_ahead + r;
             const std::byte* here = args.weight + (r0 + r) * args.row_bytes;
             const std::byte* next = args.next_weight == nullptr
