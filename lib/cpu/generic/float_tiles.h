@@ -47,13 +47,6 @@ struct RowsAhead {
     MINIM_KERNEL_INLINE void fetch(int r, int64_t at) const { __builtin_prefetch(row[r] + at, 0, 2); }
 };
 
-// A register tile at most.
-template <int rows, int tokens>
-struct FloatTile {
-    static constexpr int k_rows = rows;
-    static constexpr int k_tokens = tokens;
-};
-
 template <int value>
 struct Count {
     static constexpr int k_value = value;
@@ -67,20 +60,14 @@ void for_each_row_tile(const LinearArgs& args, int64_t t, const Tile& tile) {
     for (; r < args.n_rows; ++r) tile(r, Count<1>(), t, Count<n_tokens>());
 }
 
-// tile() computes one register tile, at most T::k_rows x T::k_tokens; tiles change no result, they only let a loaded weight
-// serve several tokens and hide the latency of sums. Tokens outside, rows inside: a tile of rows is read once from memory
-// and then again from the cache.
-template <class T, class Tile>
+// tile() computes one register tile, at most k_rows x k_tokens of several tokens; tiles change no result, they only let a
+// loaded weight serve several tokens and hide the latency of sums. Tokens outside, rows inside: a tile of rows is read once
+// from memory and then again from the cache. k_tokens is 2 or 4.
+template <int k_rows, int k_tokens, class Tile>
 void for_each_tile(const LinearArgs& args, const Tile& tile) {
     int64_t t = 0;
-    for (; t + T::k_tokens <= args.n_tokens; t += T::k_tokens)
-        for_each_row_tile<T::k_rows, T::k_tokens>(args, t, tile);
-    if constexpr (T::k_tokens > 4) {
-        for (; t + 4 <= args.n_tokens; t += 4) for_each_row_tile<T::k_rows, 4>(args, t, tile);
-    }
-    if constexpr (T::k_tokens > 2) {
-        for (; t + 2 <= args.n_tokens; t += 2) for_each_row_tile<2, 2>(args, t, tile);
-    }
+    for (; t + k_tokens <= args.n_tokens; t += k_tokens) for_each_row_tile<k_rows, k_tokens>(args, t, tile);
+    for (; t + 2 <= args.n_tokens; t += 2) for_each_row_tile<2, 2>(args, t, tile);
     for (; t < args.n_tokens; ++t) for_each_row_tile<4, 1>(args, t, tile);
 }
 
