@@ -332,6 +332,8 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
             const int64_t longest = std::max(limits.hidden, limits.n_head * limits.head_dim);
             take(stream->input, limits.n_rows * (longest / 32 + 1));
             take(stream->quantized_slots, n_slots * (limits.expert_ff / 32 + 1));
+            take(stream->halved, limits.n_rows * (longest / 128));
+            take(stream->halved_slots, n_slots * (limits.expert_ff / 128));
             take(stream->tiles.slot, n_slots);
             take(stream->tiles.tile, fast::most_expert_tiles(n_slots, limits.n_expert));
             take(stream->tiles.count, 1);

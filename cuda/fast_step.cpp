@@ -15,9 +15,9 @@ using backend::LinearTask;
 using backend::Matrix;
 using panel::k_panel_rows;
 
-// From so many rows on the slots are sorted by expert: before, hardly two choose the same one. A stream whose kernels are
-// fixed sorts them always.
-constexpr int64_t k_grouped_rows = 5;
+// From so many rows on the slots are sorted by expert: before, hardly two choose the same one. FP8 weights go to tensor cores
+// from there on. A stream whose kernels are fixed does both always.
+constexpr int64_t k_many_rows = 5;
 static_assert(k_most_together >= 3);  // q, k and v
 
 // The rows of h as 8-bit blocks, which the norm before may have made already.
@@ -62,29 +62,41 @@ void multiply_rest(cuda::Stream& s, const LinearTask& task, const float* h, int6
                       task.add);
 }
 
-// The rows of h as the library wants them, kept from task to task of one operation.
-struct NarrowRows {
-    Format format = Format::count_;
+// What has been made of the rows of h, kept from task to task of one operation.
+struct OtherRows {
+    Format narrowed = Format::count_;
+    bool are_halved = false;
 };
 
-bool multiply_dense(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, NarrowRows& rows) {
+bool multiply_dense(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
     if (s.dense == nullptr || !s.dense->takes(task, n)) return false;
-    if (rows.format != task.weight->format)
+    if (rows.narrowed != task.weight->format)
         narrow(s.stream, h, n * task.weight->cols, task.weight->format, s.narrowed);
-    rows.format = task.weight->format;
+    rows.narrowed = task.weight->format;
     const char* error = nullptr;
     const bool is_started = s.dense->multiply(task, s.narrowed, n, s.dense_workspace, s.stream, error);
     if (error != nullptr) s.dense_error = error;
     return is_started;
 }
 
-void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, NarrowRows& rows) {
+bool takes_many(const cuda::Stream& s, int64_t n) {
+    return n >= k_many_rows || s.fixed;
+}
+
+void multiply_many_fp8(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
+    const Weight weight = weight_of(*task.weight);
+    if (!rows.are_halved) halve(s.stream, h, n * weight.cols / 128, s.halved);
+    rows.are_halved = true;
+    linear_fp8_many(s.stream, weight, s.halved, n, task.y, task.add);
+}
+
+void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
     if (multiply_dense(s, task, h, n, rows)) return;
     const Weight weight = weight_of(*task.weight);
-    if (is_plain(weight.format)) {
-        linear_plain(s.stream, weight, h, n, task.y, task.add, s.fixed);
-    } else if (weight.format == Format::fp8_e4m3_b128) {
-        linear_fp8(s.stream, weight, h, n, task.y, task.add);
+    if (weight.format == Format::fp8_e4m3_b128 && takes_many(s, n)) {
+        multiply_many_fp8(s, task, h, n, rows);
+    } else if (is_float(weight.format)) {
+        linear_float(s.stream, weight, h, n, task.y, task.add, s.fixed);
     } else {
         exact::linear(s.stream, weight, h, n, task.y, weight.rows, task.add);
     }
@@ -132,14 +144,21 @@ void multiply_alike(cuda::Stream& s, std::span<const LinearTask> tasks, size_t f
 struct SlotInput {
     const float* x;
     const Q8Block* quantized;  // for packed weights
+    const HalfBlock* halved;   // for FP8 weights and slots in tiles
     int64_t slots_a_row;
 };
+
+bool is_fp8(const ExpertStack& stack) {
+    return stack.format == Format::fp8_e4m3_b128;
+}
 
 void multiply_slots(cuda::Stream& s, const ExpertStack& stack, const SlotInput& input, const Slots& slots,
                     float* y) {
     const Experts experts = experts_of(stack);
-    if (stack.format == Format::fp8_e4m3_b128)
-        return project_fp8(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y);
+    if (is_fp8(stack) && slots.tiles != nullptr)
+        return project_fp8_many(s.stream, experts, input.halved, input.slots_a_row, *slots.tiles, y);
+    if (is_float(stack.format))
+        return project_float(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y);
     if (!stack.packed) {
         exact::slots(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y,
                      experts.rows);
@@ -158,6 +177,37 @@ bool are_fused(const ExpertWeights& weights) {
     const ExpertStack& gate = weights.gate;
     return gate.packed && weights.up.packed && weights.down.packed && gate.format == weights.up.format &&
            gate.rows % 32 == 0 && weights.down.rows % k_panel_rows == 0;
+}
+
+// silu(gate h) * (up h) of the slots' experts, in all forms that their down asks for.
+void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, const Slots& slots,
+                    const ExpertWeights& weights) {
+    const ExpertStack& gate = weights.gate;
+    const ExpertStack& up = weights.up;
+    const ExpertStack& down = weights.down;
+    const bool has_tiles = slots.tiles != nullptr;
+    SlotInput rows = {h, nullptr, nullptr, n_used};
+    if (gate.packed || up.packed) rows.quantized = quantized_rows(s, h, n, gate.cols);
+    if (has_tiles && (is_fp8(gate) || is_fp8(up))) {
+        halve(s.stream, h, n * gate.cols / 128, s.halved);
+        rows.halved = s.halved;
+    }
+    if (are_fused(weights)) {
+        activate(s.stream, experts_of(gate), experts_of(up), rows.quantized, n_used, slots,
+                 s.quantized_slots);
+        return;
+    }
+    if (has_tiles && is_fp8(gate) && is_fp8(up)) {
+        activate_fp8_many(s.stream, experts_of(gate), experts_of(up), rows.halved, n_used, *slots.tiles,
+                          s.activated);
+    } else {
+        multiply_slots(s, gate, rows, slots, s.activated);
+        multiply_slots(s, up, rows, slots, s.output);
+        exact::activate(s.stream, s.activated, s.output, slots.n_slots * gate.rows);
+    }
+    if (down.packed) quantize(s.stream, s.activated, slots.n_slots, gate.rows, s.quantized_slots);
+    if (has_tiles && is_fp8(down))
+        halve(s.stream, s.activated, slots.n_slots * gate.rows / 128, s.halved_slots);
 }
 
 }  // namespace
@@ -179,14 +229,14 @@ void linear_tasks(cuda::Stream& s, const float* h, int64_t n, std::span<const Li
     const auto is_packed = [](const LinearTask& task) { return task.weight->packed; };
     const Q8Block* input = nullptr;
     if (std::ranges::any_of(tasks, is_packed)) input = quantized_rows(s, h, n, tasks[0].weight->cols);
-    NarrowRows narrow_rows;
+    OtherRows other_rows;
     for (size_t group = 0; group < tasks.size(); group += 64) {
         const std::span<const LinearTask> some =
             tasks.subspan(group, std::min<size_t>(64, tasks.size() - group));
         uint64_t done = 0;
         for (size_t i = 0; i < some.size(); ++i) {
             if (!some[i].weight->packed) {
-                multiply_unpacked(s, some[i], h, n, narrow_rows);
+                multiply_unpacked(s, some[i], h, n, other_rows);
                 continue;
             }
             if ((done >> i & 1U) == 0) multiply_alike(s, some, i, input, n, done);
@@ -236,29 +286,15 @@ void add_experts(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids,
                  int64_t n_used, const ExpertWeights& weights, float* y) {
     if (n == 0) return;
     const int64_t n_slots = n * n_used;
-    const int64_t ff = weights.gate.rows;
     Slots slots = {ids, n_slots, nullptr};
     ExpertTiles tiles = s.tiles;
-    if (n >= k_grouped_rows || s.fixed) {
+    if (takes_many(s, n)) {
         tiles.most = most_expert_tiles(n_slots, weights.gate.n_expert());
         group_slots(s.stream, ids, n_slots, weights.gate.n_expert(), tiles);
         slots.tiles = &tiles;
     }
-    const bool wants_quantized = weights.gate.packed || weights.up.packed;
-    const SlotInput rows = {h, wants_quantized ? quantized_rows(s, h, n, weights.gate.cols) : nullptr,
-                            n_used};
-    if (are_fused(weights)) {
-        activate(s.stream, experts_of(weights.gate), experts_of(weights.up), rows.quantized, n_used, slots,
-                 s.quantized_slots);
-    } else {
-        float* gate = s.activated;
-        float* up = s.output;
-        multiply_slots(s, weights.gate, rows, slots, gate);
-        multiply_slots(s, weights.up, rows, slots, up);
-        exact::activate(s.stream, gate, up, n_slots * ff);
-        if (weights.down.packed) quantize(s.stream, gate, n_slots, ff, s.quantized_slots);
-    }
-    multiply_slots(s, weights.down, {s.activated, s.quantized_slots, 1}, slots, s.output);
+    activate_slots(s, h, n, n_used, slots, weights);
+    multiply_slots(s, weights.down, {s.activated, s.quantized_slots, s.halved_slots, 1}, slots, s.output);
     exact::add_slots(s.stream, s.output, gates, n, n_used, weights.down.rows, y);
     forget_if_written(s, y, n * weights.down.rows);
 }

@@ -60,6 +60,8 @@ struct Stream : backend::Scratch {
     // Of fast arithmetic alone.
     fast::Q8Block* input;            // [n_rows, the longest row of an input / 32]
     fast::Q8Block* quantized_slots;  // [n_slots, expert_ff / 32]
+    fast::HalfBlock* halved;         // [n_rows, the longest row of an input / 128]
+    fast::HalfBlock* halved_slots;   // [n_slots, expert_ff / 128]
     fast::ExpertTiles tiles;         // of n_slots
     uint16_t* query;                 // [n_rows, n_head * head_dim], F16
     float* partial;                  // of attention whose context is shared between blocks

@@ -12,6 +12,7 @@
 //   sync_warp()                        the same for the warp; what it has written is seen
 //   from_lane_xor(x, mask)             x of lane (own ^ mask) of the warp; a number of 4 or 8 bytes
 //   copy_16(to, from)                  starts copying 16 bytes from global to shared memory, both aligned
+//   copy_4(to, from)                   the same of 4 bytes
 //   copy_16_if(wanted, to, from)       the same, or nothing; without a branch
 //   copies_end_group()                 the copies started since the last call are a group
 //   copies_wait<n>()                   all but the latest n groups of this thread are there
@@ -57,6 +58,13 @@ struct Grid {
 template <int bytes>
 MINIM_DEVICE const uint8_t* aligned(const uint8_t* p) {
     return static_cast<const uint8_t*>(__builtin_assume_aligned(p, bytes));
+}
+
+// The sum over a warp's lanes, always in the same order.
+template <class T>
+MINIM_DEVICE float sum_of_lanes(T& t, float x) {
+    for (int mask = 16; mask > 0; mask /= 2) x += t.from_lane_xor(x, mask);
+    return x;
 }
 
 }  // namespace minim::cuda::fast

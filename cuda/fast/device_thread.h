@@ -29,6 +29,10 @@ struct DeviceThread {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
                      : "memory");
     }
+    MINIM_DEVICE void copy_4(void* to, const void* from) const {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from)
+                     : "memory");
+    }
     MINIM_DEVICE void copy_16_if(bool wanted, void* to, const void* from) const {
         asm volatile(
             "{ .reg .pred p; setp.ne.b32 p, %2, 0;\n@p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(

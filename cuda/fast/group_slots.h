@@ -6,7 +6,6 @@
 #pragma once
 
 #include "cuda/fast/device.h"
-#include "cuda/fast/linear_many.h"
 #include "cuda/fast/operations.h"
 
 namespace minim::cuda::fast {

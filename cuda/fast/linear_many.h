@@ -18,7 +18,6 @@ namespace minim::cuda::fast {
 
 inline constexpr int k_tile_panels = 4;
 inline constexpr int k_tile_rows = k_tile_panels * static_cast<int>(k_panel_rows);
-inline constexpr int k_tile_inputs = 64;
 inline constexpr int k_tile_threads = 256;
 
 // Where things lie in shared memory.

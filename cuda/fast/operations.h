@@ -11,6 +11,7 @@
 #include "base/platform.h"
 #include "cuda/exact/operations.h"
 #include "cuda/fast/device.h"
+#include "cuda/fast/half_block.h"
 #include "cuda/fast/q8_block.h"
 #include "format/format.h"
 
@@ -44,7 +45,8 @@ MINIM_HOST_DEVICE constexpr int64_t q8_blocks(int64_t cols) {
     return cols / 32;
 }
 
-// Slots of one expert that are computed together.
+// Slots of one expert that are computed together, and what tiles take of other inputs.
+inline constexpr int k_tile_inputs = 64;
 struct ExpertTile {
     int32_t expert;
     int32_t first;  // in ExpertTiles::slot
@@ -82,16 +84,23 @@ void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t
 // row's bits do not depend on n then.
 void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool fixed);
 
-// y = W x, or y += W x, for weights of F32, F16 or BF16. `fixed`: one kernel for every n.
-bool is_plain(Format format);
-void linear_plain(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add,
+// Whether weights of the format are multiplied as floats, with floats: F32, F16, BF16 and FP8_E4M3_B128.
+bool is_float(Format format);
+// y = W x, or y += W x. `fixed`: one kernel for every n.
+void linear_float(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add,
                   bool fixed);
-
-// y = W x, or y += W x, for weights of FP8_E4M3_B128: the same bits for any n.
-void linear_fp8(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add);
 // y [n_slots, rows] = W x of the slots' experts; the input has a row for so many slots.
-void project_fp8(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row,
-                 const int32_t* ids, int64_t n_slots, float* y);
+void project_float(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row,
+                   const int32_t* ids, int64_t n_slots, float* y);
+
+// FP8_E4M3_B128 and many rows, on tensor cores, which add up in another order; n_blocks of 128 elements are halved.
+void halve(Stream stream, const float* x, int64_t n_blocks, HalfBlock* out);
+void linear_fp8_many(Stream stream, const Weight& weight, const HalfBlock* x, int64_t n, float* y, bool add);
+// activated [n_slots, rows] = silu(gate h) * (up h); h has a row for n_used slots. Both of one shape.
+void activate_fp8_many(Stream stream, const Experts& gate, const Experts& up, const HalfBlock* h,
+                       int64_t n_used, const ExpertTiles& tiles, float* activated);
+void project_fp8_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
+                      const ExpertTiles& tiles, float* y);
 
 // score [n, n_expert]: the router's outputs. bias may be null; n_used is at most k_most_used.
 void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,

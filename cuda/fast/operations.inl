@@ -1,7 +1,8 @@
 // The functions of operations.h, over launch(stream, grid, kernel), which whoever includes this has defined.
 #include "cuda/fast/group_slots.h"
+#include "cuda/fast/halve.h"
 #include "cuda/fast/linear_float.h"
-#include "cuda/fast/linear_fp8.h"
+#include "cuda/fast/linear_fp8_many.h"
 #include "cuda/fast/pack.h"
 #include "cuda/fast/panel_kernels.h"
 #include "cuda/fast/quantize.h"
@@ -11,7 +12,7 @@
 namespace minim::cuda::fast {
 namespace {
 
-using PlainBlocks = BlockList<F32, F16, BF16>;
+using FloatBlocks = BlockList<F32, F16, BF16, FP8_E4M3_B128>;
 
 // Null: none.
 const PanelKernels* panel_kernels(Format format) {
@@ -57,13 +58,13 @@ void linear(Stream stream, const Products& products, const Q8Block* input, int64
     if (n > 0) panel_kernels(products.format)->linear(stream, products, input, n, fixed);
 }
 
-bool is_plain(Format format) {
-    return with_block(PlainBlocks{}, format, [](auto) {});
+bool is_float(Format format) {
+    return with_block(FloatBlocks{}, format, [](auto) {});
 }
 
-void linear_plain(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add,
+void linear_float(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add,
                   bool fixed) {
-    with_block(PlainBlocks{}, weight.format, [&](auto block) {
+    with_block(FloatBlocks{}, weight.format, [&](auto block) {
         using Block = decltype(block);
         if (n == 1 && !fixed) {
             start(stream, LinearFloatKernel<Block, 1>{weight, x, n, y, add});
@@ -73,13 +74,29 @@ void linear_plain(Stream stream, const Weight& weight, const float* x, int64_t n
     });
 }
 
-void linear_fp8(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add) {
-    start(stream, LinearFp8Kernel{weight, x, n, y, add});
+void project_float(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row,
+                   const int32_t* ids, int64_t n_slots, float* y) {
+    with_block(FloatBlocks{}, experts.format, [&](auto block) {
+        start(stream, ProjectFloatKernel<decltype(block)>{experts, x, slots_a_row, ids, n_slots, y});
+    });
 }
 
-void project_fp8(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row,
-                 const int32_t* ids, int64_t n_slots, float* y) {
-    start(stream, ProjectFp8Kernel{experts, x, slots_a_row, ids, n_slots, y});
+void halve(Stream stream, const float* x, int64_t n_blocks, HalfBlock* out) {
+    start(stream, HalveKernel{x, n_blocks, out});
+}
+
+void linear_fp8_many(Stream stream, const Weight& weight, const HalfBlock* x, int64_t n, float* y, bool add) {
+    start(stream, LinearFp8ManyKernel{weight, x, n, y, add});
+}
+
+void activate_fp8_many(Stream stream, const Experts& gate, const Experts& up, const HalfBlock* h,
+                       int64_t n_used, const ExpertTiles& tiles, float* activated) {
+    start(stream, ActivateFp8ManyKernel{gate, up, h, tiles, n_used, activated});
+}
+
+void project_fp8_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
+                      const ExpertTiles& tiles, float* y) {
+    start(stream, ProjectFp8ManyKernel{experts, x, slots_a_row, tiles, y});
 }
 
 void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,

@@ -71,7 +71,7 @@ struct NormKernel {
         const float* row = x + t.block() * size;
         float sum = 0.0F;
         for (int64_t i = t.index(); i < size; i += k_threads) sum += row[i] * row[i];
-        for (int mask = 16; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
+        sum = sum_of_lanes(t, sum);
         auto* sums = reinterpret_cast<float*>(t.shared());
         if (t.index() % 32 == 0) sums[t.index() / 32] = sum;
         t.sync();

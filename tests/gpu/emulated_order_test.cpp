@@ -34,7 +34,7 @@ std::vector<float> some_operations(Format format, int64_t n) {
                                   .row_bytes = weight.row_bytes,
                                   .expert = {},
                                   .scale = {},
-                                  .packed = true,
+                                  .packed = weight.packed,
                                   .part = {}};
     for (int e = 0; e < 9; ++e) stack.expert.push_back(weight.data);
     const ExpertWeights experts = {stack, stack, stack};
@@ -92,7 +92,8 @@ std::vector<std::byte> some_shortlists() {
 }  // namespace
 
 TEST_CASE("emulated threads: backwards the operations give the same bits") {
-    for (const Format format : {Format::q8_0, Format::q4_k, Format::iq2_s, Format::iq4_ks}) {
+    for (const Format format :
+         {Format::q8_0, Format::q4_k, Format::iq2_s, Format::iq4_ks, Format::fp8_e4m3_b128}) {
         for (const int64_t n : {1, 3, 11}) {
             const std::vector<float> forwards = some_operations(format, n);
             const Backwards backwards;

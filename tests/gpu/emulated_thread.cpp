@@ -226,10 +226,10 @@ const std::byte* EmulatedThread::shared_by_warp(const void* own, size_t bytes) {
     return block_.exchange(static_cast<size_t>(index_), own, bytes);
 }
 
-void EmulatedThread::copy_16(void* to, const void* from) {
-    if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
-        throw std::logic_error("a copy of 16 bytes is not aligned");
-    copies_.back().push_back({to, from});
+void EmulatedThread::copy(void* to, const void* from, size_t bytes) {
+    if (reinterpret_cast<uintptr_t>(to) % bytes != 0 || reinterpret_cast<uintptr_t>(from) % bytes != 0)
+        throw std::logic_error("an asynchronous copy is not aligned");
+    copies_.back().push_back({to, from, bytes});
 }
 
 void EmulatedThread::copies_end_group() {
@@ -238,7 +238,7 @@ void EmulatedThread::copies_end_group() {
 
 void EmulatedThread::finish_copies(size_t n_left) {
     while (copies_.size() > n_left + 1) {
-        for (const Copy& copy : copies_.front()) std::memcpy(copy.to, copy.from, 16);
+        for (const Copy& copy : copies_.front()) std::memcpy(copy.to, copy.from, copy.bytes);
         copies_.erase(copies_.begin());
     }
 }

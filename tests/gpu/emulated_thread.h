@@ -38,7 +38,8 @@ class EmulatedThread {
                     sizeof(other));
         return other;
     }
-    void copy_16(void* to, const void* from);
+    void copy_16(void* to, const void* from) { copy(to, from, 16); }
+    void copy_4(void* to, const void* from) { copy(to, from, 4); }
     void copy_16_if(bool wanted, void* to, const void* from) {
         if (wanted) copy_16(to, from);
     }
@@ -60,8 +61,10 @@ class EmulatedThread {
     struct Copy {
         void* to;
         const void* from;
+        size_t bytes;
     };
     int lane() const { return index_ % 32; }
+    void copy(void* to, const void* from, size_t bytes);
     void finish_copies(size_t n_left);
     // What every lane of the warp put down; valid until the warp puts down something else.
     const std::byte* shared_by_warp(const void* own, size_t bytes);

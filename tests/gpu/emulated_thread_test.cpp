@@ -66,10 +66,11 @@ TEST_CASE("emulated threads: lanes exchange, copies arrive when they are waited 
         auto* to = reinterpret_cast<uint32_t*>(t.shared());
         if (t.index() == 0) t.copy_16(to, from.data());
         t.copies_end_group();
-        if (t.index() == 0) t.copy_16(to + 4, from.data() + 4);
+        if (t.index() < 4) t.copy_4(to + 4 + t.index(), from.data() + 4 + t.index());
         t.copies_end_group();
         t.copies_wait<1>();
         if (t.index() == 0) CHECK((to[0] == 1 && to[3] == 4 && to[4] == UINT32_MAX));
+        t.sync();
         t.copies_wait<0>();
         t.sync();
         CHECK(std::memcmp(to, from.data(), sizeof(from)) == 0);

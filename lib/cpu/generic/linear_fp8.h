@@ -13,9 +13,6 @@
 
 namespace minim::cpu::generic {
 
-// What load_e4m3_by_256 leaves to the scale.
-inline constexpr float k_fp8_factor = 256.0F;
-
 template <class V, int n_rows, int n_tokens>
 void linear_fp8_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
     using Block = FP8_E4M3_B128;
@@ -47,7 +44,7 @@ void linear_fp8_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
         for (int r = 0; r < n_rows; ++r) {
             float scale;
             memcpy(&scale, block[r] + Block::scale_at, sizeof(scale));
-            const auto factor = V::all(k_fp8_factor * scale);
+            const auto factor = V::all(k_e4m3_half_factor * scale);
             for (int t = 0; t < n_tokens; ++t) {
                 sum[r * n_tokens + t] = V::fma(part[r * n_tokens + t], factor, sum[r * n_tokens + t]);
             }

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "format/e4m3.h"
 
 namespace minim::cpu::scalar {
 
@@ -55,14 +56,10 @@ struct Simd {
         for (int i = 0; i < 16; ++i) r.lane[i] = static_cast<float>(static_cast<int8_t>(p[i]));
         return r;
     }
-    // 32 E4M3 numbers in the order of FP8_E4M3_B128, each 256 times too small; NaN is 1.875. Exponent and mantissa are those
-    // of an F16.
+    // 32 E4M3 numbers in the order of FP8_E4M3_B128, each 256 times too small (e4m3_as_half()).
     static void load_e4m3_by_256(const std::byte* p, F32* w) {
-        for (int i = 0; i < 32; ++i) {
-            const auto code = static_cast<uint32_t>(p[i]);
-            w[i % 2].lane[i / 2] =
-                f16_to_float(static_cast<uint16_t>((code & 0x80U) << 8 | (code & 0x7FU) << 7));
-        }
+        for (int i = 0; i < 32; ++i)
+            w[i % 2].lane[i / 2] = f16_to_float(e4m3_as_half(static_cast<uint8_t>(p[i])));
     }
     // The low or high halves of 16 bytes, less 8.
     static F32 load_i4(const std::byte* p, bool upper) {

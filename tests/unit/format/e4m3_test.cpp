@@ -84,4 +84,21 @@ TEST_CASE("E8M0 scales are powers of two from 2^-127 up") {
     }
 }
 
+TEST_CASE("E4M3 codes as halves") {
+    for (uint32_t code = 0; code < 256; ++code) {
+        if ((code & 0x7FU) == 0x7FU) continue;
+        const float value = e4m3_to_float(static_cast<uint8_t>(code)) / k_e4m3_half_factor;
+        const uint16_t half = e4m3_as_half(static_cast<uint8_t>(code));
+        CHECK(f16_to_float(half) == value);
+        CHECK(std::signbit(f16_to_float(half)) == std::signbit(value));
+        const uint32_t other = e4m3_as_half(0x3A);
+        for (const bool is_low : {true, false}) {
+            const uint32_t even = is_low ? code | 0x3A0000U : 0x3AU | code << 16;
+            const uint32_t expected = is_low ? half | other << 16 : other | static_cast<uint32_t>(half) << 16;
+            CHECK(e4m3_as_halves_even(even | 0xC500D100U) == expected);
+            CHECK(e4m3_as_halves_odd(even << 8 | 0x00C500D1U) == expected);
+        }
+    }
+}
+
 }  // namespace minim

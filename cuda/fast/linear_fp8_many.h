@@ -1,0 +1,278 @@
+// FP8_E4M3_B128 weights times many input rows, on tensor cores: prompts, and the experts of many sequences.
+//
+// Shape: a block of 256 threads makes a tile of 64 rows and up to 64 inputs, 128 columns at a time. The codes become F16 on
+// the way from shared memory to the tensor cores: exponent and mantissa only move, exactly, to numbers 256 times too small.
+// A warp makes 16 rows by 32 inputs; the products of 128 columns are summed by the tensor cores, scaled by the weights'
+// and the input's scale, and added up in float, 128 columns after 128 columns.
+// Layout: rows as they are in the file; inputs are HalfBlocks, gathered row by row. In shared memory rows of weights lie 160
+// bytes apart and inputs 272, which keeps the rows of a fragment in different banks; of each eight words of codes, j and
+// j + 4 are neighbours, as a lane wants both.
+// Bytes moved: every weight once for 64 inputs, every input once for 64 rows. Bound: by instructions, about 60 for the eight
+// tensor core products of 16 x 32 x 32, of which turning codes into F16 takes 28.
+#pragma once
+
+#include "cuda/fast/device.h"
+#include "cuda/fast/operations.h"
+#include "cuda/fast/quantize.h"
+#include "format/fp8_e4m3_b128.h"
+
+namespace minim::cuda::fast {
+
+struct Fp8Tile {
+    static constexpr int k_threads = 256;
+    static constexpr int k_rows = 64;
+    static constexpr int k_warp_rows = 16;
+    static constexpr int k_row_stride = 160;
+    static constexpr int k_scale_at = 128;  // in a row, behind its codes
+    static constexpr int k_input_stride = static_cast<int>(sizeof(HalfBlock));
+    static constexpr int k_inputs_at = k_rows * k_row_stride;
+    static constexpr int k_stage_bytes = k_inputs_at + k_tile_inputs * k_input_stride;
+    static constexpr int k_places_at = 2 * k_stage_bytes;
+    static constexpr int k_bytes = k_places_at + 8 * k_tile_inputs;
+    static_assert(k_bytes <= k_most_shared_bytes);
+};
+
+// What a lane holds of a tile: the products of `row` and `row` + 8 with inputs `input` + 8 j and the next, sum[j][0] and
+// sum[j][1] those of the former row.
+struct Fp8Sums {
+    int row;
+    int input;
+    float sum[4][4];
+};
+
+// Asks for 128 columns of a tile. row_of(r): the weights of its row r.
+template <class T, class RowOf>
+MINIM_DEVICE void copy_fp8_stage(T& t, const RowOf& row_of, const HalfBlock* input, const int64_t* place,
+                                 int count, int64_t stage, std::byte* to) {
+    using Block = FP8_E4M3_B128;
+    const int warp = t.index() / 32;
+    const int lane = t.index() % 32;
+    const int word_at = lane / 8 * 32 + lane % 4 * 8 + lane % 8 / 4 * 4;
+    MINIM_DEVICE_LOOP  // eight rows' addresses would fill the registers of a third block
+        for (int k = 0; k < Fp8Tile::k_rows / 8; ++k) {
+        const int row = warp * (Fp8Tile::k_rows / 8) + k;
+        t.copy_4(to + row * Fp8Tile::k_row_stride + word_at,
+                 row_of(row) + stage * Block::block_bytes + Block::codes_at + 4 * lane);
+    }
+    if (t.index() < Fp8Tile::k_rows) {
+        t.copy_4(to + t.index() * Fp8Tile::k_row_stride + Fp8Tile::k_scale_at,
+                 row_of(t.index()) + stage * Block::block_bytes + Block::scale_at);
+    }
+    // Half a warp the halves of an input, then a thread its scale.
+    for (int i = t.index() / 16; i < count; i += Fp8Tile::k_threads / 16) {
+        const int at = t.index() % 16 * 16;
+        t.copy_16(to + Fp8Tile::k_inputs_at + i * Fp8Tile::k_input_stride + at,
+                  reinterpret_cast<const std::byte*>(input + place[i] + stage) + at);
+    }
+    if (t.index() < count) {
+        t.copy_16(to + Fp8Tile::k_inputs_at + t.index() * Fp8Tile::k_input_stride + 256,
+                  &input[place[t.index()] + stage].scale);
+    }
+}
+
+template <class T>
+MINIM_DEVICE void multiply_fp8_stage(T& t, const std::byte* stage, int count, Fp8Sums& own) {
+    struct alignas(8) Words {
+        uint32_t low, high;  // j and j + 4
+    };
+    const int lane = t.index() % 32;
+    const int q = lane % 4;
+    const int first_input = own.input - 2 * q;
+    const std::byte* rows[2] = {stage + own.row * Fp8Tile::k_row_stride,
+                                stage + (own.row + 8) * Fp8Tile::k_row_stride};
+    const auto input_at = [&](int input) {
+        return stage + Fp8Tile::k_inputs_at + input * Fp8Tile::k_input_stride;
+    };
+    float dot[4][4] = {};
+    for (int u = 0; u < 4; ++u) {
+        const auto& first = *reinterpret_cast<const Words*>(rows[0] + 32 * u + 8 * q);
+        const auto& second = *reinterpret_cast<const Words*>(rows[1] + 32 * u + 8 * q);
+        const uint32_t word[4] = {first.low, second.low, first.high, second.high};
+        uint32_t even[4];  // columns 0 to 15 of 32
+        uint32_t odd[4];   // and 16 to 31
+        for (int k = 0; k < 4; ++k) {
+            even[k] = e4m3_as_halves_even(word[k]);
+            odd[k] = e4m3_as_halves_odd(word[k]);
+        }
+        for (int j = 0; j < 4; ++j) {
+            if (first_input + 8 * j >= count) break;  // the same for the whole warp
+            uint32_t b[4];
+            t.load_matrices(b, input_at(first_input + 8 * j + lane % 8) + 64 * u + 16 * (lane / 8));
+            const uint32_t b_even[2] = {b[0], b[1]};
+            const uint32_t b_odd[2] = {b[2], b[3]};
+            t.mma_f16(dot[j], even, b_even);
+            t.mma_f16(dot[j], odd, b_odd);
+        }
+    }
+    float scale[2];
+    for (int k = 0; k < 2; ++k)
+        scale[k] = k_e4m3_half_factor * *reinterpret_cast<const float*>(rows[k] + Fp8Tile::k_scale_at);
+    for (int j = 0; j < 4; ++j) {
+        if (first_input + 8 * j >= count) break;
+        for (int i = 0; i < 4; ++i) {
+            const float of_input = *reinterpret_cast<const float*>(input_at(own.input + 8 * j + i % 2) + 256);
+            own.sum[j][i] = fmaf(dot[j][i], scale[i / 2] * of_input, own.sum[j][i]);
+        }
+    }
+}
+
+// The products of 64 rows, which row_of() has the weights of, and `count` inputs; place_of(i): the first block of input i.
+template <class T, class RowOf, class PlaceOf>
+MINIM_DEVICE Fp8Sums multiply_fp8_tile(T& t, const RowOf& row_of, const HalfBlock* input,
+                                       const PlaceOf& place_of, int count, int64_t cols) {
+    std::byte* shared = t.shared();
+    auto* place = reinterpret_cast<int64_t*>(shared + Fp8Tile::k_places_at);
+    if (t.index() < count) place[t.index()] = place_of(t.index());
+    t.sync();
+    const int warp = t.index() / 32;
+    const int lane = t.index() % 32;
+    Fp8Sums own = {warp % 4 * Fp8Tile::k_warp_rows + lane / 4, warp / 4 * 32 + lane % 4 * 2, {}};
+    const int64_t n_stages = cols / FP8_E4M3_B128::block_elems;
+    copy_fp8_stage(t, row_of, input, place, count, 0, shared);
+    t.copies_end_group();
+    for (int64_t stage = 0; stage < n_stages; ++stage) {
+        if (stage + 1 < n_stages)
+            copy_fp8_stage(t, row_of, input, place, count, stage + 1,
+                           shared + (stage + 1) % 2 * Fp8Tile::k_stage_bytes);
+        t.copies_end_group();
+        t.template copies_wait<1>();
+        t.sync();
+        multiply_fp8_stage(t, shared + stage % 2 * Fp8Tile::k_stage_bytes, count, own);
+        t.sync();  // before the next but one is copied over it
+    }
+    return own;
+}
+
+struct LinearFp8ManyKernel {
+    static constexpr int k_threads = Fp8Tile::k_threads;
+
+    Weight weight;
+    const HalfBlock* x;
+    int64_t n;
+    float* y;
+    bool add;
+
+    Grid grid() const {
+        return {(weight.rows + Fp8Tile::k_rows - 1) / Fp8Tile::k_rows,
+                (n + k_tile_inputs - 1) / k_tile_inputs, Fp8Tile::k_bytes};
+    }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        const int64_t first_row = int64_t{t.block()} * Fp8Tile::k_rows;
+        const int64_t first = int64_t{t.block_y()} * k_tile_inputs;
+        const int count = n - first < k_tile_inputs ? static_cast<int>(n - first) : k_tile_inputs;
+        const int64_t last_row = weight.rows - 1 - first_row;  // rows beyond it are made of it, and not kept
+        const auto row_of = [&](int row) {
+            return weight.data + (first_row + (row < last_row ? row : last_row)) * weight.row_bytes;
+        };
+        const int64_t n_blocks = weight.cols / FP8_E4M3_B128::block_elems;
+        const Fp8Sums own = multiply_fp8_tile(
+            t, row_of, x, [&](int i) { return (first + i) * n_blocks; }, count, weight.cols);
+        for (int j = 0; j < 4; ++j) {
+            for (int i = 0; i < 4; ++i) {
+                const int input = own.input + 8 * j + i % 2;
+                const int row = own.row + 8 * (i / 2);
+                if (input >= count || row > last_row) continue;
+                float& out = y[(first + input) * weight.rows + first_row + row];
+                const float value = own.sum[j][i] * weight.scale;
+                out = add ? out + value : value;
+            }
+        }
+    }
+};
+
+// 32 rows of silu(gate h) * (up h) of the slots of a tile of one expert. A warp's 16 rows are eight of gate and the eight of
+// up beside them, so that a lane has both products of an element.
+struct ActivateFp8ManyKernel {
+    static constexpr int k_threads = Fp8Tile::k_threads;
+    static constexpr int k_rows = Fp8Tile::k_rows / 2;
+
+    Experts gate;
+    Experts up;
+    const HalfBlock* h;
+    ExpertTiles tiles;
+    int64_t n_used;
+    float* activated;  // [n_slots, rows]
+
+    Grid grid() const { return {(gate.rows + k_rows - 1) / k_rows, tiles.most, Fp8Tile::k_bytes}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        if (t.block_y() >= *tiles.count) return;
+        const ExpertTile tile = tiles.tile[t.block_y()];
+        const int32_t* slot = tiles.slot + tile.first;
+        const int64_t first_row = int64_t{t.block()} * k_rows;
+        const int64_t last_row = gate.rows - 1 - first_row;
+        const uint8_t* gate_rows = gate.data[tile.expert] + first_row * gate.row_bytes;
+        const uint8_t* up_rows = up.data[tile.expert] + first_row * up.row_bytes;
+        const auto row_of = [&](int of_tile) {
+            const int row = row_of_pair(of_tile);
+            const int64_t at = (row < last_row ? row : last_row) * gate.row_bytes;
+            return (of_tile % 16 < 8 ? gate_rows : up_rows) + at;
+        };
+        const int64_t n_blocks = gate.cols / FP8_E4M3_B128::block_elems;
+        const Fp8Sums own = multiply_fp8_tile(
+            t, row_of, h, [&](int i) { return slot[i] / static_cast<int32_t>(n_used) * n_blocks; },
+            tile.count, gate.cols);
+        const int row = row_of_pair(own.row);
+        if (row > last_row) return;
+        const float gate_scale = gate.scale[tile.expert];
+        const float up_scale = up.scale[tile.expert];
+        for (int j = 0; j < 4; ++j) {
+            for (int i = 0; i < 2; ++i) {
+                const int input = own.input + 8 * j + i;
+                if (input >= tile.count) continue;
+                activated[slot[input] * gate.rows + first_row + row] =
+                    silu(own.sum[j][i] * gate_scale) * (own.sum[j][i + 2] * up_scale);
+            }
+        }
+    }
+
+  private:
+    // The row of gate and of up that a tile's row is one of.
+    MINIM_HOST_DEVICE static int row_of_pair(int of_tile) { return of_tile / 16 * 8 + of_tile % 8; }
+};
+
+// 64 rows of the products of the slots of a tile of one expert.
+struct ProjectFp8ManyKernel {
+    static constexpr int k_threads = Fp8Tile::k_threads;
+
+    Experts experts;
+    const HalfBlock* x;
+    int64_t slots_a_row;  // of x
+    ExpertTiles tiles;
+    float* y;  // [n_slots, rows]
+
+    Grid grid() const {
+        return {(experts.rows + Fp8Tile::k_rows - 1) / Fp8Tile::k_rows, tiles.most, Fp8Tile::k_bytes};
+    }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        if (t.block_y() >= *tiles.count) return;
+        const ExpertTile tile = tiles.tile[t.block_y()];
+        const int32_t* slot = tiles.slot + tile.first;
+        const int64_t first_row = int64_t{t.block()} * Fp8Tile::k_rows;
+        const int64_t last_row = experts.rows - 1 - first_row;
+        const uint8_t* rows = experts.data[tile.expert] + first_row * experts.row_bytes;
+        const auto row_of = [&](int row) {
+            return rows + (row < last_row ? row : last_row) * experts.row_bytes;
+        };
+        const int64_t n_blocks = experts.cols / FP8_E4M3_B128::block_elems;
+        const Fp8Sums own = multiply_fp8_tile(
+            t, row_of, x, [&](int i) { return slot[i] / static_cast<int32_t>(slots_a_row) * n_blocks; },
+            tile.count, experts.cols);
+        const float scale = experts.scale[tile.expert];
+        for (int j = 0; j < 4; ++j) {
+            for (int i = 0; i < 4; ++i) {
+                const int input = own.input + 8 * j + i % 2;
+                const int row = own.row + 8 * (i / 2);
+                if (input >= tile.count || row > last_row) continue;
+                y[slot[input] * experts.rows + first_row + row] = own.sum[j][i] * scale;
+            }
+        }
+    }
+};
+
+}  // namespace minim::cuda::fast
