@@ -107,6 +107,17 @@ MINIM_KERNEL_INLINE void put_lanes(const LinearArgs& args, int64_t panel, int la
 template <class L, class P>
 inline constexpr bool k_is_simple = P::Kind::k_groups == 1 && !UnpacksInLoop<L, P>;
 
+// Formats whose units the processor's own prefetcher keeps ahead of where one token is multiplied: they take few instructions, and
+// their bytes lie side by side, a byte a weight or, in a single pass over a block, four bits. Requests only disturb it there.
+template <class L, class P>
+inline constexpr bool k_needs_no_requests = [] {
+    using Block = typename P::Block;
+    constexpr int k_bits = 8 * Block::block_bytes;
+    constexpr bool k_has_four_bits = k_bits > 4 * Block::block_elems && k_bits <= 5 * Block::block_elems;
+    constexpr bool k_has_eight_bits = k_bits >= 8 * Block::block_elems;
+    return !UnpacksInLoop<L, P> && (k_has_eight_bits || (k_has_four_bits && L::k_width == k_panel_rows));
+}();
+
 // At most n_tokens: each unit is multiplied as it is unpacked.
 template <class L, class P, int n_tokens>
 void linear_panels_of_few(const LinearArgs& args) {
@@ -117,6 +128,7 @@ void linear_panels_of_few(const LinearArgs& args) {
                                              : k_parts == 1    ? k_little_work
                                                                : k_two_passes;
     const ReadAhead read_ahead(args, k_distance);
+    const ReadAhead* wanted = n_tokens == 1 && k_needs_no_requests<L, P> ? nullptr : &read_ahead;
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
         Float sums[k_parts][n_tokens];
         for (auto& part : sums) {
@@ -127,7 +139,7 @@ void linear_panels_of_few(const LinearArgs& args) {
                 InputTile<n_tokens> input(args, blocks.first_unit());
                 Float sum[n_tokens];
                 for (int t = 0; t < n_tokens; ++t) sum[t] = sums[part][t];
-                for_each_unit<L, P>(blocks, part * L::k_width, &read_ahead,
+                for_each_unit<L, P>(blocks, part * L::k_width, wanted,
                                     [&](const Unit<L>& unit) MINIM_KERNEL_INLINE_LAMBDA {
                                         add_unit<L, typename P::Kind, n_tokens>(unit, input, sum);
                                         input.next();
