@@ -118,16 +118,20 @@ inline constexpr bool k_needs_no_requests = [] {
     return !UnpacksInLoop<L, P> && (k_has_eight_bits || (k_has_four_bits && L::k_width == k_panel_rows));
 }();
 
+template <class L, class P, int n_tokens>
+inline constexpr ReadAheadDistance k_few_distance = [] {
+    constexpr bool k_is_one_pass = L::k_width == k_panel_rows;
+    if (n_tokens > 1) return k_much_work;
+    if (k_is_simple<L, P>) return k_is_one_pass ? k_little_work : k_two_passes;
+    return k_is_one_pass ? k_much_work_for_one : k_much_work;
+}();
+
 // At most n_tokens: each unit is multiplied as it is unpacked.
 template <class L, class P, int n_tokens>
 void linear_panels_of_few(const LinearArgs& args) {
     constexpr int k_parts = static_cast<int>(k_panel_rows) / L::k_width;
     using Float = typename L::Float;
-    constexpr bool k_is_little_work = n_tokens == 1 && k_is_simple<L, P>;
-    constexpr ReadAheadDistance k_distance = !k_is_little_work ? k_much_work
-                                             : k_parts == 1    ? k_little_work
-                                                               : k_two_passes;
-    const ReadAhead read_ahead(args, k_distance);
+    const ReadAhead read_ahead(args, k_few_distance<L, P, n_tokens>);
     const ReadAhead* wanted = n_tokens == 1 && k_needs_no_requests<L, P> ? nullptr : &read_ahead;
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
         Float sums[k_parts][n_tokens];

@@ -40,6 +40,7 @@ struct ReadAheadDistance {
 inline constexpr ReadAheadDistance k_little_work = {4096, 2048};
 inline constexpr ReadAheadDistance k_two_passes = {16384, 4096};
 inline constexpr ReadAheadDistance k_much_work = {32768, 2048};
+inline constexpr ReadAheadDistance k_much_work_for_one = {49152, 2048};  // token, in one pass
 
 struct ReadAhead {
     const std::byte* end;
