@@ -45,8 +45,9 @@ MINIM_HOST_DEVICE constexpr int64_t q8_blocks(int64_t cols) {
     return cols / 32;
 }
 
-// Slots of one expert that are computed together, and what tiles take of other inputs.
+// Inputs that a tile of a product for many rows has at most.
 inline constexpr int k_tile_inputs = 64;
+// Slots of one expert that are computed together, at most so many.
 struct ExpertTile {
     int32_t expert;
     int32_t first;  // in ExpertTiles::slot

@@ -118,6 +118,7 @@ inline constexpr bool k_needs_no_requests = [] {
     return !UnpacksInLoop<L, P> && (k_has_eight_bits || (k_has_four_bits && L::k_width == k_panel_rows));
 }();
 
+// How far ahead weights are fetched for a few tokens.
 template <class L, class P, int n_tokens>
 inline constexpr ReadAheadDistance k_few_distance = [] {
     constexpr bool k_is_one_pass = L::k_width == k_panel_rows;
