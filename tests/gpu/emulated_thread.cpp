@@ -95,6 +95,7 @@ class EmulatedBlock {
         current_block() = this;
         main_.is_started = true;
         go(main_, fibers_[running_]);
+        current_block() = nullptr;
         if (error_) std::rethrow_exception(error_);
     }
 
