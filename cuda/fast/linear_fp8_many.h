@@ -40,6 +40,29 @@ struct Fp8Sums {
     float sum[4][4];
 };
 
+// Rows of a matrix from `first` on; the last one again for those of a tile that are beyond it.
+struct Fp8Rows {
+    const uint8_t* first;
+    int64_t row_bytes;
+    int64_t last;
+
+    MINIM_DEVICE const uint8_t* operator()(int row) const {
+        return first + (row < last ? row : last) * row_bytes;
+    }
+};
+
+// use(input, row, product) for every product of the lane that is one of `count` inputs and of rows up to `last_row`.
+template <class Use>
+MINIM_DEVICE void for_each_fp8_product(const Fp8Sums& own, int count, int64_t last_row, const Use& use) {
+    for (int j = 0; j < 4; ++j) {
+        for (int i = 0; i < 4; ++i) {
+            const int input = own.input + 8 * j + i % 2;
+            const int row = own.row + 8 * (i / 2);
+            if (input < count && row <= last_row) use(input, row, own.sum[j][i]);
+        }
+    }
+}
+
 // Asks for 128 columns of a tile. row_of(r): the weights of its row r.
 template <class T, class RowOf>
 MINIM_DEVICE void copy_fp8_stage(T& t, const RowOf& row_of, const HalfBlock* input, const int64_t* place,
@@ -162,23 +185,16 @@ struct LinearFp8ManyKernel {
         const int64_t first_row = int64_t{t.block()} * Fp8Tile::k_rows;
         const int64_t first = int64_t{t.block_y()} * k_tile_inputs;
         const int count = n - first < k_tile_inputs ? static_cast<int>(n - first) : k_tile_inputs;
-        const int64_t last_row = weight.rows - 1 - first_row;  // rows beyond it are made of it, and not kept
-        const auto row_of = [&](int row) {
-            return weight.data + (first_row + (row < last_row ? row : last_row)) * weight.row_bytes;
-        };
+        const Fp8Rows rows = {weight.data + first_row * weight.row_bytes, weight.row_bytes,
+                              weight.rows - 1 - first_row};
         const int64_t n_blocks = weight.cols / FP8_E4M3_B128::block_elems;
         const Fp8Sums own = multiply_fp8_tile(
-            t, row_of, x, [&](int i) { return (first + i) * n_blocks; }, count, weight.cols);
-        for (int j = 0; j < 4; ++j) {
-            for (int i = 0; i < 4; ++i) {
-                const int input = own.input + 8 * j + i % 2;
-                const int row = own.row + 8 * (i / 2);
-                if (input >= count || row > last_row) continue;
-                float& out = y[(first + input) * weight.rows + first_row + row];
-                const float value = own.sum[j][i] * weight.scale;
-                out = add ? out + value : value;
-            }
-        }
+            t, rows, x, [&](int i) { return (first + i) * n_blocks; }, count, weight.cols);
+        for_each_fp8_product(own, count, rows.last, [&](int input, int row, float product) {
+            float& out = y[(first + input) * weight.rows + first_row + row];
+            const float value = product * weight.scale;
+            out = add ? out + value : value;
+        });
     }
 };
 
@@ -204,12 +220,11 @@ struct ActivateFp8ManyKernel {
         const int32_t* slot = tiles.slot + tile.first;
         const int64_t first_row = int64_t{t.block()} * k_rows;
         const int64_t last_row = gate.rows - 1 - first_row;
-        const uint8_t* gate_rows = gate.data[tile.expert] + first_row * gate.row_bytes;
-        const uint8_t* up_rows = up.data[tile.expert] + first_row * up.row_bytes;
+        const Fp8Rows gate_rows = {gate.data[tile.expert] + first_row * gate.row_bytes, gate.row_bytes,
+                                   last_row};
+        const Fp8Rows up_rows = {up.data[tile.expert] + first_row * up.row_bytes, up.row_bytes, last_row};
         const auto row_of = [&](int of_tile) {
-            const int row = row_of_pair(of_tile);
-            const int64_t at = (row < last_row ? row : last_row) * gate.row_bytes;
-            return (of_tile % 16 < 8 ? gate_rows : up_rows) + at;
+            return of_tile % 16 < 8 ? gate_rows(row_of_pair(of_tile)) : up_rows(row_of_pair(of_tile));
         };
         const int64_t n_blocks = gate.cols / FP8_E4M3_B128::block_elems;
         const Fp8Sums own = multiply_fp8_tile(
@@ -254,24 +269,16 @@ struct ProjectFp8ManyKernel {
         const ExpertTile tile = tiles.tile[t.block_y()];
         const int32_t* slot = tiles.slot + tile.first;
         const int64_t first_row = int64_t{t.block()} * Fp8Tile::k_rows;
-        const int64_t last_row = experts.rows - 1 - first_row;
-        const uint8_t* rows = experts.data[tile.expert] + first_row * experts.row_bytes;
-        const auto row_of = [&](int row) {
-            return rows + (row < last_row ? row : last_row) * experts.row_bytes;
-        };
+        const Fp8Rows rows = {experts.data[tile.expert] + first_row * experts.row_bytes, experts.row_bytes,
+                              experts.rows - 1 - first_row};
         const int64_t n_blocks = experts.cols / FP8_E4M3_B128::block_elems;
         const Fp8Sums own = multiply_fp8_tile(
-            t, row_of, x, [&](int i) { return slot[i] / static_cast<int32_t>(slots_a_row) * n_blocks; },
+            t, rows, x, [&](int i) { return slot[i] / static_cast<int32_t>(slots_a_row) * n_blocks; },
             tile.count, experts.cols);
         const float scale = experts.scale[tile.expert];
-        for (int j = 0; j < 4; ++j) {
-            for (int i = 0; i < 4; ++i) {
-                const int input = own.input + 8 * j + i % 2;
-                const int row = own.row + 8 * (i / 2);
-                if (input >= tile.count || row > last_row) continue;
-                y[slot[input] * experts.rows + first_row + row] = own.sum[j][i] * scale;
-            }
-        }
+        for_each_fp8_product(own, tile.count, rows.last, [&](int input, int row, float product) {
+            y[slot[input] * experts.rows + first_row + row] = product * scale;
+        });
     }
 };
 
