@@ -65,6 +65,7 @@ void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, int64_t n_e
 
 // What packing needs to know of a matrix.
 struct PackShape {
+    Format format;
     int64_t row_bytes;
     int64_t row_header_bytes;
     int64_t block_bytes;

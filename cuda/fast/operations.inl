@@ -38,7 +38,7 @@ bool has_panels(Format format) {
 PackShape pack_shape(Format format, int64_t row_bytes) {
     const FormatTraits& f = traits(format);
     const panel::PanelShape shape = panel::panel_shape(format);
-    return {row_bytes, f.row_header_bytes, f.block_bytes, shape.front_bytes, shape.back_bytes};
+    return {format, row_bytes, f.row_header_bytes, f.block_bytes, shape.front_bytes, shape.back_bytes};
 }
 
 void pack(Stream stream, const uint8_t* rows, const PackShape& shape, int64_t n_panels, uint8_t* panels) {

@@ -10,23 +10,25 @@
 
 namespace minim::cuda::fast {
 
-// Where a granule begins, and its bytes, for byte `at` of a row.
+// Where a granule begins in a row and in a panel (there a 16th of it), and its bytes.
 struct Granule {
     int64_t at;
+    int64_t place;
     int64_t bytes;
 };
 
+// Of byte `at` of a row.
 MINIM_DEVICE Granule granule_of(const PackShape& shape, int64_t at) {
-    if (at < shape.row_header_bytes) return {0, shape.row_header_bytes};
+    if (at < shape.row_header_bytes) return {0, 0, shape.row_header_bytes};
     const int64_t in_block = (at - shape.row_header_bytes) % shape.block_bytes;
-    const int64_t block = at - in_block;
-    if (in_block < shape.front_bytes) {
-        const int64_t bytes = shape.front_bytes % 2 == 0 ? 2 : 1;
-        return {block + in_block / bytes * bytes, bytes};
-    }
+    const auto granule = [&](int64_t first, int64_t bytes) -> Granule {
+        const int64_t begin = first + (in_block - first) / bytes * bytes;
+        const int64_t block = at - in_block;
+        return {block + begin, block + panel::place_in_panel(shape.format, begin), bytes};
+    };
+    if (in_block < shape.front_bytes) return granule(0, shape.front_bytes % 2 == 0 ? 2 : 1);
     const int64_t back = shape.block_bytes - shape.back_bytes;
-    if (in_block >= back) return {block + back + (in_block - back) / 2 * 2, 2};
-    return {block + shape.front_bytes + (in_block - shape.front_bytes) / 4 * 4, 4};
+    return in_block < back ? granule(shape.front_bytes, 4) : granule(back, 2);
 }
 
 struct PackKernel {
@@ -48,7 +50,7 @@ struct PackKernel {
             const int64_t row = i / shape.row_bytes;
             const int64_t at = i % shape.row_bytes;
             const Granule granule = granule_of(shape, at);
-            to[panel::k_panel_rows * granule.at + row * granule.bytes + at - granule.at] = from[i];
+            to[panel::k_panel_rows * granule.place + row * granule.bytes + at - granule.at] = from[i];
         }
     }
 };

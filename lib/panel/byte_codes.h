@@ -90,11 +90,45 @@ MINIM_KERNEL_INLINE void code4_of_64(const PanelBlock<L>& block, int at, typenam
     }
 }
 
-// 32 bytes hold 128 elements, the lowest bits the first 32. The result is shifted left by `to`.
+// Lanes that have registers to spare (cpu/generic/linear_panel.h).
+template <class L>
+concept KeepsWords = L::k_keeps_words;
+
+// Words that the units of a block share: read where they are used or, where they can be kept, once and in their order.
+template <class L, int n>
+class SharedWords {
+  public:
+    using Int = typename L::Int;
+
+    MINIM_KERNEL_INLINE SharedWords(const PanelBlock<L>& block, int at) : block_(block), at_(at) {}
+    MINIM_KERNEL_INLINE Int operator[](int k) const { return block_.word(at_ + 4 * k); }
+
+  private:
+    PanelBlock<L> block_;
+    int at_;
+};
+
+template <KeepsWords L, int n>
+class SharedWords<L, n> {
+  public:
+    using Int = typename L::Int;
+
+    MINIM_KERNEL_INLINE SharedWords(const PanelBlock<L>& block, int at) {
+        for (int k = 0; k < n; ++k) {
+            word_[k] = block.word(at + 4 * k);
+            L::keep_in_register(word_[k]);
+        }
+    }
+    MINIM_KERNEL_INLINE Int operator[](int k) const { return word_[k]; }
+
+  private:
+    Int word_[n];
+};
+
+// The word's part of 32 bytes that hold 128 elements, the lowest bits the first 32. The result is shifted left by `to`.
 template <class L, int unit, int to = 0>
-MINIM_KERNEL_INLINE typename L::Int code2_of_128(const PanelBlock<L>& block, int at, int k) {
+MINIM_KERNEL_INLINE typename L::Int code2_of_word(typename L::Int word) {
     constexpr int k_from = 2 * (unit % 4);
-    const auto word = block.word(at + 32 * (unit / 4) + 4 * k);
     if constexpr (k_from >= to) {
         return byte_bits<L, k_from - to, 3 << to>(word);
     } else {
@@ -102,10 +136,14 @@ MINIM_KERNEL_INLINE typename L::Int code2_of_128(const PanelBlock<L>& block, int
     }
 }
 
-// 32 bytes hold 256 elements, bit 0 the first 32. The result is shifted left by `to`.
+template <class L, int unit, int to = 0>
+MINIM_KERNEL_INLINE typename L::Int code2_of_128(const PanelBlock<L>& block, int at, int k) {
+    return code2_of_word<L, unit, to>(block.word(at + 32 * (unit / 4) + 4 * k));
+}
+
+// The word's part of 32 bytes that hold 256 elements, bit 0 the first 32. The result is shifted left by `to`.
 template <class L, int unit, int to>
-MINIM_KERNEL_INLINE typename L::Int code1_of_256(const PanelBlock<L>& block, int at, int k) {
-    const auto word = block.word(at + 4 * k);
+MINIM_KERNEL_INLINE typename L::Int code1_of_word(typename L::Int word) {
     if constexpr (unit >= to) {
         return byte_bits<L, unit - to, 1 << to>(word);
     } else {
@@ -113,12 +151,9 @@ MINIM_KERNEL_INLINE typename L::Int code1_of_256(const PanelBlock<L>& block, int
     }
 }
 
-// 5-bit codes: four bits as above, the fifth in a plane of its own.
-template <class L, int unit>
-MINIM_KERNEL_INLINE void code5_of_64(const PanelBlock<L>& block, int codes_at, int fifth_at,
-                                     typename L::Int* code) {
-    code4_of_64<L, unit>(block, codes_at, code);
-    for (int k = 0; k < 8; ++k) code[k] = L::bit_or(code[k], code1_of_256<L, unit, 4>(block, fifth_at, k));
+template <class L, int unit, int to>
+MINIM_KERNEL_INLINE typename L::Int code1_of_256(const PanelBlock<L>& block, int at, int k) {
+    return code1_of_word<L, unit, to>(block.word(at + 4 * k));
 }
 
 }  // namespace minim::panel

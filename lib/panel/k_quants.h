@@ -65,10 +65,16 @@ template <class L>
 struct Q5KPanel : MinimaPanel<L, Q5_K> {
     using Block = Q5_K;
     using Kind = PanelKind<Codes::small, 31, 0, 1, true>;
-    using MinimaPanel<L, Q5_K>::MinimaPanel;
+    template <class Other>
+    using With = Q5KPanel<Other>;
+    SharedWords<L, 8> high;
+    MINIM_KERNEL_FUNCTION Q5KPanel(PanelBlock<L> header, PanelBlock<L> at)
+        : MinimaPanel<L, Q5_K>(header, at), high(at, Block::high_at) {}
+
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code5_of_64<L, u>(this->block, Block::codes_at, Block::high_at, unit.code);
+        code4_of_64<L, u>(this->block, Block::codes_at, unit.code);
+        for (int k = 0; k < 8; ++k) unit.code[k] = L::bit_or(unit.code[k], code1_of_word<L, u, 4>(high[k]));
         this->template unpack_scales<u>(unit);
     }
 };
@@ -130,21 +136,33 @@ template <class L>
 struct Q6KPanel {
     using Block = Q6_K;
     using Kind = PanelKind<Codes::small, 63, 32, 2, false>;
+    template <class Other>
+    using With = Q6KPanel<Other>;
+    static constexpr int place_of(int at) { return static_cast<int>(place_in_panel(Block::format, at)); }
+    static constexpr int k_d = place_of(Block::d_at);
+    static constexpr int k_scales = place_of(Block::scales_at);
+    static constexpr int k_high = place_of(Block::high_at);
+    static constexpr int k_codes = place_of(Block::codes_at);
     PanelBlock<L> block;
     typename L::Float d;
-    MINIM_KERNEL_FUNCTION Q6KPanel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
+    typename L::Int scales[4];
+    SharedWords<L, 16> high;
+    MINIM_KERNEL_FUNCTION Q6KPanel(PanelBlock<L>, PanelBlock<L> at)
+        : block(at),
+          d(at.f16(k_d)),
+          scales{at.word(k_scales), at.word(k_scales + 4), at.word(k_scales + 8), at.word(k_scales + 12)},
+          high(at, k_high) {}
 
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         // 64 bytes of low nibbles hold 128 elements: units 0 and 1 the low halves, 2 and 3 the high ones.
-        constexpr int k_low = Block::codes_at + 64 * (u / 4) + 32 * (u % 2);
+        constexpr int k_low = k_codes + 64 * (u / 4) + 32 * (u % 2);
         for (int k = 0; k < 8; ++k) {
             const auto low = byte_bits<L, 4 * (u % 4 / 2), 15>(block.word(k_low + 4 * k));
-            unit.code[k] = L::bit_or(low, code2_of_128<L, u, 4>(block, Block::high_at, k));
+            unit.code[k] = L::bit_or(low, code2_of_word<L, u, 4>(high[8 * (u / 4) + k]));
         }
-        const auto scales = block.word(Block::scales_at + u / 2 * 4);
-        unit.scale[0] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2>(scales)));
-        unit.scale[1] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2 + 1>(scales)));
+        unit.scale[0] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2>(scales[u / 2])));
+        unit.scale[1] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2 + 1>(scales[u / 2])));
     }
 };
 

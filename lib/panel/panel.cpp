@@ -7,29 +7,36 @@
 namespace minim::panel {
 namespace {
 
-// Calls visit(granule size, bytes into the row, bytes) for every run of granules of one size, in order.
+// Granules of one size, side by side: `bytes` of them from `at` on in the block that begins at `block` of its row.
+struct Run {
+    int64_t block;
+    int64_t at;
+    int64_t bytes;
+};
+
+// Calls visit(granule size, run) for every run of a row.
 template <typename Visit>
 void for_each_run(Format format, int64_t cols, const Visit& visit) {
     const FormatTraits& f = traits(format);
     const PanelShape shape = panel_shape(format);
-    int64_t at = 0;
-    const auto run = [&](auto granule, int64_t bytes) {
-        if (bytes > 0) visit(granule, at, bytes);
-        at += bytes;
+    const int64_t back_at = f.block_bytes - shape.back_bytes;
+    const auto run = [&](auto granule, const Run& granules) {
+        if (granules.bytes > 0) visit(granule, granules);
     };
     using One = std::integral_constant<int64_t, 1>;
     using Two = std::integral_constant<int64_t, 2>;
     using Four = std::integral_constant<int64_t, 4>;
-    if (f.row_header_bytes == 2) run(Two(), 2);
-    if (f.row_header_bytes == 4) run(Four(), 4);
+    if (f.row_header_bytes == 2) run(Two(), {0, 0, 2});
+    if (f.row_header_bytes == 4) run(Four(), {0, 0, 4});
     for (int64_t b = 0; b < cols / f.block_elems; ++b) {
+        const int64_t block = f.row_header_bytes + b * f.block_bytes;
         if (shape.front_bytes % 2 == 0) {
-            run(Two(), shape.front_bytes);
+            run(Two(), {block, 0, shape.front_bytes});
         } else {
-            run(One(), shape.front_bytes);
+            run(One(), {block, 0, shape.front_bytes});
         }
-        run(Four(), f.block_bytes - shape.front_bytes - shape.back_bytes);
-        run(Two(), shape.back_bytes);
+        run(Four(), {block, shape.front_bytes, back_at - shape.front_bytes});
+        run(Two(), {block, back_at, shape.back_bytes});
     }
 }
 
@@ -102,29 +109,34 @@ void pack_panel(Format format, const std::byte* rows, int64_t row_bytes, int64_t
                 std::byte* out) noexcept {
     const std::byte* row[k_panel_rows];
     for (int64_t r = 0; r < k_panel_rows; ++r) row[r] = rows + std::min(r, n_rows - 1) * row_bytes;
-    for_each_run(format, cols, [&](auto granule, int64_t at, int64_t bytes) {
-        const int64_t end = at + bytes;
+    for_each_run(format, cols, [&](auto granule, const Run& run) {
+        int64_t at = run.at;
+        const int64_t end = run.at + run.bytes;
+        const auto place_of = [&](int64_t in_block) {
+            return out + k_panel_rows * (run.block + place_in_panel(format, in_block));
+        };
         if constexpr (granule == 4) {
             for (; at + 16 <= end; at += 16) {
+                std::byte* place = place_of(at);
                 for (int64_t r = 0; r < k_panel_rows; r += 4)
-                    interleave_four_rows(row + r, at, out + k_panel_rows * at + 4 * r);
+                    interleave_four_rows(row + r, run.block + at, place + 4 * r);
             }
         }
         for (; at < end; at += granule) {
-            std::byte* place = out + k_panel_rows * at;
-            for (int64_t r = 0; r < k_panel_rows; ++r) std::memcpy(place + r * granule, row[r] + at, granule);
+            std::byte* place = place_of(at);
+            for (int64_t r = 0; r < k_panel_rows; ++r)
+                std::memcpy(place + r * granule, row[r] + run.block + at, granule);
         }
     });
 }
 
 void unpack_panel(Format format, const std::byte* panel, int64_t row_bytes, int64_t cols,
                   std::byte* rows) noexcept {
-    for_each_run(format, cols, [&](auto granule, int64_t at, int64_t bytes) {
-        for (const int64_t end = at + bytes; at < end; at += granule) {
-            const std::byte* place = panel + k_panel_rows * at;
-            for (int64_t r = 0; r < k_panel_rows; ++r) {
-                std::memcpy(rows + r * row_bytes + at, place + r * granule, granule);
-            }
+    for_each_run(format, cols, [&](auto granule, const Run& run) {
+        for (int64_t at = run.at; at < run.at + run.bytes; at += granule) {
+            const std::byte* place = panel + k_panel_rows * (run.block + place_in_panel(format, at));
+            for (int64_t r = 0; r < k_panel_rows; ++r)
+                std::memcpy(rows + r * row_bytes + run.block + at, place + r * granule, granule);
         }
     });
 }

@@ -3,9 +3,9 @@
 // is one unbroken stream of memory.
 //
 // A panel keeps the bytes of its rows, and their number, in another order. A row's header and each of its
-// blocks is cut into granules; a granule that lies `at` bytes into the block lies 16 * at bytes into the
-// panel's block, followed by the same granule of the other 15 rows. So a panel begins where its first row
-// did, and packing works in place.
+// blocks is cut into granules; a granule that lies `at` bytes into the block lies 16 * place_in_panel(at) bytes
+// into the panel's block, followed by the same granule of the other 15 rows. So a panel begins where its first
+// row did, and packing works in place.
 //
 // Rows beyond the last whole panel stay as they are, and so does a matrix that is mapped from its file.
 // Before such rows meet a kernel they are packed into scratch.
@@ -14,7 +14,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/platform.h"
 #include "format/format.h"
+#include "format/q6_k.h"
 
 namespace minim::panel {
 
@@ -28,6 +30,19 @@ struct PanelShape {
 };
 
 PanelShape panel_shape(Format format) noexcept;
+
+// Where a granule of a block lies in the block of a panel: where it is in the row, but for Q6_K, whose kernels need what
+// it has last before the rest. (Processors fetch ahead by themselves what is read from front to back.)
+MINIM_HOST_DEVICE constexpr int64_t place_in_panel(Format format, int64_t at) noexcept {
+    if (format != Format::q6_k) return at;
+    constexpr int k_scales = 2;  // behind d
+    constexpr int k_high = k_scales + Q6_K::d_at - Q6_K::scales_at;
+    constexpr int k_codes = k_high + Q6_K::scales_at - Q6_K::high_at;
+    if (at >= Q6_K::d_at) return at - Q6_K::d_at;
+    if (at >= Q6_K::scales_at) return at - Q6_K::scales_at + k_scales;
+    if (at >= Q6_K::high_at) return at - Q6_K::high_at + k_high;
+    return at - Q6_K::codes_at + k_codes;
+}
 
 // Writes n_rows rows of `cols` elements, row_bytes apart, as one panel; 1 <= n_rows <= 16, missing rows are
 // copies of the last one. `out` has 16 * row_bytes bytes and overlaps no row.

@@ -77,6 +77,9 @@ struct LanesOf {
         asm("" : "+m"(indices));
     }
 
+    // From here on, in the order of these calls.
+    static void keep_in_register(Int& a) { asm volatile("" : "+v"(a.v)); }
+
     // ---- floats ----
     static Float zero() { return {_mm512_setzero_ps()}; }
     static Float all(float value) { return {_mm512_set1_ps(value)}; }

@@ -107,15 +107,32 @@ MINIM_KERNEL_INLINE void put_lanes(const LinearArgs& args, int64_t panel, int la
 template <class L, class P>
 inline constexpr bool k_is_simple = P::Kind::k_groups == 1 && !UnpacksInLoop<L, P>;
 
-// Formats whose units the processor's own prefetcher keeps ahead of where one token is multiplied: they take few instructions, and
-// their bytes lie side by side, a byte a weight or, in a single pass over a block, four bits. Requests only disturb it there.
+// L for one token, whose sums leave registers for the words that units share.
+template <class L>
+struct LanesForOne : L {
+    static constexpr bool k_keeps_words = true;
+};
+
+// Formats whose units share words, on lanes that can keep them.
+template <class L, class P>
+concept KeepsForOne = requires(typename L::Int word) {
+    L::keep_in_register(word);
+    typename P::template With<LanesForOne<L>>;
+};
+
+// Formats that the processor's own prefetcher keeps ahead of where one token is multiplied: their units take few instructions, and
+// they are read from front to back, a byte a weight or, in a single pass over a block, four bits or with shared words kept.
+// Requests only disturb it there.
 template <class L, class P>
 inline constexpr bool k_needs_no_requests = [] {
     using Block = typename P::Block;
     constexpr int k_bits = 8 * Block::block_bytes;
     constexpr bool k_has_four_bits = k_bits > 4 * Block::block_elems && k_bits <= 5 * Block::block_elems;
     constexpr bool k_has_eight_bits = k_bits >= 8 * Block::block_elems;
-    return !UnpacksInLoop<L, P> && (k_has_eight_bits || (k_has_four_bits && L::k_width == k_panel_rows));
+    constexpr bool k_keeps_words = panel::KeepsWords<L> && KeepsForOne<L, P>;
+    constexpr bool k_is_one_pass = L::k_width == k_panel_rows;
+    return !UnpacksInLoop<L, P> &&
+           (k_has_eight_bits || (k_is_one_pass && (k_has_four_bits || k_keeps_words)));
 }();
 
 // How far ahead weights are fetched for a few tokens.
@@ -157,6 +174,18 @@ void linear_panels_of_few(const LinearArgs& args) {
                 put_lanes<L>(args, panel, part * L::k_width, t, sums[part][t]);
         }
     }
+}
+
+template <class L, class P>
+void linear_panels_of_one(const LinearArgs& args) {
+    linear_panels_of_few<L, P, 1>(args);
+}
+
+template <class L, class P>
+requires KeepsForOne<L, P>
+void linear_panels_of_one(const LinearArgs& args) {
+    using One = LanesForOne<L>;
+    linear_panels_of_few<One, typename P::template With<One>, 1>(args);
 }
 
 // An unpacked unit: codes [8][16] words, then scales [groups][16], then minima [groups][16].
@@ -272,7 +301,7 @@ inline constexpr int k_few_tokens =
 template <class L, class P>
 void linear_panels(const LinearArgs& args) {
     constexpr int k_few = k_few_tokens<L, P>;
-    if (args.n_tokens == 1) return linear_panels_of_few<L, P, 1>(args);
+    if (args.n_tokens == 1) return linear_panels_of_one<L, P>(args);
     if constexpr (k_few >= 2) {
         if (args.n_tokens == 2) return linear_panels_of_few<L, P, 2>(args);
     }

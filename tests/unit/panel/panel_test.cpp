@@ -56,6 +56,25 @@ TEST_CASE("a panel has the granules of its rows side by side") {
     }
 }
 
+TEST_CASE("a panel of Q6_K has last what its rows have first") {
+    const int64_t row_size = 2 * 210;
+    std::mt19937 random(4);
+    const std::vector<std::byte> rows = random_rows(row_size, random);
+    std::vector<std::byte> panel(rows.size());
+    panel::pack_panel(Format::q6_k, rows.data(), row_size, panel::k_panel_rows, 512, panel.data());
+    const auto at = [&](int64_t r, int64_t i) { return rows[static_cast<size_t>(r * row_size + i)]; };
+    for (int64_t r = 0; r < panel::k_panel_rows; ++r) {
+        for (int64_t block = 0; block < 2; ++block) {
+            const std::byte* base = panel.data() + block * 210 * panel::k_panel_rows;
+            CHECK(base[2 * r + 1] == at(r, block * 210 + 209));                   // d
+            CHECK(base[2 * 16 + 4 * r + 3] == at(r, block * 210 + 195));          // scales
+            CHECK(base[18 * 16 + 4 * r] == at(r, block * 210 + 128));             // bits 4 and 5
+            CHECK(base[82 * 16 + 4 * r] == at(r, block * 210));                   // the first codes
+            CHECK(base[(210 - 4) * 16 + 4 * r + 3] == at(r, block * 210 + 127));  // the last ones
+        }
+    }
+}
+
 TEST_CASE("missing rows of a panel are copies of the last one") {
     const int64_t row_size = 34;
     std::mt19937 random(3);
