@@ -41,6 +41,10 @@ constexpr uint64_t k_alignment = 256;
 // Steps of a stream that are recorded, at most: eight kinds, where each is cut into parts by 62 layers' experts that
 // lie elsewhere.
 constexpr size_t k_most_records = 512;
+// Launches in all of them, beyond which the oldest go: the driver keeps some kilobytes for each.
+constexpr int64_t k_most_launches = 8192;
+// After as many records in a row that could not be made a stream computes every step.
+constexpr int32_t k_most_failed_records = 3;
 
 class GpuBlocks : public backend::BlockSource {
   public:
@@ -96,6 +100,7 @@ class CudaBackend : public backend::Backend {
     uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
     std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
                                               backend::MemoryUse use) const override {
+        check_alive();  // a lost device has no room, which is not what is wrong with it
         return memory_.allocate(bytes, what, use);
     }
     backend::MemoryState memory() const noexcept override { return memory_.state(); }
@@ -173,13 +178,13 @@ class CudaBackend : public backend::Backend {
         const bool is_of_batch = !ids.empty() && std::ranges::equal(s.batch_ids, ids);
         if (!is_of_batch) put(s, s.ids, ids);
         const int32_t* device_ids = is_of_batch ? s.batch_tables.ids : s.ids;
-        launch([&] { exact::embed(s.stream, weight_of(table), device_ids, std::ssize(ids), x); });
+        launch(s, [&] { exact::embed(s.stream, weight_of(table), device_ids, std::ssize(ids), x); });
     }
 
     void norm(Scratch& scratch, const float* x, int64_t n, const Vector& weight, float eps,
               float* h) const override {
         Stream& s = own(scratch);
-        launch([&] {
+        launch(s, [&] {
             if (is_fast_) {
                 fast::norm_rows(s, x, n, weight, eps, h);
             } else {
@@ -191,10 +196,10 @@ class CudaBackend : public backend::Backend {
     void linear(Scratch& scratch, const float* h, int64_t n,
                 std::span<const LinearTask> tasks) const override {
         Stream& s = own(scratch);
-        launch([&] {
+        launch(s, [&] {
             if (is_fast_) {
                 fast::linear_tasks(s, h, n, tasks);
-                note(std::exchange(s.dense_error, nullptr));
+                note(s, std::exchange(s.dense_error, nullptr));
                 return;
             }
             for (const LinearTask& task : tasks)
@@ -207,7 +212,7 @@ class CudaBackend : public backend::Backend {
     void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
                int64_t n_used, int32_t* ids, float* gates) const override {
         Stream& s = own(scratch);
-        launch([&] {
+        launch(s, [&] {
             if (is_fast_ && n_used <= fast::k_most_used)
                 return fast::route_rows(s, h, n, router, bias, n_used, ids, gates);
             exact::linear(s.stream, weight_of(router), h, n, s.score, router.rows, false);
@@ -218,13 +223,13 @@ class CudaBackend : public backend::Backend {
     void scale(Scratch& scratch, float* x, int64_t count, float factor) const override {
         Stream& s = own(scratch);
         fast::forget_input(s);
-        launch([&] { exact::scale(s.stream, x, count, factor); });
+        launch(s, [&] { exact::scale(s.stream, x, count, factor); });
     }
 
     void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                  int64_t n_used, const ExpertWeights& weights, float* y) const override {
         Stream& s = own(scratch);
-        launch([&] {
+        launch(s, [&] {
             if (is_fast_) return fast::add_experts(s, h, n, ids, gates, n_used, weights, y);
             const auto slots = [&](const backend::ExpertStack& stack, const float* x, int64_t slots_a_row,
                                    float* out) {
@@ -242,7 +247,7 @@ class CudaBackend : public backend::Backend {
     void shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
                    const backend::ShortlistTask& task) const override {
         Stream& s = own(scratch);
-        launch([&] { fast::shortlist(s.stream, logits, n, n_vocab, s.shortlist, task); });
+        launch(s, [&] { fast::shortlist(s.stream, logits, n, n_vocab, s.shortlist, task); });
     }
 
   private:
@@ -258,19 +263,27 @@ class CudaBackend : public backend::Backend {
         const char* nothing = nullptr;
         if (why != nullptr) why_lost_.compare_exchange_strong(nothing, why);
     }
+    // While a step is recorded an error spoils the record, and no more: others may break a record off, by what they do with
+    // the same GPU. What is wrong with the device itself comes up again when the step is computed.
+    void note(Stream& stream, const char* why) const noexcept {
+        if (!stream.is_recording) return note(why);
+        stream.is_spoilt = stream.is_spoilt || why != nullptr;
+    }
     void check_alive() const {
         const char* why = why_lost_.load();
         if (why != nullptr) fail_on_device(name_, Status::device_lost, "{}", why);
     }
     template <typename Launch>
-    void launch(const Launch& call) const {
+    void launch(Stream& stream, const Launch& call) const {
         if (why_lost_ != nullptr) return;
         runtime::use(index_);
         call();
-        note(runtime::last_error(index_));
+        note(stream, runtime::last_error(index_));
+        if (stream.is_recording) ++stream.records[stream.current].n_launches;
     }
     void copy_later(Stream& stream, Way way, void* to, const void* from, uint64_t bytes) const {
-        if (why_lost_ == nullptr) note(runtime::copy_later(index_, stream.stream, way, to, from, bytes));
+        if (why_lost_ == nullptr)
+            note(stream, runtime::copy_later(index_, stream.stream, way, to, from, bytes));
     }
     template <typename T>
     void put(Stream& stream, T* to, std::span<const T> from) const {
@@ -280,6 +293,8 @@ class CudaBackend : public backend::Backend {
                    int64_t n_head_kv) const;
     void put_frequency(Stream& stream, std::span<const float> frequency) const;
     void drop_record(Stream& stream) const;
+    void make_room_for_record(Stream& stream) const;
+    bool repeat(Stream& stream, const Record& record) const;
     bool attends_fast(const AttendArgs& args) const;
 
     const int32_t index_;
@@ -383,6 +398,7 @@ void CudaBackend::put_frequency(Stream& s, std::span<const float> frequency) con
 // The first step of a kind is computed, the second one recorded on the way, the others are repeated.
 bool CudaBackend::begin_step(Scratch& scratch, const backend::StepBatch& batch) const {
     Stream& s = own(scratch);
+    s.computed.reset();
     if (!is_fast_ || s.query == nullptr || batch.rows.empty() || why_lost_ != nullptr) return false;
     put_batch(s, batch.ids, batch.rows, batch.n_head, batch.n_head_kv);
     if (s.records_nothing) return false;
@@ -390,21 +406,15 @@ bool CudaBackend::begin_step(Scratch& scratch, const backend::StepBatch& batch) 
     const RecordKey key = {batch.calls, std::ssize(batch.rows), !batch.ids.empty(),
                            s.n_context, s.n_attend_tiles,       *batch.rows[0].sequence->layout};
     const auto found = std::ranges::find(s.records, key, &Record::key);
-    s.current = static_cast<size_t>(found - s.records.begin());
     if (found == s.records.end()) {
-        if (s.records.size() == k_most_records) {
-            const auto oldest = std::ranges::min_element(s.records, {}, &Record::last_use);
-            if (oldest->graph != nullptr) runtime::end_graph(index_, oldest->graph);
-            s.records.erase(oldest);
-        }
-        s.records.push_back({key, nullptr, ++s.n_record_uses});
+        s.computed = key;
         return false;
     }
     found->last_use = ++s.n_record_uses;
-    if (found->graph != nullptr) {
-        note(runtime::repeat(index_, found->graph, s.stream));
-        return true;
-    }
+    if (found->graph != nullptr) return repeat(s, *found);
+    s.current = static_cast<size_t>(found - s.records.begin());
+    found->n_launches = 0;
+    s.is_spoilt = false;
     s.is_recording = runtime::begin_record(index_, s.stream) == nullptr;
     s.records_nothing = !s.is_recording;
     return false;
@@ -412,21 +422,52 @@ bool CudaBackend::begin_step(Scratch& scratch, const backend::StepBatch& batch) 
 
 bool CudaBackend::end_step(Scratch& scratch) const {
     Stream& s = own(scratch);
+    if (s.computed.has_value()) {
+        make_room_for_record(s);
+        s.records.push_back({*s.computed, nullptr, 0, ++s.n_record_uses});
+        s.computed.reset();
+    }
     if (!s.is_recording) return true;
     s.is_recording = false;
     fast::forget_input(s);
     const runtime::Graph graph = runtime::end_record(index_, s.stream);
-    if (graph == nullptr) {
-        s.records_nothing = true;
-        return why_lost_ != nullptr;  // a lost device has nothing to begin again
+    if (graph == nullptr || s.is_spoilt) {
+        if (graph != nullptr) runtime::end_graph(index_, graph);
+        s.records_nothing = ++s.n_failed_records == k_most_failed_records;
+        return false;
     }
+    s.n_failed_records = 0;
     s.records[s.current].graph = graph;
-    note(runtime::repeat(index_, graph, s.stream));
-    return true;
+    return repeat(s, s.records[s.current]);
 }
 
-// A record that was broken off.
+// Whether the record's work was started. If not, the step is to be computed, as are all that follow: where the device has no
+// room for what a record takes beside its own memory, the stream's records give theirs back.
+bool CudaBackend::repeat(Stream& s, const Record& record) const {
+    if (runtime::repeat(index_, record.graph, s.stream) == nullptr) return true;
+    for (const Record& each : s.records)
+        if (each.graph != nullptr) runtime::end_graph(index_, each.graph);
+    s.records.clear();
+    s.records_nothing = true;
+    return false;
+}
+
+void CudaBackend::make_room_for_record(Stream& s) const {
+    const auto n_launches = [&] {
+        int64_t sum = 0;
+        for (const Record& record : s.records) sum += record.n_launches;
+        return sum;
+    };
+    while (s.records.size() == k_most_records || n_launches() > k_most_launches) {
+        const auto oldest = std::ranges::min_element(s.records, {}, &Record::last_use);
+        if (oldest->graph != nullptr) runtime::end_graph(index_, oldest->graph);
+        s.records.erase(oldest);
+    }
+}
+
+// A record that was broken off, or a step.
 void CudaBackend::drop_record(Stream& s) const {
+    s.computed.reset();
     if (!s.is_recording) return;
     s.is_recording = false;
     const runtime::Graph graph = runtime::end_record(index_, s.stream);
@@ -457,7 +498,9 @@ void CudaBackend::pack(std::span<std::byte* const> data, const Matrix& shape) co
             std::byte* to = matrix + static_cast<uint64_t>(done) * panel_bytes;
             note(runtime::copy_later(index_, stream, Way::on_device, rows->data(), to,
                                      static_cast<uint64_t>(count) * panel_bytes));
-            launch([&] { fast::pack(stream, from, pack_shape, count, reinterpret_cast<uint8_t*>(to)); });
+            runtime::use(index_);
+            fast::pack(stream, from, pack_shape, count, reinterpret_cast<uint8_t*>(to));
+            note(runtime::last_error(index_));
         }
     }
     note(runtime::synchronize(index_, stream));
@@ -490,20 +533,21 @@ void CudaBackend::attend(Scratch& scratch, const AttendArgs& args) const {
         .head_dim = args.head_dim,
     };
     if (attends_fast(args)) {
-        launch([&] { fast::attend_rows(s, cache, args); });
+        launch(s, [&] { fast::attend_rows(s, cache, args); });
         return;
     }
     const auto prepare = [&](float* heads, const Vector& weight, int64_t n_head) {
-        launch([&] { exact::norm(s.stream, heads, args.n, weight.data, weight.size, args.norm_eps, heads); });
-        launch([&] {
+        launch(s,
+               [&] { exact::norm(s.stream, heads, args.n, weight.data, weight.size, args.norm_eps, heads); });
+        launch(s, [&] {
             exact::rotate(s.stream, heads, args.n, n_head, args.head_dim, s.batch_tables.position,
                           s.frequency, n_frequency, layout.rotates_keys());
         });
     };
     prepare(args.q, args.q_norm, args.n_head);
     prepare(args.k, args.k_norm, args.n_head_kv);
-    launch([&] { exact::store(s.stream, cache, args.k, args.v, args.n); });
-    launch([&] { exact::attend(s.stream, cache, args.q, args.n, args.o); });
+    launch(s, [&] { exact::store(s.stream, cache, args.k, args.v, args.n); });
+    launch(s, [&] { exact::attend(s.stream, cache, args.q, args.n, args.o); });
 }
 
 }  // namespace

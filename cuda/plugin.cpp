@@ -9,13 +9,13 @@ namespace {
 
 std::shared_ptr<const minim::backend::Backend> open(int32_t index, minim::backend::Arithmetic arithmetic,
                                                     uint64_t budget_bytes) {
-    const std::vector<minim::backend::DeviceInfo> devices = minim::cuda::runtime::devices();
-    // A machine whose driver does not answer has one entry, which says why.
-    const bool has_index = static_cast<size_t>(index) < devices.size();
-    const minim::backend::DeviceInfo* device = has_index ? &devices[static_cast<size_t>(index)] : nullptr;
-    if (device == nullptr && !devices.empty() && devices[0].name == "cuda") device = devices.data();
-    if (device == nullptr) minim::fail(minim::Status::not_found, "there are {} devices", devices.size());
-    if (!device->why_not.empty()) minim::fail(minim::Status::unsupported, "{}", device->why_not);
+    const int32_t count = minim::cuda::runtime::device_count();
+    if (index < 0 || (count > 0 && index >= count))
+        minim::fail(minim::Status::not_found, "there are {} devices", count);
+    // Without a driver that answers the list has one entry, which says why.
+    const minim::backend::DeviceInfo device =
+        count > 0 ? minim::cuda::runtime::device(index) : minim::cuda::runtime::devices().front();
+    if (!device.why_not.empty()) minim::fail(minim::Status::unsupported, "{}", device.why_not);
     return minim::cuda::make_cuda_backend(index, arithmetic, budget_bytes);
 }
 

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/format_text.h"
+#include "cuda/fast/narrow.h"
 
 namespace minim::cuda::runtime {
 namespace {
@@ -10,8 +11,11 @@ namespace {
 // The oldest generation that operations.cu is compiled for.
 constexpr int k_oldest_major = 8;
 
+// An error that is told here is no longer the thread's last one, which is looked for after kernels.
 const char* text_of(cudaError_t error) {
-    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+    if (error == cudaSuccess) return nullptr;
+    cudaGetLastError();
+    return cudaGetErrorString(error);
 }
 
 cudaStream_t stream_of(Stream stream) {
@@ -29,7 +33,9 @@ cudaMemcpyKind kind_of(Way way) {
     }
 }
 
-backend::DeviceInfo describe(int32_t index) {
+}  // namespace
+
+backend::DeviceInfo device(int32_t index) {
     backend::DeviceInfo info;
     info.name = format_text("cuda:{}", index);
     cudaDeviceProp properties = {};
@@ -44,39 +50,44 @@ backend::DeviceInfo describe(int32_t index) {
                                    properties.major, properties.minor, k_oldest_major);
         return info;
     }
-    use(index);
     size_t free = 0;
     size_t total = 0;
-    if (const char* why = text_of(cudaMemGetInfo(&free, &total))) info.why_not = why;
+    const char* why = text_of(cudaSetDevice(index));
+    if (why == nullptr) why = text_of(cudaMemGetInfo(&free, &total));
+    if (why == nullptr) why = fast::why_kernels_cannot_run();
+    if (why != nullptr) info.why_not = why;
     info.free_bytes = free;
     return info;
 }
 
-}  // namespace
+int32_t device_count() noexcept {
+    int count = 0;
+    return text_of(cudaGetDeviceCount(&count)) == nullptr ? count : 0;
+}
 
 std::vector<backend::DeviceInfo> devices() {
     int count = 0;
-    if (const char* why = text_of(cudaGetDeviceCount(&count))) {
+    const char* why = text_of(cudaGetDeviceCount(&count));
+    if (why != nullptr || count == 0) {
         backend::DeviceInfo none;
         none.name = "cuda";
-        none.why_not = why;
+        none.why_not = why != nullptr ? why : "the driver knows no device";
         return {none};
     }
     std::vector<backend::DeviceInfo> all;
-    for (int32_t i = 0; i < count; ++i) all.push_back(describe(i));
+    for (int32_t i = 0; i < count; ++i) all.push_back(device(i));
     return all;
 }
 
 void use(int32_t device) noexcept {
+    cudaGetLastError();  // of whatever came before
     cudaSetDevice(device);
 }
 
 void* allocate(int32_t device, uint64_t bytes) {
     use(device);
     void* block = nullptr;
-    if (cudaMalloc(&block, bytes == 0 ? 1 : bytes) == cudaSuccess) return block;
-    cudaGetLastError();  // want of memory is no fault of the device
-    return nullptr;
+    return text_of(cudaMalloc(&block, bytes == 0 ? 1 : bytes)) == nullptr ? block : nullptr;
 }
 
 void release(int32_t device, void* block) noexcept {
@@ -88,18 +99,19 @@ uint64_t free_bytes(int32_t device) noexcept {
     use(device);
     size_t free = 0;
     size_t total = 0;
-    return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+    return text_of(cudaMemGetInfo(&free, &total)) == nullptr ? free : 0;
 }
 
 int32_t processor_count(int32_t device) noexcept {
     int count = 0;
-    return cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess ? count : 1;
+    return text_of(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device)) == nullptr ? count
+                                                                                                      : 1;
 }
 
 Stream make_stream(int32_t device) {
     use(device);
     cudaStream_t stream = nullptr;
-    return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess ? stream : nullptr;
+    return text_of(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)) == nullptr ? stream : nullptr;
 }
 
 void end_stream(int32_t device, Stream stream) noexcept {
@@ -141,18 +153,18 @@ const char* copy_from_peer(int32_t device, Stream stream, void* to, int32_t peer
 
 const char* begin_record(int32_t device, Stream stream) noexcept {
     use(device);
-    return text_of(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal));
+    // Nothing that this thread does meanwhile with other streams is the record's business.
+    return text_of(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeRelaxed));
 }
 
 Graph end_record(int32_t device, Stream stream) noexcept {
     use(device);
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
-    if (cudaStreamEndCapture(stream_of(stream), &graph) == cudaSuccess && graph != nullptr) {
-        if (cudaGraphInstantiate(&executable, graph, 0) != cudaSuccess) executable = nullptr;
-        cudaGraphDestroy(graph);
-    }
-    cudaGetLastError();  // a record that cannot be made is no fault of the device
+    if (text_of(cudaStreamEndCapture(stream_of(stream), &graph)) != nullptr || graph == nullptr)
+        return nullptr;
+    if (text_of(cudaGraphInstantiate(&executable, graph, 0)) != nullptr) executable = nullptr;
+    cudaGraphDestroy(graph);
     return executable;
 }
 
@@ -169,9 +181,7 @@ void end_graph(int32_t device, Graph graph) noexcept {
 void* allocate_host(int32_t device, uint64_t bytes) {
     use(device);
     void* block = nullptr;
-    if (cudaMallocHost(&block, bytes == 0 ? 1 : bytes) == cudaSuccess) return block;
-    cudaGetLastError();
-    return nullptr;
+    return text_of(cudaMallocHost(&block, bytes == 0 ? 1 : bytes)) == nullptr ? block : nullptr;
 }
 
 void release_host(int32_t device, void* block) noexcept {

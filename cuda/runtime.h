@@ -14,6 +14,9 @@ using Stream = void*;
 
 // All devices there are; one entry without a name's index where the driver is missing or too old.
 std::vector<backend::DeviceInfo> devices();
+// One of them alone, where the driver answers: to ask a device takes some of its memory.
+backend::DeviceInfo device(int32_t index);
+int32_t device_count() noexcept;  // 0 where it does not
 
 void* allocate(int32_t device, uint64_t bytes);  // null where there is no room
 void release(int32_t device, void* block) noexcept;
@@ -45,9 +48,9 @@ void end_graph(int32_t device, Graph graph) noexcept;
 void* allocate_host(int32_t device, uint64_t bytes);
 void release_host(int32_t device, void* block) noexcept;
 
-// Of kernels that could not be started.
-const char* last_error(int32_t device) noexcept;
 // Kernels that this thread starts from now on go to the device.
 void use(int32_t device) noexcept;
+// Of kernels that could not be started since then.
+const char* last_error(int32_t device) noexcept;
 
 }  // namespace minim::cuda::runtime

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -38,7 +39,8 @@ struct RecordKey {
 
 struct Record {
     RecordKey key;
-    runtime::Graph graph = nullptr;  // null: seen, and not recorded yet
+    runtime::Graph graph = nullptr;  // null: computed, and not recorded yet
+    int64_t n_launches = 0;          // of the graph
     int64_t last_use = 0;
 };
 
@@ -92,9 +94,12 @@ struct Stream : backend::Scratch {
     // Steps that came before; the one being recorded is `current`.
     std::vector<Record> records;
     size_t current = 0;
+    std::optional<RecordKey> computed;  // the step at hand, if it is the first of its kind
     int64_t n_record_uses = 0;
+    int32_t n_failed_records = 0;
     bool is_recording = false;
-    bool records_nothing = false;  // it has failed
+    bool is_spoilt = false;        // the record being made, by an error
+    bool records_nothing = false;  // any more
 
     Stream() = default;
     Stream(const Stream&) = delete;

@@ -15,6 +15,10 @@ namespace minim::cuda::fast {
 // All pointers lie in the device's memory.
 void narrow(Stream stream, const float* x, int64_t count, Format format, uint16_t* out);
 
+// Why a kernel of this plug-in would not start on the thread's device; null where it would. (All are compiled for the same
+// generations; this one is small.)
+const char* why_kernels_cannot_run() noexcept;
+
 struct NarrowKernel {
     static constexpr int k_threads = 256;
     static constexpr int k_own = 4;

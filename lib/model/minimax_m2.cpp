@@ -55,12 +55,13 @@ StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const backend::S
     space.memory = space.backend->allocate(float_bytes(n_rows_, row_floats), "activations");
     auto* next = reinterpret_cast<float*>(space.memory->data());
     const auto take = [&](int64_t row_width) { return std::exchange(next, next + n_rows_ * row_width); };
-    space.x = take(limits.hidden);
-    space.h = take(limits.hidden);
+    // First those whose heads devices read by 16 bytes, which any number of rows leaves aligned.
     space.q = take(q_width);
     space.o = take(q_width);
     space.k = take(kv_width);
     space.v = take(kv_width);
+    space.x = take(limits.hidden);
+    space.h = take(limits.hidden);
     space.routing.gates = take(2 * limits.n_expert_used);
     space.rows.resize(static_cast<size_t>(n_rows_));
     return space;

@@ -88,6 +88,43 @@ TEST_CASE("recorded steps: the same bits as computed ones, on one device and on 
     }
 }
 
+TEST_CASE("recorded steps: where no record can be made or started, steps are computed") {
+    for (const size_t n_devices : {1, 2}) {
+        const auto model = open(n_devices);
+        std::vector<float> computed;
+        {
+            const SetRecords none({.refuse = true});
+            computed = decoded(model, 9);
+        }
+        for (const Records& trouble : {Records{.spoil = true}, Records{.no_room = true}}) {
+            const SetRecords set(trouble);
+            CHECK(decoded(model, 9) == computed);
+            CHECK(records().n_repeats == 0);
+        }
+        const SetRecords all({});  // the devices are not lost
+        CHECK(decoded(model, 9) == computed);
+        CHECK(records().n_repeats == static_cast<int64_t>(7 * n_devices));
+    }
+}
+
+TEST_CASE("recorded steps: one that was cancelled is not taken for computed") {
+    const auto model = open(1);
+    const Logger silent;
+    engine::SessionParams params;
+    params.n_context = 100;
+    engine::Session session(model, params, silent);
+    const std::vector<int32_t> ids = some_ids(1);
+    std::vector<float> logits(static_cast<size_t>(model->config().n_vocab));
+    const SetRecords all({});
+    CancelToken cancelled;
+    cancelled.trigger();
+    expect_error(Status::cancelled, "", [&] { session.eval(ids, true, logits, &cancelled); });
+    session.eval(ids, true, logits, nullptr);
+    CHECK(records().n_repeats == 0);
+    session.eval(ids, true, logits, nullptr);
+    CHECK(records().n_repeats == 1);
+}
+
 TEST_CASE("recorded steps: tokens chosen from shortlists are those of computed steps") {
     const auto model = open(1);
     const auto written = [&](float temperature) {

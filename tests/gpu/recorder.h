@@ -20,6 +20,8 @@ struct Records {
     int64_t n_repeats = 0;  // records started
     bool refuse = false;    // none can be begun
     bool fail = false;      // none can be ended
+    bool spoil = false;     // what is recorded meets an error
+    bool no_room = false;   // none can be started
 };
 inline Records& records() {
     static Records records;
