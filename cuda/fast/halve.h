@@ -52,7 +52,9 @@ struct HalveKernel {
             *reinterpret_cast<uint32_t*>(to.half + first + 64 * k) =
                 t.pack_f16(pair[k][0] * inverse, pair[k][1] * inverse);
         }
-        if (first == 0) to.scale = bits_to_float(scale << 23);
+        if (first != 0) return;
+        to.scale = bits_to_float(scale << 23);
+        for (float& each : to.unused) each = 0.0F;  // is copied with it
     }
 };
 

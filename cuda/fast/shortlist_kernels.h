@@ -270,8 +270,9 @@ struct ExactTotalKernel {
         const backend::ShortlistRow& row = task.rows[t.block()];
         if (row.n_candidates == 0 || row.wants_exact_total == 0) return;
         auto* facts = reinterpret_cast<backend::ShortlistFacts*>(task.results) + t.block();
+        if (facts->n_candidates == 0 || facts->n_nan > 0) return;
         const float highest = reinterpret_cast<const Candidate*>(task.results + row.candidates_at)->logit;
-        if (facts->n_candidates == 0 || facts->n_nan > 0 || !(highest < INFINITY)) return;
+        if (!(highest < INFINITY)) return;
         const float* from = logits + t.block() * n_vocab;
         auto* weights = reinterpret_cast<double*>(t.shared());  // two blocks of them, in turn
         double sum = 0.0;
