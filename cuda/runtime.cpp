@@ -11,11 +11,8 @@ namespace {
 // The oldest generation that operations.cu is compiled for.
 constexpr int k_oldest_major = 8;
 
-// An error that is told here is no longer the thread's last one, which is looked for after kernels.
 const char* text_of(cudaError_t error) {
-    if (error == cudaSuccess) return nullptr;
-    cudaGetLastError();
-    return cudaGetErrorString(error);
+    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 
 cudaStream_t stream_of(Stream stream) {
@@ -81,7 +78,7 @@ std::vector<backend::DeviceInfo> devices() {
 }
 
 void use(int32_t device) noexcept {
-    cudaGetLastError();  // of whatever came before
+    cudaGetLastError();  // what came before is told by whom it met; last_error() is for kernels
     cudaSetDevice(device);
 }
 

@@ -6,9 +6,7 @@ namespace minim::cuda::fast {
 const char* why_kernels_cannot_run() noexcept {
     cudaFuncAttributes attributes = {};
     const cudaError_t error = cudaFuncGetAttributes(&attributes, run<NarrowKernel>);
-    if (error == cudaSuccess) return nullptr;
-    cudaGetLastError();
-    return cudaGetErrorString(error);
+    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 
 }  // namespace minim::cuda::fast

@@ -63,20 +63,23 @@ struct SetRecords {
     ~SetRecords() { records() = {}; }
 };
 
+// The same where nothing is recorded.
+std::vector<float> computed(const std::shared_ptr<const model::Model>& model, size_t n_tokens) {
+    const SetRecords none({.refuse = true});
+    const std::vector<float> logits = decoded(model, n_tokens);
+    CHECK(records().n_repeats == 0);
+    return logits;
+}
+
 }  // namespace
 
 TEST_CASE("recorded steps: the same bits as computed ones, on one device and on two") {
     for (const size_t n_devices : {1, 2}) {
         const auto model = open(n_devices);
-        std::vector<float> computed;
-        {
-            const SetRecords none({.refuse = true});
-            computed = decoded(model, 9);
-            CHECK(records().n_repeats == 0);
-        }
+        const std::vector<float> expected = computed(model, 9);
         {
             const SetRecords all({});
-            CHECK(decoded(model, 9) == computed);
+            CHECK(decoded(model, 9) == expected);
             // Positions 60 .. 63 and 64 .. 68 have contexts of another size: the first of each is not recorded.
             CHECK(records().n_repeats == static_cast<int64_t>(7 * n_devices));
         }
@@ -91,18 +94,14 @@ TEST_CASE("recorded steps: the same bits as computed ones, on one device and on 
 TEST_CASE("recorded steps: where no record can be made or started, steps are computed") {
     for (const size_t n_devices : {1, 2}) {
         const auto model = open(n_devices);
-        std::vector<float> computed;
-        {
-            const SetRecords none({.refuse = true});
-            computed = decoded(model, 9);
-        }
+        const std::vector<float> expected = computed(model, 9);
         for (const Records& trouble : {Records{.spoil = true}, Records{.no_room = true}}) {
             const SetRecords set(trouble);
-            CHECK(decoded(model, 9) == computed);
+            CHECK(decoded(model, 9) == expected);
             CHECK(records().n_repeats == 0);
         }
         const SetRecords all({});  // the devices are not lost
-        CHECK(decoded(model, 9) == computed);
+        CHECK(decoded(model, 9) == expected);
         CHECK(records().n_repeats == static_cast<int64_t>(7 * n_devices));
     }
 }
@@ -161,20 +160,16 @@ TEST_CASE("recorded steps: tokens chosen from shortlists are those of computed s
 
 TEST_CASE("recorded steps: those that experts elsewhere cut into parts are recorded part by part") {
     const auto model = open_apart();
-    std::vector<float> computed;
-    {
-        const SetRecords none({.refuse = true});
-        computed = decoded(model, 9);
-    }
+    const std::vector<float> expected = computed(model, 9);
     {
         // Embedding to the choice of layer 0, layer 1 to the choice of layer 2, and the head.
         const SetRecords all({});
-        CHECK(decoded(model, 9) == computed);
+        CHECK(decoded(model, 9) == expected);
         CHECK(records().n_repeats == 7 * 3);
     }
     {
         const SetRecords failing({.fail = true});
-        CHECK(decoded(model, 9) == computed);
+        CHECK(decoded(model, 9) == expected);
         CHECK(records().n_repeats == 0);
     }
 }
