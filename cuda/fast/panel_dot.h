@@ -71,7 +71,7 @@ MINIM_DEVICE void unpack_unit(const PanelBlock<Lanes>& header, const PanelBlock<
         if constexpr (unit + 1 < P::Block::block_elems / 32) {
             if (u != unit) return unpack_unit<P, unit + 1>(header, block, u, table, out);
         }
-        const P panel(header, block);
+        P panel(header, block);
         if constexpr (TakesUnitAtRunTime<P>) {
             panel.unpack(unit, out);
         } else {

@@ -19,7 +19,7 @@ extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_k_quants, k_te
     k_value_tables;
 }
 namespace avx512_vbmi {  // x86-64 only; the others are those of avx512
-extern const LinearKernels k_expanded, k_grids, k_value_tables;
+extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_value_tables;
 }
 
 }  // namespace minim::cpu

@@ -82,25 +82,21 @@ MINIM_KERNEL_INLINE void value4_of_32(const PanelBlock<L>& block, int at, const 
     for (int k = 0; k < 4; ++k) value4<L>(table, block.word(at + 4 * k), value[k], value[k + 4]);
 }
 
-// 32 bytes hold 64 elements, low nibbles the first 32.
-template <class L, int unit>
-MINIM_KERNEL_INLINE void code4_of_64(const PanelBlock<L>& block, int at, typename L::Int* code) {
-    for (int k = 0; k < 8; ++k) {
-        code[k] = byte_bits<L, 4 * (unit % 2), 15>(block.word(at + 32 * (unit / 2) + 4 * k));
-    }
-}
-
 // Lanes that have registers to spare (cpu/generic/linear_panel.h).
 template <class L>
 concept KeepsWords = L::k_keeps_words;
 
-// Words that the units of a block share: read where they are used or, where they can be kept, once and in their order.
+// Words that several units share, of the first of which the others come after: read where they are used or, where they can be
+// kept, once, when `read` is called, and in their order.
 template <class L, int n>
 class SharedWords {
   public:
     using Int = typename L::Int;
 
-    MINIM_KERNEL_INLINE SharedWords(const PanelBlock<L>& block, int at) : block_(block), at_(at) {}
+    MINIM_KERNEL_INLINE void read(const PanelBlock<L>& block, int at) {
+        block_ = block;
+        at_ = at;
+    }
     MINIM_KERNEL_INLINE Int operator[](int k) const { return block_.word(at_ + 4 * k); }
 
   private:
@@ -113,7 +109,7 @@ class SharedWords<L, n> {
   public:
     using Int = typename L::Int;
 
-    MINIM_KERNEL_INLINE SharedWords(const PanelBlock<L>& block, int at) {
+    MINIM_KERNEL_INLINE void read(const PanelBlock<L>& block, int at) {
         for (int k = 0; k < n; ++k) {
             word_[k] = block.word(at + 4 * k);
             L::keep_in_register(word_[k]);
@@ -124,6 +120,18 @@ class SharedWords<L, n> {
   private:
     Int word_[n];
 };
+
+// Whether unit `unit` has to read the words that so many units share: the first of them where they are kept, else each.
+template <class L, int unit, int n_sharing>
+inline constexpr bool k_reads_shared = unit % n_sharing == 0 || !KeepsWords<L>;
+
+// 32 bytes hold 64 elements, low nibbles the first 32.
+template <class L, int unit>
+MINIM_KERNEL_INLINE void code4_of_64(const PanelBlock<L>& block, int at, SharedWords<L, 8>& words,
+                                     typename L::Int* code) {
+    if constexpr (k_reads_shared<L, unit, 2>) words.read(block, at + 32 * (unit / 2));
+    for (int k = 0; k < 8; ++k) code[k] = byte_bits<L, 4 * (unit % 2), 15>(words[k]);
+}
 
 // The word's part of 32 bytes that hold 128 elements, the lowest bits the first 32. The result is shifted left by `to`.
 template <class L, int unit, int to = 0>

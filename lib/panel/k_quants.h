@@ -19,9 +19,11 @@ struct SixBitScales {
     Int minimum[2];
 
     MINIM_KERNEL_FUNCTION SixBitScales(const PanelBlock<L>& block, int at) {
-        const Int a = block.word(at);
-        const Int b = block.word(at + 4);
-        const Int c = block.word(at + 8);
+        SharedWords<L, 3> words;
+        words.read(block, at);
+        const Int a = words[0];
+        const Int b = words[1];
+        const Int c = words[2];
         scale[0] = byte_bits<L, 0, 0x3F>(a);
         minimum[0] = byte_bits<L, 0, 0x3F>(b);
         scale[1] = L::bit_or(byte_bits<L, 0, 0x0F>(c), byte_bits<L, 2, 0x30>(a));
@@ -53,10 +55,14 @@ template <class L>
 struct Q4KPanel : MinimaPanel<L, Q4_K> {
     using Block = Q4_K;
     using Kind = PanelKind<Codes::small, 15, 0, 1, true>;
+    template <class Other>
+    using With = Q4KPanel<Other>;
     using MinimaPanel<L, Q4_K>::MinimaPanel;
+    SharedWords<L, 8> low;
+
     template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code4_of_64<L, u>(this->block, Block::codes_at, unit.code);
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) {
+        code4_of_64<L, u>(this->block, Block::codes_at, low, unit.code);
         this->template unpack_scales<u>(unit);
     }
 };
@@ -67,13 +73,14 @@ struct Q5KPanel : MinimaPanel<L, Q5_K> {
     using Kind = PanelKind<Codes::small, 31, 0, 1, true>;
     template <class Other>
     using With = Q5KPanel<Other>;
+    using MinimaPanel<L, Q5_K>::MinimaPanel;
     SharedWords<L, 8> high;
-    MINIM_KERNEL_FUNCTION Q5KPanel(PanelBlock<L> header, PanelBlock<L> at)
-        : MinimaPanel<L, Q5_K>(header, at), high(at, Block::high_at) {}
+    SharedWords<L, 8> low;
 
     template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code4_of_64<L, u>(this->block, Block::codes_at, unit.code);
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) {
+        if constexpr (k_reads_shared<L, u, 8>) high.read(this->block, Block::high_at);
+        code4_of_64<L, u>(this->block, Block::codes_at, low, unit.code);
         for (int k = 0; k < 8; ++k) unit.code[k] = L::bit_or(unit.code[k], code1_of_word<L, u, 4>(high[k]));
         this->template unpack_scales<u>(unit);
     }
@@ -138,31 +145,31 @@ struct Q6KPanel {
     using Kind = PanelKind<Codes::small, 63, 32, 2, false>;
     template <class Other>
     using With = Q6KPanel<Other>;
-    static constexpr int place_of(int at) { return static_cast<int>(place_in_panel(Block::format, at)); }
-    static constexpr int k_d = place_of(Block::d_at);
-    static constexpr int k_scales = place_of(Block::scales_at);
-    static constexpr int k_high = place_of(Block::high_at);
-    static constexpr int k_codes = place_of(Block::codes_at);
+    MINIM_HOST_DEVICE static constexpr int place_of(int at) {
+        return static_cast<int>(place_in_panel(Block::format, at));
+    }
     PanelBlock<L> block;
     typename L::Float d;
-    typename L::Int scales[4];
-    SharedWords<L, 16> high;
+    SharedWords<L, 2> scales;
+    SharedWords<L, 8> high;
     MINIM_KERNEL_FUNCTION Q6KPanel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at),
-          d(at.f16(k_d)),
-          scales{at.word(k_scales), at.word(k_scales + 4), at.word(k_scales + 8), at.word(k_scales + 12)},
-          high(at, k_high) {}
+        : block(at), d(at.f16(place_of(Block::d_at))) {}
 
     template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) {
+        if constexpr (k_reads_shared<L, u, 4>) {
+            scales.read(block, place_of(Block::scales_at + 8 * (u / 4)));
+            high.read(block, place_of(Block::high_at + 32 * (u / 4)));
+        }
         // 64 bytes of low nibbles hold 128 elements: units 0 and 1 the low halves, 2 and 3 the high ones.
-        constexpr int k_low = k_codes + 64 * (u / 4) + 32 * (u % 2);
+        constexpr int k_low = place_of(Block::codes_at + 64 * (u / 4) + 32 * (u % 2));
         for (int k = 0; k < 8; ++k) {
             const auto low = byte_bits<L, 4 * (u % 4 / 2), 15>(block.word(k_low + 4 * k));
-            unit.code[k] = L::bit_or(low, code2_of_word<L, u, 4>(high[8 * (u / 4) + k]));
+            unit.code[k] = L::bit_or(low, code2_of_word<L, u, 4>(high[k]));
         }
-        unit.scale[0] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2>(scales[u / 2])));
-        unit.scale[1] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2 + 1>(scales[u / 2])));
+        const auto scales_of_two = scales[u % 4 / 2];
+        unit.scale[0] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2>(scales_of_two)));
+        unit.scale[1] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2 + 1>(scales_of_two)));
     }
 };
 
@@ -170,9 +177,12 @@ template <class L>
 struct Int4Z128Panel {
     using Block = INT4_Z128;
     using Kind = PanelKind<Codes::small, 15, 0, 1, true>;
+    template <class Other>
+    using With = Int4Z128Panel<Other>;
     PanelBlock<L> block;
     typename L::Float d;
     typename L::Float minus_zero;
+    SharedWords<L, 8> codes;
 
     MINIM_KERNEL_FUNCTION Int4Z128Panel(PanelBlock<L>, PanelBlock<L> at)
         : block(at),
@@ -180,8 +190,8 @@ struct Int4Z128Panel {
           minus_zero(L::mul(d, L::to_float(L::sub(L::all(0), at.half(Block::zero_at))))) {}
 
     template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code4_of_64<L, u>(block, Block::codes_at, unit.code);
+    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) {
+        code4_of_64<L, u>(block, Block::codes_at, codes, unit.code);
         unit.scale[0] = d;
         unit.minimum[0] = minus_zero;
     }

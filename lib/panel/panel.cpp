@@ -7,10 +7,11 @@
 namespace minim::panel {
 namespace {
 
-// Granules of one size, side by side: `bytes` of them from `at` on in the block that begins at `block` of its row.
+// Granules of one size that lie side by side in a row and in a panel: `bytes` of them, from `at` on in their row, and from
+// 16 * place on in the panel.
 struct Run {
-    int64_t block;
     int64_t at;
+    int64_t place;
     int64_t bytes;
 };
 
@@ -20,23 +21,31 @@ void for_each_run(Format format, int64_t cols, const Visit& visit) {
     const FormatTraits& f = traits(format);
     const PanelShape shape = panel_shape(format);
     const int64_t back_at = f.block_bytes - shape.back_bytes;
-    const auto run = [&](auto granule, const Run& granules) {
-        if (granules.bytes > 0) visit(granule, granules);
-    };
     using One = std::integral_constant<int64_t, 1>;
     using Two = std::integral_constant<int64_t, 2>;
     using Four = std::integral_constant<int64_t, 4>;
-    if (f.row_header_bytes == 2) run(Two(), {0, 0, 2});
-    if (f.row_header_bytes == 4) run(Four(), {0, 0, 4});
+    if (f.row_header_bytes == 2) visit(Two(), Run{0, 0, 2});
+    if (f.row_header_bytes == 4) visit(Four(), Run{0, 0, 4});
     for (int64_t b = 0; b < cols / f.block_elems; ++b) {
         const int64_t block = f.row_header_bytes + b * f.block_bytes;
+        const auto run = [&](auto granule, int64_t at, int64_t bytes) {
+            if (bytes > 0) visit(granule, Run{block + at, block + place_in_panel(format, at), bytes});
+        };
         if (shape.front_bytes % 2 == 0) {
-            run(Two(), {block, 0, shape.front_bytes});
+            run(Two(), 0, shape.front_bytes);
         } else {
-            run(One(), {block, 0, shape.front_bytes});
+            run(One(), 0, shape.front_bytes);
         }
-        run(Four(), {block, shape.front_bytes, back_at - shape.front_bytes});
-        run(Two(), {block, back_at, shape.back_bytes});
+        if (format == Format::q6_k) {
+            for (int half = 0; half < 2; ++half) {
+                run(Four(), Q6_K::codes_at + 64 * half, 64);
+                run(Four(), Q6_K::high_at + 32 * half, 32);
+                run(Four(), Q6_K::scales_at + 8 * half, 8);
+            }
+        } else {
+            run(Four(), shape.front_bytes, back_at - shape.front_bytes);
+        }
+        run(Two(), back_at, shape.back_bytes);
     }
 }
 
@@ -110,22 +119,17 @@ void pack_panel(Format format, const std::byte* rows, int64_t row_bytes, int64_t
     const std::byte* row[k_panel_rows];
     for (int64_t r = 0; r < k_panel_rows; ++r) row[r] = rows + std::min(r, n_rows - 1) * row_bytes;
     for_each_run(format, cols, [&](auto granule, const Run& run) {
-        int64_t at = run.at;
-        const int64_t end = run.at + run.bytes;
-        const auto place_of = [&](int64_t in_block) {
-            return out + k_panel_rows * (run.block + place_in_panel(format, in_block));
-        };
+        std::byte* place = out + k_panel_rows * run.place;
+        int64_t i = 0;
         if constexpr (granule == 4) {
-            for (; at + 16 <= end; at += 16) {
-                std::byte* place = place_of(at);
+            for (; i + 16 <= run.bytes; i += 16) {
                 for (int64_t r = 0; r < k_panel_rows; r += 4)
-                    interleave_four_rows(row + r, run.block + at, place + 4 * r);
+                    interleave_four_rows(row + r, run.at + i, place + k_panel_rows * i + 4 * r);
             }
         }
-        for (; at < end; at += granule) {
-            std::byte* place = place_of(at);
+        for (; i < run.bytes; i += granule) {
             for (int64_t r = 0; r < k_panel_rows; ++r)
-                std::memcpy(place + r * granule, row[r] + run.block + at, granule);
+                std::memcpy(place + k_panel_rows * i + r * granule, row[r] + run.at + i, granule);
         }
     });
 }
@@ -133,10 +137,11 @@ void pack_panel(Format format, const std::byte* rows, int64_t row_bytes, int64_t
 void unpack_panel(Format format, const std::byte* panel, int64_t row_bytes, int64_t cols,
                   std::byte* rows) noexcept {
     for_each_run(format, cols, [&](auto granule, const Run& run) {
-        for (int64_t at = run.at; at < run.at + run.bytes; at += granule) {
-            const std::byte* place = panel + k_panel_rows * (run.block + place_in_panel(format, at));
+        const std::byte* place = panel + k_panel_rows * run.place;
+        for (int64_t i = 0; i < run.bytes; i += granule) {
             for (int64_t r = 0; r < k_panel_rows; ++r)
-                std::memcpy(rows + r * row_bytes + run.block + at, place + r * granule, granule);
+                std::memcpy(rows + r * row_bytes + run.at + i, place + k_panel_rows * i + r * granule,
+                            granule);
         }
     });
 }

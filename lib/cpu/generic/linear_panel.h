@@ -144,13 +144,21 @@ inline constexpr ReadAheadDistance k_few_distance = [] {
     return k_is_one_pass ? k_much_work_for_one : k_much_work;
 }();
 
+template <class L, class P, int n_tokens>
+auto read_ahead_of_few(const LinearArgs& args) {
+    if constexpr (n_tokens == 1 && k_needs_no_requests<L, P>) {
+        return NoReadAhead();
+    } else {
+        return ReadAhead(args, k_few_distance<L, P, n_tokens>);
+    }
+}
+
 // At most n_tokens: each unit is multiplied as it is unpacked.
 template <class L, class P, int n_tokens>
 void linear_panels_of_few(const LinearArgs& args) {
     constexpr int k_parts = static_cast<int>(k_panel_rows) / L::k_width;
     using Float = typename L::Float;
-    const ReadAhead read_ahead(args, k_few_distance<L, P, n_tokens>);
-    const ReadAhead* wanted = n_tokens == 1 && k_needs_no_requests<L, P> ? nullptr : &read_ahead;
+    const auto read_ahead = read_ahead_of_few<L, P, n_tokens>(args);
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
         Float sums[k_parts][n_tokens];
         for (auto& part : sums) {
@@ -161,7 +169,7 @@ void linear_panels_of_few(const LinearArgs& args) {
                 InputTile<n_tokens> input(args, blocks.first_unit());
                 Float sum[n_tokens];
                 for (int t = 0; t < n_tokens; ++t) sum[t] = sums[part][t];
-                for_each_unit<L, P>(blocks, part * L::k_width, wanted,
+                for_each_unit<L, P>(blocks, part * L::k_width, read_ahead,
                                     [&](const Unit<L>& unit) MINIM_KERNEL_INLINE_LAMBDA {
                                         add_unit<L, typename P::Kind, n_tokens>(unit, input, sum);
                                         input.next();
@@ -199,7 +207,7 @@ void unpack_blocks(const PanelBlocks<typename P::Block>& blocks, std::byte* out)
                   static_cast<int64_t>(sizeof(PanelScratch::units)));
     for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
         std::byte* to = out + 4 * lane;
-        for_each_unit<L, P>(blocks, lane, nullptr, [&](const Unit<L>& unit) MINIM_KERNEL_INLINE_LAMBDA {
+        for_each_unit<L, P>(blocks, lane, NoReadAhead(), [&](const Unit<L>& unit) MINIM_KERNEL_INLINE_LAMBDA {
             for (int k = 0; k < 8; ++k) L::store(to + 64 * k, unit.code[k]);
             for (int g = 0; g < Kind::k_groups; ++g) {
                 L::store(reinterpret_cast<float*>(to + 512 + 64 * g), unit.scale[g]);

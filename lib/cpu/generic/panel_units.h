@@ -20,6 +20,8 @@ using panel::Unit;
 // What is read some time after a block, to be fetched meanwhile: far ahead into the second-level cache, since few lines can be on
 // their way into the first, and from there when they are near.
 struct Ahead {
+    static constexpr bool k_fetches = true;
+
     const std::byte* far;
     const std::byte* near;
 
@@ -27,6 +29,11 @@ struct Ahead {
         __builtin_prefetch(far + at, 0, 2);
         __builtin_prefetch(near + at);
     }
+};
+
+// The processor's own prefetcher is enough.
+struct NothingAhead {
+    static constexpr bool k_fetches = false;
 };
 
 // How much is computed between two requests says how far ahead they must be made. Where it is little, the processor's own
@@ -50,6 +57,11 @@ struct ReadAhead {
     ReadAhead(const LinearArgs& args, ReadAheadDistance wanted)
         : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight), distance(wanted) {}
     Ahead after(const std::byte* block) const { return {at(block, distance.far), at(block, distance.near)}; }
+    // Of a pass over some lanes of a block that begins `pass_bytes` into what the passes over it fetch.
+    Ahead after(const std::byte* block, int64_t pass_bytes) const {
+        const Ahead whole = after(block);
+        return {whole.far + pass_bytes, whole.near + pass_bytes};
+    }
 
   private:
     // The same distance further on, or from the start of the next weights where that passes the end of these; the block
@@ -60,10 +72,20 @@ struct ReadAhead {
     }
 };
 
+struct NoReadAhead {
+    static NothingAhead after(const std::byte* /*block*/, int64_t /*pass_bytes*/) { return {}; }
+};
+
 // Every pass over a block, of which there is one for each L::k_width lanes, fetches its part of the bytes that lie
 // ahead, evenly over its units: a memory that is asked in bursts gives less.
 template <class L, class Block>
 inline constexpr int k_pass_bytes = int{L::k_width} * Block::block_bytes;
+
+// Compilers move no load and no request across this. Left alone they gather the requests of all units of a block in one
+// burst, and read words of later units before those of earlier ones.
+MINIM_KERNEL_INLINE void keep_order() {
+    asm volatile("");
+}
 
 // Fetches the part of unit `unit` of the bytes of a pass.
 template <class L, class Block, int unit>
@@ -74,11 +96,15 @@ MINIM_KERNEL_INLINE void fetch_unit(const Ahead& ahead) {
     for (int at = k_first; at < k_end; at += 64) ahead.fetch(at);
 }
 
-template <class L, class P, class Visit, int... unit>
-MINIM_KERNEL_INLINE void visit_units(const P& block, const Ahead* ahead, const Visit& visit,
+template <class L, class P, class From, class Visit, int... unit>
+MINIM_KERNEL_INLINE void visit_units(P& block, const From& ahead, const Visit& visit,
                                      std::integer_sequence<int, unit...>) {
     const auto visit_one = [&](auto number) MINIM_KERNEL_INLINE_LAMBDA {
-        if (ahead != nullptr) fetch_unit<L, typename P::Block, number>(*ahead);
+        keep_order();
+        if constexpr (From::k_fetches) {
+            fetch_unit<L, typename P::Block, number>(ahead);
+            keep_order();
+        }
         Unit<L> one;
         block.template unpack<number>(one);
         visit(one);
@@ -92,16 +118,17 @@ concept UnpacksInLoop = requires(const P& panel, Unit<L>& unit) {
     panel.unpack(0, unit);
 };
 
-template <class L, class P, class Visit>
-MINIM_KERNEL_INLINE void visit_units_in_loop(const P& block, const Ahead* ahead, const Visit& visit) {
+template <class L, class P, class From, class Visit>
+MINIM_KERNEL_INLINE void visit_units_in_loop(const P& block, const From& ahead, const Visit& visit) {
     using Block = typename P::Block;
     constexpr int k_units = Block::block_elems / 32;
     constexpr int k_unit_bytes = k_pass_bytes<L, Block> / k_units;
 #pragma GCC unroll 1
     for (int unit = 0; unit < k_units; ++unit) {
         // A line that belongs to two units is asked for twice: a loop that knows would take longer.
-        for (int at = 0; at < k_unit_bytes && ahead != nullptr; at += 64)
-            ahead->fetch(k_unit_bytes * unit + at);
+        if constexpr (From::k_fetches) {
+            for (int at = 0; at < k_unit_bytes; at += 64) ahead.fetch(k_unit_bytes * unit + at);
+        }
         Unit<L> one;
         block.unpack(unit, one);
         visit(one);
@@ -138,22 +165,17 @@ MINIM_KERNEL_INLINE void for_each_blocks(const LinearArgs& args, int64_t panel, 
     }
 }
 
-// visit(unit) for every unit of some blocks, in order, while what `read_ahead` says is fetched; it may be null.
-template <class L, class P, class Visit>
+// visit(unit) for every unit of some blocks, in order, while what `read_ahead` says is fetched.
+template <class L, class P, class Reading, class Visit>
 MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks<typename P::Block>& blocks, int lane,
-                                       const ReadAhead* read_ahead, const Visit& visit) {
+                                       const Reading& read_ahead, const Visit& visit) {
     using Blocks = PanelBlocks<typename P::Block>;
     const PanelBlock<L> header = {blocks.panel, lane};
     PanelBlock<L> block = {blocks.data(), lane};
+    const int64_t pass_bytes = lane / L::k_width * k_pass_bytes<L, typename P::Block>;
     for (int64_t b = 0; b < blocks.count; ++b) {
-        Ahead part = {};
-        if (read_ahead != nullptr) {
-            const int64_t pass = lane / L::k_width * k_pass_bytes<L, typename P::Block>;
-            part = read_ahead->after(block.data);
-            part = {part.far + pass, part.near + pass};
-        }
-        const Ahead* ahead = read_ahead != nullptr ? &part : nullptr;
-        const P panel(header, block);
+        const auto ahead = read_ahead.after(block.data, pass_bytes);
+        P panel(header, block);
         if constexpr (UnpacksInLoop<L, P>) {
             visit_units_in_loop<L>(panel, ahead, visit);
         } else {

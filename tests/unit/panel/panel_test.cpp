@@ -56,7 +56,9 @@ TEST_CASE("a panel has the granules of its rows side by side") {
     }
 }
 
-TEST_CASE("a panel of Q6_K has last what its rows have first") {
+TEST_CASE(
+    "a panel of Q6_K has d first, then what each half of the columns needs, in the order in which it is "
+    "needed") {
     const int64_t row_size = 2 * 210;
     std::mt19937 random(4);
     const std::vector<std::byte> rows = random_rows(row_size, random);
@@ -66,11 +68,16 @@ TEST_CASE("a panel of Q6_K has last what its rows have first") {
     for (int64_t r = 0; r < panel::k_panel_rows; ++r) {
         for (int64_t block = 0; block < 2; ++block) {
             const std::byte* base = panel.data() + block * 210 * panel::k_panel_rows;
-            CHECK(base[2 * r + 1] == at(r, block * 210 + 209));                   // d
-            CHECK(base[2 * 16 + 4 * r + 3] == at(r, block * 210 + 195));          // scales
-            CHECK(base[18 * 16 + 4 * r] == at(r, block * 210 + 128));             // bits 4 and 5
-            CHECK(base[82 * 16 + 4 * r] == at(r, block * 210));                   // the first codes
-            CHECK(base[(210 - 4) * 16 + 4 * r + 3] == at(r, block * 210 + 127));  // the last ones
+            const int64_t row = block * 210;
+            CHECK(base[2 * r + 1] == at(r, row + 209));  // d
+            for (int64_t half = 0; half < 2; ++half) {
+                const std::byte* of_half = base + (2 + half * 104) * 16 + 4 * r;
+                CHECK(of_half[3] == at(r, row + 192 + 8 * half + 3));  // scales
+                CHECK(of_half[4 * 16 + 3] == at(r, row + 192 + 8 * half + 7));
+                CHECK(of_half[8 * 16] == at(r, row + 128 + 32 * half));       // bits 4 and 5
+                CHECK(of_half[40 * 16] == at(r, row + 64 * half));            // the first codes
+                CHECK(of_half[100 * 16 + 3] == at(r, row + 64 * half + 63));  // the last ones
+            }
         }
     }
 }
