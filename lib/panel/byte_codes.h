@@ -86,8 +86,10 @@ MINIM_KERNEL_INLINE void value4_of_32(const PanelBlock<L>& block, int at, const 
 template <class L>
 concept KeepsWords = L::k_keeps_words;
 
-// Words that several units share, of the first of which the others come after: read where they are used or, where they can be
-// kept, once, when `read` is called, and in their order.
+// Words that several units share: read where they are used or, where they can be kept, once, in their order and when `read` is
+// called, by the first of these units. A panel type with such words has With<Other>, itself over other lanes, so that a kernel can
+// give it lanes that keep them. (Compilers may load a word as often as it is used, and loads of a line that is still on its way hold
+// up those behind them.)
 template <class L, int n>
 class SharedWords {
   public:
@@ -121,7 +123,7 @@ class SharedWords<L, n> {
     Int word_[n];
 };
 
-// Whether unit `unit` has to read the words that so many units share: the first of them where they are kept, else each.
+// Whether unit `unit` calls `read` for words that n_sharing units share: the first of them where words are kept, else each.
 template <class L, int unit, int n_sharing>
 inline constexpr bool k_reads_shared = unit % n_sharing == 0 || !KeepsWords<L>;
 
