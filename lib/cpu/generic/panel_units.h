@@ -96,12 +96,12 @@ MINIM_KERNEL_INLINE void fetch_unit(const Ahead& ahead) {
     for (int at = k_first; at < k_end; at += 64) ahead.fetch(at);
 }
 
-template <class L, class P, class From, class Visit, int... unit>
-MINIM_KERNEL_INLINE void visit_units(P& block, const From& ahead, const Visit& visit,
+template <class L, class P, class AnyAhead, class Visit, int... unit>
+MINIM_KERNEL_INLINE void visit_units(P& block, const AnyAhead& ahead, const Visit& visit,
                                      std::integer_sequence<int, unit...>) {
     const auto visit_one = [&](auto number) MINIM_KERNEL_INLINE_LAMBDA {
         keep_order();
-        if constexpr (From::k_fetches) {
+        if constexpr (AnyAhead::k_fetches) {
             fetch_unit<L, typename P::Block, number>(ahead);
             keep_order();
         }
@@ -118,15 +118,15 @@ concept UnpacksInLoop = requires(const P& panel, Unit<L>& unit) {
     panel.unpack(0, unit);
 };
 
-template <class L, class P, class From, class Visit>
-MINIM_KERNEL_INLINE void visit_units_in_loop(const P& block, const From& ahead, const Visit& visit) {
+template <class L, class P, class AnyAhead, class Visit>
+MINIM_KERNEL_INLINE void visit_units_in_loop(const P& block, const AnyAhead& ahead, const Visit& visit) {
     using Block = typename P::Block;
     constexpr int k_units = Block::block_elems / 32;
     constexpr int k_unit_bytes = k_pass_bytes<L, Block> / k_units;
 #pragma GCC unroll 1
     for (int unit = 0; unit < k_units; ++unit) {
         // A line that belongs to two units is asked for twice: a loop that knows would take longer.
-        if constexpr (From::k_fetches) {
+        if constexpr (AnyAhead::k_fetches) {
             for (int at = 0; at < k_unit_bytes; at += 64) ahead.fetch(k_unit_bytes * unit + at);
         }
         Unit<L> one;
@@ -166,9 +166,9 @@ MINIM_KERNEL_INLINE void for_each_blocks(const LinearArgs& args, int64_t panel, 
 }
 
 // visit(unit) for every unit of some blocks, in order, while what `read_ahead` says is fetched.
-template <class L, class P, class Reading, class Visit>
+template <class L, class P, class AnyReadAhead, class Visit>
 MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks<typename P::Block>& blocks, int lane,
-                                       const Reading& read_ahead, const Visit& visit) {
+                                       const AnyReadAhead& read_ahead, const Visit& visit) {
     using Blocks = PanelBlocks<typename P::Block>;
     const PanelBlock<L> header = {blocks.panel, lane};
     PanelBlock<L> block = {blocks.data(), lane};
