@@ -76,11 +76,31 @@ CpuLevel detect_cpu_level() noexcept {
 #endif
 }
 
+bool is_zen5() noexcept {
+#if defined(__x86_64__)
+    // AMD's manual of CPUID, 8000_0001: where the base family is 15 the extended one is added, which is 11 for Zen 5.
+    unsigned eax = 0;
+    unsigned ebx = 0;
+    unsigned ecx = 0;
+    unsigned edx = 0;
+    if (!__builtin_cpu_is("amd") || __get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return false;
+    const unsigned family = (eax >> 8 & 15) + (eax >> 20 & 255);
+    return family == 26;
+#else
+    return false;
+#endif
+}
+
 }  // namespace
 
 CpuLevel detected_cpu_level() noexcept {
     static const CpuLevel k_level = detect_cpu_level();
     return k_level;
+}
+
+bool prefetches_unrolled_loads() noexcept {
+    static const bool k_does = !is_zen5();
+    return k_does;
 }
 
 CpuLevel active_cpu_level() {

@@ -59,6 +59,8 @@ struct LinearArgs {
     PanelScratch* scratch;  // of a kernel of packed weights
     // Weights that the caller reads after these: their start is fetched into the cache. Or null.
     const std::byte* next_weight = nullptr;
+    // The processor does not fetch ahead by itself what a kernel of packed weights reads (prefetches_unrolled_loads).
+    bool needs_requests = false;
 };
 
 struct LinearKernel {

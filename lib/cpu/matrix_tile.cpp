@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/cpu_features.h"
 #include "cpu/kernel_tables.h"
 #include "panel/panel.h"
 
@@ -138,6 +139,7 @@ void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRow
         .add = tile.add,
         .scratch = nullptr,
         .next_weight = tile.next_weight,
+        .needs_requests = !prefetches_unrolled_loads(),
     };
     if (kernel == nullptr) {
         assert(!tile.weight.packed);

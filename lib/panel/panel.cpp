@@ -38,9 +38,9 @@ void for_each_run(Format format, int64_t cols, const Visit& visit) {
         }
         if (format == Format::q6_k) {
             for (int half = 0; half < 2; ++half) {
-                run(Four(), Q6_K::codes_at + 64 * half, 64);
-                run(Four(), Q6_K::high_at + 32 * half, 32);
-                run(Four(), Q6_K::scales_at + 8 * half, 8);
+                run(Four(), Q6_K::codes_at + HalfOfQ6K::code_bytes * half, HalfOfQ6K::code_bytes);
+                run(Four(), Q6_K::high_at + HalfOfQ6K::high_bytes * half, HalfOfQ6K::high_bytes);
+                run(Four(), Q6_K::scales_at + HalfOfQ6K::scale_bytes * half, HalfOfQ6K::scale_bytes);
             }
         } else {
             run(Four(), shape.front_bytes, back_at - shape.front_bytes);

@@ -31,23 +31,30 @@ struct PanelShape {
 
 PanelShape panel_shape(Format format) noexcept;
 
-// Where a granule of a block lies in the block of a panel: where it is in the row, but for Q6_K, whose kernels work through a
-// block in halves of 128 columns and need what it has last before the rest: d, then a half's scales, its bits 4 and 5 and its low
-// bits, then the other half's. (Processors fetch ahead by themselves what is read from front to back.)
+// The kernels of Q6_K work through a block in halves of 128 columns, and need what it has last before the rest: in a panel its
+// block is d, then a half's scales, its bits 4 and 5 and its low bits, then the other half's. (Processors fetch ahead by
+// themselves what is read from front to back.)
+struct HalfOfQ6K {
+    static constexpr int d_bytes = Q6_K::block_bytes - Q6_K::d_at;  // in front of both halves
+    static constexpr int scale_bytes = (Q6_K::d_at - Q6_K::scales_at) / 2;
+    static constexpr int high_bytes = (Q6_K::scales_at - Q6_K::high_at) / 2;
+    static constexpr int code_bytes = (Q6_K::high_at - Q6_K::codes_at) / 2;
+    static constexpr int high_at = scale_bytes;
+    static constexpr int codes_at = high_at + high_bytes;
+    static constexpr int bytes = codes_at + code_bytes;
+};
+
+// Where a granule of a block lies in the block of a panel: where it is in the row, but for Q6_K.
 MINIM_HOST_DEVICE constexpr int64_t place_in_panel(Format format, int64_t at) noexcept {
     if (format != Format::q6_k) return at;
-    constexpr int k_d_bytes = Q6_K::block_bytes - Q6_K::d_at;
-    constexpr int k_scale_bytes = (Q6_K::d_at - Q6_K::scales_at) / 2;  // of a half
-    constexpr int k_high_bytes = (Q6_K::scales_at - Q6_K::high_at) / 2;
-    constexpr int k_code_bytes = (Q6_K::high_at - Q6_K::codes_at) / 2;
-    constexpr int k_half_bytes = k_scale_bytes + k_high_bytes + k_code_bytes;
+    using Half = HalfOfQ6K;
     const auto in_half = [](int64_t i, int part_bytes, int part_at) {
-        return k_d_bytes + i / part_bytes * k_half_bytes + part_at + i % part_bytes;
+        return Half::d_bytes + i / part_bytes * Half::bytes + part_at + i % part_bytes;
     };
     if (at >= Q6_K::d_at) return at - Q6_K::d_at;
-    if (at >= Q6_K::scales_at) return in_half(at - Q6_K::scales_at, k_scale_bytes, 0);
-    if (at >= Q6_K::high_at) return in_half(at - Q6_K::high_at, k_high_bytes, k_scale_bytes);
-    return in_half(at - Q6_K::codes_at, k_code_bytes, k_scale_bytes + k_high_bytes);
+    if (at >= Q6_K::scales_at) return in_half(at - Q6_K::scales_at, Half::scale_bytes, 0);
+    if (at >= Q6_K::high_at) return in_half(at - Q6_K::high_at, Half::high_bytes, Half::high_at);
+    return in_half(at - Q6_K::codes_at, Half::code_bytes, Half::codes_at);
 }
 
 // Writes n_rows rows of `cols` elements, row_bytes apart, as one panel; 1 <= n_rows <= 16, missing rows are

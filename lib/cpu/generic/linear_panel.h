@@ -120,6 +120,10 @@ concept KeepsForOne = requires(typename L::Int word) {
     typename P::template With<LanesForOne<L>>;
 };
 
+// Formats of which a load of memory is about all that is done with one token.
+template <class P>
+inline constexpr bool k_has_eight_bits = P::Block::block_bytes >= P::Block::block_elems;
+
 // Formats that the processor's own prefetcher keeps ahead of where one token is multiplied: their units take few instructions, and
 // they are read from front to back, a byte a weight or, in a single pass over a block, four bits or with shared words kept.
 // Requests only disturb it there.
@@ -128,37 +132,26 @@ inline constexpr bool k_needs_no_requests = [] {
     using Block = typename P::Block;
     constexpr int k_bits = 8 * Block::block_bytes;
     constexpr bool k_has_four_bits = k_bits > 4 * Block::block_elems && k_bits <= 5 * Block::block_elems;
-    constexpr bool k_has_eight_bits = k_bits >= 8 * Block::block_elems;
     constexpr bool k_keeps_words = panel::KeepsWords<L> && KeepsForOne<L, P>;
     constexpr bool k_is_one_pass = L::k_width == k_panel_rows;
     return !UnpacksInLoop<L, P> &&
-           (k_has_eight_bits || (k_is_one_pass && (k_has_four_bits || k_keeps_words)));
+           (k_has_eight_bits<P> || (k_is_one_pass && (k_has_four_bits || k_keeps_words)));
 }();
 
 // How far ahead weights are fetched for a few tokens.
 template <class L, class P, int n_tokens>
-inline constexpr ReadAheadDistance k_few_distance = [] {
+ReadAheadDistance few_distance(const LinearArgs& args) {
     constexpr bool k_is_one_pass = L::k_width == k_panel_rows;
-    if (n_tokens > 1) return k_much_work;
+    if (n_tokens > 1) return args.needs_requests ? k_alone : k_much_work;
     if (k_is_simple<L, P>) return k_is_one_pass ? k_little_work : k_two_passes;
     return k_is_one_pass ? k_much_work_for_one : k_much_work;
-}();
-
-template <class L, class P, int n_tokens>
-auto read_ahead_of_few(const LinearArgs& args) {
-    if constexpr (n_tokens == 1 && k_needs_no_requests<L, P>) {
-        return NoReadAhead();
-    } else {
-        return ReadAhead(args, k_few_distance<L, P, n_tokens>);
-    }
 }
 
 // At most n_tokens: each unit is multiplied as it is unpacked.
-template <class L, class P, int n_tokens>
-void linear_panels_of_few(const LinearArgs& args) {
+template <class L, class P, int n_tokens, class AnyReadAhead>
+void linear_panels_of_few(const LinearArgs& args, AnyReadAhead read_ahead) {
     constexpr int k_parts = static_cast<int>(k_panel_rows) / L::k_width;
     using Float = typename L::Float;
-    const auto read_ahead = read_ahead_of_few<L, P, n_tokens>(args);
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
         Float sums[k_parts][n_tokens];
         for (auto& part : sums) {
@@ -181,6 +174,20 @@ void linear_panels_of_few(const LinearArgs& args) {
             for (int t = 0; t < n_tokens && t < args.n_tokens; ++t)
                 put_lanes<L>(args, panel, part * L::k_width, t, sums[part][t]);
         }
+    }
+}
+
+template <class L, class P, int n_tokens>
+void linear_panels_of_few(const LinearArgs& args) {
+    using Block = typename P::Block;
+    constexpr bool k_is_one_pass = L::k_width == k_panel_rows;
+    if constexpr (n_tokens == 1 && k_is_one_pass && !UnpacksInLoop<L, P> && !k_has_eight_bits<P>) {
+        if (args.needs_requests) return linear_panels_of_few<L, P, 1>(args, ReadAheadByBlocks<Block>(args));
+    }
+    if constexpr (n_tokens == 1 && k_needs_no_requests<L, P>) {
+        linear_panels_of_few<L, P, 1>(args, NoReadAhead());
+    } else {
+        linear_panels_of_few<L, P, n_tokens>(args, ReadAhead(args, few_distance<L, P, n_tokens>(args)));
     }
 }
 
@@ -290,7 +297,7 @@ void linear_panel(const LinearArgs& args, int64_t panel, int64_t t0, int64_t n_t
         unpack_blocks<L, P>(blocks, args.scratch->units);
         const UnpackedUnits units = {args.scratch->units, blocks.first_unit(), blocks.n_units()};
         add_units_of_tokens<L, typename P::Kind>(args, units, t0, n_tokens, sums,
-                                                 read_ahead.after(blocks.data()),
+                                                 read_ahead.begin_block(blocks.data(), 0),
                                                  blocks.count * Blocks::k_block_bytes);
     });
     for (int64_t t = 0; t < n_tokens; ++t) {

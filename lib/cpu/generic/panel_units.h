@@ -36,6 +36,12 @@ struct NothingAhead {
     static constexpr bool k_fetches = false;
 };
 
+// Compilers move no load and no request across this. Left alone they gather the requests of all units of a block in one
+// burst, and read words of later units before those of earlier ones; and they drop a loop that does nothing but request.
+MINIM_KERNEL_INLINE void keep_order() {
+    asm volatile("");
+}
+
 // How much is computed between two requests says how far ahead they must be made. Where it is little, the processor's own
 // prefetcher does most of it, and requests beyond the page that it works on disturb it; where it is much, that one loses
 // its way, and the longer distance keeps the memory busy. Registers narrower than a panel pass over its blocks twice, the
@@ -48,6 +54,8 @@ inline constexpr ReadAheadDistance k_little_work = {4096, 2048};
 inline constexpr ReadAheadDistance k_two_passes = {16384, 4096};
 inline constexpr ReadAheadDistance k_much_work = {32768, 2048};
 inline constexpr ReadAheadDistance k_much_work_for_one = {49152, 2048};  // token, in one pass
+// Where the processor's own prefetcher takes no part.
+inline constexpr ReadAheadDistance k_alone = {16384, 8192};
 
 struct ReadAhead {
     const std::byte* end;
@@ -56,14 +64,10 @@ struct ReadAhead {
 
     ReadAhead(const LinearArgs& args, ReadAheadDistance wanted)
         : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight), distance(wanted) {}
-    Ahead after(const std::byte* block) const { return {at(block, distance.far), at(block, distance.near)}; }
-    // Of a pass over some lanes of a block that begins `pass_bytes` into what the passes over it fetch.
-    Ahead after(const std::byte* block, int64_t pass_bytes) const {
-        const Ahead whole = after(block);
-        return {whole.far + pass_bytes, whole.near + pass_bytes};
+    // What a pass over some lanes of a block is to fetch, which begins `pass_bytes` into what the passes over it fetch.
+    Ahead begin_block(const std::byte* block, int64_t pass_bytes) const {
+        return {at(block, distance.far) + pass_bytes, at(block, distance.near) + pass_bytes};
     }
-
-  private:
     // The same distance further on, or from the start of the next weights where that passes the end of these; the block
     // itself, which is there already, if there are none.
     const std::byte* at(const std::byte* block, int64_t bytes) const {
@@ -72,20 +76,32 @@ struct ReadAhead {
     }
 };
 
+// For processors that do not prefetch unrolled loads, and take requests for them too: one instruction asks for each line of a
+// whole block before its only pass.
+template <class Block>
+struct ReadAheadByBlocks {
+    ReadAhead lines;
+
+    explicit ReadAheadByBlocks(const LinearArgs& args) : lines(args, k_alone) {}
+    NothingAhead begin_block(const std::byte* block, int64_t /*pass_bytes*/) const {
+        const std::byte* ahead = lines.at(block, lines.distance.near);
+#pragma GCC unroll 1
+        for (int at = 0; at < static_cast<int>(k_panel_rows) * Block::block_bytes; at += 64) {
+            __builtin_prefetch(ahead + at);
+            keep_order();
+        }
+        return {};
+    }
+};
+
 struct NoReadAhead {
-    static NothingAhead after(const std::byte* /*block*/, int64_t /*pass_bytes*/) { return {}; }
+    static NothingAhead begin_block(const std::byte* /*block*/, int64_t /*pass_bytes*/) { return {}; }
 };
 
 // Every pass over a block, of which there is one for each L::k_width lanes, fetches its part of the bytes that lie
 // ahead, evenly over its units: a memory that is asked in bursts gives less.
 template <class L, class Block>
 inline constexpr int k_pass_bytes = int{L::k_width} * Block::block_bytes;
-
-// Compilers move no load and no request across this. Left alone they gather the requests of all units of a block in one
-// burst, and read words of later units before those of earlier ones.
-MINIM_KERNEL_INLINE void keep_order() {
-    asm volatile("");
-}
 
 // Fetches the part of unit `unit` of the bytes of a pass.
 template <class L, class Block, int unit>
@@ -174,7 +190,7 @@ MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks<typename P::Block>& blo
     PanelBlock<L> block = {blocks.data(), lane};
     const int64_t pass_bytes = lane / L::k_width * k_pass_bytes<L, typename P::Block>;
     for (int64_t b = 0; b < blocks.count; ++b) {
-        const auto ahead = read_ahead.after(block.data, pass_bytes);
+        const auto ahead = read_ahead.begin_block(block.data, pass_bytes);
         P panel(header, block);
         if constexpr (UnpacksInLoop<L, P>) {
             visit_units_in_loop<L>(panel, ahead, visit);

@@ -63,28 +63,34 @@ std::vector<std::byte> weights_for(const LinearKernel& kernel, const TestMatrix&
     return panels;
 }
 
-// Results of one kernel: [n_tokens][n_rows].
+// Results of one kernel: [n_tokens][n_rows]. They are the same whether it requests memory for a processor that needs it or not.
 std::vector<float> run(const cpu::KernelTable& kernels, const TestMatrix& w,
                        const std::vector<std::byte>& input, int64_t n_tokens, float scale = 1.0F,
                        const std::vector<float>& add_to = {}) {
     const LinearKernel& kernel = *cpu::linear_kernel(kernels, w.view.format);
     std::vector<float> y = add_to;
     y.resize(static_cast<size_t>(n_tokens * w.view.rows));
+    std::vector<float> requested = y;
     const std::vector<std::byte> weights = weights_for(kernel, w);
     const auto scratch = std::make_unique<cpu::PanelScratch>();
-    kernel.run({.weight = weights.data(),
-                .row_bytes = w.view.row_bytes,
-                .n_rows = w.view.rows,
-                .cols = w.view.cols,
-                .scale = scale,
-                .input = input.data(),
-                .input_row_bytes = cpu::activation_row_bytes(kernel.activation, w.view.cols),
-                .input_rows = nullptr,
-                .n_tokens = n_tokens,
-                .y = y.data(),
-                .y_stride = w.view.rows,
-                .add = !add_to.empty(),
-                .scratch = scratch.get()});
+    cpu::LinearArgs args = {.weight = weights.data(),
+                            .row_bytes = w.view.row_bytes,
+                            .n_rows = w.view.rows,
+                            .cols = w.view.cols,
+                            .scale = scale,
+                            .input = input.data(),
+                            .input_row_bytes = cpu::activation_row_bytes(kernel.activation, w.view.cols),
+                            .input_rows = nullptr,
+                            .n_tokens = n_tokens,
+                            .y = y.data(),
+                            .y_stride = w.view.rows,
+                            .add = !add_to.empty(),
+                            .scratch = scratch.get()};
+    kernel.run(args);
+    args.y = requested.data();
+    args.needs_requests = true;
+    kernel.run(args);
+    REQUIRE(same_bits(requested, y));
     return y;
 }
 
