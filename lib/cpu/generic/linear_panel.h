@@ -181,8 +181,9 @@ template <class L, class P, int n_tokens>
 void linear_panels_of_few(const LinearArgs& args) {
     using Block = typename P::Block;
     constexpr bool k_is_one_pass = L::k_width == k_panel_rows;
-    if constexpr (n_tokens == 1 && k_is_one_pass && !UnpacksInLoop<L, P> && !k_has_eight_bits<P>) {
-        if (args.needs_requests) return linear_panels_of_few<L, P, 1>(args, ReadAheadByBlocks<Block>(args));
+    if constexpr (n_tokens <= 4 && k_is_one_pass && !UnpacksInLoop<L, P> && !k_has_eight_bits<P>) {
+        if (args.needs_requests)
+            return linear_panels_of_few<L, P, n_tokens>(args, ReadAheadByBlocks<Block>(args));
     }
     if constexpr (n_tokens == 1 && k_needs_no_requests<L, P>) {
         linear_panels_of_few<L, P, 1>(args, NoReadAhead());
