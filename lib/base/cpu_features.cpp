@@ -78,7 +78,7 @@ CpuLevel detect_cpu_level() noexcept {
 
 bool is_zen5() noexcept {
 #if defined(__x86_64__)
-    // AMD's manual of CPUID, 8000_0001: where the base family is 15 the extended one is added, which is 11 for Zen 5.
+    // AMD's manual of CPUID, 0000_0001 EAX: to a base family of 15 the extended one is added, which is 11 for Zen 5.
     unsigned eax = 0;
     unsigned ebx = 0;
     unsigned ecx = 0;
