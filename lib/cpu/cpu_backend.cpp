@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/buffer.h"
+#include "base/cpu_features.h"
 #include "base/error.h"
 #include "cpu/kernel_tables.h"
 #include "cpu/matrix_tile.h"
@@ -36,7 +37,9 @@ class CpuBackend : public backend::Backend {
   public:
     CpuBackend(const ThreadPool& pool, const ThreadPool& decode_pool, const KernelTable& kernels,
                HostMemory memory)
-        : machine_{pool, kernels}, decode_machine_{decode_pool, kernels}, memory_(std::move(memory)) {}
+        : machine_{pool, kernels, !prefetches_unrolled_loads()},
+          decode_machine_{decode_pool, kernels, machine_.needs_requests},
+          memory_(std::move(memory)) {}
 
     std::string_view name() const noexcept override { return "cpu"; }
 

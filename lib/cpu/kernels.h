@@ -32,14 +32,18 @@ MINIM_HOST_DEVICE constexpr int64_t activation_row_bytes(Activation activation, 
                                          : round_up_64(cols / 32 * static_cast<int64_t>(sizeof(Q8Block)));
 }
 
-// Work space of a kernel of packed weights: some columns of a panel, unpacked, and the sums of some tokens. Both
+// Work space of a kernel of packed weights: some columns of a panel or two, unpacked, and the sums of some tokens. Both
 // stay in the first-level cache.
 inline constexpr int64_t k_panel_cols = 256;
 inline constexpr int64_t k_panel_tokens = 128;
-struct PanelScratch {
-    std::byte
-        units[k_panel_cols / 32 * (512 + 4 * 64)];  // 16 codes a column, and at most 2 scales and 2 minima
-    float sums[k_panel_tokens * 16];
+inline constexpr int64_t k_panels_together = 2;  // at most
+struct alignas(64) PanelScratch {
+    struct Panel {
+        std::byte units[k_panel_cols / 32 *
+                        (512 + 4 * 64)];  // 16 codes a column, and at most 2 scales and 2 minima
+        float sums[k_panel_tokens * 16];
+    };
+    Panel panels[k_panels_together];
 };
 
 // y[t][r] = scale * (row r of W) . (input row t), or added to y[t][r].

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 
-#include "base/cpu_features.h"
 #include "cpu/kernel_tables.h"
 #include "panel/panel.h"
 
@@ -83,11 +82,13 @@ Activation activation_for(const KernelTable& kernels, Format format) noexcept {
 int64_t rows_of_tile(const Machine& machine, const backend::Matrix& weight, int64_t n_job_rows) noexcept {
     const int64_t row_bytes = std::max<int64_t>(weight.row_bytes, 1);
     int64_t rows = k_float_tile_bytes / row_bytes;
+    int64_t step = panel::k_panel_rows;
     if (activation_for(machine.kernels, weight.format) == Activation::q8) {
         const int64_t share = n_job_rows / (k_thread_tiles * machine.pool.n_threads());
         rows = std::min({k_panel_tile_bytes / row_bytes, k_max_panel_tile_rows, share});
+        if (rows >= k_panels_together * panel::k_panel_rows) step *= k_panels_together;
     }
-    return std::max(rows / panel::k_panel_rows * panel::k_panel_rows, panel::k_panel_rows);
+    return std::max(rows / step * step, panel::k_panel_rows);
 }
 
 InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept {
@@ -139,7 +140,7 @@ void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRow
         .add = tile.add,
         .scratch = nullptr,
         .next_weight = tile.next_weight,
-        .needs_requests = !prefetches_unrolled_loads(),
+        .needs_requests = machine.needs_requests,
     };
     if (kernel == nullptr) {
         assert(!tile.weight.packed);

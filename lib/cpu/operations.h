@@ -12,6 +12,7 @@ namespace minim::cpu {
 struct Machine {
     const ThreadPool& pool;
     const KernelTable& kernels;
+    bool needs_requests;  // LinearArgs::needs_requests
 };
 
 void embed(const Machine& machine, const backend::Matrix& table, std::span<const int32_t> ids, float* x);

@@ -28,6 +28,7 @@ struct Lanes {
     };
 
     static constexpr int k_width = 8;
+    static constexpr int k_tile_panels = 1;
     static constexpr int k_token_tile = 4;
     static constexpr int k_few_tokens = 4;
     // vpmaddubsw multiplies unsigned by signed bytes: signed weights are kept 128 higher.

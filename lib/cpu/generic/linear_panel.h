@@ -46,42 +46,57 @@ struct InputTile {
     }
 };
 
+// Vectors of codes in a group of a unit's columns.
+template <class Kind>
+inline constexpr int k_group_vectors = 8 / Kind::k_groups;
+
+// What a dot with group `group` of a block begins with: the offset of the weights' codes, times the block's codes.
+template <class L, class Kind>
+MINIM_KERNEL_INLINE typename L::Int first_dot(const Q8Block& block, int group) {
+    constexpr int k_offset = Kind::k_codes == Codes::wide ? L::k_wide_offset : Kind::k_offset;
+    if constexpr (k_offset == 0) {
+        return L::all(0);
+    } else if constexpr (Kind::k_groups == 1 && k_offset == k_unsigned_offset) {
+        return L::all(block.unsigned_offset);
+    } else if constexpr (Kind::k_groups == 1) {
+        return L::template dot_pair<-k_offset, -k_offset>(block.sum);
+    } else {
+        return group == 0 ? L::template dot_pair<-k_offset, 0>(block.sum)
+                          : L::template dot_pair<0, -k_offset>(block.sum);
+    }
+}
+
+// sum + scale a_scale dot + minimum a_scale sum(a_code) of a group.
+template <class L, class Kind>
+MINIM_KERNEL_INLINE typename L::Float add_dot(typename L::Float sum, typename L::Int dot,
+                                              typename L::Float scale, const typename L::Float* minimum,
+                                              const Q8Block& block, int group) {
+    sum = L::fma(L::to_float(dot), L::mul(scale, L::all(block.scale)), sum);
+    if constexpr (Kind::k_minima) {
+        const float scaled = Kind::k_groups == 1 ? block.scaled_total : block.scaled_sum[group];
+        sum = L::fma(*minimum, L::all(scaled), sum);
+    }
+    return sum;
+}
+
 template <class L, class Kind, int n_tokens>
 MINIM_KERNEL_INLINE void add_unit(const Unit<L>& unit, const InputTile<n_tokens>& input,
                                   typename L::Float* sum) {
-    constexpr int k_vectors = 8 / Kind::k_groups;
-    constexpr int k_offset = Kind::k_codes == Codes::wide ? L::k_wide_offset : Kind::k_offset;
+    constexpr int k_vectors = k_group_vectors<Kind>;
     for (int g = 0; g < Kind::k_groups; ++g) {
         typename L::Int dot[n_tokens];
         const int8_t* code[n_tokens];
         for (int t = 0; t < n_tokens; ++t) {
-            const Q8Block* block = input.block[t];
-            code[t] = block->code + 4 * k_vectors * g;
-            if constexpr (k_offset == 0) {
-                dot[t] = L::all(0);
-            } else if constexpr (Kind::k_groups == 1 && k_offset == k_unsigned_offset) {
-                dot[t] = L::all(block->unsigned_offset);
-            } else if constexpr (Kind::k_groups == 1) {
-                dot[t] = L::template dot_pair<-k_offset, -k_offset>(block->sum);
-            } else {
-                dot[t] = g == 0 ? L::template dot_pair<-k_offset, 0>(block->sum)
-                                : L::template dot_pair<0, -k_offset>(block->sum);
-            }
+            code[t] = input.block[t]->code + 4 * k_vectors * g;
+            dot[t] = first_dot<L, Kind>(*input.block[t], g);
         }
         if constexpr (Kind::k_codes == Codes::wide) {
             L::template dot_wide<k_vectors, n_tokens>(dot, unit.code + k_vectors * g, code);
         } else {
             L::template dot_small<k_vectors, Kind::k_largest, n_tokens>(dot, unit.code + k_vectors * g, code);
         }
-        for (int t = 0; t < n_tokens; ++t) {
-            const Q8Block* block = input.block[t];
-            const auto factor = L::mul(unit.scale[g], L::all(block->scale));
-            sum[t] = L::fma(L::to_float(dot[t]), factor, sum[t]);
-            if constexpr (Kind::k_minima) {
-                const float scaled = Kind::k_groups == 1 ? block->scaled_total : block->scaled_sum[g];
-                sum[t] = L::fma(unit.minimum[g], L::all(scaled), sum[t]);
-            }
-        }
+        for (int t = 0; t < n_tokens; ++t)
+            sum[t] = add_dot<L, Kind>(sum[t], dot[t], unit.scale[g], &unit.minimum[g], *input.block[t], g);
     }
 }
 
@@ -138,14 +153,20 @@ inline constexpr bool k_needs_no_requests = [] {
            (k_has_eight_bits<P> || (k_is_one_pass && (k_has_four_bits || k_keeps_words)));
 }();
 
-// How far ahead weights are fetched for a few tokens.
+// Formats that may be asked for by whole blocks for n_tokens: one pass takes a block of them as it comes, and of up to four tokens
+// the dots leave it the time.
 template <class L, class P, int n_tokens>
-ReadAheadDistance few_distance(const LinearArgs& args) {
+inline constexpr bool k_may_come_by_blocks =
+    n_tokens <= 4 && L::k_width == k_panel_rows && !UnpacksInLoop<L, P> && !k_has_eight_bits<P>;
+
+// How far ahead weights are fetched for a few tokens where the processor's own prefetcher helps.
+template <class L, class P, int n_tokens>
+inline constexpr ReadAheadDistance k_few_distance = [] {
     constexpr bool k_is_one_pass = L::k_width == k_panel_rows;
-    if (n_tokens > 1) return args.needs_requests ? k_alone : k_much_work;
+    if (n_tokens > 1) return k_much_work;
     if (k_is_simple<L, P>) return k_is_one_pass ? k_little_work : k_two_passes;
     return k_is_one_pass ? k_much_work_for_one : k_much_work;
-}
+}();
 
 // At most n_tokens: each unit is multiplied as it is unpacked.
 template <class L, class P, int n_tokens, class AnyReadAhead>
@@ -179,16 +200,17 @@ void linear_panels_of_few(const LinearArgs& args, AnyReadAhead read_ahead) {
 
 template <class L, class P, int n_tokens>
 void linear_panels_of_few(const LinearArgs& args) {
-    using Block = typename P::Block;
-    constexpr bool k_is_one_pass = L::k_width == k_panel_rows;
-    if constexpr (n_tokens <= 4 && k_is_one_pass && !UnpacksInLoop<L, P> && !k_has_eight_bits<P>) {
+    constexpr bool k_by_blocks = k_may_come_by_blocks<L, P, n_tokens>;
+    if constexpr (k_by_blocks) {
         if (args.needs_requests)
-            return linear_panels_of_few<L, P, n_tokens>(args, ReadAheadByBlocks<Block>(args));
+            return linear_panels_of_few<L, P, n_tokens>(args, ReadAheadByBlocks<typename P::Block>(args));
     }
     if constexpr (n_tokens == 1 && k_needs_no_requests<L, P>) {
         linear_panels_of_few<L, P, 1>(args, NoReadAhead());
     } else {
-        linear_panels_of_few<L, P, n_tokens>(args, ReadAhead(args, few_distance<L, P, n_tokens>(args)));
+        constexpr ReadAheadDistance k_helped = k_few_distance<L, P, n_tokens>;
+        const bool alone = !k_by_blocks && n_tokens > 1 && args.needs_requests;
+        linear_panels_of_few<L, P, n_tokens>(args, ReadAhead(args, alone ? k_alone : k_helped));
     }
 }
 
@@ -212,7 +234,7 @@ template <class L, class P>
 void unpack_blocks(const PanelBlocks<typename P::Block>& blocks, std::byte* out) {
     using Kind = typename P::Kind;
     static_assert(k_panel_cols / 32 * k_unpacked_unit_bytes<Kind> <=
-                  static_cast<int64_t>(sizeof(PanelScratch::units)));
+                  static_cast<int64_t>(sizeof(PanelScratch::Panel::units)));
     for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
         std::byte* to = out + 4 * lane;
         for_each_unit<L, P>(blocks, lane, NoReadAhead(), [&](const Unit<L>& unit) MINIM_KERNEL_INLINE_LAMBDA {
@@ -228,58 +250,128 @@ void unpack_blocks(const PanelBlocks<typename P::Block>& blocks, std::byte* out)
     }
 }
 
+// Some lanes of an unpacked unit.
 template <class L, class Kind>
-MINIM_KERNEL_INLINE void load_unit(const std::byte* from, Unit<L>& unit) {
-    for (int k = 0; k < 8; ++k) unit.code[k] = L::load(from + 64 * k);
+struct UnpackedUnit {
+    using Float = typename L::Float;
+
+    const std::byte* data;
+
+    MINIM_KERNEL_INLINE const std::byte* codes(int group) const {
+        return data + 64 * k_group_vectors<Kind> * group;
+    }
+    MINIM_KERNEL_INLINE Float scale(int group) const { return float_at(512 + 64 * group); }
+    MINIM_KERNEL_INLINE Float minimum(int group) const {
+        return float_at(512 + 64 * (Kind::k_groups + group));
+    }
+    MINIM_KERNEL_INLINE Unit<L> all() const {
+        Unit<L> unit;
+        for (int k = 0; k < 8; ++k) unit.code[k] = L::load(data + 64 * k);
+        for (int g = 0; g < Kind::k_groups; ++g) {
+            unit.scale[g] = scale(g);
+            if constexpr (Kind::k_minima) unit.minimum[g] = minimum(g);
+        }
+        return unit;
+    }
+
+  private:
+    MINIM_KERNEL_INLINE Float float_at(int at) const {
+        return L::load_f32(reinterpret_cast<const float*>(data + at));
+    }
+};
+
+// The same units of several panels: each code of the input that is loaded meets all of them.
+template <class L, class Kind, int n_panels, int n_tokens>
+MINIM_KERNEL_INLINE void add_unit_of_panels(const UnpackedUnit<L, Kind> (&unit)[n_panels],
+                                            const InputTile<n_tokens>& input,
+                                            typename L::Float (&sum)[n_panels][n_tokens]) {
+    constexpr int k_vectors = k_group_vectors<Kind>;
     for (int g = 0; g < Kind::k_groups; ++g) {
-        unit.scale[g] = L::load_f32(reinterpret_cast<const float*>(from + 512 + 64 * g));
-        if constexpr (Kind::k_minima) {
-            unit.minimum[g] =
-                L::load_f32(reinterpret_cast<const float*>(from + 512 + 64 * (Kind::k_groups + g)));
+        typename L::Int dot[n_panels][n_tokens];
+        const int8_t* code[n_tokens];
+        const std::byte* weight[n_panels];
+        for (int p = 0; p < n_panels; ++p) weight[p] = unit[p].codes(g);
+        for (int t = 0; t < n_tokens; ++t) {
+            code[t] = input.block[t]->code + 4 * k_vectors * g;
+            const auto first = first_dot<L, Kind>(*input.block[t], g);
+            for (int p = 0; p < n_panels; ++p) dot[p][t] = first;
+        }
+        L::template dot_panels<k_vectors>(dot, weight, code);
+        for (int p = 0; p < n_panels; ++p) {
+            const auto scale = unit[p].scale(g);
+            typename L::Float minimum = {};
+            if constexpr (Kind::k_minima) minimum = unit[p].minimum(g);
+            for (int t = 0; t < n_tokens; ++t)
+                sum[p][t] = add_dot<L, Kind>(sum[p][t], dot[p][t], scale, &minimum, *input.block[t], g);
         }
     }
 }
 
-// Some unpacked units of a panel.
+// Units first .. first + count of the panels in scratch.
 struct UnpackedUnits {
-    const std::byte* data;
+    PanelScratch::Panel* panels;
     int64_t first;
     int64_t count;
 };
 
-// Adds their products with the inputs of n_tokens tokens from t0 on to sums [n_tokens][16].
-template <class L, class Kind, int n_tokens>
-void add_units(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, float* sums) {
+// Adds their products with the inputs of n_tokens tokens to the sums of these, which are the panels' from token t on; the first is
+// token t0 of all.
+template <class L, class Kind, int n_panels, int n_tokens>
+void add_units(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, int64_t t) {
     for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
         InputTile<n_tokens> input(args, t0, units.first);
-        typename L::Float sum[n_tokens];
-        for (int t = 0; t < n_tokens; ++t) sum[t] = L::load_f32(sums + k_panel_rows * t + lane);
-        const std::byte* from = units.data + 4 * lane;
-        for (int64_t u = 0; u < units.count; ++u) {
-            Unit<L> unit;
-            load_unit<L, Kind>(from, unit);
-            add_unit<L, Kind, n_tokens>(unit, input, sum);
-            input.next();
-            from += k_unpacked_unit_bytes<Kind>;
+        typename L::Float sum[n_panels][n_tokens];
+        UnpackedUnit<L, Kind> unit[n_panels];
+        const auto sum_at = [&](int p, int n) {
+            return units.panels[p].sums + k_panel_rows * (t + n) + lane;
+        };
+        for (int p = 0; p < n_panels; ++p) {
+            unit[p].data = units.panels[p].units + 4 * lane;
+            for (int n = 0; n < n_tokens; ++n) sum[p][n] = L::load_f32(sum_at(p, n));
         }
-        for (int t = 0; t < n_tokens; ++t) L::store(sums + k_panel_rows * t + lane, sum[t]);
+        for (int64_t u = 0; u < units.count; ++u) {
+            if constexpr (n_panels == 1) {
+                add_unit<L, Kind, n_tokens>(unit[0].all(), input, sum[0]);
+            } else {
+                add_unit_of_panels<L, Kind, n_panels, n_tokens>(unit, input, sum);
+            }
+            input.next();
+            for (auto& one : unit) one.data += k_unpacked_unit_bytes<Kind>;
+        }
+        for (int p = 0; p < n_panels; ++p) {
+            for (int n = 0; n < n_tokens; ++n) L::store(sum_at(p, n), sum[p][n]);
+        }
     }
 }
 
-// Every tile begins with its part of the n_ahead bytes to be fetched.
-template <class L, class Kind>
+// What comes after a range of blocks of some panels, so many bytes of each; every tile of tokens begins with its part of it.
+template <int n_panels>
+struct RangesAhead {
+    Ahead panel[n_panels];
+    int64_t n_bytes;
+    int64_t n_fetched = 0;
+
+    // Up to the part of `done` tokens of `all`.
+    MINIM_KERNEL_INLINE void fetch(int64_t done, int64_t all) {
+        for (; n_fetched * all < n_bytes * done; n_fetched += 64) {
+            for (const Ahead& ahead : panel) ahead.fetch(n_fetched);
+        }
+    }
+};
+
+// For tokens t0 .. t0 + n_tokens.
+template <class L, class Kind, int n_panels>
 void add_units_of_tokens(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, int64_t n_tokens,
-                         float* sums, const Ahead& ahead, int64_t n_ahead) {
+                         RangesAhead<n_panels> ahead) {
     int64_t t = 0;
-    int64_t fetched = 0;
     const auto add_tile = [&](auto n) {
-        for (; fetched * n_tokens < n_ahead * (t + n); fetched += 64) ahead.fetch(fetched);
-        add_units<L, Kind, n>(args, units, t0 + t, sums + k_panel_rows * t);
+        ahead.fetch(t + n, n_tokens);
+        add_units<L, Kind, n_panels, n>(args, units, t0 + t, t);
         t += n;
     };
     while (t + L::k_token_tile <= n_tokens) add_tile(std::integral_constant<int, L::k_token_tile>());
-    if constexpr (L::k_token_tile > 4) {
-        if (t + 4 <= n_tokens) add_tile(std::integral_constant<int, 4>());
+    if constexpr (L::k_token_tile > 3) {
+        if (t + 3 == n_tokens) add_tile(std::integral_constant<int, 3>());
     }
     if constexpr (L::k_token_tile > 2) {
         if (t + 2 <= n_tokens) add_tile(std::integral_constant<int, 2>());
@@ -287,23 +379,31 @@ void add_units_of_tokens(const LinearArgs& args, const UnpackedUnits& units, int
     while (t < n_tokens) add_tile(std::integral_constant<int, 1>());
 }
 
-// Tokens t0 .. t0 + n_tokens, which are at most k_panel_tokens.
-template <class L, class P>
-void linear_panel(const LinearArgs& args, int64_t panel, int64_t t0, int64_t n_tokens) {
-    const ReadAhead read_ahead(args, k_much_work);
-    float* sums = args.scratch->sums;
-    for (int64_t i = 0; i < k_panel_rows * n_tokens; ++i) sums[i] = 0.0F;
+// Panels first .. first + n_panels and tokens t0 .. t0 + n_tokens, which are at most k_panel_tokens.
+template <class L, class P, int n_panels>
+void linear_of_panels(const LinearArgs& args, int64_t first, int64_t t0, int64_t n_tokens) {
     using Blocks = PanelBlocks<typename P::Block>;
-    for_each_blocks<P>(args, panel, [&](const Blocks& blocks) {
-        unpack_blocks<L, P>(blocks, args.scratch->units);
-        const UnpackedUnits units = {args.scratch->units, blocks.first_unit(), blocks.n_units()};
-        add_units_of_tokens<L, typename P::Kind>(args, units, t0, n_tokens, sums,
-                                                 read_ahead.begin_block(blocks.data(), 0),
-                                                 blocks.count * Blocks::k_block_bytes);
+    const ReadAheadOfPanels<n_panels> read_ahead(args, k_much_work);
+    PanelScratch::Panel* panels = args.scratch->panels;
+    for (int p = 0; p < n_panels; ++p)
+        for (int64_t i = 0; i < k_panel_rows * n_tokens; ++i) panels[p].sums[i] = 0.0F;
+    for_each_blocks<P>(args, first, [&](const Blocks& blocks) {
+        RangesAhead<n_panels> ahead;
+        ahead.n_bytes = blocks.count * Blocks::k_block_bytes;
+        for (int p = 0; p < n_panels; ++p) {
+            const Blocks of_panel = blocks.of_panel(p, args.row_bytes);
+            unpack_blocks<L, P>(of_panel, panels[p].units);
+            ahead.panel[p] = read_ahead.begin_block(of_panel.data(), of_panel.data() - of_panel.panel);
+        }
+        const UnpackedUnits units = {panels, blocks.first_unit(), blocks.n_units()};
+        add_units_of_tokens<L, typename P::Kind, n_panels>(args, units, t0, n_tokens, ahead);
     });
-    for (int64_t t = 0; t < n_tokens; ++t) {
-        for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
-            put_lanes<L>(args, panel, lane, t0 + t, L::load_f32(sums + k_panel_rows * t + lane));
+    for (int p = 0; p < n_panels; ++p) {
+        for (int64_t t = 0; t < n_tokens; ++t) {
+            for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
+                put_lanes<L>(args, first + p, lane, t0 + t,
+                             L::load_f32(panels[p].sums + k_panel_rows * t + lane));
+            }
         }
     }
 }
@@ -329,11 +429,19 @@ void linear_panels(const LinearArgs& args) {
         if (args.n_tokens <= 6) return linear_panels_of_few<L, P, 6>(args);
         if (args.n_tokens <= 8) return linear_panels_of_few<L, P, 8>(args);
     }
-    for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
+    static_assert(L::k_tile_panels <= k_panels_together);
+    const int64_t n_panels = (args.n_rows + k_panel_rows - 1) / k_panel_rows;
+    for (int64_t panel = 0; panel < n_panels;) {
+        const bool together = n_panels - panel >= L::k_tile_panels;
         for (int64_t t = 0; t < args.n_tokens; t += k_panel_tokens) {
             const int64_t n_tokens = args.n_tokens - t < k_panel_tokens ? args.n_tokens - t : k_panel_tokens;
-            linear_panel<L, P>(args, panel, t, n_tokens);
+            if (together) {
+                linear_of_panels<L, P, L::k_tile_panels>(args, panel, t, n_tokens);
+            } else {
+                linear_of_panels<L, P, 1>(args, panel, t, n_tokens);
+            }
         }
+        panel += together ? L::k_tile_panels : 1;
     }
 }
 

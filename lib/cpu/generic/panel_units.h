@@ -54,25 +54,56 @@ inline constexpr ReadAheadDistance k_little_work = {4096, 2048};
 inline constexpr ReadAheadDistance k_two_passes = {16384, 4096};
 inline constexpr ReadAheadDistance k_much_work = {32768, 2048};
 inline constexpr ReadAheadDistance k_much_work_for_one = {49152, 2048};  // token, in one pass
-// Where the processor's own prefetcher takes no part.
+// Where the processor's own prefetcher takes no part; and how far ahead it is then asked for whole blocks.
 inline constexpr ReadAheadDistance k_alone = {16384, 8192};
+inline constexpr int64_t k_alone_by_blocks = 8192;
 
-struct ReadAhead {
+// The weights of a call and those after it, as one stretch of memory.
+struct WeightsToCome {
     const std::byte* end;
     const std::byte* next;
-    ReadAheadDistance distance;
 
-    ReadAhead(const LinearArgs& args, ReadAheadDistance wanted)
-        : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight), distance(wanted) {}
-    // What a pass over some lanes of a block is to fetch, which begins `pass_bytes` into what the passes over it fetch.
-    Ahead begin_block(const std::byte* block, int64_t pass_bytes) const {
-        return {at(block, distance.far) + pass_bytes, at(block, distance.near) + pass_bytes};
-    }
-    // The same distance further on, or from the start of the next weights where that passes the end of these; the block
+    explicit WeightsToCome(const LinearArgs& args)
+        : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight) {}
+    // So many bytes further on, or from the start of the next weights where that passes the end of these; the block
     // itself, which is there already, if there are none.
-    const std::byte* at(const std::byte* block, int64_t bytes) const {
+    const std::byte* after(const std::byte* block, int64_t bytes) const {
         if (end - block > bytes) return block + bytes;
         return next == nullptr ? block : next + (bytes - (end - block));
+    }
+};
+
+struct ReadAhead {
+    WeightsToCome weights;
+    ReadAheadDistance distance;
+
+    ReadAhead(const LinearArgs& args, ReadAheadDistance wanted) : weights(args), distance(wanted) {}
+    // What a pass over some lanes of a block is to fetch, which begins `pass_bytes` into what the passes over it fetch.
+    Ahead begin_block(const std::byte* block, int64_t pass_bytes) const {
+        return {weights.after(block, distance.far) + pass_bytes,
+                weights.after(block, distance.near) + pass_bytes};
+    }
+};
+
+// Of n_panels panels that are walked through side by side.
+template <int n_panels>
+struct ReadAheadOfPanels {
+    WeightsToCome weights;
+    ReadAheadDistance distance;
+    int64_t panel_bytes;
+
+    ReadAheadOfPanels(const LinearArgs& args, ReadAheadDistance wanted)
+        : weights(args), distance(wanted), panel_bytes(k_panel_rows * args.row_bytes) {}
+    // `at`: where in its panel the block begins.
+    Ahead begin_block(const std::byte* block, int64_t at) const {
+        return {after(block, at, distance.far / n_panels), after(block, at, distance.near / n_panels)};
+    }
+
+  private:
+    // What is read of this block's panels when it is so many bytes further on: behind a panel comes the one after its neighbours.
+    const std::byte* after(const std::byte* block, int64_t at, int64_t bytes) const {
+        const int64_t n_passed = n_panels == 1 ? 0 : (at + bytes) / panel_bytes;
+        return weights.after(block, bytes + n_passed * (n_panels - 1) * panel_bytes);
     }
 };
 
@@ -80,11 +111,11 @@ struct ReadAhead {
 // whole block before its only pass.
 template <class Block>
 struct ReadAheadByBlocks {
-    ReadAhead lines;
+    WeightsToCome weights;
 
-    explicit ReadAheadByBlocks(const LinearArgs& args) : lines(args, k_alone) {}
+    explicit ReadAheadByBlocks(const LinearArgs& args) : weights(args) {}
     NothingAhead begin_block(const std::byte* block, int64_t /*pass_bytes*/) const {
-        const std::byte* ahead = lines.at(block, lines.distance.near);
+        const std::byte* ahead = weights.after(block, k_alone_by_blocks);
 #pragma GCC unroll 1
         for (int at = 0; at < static_cast<int>(k_panel_rows) * Block::block_bytes; at += 64) {
             __builtin_prefetch(ahead + at);
@@ -163,6 +194,10 @@ struct PanelBlocks {
 
     const std::byte* data() const {
         return panel + k_panel_rows * Block::row_header_bytes + first * k_block_bytes;
+    }
+    // The same blocks of a panel further on.
+    PanelBlocks of_panel(int64_t further, int64_t row_bytes) const {
+        return {panel + further * k_panel_rows * row_bytes, first, count};
     }
     int64_t first_unit() const { return first * k_block_units; }
     int64_t n_units() const { return count * k_block_units; }

@@ -44,8 +44,9 @@ struct Lanes {
     };
 
     static constexpr int k_width = 4;
-    static constexpr int k_token_tile = 1;  // input rows that share an unpacked weight
-    static constexpr int k_few_tokens = 1;  // input rows that it meets while it is unpacked, at most
+    static constexpr int k_tile_panels = 1;  // panels whose unpacked weights meet an input row together
+    static constexpr int k_token_tile = 1;   // input rows that share an unpacked weight
+    static constexpr int k_few_tokens = 1;   // input rows that it meets while it is unpacked, at most
     static constexpr int k_wide_offset = 0;
 
     // ---- memory ----
