@@ -15,8 +15,8 @@ using backend::LinearTask;
 using backend::Matrix;
 using panel::k_panel_rows;
 
-// From so many rows on the slots are sorted by expert: before, hardly two choose the same one. FP8 weights go to tensor cores
-// from there on. A stream whose kernels are fixed does both always.
+// From so many rows on the slots are sorted by expert: before, hardly two choose the same one. Weights of 8 and 16 bits go to
+// tensor cores from there on. A stream whose kernels are fixed does both always.
 constexpr int64_t k_many_rows = 5;
 static_assert(k_most_together >= 3);  // q, k and v
 
@@ -65,7 +65,7 @@ void multiply_rest(cuda::Stream& s, const LinearTask& task, const float* h, int6
 // What has been made of the rows of h, kept from task to task of one operation.
 struct OtherRows {
     Format narrowed = Format::count_;
-    bool are_halved = false;
+    Format halved = Format::count_;
 };
 
 bool multiply_dense(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
@@ -83,18 +83,20 @@ bool takes_many(const cuda::Stream& s, int64_t n) {
     return n >= k_many_rows || s.fixed;
 }
 
-void multiply_many_fp8(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
-    const Weight weight = weight_of(*task.weight);
-    if (!rows.are_halved) halve(s.stream, h, n * weight.cols / 128, s.halved);
-    rows.are_halved = true;
-    linear_fp8_many(s.stream, weight, s.halved, n, task.y, task.add);
+// n_blocks of x as the halves that the weights want, unless `out` has them.
+void halve_for(cuda::Stream& s, Format weights, const float* x, int64_t n_blocks, HalfBlock* out,
+               Format& halved) {
+    const Format wanted = half_format(weights);
+    if (halved != wanted) halve(s.stream, x, n_blocks, wanted, out);
+    halved = wanted;
 }
 
 void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
     if (multiply_dense(s, task, h, n, rows)) return;
     const Weight weight = weight_of(*task.weight);
-    if (weight.format == Format::fp8_e4m3_b128 && takes_many(s, n)) {
-        multiply_many_fp8(s, task, h, n, rows);
+    if (takes_many(s, n) && has_half_tiles(weight.format, weight.cols)) {
+        halve_for(s, weight.format, h, n * weight.cols / 128, s.halved, rows.halved);
+        linear_half_many(s.stream, weight, s.halved, n, task.y, task.add);
     } else if (is_float(weight.format)) {
         linear_float(s.stream, weight, h, n, task.y, task.add, s.fixed);
     } else {
@@ -143,20 +145,30 @@ void multiply_alike(cuda::Stream& s, std::span<const LinearTask> tasks, size_t f
 // What the slots of a batch are multiplied with.
 struct SlotInput {
     const float* x;
+    int64_t n;
     const Q8Block* quantized;  // for packed weights
-    const HalfBlock* halved;   // for FP8 weights and slots in tiles
+    HalfBlock* halves;         // room for weights that have tiles of halves
     int64_t slots_a_row;
+    Format halved = Format::count_;  // what there is
 };
 
-bool is_fp8(const ExpertStack& stack) {
-    return stack.format == Format::fp8_e4m3_b128;
+// Whether the products of slots in tiles are made of halves.
+bool multiplies_halves(const ExpertStack& stack, const Slots& slots) {
+    return slots.tiles != nullptr && has_half_tiles(stack.format, stack.cols);
 }
 
-void multiply_slots(cuda::Stream& s, const ExpertStack& stack, const SlotInput& input, const Slots& slots,
+const HalfBlock* halves_for(cuda::Stream& s, const ExpertStack& stack, SlotInput& input) {
+    halve_for(s, stack.format, input.x, input.n * stack.cols / 128, input.halves, input.halved);
+    return input.halves;
+}
+
+void multiply_slots(cuda::Stream& s, const ExpertStack& stack, SlotInput& input, const Slots& slots,
                     float* y) {
     const Experts experts = experts_of(stack);
-    if (is_fp8(stack) && slots.tiles != nullptr)
-        return project_fp8_many(s.stream, experts, input.halved, input.slots_a_row, *slots.tiles, y);
+    if (multiplies_halves(stack, slots)) {
+        project_half_many(s.stream, experts, halves_for(s, stack, input), input.slots_a_row, *slots.tiles, y);
+        return;
+    }
     if (is_float(stack.format))
         return project_float(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y);
     if (!stack.packed) {
@@ -185,29 +197,22 @@ void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, 
     const ExpertStack& gate = weights.gate;
     const ExpertStack& up = weights.up;
     const ExpertStack& down = weights.down;
-    const bool has_tiles = slots.tiles != nullptr;
-    SlotInput rows = {h, nullptr, nullptr, n_used};
+    SlotInput rows = {h, n, nullptr, s.halved, n_used};
     if (gate.packed || up.packed) rows.quantized = quantized_rows(s, h, n, gate.cols);
-    if (has_tiles && (is_fp8(gate) || is_fp8(up))) {
-        halve(s.stream, h, n * gate.cols / 128, s.halved);
-        rows.halved = s.halved;
-    }
     if (are_fused(weights)) {
         activate(s.stream, experts_of(gate), experts_of(up), rows.quantized, n_used, slots,
                  s.quantized_slots);
         return;
     }
-    if (has_tiles && is_fp8(gate) && is_fp8(up)) {
-        activate_fp8_many(s.stream, experts_of(gate), experts_of(up), rows.halved, n_used, *slots.tiles,
-                          s.activated);
+    if (gate.format == up.format && multiplies_halves(gate, slots)) {
+        activate_half_many(s.stream, experts_of(gate), experts_of(up), halves_for(s, gate, rows), n_used,
+                           *slots.tiles, s.activated);
     } else {
         multiply_slots(s, gate, rows, slots, s.activated);
         multiply_slots(s, up, rows, slots, s.output);
         exact::activate(s.stream, s.activated, s.output, slots.n_slots * gate.rows);
     }
     if (down.packed) quantize(s.stream, s.activated, slots.n_slots, gate.rows, s.quantized_slots);
-    if (has_tiles && is_fp8(down))
-        halve(s.stream, s.activated, slots.n_slots * gate.rows / 128, s.halved_slots);
 }
 
 }  // namespace
@@ -277,8 +282,13 @@ void attend_rows(cuda::Stream& s, const exact::Cache& cache, const backend::Atte
 void route_rows(cuda::Stream& s, const float* h, int64_t n, const Matrix& router, const backend::Vector& bias,
                 int64_t n_used, int32_t* ids, float* gates) {
     if (n == 0) return;
-    const LinearTask task = {&router, s.score, false};
-    linear_tasks(s, h, n, {&task, 1});
+    // No rounded input decides a routing.
+    if (is_float(router.format)) {
+        linear_float(s.stream, weight_of(router), h, n, s.score, false, s.fixed);
+    } else {
+        const LinearTask task = {&router, s.score, false};
+        linear_tasks(s, h, n, {&task, 1});
+    }
     route(s.stream, s.score, n, router.rows, bias.data, n_used, ids, gates);
 }
 
@@ -294,7 +304,8 @@ void add_experts(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids,
         slots.tiles = &tiles;
     }
     activate_slots(s, h, n, n_used, slots, weights);
-    multiply_slots(s, weights.down, {s.activated, s.quantized_slots, s.halved_slots, 1}, slots, s.output);
+    SlotInput activated = {s.activated, n_slots, s.quantized_slots, s.halved_slots, 1};
+    multiply_slots(s, weights.down, activated, slots, s.output);
     exact::add_slots(s.stream, s.output, gates, n, n_used, weights.down.rows, y);
     forget_if_written(s, y, n * weights.down.rows);
 }

@@ -19,6 +19,7 @@
 //   mma_s8(c, a, b)                    c[4] += a[4] b[2]: 16 x 32 by 32 x 8 signed bytes (PTX mma.m16n8k32)
 //   mma_s8_16(c, a0, a1, b)            the same of the first 16 columns (mma.m16n8k16)
 //   mma_f16(c, a, b)                   c[4] += a[4] b[2]: 16 x 16 by 16 x 8 halves, sums in float (mma.m16n8k16)
+//   mma_bf16(c, a, b)                  the same of BF16
 //   load_matrices(r, row)              four 8 x 8 matrices of 16 bits, rows of 16 bytes given by the lanes (ldmatrix.x4)
 //   load_transposed(r, row)            the same, transposed (ldmatrix.x4.trans)
 //   pack_f16(a, b)                     two floats as halves, a the lower one

@@ -1,5 +1,5 @@
-// An input row of FP8 weights on tensor cores: F16 with a scale for every 128 columns, which what is too large or too small
-// for F16 needs.
+// An input row of float weights on tensor cores: F16 with a scale for every 128 columns, which what is too large or too small
+// for F16 needs; or, for BF16 weights, BF16, whose scale is 1.
 #pragma once
 
 #include <cstdint>

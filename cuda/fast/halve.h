@@ -1,4 +1,4 @@
-// Rows of floats to HalfBlocks.
+// Rows of floats to HalfBlocks, of F16 or of BF16.
 //
 // Shape: a warp a block of 128, two pairs of neighbours a lane. Bytes moved: 4 in, 2.1 out an element. Bound: the memory's
 // speed, or the start of a kernel for the rows of a step.
@@ -20,6 +20,7 @@ struct HalveKernel {
 
     const float* x;
     int64_t n_blocks;
+    Format format;
     HalfBlock* out;
 
     Grid grid() const { return {.n_blocks = (n_blocks + k_blocks - 1) / k_blocks}; }
@@ -31,8 +32,28 @@ struct HalveKernel {
         const int first = t.index() % 32 * 2;
         const float* own = x + block * 128 + first;
         const float pair[2][2] = {{own[0], own[1]}, {own[64], own[65]}};
+        HalfBlock& to = out[block];
+        const float scale = format == Format::bf16 ? 1.0F : scale_of(t, pair);
+        const float inverse = 1.0F / scale;  // exact: a power of two, and so is its inverse
+        for (int k = 0; k < 2; ++k) {
+            auto* both = reinterpret_cast<uint32_t*>(to.half + first + 64 * k);
+            *both = format == Format::bf16 ? pack_bf16(pair[k])
+                                           : t.pack_f16(pair[k][0] * inverse, pair[k][1] * inverse);
+        }
+        if (first != 0) return;
+        to.scale = scale;
+        for (float& each : to.unused) each = 0.0F;  // is copied with it
+    }
+
+  private:
+    MINIM_DEVICE static uint32_t pack_bf16(const float (&pair)[2]) {
+        return float_to_bf16(pair[0]) | static_cast<uint32_t>(float_to_bf16(pair[1])) << 16;
+    }
+    // Of the block that the lanes of a warp have four elements of each.
+    template <class T>
+    MINIM_DEVICE static float scale_of(T& t, const float (&own)[2][2]) {
         uint32_t largest = 0;  // as bits, without their signs: infinity is above all numbers, NaN above that
-        for (const auto& p : pair) {
+        for (const auto& p : own) {
             for (const float value : p) {
                 const uint32_t bits = float_to_bits(value) & 0x7FFFFFFFU;
                 largest = bits > largest ? bits : largest;
@@ -45,16 +66,7 @@ struct HalveKernel {
         uint32_t exponent = largest >> 23;
         if (exponent < k_least_exponent) exponent = k_least_exponent;
         // Neither infinity nor NaN has a scale; they stay what they are.
-        const uint32_t scale = exponent == 255 ? 127 : exponent - k_exponent;
-        const float inverse = bits_to_float((254 - scale) << 23);
-        HalfBlock& to = out[block];
-        for (int k = 0; k < 2; ++k) {
-            *reinterpret_cast<uint32_t*>(to.half + first + 64 * k) =
-                t.pack_f16(pair[k][0] * inverse, pair[k][1] * inverse);
-        }
-        if (first != 0) return;
-        to.scale = bits_to_float(scale << 23);
-        for (float& each : to.unused) each = 0.0F;  // is copied with it
+        return bits_to_float((exponent == 255 ? 127 : exponent - k_exponent) << 23);
     }
 };
 

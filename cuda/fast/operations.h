@@ -95,14 +95,17 @@ void linear_float(Stream stream, const Weight& weight, const float* x, int64_t n
 void project_float(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row,
                    const int32_t* ids, int64_t n_slots, float* y);
 
-// FP8_E4M3_B128 and many rows, on tensor cores, which add up in another order; n_blocks of 128 elements are halved.
-void halve(Stream stream, const float* x, int64_t n_blocks, HalfBlock* out);
-void linear_fp8_many(Stream stream, const Weight& weight, const HalfBlock* x, int64_t n, float* y, bool add);
-// activated [n_slots, rows] = silu(gate h) * (up h); h has a row for n_used slots. Both of one shape.
-void activate_fp8_many(Stream stream, const Experts& gate, const Experts& up, const HalfBlock* h,
-                       int64_t n_used, const ExpertTiles& tiles, float* activated);
-void project_fp8_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
-                      const ExpertTiles& tiles, float* y);
+// F16, BF16 and FP8_E4M3_B128 weights and many rows, on tensor cores, which add up in another order. Inputs are halves of
+// half_format(), made of n_blocks of 128 elements.
+bool has_half_tiles(Format format, int64_t cols);
+Format half_format(Format weights);  // F16 or BF16
+void halve(Stream stream, const float* x, int64_t n_blocks, Format format, HalfBlock* out);
+void linear_half_many(Stream stream, const Weight& weight, const HalfBlock* x, int64_t n, float* y, bool add);
+// activated [n_slots, rows] = silu(gate h) * (up h); h has a row for n_used slots. Both of one format and shape.
+void activate_half_many(Stream stream, const Experts& gate, const Experts& up, const HalfBlock* h,
+                        int64_t n_used, const ExpertTiles& tiles, float* activated);
+void project_half_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
+                       const ExpertTiles& tiles, float* y);
 
 // score [n, n_expert]: the router's outputs. bias may be null; n_used is at most k_most_used.
 void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,

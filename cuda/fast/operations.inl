@@ -2,7 +2,7 @@
 #include "cuda/fast/group_slots.h"
 #include "cuda/fast/halve.h"
 #include "cuda/fast/linear_float.h"
-#include "cuda/fast/linear_fp8_many.h"
+#include "cuda/fast/linear_half_many.h"
 #include "cuda/fast/pack.h"
 #include "cuda/fast/panel_kernels.h"
 #include "cuda/fast/quantize.h"
@@ -13,6 +13,7 @@ namespace minim::cuda::fast {
 namespace {
 
 using FloatBlocks = BlockList<F32, F16, BF16, FP8_E4M3_B128>;
+using HalfTileBlocks = BlockList<F16, BF16, FP8_E4M3_B128>;
 
 // Null: none.
 const PanelKernels* panel_kernels(Format format) {
@@ -81,22 +82,37 @@ void project_float(Stream stream, const Experts& experts, const float* x, int64_
     });
 }
 
-void halve(Stream stream, const float* x, int64_t n_blocks, HalfBlock* out) {
-    start(stream, HalveKernel{x, n_blocks, out});
+bool has_half_tiles(Format format, int64_t cols) {
+    return cols % k_half_cols == 0 && with_block(HalfTileBlocks{}, format, [](auto) {});
 }
 
-void linear_fp8_many(Stream stream, const Weight& weight, const HalfBlock* x, int64_t n, float* y, bool add) {
-    start(stream, LinearFp8ManyKernel{weight, x, n, y, add});
+Format half_format(Format weights) {
+    return weights == Format::bf16 ? Format::bf16 : Format::f16;
 }
 
-void activate_fp8_many(Stream stream, const Experts& gate, const Experts& up, const HalfBlock* h,
-                       int64_t n_used, const ExpertTiles& tiles, float* activated) {
-    start(stream, ActivateFp8ManyKernel{gate, up, h, tiles, n_used, activated});
+void halve(Stream stream, const float* x, int64_t n_blocks, Format format, HalfBlock* out) {
+    start(stream, HalveKernel{x, n_blocks, format, out});
 }
 
-void project_fp8_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
-                      const ExpertTiles& tiles, float* y) {
-    start(stream, ProjectFp8ManyKernel{experts, x, slots_a_row, tiles, y});
+void linear_half_many(Stream stream, const Weight& weight, const HalfBlock* x, int64_t n, float* y,
+                      bool add) {
+    with_block(HalfTileBlocks{}, weight.format, [&](auto block) {
+        start(stream, LinearHalfManyKernel<decltype(block)>{weight, x, n, y, add});
+    });
+}
+
+void activate_half_many(Stream stream, const Experts& gate, const Experts& up, const HalfBlock* h,
+                        int64_t n_used, const ExpertTiles& tiles, float* activated) {
+    with_block(HalfTileBlocks{}, gate.format, [&](auto block) {
+        start(stream, ActivateHalfManyKernel<decltype(block)>{gate, up, h, tiles, n_used, activated});
+    });
+}
+
+void project_half_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
+                       const ExpertTiles& tiles, float* y) {
+    with_block(HalfTileBlocks{}, experts.format, [&](auto block) {
+        start(stream, ProjectHalfManyKernel<decltype(block)>{experts, x, slots_a_row, tiles, y});
+    });
 }
 
 void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,

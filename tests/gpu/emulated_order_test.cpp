@@ -93,7 +93,7 @@ std::vector<std::byte> some_shortlists() {
 
 TEST_CASE("emulated threads: backwards the operations give the same bits") {
     for (const Format format :
-         {Format::q8_0, Format::q4_k, Format::iq2_s, Format::iq4_ks, Format::fp8_e4m3_b128}) {
+         {Format::q8_0, Format::q4_k, Format::iq2_s, Format::iq4_ks, Format::bf16, Format::fp8_e4m3_b128}) {
         for (const int64_t n : {1, 3, 11}) {
             const std::vector<float> forwards = some_operations(format, n);
             const Backwards backwards;

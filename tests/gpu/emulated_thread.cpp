@@ -281,13 +281,21 @@ void EmulatedThread::mma_s8_16(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32
 }
 
 void EmulatedThread::mma_f16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    mma_halves(c, a, b, f16_to_float);
+}
+
+void EmulatedThread::mma_bf16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    mma_halves(c, a, b, bf16_to_float);
+}
+
+void EmulatedThread::mma_halves(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                float (*widen)(uint16_t)) {
     const Fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     const std::byte* all = shared_by_warp(&own, sizeof(own));
     for (int i = 0; i < 4; ++i) {
         for_each_word(all, lane() / 4 + 8 * (i / 2), lane() % 4 * 2 + i % 2, [&](uint32_t x, uint32_t y) {
             for (int k = 0; k < 32; k += 16)
-                c[i] +=
-                    f16_to_float(static_cast<uint16_t>(x >> k)) * f16_to_float(static_cast<uint16_t>(y >> k));
+                c[i] += widen(static_cast<uint16_t>(x >> k)) * widen(static_cast<uint16_t>(y >> k));
         });
     }
 }

@@ -51,6 +51,7 @@ class EmulatedThread {
     void mma_s8(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
     void mma_s8_16(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t b);
     void mma_f16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+    void mma_bf16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
     void load_matrices(uint32_t (&r)[4], const void* row);
     void load_transposed(uint32_t (&r)[4], const void* row);
     uint32_t pack_f16(float a, float b) const;
@@ -69,6 +70,7 @@ class EmulatedThread {
     // What every lane of the warp put down; valid until the warp puts down something else.
     const std::byte* shared_by_warp(const void* own, size_t bytes);
     void load(uint32_t (&r)[4], const void* row, bool transposed);
+    void mma_halves(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], float (*widen)(uint16_t));
 
     EmulatedBlock& block_;
     int index_;

@@ -135,6 +135,11 @@ TEST_CASE("emulated threads: matrix products and loads") {
                 sum += f16_to_float(q[16 * row + j]) * f16_to_float(k[16 * column + j]);
             CHECK(c[i] == sum);
         }
+        const uint32_t twos[4] = {0x40004000, 0x40004000, 0x40004000, 0x40004000};  // as BF16
+        const uint32_t halves_of_one[2] = {0x3F003F00, 0x3F003F00};
+        float ones[4] = {1.0F, 2.0F, 3.0F, 4.0F};
+        t.mma_bf16(ones, twos, halves_of_one);
+        for (int i = 0; i < 4; ++i) CHECK(ones[i] == static_cast<float>(17 + i));
         uint32_t transposed[4];
         t.load_transposed(transposed, k + 16 * (lane % 16) + 8 * (lane / 16));
         CHECK((transposed[0] & 0xFFFF) == k[16 * (lane % 4 * 2) + lane / 4]);

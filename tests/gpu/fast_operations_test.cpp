@@ -73,53 +73,58 @@ TEST_CASE("gpu: packed weights of every format give the reference's products") {
     }
 }
 
-TEST_CASE("gpu: FP8 weights give the reference's products") {
+TEST_CASE("gpu: weights of 8 and 16 bits that are floats give the reference's products") {
     if (!has_devices(1)) return;
     Fixture f(Arithmetic::fast);
     const auto stream = f.device->reserve(
         {.n_rows = 130, .n_context = 64, .hidden = 384, .n_head = 2, .n_head_kv = 1, .head_dim = 128});
-    Random random(9);
-    // No whole tile; two tiles and some rows.
-    const TestMatrix few(Format::fp8_e4m3_b128, 37, 384, random);
-    const TestMatrix many(Format::fp8_e4m3_b128, 130, 384, random);
-    const Matrix few_on_device = f.put_packed(few);
-    Matrix many_on_device = f.put_packed(many);
-    Matrix many_on_host = many.view;
-    many_on_host.scale = many_on_device.scale = 0.75F;
-    CHECK_FALSE(few_on_device.packed);
-    const auto largest_distance = [&](const std::vector<float>& h) {
-        const auto n = std::ssize(h) / 384;
-        std::vector<float> y_few = random.normal(n * 37);
-        std::vector<float> y_many = random.normal(n * 130);
-        float* device_few = f.put(y_few);
-        float* device_many = f.put(y_many);
-        const float* device_h = f.put(h);
-        f.device->synchronize(*f.stream);
-        const LinearTask expected[] = {{&few.view, y_few.data(), false},
-                                       {&many_on_host, y_many.data(), true}};
-        const LinearTask tasks[] = {{&few_on_device, device_few, false},
-                                    {&many_on_device, device_many, true}};
-        f.reference->linear(*f.none, h.data(), n, expected);
-        f.device->linear(*stream, device_h, n, tasks);
-        f.device->synchronize(*stream);
-        return std::max(distance(y_few, f.get(device_few, y_few.size())),
-                        distance(y_many, f.get(device_many, y_many.size())));
-    };
-    for (const int64_t n : {0, 1, 2, 4, 5, 64, 66, 130}) {
-        INFO(n << " rows");
-        CHECK(largest_distance(exact_inputs(n * 384, random)) < 1e-5);
-    }
-    // F16 alone would lose the large and the small ones.
-    for (const float size : {1.0F, 1e9F, 1e-9F}) CHECK(largest_distance(random.normal(9 * 384, size)) < 5e-4);
-    // NaN and infinity show.
-    for (const float bad : {NAN, INFINITY}) {
-        std::vector<float> h = random.normal(9 * 384);
-        h[3 * 384 + 200] = bad;
-        float* y = f.put(std::vector<float>(9 * 37));
-        const LinearTask task = {&few_on_device, y, false};
-        f.device->linear(*f.stream, f.put(h), 9, {&task, 1});
-        const std::vector<float> out = f.get(y, 9 * 37);
-        for (size_t i = 0; i < out.size(); ++i) CHECK(std::isfinite(out[i]) == (i / 37 != 3));
+    for (const Format format : {Format::f16, Format::bf16, Format::fp8_e4m3_b128}) {
+        INFO(traits(format).name);
+        Random random(9);
+        // No whole tile; two tiles and some rows.
+        const TestMatrix few(format, 37, 384, random);
+        const TestMatrix many(format, 130, 384, random);
+        const Matrix few_on_device = f.put_packed(few);
+        Matrix many_on_device = f.put_packed(many);
+        Matrix many_on_host = many.view;
+        many_on_host.scale = many_on_device.scale = 0.75F;
+        CHECK_FALSE(few_on_device.packed);
+        const auto largest_distance = [&](const std::vector<float>& h) {
+            const auto n = std::ssize(h) / 384;
+            std::vector<float> y_few = random.normal(n * 37);
+            std::vector<float> y_many = random.normal(n * 130);
+            float* device_few = f.put(y_few);
+            float* device_many = f.put(y_many);
+            const float* device_h = f.put(h);
+            f.device->synchronize(*f.stream);
+            const LinearTask expected[] = {{&few.view, y_few.data(), false},
+                                           {&many_on_host, y_many.data(), true}};
+            const LinearTask tasks[] = {{&few_on_device, device_few, false},
+                                        {&many_on_device, device_many, true}};
+            f.reference->linear(*f.none, h.data(), n, expected);
+            f.device->linear(*stream, device_h, n, tasks);
+            f.device->synchronize(*stream);
+            return std::max(distance(y_few, f.get(device_few, y_few.size())),
+                            distance(y_many, f.get(device_many, y_many.size())));
+        };
+        for (const int64_t n : {0, 1, 2, 4, 5, 64, 66, 130}) {
+            INFO(n << " rows");
+            CHECK(largest_distance(exact_inputs(n * 384, random)) < 1e-5);
+        }
+        // F16 alone would lose the large and the small ones; BF16 has them all, with eight bits.
+        const double near = format == Format::bf16 ? 4e-3 : 5e-4;
+        for (const float size : {1.0F, 1e9F, 1e-9F})
+            CHECK(largest_distance(random.normal(9 * 384, size)) < near);
+        // NaN and infinity show.
+        for (const float bad : {NAN, INFINITY}) {
+            std::vector<float> h = random.normal(9 * 384);
+            h[3 * 384 + 200] = bad;
+            float* y = f.put(std::vector<float>(9 * 37));
+            const LinearTask task = {&few_on_device, y, false};
+            f.device->linear(*f.stream, f.put(h), 9, {&task, 1});
+            const std::vector<float> out = f.get(y, 9 * 37);
+            for (size_t i = 0; i < out.size(); ++i) CHECK(std::isfinite(out[i]) == (i / 37 != 3));
+        }
     }
 }
 
@@ -261,6 +266,9 @@ TEST_CASE("gpu: experts of packed weights") {
                           {Format::iq4_nl, Format::iq4_nl, Format::q8_0, 96, 72},
                           {Format::nvfp4, Format::nvfp4, Format::bf16, 64, 128},
                           {Format::bf16, Format::bf16, Format::q8_0, 64, 40},
+                          {Format::f16, Format::f16, Format::f16, 40, 128},
+                          {Format::bf16, Format::bf16, Format::bf16, 128, 256},
+                          {Format::bf16, Format::fp8_e4m3_b128, Format::f16, 128, 256},
                           {Format::fp8_e4m3_b128, Format::fp8_e4m3_b128, Format::fp8_e4m3_b128, 128, 256},
                           {Format::fp8_e4m3_b128, Format::fp8_e4m3_b128, Format::q8_0, 64, 256},
                           {Format::fp8_e4m3_b128, Format::fp8_e4m3_b128, Format::bf16, 40, 128},
