@@ -28,8 +28,8 @@ struct Lanes {
     };
 
     static constexpr int k_width = 8;
-    static constexpr int k_tile_panels = 1;
-    static constexpr int k_token_tile = 4;
+    static constexpr int k_tile_strips = 2;
+    static constexpr int k_token_tile = 3;
     static constexpr int k_few_tokens = 4;
     // vpmaddubsw multiplies unsigned by signed bytes: signed weights are kept 128 higher.
     static constexpr int k_wide_offset = k_unsigned_offset;
@@ -186,11 +186,7 @@ struct Lanes {
     }
     template <int n, int largest, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_small(Int* sum, const Int* weight, const int8_t* const* code) {
-        // A pair of products is at most 128 * largest, as two neighbouring codes add up to no more than 128
-        // (quantize.h). Pairs that fit 16 bits together are added there.
-        constexpr int k_room = 32767 / (128 * largest);
-        constexpr int k_run = k_room < n ? k_room : n;
-        static_assert(k_run >= 1);
+        constexpr int k_run = run_of(n, largest);
         const __m256i one = _mm256_set1_epi16(1);
         for (int k = 0; k < n; k += k_run) {
             for (int t = 0; t < n_tokens; ++t) {
@@ -209,8 +205,44 @@ struct Lanes {
     static MINIM_KERNEL_INLINE void dot_wide(Int* sum, const Int* weight, const int8_t* const* code) {
         dot_small<n, 255, n_tokens>(sum, weight, code);
     }
+    // sum[s][t] += weight[s] . code[t] of n vectors of codes, which in scratch lie 64 bytes apart. Each code is loaded for all strips,
+    // as loads are what bounds dot_small(). Without the asm, GCC would load weights and codes once for each product.
+    template <int n, int largest, int n_strips, int n_tokens>
+    static MINIM_KERNEL_INLINE void dot_strips(Int (&sum)[n_strips][n_tokens],
+                                               const std::byte* const (&weight)[n_strips],
+                                               const int8_t* const (&code)[n_tokens]) {
+        constexpr int k_run = run_of(n, largest);
+        const __m256i one = _mm256_set1_epi16(1);
+        __m256i pairs[n_strips][n_tokens] = {};
+#pragma GCC unroll 8
+        for (int k = 0; k < n; ++k) {
+            __m256i w[n_strips];
+            for (int s = 0; s < n_strips; ++s) {
+                w[s] = load(weight[s] + 64 * k).v;
+                asm volatile("" : "+x"(w[s]));
+            }
+            for (int t = 0; t < n_tokens; ++t) {
+                __m256i four = broadcast_codes(code[t] + 4 * k).v;
+                asm volatile("" : "+x"(four));
+                for (int s = 0; s < n_strips; ++s) {
+                    __m256i& p = pairs[s][t];
+                    const __m256i products = _mm256_maddubs_epi16(w[s], four);
+                    p = k % k_run == 0 ? products : _mm256_add_epi16(p, products);
+                    if (k % k_run == k_run - 1 || k == n - 1)
+                        sum[s][t].v = _mm256_add_epi32(sum[s][t].v, _mm256_madd_epi16(p, one));
+                    asm volatile("" : "+x"(p), "+x"(sum[s][t].v));
+                }
+            }
+        }
+    }
 
   private:
+    // How many pairs of products fit 16 bits together and are added there, of n: one is at most 128 * largest, as two neighbouring
+    // codes add up to no more than 128 (quantize.h).
+    static constexpr int run_of(int n, int largest) {
+        const int room = 32767 / (128 * largest);
+        return room < n ? room : n;
+    }
     // The indices in eight bytes, in their order.
     template <typename Index>
     struct Indices {

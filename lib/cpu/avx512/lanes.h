@@ -26,7 +26,7 @@ struct LanesOf {
     };
 
     static constexpr int k_width = 16;
-    static constexpr int k_tile_panels = 2;
+    static constexpr int k_tile_strips = 2;
     static constexpr int k_token_tile = 4;
     static constexpr int k_few_tokens = 8;
     // vpdpbusd multiplies unsigned by signed bytes: signed weights are kept 128 higher.
@@ -185,32 +185,32 @@ struct LanesOf {
     static MINIM_KERNEL_INLINE void dot_small(Int* sum, const Int* weight, const int8_t* const* code) {
         dot_wide<n, n_tokens>(sum, weight, code);
     }
-    // sum[p][t] += weight[p] . code[t] of n vectors of codes, 64 bytes each. Each code is loaded for all panels, and where registers
+    // sum[s][t] += weight[s] . code[t] of n vectors of codes, 64 bytes each. Each code is loaded for all strips, and where registers
     // are left, a sum is two: a processor that begins two products a cycle waits four for each.
-    template <int n, int n_panels, int n_tokens>
-    static MINIM_KERNEL_INLINE void dot_panels(Int (&sum)[n_panels][n_tokens],
-                                               const std::byte* const (&weight)[n_panels],
+    template <int n, int /*largest*/, int n_strips, int n_tokens>
+    static MINIM_KERNEL_INLINE void dot_strips(Int (&sum)[n_strips][n_tokens],
+                                               const std::byte* const (&weight)[n_strips],
                                                const int8_t* const (&code)[n_tokens]) {
-        constexpr int k_chains = n == 8 && n_panels * n_tokens <= 8 ? 2 : 1;
-        Int other[n_panels][n_tokens];
+        constexpr int k_chains = n == 8 && n_strips * n_tokens <= 8 ? 2 : 1;
+        Int other[n_strips][n_tokens];
         if constexpr (k_chains == 2) {
-            for (auto& of_panel : other) {
-                for (Int& one : of_panel) one = all(0);
+            for (auto& of_strip : other) {
+                for (Int& one : of_strip) one = all(0);
             }
         }
         for (int k = 0; k < n; ++k) {
-            Int w[n_panels];
-            for (int p = 0; p < n_panels; ++p) w[p] = load(weight[p] + 64 * k);
+            Int w[n_strips];
+            for (int s = 0; s < n_strips; ++s) w[s] = load(weight[s] + 64 * k);
             auto& to = k_chains == 2 && k % 2 == 1 ? other : sum;
             for (int t = 0; t < n_tokens; ++t) {
                 const Int four = broadcast_codes(code[t] + 4 * k);
-                for (int p = 0; p < n_panels; ++p)
-                    to[p][t].v = _mm512_dpbusd_epi32(to[p][t].v, w[p].v, four.v);
+                for (int s = 0; s < n_strips; ++s)
+                    to[s][t].v = _mm512_dpbusd_epi32(to[s][t].v, w[s].v, four.v);
             }
         }
         if constexpr (k_chains == 2) {
-            for (int p = 0; p < n_panels; ++p) {
-                for (int t = 0; t < n_tokens; ++t) sum[p][t] = add(sum[p][t], other[p][t]);
+            for (int s = 0; s < n_strips; ++s) {
+                for (int t = 0; t < n_tokens; ++t) sum[s][t] = add(sum[s][t], other[s][t]);
             }
         }
     }

@@ -46,6 +46,10 @@ struct InputTile {
     }
 };
 
+// Strips of L::k_width rows in a panel.
+template <class L>
+inline constexpr int k_panel_strips = static_cast<int>(k_panel_rows) / L::k_width;
+
 // Vectors of codes in a group of a unit's columns.
 template <class Kind>
 inline constexpr int k_group_vectors = 8 / Kind::k_groups;
@@ -171,7 +175,7 @@ inline constexpr ReadAheadDistance k_few_distance = [] {
 // At most n_tokens: each unit is multiplied as it is unpacked.
 template <class L, class P, int n_tokens, class AnyReadAhead>
 void linear_panels_of_few(const LinearArgs& args, AnyReadAhead read_ahead) {
-    constexpr int k_parts = static_cast<int>(k_panel_rows) / L::k_width;
+    constexpr int k_parts = k_panel_strips<L>;
     using Float = typename L::Float;
     for (int64_t panel = 0; panel * k_panel_rows < args.n_rows; ++panel) {
         Float sums[k_parts][n_tokens];
@@ -280,29 +284,30 @@ struct UnpackedUnit {
     }
 };
 
-// The same units of several panels: each code of the input that is loaded meets all of them.
-template <class L, class Kind, int n_panels, int n_tokens>
-MINIM_KERNEL_INLINE void add_unit_of_panels(const UnpackedUnit<L, Kind> (&unit)[n_panels],
+// Units of the same columns of several strips: each code of the input that is loaded meets all of them.
+template <class L, class Kind, int n_strips, int n_tokens>
+MINIM_KERNEL_INLINE void add_unit_of_strips(const UnpackedUnit<L, Kind> (&unit)[n_strips],
                                             const InputTile<n_tokens>& input,
-                                            typename L::Float (&sum)[n_panels][n_tokens]) {
+                                            typename L::Float (&sum)[n_strips][n_tokens]) {
     constexpr int k_vectors = k_group_vectors<Kind>;
+    constexpr int k_largest = Kind::k_codes == Codes::wide ? 255 : Kind::k_largest;
     for (int g = 0; g < Kind::k_groups; ++g) {
-        typename L::Int dot[n_panels][n_tokens];
+        typename L::Int dot[n_strips][n_tokens];
         const int8_t* code[n_tokens];
-        const std::byte* weight[n_panels];
-        for (int p = 0; p < n_panels; ++p) weight[p] = unit[p].codes(g);
+        const std::byte* weight[n_strips];
+        for (int s = 0; s < n_strips; ++s) weight[s] = unit[s].codes(g);
         for (int t = 0; t < n_tokens; ++t) {
             code[t] = input.block[t]->code + 4 * k_vectors * g;
             const auto first = first_dot<L, Kind>(*input.block[t], g);
-            for (int p = 0; p < n_panels; ++p) dot[p][t] = first;
+            for (int s = 0; s < n_strips; ++s) dot[s][t] = first;
         }
-        L::template dot_panels<k_vectors>(dot, weight, code);
-        for (int p = 0; p < n_panels; ++p) {
-            const auto scale = unit[p].scale(g);
+        L::template dot_strips<k_vectors, k_largest>(dot, weight, code);
+        for (int s = 0; s < n_strips; ++s) {
+            const auto scale = unit[s].scale(g);
             typename L::Float minimum = {};
-            if constexpr (Kind::k_minima) minimum = unit[p].minimum(g);
+            if constexpr (Kind::k_minima) minimum = unit[s].minimum(g);
             for (int t = 0; t < n_tokens; ++t)
-                sum[p][t] = add_dot<L, Kind>(sum[p][t], dot[p][t], scale, &minimum, *input.block[t], g);
+                sum[s][t] = add_dot<L, Kind>(sum[s][t], dot[s][t], scale, &minimum, *input.block[t], g);
         }
     }
 }
@@ -314,32 +319,43 @@ struct UnpackedUnits {
     int64_t count;
 };
 
+// Panels that a tile takes, which may be a part of one.
+template <class L>
+inline constexpr int k_tile_panels =
+    L::k_tile_strips > k_panel_strips<L> ? L::k_tile_strips / k_panel_strips<L> : 1;
+
 // Adds their products with the inputs of n_tokens tokens to the sums of these, which are the panels' from token t on; the first is
 // token t0 of all.
 template <class L, class Kind, int n_panels, int n_tokens>
 void add_units(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, int64_t t) {
-    for (int lane = 0; lane < k_panel_rows; lane += L::k_width) {
+    constexpr int k_all = n_panels * k_panel_strips<L>;
+    constexpr int k_strips = L::k_tile_strips < k_all ? L::k_tile_strips : k_all;
+    for (int first = 0; first < k_all; first += k_strips) {
         InputTile<n_tokens> input(args, t0, units.first);
-        typename L::Float sum[n_panels][n_tokens];
-        UnpackedUnit<L, Kind> unit[n_panels];
-        const auto sum_at = [&](int p, int n) {
-            return units.panels[p].sums + k_panel_rows * (t + n) + lane;
+        typename L::Float sum[k_strips][n_tokens];
+        UnpackedUnit<L, Kind> unit[k_strips];
+        const auto panel_of = [&](int s) -> PanelScratch::Panel& {
+            return units.panels[(first + s) / k_panel_strips<L>];
         };
-        for (int p = 0; p < n_panels; ++p) {
-            unit[p].data = units.panels[p].units + 4 * lane;
-            for (int n = 0; n < n_tokens; ++n) sum[p][n] = L::load_f32(sum_at(p, n));
+        const auto lane_of = [&](int s) { return (first + s) % k_panel_strips<L> * L::k_width; };
+        const auto sum_at = [&](int s, int n) {
+            return panel_of(s).sums + k_panel_rows * (t + n) + lane_of(s);
+        };
+        for (int s = 0; s < k_strips; ++s) {
+            unit[s].data = panel_of(s).units + 4 * lane_of(s);
+            for (int n = 0; n < n_tokens; ++n) sum[s][n] = L::load_f32(sum_at(s, n));
         }
         for (int64_t u = 0; u < units.count; ++u) {
-            if constexpr (n_panels == 1) {
+            if constexpr (k_strips == 1) {
                 add_unit<L, Kind, n_tokens>(unit[0].all(), input, sum[0]);
             } else {
-                add_unit_of_panels<L, Kind, n_panels, n_tokens>(unit, input, sum);
+                add_unit_of_strips<L, Kind, k_strips, n_tokens>(unit, input, sum);
             }
             input.next();
             for (auto& one : unit) one.data += k_unpacked_unit_bytes<Kind>;
         }
-        for (int p = 0; p < n_panels; ++p) {
-            for (int n = 0; n < n_tokens; ++n) L::store(sum_at(p, n), sum[p][n]);
+        for (int s = 0; s < k_strips; ++s) {
+            for (int n = 0; n < n_tokens; ++n) L::store(sum_at(s, n), sum[s][n]);
         }
     }
 }
@@ -429,19 +445,19 @@ void linear_panels(const LinearArgs& args) {
         if (args.n_tokens <= 6) return linear_panels_of_few<L, P, 6>(args);
         if (args.n_tokens <= 8) return linear_panels_of_few<L, P, 8>(args);
     }
-    static_assert(L::k_tile_panels <= k_panels_together);
+    static_assert(k_tile_panels<L> <= k_panels_together);
     const int64_t n_panels = (args.n_rows + k_panel_rows - 1) / k_panel_rows;
     for (int64_t panel = 0; panel < n_panels;) {
-        const bool together = n_panels - panel >= L::k_tile_panels;
+        const bool together = n_panels - panel >= k_tile_panels<L>;
         for (int64_t t = 0; t < args.n_tokens; t += k_panel_tokens) {
             const int64_t n_tokens = args.n_tokens - t < k_panel_tokens ? args.n_tokens - t : k_panel_tokens;
             if (together) {
-                linear_of_panels<L, P, L::k_tile_panels>(args, panel, t, n_tokens);
+                linear_of_panels<L, P, k_tile_panels<L>>(args, panel, t, n_tokens);
             } else {
                 linear_of_panels<L, P, 1>(args, panel, t, n_tokens);
             }
         }
-        panel += together ? L::k_tile_panels : 1;
+        panel += together ? k_tile_panels<L> : 1;
     }
 }
 

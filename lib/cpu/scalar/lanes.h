@@ -9,7 +9,8 @@
 //
 // Dots add four products a lane. Codes of activations are as in a Q8Block (../q8_block.h). Weights are either
 // small, 0 .. `largest` <= 127, or wide, any signed byte, in the form that wide() and wide_table() make: the
-// byte plus k_wide_offset, which the caller takes off again through the sum of the codes.
+// byte plus k_wide_offset, which the caller takes off again through the sum of the codes. Lanes whose k_tile_strips
+// is more than 1 have dot_strips(), which takes weights of several strips of k_width rows.
 //
 // Four lanes are 16 bytes of the compiler's own vector types; the operations that are loops here stay out of
 // line, as the kernels of all formats are made of many of them.
@@ -44,7 +45,7 @@ struct Lanes {
     };
 
     static constexpr int k_width = 4;
-    static constexpr int k_tile_panels = 1;  // panels whose unpacked weights meet an input row together
+    static constexpr int k_tile_strips = 1;  // unpacked strips of rows that meet an input row together
     static constexpr int k_token_tile = 1;   // input rows that share an unpacked weight
     static constexpr int k_few_tokens = 1;   // input rows that it meets while it is unpacked, at most
     static constexpr int k_wide_offset = 0;
