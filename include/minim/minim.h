@@ -37,8 +37,8 @@
  *   call states.
  * - The library prints nothing, keeps no global state, and never aborts or exits the process. It reads
  *   two environment variables, for debugging: MINIM_LOG (level 1..4: a runtime without a logger writes
- *   its log to standard error) and MINIM_CPU (scalar, avx2, avx512, avx512_vbmi: kernels of a lower
- *   instruction set than the processor has).
+ *   its log to standard error) and MINIM_CPU (scalar, avx2, avx2_vnni, avx512, avx512_vbmi: kernels of
+ *   another instruction set that the processor has).
  * - Threads: each handle's comment says whether one or any thread may use it at a time. Callbacks run on
  *   the thread that made the call, with no lock held; log lines may come from any thread that is inside a
  *   call, and from an engine's own.
@@ -237,7 +237,8 @@ MINIM_API void minim_runtime_free(minim_runtime* runtime);
 MINIM_API int32_t minim_runtime_thread_count(const minim_runtime* runtime);
 /* What became of `numa`: "off", "interleave" or "split". Static text. */
 MINIM_API const char* minim_runtime_numa(const minim_runtime* runtime);
-/* The level of instruction sets in use: "scalar", "avx2", "avx512", "avx512_vbmi". Static text. */
+/* The level of instruction sets in use: "scalar", "avx2", "avx2_vnni", "avx512", "avx512_vbmi". Static
+ * text. */
 MINIM_API const char* minim_runtime_cpu_level(const minim_runtime* runtime);
 
 /* ----------------------------------------------------------------------------------------- checkpoints */

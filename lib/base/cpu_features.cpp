@@ -18,9 +18,8 @@ namespace minim {
 namespace {
 
 constexpr std::pair<CpuLevel, std::string_view> k_levels[] = {
-    {CpuLevel::scalar, "scalar"},
-    {CpuLevel::avx2, "avx2"},
-    {CpuLevel::avx512, "avx512"},
+    {CpuLevel::scalar, "scalar"},           {CpuLevel::avx2, "avx2"},
+    {CpuLevel::avx2_vnni, "avx2_vnni"},     {CpuLevel::avx512, "avx512"},
     {CpuLevel::avx512_vbmi, "avx512_vbmi"},
 };
 
@@ -48,7 +47,7 @@ int32_t cgroup_core_quota() noexcept {
 }
 
 #if defined(__x86_64__)
-// By CPUID: __builtin_cpu_supports does not know the name in clang 14.
+// By CPUID: __builtin_cpu_supports does not know these names in clang 14.
 bool has_f16c() noexcept {
     unsigned eax = 0;
     unsigned ebx = 0;
@@ -56,24 +55,40 @@ bool has_f16c() noexcept {
     unsigned edx = 0;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
+
+bool has_avx_vnni() noexcept {
+    unsigned eax = 0;
+    unsigned ebx = 0;
+    unsigned ecx = 0;
+    unsigned edx = 0;
+    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & bit_AVXVNNI) != 0;
+}
 #endif
 
+// Level i in bit i.
+using LevelSet = uint32_t;
+
+constexpr LevelSet only(CpuLevel level) {
+    return LevelSet{1} << static_cast<int32_t>(level);
+}
+
 // Asks the processor, which takes microseconds in a virtual machine.
-CpuLevel detect_cpu_level() noexcept {
+LevelSet find_cpu_levels() noexcept {
+    LevelSet found = only(CpuLevel::scalar);
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) {
-        return CpuLevel::scalar;
-    }
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) return found;
+    found |= only(CpuLevel::avx2);
+    if (has_avx_vnni()) found |= only(CpuLevel::avx2_vnni);
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||
         !__builtin_cpu_supports("avx512vnni")) {
-        return CpuLevel::avx2;
+        return found;
     }
+    found |= only(CpuLevel::avx512);
     const bool permutes = __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
-    return permutes ? CpuLevel::avx512_vbmi : CpuLevel::avx512;
-#else
-    return CpuLevel::scalar;
+    if (permutes) found |= only(CpuLevel::avx512_vbmi);
 #endif
+    return found;
 }
 
 bool is_zen5() noexcept {
@@ -93,9 +108,25 @@ bool is_zen5() noexcept {
 
 }  // namespace
 
+bool has_cpu_level(CpuLevel level) noexcept {
+    static const LevelSet k_found = find_cpu_levels();
+    return (k_found & only(level)) != 0;
+}
+
+std::vector<CpuLevel> cpu_levels() {
+    std::vector<CpuLevel> levels;
+    for (const auto& [level, name] : k_levels) {
+        if (has_cpu_level(level)) levels.push_back(level);
+    }
+    return levels;
+}
+
 CpuLevel detected_cpu_level() noexcept {
-    static const CpuLevel k_level = detect_cpu_level();
-    return k_level;
+    CpuLevel best = CpuLevel::scalar;
+    for (const auto& [level, name] : k_levels) {
+        if (has_cpu_level(level)) best = level;
+    }
+    return best;
 }
 
 bool prefetches_unrolled_loads() noexcept {
@@ -109,13 +140,14 @@ CpuLevel active_cpu_level() {
     if (wanted == nullptr || *wanted == '\0') return detected;
     for (const auto& [level, name] : k_levels) {
         if (name != wanted) continue;
-        if (level > detected) {
+        if (!has_cpu_level(level)) {
             fail(Status::unsupported, "MINIM_CPU asks for {}, this processor has {}", name,
                  to_string(detected));
         }
         return level;
     }
-    fail(Status::invalid, "MINIM_CPU is '{}'; it can be scalar, avx2, avx512 or avx512_vbmi", wanted);
+    fail(Status::invalid, "MINIM_CPU is '{}'; it can be scalar, avx2, avx2_vnni, avx512 or avx512_vbmi",
+         wanted);
 }
 
 std::string_view to_string(CpuLevel level) noexcept {

@@ -7,19 +7,27 @@
 
 namespace minim {
 
-// Instruction-set levels with kernels of their own, each containing those below it.
+// Instruction-set levels with kernels of their own, the better ones last. A processor that has one has those before it too, but
+// for avx2_vnni: processors with AVX-512 may be without.
 enum class CpuLevel : int32_t {
     scalar = 0,       // any processor
     avx2 = 1,         // AVX2, FMA, F16C
-    avx512 = 2,       // AVX-512 F, BW, DQ, VL and VNNI
-    avx512_vbmi = 3,  // the same with VBMI and GFNI: permutations of bytes across a register
+    avx2_vnni = 2,    // the same with AVX-VNNI: dots of bytes in one instruction
+    avx512 = 3,       // AVX-512 F, BW, DQ, VL and VNNI
+    avx512_vbmi = 4,  // the same with VBMI and GFNI: permutations of bytes across a register
 };
 
-// The best level of this processor and operating system.
+// Whether this processor and operating system have a level.
+bool has_cpu_level(CpuLevel level) noexcept;
+
+// All that they have, the best one last.
+std::vector<CpuLevel> cpu_levels();
+
+// The best of them.
 CpuLevel detected_cpu_level() noexcept;
 
-// The level kernels are taken from: the detected one, or a lower one named by the environment variable
-// MINIM_CPU (scalar, avx2, avx512, avx512_vbmi). Throws invalid for any other name,
+// The level kernels are taken from: the detected one, or another one that is there, named by the environment variable
+// MINIM_CPU (scalar, avx2, avx2_vnni, avx512, avx512_vbmi). Throws invalid for any other name,
 // unsupported for a level that this machine has not.
 CpuLevel active_cpu_level();
 

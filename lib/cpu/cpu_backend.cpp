@@ -130,7 +130,7 @@ class CpuBackend : public backend::Backend {
 
 std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
                                                    CpuLevel level, HostMemory memory) {
-    if (level > detected_cpu_level()) {
+    if (!has_cpu_level(level)) {
         fail(Status::unsupported, "this processor has no {} (its best level is {})", to_string(level),
              to_string(detected_cpu_level()));
     }

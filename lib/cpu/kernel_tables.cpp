@@ -6,6 +6,7 @@ const KernelTable& kernels_for(CpuLevel level) noexcept {
 #if defined(__x86_64__)
     if (level == CpuLevel::avx512_vbmi) return k_avx512_vbmi_kernels;
     if (level == CpuLevel::avx512) return k_avx512_kernels;
+    if (level == CpuLevel::avx2_vnni) return k_avx2_vnni_kernels;
     if (level == CpuLevel::avx2) return k_avx2_kernels;
 #endif
     static_cast<void>(level);

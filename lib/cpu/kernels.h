@@ -129,6 +129,7 @@ struct KernelTable {
 // One folder each.
 extern const KernelTable k_scalar_kernels;
 extern const KernelTable k_avx2_kernels;         // x86-64 only
+extern const KernelTable k_avx2_vnni_kernels;    // x86-64 only
 extern const KernelTable k_avx512_kernels;       // x86-64 only
 extern const KernelTable k_avx512_vbmi_kernels;  // x86-64 only
 

@@ -14,6 +14,10 @@ namespace avx2 {  // x86-64 only
 extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_k_quants, k_ternary, k_trellis,
     k_value_tables;
 }
+namespace avx2_vnni {  // x86-64 only
+extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_k_quants, k_ternary, k_trellis,
+    k_value_tables;
+}
 namespace avx512 {  // x86-64 only
 extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_k_quants, k_ternary, k_trellis,
     k_value_tables;

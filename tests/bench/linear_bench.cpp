@@ -96,8 +96,7 @@ void register_all() {
     struct Shape {
         int64_t rows, cols;
     };
-    for (const CpuLevel level : {CpuLevel::scalar, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::avx512_vbmi}) {
-        if (level > minim::detected_cpu_level()) continue;
+    for (const CpuLevel level : minim::cpu_levels()) {
         for (const Format format :
              {Format::f32,       Format::f16,    Format::bf16,    Format::q8_0,   Format::iq4_nl,
               Format::mxfp4,     Format::nvfp4,  Format::q4_k,    Format::q6_k,   Format::iq4_xs,

@@ -1,4 +1,5 @@
-// The lane vocabulary of scalar/lanes.h in AVX2, FMA and F16C: 8 lanes are one register.
+// The lane vocabulary of scalar/lanes.h in AVX2, FMA and F16C: 8 lanes are one register. A template only so that files compiled
+// for more than that have functions of their own, which no linker takes for these.
 #pragma once
 
 #include <immintrin.h>
@@ -12,7 +13,10 @@
 
 namespace minim::cpu::avx2 {
 
-struct Lanes {
+struct Plain {};
+
+template <class Level>
+struct LanesOf {
     struct Int {
         __m256i v;
     };
@@ -205,8 +209,7 @@ struct Lanes {
     static MINIM_KERNEL_INLINE void dot_wide(Int* sum, const Int* weight, const int8_t* const* code) {
         dot_small<n, 255, n_tokens>(sum, weight, code);
     }
-    // sum[s][t] += weight[s] . code[t] of n vectors of codes, which in scratch lie 64 bytes apart. Each code is loaded for all strips,
-    // as loads are what bounds dot_small(). Without the asm, GCC would load weights and codes once for each product.
+    // sum[s][t] += weight[s] . code[t] of n vectors of codes. Each code is loaded for all strips, as loads are what bounds dot_small().
     template <int n, int largest, int n_strips, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_strips(Int (&sum)[n_strips][n_tokens],
                                                const std::byte* const (&weight)[n_strips],
@@ -216,17 +219,12 @@ struct Lanes {
         __m256i pairs[n_strips][n_tokens] = {};
 #pragma GCC unroll 8
         for (int k = 0; k < n; ++k) {
-            __m256i w[n_strips];
-            for (int s = 0; s < n_strips; ++s) {
-                w[s] = load(weight[s] + 64 * k).v;
-                asm volatile("" : "+x"(w[s]));
-            }
+            const auto w = load_strips(weight, k);
             for (int t = 0; t < n_tokens; ++t) {
-                __m256i four = broadcast_codes(code[t] + 4 * k).v;
-                asm volatile("" : "+x"(four));
+                const Int four = load_codes(code[t] + 4 * k);
                 for (int s = 0; s < n_strips; ++s) {
                     __m256i& p = pairs[s][t];
-                    const __m256i products = _mm256_maddubs_epi16(w[s], four);
+                    const __m256i products = _mm256_maddubs_epi16(w.strip[s].v, four.v);
                     p = k % k_run == 0 ? products : _mm256_add_epi16(p, products);
                     if (k % k_run == k_run - 1 || k == n - 1)
                         sum[s][t].v = _mm256_add_epi32(sum[s][t].v, _mm256_madd_epi16(p, one));
@@ -234,6 +232,28 @@ struct Lanes {
                 }
             }
         }
+    }
+
+  protected:
+    // Weights and codes that several products take. Without the asm, GCC would load them once for each.
+    template <int n_strips>
+    struct Strips {
+        Int strip[n_strips];
+    };
+    template <int n_strips>
+    static MINIM_KERNEL_INLINE Strips<n_strips> load_strips(const std::byte* const (&weight)[n_strips],
+                                                            int k) {
+        Strips<n_strips> strips;
+        for (int s = 0; s < n_strips; ++s) {
+            strips.strip[s] = load(weight[s] + 64 * k);  // as they lie in scratch
+            asm volatile("" : "+x"(strips.strip[s].v));
+        }
+        return strips;
+    }
+    static MINIM_KERNEL_INLINE Int load_codes(const int8_t* codes) {
+        Int four = broadcast_codes(codes);
+        asm volatile("" : "+x"(four.v));
+        return four;
     }
 
   private:
@@ -269,5 +289,7 @@ struct Lanes {
         high.v = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD));
     }
 };
+
+using Lanes = LanesOf<Plain>;
 
 }  // namespace minim::cpu::avx2

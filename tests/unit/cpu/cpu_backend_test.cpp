@@ -13,8 +13,9 @@ TEST_CASE("the CPU backend is called cpu on every instruction set") {
 
 TEST_CASE("a level the processor has not is refused, not run into") {
     const ThreadPool pool(1);
-    for (const CpuLevel level : {CpuLevel::avx2, CpuLevel::avx512, CpuLevel::avx512_vbmi}) {
-        if (level <= detected_cpu_level()) {
+    for (const CpuLevel level :
+         {CpuLevel::avx2, CpuLevel::avx2_vnni, CpuLevel::avx512, CpuLevel::avx512_vbmi}) {
+        if (has_cpu_level(level)) {
             CHECK_NOTHROW(cpu::make_cpu_backend(pool, level));
         } else {
             CHECK_THROWS_AS(cpu::make_cpu_backend(pool, level), Error);

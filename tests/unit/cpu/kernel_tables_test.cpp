@@ -9,6 +9,7 @@ TEST_CASE("each level has kernels of its name") {
     CHECK(std::string(cpu::kernels_for(CpuLevel::scalar).name) == "scalar");
 #if defined(__x86_64__)
     CHECK(std::string(cpu::kernels_for(CpuLevel::avx2).name) == "avx2");
+    CHECK(std::string(cpu::kernels_for(CpuLevel::avx2_vnni).name) == "avx2_vnni");
     CHECK(std::string(cpu::kernels_for(CpuLevel::avx512).name) == "avx512");
     CHECK(std::string(cpu::kernels_for(CpuLevel::avx512_vbmi).name) == "avx512_vbmi");
 #endif

@@ -90,14 +90,6 @@ void fill_from_golden(Format format, TestMatrix& matrix, Random& random) {
 
 }  // namespace
 
-std::vector<CpuLevel> cpu_levels() {
-    std::vector<CpuLevel> levels;
-    for (const CpuLevel level : {CpuLevel::scalar, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::avx512_vbmi}) {
-        if (level <= detected_cpu_level()) levels.push_back(level);
-    }
-    return levels;
-}
-
 std::vector<const cpu::KernelTable*> kernel_tables() {
     std::vector<const cpu::KernelTable*> tables;
     for (const CpuLevel level : cpu_levels()) {

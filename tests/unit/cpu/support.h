@@ -15,10 +15,7 @@
 
 namespace minim::test {
 
-// All levels this machine has, scalar first.
-std::vector<CpuLevel> cpu_levels();
-
-// The kernel tables of these levels, scalar first.
+// The kernel tables of all levels this machine has, scalar first.
 std::vector<const cpu::KernelTable*> kernel_tables();
 
 class Random {

@@ -1,0 +1,11 @@
+#include "panel/ternary.h"
+
+#include "cpu/avx2_vnni/lanes.h"
+#include "cpu/generic/linear_panel.h"
+#include "cpu/panel_families.h"
+
+namespace minim::cpu::avx2_vnni {
+
+constinit const LinearKernels k_ternary = generic::panel_kernels<Lanes>(panel::Ternary<Lanes>());
+
+}  // namespace minim::cpu::avx2_vnni
