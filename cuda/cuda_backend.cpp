@@ -352,6 +352,7 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
             take(stream->tiles.slot, n_slots);
             take(stream->tiles.tile, fast::most_expert_tiles(n_slots, limits.n_expert));
             take(stream->tiles.count, 1);
+            take(stream->arrived, fast::n_arrival_counters(limits));
             if (dense_.has_library() && limits.n_rows >= DenseProducts::k_least_rows) {
                 stream->dense = &dense_;
                 take(stream->narrowed, limits.n_rows * longest);
@@ -369,6 +370,11 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
         if (places) break;
         stream->memory = allocate(static_cast<uint64_t>(next - base), "work space", MemoryUse::work);
         base = stream->memory->data();
+    }
+    if (is_fast_) {
+        const std::vector<int32_t> none(static_cast<size_t>(fast::n_arrival_counters(limits)));
+        note(runtime::copy(index_, Way::to_device, stream->arrived, none.data(),
+                           none.size() * sizeof(int32_t)));
     }
     stream->device = index_;
     stream->host_memory =

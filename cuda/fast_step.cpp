@@ -162,8 +162,9 @@ const HalfBlock* halves_for(cuda::Stream& s, const ExpertStack& stack, SlotInput
     return input.halves;
 }
 
-void multiply_slots(cuda::Stream& s, const ExpertStack& stack, SlotInput& input, const Slots& slots,
-                    float* y) {
+// sums: not null only where they are added up at once.
+void multiply_slots(cuda::Stream& s, const ExpertStack& stack, SlotInput& input, const Slots& slots, float* y,
+                    const SlotSums* sums = nullptr) {
     const Experts experts = experts_of(stack);
     if (multiplies_halves(stack, slots)) {
         project_half_many(s.stream, experts, halves_for(s, stack, input), input.slots_a_row, *slots.tiles, y);
@@ -177,11 +178,16 @@ void multiply_slots(cuda::Stream& s, const ExpertStack& stack, SlotInput& input,
         return;
     }
     if (experts.rows >= k_panel_rows)
-        project(s.stream, experts, input.quantized, input.slots_a_row, slots, y);
+        project(s.stream, experts, input.quantized, input.slots_a_row, slots, y, sums);
     const Experts rest = rest_of(experts);
     if (rest.rows > 0)
         exact::slots(s.stream, rest, input.x, input.slots_a_row, slots.ids, slots.n_slots,
                      y + experts.rows - rest.rows, experts.rows);
+}
+
+// Whether the kernel that multiplies slots can add them up as well.
+bool adds_at_once(const ExpertStack& stack, const Slots& slots) {
+    return slots.tiles == nullptr && stack.packed && stack.rows % k_panel_rows == 0;
 }
 
 // Whether gate, up, activation and quantisation are one kernel.
@@ -216,6 +222,11 @@ void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, 
 }
 
 }  // namespace
+
+int64_t n_arrival_counters(const backend::StepLimits& limits) {
+    const int64_t few_rows = std::min(limits.n_rows, k_many_rows - 1);
+    return std::max(route_counters(limits.n_rows), few_rows * sum_counters(limits.hidden));
+}
 
 void norm_rows(cuda::Stream& s, const float* x, int64_t n, const backend::Vector& weight, float eps,
                float* h) {
@@ -271,25 +282,29 @@ void attend_rows(cuda::Stream& s, const exact::Cache& cache, const backend::Atte
     const int32_t* tiles = s.batch_tables.attend_tiles;
     TileList wide = {tiles, n.n_wide, splits(n.n_wide)};
     if (s.fixed) wide = {tiles, n.n_wide, k_fixed_parts, k_fixed_tiles};
+    const TileList narrow = {tiles + 2 * n.n_wide, n.n_narrow, splits(n.n_narrow)};
     attend(s.stream, {.cache = cache,
                       .query = s.query,
                       .wide = wide,
-                      .narrow = {tiles + 2 * n.n_wide, n.n_narrow, splits(n.n_narrow)},
+                      .narrow = narrow,
                       .partial = s.partial,
-                      .o = args.o});
+                      .o = args.o,
+                      .quantized = s.input});
+    const auto is_quantized = [](const TileList& list) { return list.n_tiles == 0 || list.n_splits > 1; };
+    if (is_quantized(wide) && is_quantized(narrow))
+        s.quantized = {args.o, args.n, args.n_head * args.head_dim};
 }
 
 void route_rows(cuda::Stream& s, const float* h, int64_t n, const Matrix& router, const backend::Vector& bias,
                 int64_t n_used, int32_t* ids, float* gates) {
     if (n == 0) return;
+    const Choice choice = {bias.data, n_used, ids, gates};
     // No rounded input decides a routing.
-    if (is_float(router.format)) {
-        linear_float(s.stream, weight_of(router), h, n, s.score, false, s.fixed);
-    } else {
-        const LinearTask task = {&router, s.score, false};
-        linear_tasks(s, h, n, {&task, 1});
-    }
-    route(s.stream, s.score, n, router.rows, bias.data, n_used, ids, gates);
+    if (is_float(router.format))
+        return route_float(s.stream, weight_of(router), h, n, s.score, choice, s.arrived, s.fixed);
+    const LinearTask task = {&router, s.score, false};
+    linear_tasks(s, h, n, {&task, 1});
+    route(s.stream, s.score, n, router.rows, choice);
 }
 
 void add_experts(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids, const float* gates,
@@ -305,8 +320,13 @@ void add_experts(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids,
     }
     activate_slots(s, h, n, n_used, slots, weights);
     SlotInput activated = {s.activated, n_slots, s.quantized_slots, s.halved_slots, 1};
-    multiply_slots(s, weights.down, activated, slots, s.output);
-    exact::add_slots(s.stream, s.output, gates, n, n_used, weights.down.rows, y);
+    if (adds_at_once(weights.down, slots)) {
+        const SlotSums sums = {gates, n_used, y, s.arrived};
+        multiply_slots(s, weights.down, activated, slots, s.output, &sums);
+    } else {
+        multiply_slots(s, weights.down, activated, slots, s.output);
+        exact::add_slots(s.stream, s.output, gates, n, n_used, weights.down.rows, y);
+    }
     forget_if_written(s, y, n * weights.down.rows);
 }
 

@@ -7,6 +7,9 @@
 
 namespace minim::cuda::fast {
 
+// Numbers of Stream::arrived that its steps need.
+int64_t n_arrival_counters(const backend::StepLimits& limits);
+
 // The stream forgets what it has quantised.
 inline void forget_input(cuda::Stream& stream) {
     stream.quantized = {};

@@ -73,7 +73,8 @@ void attend_together(exact::Stream stream, const AttendArgs& args, const TileLis
                                    static_cast<int32_t>(cache.n_head_kv),
                                    static_cast<int32_t>(cache.head_dim),
                                    partial,
-                                   args.o};
+                                   args.o,
+                                   args.quantized};
     launch_grid(stream, combine);
 }
 

@@ -1,14 +1,16 @@
 // The blocks that shared a tile's context (attend.h) joined: o = sum of weight * o / sum of weight * divisor, a
-// part's weight being 2 to the power of its largest score less the largest of all.
+// part's weight being 2 to the power of its largest score less the largest of all. What comes after attention is a product,
+// so o is quantised on the way.
 //
 // Shape: a block of threads a row of a tile and a KV head, an element a thread. Bytes moved: 4 a number of each part,
-// 4 of o. Bound: latency, and the second-level cache that still holds the parts.
+// 5.5 of o. Bound: latency, and the second-level cache that still holds the parts.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
 #include "cuda/fast/attend.h"
+#include "cuda/fast/quantize.h"
 
 namespace minim::cuda::fast {
 
@@ -25,6 +27,7 @@ struct CombineKernel {
     int32_t head_dim;
     Partial partial;
     float* o;
+    Q8Block* quantized;  // may be null
 
     Grid grid() const { return {int64_t{n_tiles} * n_head_kv, tile_rows}; }
 
@@ -52,7 +55,10 @@ struct CombineKernel {
             sum += weight * partial.state[2 * slot + 1];
         }
         const int64_t head = int64_t{row} * n_head + t.block() % n_head_kv * group + r % group;
-        o[head * head_dim + t.index()] = value / sum;
+        const float joined = value / sum;
+        o[head * head_dim + t.index()] = joined;
+        // Whole warps, as head_dim is a multiple of 32.
+        if (quantized != nullptr) quantize_lanes(t, joined, quantized + (head * head_dim + t.index()) / 32);
     }
 };
 

@@ -121,14 +121,11 @@ MINIM_DEVICE Turn turn_of(double angle) {
     return {(quarter & 3) == 1 || (quarter & 3) == 2 ? -c : c, (quarter & 2) != 0 ? -s : s};
 }
 
-struct alignas(16) FourFloats {
-    float x[4];
-};
-
 template <int head_dim>
 struct PrepareKernel {
     static constexpr int k_threads = 256;
     static constexpr int k_warps = k_threads / 32;
+    static constexpr bool k_starts_early = true;
     static constexpr int k_blocks = head_dim / 32;  // of a head
 
     PrepareArgs args;
@@ -155,7 +152,8 @@ struct PrepareKernel {
         const float* x = (is_query ? args.q : args.k) + row * n_head * head_dim;
         const float* weight = is_query ? args.q_norm : args.k_norm;
 
-        turn(t, args.cache.position[row], cosines, sines);
+        turn(t, args.cache.position[row], cosines, sines);  // of tables that were copied before the step
+        t.wait_for_inputs();
         const float factor = norm_factor(t, x, n_head * head_dim, sums);  // waits for all threads
         const int warp = t.index() / 32;
         const int last = n_head * (part + 1) / n_parts;

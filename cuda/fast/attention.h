@@ -19,6 +19,7 @@
 
 #include "backend/kv_view.h"
 #include "cuda/exact/operations.h"
+#include "cuda/fast/q8_block.h"
 
 namespace minim::cuda::fast {
 
@@ -87,8 +88,9 @@ struct AttendArgs {
     const uint16_t* query;  // prepare()'s
     TileList wide;
     TileList narrow;
-    float* partial;  // work space; not read where n_splits is 1
-    float* o;        // [n, n_head * head_dim]
+    float* partial;      // work space; not read where n_splits is 1
+    float* o;            // [n, n_head * head_dim]
+    Q8Block* quantized;  // [n, n_head * head_dim / 32], of tiles whose n_splits is above 1: o, quantised
 };
 void attend(exact::Stream stream, const AttendArgs& args);
 

@@ -4,6 +4,13 @@
 //   k_threads                          threads of a block, whole warps
 //   void operator()(T& thread) const   what each of them does
 //
+// A kernel begins when the one ahead of it in the stream has, and waits for it, before anything else, until it is done. Two
+// kinds differ:
+//
+//   k_starts_early                     if there is one, its threads call wait_for_inputs() themselves, each of them. What they
+//                                      read before is not written by the kernel just ahead; they write nothing before.
+//   k_holds_next                       if there is one, the next kernel begins when the threads have called let_next_begin()
+//
 // written over a vocabulary T of threads: device_thread.h is a GPU's, tests/gpu/emulated_thread.h the other.
 //
 //   index(), block(), block_y()        which thread of which block this is
@@ -11,6 +18,8 @@
 //   sync()                             every thread of the block gets here before one goes on
 //   sync_warp()                        the same for the warp; what it has written is seen
 //   from_lane_xor(x, mask)             x of lane (own ^ mask) of the warp; a number of 4 or 8 bytes
+//   from_lane(x, lane)                 x of a lane of the warp; a float
+//   largest_of_lanes(x)                the largest x of the warp's lanes; uint32_t
 //   copy_16(to, from)                  starts copying 16 bytes from global to shared memory, both aligned
 //   copy_4(to, from)                   the same of 4 bytes
 //   copy_16_if(wanted, to, from)       the same, or nothing; without a branch
@@ -25,6 +34,10 @@
 //   pack_f16(a, b)                     two floats as halves, a the lower one
 //   exp2(x)                            to about 2 units in the last place
 //   add_to(p, x)                       adds to *p, in shared or global memory, at once (atomic), returns what was there; int32_t
+//   wait_for_inputs()                  what is ahead in the stream is done, and seen
+//   let_next_begin()                   this thread minds no longer if the next kernel begins
+//   prefetch(p)                        brings the 128 bytes of global memory around p nearer
+//   fence()                            what this thread has written or seen comes before what it writes or sees now, for all blocks
 //
 // Every thread of the warp calls the functions of a warp.
 #pragma once
@@ -47,6 +60,15 @@ using Stream = void*;
 // What every generation from 8.0 on gives a block.
 inline constexpr int k_most_shared_bytes = 99 * 1024;
 
+template <class Kernel>
+inline constexpr bool k_starts_early = requires {
+    Kernel::k_starts_early;
+};
+template <class Kernel>
+inline constexpr bool k_holds_next = requires {
+    Kernel::k_holds_next;
+};
+
 // How a kernel is started, of kernel.k_threads threads a block.
 struct Grid {
     int64_t n_blocks = 0;
@@ -60,6 +82,14 @@ template <int bytes>
 MINIM_DEVICE const uint8_t* aligned(const uint8_t* p) {
     return static_cast<const uint8_t*>(__builtin_assume_aligned(p, bytes));
 }
+
+// What a lane loads at once.
+struct alignas(16) SixteenBytes {
+    uint32_t word[4];
+};
+struct alignas(16) FourFloats {
+    float x[4];
+};
 
 // The sum over a warp's lanes, always in the same order.
 template <class T>

@@ -25,6 +25,9 @@ struct DeviceThread {
         return __shfl_xor_sync(k_all, x, mask);
     }
 
+    MINIM_DEVICE float from_lane(float x, int lane) const { return __shfl_sync(k_all, x, lane); }
+    MINIM_DEVICE uint32_t largest_of_lanes(uint32_t x) const { return __reduce_max_sync(k_all, x); }
+
     MINIM_DEVICE void copy_16(void* to, const void* from) const {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
                      : "memory");
@@ -96,6 +99,20 @@ struct DeviceThread {
         return y;
     }
     MINIM_DEVICE int32_t add_to(int32_t* p, int32_t x) const { return atomicAdd(p, x); }
+    MINIM_DEVICE void fence() const { __threadfence(); }
+    MINIM_DEVICE void prefetch(const void* p) const { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
+    // Programmatic dependent launch; before sm_90 a kernel begins when those ahead of it are done.
+    MINIM_DEVICE void wait_for_inputs() const {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+    }
+    MINIM_DEVICE void let_next_begin() const {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+    }
 
   private:
     MINIM_DEVICE static uint32_t shared_address(const void* p) {
@@ -103,29 +120,56 @@ struct DeviceThread {
     }
 };
 
-// What a launch() of kernels is on a GPU.
+// Every kernel waits for the one ahead of it, so that when it is done all are. That the next one begins takes no room from it: that
+// happens when all its blocks have begun.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::k_threads) run(const __grid_constant__ Kernel kernel) {
     DeviceThread thread;
+    if constexpr (!k_holds_next<Kernel>) thread.let_next_begin();
+    if constexpr (!k_starts_early<Kernel>) thread.wait_for_inputs();
     kernel(thread);
 }
 
+// What is asked of a kernel's function once a device.
+struct FunctionState {
+    std::atomic<uint64_t> is_known = 0;   // a bit a device
+    std::atomic<uint64_t> may_begin = 0;  // before what is ahead of it is done
+};
+
+template <class Kernel>
+bool may_begin_early(int device) {
+    static FunctionState state;
+    const uint64_t bit = uint64_t{1} << (device % 64);
+    if ((state.is_known & bit) == 0) {
+        // More than 48 KB have to be asked for; a failure comes up at the launch.
+        cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, k_most_shared_bytes);
+        // Kernels translated from what was compiled for an older generation do not wait.
+        cudaFuncAttributes attributes = {};
+        if (cudaFuncGetAttributes(&attributes, run<Kernel>) == cudaSuccess && attributes.ptxVersion >= 90)
+            state.may_begin |= bit;
+        state.is_known |= bit;
+    }
+    return (state.may_begin & bit) != 0;
+}
+
+// What a launch() of kernels is on a GPU.
 template <class Kernel>
 void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
     if (grid.n_blocks == 0 || grid.n_blocks_y == 0) return;
-    // More than 48 KB have to be asked for, once a kernel and device; a failure comes up at the launch.
-    static std::atomic<uint64_t> asked = 0;  // a bit a device
     int device = 0;
     cudaGetDevice(&device);
-    const uint64_t bit = uint64_t{1} << (device % 64);
-    if ((asked & bit) == 0) {
-        cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, k_most_shared_bytes);
-        asked |= bit;
-    }
-    const dim3 blocks(static_cast<unsigned>(grid.n_blocks), static_cast<unsigned>(grid.n_blocks_y));
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(grid.n_blocks), static_cast<unsigned>(grid.n_blocks_y));
+    config.blockDim = dim3(Kernel::k_threads);
+    config.dynamicSmemBytes = static_cast<size_t>(grid.shared_bytes);
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &early;
+    config.numAttrs = may_begin_early<Kernel>(device) ? 1 : 0;
     // What goes wrong is found by the stream's owner, who asks for the last error.
-    run<<<blocks, Kernel::k_threads, static_cast<size_t>(grid.shared_bytes),
-          static_cast<cudaStream_t>(stream)>>>(kernel);
+    cudaLaunchKernelEx(&config, run<Kernel>, kernel);
 }
 
 }  // namespace minim::cuda::fast

@@ -5,11 +5,14 @@
 // their order.
 // Layout: panels of lib/panel/ in global memory, copied into a ring of stages in shared memory, where the lanes' words lie
 // side by side; inputs are Q8Blocks, whose unit all lanes of a warp read at once.
+// Weights do not depend on what is ahead in the stream: the first stages of them are on their way before the inputs are there.
 // Bytes moved: every weight once for four inputs; 1.5 bytes of input a column and block, from the second-level cache.
 // Bound: on paper, the memory's speed at 4 bits and more, by instructions below: a unit takes some 75 (Q8_0) to 200 (IQ2_S) of
 // them for 32 rows, of which a multiprocessor starts four a cycle at most.
 #pragma once
 
+#include "cuda/exact/items.h"
+#include "cuda/fast/last_block.h"
 #include "cuda/fast/operations.h"
 #include "cuda/fast/panel_dot.h"
 #include "cuda/fast/quantize.h"
@@ -44,7 +47,8 @@ struct PanelWork {
     int64_t cols;
 };
 
-// What a thread copies of every stage: the same pieces of 16 bytes, one stage further each time.
+// What a thread copies of every stage: the same pieces of 16 bytes, one stage further each time. Of the first n_first stages only
+// panels, with start_panels(): their inputs come another way.
 template <class P, int n_pairs, int n_tokens>
 struct StageCopies {
     using Stages = PanelStages<P, n_pairs, n_tokens>;
@@ -63,7 +67,7 @@ struct StageCopies {
     int n_stages[k_turns];           // still to come that have the piece
 
     template <class T>
-    MINIM_DEVICE StageCopies(T& t, const PanelWork<2 * n_pairs, n_tokens>& work) {
+    MINIM_DEVICE StageCopies(T& t, const PanelWork<2 * n_pairs, n_tokens>& work, int n_first) {
         const int cols = static_cast<int>(work.cols);
         const int n_whole = cols / k_stage_cols;
         const int rest = cols % k_stage_cols;  // of the last stage
@@ -86,14 +90,26 @@ struct StageCopies {
             for (int i = 0; i < n_tokens; ++i) {
                 const int at = 16 * (part - k_of_panels - i * k_input_parts);
                 if (at < 0 || at >= Stages::k_input_bytes) continue;
-                from[k] = reinterpret_cast<const std::byte*>(work.input[i]) + at;
+                from[k] =
+                    reinterpret_cast<const std::byte*>(work.input[i]) + n_first * Stages::k_input_bytes + at;
                 to[k] = Stages::k_inputs_at + i * Stages::k_input_bytes + at;
                 step[k] = Stages::k_input_bytes;
-                n_stages[k] = n_whole + (at < input_rest ? 1 : 0);
+                n_stages[k] = n_whole + (at < input_rest ? 1 : 0) - n_first;
             }
         }
     }
 
+    // Starts copying the panels of the next stage.
+    template <class T>
+    MINIM_DEVICE void start_panels(T& t, std::byte* stage) {
+        for (int k = 0; k < k_turns; ++k) {
+            const bool is_panel = k < k_panel_turns || k * Stages::k_threads + t.index() < k_of_panels;
+            t.copy_16_if(is_panel && n_stages[k] > 0, stage + to[k], from[k]);
+            if (!is_panel) continue;
+            --n_stages[k];
+            from[k] += k_panel_bytes;
+        }
+    }
     // Starts copying the next stage.
     template <class T>
     MINIM_DEVICE void start(T& t, std::byte* stage) {
@@ -105,10 +121,28 @@ struct StageCopies {
     }
 };
 
+// The inputs of the first n_first stages, by ordinary loads: copies of inputs would be waited for only with all panels that
+// are on their way.
+template <class P, int n_pairs, int n_tokens, class T>
+MINIM_DEVICE void load_first_inputs(T& t, const PanelWork<2 * n_pairs, n_tokens>& work, int n_first,
+                                    std::byte* shared) {
+    using Stages = PanelStages<P, n_pairs, n_tokens>;
+    constexpr int k_parts = Stages::k_input_bytes / 16;  // of a stage
+    const int n_parts = static_cast<int>(work.cols) / 32 * static_cast<int>(sizeof(Q8Block)) / 16;
+    const int n_first_parts = n_first * k_parts < n_parts ? n_first * k_parts : n_parts;
+    for (int i = 0; i < n_tokens; ++i) {
+        const auto* from = reinterpret_cast<const SixteenBytes*>(work.input[i]);
+        for (int part = t.index(); part < n_first_parts; part += Stages::k_threads) {
+            std::byte* stage = shared + part / k_parts * Stages::k_stage_bytes + Stages::k_inputs_at;
+            reinterpret_cast<SixteenBytes*>(stage + i * Stages::k_input_bytes)[part % k_parts] = from[part];
+        }
+    }
+}
+
 // The row's products with every input, in shared memory when it returns: [token][pair][32 lanes], where the first 16 lanes are the
 // first panel's rows.
 template <class P, int n_pairs, int n_tokens, class T>
-MINIM_DEVICE const float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>& work) {
+MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>& work) {
     using Stages = PanelStages<P, n_pairs, n_tokens>;
     using Block = typename P::Block;
     std::byte* shared = t.shared();
@@ -120,7 +154,8 @@ MINIM_DEVICE const float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_t
     constexpr int k_block_units = Block::block_elems / 32;
     static_assert(k_stage_units % k_block_units == 0);
 
-    StageCopies<P, n_pairs, n_tokens> copies(t, work);
+    constexpr int k_first = Stages::k_count - 1;
+    StageCopies<P, n_pairs, n_tokens> copies(t, work, k_first);
     copy_table<P>(t, Stages::k_threads, shared + Stages::k_table_at);
     if constexpr (Stages::k_header_bytes > 0) {
         constexpr int k_parts = Stages::k_header_bytes / 16;
@@ -130,14 +165,16 @@ MINIM_DEVICE const float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_t
                 t.copy_16(shared + Stages::k_headers_at + 64 * p + at, work.panel[p] + at);
         }
     }
-    for (int s = 0; s < Stages::k_count - 1; ++s) {
-        copies.start(t, shared + s * Stages::k_stage_bytes);
+    for (int s = 0; s < k_first; ++s) {
+        copies.start_panels(t, shared + s * Stages::k_stage_bytes);
         t.copies_end_group();
     }
+    t.wait_for_inputs();
+    load_first_inputs<P, n_pairs, n_tokens>(t, work, k_first, shared);
     float sum[n_tokens];
     for (float& s : sum) s = 0.0F;
     const PanelBlock<Lanes> header = {shared + Stages::k_headers_at + 64 * panel, row};
-    constexpr int k_last_at = (Stages::k_count - 1) * Stages::k_stage_bytes;
+    constexpr int k_last_at = k_first * Stages::k_stage_bytes;
     int read_at = 0;
     int write_at = k_last_at;
     MINIM_DEVICE_LOOP
@@ -183,6 +220,7 @@ template <class P, int n_tokens>
 struct LinearFewKernel {
     using Stages = PanelStages<P, 1, n_tokens>;
     static constexpr int k_threads = Stages::k_threads;
+    static constexpr bool k_starts_early = true;
 
     Products products;
     const Q8Block* input;
@@ -232,6 +270,8 @@ template <class P>
 struct ActivateFewKernel {
     using Stages = PanelStages<P, 2, 1>;
     static constexpr int k_threads = Stages::k_threads;
+    static constexpr bool k_starts_early = true;
+    static constexpr bool k_holds_next = true;
 
     Experts gate;
     Experts up;
@@ -246,6 +286,8 @@ struct ActivateFewKernel {
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
         const int slot = t.block_y();
+        t.wait_for_inputs();
+        t.let_next_begin();  // which may read the ids at once
         const int32_t expert = ids[slot];
         PanelWork<4, 1> work;
         work.cols = gate.cols;
@@ -264,11 +306,12 @@ struct ActivateFewKernel {
     }
 };
 
-// 32 rows of a slot's product.
+// 32 rows of a slot's product; where they are added up, the last block of a row's slots does so.
 template <class P>
 struct ProjectFewKernel {
     using Stages = PanelStages<P, 1, 1>;
     static constexpr int k_threads = Stages::k_threads;
+    static constexpr bool k_starts_early = true;
 
     Experts experts;
     const Q8Block* input;
@@ -276,12 +319,15 @@ struct ProjectFewKernel {
     const int32_t* ids;
     int64_t n_slots;
     float* output;
+    SlotSums sums;  // gates null: none
 
     Grid grid() const { return {(experts.rows / k_panel_rows + 1) / 2, n_slots, Stages::k_bytes}; }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
         const int slot = t.block_y();
+        // Slots that are added up have been activated just before, and their ids are older.
+        if (sums.gates == nullptr) t.wait_for_inputs();
         const int32_t expert = ids[slot];
         const int64_t first_row = int64_t{t.block()} * 2 * k_panel_rows;
         const int64_t rows = experts.rows / k_panel_rows * k_panel_rows - first_row;
@@ -292,10 +338,19 @@ struct ProjectFewKernel {
         work.input[0] = input + slot / static_cast<int>(slots_a_row) * q8_blocks(experts.cols);
         work.panel[0] = data;
         work.panel[1] = rows > k_panel_rows ? data + k_panel_rows * experts.row_bytes : data;
-        const float* sums = multiply_panels<P, 1, 1>(t, work);
-        if (t.index() < 32 && t.index() < rows)
+        float* products = multiply_panels<P, 1, 1>(t, work);
+        const bool has_row = t.index() < 32 && t.index() < rows;
+        if (has_row)
             output[int64_t{slot} * experts.rows + first_row + t.index()] =
-                sums[t.index()] * experts.scale[expert];
+                products[t.index()] * experts.scale[expert];
+        if (sums.gates == nullptr) return;
+        const auto n_used = static_cast<int>(sums.n_used);
+        const int row = slot / n_used;
+        int32_t* arrived = sums.arrived + row * sum_counters(experts.rows) + t.block();
+        auto* is_last = reinterpret_cast<int32_t*>(products + 32);
+        if (!is_last_block(t, arrived, n_used, is_last) || !has_row) return;
+        const exact::AddSlotsItem add = {output, sums.gates, n_used, experts.rows, sums.y};
+        add(row * experts.rows + first_row + t.index());
     }
 };
 

@@ -1,9 +1,10 @@
 // Weights that are multiplied as floats (F32, F16, BF16 and FP8_E4M3_B128) times a few rows of floats; the products of every
 // slot's expert.
 //
-// Shape: a warp a row of weights and up to four inputs, or a row and a slot. The lanes take neighbouring columns, of FP8 four
-// of every 128, and add up at the end, always in the same order. Bytes moved: every weight once for four inputs, or once a
-// slot, in lines of 64 or 128 bytes. Bound: the memory's speed for long rows, latency for a router's 256.
+// Shape: a warp a row of weights and up to four inputs, or a row and a slot; four warps a row where there are few rows. A lane
+// takes 16 bytes of every 512, of FP8 four of every 128, and all add up at the end, always in the same order. Bytes moved: every
+// weight once for four inputs, or once a slot, in whole lines. Bound: the memory's speed, which takes some 30 KB on their way
+// to each multiprocessor: each lane asks for 64 bytes before it uses the first. A router's 256 rows: latency.
 #pragma once
 
 #include "cuda/fast/device.h"
@@ -13,28 +14,58 @@
 
 namespace minim::cuda::fast {
 
+// Which part of a row a lane takes.
+struct RowPart {
+    int lane;
+    int warp;  // of n_warps
+    int n_warps;
+};
+
 // How a lane adds its part of the products of a row and of inputs.
 template <class Block>
 struct FloatRow {
     static_assert(Block::block_elems == 1);
+    static constexpr int k_elems = 16 / Block::block_bytes;  // that a lane loads at once
     static constexpr int k_unroll = 4;
 
     template <int n_tokens>
-    MINIM_DEVICE static void add(const uint8_t* row, int64_t cols, int lane, const float* const* input,
+    MINIM_DEVICE static void add(const uint8_t* row, int64_t cols, RowPart part, const float* const* input,
                                  float* sum) {
-        for (int64_t c0 = lane; c0 < cols; c0 += int64_t{32} * k_unroll) {
-            float w[k_unroll];
+        // Rows of weights and of inputs that begin at multiples of 16 bytes.
+        const bool is_aligned = cols % k_elems == 0 && reinterpret_cast<uintptr_t>(input[0]) % 16 == 0;
+        if (is_aligned) return add_aligned<n_tokens>(row, cols, part, input, sum);
+        for (int64_t c = part.warp * 32 + part.lane; c < cols; c += part.n_warps * 32) {
+            float w;
+            Block::decode_block(aligned<Block::block_bytes>(row + c * Block::block_bytes), 1.0F, &w);
+            for (int t = 0; t < n_tokens; ++t) sum[t] = fmaf(w, input[t][c], sum[t]);
+        }
+    }
+
+  private:
+    template <int n_tokens>
+    MINIM_DEVICE static void add_aligned(const uint8_t* row, int64_t cols, RowPart part,
+                                         const float* const* input, float* sum) {
+        const int step = part.n_warps * 32 * k_elems;
+        for (int64_t c0 = (part.warp * 32 + part.lane) * k_elems; c0 < cols; c0 += int64_t{k_unroll} * step) {
+            SixteenBytes words[k_unroll];
             for (int k = 0; k < k_unroll; ++k) {
-                const int64_t c = c0 + 32 * k;
-                w[k] = 0.0F;
-                if (c < cols)
-                    Block::decode_block(aligned<Block::block_bytes>(row + c * Block::block_bytes), 1.0F,
-                                        &w[k]);
+                const int64_t c = c0 + k * step;
+                words[k] = {};
+                if (c < cols) words[k] = *reinterpret_cast<const SixteenBytes*>(row + c * Block::block_bytes);
             }
-            for (int t = 0; t < n_tokens; ++t) {
-                for (int k = 0; k < k_unroll; ++k) {
-                    const int64_t c = c0 + 32 * k;
-                    if (c < cols) sum[t] = fmaf(w[k], input[t][c], sum[t]);
+            for (int k = 0; k < k_unroll; ++k) {
+                const int64_t c = c0 + k * step;
+                if (c >= cols) break;
+                float w[k_elems];
+                for (int e = 0; e < k_elems; ++e)
+                    Block::decode_block(
+                        reinterpret_cast<const uint8_t*>(words[k].word) + e * Block::block_bytes, 1.0F,
+                        &w[e]);
+                for (int t = 0; t < n_tokens; ++t) {
+                    for (int f = 0; f < k_elems / 4; ++f) {
+                        const FourFloats x = *reinterpret_cast<const FourFloats*>(input[t] + c + 4 * f);
+                        for (int e = 0; e < 4; ++e) sum[t] = fmaf(w[4 * f + e], x.x[e], sum[t]);
+                    }
                 }
             }
         }
@@ -44,34 +75,52 @@ struct FloatRow {
 template <>
 struct FloatRow<FP8_E4M3_B128> {
     using Block = FP8_E4M3_B128;
+    static constexpr int k_unroll = 8;
 
     template <int n_tokens>
-    MINIM_DEVICE static void add(const uint8_t* row, int64_t cols, int lane, const float* const* input,
+    MINIM_DEVICE static void add(const uint8_t* row, int64_t cols, RowPart part, const float* const* input,
                                  float* sum) {
         // Bytes 2i and 2i + 1 of 32 are elements i and 16 + i: those of a lane are two neighbours, twice.
-        const int first = lane / 8 * 32 + lane % 8 * 2;
-        for (int64_t c = 0; c < cols; c += Block::block_elems) {
-            const uint8_t* block = aligned<4>(row + c / Block::block_elems * Block::block_bytes);
-            const uint32_t codes = load_u32(aligned<4>(block + Block::codes_at + 4 * lane));
-            const float scale = k_e4m3_half_factor * load_f32(block + Block::scale_at);
-            const uint32_t halves[2] = {e4m3_as_halves_even(codes), e4m3_as_halves_odd(codes)};
-            float w[2][2];
-            for (int k = 0; k < 4; ++k)
-                w[k / 2][k % 2] = f16_to_float(static_cast<uint16_t>(halves[k / 2] >> (k % 2 * 16)));
-            for (int t = 0; t < n_tokens; ++t) {
-                const float* x = input[t] + c + first;
-                const float part =
-                    fmaf(w[1][1], x[17], fmaf(w[0][1], x[1], fmaf(w[1][0], x[16], w[0][0] * x[0])));
-                sum[t] = fmaf(part, scale, sum[t]);
+        const int first = part.lane / 8 * 32 + part.lane % 8 * 2;
+        const int step = part.n_warps * Block::block_elems;
+        for (int64_t c0 = part.warp * Block::block_elems; c0 < cols; c0 += int64_t{k_unroll} * step) {
+            uint32_t codes[k_unroll];
+            float scale[k_unroll];
+            for (int k = 0; k < k_unroll; ++k) {
+                const int64_t c = c0 + k * step;
+                codes[k] = 0;
+                scale[k] = 0.0F;
+                if (c >= cols) continue;
+                const uint8_t* block = aligned<4>(row + c / Block::block_elems * Block::block_bytes);
+                codes[k] = load_u32(aligned<4>(block + Block::codes_at + 4 * part.lane));
+                scale[k] = load_f32(block + Block::scale_at);
+            }
+            for (int k = 0; k < k_unroll; ++k) {
+                const int64_t c = c0 + k * step;
+                if (c >= cols) break;
+                const uint32_t halves[2] = {e4m3_as_halves_even(codes[k]), e4m3_as_halves_odd(codes[k])};
+                float w[2][2];
+                for (int i = 0; i < 4; ++i)
+                    w[i / 2][i % 2] = f16_to_float(static_cast<uint16_t>(halves[i / 2] >> (i % 2 * 16)));
+                for (int t = 0; t < n_tokens; ++t) {
+                    const float* x = input[t] + c + first;
+                    const float dot =
+                        fmaf(w[1][1], x[17], fmaf(w[0][1], x[1], fmaf(w[1][0], x[16], w[0][0] * x[0])));
+                    sum[t] = fmaf(dot, k_e4m3_half_factor * scale[k], sum[t]);
+                }
             }
         }
     }
 };
 
-template <class Block, int n_tokens>
+// n_warps of a block take a row together.
+template <class Block, int n_tokens, int n_warps>
 struct LinearFloatKernel {
     static constexpr int k_threads = 128;
-    static constexpr int k_rows = k_threads / 32;
+    static constexpr int k_rows = k_threads / 32 / n_warps;
+    static constexpr int k_shared_bytes = n_warps == 1 ? 0 : n_warps * n_tokens * 4;
+    static constexpr bool k_starts_early = true;
+    static_assert(n_warps == 1 || k_rows == 1);
 
     Weight weight;
     const float* x;
@@ -79,12 +128,31 @@ struct LinearFloatKernel {
     float* y;
     bool add;
 
-    Grid grid() const { return {(weight.rows + k_rows - 1) / k_rows, (n + n_tokens - 1) / n_tokens}; }
+    MINIM_HOST_DEVICE Grid grid() const {
+        return {(weight.rows + k_rows - 1) / k_rows, (n + n_tokens - 1) / n_tokens, k_shared_bytes};
+    }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        const int64_t row = int64_t{t.block()} * k_rows + t.index() / 32;
-        if (row >= weight.rows) return;  // whole warps
+        prefetch(t);
+        t.wait_for_inputs();
+        multiply(t);
+    }
+
+    // The block's weights, which do not depend on what is ahead in the stream.
+    template <class T>
+    MINIM_DEVICE void prefetch(T& t) const {
+        const int64_t first = int64_t{t.block()} * k_rows;
+        const int64_t count = weight.rows - first < k_rows ? weight.rows - first : k_rows;
+        for (int64_t at = int64_t{t.index()} * 128; at < count * weight.row_bytes; at += k_threads * 128)
+            t.prefetch(weight.data + first * weight.row_bytes + at);
+    }
+
+    template <class T>
+    MINIM_DEVICE void multiply(T& t) const {
+        const int warp = t.index() / 32;
+        const int64_t row = int64_t{t.block()} * k_rows + warp / n_warps;
+        if (row >= weight.rows) return;  // whole warps, that no other waits for
         const int64_t first = int64_t{t.block_y()} * n_tokens;
         const float* input[n_tokens];  // the last one again for those that are not there
         float sum[n_tokens];
@@ -93,13 +161,28 @@ struct LinearFloatKernel {
             sum[i] = 0.0F;
         }
         FloatRow<Block>::template add<n_tokens>(weight.data + row * weight.row_bytes, weight.cols,
-                                                t.index() % 32, input, sum);
-        for (int i = 0; i < n_tokens && first + i < n; ++i) {
-            const float value = sum_of_lanes(t, sum[i]) * weight.scale;
-            if (t.index() % 32 != 0) continue;
-            float& out = y[(first + i) * weight.rows + row];
-            out = add ? out + value : value;
+                                                {t.index() % 32, warp % n_warps, n_warps}, input, sum);
+        for (float& each : sum) each = sum_of_lanes(t, each);
+        if constexpr (n_warps == 1) {
+            if (t.index() % 32 != 0) return;
+            for (int i = 0; i < n_tokens && first + i < n; ++i) put(first + i, row, sum[i]);
+        } else {
+            auto* sums = reinterpret_cast<float*>(t.shared());  // [n_tokens, n_warps]
+            for (int i = 0; i < n_tokens; ++i)
+                if (t.index() % 32 == 0) sums[i * n_warps + warp] = sum[i];
+            t.sync();
+            if (t.index() >= n_tokens || first + t.index() >= n) return;
+            float total = 0.0F;
+            for (int w = 0; w < n_warps; ++w) total += sums[t.index() * n_warps + w];
+            put(first + t.index(), row, total);
         }
+    }
+
+  private:
+    MINIM_DEVICE void put(int64_t token, int64_t row, float sum) const {
+        const float value = sum * weight.scale;
+        float& out = y[token * weight.rows + row];
+        out = add ? out + value : value;
     }
 };
 
@@ -127,7 +210,7 @@ struct ProjectFloatKernel {
         const float* input = x + slot / slots_a_row * experts.cols;
         float sum = 0.0F;
         FloatRow<Block>::template add<1>(experts.data[id] + row * experts.row_bytes, experts.cols,
-                                         t.index() % 32, &input, &sum);
+                                         {t.index() % 32, 0, 1}, &input, &sum);
         const float value = sum_of_lanes(t, sum) * experts.scale[id];
         if (t.index() % 32 == 0) y[slot * experts.rows + row] = value;
     }

@@ -107,9 +107,20 @@ void activate_half_many(Stream stream, const Experts& gate, const Experts& up, c
 void project_half_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
                        const ExpertTiles& tiles, float* y);
 
-// score [n, n_expert]: the router's outputs. bias may be null; n_used is at most k_most_used.
-void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,
-           int32_t* ids, float* gates);
+// The choice of experts by score [n, n_expert], the router's outputs. bias may be null; n_used is at most k_most_used.
+struct Choice {
+    const float* bias;
+    int64_t n_used;
+    int32_t* ids;
+    float* gates;
+};
+void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const Choice& choice);
+// The same with a router that is_float(); score is written. arrived: [route_counters(n)], all 0 before and afterwards.
+void route_float(Stream stream, const Weight& router, const float* h, int64_t n, float* score,
+                 const Choice& choice, int32_t* arrived, bool fixed);
+constexpr int64_t route_counters(int64_t n) {
+    return n;
+}
 
 // The products of every slot's expert. `tiles`: the slots by expert, for many rows; null: every slot alone.
 struct Slots {
@@ -121,8 +132,20 @@ struct Slots {
 // is a multiple of 32.
 void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
               const Slots& slots, Q8Block* activated);
-// output [n_slots, rows] = W x, for the rows of whole panels; the input has a row for so many slots.
+// What becomes of the slots' products, where they are added up at once: y [n_rows, rows] += gates * output, a row's n_used
+// slots in their order.
+struct SlotSums {
+    const float* gates;  // [n_slots]
+    int64_t n_used;
+    float* y;
+    int32_t* arrived;  // [n_rows, sum_counters(rows)], all 0 before and afterwards
+};
+MINIM_HOST_DEVICE constexpr int64_t sum_counters(int64_t rows) {
+    return (rows + 31) / 32;
+}
+// output [n_slots, rows] = W x, for the rows of whole panels; the input has a row for so many slots. `sums` may be null, and
+// is where slots have tiles.
 void project(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
-             const Slots& slots, float* output);
+             const Slots& slots, float* output, const SlotSums* sums);
 
 }  // namespace minim::cuda::fast

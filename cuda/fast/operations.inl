@@ -1,4 +1,6 @@
 // The functions of operations.h, over launch(stream, grid, kernel), which whoever includes this has defined.
+#include <type_traits>
+
 #include "cuda/fast/group_slots.h"
 #include "cuda/fast/halve.h"
 #include "cuda/fast/linear_float.h"
@@ -24,6 +26,9 @@ const PanelKernels* panel_kernels(Format format) {
     }
     return nullptr;
 }
+
+// From so many rows on a warp for each keeps every multiprocessor busy.
+constexpr int64_t k_rows_of_one_warp = 4096;
 
 template <class Kernel>
 void start(Stream stream, const Kernel& kernel) {
@@ -67,10 +72,17 @@ void linear_float(Stream stream, const Weight& weight, const float* x, int64_t n
                   bool fixed) {
     with_block(FloatBlocks{}, weight.format, [&](auto block) {
         using Block = decltype(block);
-        if (n == 1 && !fixed) {
-            start(stream, LinearFloatKernel<Block, 1>{weight, x, n, y, add});
+        const auto start_with = [&](auto n_warps) {
+            if (n == 1 && !fixed) {
+                start(stream, LinearFloatKernel<Block, 1, n_warps>{weight, x, n, y, add});
+            } else {
+                start(stream, LinearFloatKernel<Block, 4, n_warps>{weight, x, n, y, add});
+            }
+        };
+        if (weight.rows < k_rows_of_one_warp) {
+            start_with(std::integral_constant<int, 4>{});
         } else {
-            start(stream, LinearFloatKernel<Block, 4>{weight, x, n, y, add});
+            start_with(std::integral_constant<int, 1>{});
         }
     });
 }
@@ -115,9 +127,20 @@ void project_half_many(Stream stream, const Experts& experts, const HalfBlock* x
     });
 }
 
-void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,
-           int32_t* ids, float* gates) {
-    start(stream, RouteKernel{score, n, n_expert, bias, n_used, ids, gates});
+void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const Choice& choice) {
+    start(stream, RouteKernel{score, n, n_expert, choice});
+}
+
+void route_float(Stream stream, const Weight& router, const float* h, int64_t n, float* score,
+                 const Choice& choice, int32_t* arrived, bool fixed) {
+    with_block(FloatBlocks{}, router.format, [&](auto block) {
+        using Block = decltype(block);
+        if (n == 1 && !fixed) {
+            start(stream, RouteFloatKernel<Block, 1>{{router, h, n, score, false}, choice, arrived});
+        } else {
+            start(stream, RouteFloatKernel<Block, 4>{{router, h, n, score, false}, choice, arrived});
+        }
+    });
 }
 
 void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
@@ -126,8 +149,8 @@ void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Blo
 }
 
 void project(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
-             const Slots& slots, float* output) {
-    panel_kernels(experts.format)->project(stream, experts, input, slots_a_row, slots, output);
+             const Slots& slots, float* output, const SlotSums* sums) {
+    panel_kernels(experts.format)->project(stream, experts, input, slots_a_row, slots, output, sums);
 }
 
 int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert) {

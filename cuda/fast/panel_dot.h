@@ -89,10 +89,6 @@ struct InputUnit {
 };
 static_assert(sizeof(InputUnit) == sizeof(Q8Block));
 
-struct alignas(16) SixteenBytes {
-    uint32_t word[4];
-};
-
 MINIM_DEVICE InputUnit load_input(const Q8Block* block) {
     SixteenBytes words[3];
     for (int i = 0; i < 3; ++i) words[i] = reinterpret_cast<const SixteenBytes*>(block)[i];

@@ -11,7 +11,7 @@ struct PanelKernels {
     void (*activate)(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
                      const Slots& slots, Q8Block* activated);
     void (*project)(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
-                    const Slots& slots, float* output);
+                    const Slots& slots, float* output, const SlotSums* sums);
 };
 
 // By format; no functions where there are none.

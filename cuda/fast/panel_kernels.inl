@@ -34,10 +34,10 @@ void activate_of(Stream stream, const Experts& gate, const Experts& up, const Q8
 
 template <class P>
 void project_of(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
-                const Slots& slots, float* output) {
+                const Slots& slots, float* output, const SlotSums* sums) {
     if (slots.tiles == nullptr) {
-        launch_over_grid(stream,
-                         ProjectFewKernel<P>{experts, input, slots_a_row, slots.ids, slots.n_slots, output});
+        launch_over_grid(stream, ProjectFewKernel<P>{experts, input, slots_a_row, slots.ids, slots.n_slots,
+                                                     output, sums == nullptr ? SlotSums{} : *sums});
     } else {
         launch_over_grid(stream, ProjectManyKernel<P>{experts, input, slots_a_row, *slots.tiles, output});
     }

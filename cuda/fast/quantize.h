@@ -54,9 +54,11 @@ struct QuantizeKernel {
     }
 };
 
-// A row a block of threads.
+// A row a block of threads, which keep what they can of it and of the weights.
 struct NormKernel {
     static constexpr int k_threads = 512;
+    static constexpr int k_kept = 6;  // elements a thread: a row of 3072
+    static constexpr bool k_starts_early = true;
     const float* x;
     int64_t n;
     const float* weight;
@@ -68,9 +70,16 @@ struct NormKernel {
     Grid grid() const { return {.n_blocks = n, .shared_bytes = k_threads / 32 * 4}; }
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
+        float gain[k_kept];
+        for (int k = 0; k < k_kept; ++k) gain[k] = element(weight, t.index() + k * k_threads);
+        t.wait_for_inputs();
         const float* row = x + t.block() * size;
+        float kept[k_kept];
+        for (int k = 0; k < k_kept; ++k) kept[k] = element(row, t.index() + k * k_threads);
+        const int64_t first_left = t.index() + k_kept * k_threads;
         float sum = 0.0F;
-        for (int64_t i = t.index(); i < size; i += k_threads) sum += row[i] * row[i];
+        for (const float value : kept) sum += value * value;
+        for (int64_t i = first_left; i < size; i += k_threads) sum += row[i] * row[i];
         sum = sum_of_lanes(t, sum);
         auto* sums = reinterpret_cast<float*>(t.shared());
         if (t.index() % 32 == 0) sums[t.index() / 32] = sum;
@@ -78,12 +87,18 @@ struct NormKernel {
         float total = 0.0F;
         for (int w = 0; w < k_threads / 32; ++w) total += sums[w];
         const float factor = 1.0F / std::sqrt(total / static_cast<float>(size) + eps);
-        // Whole warps, as size is a multiple of 32.
-        for (int64_t i = t.index(); i < size; i += k_threads) {
-            const float value = row[i] * factor * weight[i];
-            h[t.block() * size + i] = value;
-            quantize_lanes(t, value, quantized + t.block() * (size / 32) + i / 32);
-        }
+        for (int k = 0; k < k_kept; ++k) put(t, t.index() + k * k_threads, kept[k] * factor * gain[k]);
+        for (int64_t i = first_left; i < size; i += k_threads) put(t, i, row[i] * factor * weight[i]);
+    }
+
+  private:
+    MINIM_DEVICE float element(const float* from, int64_t i) const { return i < size ? from[i] : 0.0F; }
+    // Whole warps, as size is a multiple of 32.
+    template <class T>
+    MINIM_DEVICE void put(T& t, int64_t i, float value) const {
+        if (i >= size) return;
+        h[t.block() * size + i] = value;
+        quantize_lanes(t, value, quantized + t.block() * (size / 32) + i / 32);
     }
 };
 

@@ -1,83 +1,113 @@
 // The choice of experts from the router's outputs.
 //
-// Shape: a warp a row, an expert of every 32 a lane; the best is taken n_used times. Bytes moved: the outputs once. Bound:
-// latency: five exchanges a choice.
+// Shape: a warp a row, an expert of every 32 a lane; the best is taken n_used times. Bytes moved: the outputs once, and
+// before that the router and its inputs (linear_float.h). Bound: latency: two exchanges a choice.
 #pragma once
 
 #include <cmath>
 
 #include "backend/choose_experts.h"
 #include "cuda/fast/device.h"
+#include "cuda/fast/last_block.h"
+#include "cuda/fast/linear_float.h"
 #include "cuda/fast/operations.h"
 
 namespace minim::cuda::fast {
 
-// Meaning: backend::choose_experts() of the sigmoids.
+// Numbers in the order of a choice: the larger the better, NaN behind all of them, and before 0, which stands for none.
+MINIM_DEVICE uint32_t choice_order(float x) {
+    if (x != x) return 1;
+    const uint32_t bits = float_to_bits(x + 0.0F);  // no -0
+    return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
+}
+
+MINIM_DEVICE float expert_score(float output) {
+    return 1.0F / (1.0F + std::exp(-output));
+}
+
+// Meaning: backend::choose_experts() of the sigmoids of output [n_expert], for row `row`. Called by a warp's threads.
+template <class T>
+MINIM_DEVICE void choose_experts(T& t, const float* output, int64_t n_expert, const Choice& choice,
+                                 int64_t row) {
+    constexpr int k_most = static_cast<int>(exact::k_most_experts) / 32;
+    const int lane = t.index() % 32;
+    uint32_t order[k_most];  // of expert lane + 32 k; 0: chosen, or not there
+    for (int k = 0; k < k_most; ++k) {
+        const int e = lane + 32 * k;
+        order[k] = 0;
+        if (e >= n_expert) continue;
+        const float score = expert_score(output[e]);
+        order[k] = choice_order(choice.bias == nullptr ? score : score + choice.bias[e]);
+    }
+    int32_t own_id = 0;  // lane s keeps choice s, of at most 32
+    const auto n_used = static_cast<int>(choice.n_used);
+    for (int s = 0; s < n_used; ++s) {
+        uint32_t best = 0;
+        for (const uint32_t each : order) best = each > best ? each : best;
+        best = t.largest_of_lanes(best);
+        // The first of equals: the largest of what its index lacks to the end.
+        uint32_t lack = 0;
+        for (int k = k_most - 1; k >= 0; --k)
+            lack = order[k] == best ? static_cast<uint32_t>(32 * k_most - (lane + 32 * k)) : lack;
+        lack = t.largest_of_lanes(lack);
+        const int32_t id = 32 * k_most - static_cast<int32_t>(lack);
+        for (int k = 0; k < k_most; ++k) order[k] = id == lane + 32 * k ? 0 : order[k];
+        if (lane == s) own_id = id;
+    }
+    const float own_score = lane < n_used ? expert_score(output[own_id]) : 0.0F;
+    float sum = 0.0F;
+    for (int s = 0; s < n_used; ++s) sum += t.from_lane(own_score, s);
+    if (sum < backend::k_smallest_gate_sum) sum = backend::k_smallest_gate_sum;
+    if (lane >= n_used) return;
+    choice.ids[row * n_used + lane] = own_id;
+    choice.gates[row * n_used + lane] = own_score / sum;
+}
+
+// By a router's outputs.
 struct RouteKernel {
     static constexpr int k_threads = 32;
-    static constexpr int k_most = static_cast<int>(exact::k_most_experts) / 32;
 
-    const float* output;  // [n, n_expert], of the router
+    const float* output;  // [n, n_expert]
     int64_t n;
     int64_t n_expert;
-    const float* bias;  // may be null
-    int64_t n_used;
-    int32_t* ids;
-    float* gates;
+    Choice choice;
 
     Grid grid() const { return {.n_blocks = n}; }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        const int lane = t.index();
-        float score[k_most];
-        float biased[k_most];
-        bool is_chosen[k_most];
-        for (int k = 0; k < k_most; ++k) {
-            const int e = lane + 32 * k;
-            is_chosen[k] = e >= n_expert;
-            score[k] = is_chosen[k] ? 0.0F : 1.0F / (1.0F + std::exp(-output[t.block() * n_expert + e]));
-            biased[k] = is_chosen[k] || bias == nullptr ? score[k] : score[k] + bias[e];
-        }
-        float sum = 0.0F;
-        float own_gate = 0.0F;  // lane s keeps choice s, s + 32 ... of at most 32
-        for (int64_t s = 0; s < n_used; ++s) {
-            // The lane's best, the lower index first. NaN is worse than anything, but better than nothing.
-            int32_t best = -1;
-            float best_biased = 0.0F;
-            float best_score = 0.0F;
-            for (int k = 0; k < k_most; ++k) {
-                if (is_chosen[k]) continue;
-                if (best >= 0 && !is_better(biased[k], lane + 32 * k, best_biased, best)) continue;
-                best = lane + 32 * k;
-                best_biased = biased[k];
-                best_score = score[k];
-            }
-            for (int mask = 16; mask > 0; mask /= 2) {
-                const int32_t other = t.from_lane_xor(best, mask);
-                const float other_biased = t.from_lane_xor(best_biased, mask);
-                const float other_score = t.from_lane_xor(best_score, mask);
-                const bool takes =
-                    other >= 0 && (best < 0 || is_better(other_biased, other, best_biased, best));
-                best = takes ? other : best;
-                best_biased = takes ? other_biased : best_biased;
-                best_score = takes ? other_score : best_score;
-            }
-            for (int k = 0; k < k_most; ++k) is_chosen[k] = is_chosen[k] || best == lane + 32 * k;
-            sum += best_score;
-            if (lane == s) own_gate = best_score;
-            if (lane == 0) ids[t.block() * n_used + s] = best;
-        }
-        if (sum < backend::k_smallest_gate_sum) sum = backend::k_smallest_gate_sum;
-        if (lane < n_used) gates[t.block() * n_used + lane] = own_gate / sum;
+        choose_experts(t, output + t.block() * n_expert, n_expert, choice, t.block());
+    }
+};
+
+// With the router: the last block of some rows chooses for them, a warp a row.
+template <class Block, int n_tokens>
+struct RouteFloatKernel {
+    using Outputs = LinearFloatKernel<Block, n_tokens, 4>;
+    static constexpr int k_threads = Outputs::k_threads;
+    static constexpr bool k_starts_early = true;
+    static_assert(n_tokens <= k_threads / 32);
+
+    Outputs outputs;
+    Choice choice;
+    int32_t* arrived;
+
+    Grid grid() const {
+        Grid grid = outputs.grid();
+        grid.shared_bytes += sizeof(int32_t);
+        return grid;
     }
 
-  private:
-    MINIM_DEVICE static bool is_better(float a, int32_t a_index, float b, int32_t b_index) {
-        if (a > b) return true;
-        if (b > a) return false;
-        if ((a != a) != (b != b)) return b != b;
-        return a_index < b_index;
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        outputs(t);
+        const int64_t n_expert = outputs.weight.rows;
+        auto* is_last = reinterpret_cast<int32_t*>(t.shared() + Outputs::k_shared_bytes);
+        const auto n_blocks = static_cast<int32_t>(outputs.grid().n_blocks);
+        if (!is_last_block(t, arrived + t.block_y(), n_blocks, is_last)) return;
+        const int64_t row = int64_t{t.block_y()} * n_tokens + t.index() / 32;
+        if (t.index() / 32 < n_tokens && row < outputs.n)
+            choose_experts(t, outputs.y + row * n_expert, n_expert, choice, row);
     }
 };
 

@@ -10,6 +10,7 @@
 
 #include "cuda/exact/items.h"
 #include "cuda/fast/attention.h"
+#include "cuda/fast/operations.h"
 #include "gpu/emulated_thread.h"
 #include "support/catch.h"
 #include "unit/cpu/support.h"
@@ -135,6 +136,13 @@ struct Splits {
     int64_t narrow = 1;
 };
 
+// Whether the blocks are those of o.
+inline bool are_quantized(const std::vector<fast::Q8Block>& blocks, const std::vector<float>& o) {
+    std::vector<fast::Q8Block> expected(blocks.size());
+    fast::quantize(nullptr, o.data(), 1, std::ssize(o), expected.data());
+    return std::memcmp(blocks.data(), expected.data(), blocks.size() * sizeof(fast::Q8Block)) == 0;
+}
+
 inline std::vector<float> run_attend(const TestCache& test, const std::vector<KvRow>& rows,
                                      const std::vector<uint16_t>& query, Splits splits, int64_t n_empty = 0) {
     const Heads heads = test.heads();
@@ -147,13 +155,17 @@ inline std::vector<float> run_attend(const TestCache& test, const std::vector<Kv
     return in_both_orders([&] {
         std::vector<float> partial(static_cast<size_t>(n_blocks * (heads.head_dim + 2)), NAN);
         std::vector<float> o(query.size(), NAN);
+        std::vector<fast::Q8Block> quantized(o.size() / 32);
         fast::attend(nullptr,
                      {.cache = batch.cache,
                       .query = query.data(),
                       .wide = {tiles.data(), counts.n_wide, splits.wide},
                       .narrow = {tiles.data() + 2 * counts.n_wide, counts.n_narrow + n_empty, splits.narrow},
                       .partial = partial.data(),
-                      .o = o.data()});
+                      .o = o.data(),
+                      .quantized = quantized.data()});
+        if ((counts.n_wide == 0 || splits.wide > 1) && (counts.n_narrow == 0 || splits.narrow > 1))
+            CHECK(are_quantized(quantized, o));
         return o;
     });
 }
@@ -169,12 +181,15 @@ inline std::vector<float> run_fixed_attend(const TestCache& test, const std::vec
     const int64_t bytes = fast::fixed_partial_bytes(std::ssize(rows), heads.n_head_kv, heads.head_dim);
     std::vector<float> partial(static_cast<size_t>(bytes) / sizeof(float), NAN);
     std::vector<float> o(query.size(), NAN);
+    std::vector<fast::Q8Block> quantized(o.size() / 32);
     fast::attend(nullptr, {.cache = batch.cache,
                            .query = query.data(),
                            .wide = {tiles.data(), counts.n_wide, fast::k_fixed_parts, fast::k_fixed_tiles},
                            .narrow = {tiles.data() + 2 * counts.n_wide, 0, 1},
                            .partial = partial.data(),
-                           .o = o.data()});
+                           .o = o.data(),
+                           .quantized = quantized.data()});
+    CHECK(are_quantized(quantized, o));
     return o;
 }
 

@@ -2,6 +2,7 @@
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csetjmp>
 #include <cstdlib>
@@ -225,6 +226,12 @@ void EmulatedThread::sync_warp() {
 
 const std::byte* EmulatedThread::shared_by_warp(const void* own, size_t bytes) {
     return block_.exchange(static_cast<size_t>(index_), own, bytes);
+}
+
+uint32_t EmulatedThread::largest_of_lanes(uint32_t x) {
+    uint32_t all[k_warp];
+    std::memcpy(all, shared_by_warp(&x, sizeof(x)), sizeof(all));
+    return *std::max_element(std::begin(all), std::end(all));
 }
 
 void EmulatedThread::copy(void* to, const void* from, size_t bytes) {

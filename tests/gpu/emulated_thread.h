@@ -12,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "cuda/fast/device.h"
@@ -38,6 +39,13 @@ class EmulatedThread {
                     sizeof(other));
         return other;
     }
+    float from_lane(float x, int lane) {
+        float other;
+        std::memcpy(&other, shared_by_warp(&x, sizeof(x)) + sizeof(x) * static_cast<size_t>(lane),
+                    sizeof(other));
+        return other;
+    }
+    uint32_t largest_of_lanes(uint32_t x);
     void copy_16(void* to, const void* from) { copy(to, from, 16); }
     void copy_4(void* to, const void* from) { copy(to, from, 4); }
     void copy_16_if(bool wanted, void* to, const void* from) {
@@ -57,6 +65,11 @@ class EmulatedThread {
     uint32_t pack_f16(float a, float b) const;
     float exp2(float x) const;
     int32_t add_to(int32_t* p, int32_t x) const;
+    void fence() const {}  // blocks run one after the other
+    void wait_for_inputs() { has_waited_ = true; }
+    bool has_waited() const { return has_waited_; }
+    void let_next_begin() const {}
+    void prefetch(const void*) const {}
 
   private:
     struct Copy {
@@ -74,6 +87,7 @@ class EmulatedThread {
 
     EmulatedBlock& block_;
     int index_;
+    bool has_waited_ = false;
     std::vector<std::vector<Copy>> copies_ = std::vector<std::vector<Copy>>(1);  // the last group is open
 };
 
@@ -91,8 +105,12 @@ namespace minim::cuda::fast {
 template <class Kernel>
 void launch(Stream, const Grid& grid, const Kernel& kernel) {
     test::do_or_record([=] {
-        test::emulate(grid, Kernel::k_threads, test::emulates_backwards(),
-                      [&kernel](test::EmulatedThread& thread) { kernel(thread); });
+        test::emulate(
+            grid, Kernel::k_threads, test::emulates_backwards(), [&kernel](test::EmulatedThread& thread) {
+                kernel(thread);
+                if (k_starts_early<Kernel> && !thread.has_waited())
+                    throw std::logic_error("a kernel that starts early did not wait for its inputs");
+            });
     });
 }
 

@@ -266,6 +266,7 @@ TEST_CASE("gpu: experts of packed weights") {
                           {Format::iq4_nl, Format::iq4_nl, Format::q8_0, 96, 72},
                           {Format::nvfp4, Format::nvfp4, Format::bf16, 64, 128},
                           {Format::bf16, Format::bf16, Format::q8_0, 64, 40},
+                          {Format::bf16, Format::bf16, Format::q8_0, 64, 80},
                           {Format::f16, Format::f16, Format::f16, 40, 128},
                           {Format::bf16, Format::bf16, Format::bf16, 128, 256},
                           {Format::bf16, Format::fp8_e4m3_b128, Format::f16, 128, 256},

@@ -1,0 +1,25 @@
+// Which block of threads is the last of several to get somewhere: it goes on with what all of them have written.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/fast/device.h"
+
+namespace minim::cuda::fast {
+
+// Called by every thread of each of n_blocks blocks, once; true in the last of them, which sees what the threads of all have
+// written before. `arrived` is 0 before and afterwards; `is_last` lies in shared memory.
+template <class T>
+MINIM_DEVICE bool is_last_block(T& t, int32_t* arrived, int32_t n_blocks, int32_t* is_last) {
+    t.sync();
+    if (t.index() == 0) {
+        t.fence();
+        *is_last = t.add_to(arrived, 1) == n_blocks - 1 ? 1 : 0;
+        if (*is_last != 0) *arrived = 0;
+        t.fence();
+    }
+    t.sync();
+    return *is_last != 0;
+}
+
+}  // namespace minim::cuda::fast
