@@ -352,6 +352,7 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
             take(stream->tiles.slot, n_slots);
             take(stream->tiles.tile, fast::most_expert_tiles(n_slots, limits.n_expert));
             take(stream->tiles.count, 1);
+            take(stream->router_partial, fast::route_partial_floats(limits.n_rows));
             take(stream->arrived, fast::n_arrival_counters(limits));
             if (dense_.has_library() && limits.n_rows >= DenseProducts::k_least_rows) {
                 stream->dense = &dense_;

@@ -301,7 +301,8 @@ void route_rows(cuda::Stream& s, const float* h, int64_t n, const Matrix& router
     const Choice choice = {bias.data, n_used, ids, gates};
     // No rounded input decides a routing.
     if (is_float(router.format))
-        return route_float(s.stream, weight_of(router), h, n, s.score, choice, s.arrived, s.fixed);
+        return route_float(s.stream, weight_of(router), h, n, choice, {s.score, s.router_partial, s.arrived},
+                           s.fixed);
     const LinearTask task = {&router, s.score, false};
     linear_tasks(s, h, n, {&task, 1});
     route(s.stream, s.score, n, router.rows, choice);

@@ -65,6 +65,7 @@ struct Stream : backend::Scratch {
     fast::HalfBlock* halved;         // [n_rows, the longest row of an input / 128]
     fast::HalfBlock* halved_slots;   // [n_slots, expert_ff / 128]
     fast::ExpertTiles tiles;         // of n_slots
+    float* router_partial;           // route_partial_floats(n_rows)
     int32_t* arrived;                // blocks of threads that wait for each other: 0 between kernels
     uint16_t* query;                 // [n_rows, n_head * head_dim], F16
     float* partial;                  // of attention whose context is shared between blocks

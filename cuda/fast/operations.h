@@ -115,12 +115,16 @@ struct Choice {
     float* gates;
 };
 void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const Choice& choice);
-// The same with a router that is_float(); score is written. arrived: [route_counters(n)], all 0 before and afterwards.
-void route_float(Stream stream, const Weight& router, const float* h, int64_t n, float* score,
-                 const Choice& choice, int32_t* arrived, bool fixed);
-constexpr int64_t route_counters(int64_t n) {
-    return n;
-}
+// The same with a router that is_float(). `fixed`: one kernel for every n.
+struct RouteWork {
+    float* score;      // [n, n_expert]
+    float* partial;    // [route_partial_floats(n)]
+    int32_t* arrived;  // [route_counters(n)], all 0 before and afterwards
+};
+void route_float(Stream stream, const Weight& router, const float* h, int64_t n, const Choice& choice,
+                 const RouteWork& work, bool fixed);
+int64_t route_partial_floats(int64_t n);
+int64_t route_counters(int64_t n);
 
 // The products of every slot's expert. `tiles`: the slots by expert, for many rows; null: every slot alone.
 struct Slots {

@@ -9,6 +9,7 @@
 #include "cuda/fast/panel_kernels.h"
 #include "cuda/fast/quantize.h"
 #include "cuda/fast/route.h"
+#include "cuda/fast/route_many.h"
 #include "format/blocks.h"
 
 namespace minim::cuda::fast {
@@ -29,6 +30,9 @@ const PanelKernels* panel_kernels(Format format) {
 
 // From so many rows on a warp for each keeps every multiprocessor busy.
 constexpr int64_t k_rows_of_one_warp = 4096;
+
+// From so many rows on the outputs of a router are made in tiles.
+constexpr int64_t k_router_tile_rows = 5;
 
 template <class Kernel>
 void start(Stream stream, const Kernel& kernel) {
@@ -131,16 +135,37 @@ void route(Stream stream, const float* score, int64_t n, int64_t n_expert, const
     start(stream, RouteKernel{score, n, n_expert, choice});
 }
 
-void route_float(Stream stream, const Weight& router, const float* h, int64_t n, float* score,
-                 const Choice& choice, int32_t* arrived, bool fixed) {
+void route_float(Stream stream, const Weight& router, const float* h, int64_t n, const Choice& choice,
+                 const RouteWork& work, bool fixed) {
     with_block(FloatBlocks{}, router.format, [&](auto block) {
         using Block = decltype(block);
+        if constexpr (Block::block_elems == 1) {
+            using Outputs = RouterOutputsKernel<Block>;
+            if (n >= k_router_tile_rows && !fixed && router.cols % Outputs::k_step == 0) {
+                Outputs outputs = {router, h, n, 1, work.partial, work.arrived, work.score};
+                outputs.n_parts = router_parts(outputs.grid().n_blocks, router.cols);
+                start(stream, outputs);
+                start(stream, RouteKernel{work.score, n, router.rows, choice});
+                return;
+            }
+        }
         if (n == 1 && !fixed) {
-            start(stream, RouteFloatKernel<Block, 1>{{router, h, n, score, false}, choice, arrived});
+            start(stream,
+                  RouteFloatKernel<Block, 1>{{router, h, n, work.score, false}, choice, work.arrived});
         } else {
-            start(stream, RouteFloatKernel<Block, 4>{{router, h, n, score, false}, choice, arrived});
+            start(stream,
+                  RouteFloatKernel<Block, 4>{{router, h, n, work.score, false}, choice, work.arrived});
         }
     });
+}
+
+int64_t route_partial_floats(int64_t n) {
+    using Outputs = RouterOutputsKernel<F32>;
+    return n < k_router_tile_rows ? 0 : k_router_blocks * Outputs::k_tile_rows * Outputs::k_tile_experts;
+}
+
+int64_t route_counters(int64_t n) {
+    return n < k_router_tile_rows || n > k_router_blocks ? n : k_router_blocks;
 }
 
 void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,

@@ -212,6 +212,37 @@ TEST_CASE("gpu: rows of floats, norm, scale and route in fast arithmetic") {
     }
 }
 
+TEST_CASE("gpu: routers of every size, for one row and for many") {
+    if (!has_devices(1)) return;
+    struct Case {
+        Format format;
+        int64_t n_expert, cols, n_used;
+    };
+    // Whole tiles and rests of them; columns for every part and for one alone; columns that no vector takes.
+    const Case cases[] = {{Format::f32, 256, 512, 8},           {Format::f32, 70, 288, 3},
+                          {Format::bf16, 64, 96, 32},           {Format::f16, 33, 256, 1},
+                          {Format::fp8_e4m3_b128, 100, 384, 6}, {Format::f32, 40, 77, 4}};
+    Fixture f(Arithmetic::fast);
+    const auto stream = f.device->reserve({.n_rows = 150,
+                                           .n_context = 64,
+                                           .hidden = 512,
+                                           .n_head = 1,
+                                           .n_head_kv = 1,
+                                           .head_dim = 32,
+                                           .n_expert = 256,
+                                           .n_expert_used = 32,
+                                           .expert_ff = 32});
+    for (const Case& c : cases) {
+        Random random(8);
+        const TestMatrix router(c.format, c.n_expert, c.cols, random);
+        // Twice each: the work space is as it was before.
+        for (const int64_t n : {1, 4, 5, 33, 150, 1, 33}) {
+            INFO(traits(c.format).name << ", " << c.n_expert << " experts, " << n << " rows");
+            check_route(f, *stream, router, random.normal(n * c.cols), n, c.n_used, random);
+        }
+    }
+}
+
 TEST_CASE("gpu: many rows of F16 and BF16 weights") {
     if (!has_devices(1)) return;
     // With the vendor's library where there is one, and with the kernels that serve without.
