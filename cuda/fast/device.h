@@ -36,7 +36,8 @@
 //   add_to(p, x)                       adds to *p, in shared or global memory, at once (atomic), returns what was there; int32_t
 //   wait_for_inputs()                  what is ahead in the stream is done, and seen
 //   let_next_begin()                   this thread minds no longer if the next kernel begins
-//   prefetch(p)                        brings the 128 bytes of global memory around p nearer
+//   prefetch(p)                        brings the 128 bytes of global memory around p into the second-level cache, on devices
+//                                      where kernels begin early
 //   fence()                            what this thread has written or seen comes before what it writes or sees now, for all blocks
 //
 // Every thread of the warp calls the functions of a warp.
@@ -68,6 +69,9 @@ template <class Kernel>
 inline constexpr bool k_holds_next = requires {
     Kernel::k_holds_next;
 };
+
+// Weights of a launch that are prefetched, at most: what those devices' caches keep beside all else.
+inline constexpr int64_t k_most_prefetched_bytes = int64_t{32} << 20;
 
 // How a kernel is started, of kernel.k_threads threads a block.
 struct Grid {

@@ -100,8 +100,6 @@ struct DeviceThread {
     }
     MINIM_DEVICE int32_t add_to(int32_t* p, int32_t x) const { return atomicAdd(p, x); }
     MINIM_DEVICE void fence() const { __threadfence(); }
-    MINIM_DEVICE void prefetch(const void* p) const { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-
     // Programmatic dependent launch; before sm_90 a kernel begins when those ahead of it are done.
     MINIM_DEVICE void wait_for_inputs() const {
 #if __CUDA_ARCH__ >= 900
@@ -111,6 +109,11 @@ struct DeviceThread {
     MINIM_DEVICE void let_next_begin() const {
 #if __CUDA_ARCH__ >= 900
         asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+    }
+    MINIM_DEVICE void prefetch([[maybe_unused]] const void* p) const {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 #endif
     }
 

@@ -45,6 +45,7 @@ struct PanelWork {
     const std::byte* panel[n_panels];
     const Q8Block* input[n_tokens];
     int64_t cols;
+    bool prefetches;  // what the ring has no room for at first
 };
 
 // What a thread copies of every stage: the same pieces of 16 bytes, one stage further each time. Of the first n_first stages only
@@ -121,6 +122,18 @@ struct StageCopies {
     }
 };
 
+// Brings the panels' stages from n_first on nearer.
+template <class P, int n_pairs, int n_tokens, class T>
+MINIM_DEVICE void prefetch_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>& work, int n_first) {
+    using Stages = PanelStages<P, n_pairs, n_tokens>;
+    const int64_t end = work.cols / Stages::Block::block_elems * Stages::Block::block_bytes * k_panel_rows;
+    const int64_t first = int64_t{n_first} * k_stage_panel_bytes<typename Stages::Block>;
+    for (const std::byte* panel : work.panel) {
+        for (int64_t at = first + t.index() * 128; at < end; at += Stages::k_threads * 128)
+            t.prefetch(panel + Stages::k_header_bytes + at);
+    }
+}
+
 // The inputs of the first n_first stages, by ordinary loads: copies of inputs would be waited for only with all panels that
 // are on their way.
 template <class P, int n_pairs, int n_tokens, class T>
@@ -169,6 +182,7 @@ MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>
         copies.start_panels(t, shared + s * Stages::k_stage_bytes);
         t.copies_end_group();
     }
+    if (work.prefetches) prefetch_panels<P, n_pairs, n_tokens>(t, work, k_first);
     t.wait_for_inputs();
     load_first_inputs<P, n_pairs, n_tokens>(t, work, k_first, shared);
     float sum[n_tokens];
@@ -249,6 +263,9 @@ struct LinearFewKernel {
             reinterpret_cast<const std::byte*>(products.weight[task]) + first_row * products.row_bytes;
         PanelWork<2, n_tokens> work;
         work.cols = products.cols;
+        int64_t n_bytes = 0;
+        for (int i = 0; i < products.count; ++i) n_bytes += products.rows[i] * products.row_bytes;
+        work.prefetches = n_bytes <= k_most_prefetched_bytes;
         work.panel[0] = data;
         work.panel[1] = rows > k_panel_rows ? data + k_panel_rows * products.row_bytes : data;
         for (int i = 0; i < n_tokens; ++i) {
@@ -289,7 +306,7 @@ struct ActivateFewKernel {
         t.wait_for_inputs();
         t.let_next_begin();  // which may read the ids at once
         const int32_t expert = ids[slot];
-        PanelWork<4, 1> work;
+        PanelWork<4, 1> work = {};
         work.cols = gate.cols;
         work.input[0] = h + slot / static_cast<int>(n_used) * q8_blocks(gate.cols);
         for (int half = 0; half < 2; ++half) {
@@ -333,7 +350,7 @@ struct ProjectFewKernel {
         const int64_t rows = experts.rows / k_panel_rows * k_panel_rows - first_row;
         const auto* data =
             reinterpret_cast<const std::byte*>(experts.data[expert]) + first_row * experts.row_bytes;
-        PanelWork<2, 1> work;
+        PanelWork<2, 1> work = {};
         work.cols = experts.cols;
         work.input[0] = input + slot / static_cast<int>(slots_a_row) * q8_blocks(experts.cols);
         work.panel[0] = data;

@@ -142,6 +142,7 @@ struct LinearFloatKernel {
     // The block's weights, which do not depend on what is ahead in the stream.
     template <class T>
     MINIM_DEVICE void prefetch(T& t) const {
+        if (weight.rows * weight.row_bytes > k_most_prefetched_bytes) return;
         const int64_t first = int64_t{t.block()} * k_rows;
         const int64_t count = weight.rows - first < k_rows ? weight.rows - first : k_rows;
         for (int64_t at = int64_t{t.index()} * 128; at < count * weight.row_bytes; at += k_threads * 128)
