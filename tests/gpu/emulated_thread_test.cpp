@@ -11,6 +11,16 @@
 namespace minim::test {
 namespace {
 
+struct EarlyKernel {
+    static constexpr int k_threads = 32;
+    static constexpr bool k_starts_early = true;
+    bool waits;
+    template <class T>
+    void operator()(T& t) const {
+        if (waits || t.index() != 5) t.wait_for_inputs();
+    }
+};
+
 template <typename Body>
 void run_block(int n_threads, int64_t shared_bytes, bool backwards, const Body& body) {
     emulate({.n_blocks = 1, .shared_bytes = shared_bytes}, n_threads, backwards, body);
@@ -55,11 +65,19 @@ TEST_CASE("emulated threads: what lacks a barrier depends on the order") {
                     std::logic_error);
 }
 
+TEST_CASE("emulated threads: a kernel that starts early has to wait in every thread") {
+    cuda::fast::launch(nullptr, {.n_blocks = 2}, EarlyKernel{true});
+    CHECK_THROWS_AS(cuda::fast::launch(nullptr, {.n_blocks = 2}, EarlyKernel{false}), std::logic_error);
+}
+
 TEST_CASE("emulated threads: lanes exchange, copies arrive when they are waited for") {
     run_block(64, 0, false, [](EmulatedThread& t) {
         for (const int mask : {1, 16, 31}) CHECK(t.from_lane_xor(t.index(), mask) == (t.index() ^ mask));
         CHECK(t.from_lane_xor(0.5F * static_cast<float>(t.index()), 2) ==
               0.5F * static_cast<float>(t.index() ^ 2));
+        CHECK(t.from_lane(0.5F * static_cast<float>(t.index()), 9) == (t.index() < 32 ? 4.5F : 20.5F));
+        const auto in_turn = static_cast<uint32_t>(t.index() * 7 % 64);
+        CHECK(t.largest_of_lanes(in_turn) == (t.index() < 32 ? 63U : 60U));
     });
     alignas(16) std::array<uint32_t, 8> from = {1, 2, 3, 4, 5, 6, 7, 8};
     run_block(32, 32, false, [&](EmulatedThread& t) {
