@@ -91,6 +91,52 @@ void halve_for(cuda::Stream& s, Format weights, const float* x, int64_t n_blocks
     halved = wanted;
 }
 
+// Tasks whose weights are alike, for one launch.
+struct Alike {
+    const LinearTask* task[k_most_together];
+    int32_t count = 0;
+};
+
+Alike only(const LinearTask& task) {
+    return {{&task}, 1};
+}
+
+// Task `first` and those after it that are like it; `done` says which have been taken.
+Alike take_alike(std::span<const LinearTask> tasks, size_t first, uint64_t& done) {
+    const Matrix& pattern = *tasks[first].weight;
+    Alike alike;
+    for (size_t i = first; i < tasks.size() && alike.count < k_most_together; ++i) {
+        const Matrix& weight = *tasks[i].weight;
+        const bool is_alike =
+            weight.packed == pattern.packed && weight.format == pattern.format && weight.cols == pattern.cols;
+        if ((done >> i & 1U) != 0 || !is_alike) continue;
+        done |= uint64_t{1} << i;
+        alike.task[alike.count++] = &tasks[i];
+    }
+    return alike;
+}
+
+// Of packed weights the rows of whole panels.
+Products products_of(const Alike& alike) {
+    const Matrix& first = *alike.task[0]->weight;
+    Products products = {};
+    products.format = first.format;
+    products.cols = first.cols;
+    products.row_bytes = first.row_bytes;
+    products.count = alike.count;
+    for (int32_t i = 0; i < alike.count; ++i) {
+        const LinearTask& task = *alike.task[i];
+        const Matrix& weight = *task.weight;
+        products.weight[i] = reinterpret_cast<const uint8_t*>(weight.data);
+        products.rows[i] = weight.packed ? weight.rows / k_panel_rows * k_panel_rows : weight.rows;
+        products.y_stride[i] = weight.rows;
+        products.scale[i] = weight.scale;
+        products.y[i] = task.y;
+        products.add[i] = task.add;
+    }
+    return products;
+}
+
 void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
     if (multiply_dense(s, task, h, n, rows)) return;
     const Weight weight = weight_of(*task.weight);
@@ -98,48 +144,10 @@ void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, 
         halve_for(s, weight.format, h, n * weight.cols / 128, s.halved, rows.halved);
         linear_half_many(s.stream, weight, s.halved, n, task.y, task.add);
     } else if (is_float(weight.format)) {
-        linear_float(s.stream, weight, h, n, task.y, task.add, s.fixed);
+        linear_float(s.stream, products_of(only(task)), h, n, s.fixed);
     } else {
         exact::linear(s.stream, weight, h, n, task.y, weight.rows, task.add);
     }
-}
-
-bool start_together(const Matrix& a, const Matrix& b) {
-    return a.format == b.format && a.cols == b.cols;
-}
-
-Products products_of(std::span<const LinearTask* const> tasks) {
-    const Matrix& first = *tasks[0]->weight;
-    Products products = {};
-    products.format = first.format;
-    products.cols = first.cols;
-    products.row_bytes = first.row_bytes;
-    products.count = static_cast<int32_t>(tasks.size());
-    for (size_t i = 0; i < tasks.size(); ++i) {
-        const Matrix& weight = *tasks[i]->weight;
-        products.weight[i] = reinterpret_cast<const uint8_t*>(weight.data);
-        products.rows[i] = weight.rows / k_panel_rows * k_panel_rows;
-        products.y_stride[i] = weight.rows;
-        products.scale[i] = weight.scale;
-        products.y[i] = tasks[i]->y;
-        products.add[i] = tasks[i]->add;
-    }
-    return products;
-}
-
-// One launch for all tasks from `first` on whose weights are alike; `done` says which have been.
-void multiply_alike(cuda::Stream& s, std::span<const LinearTask> tasks, size_t first, const Q8Block* input,
-                    int64_t n, uint64_t& done) {
-    const LinearTask* alike[k_most_together];
-    size_t count = 0;
-    for (size_t i = first; i < tasks.size() && count < k_most_together; ++i) {
-        const Matrix& weight = *tasks[i].weight;
-        if ((done >> i & 1U) != 0 || !weight.packed || !start_together(weight, *tasks[first].weight))
-            continue;
-        done |= uint64_t{1} << i;
-        if (weight.rows >= k_panel_rows) alike[count++] = &tasks[i];
-    }
-    if (count > 0) linear(s.stream, products_of(std::span(alike, count)), input, n, s.fixed);
 }
 
 // What the slots of a batch are multiplied with.
@@ -251,12 +259,16 @@ void linear_tasks(cuda::Stream& s, const float* h, int64_t n, std::span<const Li
             tasks.subspan(group, std::min<size_t>(64, tasks.size() - group));
         uint64_t done = 0;
         for (size_t i = 0; i < some.size(); ++i) {
-            if (!some[i].weight->packed) {
+            const Matrix& weight = *some[i].weight;
+            const bool is_done = (done >> i & 1U) != 0;
+            if (weight.packed) {
+                if (!is_done) linear(s.stream, products_of(take_alike(some, i, done)), input, n, s.fixed);
+                multiply_rest(s, some[i], h, n);
+            } else if (is_float(weight.format) && !takes_many(s, n)) {
+                if (!is_done) linear_float(s.stream, products_of(take_alike(some, i, done)), h, n, false);
+            } else {
                 multiply_unpacked(s, some[i], h, n, other_rows);
-                continue;
             }
-            if ((done >> i & 1U) == 0) multiply_alike(s, some, i, input, n, done);
-            multiply_rest(s, some[i], h, n);
         }
     }
     for (const LinearTask& task : tasks) forget_if_written(s, task.y, n * task.weight->rows);

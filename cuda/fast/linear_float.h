@@ -31,8 +31,8 @@ struct FloatRow {
     template <int n_tokens>
     MINIM_DEVICE static void add(const uint8_t* row, int64_t cols, RowPart part, const float* const* input,
                                  float* sum) {
-        // Rows of weights and of inputs that begin at multiples of 16 bytes.
-        const bool is_aligned = cols % k_elems == 0 && reinterpret_cast<uintptr_t>(input[0]) % 16 == 0;
+        const uintptr_t places = reinterpret_cast<uintptr_t>(row) | reinterpret_cast<uintptr_t>(input[0]);
+        const bool is_aligned = cols % k_elems == 0 && places % sizeof(SixteenBytes) == 0;
         if (is_aligned) return add_aligned<n_tokens>(row, cols, part, input, sum);
         for (int64_t c = part.warp * 32 + part.lane; c < cols; c += part.n_warps * 32) {
             float w;
@@ -122,51 +122,74 @@ struct LinearFloatKernel {
     static constexpr bool k_starts_early = true;
     static_assert(n_warps == 1 || k_rows == 1);
 
-    Weight weight;
+    Products products;
     const float* x;
     int64_t n;
-    float* y;
-    bool add;
 
+    MINIM_HOST_DEVICE static int64_t n_blocks(int64_t rows) { return (rows + k_rows - 1) / k_rows; }
     MINIM_HOST_DEVICE Grid grid() const {
-        return {(weight.rows + k_rows - 1) / k_rows, (n + n_tokens - 1) / n_tokens, k_shared_bytes};
+        Grid grid = {0, (n + n_tokens - 1) / n_tokens, k_shared_bytes};
+        for (int i = 0; i < products.count; ++i) grid.n_blocks += n_blocks(products.rows[i]);
+        return grid;
     }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        prefetch(t);
+        const Rows rows = rows_of(t);
+        prefetch(t, rows);
         t.wait_for_inputs();
-        multiply(t);
+        multiply(t, rows);
     }
 
-    // The block's weights, which do not depend on what is ahead in the stream.
+  private:
+    // Those of a block.
+    struct Rows {
+        int product;
+        int64_t first;
+        int64_t count;
+    };
     template <class T>
-    MINIM_DEVICE void prefetch(T& t) const {
-        if (weight.rows * weight.row_bytes > k_most_prefetched_bytes) return;
-        const int64_t first = int64_t{t.block()} * k_rows;
-        const int64_t count = weight.rows - first < k_rows ? weight.rows - first : k_rows;
-        for (int64_t at = int64_t{t.index()} * 128; at < count * weight.row_bytes; at += k_threads * 128)
-            t.prefetch(weight.data + first * weight.row_bytes + at);
+    MINIM_DEVICE Rows rows_of(T& t) const {
+        Rows rows = {0, t.block(), k_rows};
+        for (; rows.first >= n_blocks(products.rows[rows.product]); ++rows.product)
+            rows.first -= n_blocks(products.rows[rows.product]);
+        rows.first *= k_rows;
+        const int64_t left = products.rows[rows.product] - rows.first;
+        if (left < k_rows) rows.count = left;
+        return rows;
+    }
+
+    // They do not depend on what is ahead in the stream.
+    template <class T>
+    MINIM_DEVICE void prefetch(T& t, const Rows& rows) const {
+        int64_t n_bytes = 0;
+        for (int i = 0; i < products.count; ++i) n_bytes += products.rows[i] * products.row_bytes;
+        if (n_bytes > k_most_prefetched_bytes) return;
+        const uint8_t* from = products.weight[rows.product] + rows.first * products.row_bytes;
+        for (int64_t at = int64_t{t.index()} * 128; at < rows.count * products.row_bytes;
+             at += k_threads * 128)
+            t.prefetch(from + at);
     }
 
     template <class T>
-    MINIM_DEVICE void multiply(T& t) const {
+    MINIM_DEVICE void multiply(T& t, const Rows& rows) const {
         const int warp = t.index() / 32;
-        const int64_t row = int64_t{t.block()} * k_rows + warp / n_warps;
-        if (row >= weight.rows) return;  // whole warps, that no other waits for
+        if (warp / n_warps >= rows.count) return;  // whole warps, that no other waits for
+        const int64_t row = rows.first + warp / n_warps;
         const int64_t first = int64_t{t.block_y()} * n_tokens;
         const float* input[n_tokens];  // the last one again for those that are not there
         float sum[n_tokens];
         for (int i = 0; i < n_tokens; ++i) {
-            input[i] = x + (first + i < n ? first + i : n - 1) * weight.cols;
+            input[i] = x + (first + i < n ? first + i : n - 1) * products.cols;
             sum[i] = 0.0F;
         }
-        FloatRow<Block>::template add<n_tokens>(weight.data + row * weight.row_bytes, weight.cols,
-                                                {t.index() % 32, warp % n_warps, n_warps}, input, sum);
+        FloatRow<Block>::template add<n_tokens>(products.weight[rows.product] + row * products.row_bytes,
+                                                products.cols, {t.index() % 32, warp % n_warps, n_warps},
+                                                input, sum);
         for (float& each : sum) each = sum_of_lanes(t, each);
         if constexpr (n_warps == 1) {
             if (t.index() % 32 != 0) return;
-            for (int i = 0; i < n_tokens && first + i < n; ++i) put(first + i, row, sum[i]);
+            for (int i = 0; i < n_tokens && first + i < n; ++i) put(first + i, rows.product, row, sum[i]);
         } else {
             auto* sums = reinterpret_cast<float*>(t.shared());  // [n_tokens, n_warps]
             for (int i = 0; i < n_tokens; ++i)
@@ -175,15 +198,14 @@ struct LinearFloatKernel {
             if (t.index() >= n_tokens || first + t.index() >= n) return;
             float total = 0.0F;
             for (int w = 0; w < n_warps; ++w) total += sums[t.index() * n_warps + w];
-            put(first + t.index(), row, total);
+            put(first + t.index(), rows.product, row, total);
         }
     }
 
-  private:
-    MINIM_DEVICE void put(int64_t token, int64_t row, float sum) const {
-        const float value = sum * weight.scale;
-        float& out = y[token * weight.rows + row];
-        out = add ? out + value : value;
+    MINIM_DEVICE void put(int64_t token, int product, int64_t row, float sum) const {
+        const float value = sum * products.scale[product];
+        float& out = products.y[product][token * products.y_stride[product] + row];
+        out = products.add[product] ? out + value : value;
     }
 };
 

@@ -23,14 +23,14 @@ using exact::Weight;
 inline constexpr int k_most_together = 4;  // products of one launch
 inline constexpr int k_most_used = 32;     // experts of a row that route() chooses
 
-// y = W x, or y += W x, for whole panels of weights of one format and one number of columns.
+// y = W x, or y += W x, for weights of one format and one number of columns, in one launch.
 struct Products {
     Format format;
     int64_t cols;
     int64_t row_bytes;
     int32_t count;
     const uint8_t* weight[k_most_together];
-    int64_t rows[k_most_together];  // of whole panels
+    int64_t rows[k_most_together];
     int64_t y_stride[k_most_together];
     float scale[k_most_together];
     float* y[k_most_together];
@@ -82,15 +82,14 @@ void quantize(Stream stream, const float* x, int64_t n, int64_t cols, Q8Block* o
 void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h,
           Q8Block* quantized);
 
-// The kernels for a few rows add up in another order than those for many. With `fixed` the latter are taken always: a
+// Packed weights, rows of whole panels. The kernels for a few input rows add up in another order than those for many. With `fixed` the latter are taken always: a
 // row's bits do not depend on n then.
 void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool fixed);
 
 // Whether weights of the format are multiplied as floats, with floats: F32, F16, BF16 and FP8_E4M3_B128.
 bool is_float(Format format);
-// y = W x, or y += W x. `fixed`: one kernel for every n.
-void linear_float(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add,
-                  bool fixed);
+// `fixed`: one kernel for every n.
+void linear_float(Stream stream, const Products& products, const float* x, int64_t n, bool fixed);
 // y [n_slots, rows] = W x of the slots' experts; the input has a row for so many slots.
 void project_float(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row,
                    const int32_t* ids, int64_t n_slots, float* y);

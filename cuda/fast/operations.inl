@@ -72,18 +72,19 @@ bool is_float(Format format) {
     return with_block(FloatBlocks{}, format, [](auto) {});
 }
 
-void linear_float(Stream stream, const Weight& weight, const float* x, int64_t n, float* y, bool add,
-                  bool fixed) {
-    with_block(FloatBlocks{}, weight.format, [&](auto block) {
+void linear_float(Stream stream, const Products& products, const float* x, int64_t n, bool fixed) {
+    int64_t n_rows = 0;
+    for (int i = 0; i < products.count; ++i) n_rows += products.rows[i];
+    with_block(FloatBlocks{}, products.format, [&](auto block) {
         using Block = decltype(block);
         const auto start_with = [&](auto n_warps) {
             if (n == 1 && !fixed) {
-                start(stream, LinearFloatKernel<Block, 1, n_warps>{weight, x, n, y, add});
+                start(stream, LinearFloatKernel<Block, 1, n_warps>{products, x, n});
             } else {
-                start(stream, LinearFloatKernel<Block, 4, n_warps>{weight, x, n, y, add});
+                start(stream, LinearFloatKernel<Block, 4, n_warps>{products, x, n});
             }
         };
-        if (weight.rows < k_rows_of_one_warp) {
+        if (n_rows < k_rows_of_one_warp) {
             start_with(std::integral_constant<int, 4>{});
         } else {
             start_with(std::integral_constant<int, 1>{});
@@ -141,7 +142,10 @@ void route_float(Stream stream, const Weight& router, const float* h, int64_t n,
         using Block = decltype(block);
         if constexpr (Block::block_elems == 1) {
             using Outputs = RouterOutputsKernel<Block>;
-            if (n >= k_router_tile_rows && !fixed && router.cols % Outputs::k_step == 0) {
+            const uintptr_t places =
+                reinterpret_cast<uintptr_t>(router.data) | reinterpret_cast<uintptr_t>(h);
+            if (n >= k_router_tile_rows && !fixed && router.cols % Outputs::k_step == 0 &&
+                places % sizeof(SixteenBytes) == 0) {
                 Outputs outputs = {router, h, n, 1, work.partial, work.arrived, work.score};
                 outputs.n_parts = router_parts(outputs.grid().n_blocks, router.cols);
                 start(stream, outputs);
@@ -149,12 +153,19 @@ void route_float(Stream stream, const Weight& router, const float* h, int64_t n,
                 return;
             }
         }
+        Products outputs = {};
+        outputs.format = router.format;
+        outputs.cols = router.cols;
+        outputs.row_bytes = router.row_bytes;
+        outputs.count = 1;
+        outputs.weight[0] = router.data;
+        outputs.rows[0] = outputs.y_stride[0] = router.rows;
+        outputs.scale[0] = router.scale;
+        outputs.y[0] = work.score;
         if (n == 1 && !fixed) {
-            start(stream,
-                  RouteFloatKernel<Block, 1>{{router, h, n, work.score, false}, choice, work.arrived});
+            start(stream, RouteFloatKernel<Block, 1>{{outputs, h, n}, choice, work.arrived});
         } else {
-            start(stream,
-                  RouteFloatKernel<Block, 4>{{router, h, n, work.score, false}, choice, work.arrived});
+            start(stream, RouteFloatKernel<Block, 4>{{outputs, h, n}, choice, work.arrived});
         }
     });
 }

@@ -101,13 +101,13 @@ struct RouteFloatKernel {
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
         outputs(t);
-        const int64_t n_expert = outputs.weight.rows;
+        const int64_t n_expert = outputs.products.rows[0];
         auto* is_last = reinterpret_cast<int32_t*>(t.shared() + Outputs::k_shared_bytes);
         const auto n_blocks = static_cast<int32_t>(outputs.grid().n_blocks);
         if (!is_last_block(t, arrived + t.block_y(), n_blocks, is_last)) return;
         const int64_t row = int64_t{t.block_y()} * n_tokens + t.index() / 32;
         if (t.index() / 32 < n_tokens && row < outputs.n)
-            choose_experts(t, outputs.y + row * n_expert, n_expert, choice, row);
+            choose_experts(t, outputs.products.y[0] + row * n_expert, n_expert, choice, row);
     }
 };
 

@@ -179,19 +179,27 @@ TEST_CASE("gpu: rows of floats, norm, scale and route in fast arithmetic") {
     Fixture f(Arithmetic::fast);
     Random random(4);
     for (const Format format : {Format::f32, Format::f16, Format::bf16}) {
-        const TestMatrix weight(format, 37, 200, random);
-        const Matrix on_device = f.put_packed(weight);
-        for (const int64_t n : {0, 1, 6}) {
+        // In one launch: of 37 rows, and of so many that a warp has a row for itself.
+        const TestMatrix few(format, 37, 200, random);
+        const TestMatrix many(format, 4200, 200, random);
+        const Matrix device_few = f.put(few);
+        const Matrix device_many = f.put(many);
+        for (const int64_t n : {0, 1, 3, 6}) {
             const std::vector<float> h = random.normal(n * 200);
-            std::vector<float> expected = random.normal(n * 37);
-            float* y = f.put(expected);
-            for (const bool add : {true, false, true}) {
-                const LinearTask task = {&weight.view, expected.data(), add};
-                const LinearTask device_task = {&on_device, y, add};
-                f.reference->linear(*f.none, h.data(), n, {&task, 1});
-                f.device->linear(*f.stream, f.put(h), n, {&device_task, 1});
+            const float* device_h = f.put(h);
+            std::vector<float> y[] = {random.normal(n * 37), random.normal(n * 37), random.normal(n * 4200)};
+            float* device_y[] = {f.put(y[0]), f.put(y[1]), f.put(y[2])};
+            for (const size_t n_tasks : {size_t{2}, size_t{3}}) {
+                const LinearTask tasks[] = {{&few.view, y[0].data(), true},
+                                            {&few.view, y[1].data(), false},
+                                            {&many.view, y[2].data(), true}};
+                const LinearTask device_tasks[] = {{&device_few, device_y[0], true},
+                                                   {&device_few, device_y[1], false},
+                                                   {&device_many, device_y[2], true}};
+                f.reference->linear(*f.none, h.data(), n, std::span(tasks).first(n_tasks));
+                f.device->linear(*f.stream, device_h, n, std::span(device_tasks).first(n_tasks));
             }
-            CHECK(distance(expected, f.get(y, expected.size())) < 1e-5);
+            for (size_t i = 0; i < 3; ++i) CHECK(distance(y[i], f.get(device_y[i], y[i].size())) < 1e-5);
         }
     }
     for (const int64_t n : {1, 5, 33}) {
