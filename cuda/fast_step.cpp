@@ -179,7 +179,8 @@ void multiply_slots(cuda::Stream& s, const ExpertStack& stack, SlotInput& input,
         return;
     }
     if (is_float(stack.format))
-        return project_float(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y);
+        return project_float(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y,
+                             sums);
     if (!stack.packed) {
         exact::slots(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y,
                      experts.rows);
@@ -195,7 +196,8 @@ void multiply_slots(cuda::Stream& s, const ExpertStack& stack, SlotInput& input,
 
 // Whether the kernel that multiplies slots can add them up as well.
 bool adds_at_once(const ExpertStack& stack, const Slots& slots) {
-    return slots.tiles == nullptr && stack.packed && stack.rows % k_panel_rows == 0;
+    const bool is_taken = stack.packed ? stack.rows % k_panel_rows == 0 : is_float(stack.format);
+    return slots.tiles == nullptr && is_taken;
 }
 
 // Whether gate, up, activation and quantisation are one kernel.
@@ -205,7 +207,8 @@ bool are_fused(const ExpertWeights& weights) {
            gate.rows % 32 == 0 && weights.down.rows % k_panel_rows == 0;
 }
 
-// silu(gate h) * (up h) of the slots' experts, in all forms that their down asks for.
+// silu(gate h) * (up h) of the slots' experts, in all forms that their down asks for. What comes next begins when the ids are
+// there: either kernel that activates slots for a few rows holds it back until then, and exact ones are not overtaken.
 void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, const Slots& slots,
                     const ExpertWeights& weights) {
     const ExpertStack& gate = weights.gate;
@@ -221,6 +224,9 @@ void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, 
     if (gate.format == up.format && multiplies_halves(gate, slots)) {
         activate_half_many(s.stream, experts_of(gate), experts_of(up), halves_for(s, gate, rows), n_used,
                            *slots.tiles, s.activated);
+    } else if (gate.format == up.format && slots.tiles == nullptr && is_float(gate.format)) {
+        activate_float(s.stream, experts_of(gate), experts_of(up), h, n_used, slots.ids, slots.n_slots,
+                       s.activated);
     } else {
         multiply_slots(s, gate, rows, slots, s.activated);
         multiply_slots(s, up, rows, slots, s.output);

@@ -304,7 +304,7 @@ struct ActivateFewKernel {
     MINIM_DEVICE void operator()(T& t) const {
         const int slot = t.block_y();
         t.wait_for_inputs();
-        t.let_next_begin();  // which may read the ids at once
+        t.let_next_begin();  // the product after it may read the ids at once
         const int32_t expert = ids[slot];
         PanelWork<4, 1> work = {};
         work.cols = gate.cols;
@@ -343,7 +343,7 @@ struct ProjectFewKernel {
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
         const int slot = t.block_y();
-        // Slots that are added up have been activated just before, and their ids are older.
+        // Slots that are added up have been activated just before, by kernels that let it begin only when the ids were there.
         if (sums.gates == nullptr) t.wait_for_inputs();
         const int32_t expert = ids[slot];
         const int64_t first_row = int64_t{t.block()} * 2 * k_panel_rows;

@@ -1,5 +1,5 @@
-// Weights that are multiplied as floats (F32, F16, BF16 and FP8_E4M3_B128) times a few rows of floats; the products of every
-// slot's expert.
+// Weights that are multiplied as floats (F32, F16, BF16 and FP8_E4M3_B128) times a few rows of floats; gate, up and
+// SiLU of every slot's expert, and its down.
 //
 // Shape: a warp a row of weights and up to four inputs, or a row and a slot; four warps a row where there are few rows. A lane
 // takes 16 bytes of every 512, of FP8 four of every 128, and all add up at the end, always in the same order. Bytes moved: every
@@ -7,8 +7,11 @@
 // to each multiprocessor: each lane asks for 64 bytes before it uses the first. A router's 256 rows: latency.
 #pragma once
 
+#include "cuda/exact/items.h"
 #include "cuda/fast/device.h"
+#include "cuda/fast/last_block.h"
 #include "cuda/fast/operations.h"
+#include "cuda/fast/quantize.h"
 #include "format/fp8_e4m3_b128.h"
 #include "format/plain.h"
 
@@ -209,6 +212,49 @@ struct LinearFloatKernel {
     }
 };
 
+// A row of a slot's expert times the slot's input, by a warp: in every lane.
+template <class Block, class T>
+MINIM_DEVICE float multiply_expert_row(T& t, const Experts& experts, int32_t id, int64_t row,
+                                       const float* input) {
+    float sum = 0.0F;
+    FloatRow<Block>::template add<1>(experts.data[id] + row * experts.row_bytes, experts.cols,
+                                     {t.index() % 32, 0, 1}, &input, &sum);
+    return sum_of_lanes(t, sum) * experts.scale[id];
+}
+
+// silu(gate h) * (up h) of every slot, a warp a row of both.
+template <class Block>
+struct ActivateFloatKernel {
+    static constexpr int k_threads = 128;
+    static constexpr int k_rows = k_threads / 32;
+    static constexpr bool k_starts_early = true;
+    static constexpr bool k_holds_next = true;
+
+    Experts gate;
+    Experts up;
+    const float* h;
+    int64_t n_used;
+    const int32_t* ids;  // [n_slots]
+    int64_t n_slots;
+    float* activated;  // [n_slots, rows]
+
+    Grid grid() const { return {n_slots, (gate.rows + k_rows - 1) / k_rows}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        t.wait_for_inputs();
+        t.let_next_begin();  // the product after it may read the ids at once
+        const int64_t row = int64_t{t.block_y()} * k_rows + t.index() / 32;
+        if (row >= gate.rows) return;  // whole warps
+        const int64_t slot = t.block();
+        const float* input = h + slot / n_used * gate.cols;
+        const float g = multiply_expert_row<Block>(t, gate, ids[slot], row, input);
+        const float u = multiply_expert_row<Block>(t, up, ids[slot], row, input);
+        if (t.index() % 32 == 0) activated[slot * gate.rows + row] = silu(g) * u;
+    }
+};
+
+// A warp a row; where they are added up, the last block of a row's slots does so.
 template <class Block>
 struct ProjectFloatKernel {
     static constexpr int k_threads = 128;
@@ -219,23 +265,30 @@ struct ProjectFloatKernel {
     int64_t slots_a_row;
     const int32_t* ids;  // [n_slots]
     int64_t n_slots;
-    float* y;  // [n_slots, rows]
+    float* y;       // [n_slots, rows]
+    SlotSums sums;  // gates null: none
 
     // A grid may be long in its first direction only, and a prompt has many slots.
-    Grid grid() const { return {n_slots, (experts.rows + k_rows - 1) / k_rows}; }
+    Grid grid() const { return {n_slots, (experts.rows + k_rows - 1) / k_rows, sizeof(int32_t)}; }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        const int64_t row = int64_t{t.block_y()} * k_rows + t.index() / 32;
-        if (row >= experts.rows) return;  // whole warps
         const int64_t slot = t.block();
-        const int32_t id = ids[slot];
-        const float* input = x + slot / slots_a_row * experts.cols;
-        float sum = 0.0F;
-        FloatRow<Block>::template add<1>(experts.data[id] + row * experts.row_bytes, experts.cols,
-                                         {t.index() % 32, 0, 1}, &input, &sum);
-        const float value = sum_of_lanes(t, sum) * experts.scale[id];
-        if (t.index() % 32 == 0) y[slot * experts.rows + row] = value;
+        const int64_t first = int64_t{t.block_y()} * k_rows;
+        const int64_t row = first + t.index() / 32;
+        if (row < experts.rows) {
+            const float* input = x + slot / slots_a_row * experts.cols;
+            const float value = multiply_expert_row<Block>(t, experts, ids[slot], row, input);
+            if (t.index() % 32 == 0) y[slot * experts.rows + row] = value;
+        }
+        if (sums.gates == nullptr) return;
+        const int64_t input_row = slot / sums.n_used;
+        int32_t* arrived = sums.arrived + input_row * sum_counters(experts.rows) + t.block_y();
+        auto* is_last = reinterpret_cast<int32_t*>(t.shared());
+        if (!is_last_block(t, arrived, static_cast<int32_t>(sums.n_used), is_last)) return;
+        const exact::AddSlotsItem add = {y, sums.gates, sums.n_used, experts.rows, sums.y};
+        if (t.index() < k_rows && first + t.index() < experts.rows)
+            add(input_row * experts.rows + first + t.index());
     }
 };
 

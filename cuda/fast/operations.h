@@ -90,9 +90,23 @@ void linear(Stream stream, const Products& products, const Q8Block* input, int64
 bool is_float(Format format);
 // `fixed`: one kernel for every n.
 void linear_float(Stream stream, const Products& products, const float* x, int64_t n, bool fixed);
-// y [n_slots, rows] = W x of the slots' experts; the input has a row for so many slots.
+// What becomes of the slots' products, where they are added up at once: y [n_rows, rows] += gates * output, a row's n_used
+// slots in their order.
+struct SlotSums {
+    const float* gates;  // [n_slots]
+    int64_t n_used;
+    float* y;
+    int32_t* arrived;  // [n_rows, sum_counters(rows)], all 0 before and afterwards
+};
+MINIM_HOST_DEVICE constexpr int64_t sum_counters(int64_t rows) {
+    return (rows + 3) / 4;
+}
+// activated [n_slots, rows] = silu(gate h) * (up h), of weights that is_float(); h has a row for n_used slots. Both of one format.
+void activate_float(Stream stream, const Experts& gate, const Experts& up, const float* h, int64_t n_used,
+                    const int32_t* ids, int64_t n_slots, float* activated);
+// y [n_slots, rows] = W x of the slots' experts; the input has a row for so many slots. `sums` may be null.
 void project_float(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row,
-                   const int32_t* ids, int64_t n_slots, float* y);
+                   const int32_t* ids, int64_t n_slots, float* y, const SlotSums* sums);
 
 // F16, BF16 and FP8_E4M3_B128 weights and many rows, on tensor cores, which add up in another order. Inputs are halves of
 // half_format(), made of n_blocks of 128 elements.
@@ -135,17 +149,6 @@ struct Slots {
 // is a multiple of 32.
 void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
               const Slots& slots, Q8Block* activated);
-// What becomes of the slots' products, where they are added up at once: y [n_rows, rows] += gates * output, a row's n_used
-// slots in their order.
-struct SlotSums {
-    const float* gates;  // [n_slots]
-    int64_t n_used;
-    float* y;
-    int32_t* arrived;  // [n_rows, sum_counters(rows)], all 0 before and afterwards
-};
-MINIM_HOST_DEVICE constexpr int64_t sum_counters(int64_t rows) {
-    return (rows + 31) / 32;
-}
 // output [n_slots, rows] = W x, for the rows of whole panels; the input has a row for so many slots. `sums` may be null, and
 // is where slots have tiles.
 void project(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,

@@ -92,10 +92,18 @@ void linear_float(Stream stream, const Products& products, const float* x, int64
     });
 }
 
+void activate_float(Stream stream, const Experts& gate, const Experts& up, const float* h, int64_t n_used,
+                    const int32_t* ids, int64_t n_slots, float* activated) {
+    with_block(FloatBlocks{}, gate.format, [&](auto block) {
+        start(stream, ActivateFloatKernel<decltype(block)>{gate, up, h, n_used, ids, n_slots, activated});
+    });
+}
+
 void project_float(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row,
-                   const int32_t* ids, int64_t n_slots, float* y) {
+                   const int32_t* ids, int64_t n_slots, float* y, const SlotSums* sums) {
     with_block(FloatBlocks{}, experts.format, [&](auto block) {
-        start(stream, ProjectFloatKernel<decltype(block)>{experts, x, slots_a_row, ids, n_slots, y});
+        start(stream, ProjectFloatKernel<decltype(block)>{experts, x, slots_a_row, ids, n_slots, y,
+                                                          sums == nullptr ? SlotSums{} : *sums});
     });
 }
 

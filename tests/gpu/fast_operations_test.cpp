@@ -306,6 +306,7 @@ TEST_CASE("gpu: experts of packed weights") {
                           {Format::nvfp4, Format::nvfp4, Format::bf16, 64, 128},
                           {Format::bf16, Format::bf16, Format::q8_0, 64, 40},
                           {Format::bf16, Format::bf16, Format::q8_0, 64, 80},
+                          {Format::f32, Format::f32, Format::f32, 23, 42},
                           {Format::f16, Format::f16, Format::f16, 40, 128},
                           {Format::bf16, Format::bf16, Format::bf16, 128, 256},
                           {Format::bf16, Format::fp8_e4m3_b128, Format::f16, 128, 256},
