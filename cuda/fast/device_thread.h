@@ -123,8 +123,8 @@ struct DeviceThread {
     }
 };
 
-// Every kernel waits for the one ahead of it, so that when it is done all are. That the next one begins takes no room from it: that
-// happens when all its blocks have begun.
+// Every kernel waits for the one ahead of it, so that when it is done all are. That the next one begins takes no room from
+// it: this happens when all its blocks have begun.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::k_threads) run(const __grid_constant__ Kernel kernel) {
     DeviceThread thread;

@@ -82,8 +82,8 @@ void quantize(Stream stream, const float* x, int64_t n, int64_t cols, Q8Block* o
 void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h,
           Q8Block* quantized);
 
-// Packed weights, rows of whole panels. The kernels for a few input rows add up in another order than those for many. With `fixed` the latter are taken always: a
-// row's bits do not depend on n then.
+// Packed weights, rows of whole panels. The kernels for a few input rows add up in another order than those for many. With
+// `fixed` the latter are taken always: a row's bits do not depend on n then.
 void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool fixed);
 
 // Whether weights of the format are multiplied as floats, with floats: F32, F16, BF16 and FP8_E4M3_B128.
