@@ -62,13 +62,13 @@ void for_each_row_tile(const LinearArgs& args, int64_t t, const Tile& tile) {
 
 // tile() computes one register tile, at most k_rows x k_tokens of several tokens; tiles change no result, they only let a
 // loaded weight serve several tokens and hide the latency of sums. Tokens outside, rows inside: a tile of rows is read once
-// from memory and then again from the cache. k_tokens is 2 or 4.
-template <int k_rows, int k_tokens, class Tile>
+// from memory and then again from the cache. k_tokens is 2 or 4. A last token, or the only one, meets k_rows_of_one at a time.
+template <int k_rows, int k_tokens, int k_rows_of_one, class Tile>
 void for_each_tile(const LinearArgs& args, const Tile& tile) {
     int64_t t = 0;
     for (; t + k_tokens <= args.n_tokens; t += k_tokens) for_each_row_tile<k_rows, k_tokens>(args, t, tile);
     for (; t + 2 <= args.n_tokens; t += 2) for_each_row_tile<2, 2>(args, t, tile);
-    for (; t < args.n_tokens; ++t) for_each_row_tile<4, 1>(args, t, tile);
+    for (; t < args.n_tokens; ++t) for_each_row_tile<k_rows_of_one, 1>(args, t, tile);
 }
 
 }  // namespace minim::cpu::generic

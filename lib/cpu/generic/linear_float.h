@@ -47,10 +47,11 @@ void linear_float_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
 
 template <class V, class Elements>
 void linear_float(const LinearArgs& args) {
-    for_each_tile<V::k_float_rows, V::k_float_tokens>(args, [&](int64_t r, auto n_rows, int64_t t,
-                                                                auto n_tokens) {
-        linear_float_tile<V, Elements, decltype(n_rows)::k_value, decltype(n_tokens)::k_value>(args, r, t);
-    });
+    for_each_tile<V::k_float_rows, V::k_float_tokens, V::k_float_rows_of_one>(
+        args, [&](int64_t r, auto n_rows, int64_t t, auto n_tokens) {
+            linear_float_tile<V, Elements, decltype(n_rows)::k_value, decltype(n_tokens)::k_value>(args, r,
+                                                                                                   t);
+        });
 }
 
 template <class V>

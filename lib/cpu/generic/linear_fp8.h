@@ -59,7 +59,7 @@ void linear_fp8_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
 
 template <class V>
 void linear_fp8(const LinearArgs& args) {
-    for_each_tile<V::k_fp8_rows, V::k_fp8_tokens>(
+    for_each_tile<V::k_fp8_rows, V::k_fp8_tokens, 4>(
         args, [&](int64_t r, auto n_rows, int64_t t, auto n_tokens) {
             linear_fp8_tile<V, decltype(n_rows)::k_value, decltype(n_tokens)::k_value>(args, r, t);
         });
