@@ -240,7 +240,7 @@ struct LinearFewKernel {
     const Q8Block* input;
     int64_t n;
 
-    static int64_t n_pairs(int64_t rows) { return (rows / k_panel_rows + 1) / 2; }
+    MINIM_HOST_DEVICE static int64_t n_pairs(int64_t rows) { return (rows / k_panel_rows + 1) / 2; }
     Grid grid() const {
         Grid grid = {
             .n_blocks = 0, .n_blocks_y = (n + n_tokens - 1) / n_tokens, .shared_bytes = Stages::k_bytes};
@@ -252,10 +252,7 @@ struct LinearFewKernel {
     MINIM_DEVICE void operator()(T& t) const {
         int task = 0;
         int64_t pair = t.block();
-        while (pair >= (products.rows[task] / k_panel_rows + 1) / 2) {
-            pair -= (products.rows[task] / k_panel_rows + 1) / 2;
-            ++task;
-        }
+        for (; pair >= n_pairs(products.rows[task]); ++task) pair -= n_pairs(products.rows[task]);
         const int64_t first_row = pair * 2 * k_panel_rows;
         const int64_t rows = products.rows[task] - first_row;  // 16, or 32 and more
         const int64_t first_token = int64_t{t.block_y()} * n_tokens;
@@ -263,9 +260,7 @@ struct LinearFewKernel {
             reinterpret_cast<const std::byte*>(products.weight[task]) + first_row * products.row_bytes;
         PanelWork<2, n_tokens> work;
         work.cols = products.cols;
-        int64_t n_bytes = 0;
-        for (int i = 0; i < products.count; ++i) n_bytes += products.rows[i] * products.row_bytes;
-        work.prefetches = n_bytes <= k_most_prefetched_bytes;
+        work.prefetches = weight_bytes(products) <= k_most_prefetched_bytes;
         work.panel[0] = data;
         work.panel[1] = rows > k_panel_rows ? data + k_panel_rows * products.row_bytes : data;
         for (int i = 0; i < n_tokens; ++i) {

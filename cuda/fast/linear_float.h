@@ -165,9 +165,7 @@ struct LinearFloatKernel {
     // They do not depend on what is ahead in the stream.
     template <class T>
     MINIM_DEVICE void prefetch(T& t, const Rows& rows) const {
-        int64_t n_bytes = 0;
-        for (int i = 0; i < products.count; ++i) n_bytes += products.rows[i] * products.row_bytes;
-        if (n_bytes > k_most_prefetched_bytes) return;
+        if (weight_bytes(products) > k_most_prefetched_bytes) return;
         const uint8_t* from = products.weight[rows.product] + rows.first * products.row_bytes;
         for (int64_t at = int64_t{t.index()} * 128; at < rows.count * products.row_bytes;
              at += k_threads * 128)

@@ -36,6 +36,12 @@ struct Products {
     float* y[k_most_together];
     bool add[k_most_together];
 };
+// Of all of them.
+MINIM_HOST_DEVICE constexpr int64_t weight_bytes(const Products& products) {
+    int64_t n_rows = 0;
+    for (int i = 0; i < products.count; ++i) n_rows += products.rows[i];
+    return n_rows * products.row_bytes;
+}
 
 // Whether there are kernels for panels of the format.
 bool has_panels(Format format);
