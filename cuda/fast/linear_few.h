@@ -339,8 +339,9 @@ struct ProjectFewKernel {
     MINIM_DEVICE void operator()(T& t) const {
         const int slot = t.block_y();
         // Slots that are added up have been activated just before, by kernels that let it begin only when the ids were there.
+        // A multiprocessor's own cache may still hold those of the layer before.
         if (sums.gates == nullptr) t.wait_for_inputs();
-        const int32_t expert = ids[slot];
+        const int32_t expert = t.load_fresh(ids + slot);
         const int64_t first_row = int64_t{t.block()} * 2 * k_panel_rows;
         const int64_t rows = experts.rows / k_panel_rows * k_panel_rows - first_row;
         const auto* data =
