@@ -157,11 +157,15 @@ inline constexpr bool k_needs_no_requests = [] {
            (k_has_eight_bits<P> || (k_is_one_pass && (k_has_four_bits || k_keeps_words)));
 }();
 
-// Formats that may be asked for by whole blocks for n_tokens: one pass takes a block of them as it comes, and of up to four tokens
-// the dots leave it the time.
+// Formats that may be asked for by whole blocks for n_tokens. One pass takes a block of them as it comes, and of up to four tokens
+// the dots leave it the time. Two passes do so where a load is about all that they are, and hide it from the processor's own
+// prefetcher.
 template <class L, class P, int n_tokens>
-inline constexpr bool k_may_come_by_blocks =
-    n_tokens <= 4 && L::k_width == k_panel_rows && !UnpacksInLoop<L, P> && !k_has_eight_bits<P>;
+inline constexpr bool k_may_come_by_blocks = [] {
+    if (UnpacksInLoop<L, P>) return false;
+    if (L::k_width < k_panel_rows) return k_has_eight_bits<P> && n_tokens <= 2;
+    return n_tokens <= 4 && !(k_has_eight_bits<P> && n_tokens == 1);
+}();
 
 // How far ahead weights are fetched for a few tokens where the processor's own prefetcher helps.
 template <class L, class P, int n_tokens>

@@ -108,13 +108,14 @@ struct ReadAheadOfPanels {
 };
 
 // For processors that do not prefetch unrolled loads, and take requests for them too: one instruction asks for each line of a
-// whole block before its only pass.
+// whole block before the first pass.
 template <class Block>
 struct ReadAheadByBlocks {
     WeightsToCome weights;
 
     explicit ReadAheadByBlocks(const LinearArgs& args) : weights(args) {}
-    NothingAhead begin_block(const std::byte* block, int64_t /*pass_bytes*/) const {
+    NothingAhead begin_block(const std::byte* block, int64_t pass_bytes) const {
+        if (pass_bytes > 0) return {};
         const std::byte* ahead = weights.after(block, k_alone_by_blocks);
 #pragma GCC unroll 1
         for (int at = 0; at < static_cast<int>(k_panel_rows) * Block::block_bytes; at += 64) {
