@@ -1,6 +1,7 @@
 // Tiles of rows of weights and rows of floats, for the kernels that multiply floats.
 #pragma once
 
+#include "cpu/generic/weights_to_come.h"
 #include "cpu/kernels.h"
 #include "panel/kernel_inline.h"
 
@@ -47,6 +48,18 @@ struct RowsAhead {
     MINIM_KERNEL_INLINE void fetch(int r, int64_t at) const { __builtin_prefetch(row[r] + at, 0, 2); }
 };
 
+// A row alone is a stretch of memory that the next row goes on with.
+template <>
+struct RowsAhead<1> {
+    static constexpr int64_t k_ahead_bytes = 8192;
+
+    const std::byte* row[1];
+
+    RowsAhead(const LinearArgs& args, int64_t r0)
+        : row{WeightsToCome(args).after(args.weight + r0 * args.row_bytes, k_ahead_bytes)} {}
+    MINIM_KERNEL_INLINE void fetch(int /*r*/, int64_t at) const { __builtin_prefetch(row[0] + at); }
+};
+
 template <int value>
 struct Count {
     static constexpr int k_value = value;
@@ -62,13 +75,14 @@ void for_each_row_tile(const LinearArgs& args, int64_t t, const Tile& tile) {
 
 // tile() computes one register tile, at most k_rows x k_tokens of several tokens; tiles change no result, they only let a
 // loaded weight serve several tokens and hide the latency of sums. Tokens outside, rows inside: a tile of rows is read once
-// from memory and then again from the cache. k_tokens is 2 or 4. A last token, or the only one, meets k_rows_of_one at a time.
+// from memory and then again from the cache. k_tokens is 2 or 4. The only token there is meets k_rows_of_one at a time.
 template <int k_rows, int k_tokens, int k_rows_of_one, class Tile>
 void for_each_tile(const LinearArgs& args, const Tile& tile) {
+    if (args.n_tokens == 1) return for_each_row_tile<k_rows_of_one, 1>(args, 0, tile);
     int64_t t = 0;
     for (; t + k_tokens <= args.n_tokens; t += k_tokens) for_each_row_tile<k_rows, k_tokens>(args, t, tile);
     for (; t + 2 <= args.n_tokens; t += 2) for_each_row_tile<2, 2>(args, t, tile);
-    for (; t < args.n_tokens; ++t) for_each_row_tile<k_rows_of_one, 1>(args, t, tile);
+    for (; t < args.n_tokens; ++t) for_each_row_tile<4, 1>(args, t, tile);
 }
 
 }  // namespace minim::cpu::generic

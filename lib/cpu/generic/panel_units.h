@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "cpu/generic/weights_to_come.h"
 #include "cpu/kernels.h"
 #include "panel/kernel_inline.h"
 #include "panel/units.h"
@@ -57,21 +58,6 @@ inline constexpr ReadAheadDistance k_much_work_for_one = {49152, 2048};  // toke
 // Where the processor's own prefetcher takes no part; and how far ahead it is then asked for whole blocks.
 inline constexpr ReadAheadDistance k_alone = {16384, 8192};
 inline constexpr int64_t k_alone_by_blocks = 8192;
-
-// The weights of a call and those after it, as one stretch of memory.
-struct WeightsToCome {
-    const std::byte* end;
-    const std::byte* next;
-
-    explicit WeightsToCome(const LinearArgs& args)
-        : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight) {}
-    // So many bytes further on, or from the start of the next weights where that passes the end of these; the block
-    // itself, which is there already, if there are none.
-    const std::byte* after(const std::byte* block, int64_t bytes) const {
-        if (end - block > bytes) return block + bytes;
-        return next == nullptr ? block : next + (bytes - (end - block));
-    }
-};
 
 struct ReadAhead {
     WeightsToCome weights;

@@ -22,7 +22,7 @@ struct Simd {
     using F32 = F32x16;
 
     // Register tiles of products of floats and of FP8 (generic/float_tiles.h).
-    static constexpr int k_float_rows = 1, k_float_tokens = 4, k_float_rows_of_one = 4;
+    static constexpr int k_float_rows = 1, k_float_tokens = 4, k_half_rows_of_one = 1;
     static constexpr int k_fp8_rows = 1, k_fp8_tokens = 4;
 
     // ---- floats: memory ----
