@@ -1,7 +1,6 @@
 #include "constraint/automaton.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <unordered_map>
@@ -237,7 +236,6 @@ class Builder {
         const auto n_states = static_cast<size_t>(a_.n_states());
         std::vector<int32_t>& kind = a_.kinds;
         kind.assign(a_.accepts.begin(), a_.accepts.end());
-        a_.splits = {{k_none, 0}, {0, 0}};
         std::vector<int64_t> n_of_kind(2, 0);
         for (const int32_t k : kind) ++n_of_kind[static_cast<size_t>(k)];
         const std::vector<std::vector<int32_t>> before = states_before();
@@ -267,7 +265,6 @@ class Builder {
             for (const StateSet* group : renamed) {
                 const int32_t old_kind = kind[static_cast<size_t>(group->front())];
                 n_of_kind[static_cast<size_t>(old_kind)] -= std::ssize(*group);
-                a_.splits.push_back({old_kind, static_cast<int32_t>(round + 1)});
                 for (const int32_t state : *group)
                     kind[static_cast<size_t>(state)] = static_cast<int32_t>(n_of_kind.size());
                 n_of_kind.push_back(std::ssize(*group));
@@ -327,20 +324,6 @@ class Builder {
 };
 
 }  // namespace
-
-// A kind's number is higher than that of the one it was split from.
-int32_t Automaton::alike_for(int32_t a, int32_t b) const noexcept {
-    int32_t kind_a = kinds[static_cast<size_t>(a)];
-    int32_t kind_b = kinds[static_cast<size_t>(b)];
-    int32_t length = std::numeric_limits<int32_t>::max();
-    while (kind_a != kind_b) {
-        int32_t& later = kind_a > kind_b ? kind_a : kind_b;
-        const Split& split = splits[static_cast<size_t>(later)];
-        length = std::min(length, split.length - 1);
-        later = split.from;
-    }
-    return length;
-}
 
 Automaton make_automaton(const Grammar& grammar, size_t longest_token) {
     return Builder(grammar, longest_token).build();

@@ -35,12 +35,6 @@ struct Automaton {
     std::vector<uint8_t> lasts;    // by state; 1: and nothing else can follow
     // By state: its kind. States of one kind allow the same tokens: none is long enough to tell them apart.
     std::vector<int32_t> kinds;
-    // By kind: it was told apart from an earlier one by texts of `length` symbols.
-    struct Split {
-        int32_t from;
-        int32_t length;
-    };
-    std::vector<Split> splits;
 
     std::vector<int32_t> rule_starts;  // by rule: its first state
     std::vector<int32_t> call_order;   // by rule: its place in an order in which no rule begins with a call
@@ -56,9 +50,6 @@ struct Automaton {
         const auto s = static_cast<size_t>(state);
         return std::span(calls).subspan(call_begins[s], call_begins[s + 1] - call_begins[s]);
     }
-    // Two states do not differ for texts of at most so many symbols; -1 where they do already.
-    int32_t alike_for(int32_t a, int32_t b) const noexcept;
-
     bool is_last(int32_t state) const noexcept { return lasts[static_cast<size_t>(state)] != 0; }
 };
 

@@ -41,8 +41,8 @@ void Matcher::allow_from(const Positions::Place& place) {
     const auto nodes = constraint_->trie().nodes();
     const int32_t position = positions_.after(place.frame);
     for (const int32_t exit : tokens->exits) {
-        try_tokens(*constraint_, positions_, exit + 1, nodes[static_cast<size_t>(exit)].end, position, path_,
-                   [&](int32_t i, int32_t) {
+        try_tokens(constraint_->trie(), positions_, exit + 1, nodes[static_cast<size_t>(exit)].end, position,
+                   path_, [&](int32_t i, int32_t) {
                        const int32_t token = nodes[static_cast<size_t>(i)].token;
                        if (token >= 0) allow(token);
                    });

@@ -1,7 +1,6 @@
 #include "constraint/positions.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 
 namespace minim::constraint {
@@ -140,28 +139,6 @@ int32_t Positions::frame_of(PlaceList returns) {
         throw;
     }
     return number;
-}
-
-int32_t Positions::alike_for(int32_t a, int32_t b) const noexcept {
-    if (may_end(a) != may_end(b)) return -1;
-    return alike_for(places(a), places(b), 0);
-}
-
-int32_t Positions::alike_for(std::span<const Place> a, std::span<const Place> b, int depth) const noexcept {
-    constexpr int k_deepest = 4;
-    if (a.size() != b.size()) return -1;
-    int32_t least = std::numeric_limits<int32_t>::max();
-    for (size_t i = 0; i < a.size(); ++i) {
-        if (a[i] == b[i]) continue;
-        if (a[i].state == k_end_of_text || b[i].state == k_end_of_text) return -1;
-        least = std::min(least, automaton_->alike_for(a[i].state, b[i].state));
-        if (a[i].frame == b[i].frame) continue;
-        // What comes after their rules.
-        if (depth == k_deepest) return -1;
-        least = std::min(least, alike_for(frames_[static_cast<size_t>(a[i].frame)],
-                                          frames_[static_cast<size_t>(b[i].frame)], depth + 1));
-    }
-    return least;
 }
 
 int32_t Positions::keep_only(int32_t position) {

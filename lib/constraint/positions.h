@@ -26,6 +26,8 @@ class Positions {
     explicit Positions(const Automaton& automaton)
         : automaton_(&automaton), n_symbols_(static_cast<size_t>(automaton.n_symbols)) {}
 
+    const Automaton& automaton() const noexcept { return *automaton_; }
+
     // Before any text of the rule.
     int32_t start_of(int32_t rule);
     // In a state, with nothing called it: where its rule ends, the text ends.
@@ -61,9 +63,6 @@ class Positions {
     // Where the text stands when a rule of this frame has ended.
     int32_t after(int32_t frame);
 
-    // For texts of at most so many bytes two positions do not differ; -1 where they do already.
-    int32_t alike_for(int32_t a, int32_t b) const noexcept;
-
     // So many are kept that it is time to forget some.
     bool are_many() const noexcept { return entries_.size() > k_many; }
     // Forgets all but this position; returns its new number.
@@ -80,7 +79,6 @@ class Positions {
         PlaceList readers;  // with what is called from them: the places that may read the next symbol
     };
 
-    int32_t alike_for(std::span<const Place> a, std::span<const Place> b, int depth) const noexcept;
     int32_t work_out(int32_t position, int32_t symbol);
     void return_to(int32_t frame);
     int32_t position_of_found();

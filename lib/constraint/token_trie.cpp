@@ -34,11 +34,7 @@ TokenTrie::TokenTrie(const tokenizer::Tokenizer& tokenizer) : n_vocab_(tokenizer
     std::vector<int32_t> open;  // nodes whose end is not known yet, by depth
     const auto close_from = [&](size_t depth) {
         for (; open.size() > depth; open.pop_back()) {
-            Node& node = nodes_[static_cast<size_t>(open.back())];
-            node.end = static_cast<int32_t>(nodes_.size());
-            if (open.size() == 1) continue;
-            Node& above = nodes_[static_cast<size_t>(open[open.size() - 2])];
-            above.height = std::max(above.height, static_cast<uint16_t>(node.height + 1));
+            nodes_[static_cast<size_t>(open.back())].end = static_cast<int32_t>(nodes_.size());
         }
     };
     std::string_view before;
@@ -54,7 +50,6 @@ TokenTrie::TokenTrie(const tokenizer::Tokenizer& tokenizer) : n_vocab_(tokenizer
             open.push_back(static_cast<int32_t>(nodes_.size()));
             nodes_.push_back({.byte = static_cast<uint8_t>(token.bytes[i]),
                               .depth = static_cast<uint16_t>(i + 1),
-                              .height = 0,
                               .end = 0,
                               .token = -1});
         }

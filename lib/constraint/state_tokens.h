@@ -1,0 +1,120 @@
+// The tokens that may follow in a state of an automaton.
+//
+// Finding them means following every token down the tree until it fails: a step for each node, 3 ms for a
+// state that allows nearly all of 200 000. States that count (maxLength) are many, but they differ in how far
+// a text may go and not in where its bytes lead. So the tokens of a few states are kept by the place each
+// leads to, with the ways between these places. Where another state goes the same ways, each way is followed
+// once instead of each token, and the tokens of the places where it fails are left out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "constraint/automaton.h"
+#include "constraint/positions.h"
+#include "constraint/token_trie.h"
+#include "tokenizer/tokenizer.h"
+
+namespace minim::constraint {
+
+// As far as the state's own rule and the rules it calls decide.
+struct StateTokens {
+    std::vector<int32_t> few;    // their ids, where they are few
+    std::vector<uint64_t> bits;  // else one bit an id
+    // Nodes of the trie where the rule may end, with more tokens below.
+    std::vector<int32_t> exits;
+
+    uint64_t bytes() const noexcept {
+        return (few.size() + exits.size()) * sizeof(int32_t) + bits.size() * sizeof(uint64_t);
+    }
+};
+
+// One thread at a time.
+class StateTokensFinder {
+  public:
+    // All must outlive it. The tree is of the tokenizer's tokens.
+    StateTokensFinder(const Automaton& automaton, const tokenizer::Tokenizer& tokenizer,
+                      const TokenTrie& trie);
+
+    StateTokens find(int32_t state);
+
+  private:
+    static constexpr int32_t k_dead = Positions::k_dead;
+
+    // A way that tokens go, between places numbered in the order in which they were reached.
+    struct Way {
+        int32_t from;
+        int32_t symbol;
+        int32_t to;  // or k_dead
+    };
+    struct NodeAt {
+        int32_t node;
+        int32_t place;
+    };
+    // What is known of a state that allows many tokens.
+    struct Reference {
+        std::vector<Way> ways;         // a place's first way to it comes before those from it
+        std::vector<uint8_t> may_end;  // by place
+        std::vector<uint8_t> goes_on;  // by place; 1: there are ways from it
+        std::vector<uint32_t> begins;  // [n_places + 1], into `tokens`
+        std::vector<int32_t> tokens;   // by the place they lead to
+        std::vector<uint64_t> bits;    // the same tokens
+        std::vector<NodeAt> exits;     // at places that may end
+        std::vector<NodeAt> refused;   // nodes with which texts fail, and the place before them
+    };
+
+    StateTokens try_all(int32_t state);
+    int32_t follow(Reference& found, int32_t from, int32_t symbol);
+    int32_t add_place(Reference& found, int32_t position);
+    std::optional<StateTokens> tokens_like(const Reference& reference, int32_t state);
+    bool find_places(const Reference& reference, int32_t state);
+    int32_t position_at(int32_t place, int32_t node);
+    std::string_view text_of(int32_t node) const;
+    bool add_refused(const Reference& reference, StateTokens& found);
+    bool are_few(size_t n_tokens) const noexcept { return n_tokens <= 2 * n_words_; }
+
+    const Automaton* automaton_;
+    const tokenizer::Tokenizer* tokenizer_;
+    const TokenTrie* trie_;
+    size_t n_words_;  // of a mask
+    Positions positions_;
+    std::vector<Reference> references_;  // the last one used is last
+
+    // Of the search under way.
+    int32_t start_ = 0;                  // the state's position
+    std::vector<int32_t> positions_of_;  // by place; of a state like a reference also k_dead or k_mixed
+    std::vector<int32_t> place_of_;      // by position
+    std::vector<int32_t> next_;          // [place, symbol]: a place
+    std::vector<int32_t> path_;          // by depth
+    std::vector<std::pair<int32_t, int32_t>> allowed_;  // tokens, and the places they lead to
+};
+
+// Tries the tokens of the nodes from `first` to before `last`, all below one node whose text led to
+// `position`, and calls reached(node, position) for each text that the grammar allows. `path` is scratch.
+template <typename Reached>
+void try_tokens(const TokenTrie& trie, Positions& positions, int32_t first, int32_t last, int32_t position,
+                std::vector<int32_t>& path, Reached reached) {
+    if (first == last) return;
+    const auto nodes = trie.nodes();
+    const auto& symbol_of_byte = positions.automaton().symbol_of_byte;
+    const size_t depth_above = nodes[static_cast<size_t>(first)].depth - size_t{1};
+    path.resize(trie.longest_token() + 1);  // positions by depth
+    path[0] = position;
+    for (int32_t i = first; i < last;) {
+        const TokenTrie::Node& node = nodes[static_cast<size_t>(i)];
+        const size_t depth = node.depth - depth_above;
+        const int32_t next = positions.step(path[depth - 1], symbol_of_byte[node.byte]);
+        if (next == Positions::k_dead) {
+            i = node.end;
+            continue;
+        }
+        path[depth] = next;
+        reached(i, next);
+        ++i;
+    }
+}
+
+}  // namespace minim::constraint
