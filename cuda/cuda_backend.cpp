@@ -278,7 +278,7 @@ class CudaBackend : public backend::Backend {
         if (why_lost_ != nullptr) return;
         runtime::use(index_);
         call();
-        note(stream, runtime::last_error(index_));
+        note(stream, runtime::last_error());
         if (stream.is_recording) ++stream.records[stream.current].n_launches;
     }
     void copy_later(Stream& stream, Way way, void* to, const void* from, uint64_t bytes) const {
@@ -507,7 +507,7 @@ void CudaBackend::pack(std::span<std::byte* const> data, const Matrix& shape) co
                                      static_cast<uint64_t>(count) * panel_bytes));
             runtime::use(index_);
             fast::pack(stream, from, pack_shape, count, reinterpret_cast<uint8_t*>(to));
-            note(runtime::last_error(index_));
+            note(runtime::last_error());
         }
     }
     note(runtime::synchronize(index_, stream));

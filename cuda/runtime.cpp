@@ -187,8 +187,7 @@ void release_host(int32_t device, void* block) noexcept {
     cudaFreeHost(block);
 }
 
-const char* last_error(int32_t device) noexcept {
-    use(device);
+const char* last_error() noexcept {
     return text_of(cudaGetLastError());
 }
 

@@ -48,9 +48,9 @@ void end_graph(int32_t device, Graph graph) noexcept;
 void* allocate_host(int32_t device, uint64_t bytes);
 void release_host(int32_t device, void* block) noexcept;
 
-// Kernels that this thread starts from now on go to the device.
+// Kernels that this thread starts from now on go to the device. Forgets what went wrong before.
 void use(int32_t device) noexcept;
-// Of kernels that could not be started since then.
-const char* last_error(int32_t device) noexcept;
+// Of kernels that this thread could not start since the last use().
+const char* last_error() noexcept;
 
 }  // namespace minim::cuda::runtime

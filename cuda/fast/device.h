@@ -8,7 +8,9 @@
 // kinds differ:
 //
 //   k_starts_early                     if there is one, its threads call wait_for_inputs() themselves, each of them. What they
-//                                      read before is not written by the kernel just ahead; they write nothing before.
+//                                      read before must be written by no kernel that may still run: kernels ahead let the next
+//                                      one begin before they have waited themselves, so that is any of them, back to the last
+//                                      that holds the next. They write nothing before.
 //   k_holds_next                       if there is one, the next kernel begins when the threads have called let_next_begin()
 //
 // written over a vocabulary T of threads: device_thread.h is a GPU's, tests/gpu/emulated_thread.h the other.

@@ -147,6 +147,10 @@ bool may_begin_early(int device) {
     if ((state.is_known & bit) == 0) {
         // More than 48 KB have to be asked for; a failure comes up at the launch.
         cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, k_most_shared_bytes);
+        // A multiprocessor divides its cache anew only when it is idle, and so would a kernel that begins early wait for the one
+        // ahead if they wanted it divided differently.
+        cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared);
         // Kernels translated from what was compiled for an older generation do not wait.
         cudaFuncAttributes attributes = {};
         if (cudaFuncGetAttributes(&attributes, run<Kernel>) == cudaSuccess && attributes.ptxVersion >= 90)

@@ -15,8 +15,10 @@ MINIM_DEVICE bool is_last_block(T& t, int32_t* arrived, int32_t n_blocks, int32_
     if (t.index() == 0) {
         t.fence();
         *is_last = t.add_to(arrived, 1) == n_blocks - 1 ? 1 : 0;
-        if (*is_last != 0) *arrived = 0;
-        t.fence();
+        if (*is_last != 0) {
+            *arrived = 0;
+            t.fence();
+        }
     }
     t.sync();
     return *is_last != 0;

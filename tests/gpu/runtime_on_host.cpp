@@ -170,7 +170,7 @@ const char* copy_from_peer(int32_t device, Stream, void* to, int32_t, Stream, co
     return copy(device, Way::on_device, to, from, bytes);
 }
 
-const char* last_error(int32_t) noexcept {
+const char* last_error() noexcept {
     return test::recording() != nullptr && test::records().spoil ? "somebody broke the record off" : nullptr;
 }
 
