@@ -293,14 +293,14 @@ void attend_rows(cuda::Stream& s, const exact::Cache& cache, const backend::Atte
                        .n_frequency = std::ssize(args.rope_frequency),
                        .hadamard = args.rows[0].sequence->layout->rotates_keys(),
                        .query = s.query});
-    const auto splits = [&](int64_t n_tiles) {
-        return attend_splits(n_tiles, args.n_head_kv, s.n_context, s.n_processors);
+    const auto splits = [&](TileShape shape, int64_t n_tiles) {
+        return attend_splits(shape, n_tiles, args.n_head_kv, s.n_context, s.n_processors);
     };
     const TileCounts& n = s.n_attend_tiles;
     const int32_t* tiles = s.batch_tables.attend_tiles;
-    TileList wide = {tiles, n.n_wide, splits(n.n_wide)};
+    TileList wide = {tiles, n.n_wide, splits(TileShape::wide, n.n_wide)};
     if (s.fixed) wide = {tiles, n.n_wide, k_fixed_parts, k_fixed_tiles};
-    const TileList narrow = {tiles + 2 * n.n_wide, n.n_narrow, splits(n.n_narrow)};
+    const TileList narrow = {tiles + 2 * n.n_wide, n.n_narrow, splits(TileShape::narrow, n.n_narrow)};
     attend(s.stream, {.cache = cache,
                       .query = s.query,
                       .wide = wide,

@@ -26,7 +26,11 @@ namespace minim::cuda::fast {
 // the largest score and the divisor. Slot (tile * n_head_kv + head) * n_splits + split has the rows of a block.
 struct Partial {
     float* o;      // [slot, rows of a tile, head_dim]
-    float* state;  // [slot, rows of a tile, 2]
+    float* state;  // [slot, rows of a tile]: PartState
+};
+struct alignas(8) PartState {
+    float largest;
+    float sum;
 };
 
 // Which rows and keys a block has.
@@ -55,6 +59,7 @@ struct AttendTile {
 template <int head_dim, int row_warps, int key_warps>
 struct AttendKernel {
     static constexpr int k_threads = 32 * row_warps * key_warps;
+    static constexpr bool k_starts_early = true;
     static constexpr int k_rows = 16 * row_warps;
     static constexpr int k_keys = k_page_tokens / key_warps;  // of a page, a warp
     static constexpr int k_joined_row = head_dim + 8;         // floats: rows of a warp in different banks
@@ -65,6 +70,7 @@ struct AttendKernel {
     const int32_t* tiles;
     int32_t n_tiles;
     int32_t n_splits;
+    int32_t group;  // query heads of a KV head
     Partial partial;
     float* o;
 
@@ -83,18 +89,22 @@ struct AttendKernel {
         // contexts, first.
         const int tile_index = n_tiles - 1 - t.block() % n_tiles;
         const int split = t.block_y();
+        // Of tables that were copied before the step.
         AttendTile tile;
         tile.first_row = tiles[2 * tile_index];
         tile.n_tokens = tiles[2 * tile_index + 1];
-        if (tile.n_tokens == 0) return;
         tile.head = t.block() / n_tiles;
         tile.n_head = static_cast<int32_t>(cache.n_head);
-        tile.group = static_cast<int32_t>(cache.n_head / cache.n_head_kv);
-        tile.first_position = cache.position[tile.first_row];
-        if (split >= tile.n_pages()) return;
+        tile.group = group;
+        tile.first_position = tile.n_tokens == 0 ? 0 : cache.position[tile.first_row];
+        const bool has_pages = tile.n_tokens != 0 && split < tile.n_pages();
+        const uint64_t* pages = has_pages ? cache.pages + cache.first_page[tile.first_row] : nullptr;
+        const uint64_t first_address = has_pages ? pages[split] : 0;
+        t.wait_for_inputs();
+        if (!has_pages) return;
 
         AttendRows<head_dim> rows;
-        add_pages(t, tile, split, rows);
+        add_pages(t, tile, split, pages, first_address, rows);
         rows.finish(t);
         if constexpr (key_warps == 1) {
             write_rows(t, tile, rows);
@@ -105,13 +115,13 @@ struct AttendKernel {
 
   private:
     template <class T>
-    MINIM_DEVICE void add_pages(T& t, const AttendTile& tile, int split, AttendRows<head_dim>& rows) const {
+    MINIM_DEVICE void add_pages(T& t, const AttendTile& tile, int split, const uint64_t* pages,
+                                uint64_t first_address, AttendRows<head_dim>& rows) const {
         const Tiles keys = {cache.k_format, static_cast<int>(cache.k_token_bytes), t.shared()};
         const Tiles values = {
             cache.v_format, static_cast<int>(cache.v_token_bytes),
             t.shared() + (keys.converts() ? Tiles::k_tile_bytes + k_page_tokens * keys.token_bytes
                                           : 2 * Tiles::k_tile_bytes)};
-        const uint64_t* pages = cache.pages + cache.first_page[tile.first_row];
         const int n_pages = tile.n_pages();
         const auto tokens_of = [&](int page) {
             const int rest = tile.n_keys() - page * k_page_tokens;
@@ -123,7 +133,7 @@ struct AttendKernel {
             values.start(t, bytes + cache.v_at + tile.head * cache.v_head_bytes, tokens_of(page), turn);
             t.copies_end_group();
         };
-        start(pages[split], split, 0);
+        start(first_address, split, 0);
         uint64_t next_address = split + n_splits < n_pages ? pages[split + n_splits] : 0;
 
         const int warp = t.index() / 32;
@@ -167,23 +177,26 @@ struct AttendKernel {
     template <class T>
     MINIM_DEVICE void write_rows(T& t, const AttendTile& tile, const AttendRows<head_dim>& rows) const {
         const int c = t.index() % 4;
+        const int64_t first_slot = n_splits == 1 ? 0 : slot(t, tile, 0);
         for (int i = 0; i < 2; ++i) {
             const int r = t.index() / 32 * 16 + t.index() % 32 / 4 + 8 * i;
             if (r >= tile.n_rows()) continue;
             const float factor = n_splits == 1 ? 1.0F / rows.sum[i] : 1.0F;
-            float* out = output(t, tile, r);
+            float* out =
+                n_splits == 1 ? o + tile.place(r) * head_dim : partial.o + (first_slot + r) * head_dim;
             for (int j = 0; j < head_dim / 8; ++j)
                 *reinterpret_cast<TwoFloats*>(out + 8 * j + 2 * c) = {rows.o[j][2 * i] * factor,
                                                                       rows.o[j][2 * i + 1] * factor};
-            if (c == 0) write_state(t, tile, r, rows.largest[i], rows.sum[i]);
+            if (c == 0 && n_splits != 1) put_state(first_slot + r, rows.largest[i], rows.sum[i]);
         }
     }
 
     // The warps have seen other keys for the same rows.
     template <class T>
     MINIM_DEVICE void join_warps(T& t, const AttendTile& tile, const AttendRows<head_dim>& rows) const {
-        auto* joined = reinterpret_cast<float*>(t.shared());     // [key_warps, 16, k_joined_row]
-        float* states = joined + key_warps * 16 * k_joined_row;  // [key_warps, 16, 2]
+        auto* joined = reinterpret_cast<float*>(t.shared());  // [key_warps, 16, k_joined_row]
+        auto* states =
+            reinterpret_cast<PartState*>(joined + key_warps * 16 * k_joined_row);  // [key_warps, 16]
         const int warp = t.index() / 32;
         const int c = t.index() % 4;
         t.sync();  // nobody reads the tiles
@@ -192,23 +205,30 @@ struct AttendKernel {
             for (int j = 0; j < head_dim / 8; ++j)
                 *reinterpret_cast<TwoFloats*>(joined + r * k_joined_row + 8 * j + 2 * c) = {
                     rows.o[j][2 * i], rows.o[j][2 * i + 1]};
-            if (c == 0) *reinterpret_cast<TwoFloats*>(states + 2 * r) = {rows.largest[i], rows.sum[i]};
+            if (c == 0) states[r] = {rows.largest[i], rows.sum[i]};
         }
         t.sync();
-        for (int at = t.index(); at < tile.n_rows() * head_dim; at += k_threads) {
-            const int r = at / head_dim;
-            const int d = at % head_dim;
+        // A warp a row, whose weights are made once.
+        const int64_t first_slot = slot(t, tile, 0);
+        for (int r = warp; r < tile.n_rows(); r += k_threads / 32) {
             float largest = -INFINITY;
-            for (int w = 0; w < key_warps; ++w) largest = std::fmax(largest, states[2 * (16 * w + r)]);
-            float value = 0.0F;
+            for (int w = 0; w < key_warps; ++w) largest = std::fmax(largest, states[16 * w + r].largest);
+            float weight[key_warps];
             float sum = 0.0F;
             for (int w = 0; w < key_warps; ++w) {
-                const float weight = t.exp2(states[2 * (16 * w + r)] - reference_of(largest));
-                value += weight * joined[(16 * w + r) * k_joined_row + d];
-                sum += weight * states[2 * (16 * w + r) + 1];
+                weight[w] = t.exp2(states[16 * w + r].largest - reference_of(largest));
+                sum += weight[w] * states[16 * w + r].sum;
             }
-            output(t, tile, r)[d] = n_splits == 1 ? value / sum : value;
-            if (d == 0) write_state(t, tile, r, largest, sum);
+            const float factor = n_splits == 1 ? 1.0F / sum : 1.0F;
+            float* out =
+                n_splits == 1 ? o + tile.place(r) * head_dim : partial.o + (first_slot + r) * head_dim;
+            for (int d = t.index() % 32; d < head_dim; d += 32) {
+                float value = 0.0F;
+                for (int w = 0; w < key_warps; ++w)
+                    value += weight[w] * joined[(16 * w + r) * k_joined_row + d];
+                out[d] = value * factor;
+            }
+            if (t.index() % 32 == 0 && n_splits != 1) put_state(first_slot + r, largest, sum);
         }
     }
 
@@ -218,14 +238,8 @@ struct AttendKernel {
         const int64_t tile_index = n_tiles - 1 - t.block() % n_tiles;
         return ((tile_index * cache.n_head_kv + tile.head) * n_splits + t.block_y()) * k_rows + r;
     }
-    template <class T>
-    MINIM_DEVICE float* output(T& t, const AttendTile& tile, int r) const {
-        return n_splits == 1 ? o + tile.place(r) * head_dim : partial.o + slot(t, tile, r) * head_dim;
-    }
-    template <class T>
-    MINIM_DEVICE void write_state(T& t, const AttendTile& tile, int r, float largest, float sum) const {
-        if (n_splits == 1) return;
-        *reinterpret_cast<TwoFloats*>(partial.state + 2 * slot(t, tile, r)) = {largest, sum};
+    MINIM_DEVICE void put_state(int64_t slot, float largest, float sum) const {
+        reinterpret_cast<PartState*>(partial.state)[slot] = {largest, sum};
     }
 
     struct alignas(8) TwoFloats {

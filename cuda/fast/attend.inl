@@ -12,8 +12,13 @@
 namespace minim::cuda::fast {
 namespace {
 
-// Blocks of a launch that keep a processor of the device busy.
-constexpr int64_t k_blocks_a_processor = 2;
+// Blocks of a launch that keep a processor of the device busy: of narrow tiles three have room on one.
+constexpr int64_t k_wide_blocks = 2;
+constexpr int64_t k_narrow_blocks = 3;
+// Pages of the longest context that a block of a narrow tile takes, as long as the launch has no more than so many blocks a
+// processor: among many short contexts one long one would else be left to a few blocks.
+constexpr int64_t k_block_pages = 64;
+constexpr int64_t k_most_narrow_blocks = 8;
 constexpr int64_t k_most_splits = 128;
 // Blocks that prepare the queries of a batch, where there are few rows.
 constexpr int64_t k_prepare_blocks = 64;
@@ -61,7 +66,8 @@ void attend_together(exact::Stream stream, const AttendArgs& args, const TileLis
     const Partial partial = {args.partial, args.partial + n_slots * Kernel::k_rows * cache.head_dim};
     const auto n_tiles = static_cast<int32_t>(list.n_tiles);
     const auto n_splits = static_cast<int32_t>(list.n_splits);
-    const Kernel kernel = {cache, args.query, list.tiles, n_tiles, n_splits, partial, args.o};
+    const auto group = static_cast<int32_t>(cache.n_head / cache.n_head_kv);
+    const Kernel kernel = {cache, args.query, list.tiles, n_tiles, n_splits, group, partial, args.o};
     launch_grid(stream, kernel);
     if (n_splits == 1) return;
     const CombineKernel combine = {list.tiles,
@@ -130,20 +136,27 @@ TileCounts make_tiles(std::span<const backend::KvRow> rows, int64_t n_head, int6
     return counts;
 }
 
-int64_t attend_splits(int64_t n_tiles, int64_t n_head_kv, int64_t n_context, int64_t n_processors) {
+int64_t attend_splits(TileShape shape, int64_t n_tiles, int64_t n_head_kv, int64_t n_context,
+                      int64_t n_processors) {
     const int64_t n_pages = (n_context + k_page_tokens - 1) / k_page_tokens;
     const int64_t most = std::min(k_most_splits, n_pages);
     if (n_tiles == 0 || most < 2) return 1;
-    return std::clamp<int64_t>(k_blocks_a_processor * n_processors / (n_tiles * n_head_kv), 1, most);
+    const int64_t n_blocks = n_tiles * n_head_kv;  // a part
+    if (shape == TileShape::wide)
+        return std::clamp<int64_t>(k_wide_blocks * n_processors / n_blocks, 1, most);
+    const int64_t busy = k_narrow_blocks * n_processors / n_blocks;
+    const int64_t of_pages = std::min((n_pages + k_block_pages - 1) / k_block_pages,
+                                      k_most_narrow_blocks * n_processors / n_blocks);
+    return std::clamp<int64_t>(std::max(busy, of_pages), 1, most);
 }
 
 int64_t partial_bytes(int64_t n_rows, int64_t n_head, int64_t n_head_kv, int64_t head_dim,
                       int64_t n_processors) {
     // A launch of more than one split has no more blocks than these.
-    const int64_t n_blocks = k_blocks_a_processor * n_processors;
     const int64_t narrow_tokens = k_narrow_rows / (n_head / n_head_kv);
-    const int64_t rows = n_rows > 2 * narrow_tokens ? k_wide_rows : k_narrow_rows;
-    return n_blocks * rows * (head_dim + 2) * static_cast<int64_t>(sizeof(float));
+    const int64_t wide = n_rows > 2 * narrow_tokens ? k_wide_blocks * k_wide_rows : 0;
+    return n_processors * std::max(wide, k_most_narrow_blocks * k_narrow_rows) * (head_dim + 2) *
+           static_cast<int64_t>(sizeof(float));
 }
 
 int64_t fixed_partial_bytes(int64_t n_rows, int64_t n_head_kv, int64_t head_dim) {

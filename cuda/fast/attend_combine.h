@@ -3,7 +3,7 @@
 // so o is quantised on the way.
 //
 // Shape: a block of threads a row of a tile and a KV head, an element a thread. Bytes moved: 4 a number of each part,
-// 5.5 of o. Bound: latency, and the second-level cache that still holds the parts.
+// 5.5 of o. Bound: the latency of the second-level cache that still holds the parts, which are asked for eight at a time.
 #pragma once
 
 #include <cmath>
@@ -16,6 +16,8 @@ namespace minim::cuda::fast {
 
 struct CombineKernel {
     static constexpr int k_threads = 128;  // of which head_dim have something to do
+    static constexpr bool k_starts_early = true;
+    static constexpr int k_together = 8;  // parts whose loads are under way at once
 
     const int32_t* tiles;
     const int32_t* position;
@@ -33,26 +35,43 @@ struct CombineKernel {
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
+        // Tables that were copied before the step.
         const int tile = t.block() / n_head_kv;
         const int group = n_head / n_head_kv;
         const int r = t.block_y();
         const int row = tiles[2 * tile] + r / group;
-        if (r >= tiles[2 * tile + 1] * group || t.index() >= head_dim) return;
+        const bool has_row = r < tiles[2 * tile + 1] * group;
+        const int n_pages = has_row ? position[row] / k_page_tokens + 1 : 0;
+        t.wait_for_inputs();
+        if (!has_row || t.index() >= head_dim) return;
         // Parts that have a page which this row sees; the others may have been left unwritten.
-        const int n_pages = position[row] / k_page_tokens + 1;
         const int n_parts = n_pages < n_splits ? n_pages : n_splits;
         const int64_t first = int64_t{t.block()} * n_splits * tile_rows + r;
+        const auto* states = reinterpret_cast<const PartState*>(partial.state) + first;
+        const float* values = partial.o + first * head_dim + t.index();
 
         float largest = -INFINITY;
-        for (int part = 0; part < n_parts; ++part)
-            largest = std::fmax(largest, partial.state[2 * (first + part * tile_rows)]);
         float value = 0.0F;
         float sum = 0.0F;
-        for (int part = 0; part < n_parts; ++part) {
-            const int64_t slot = first + part * tile_rows;
-            const float weight = t.exp2(partial.state[2 * slot] - largest);
-            value += weight * partial.o[slot * head_dim + t.index()];
-            sum += weight * partial.state[2 * slot + 1];
+        MINIM_DEVICE_LOOP
+        for (int part = 0; part < n_parts; part += k_together) {
+            PartState state[k_together];
+            float own[k_together];
+            for (int k = 0; k < k_together; ++k) {
+                const int64_t at = int64_t{part + k < n_parts ? part + k : n_parts - 1} * tile_rows;
+                state[k] = states[at];
+                own[k] = values[at * head_dim];
+            }
+            const float before = largest;
+            for (const PartState& one : state) largest = std::fmax(largest, one.largest);
+            const float shrunk = t.exp2(before - largest);
+            value *= shrunk;
+            sum *= shrunk;
+            for (int k = 0; k < k_together; ++k) {
+                const float weight = part + k < n_parts ? t.exp2(state[k].largest - largest) : 0.0F;
+                value += weight * own[k];
+                sum += weight * state[k].sum;
+            }
         }
         const int64_t head = int64_t{row} * n_head + t.block() % n_head_kv * group + r % group;
         const float joined = value / sum;

@@ -152,12 +152,15 @@ struct PrepareKernel {
         const float* x = (is_query ? args.q : args.k) + row * n_head * head_dim;
         const float* weight = is_query ? args.q_norm : args.k_norm;
 
+        const int last = n_head * (part + 1) / n_parts;
+        const int first = n_head * part / n_parts;
         turn(t, args.cache.position[row], cosines, sines);  // of tables that were copied before the step
+        for (int i = first * head_dim + 32 * t.index(); i < last * head_dim; i += 32 * k_threads)
+            t.prefetch(weight + i);
         t.wait_for_inputs();
         const float factor = norm_factor(t, x, n_head * head_dim, sums);  // waits for all threads
         const int warp = t.index() / 32;
-        const int last = n_head * (part + 1) / n_parts;
-        for (int head = n_head * part / n_parts + warp; head < last; head += k_warps) {
+        for (int head = first + warp; head < last; head += k_warps) {
             float values[k_blocks];
             for (int b = 0; b < k_blocks; ++b) {
                 const int i = head * head_dim + 32 * b + t.index() % 32;

@@ -67,9 +67,11 @@ struct TileCounts {
 TileCounts make_tiles(std::span<const backend::KvRow> rows, int64_t n_head, int64_t n_head_kv,
                       std::span<int32_t> tiles, bool fixed = false);
 
+enum class TileShape { wide, narrow };
 // How many blocks share the context of a tile when n_tiles of one shape are launched together, for rows that look
 // back on up to n_context positions: as many as keep the device's n_processors busy. 1 for no tiles.
-int64_t attend_splits(int64_t n_tiles, int64_t n_head_kv, int64_t n_context, int64_t n_processors);
+int64_t attend_splits(TileShape shape, int64_t n_tiles, int64_t n_head_kv, int64_t n_context,
+                      int64_t n_processors);
 
 // Bytes of AttendArgs::partial at most, for batches of up to n_rows rows and splits from attend_splits.
 int64_t partial_bytes(int64_t n_rows, int64_t n_head, int64_t n_head_kv, int64_t head_dim,

@@ -152,6 +152,51 @@ MINIM_DEVICE void load_first_inputs(T& t, const PanelWork<2 * n_pairs, n_tokens>
     }
 }
 
+// What a thread multiplies: a row of one of the panels, and of every stage the same unit.
+struct RowUnit {
+    int panel;
+    int row;   // of the panel
+    int unit;  // of a stage
+};
+
+// Adds the unit's products, stage by stage, while those to come are copied. A loop for each decoder: a warp's unit stays.
+template <class P, int n_pairs, int n_tokens, int decoder, class T>
+MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copies, const RowUnit& at,
+                                  int cols, float (&sum)[n_tokens]) {
+    using Stages = PanelStages<P, n_pairs, n_tokens>;
+    using Block = typename P::Block;
+    constexpr int k_block_units = Block::block_elems / 32;
+    static_assert(k_stage_units % k_block_units == 0);
+    constexpr int k_last_at = (Stages::k_count - 1) * Stages::k_stage_bytes;
+    std::byte* shared = t.shared();
+    const PanelBlock<Lanes> header = {shared + Stages::k_headers_at + 64 * at.panel, at.row};
+    int read_at = 0;
+    int write_at = k_last_at;
+    MINIM_DEVICE_LOOP
+    for (int cols_left = cols; cols_left > 0; cols_left -= k_stage_cols) {
+        t.template copies_wait<Stages::k_count - 2>();
+        t.sync();  // this stage is there, and nobody reads the one before
+        copies.start(t, shared + write_at);
+        t.copies_end_group();
+        if (32 * at.unit < cols_left) {
+            const std::byte* data = shared + read_at;
+            const PanelBlock<Lanes> block = {
+                data + at.panel * k_stage_panel_stride<Block> +
+                    at.unit / k_block_units * Block::block_bytes * static_cast<int>(k_panel_rows),
+                at.row};
+            Unit weights;
+            unpack_unit<P, decoder>(header, block, at.unit % k_block_units, shared + Stages::k_table_at,
+                                    weights);
+            const auto* inputs = reinterpret_cast<const Q8Block*>(data + Stages::k_inputs_at);
+            for (int i = 0; i < n_tokens; ++i)
+                sum[i] = add_unit<typename P::Kind>(weights, load_input(inputs + i * k_stage_units + at.unit),
+                                                    sum[i]);
+        }
+        write_at = read_at;
+        read_at = read_at == k_last_at ? 0 : read_at + Stages::k_stage_bytes;
+    }
+}
+
 // The row's products with every input, in shared memory when it returns: [token][pair][32 lanes], where the first 16 lanes are the
 // first panel's rows.
 template <class P, int n_pairs, int n_tokens, class T>
@@ -162,10 +207,6 @@ MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>
     const int warp = t.index() / 32;
     const int pair = warp / k_stage_units;
     const int unit = warp % k_stage_units;
-    const int row = t.index() % static_cast<int>(k_panel_rows);
-    const int panel = 2 * pair + t.index() % 32 / static_cast<int>(k_panel_rows);
-    constexpr int k_block_units = Block::block_elems / 32;
-    static_assert(k_stage_units % k_block_units == 0);
 
     constexpr int k_first = Stages::k_count - 1;
     StageCopies<P, n_pairs, n_tokens> copies(t, work, k_first);
@@ -187,32 +228,11 @@ MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>
     load_first_inputs<P, n_pairs, n_tokens>(t, work, k_first, shared);
     float sum[n_tokens];
     for (float& s : sum) s = 0.0F;
-    const PanelBlock<Lanes> header = {shared + Stages::k_headers_at + 64 * panel, row};
-    constexpr int k_last_at = k_first * Stages::k_stage_bytes;
-    int read_at = 0;
-    int write_at = k_last_at;
-    MINIM_DEVICE_LOOP
-    for (int cols_left = static_cast<int>(work.cols); cols_left > 0; cols_left -= k_stage_cols) {
-        t.template copies_wait<Stages::k_count - 2>();
-        t.sync();  // this stage is there, and nobody reads the one before
-        copies.start(t, shared + write_at);
-        t.copies_end_group();
-        if (32 * unit < cols_left) {
-            const std::byte* data = shared + read_at;
-            const PanelBlock<Lanes> block = {
-                data + panel * k_stage_panel_stride<Block> +
-                    unit / k_block_units * Block::block_bytes * static_cast<int>(k_panel_rows),
-                row};
-            Unit weights;
-            unpack_unit<P>(header, block, unit % k_block_units, shared + Stages::k_table_at, weights);
-            const auto* inputs = reinterpret_cast<const Q8Block*>(data + Stages::k_inputs_at);
-            for (int i = 0; i < n_tokens; ++i)
-                sum[i] = add_unit<typename P::Kind>(weights, load_input(inputs + i * k_stage_units + unit),
-                                                    sum[i]);
-        }
-        write_at = read_at;
-        read_at = read_at == k_last_at ? 0 : read_at + Stages::k_stage_bytes;
-    }
+    const RowUnit at = {2 * pair + t.index() % 32 / static_cast<int>(k_panel_rows),
+                        t.index() % static_cast<int>(k_panel_rows), unit};
+    with_decoder_of<P>(unit % (Block::block_elems / 32), [&](auto decoder) {
+        multiply_stages<P, n_pairs, n_tokens, decoder>(t, copies, at, static_cast<int>(work.cols), sum);
+    });
 
     // [unit][token][pair][lane]
     auto* sums = reinterpret_cast<float*>(shared + Stages::k_sums_at);

@@ -104,7 +104,9 @@ MINIM_DEVICE void decode_stage(T& t, const std::byte* raw, int n_units, std::byt
                 unit / k_block_units * Block::block_bytes * static_cast<int>(k_panel_rows),
             lane};
         Unit weights;
-        unpack_unit<P>(header, block, unit % k_block_units, shared + Space::k_table_at, weights);
+        with_decoder_of<P>(unit % k_block_units, [&](auto decoder) {
+            unpack_unit<P, decoder>(header, block, unit % k_block_units, shared + Space::k_table_at, weights);
+        });
         if constexpr (Kind::k_codes == Codes::small && Kind::k_offset != 0) {
             for (uint32_t& code : weights.code)
                 code = Lanes::add_bytes(code, (256U - static_cast<uint32_t>(Kind::k_offset)) * 0x01010101U);

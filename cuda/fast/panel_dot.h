@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/fast/device.h"
 #include "cuda/fast/lanes.h"
@@ -59,23 +60,32 @@ MINIM_DEVICE void copy_table(T& t, int n_threads, std::byte* to) {
     }
 }
 
-// Decodes unit `u` of the block, which all lanes of a warp agree on. The constructor is called where the unit is known,
-// so that what the other units want is left out.
-template <class P, int unit = 0>
+// Units whose decoders differ, of a block: decoders that look up in a copied table have one for all.
+template <class P>
+inline constexpr int k_unit_decoders = HasTable<P> ? 1 : P::Block::block_elems / 32;
+
+// Calls with(std::integral_constant<int, d>) for the decoder d of unit `u` of a block.
+template <class P, int decoder = 0, class With>
+MINIM_DEVICE void with_decoder_of(int u, const With& with) {
+    if constexpr (decoder + 1 < k_unit_decoders<P>) {
+        if (u != decoder) return with_decoder_of<P, decoder + 1>(u, with);
+    }
+    with(std::integral_constant<int, decoder>());
+}
+
+// Decodes unit `u` of the block, which all lanes of a warp agree on, by its decoder. The constructor is called where the
+// unit is known, so that what the other units want is left out.
+template <class P, int decoder>
 MINIM_DEVICE void unpack_unit(const PanelBlock<Lanes>& header, const PanelBlock<Lanes>& block, int u,
                               const std::byte* table, Unit& out) {
     if constexpr (HasTable<P>) {
         P::unpack(block, u, reinterpret_cast<const uint32_t*>(table), out);
-        return;
     } else {
-        if constexpr (unit + 1 < P::Block::block_elems / 32) {
-            if (u != unit) return unpack_unit<P, unit + 1>(header, block, u, table, out);
-        }
         P panel(header, block);
         if constexpr (TakesUnitAtRunTime<P>) {
-            panel.unpack(unit, out);
+            panel.unpack(decoder, out);
         } else {
-            panel.template unpack<unit>(out);
+            panel.template unpack<decoder>(out);
         }
     }
 }

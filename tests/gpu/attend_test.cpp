@@ -85,13 +85,22 @@ TEST_CASE("attend: a batch is cut into tiles by sequence, position and length") 
 }
 
 TEST_CASE("attend: contexts are split as far as there are processors and pages for it") {
-    CHECK(fast::attend_splits(1, 8, 100000, 132) == 33);
-    CHECK(fast::attend_splits(1, 8, 200, 132) == 4);
-    CHECK(fast::attend_splits(8, 8, 100000, 132) == 4);
-    CHECK(fast::attend_splits(100, 8, 100000, 132) == 1);
-    CHECK(fast::attend_splits(0, 8, 100000, 132) == 1);
-    CHECK(fast::attend_splits(1, 8, 64, 132) == 1);
-    CHECK(fast::partial_bytes(8, 48, 8, 128, 132) >= 33 * 8 * 16 * 130 * 4);
+    const auto splits = [](fast::TileShape shape, int64_t n_tiles, int64_t n_context) {
+        return fast::attend_splits(shape, n_tiles, 8, n_context, 132);
+    };
+    using enum fast::TileShape;
+    CHECK(splits(wide, 1, 100000) == 33);
+    CHECK(splits(wide, 8, 100000) == 4);
+    CHECK(splits(wide, 100, 100000) == 1);
+    CHECK(splits(narrow, 1, 100000) == 49);
+    CHECK(splits(narrow, 1, 200) == 4);
+    CHECK(splits(narrow, 17, 2000) == 2);
+    CHECK(splits(narrow, 17, 100000) == 7);  // one of them may be the only long one
+    CHECK(splits(narrow, 200, 100000) == 1);
+    CHECK(splits(narrow, 0, 100000) == 1);
+    CHECK(splits(narrow, 1, 64) == 1);
+    CHECK(fast::partial_bytes(8, 48, 8, 128, 132) >= 33 * 8 * 128 * 130 * 4);
+    CHECK(fast::partial_bytes(4, 48, 8, 128, 132) >= 7 * 17 * 8 * 16 * 130 * 4);
     CHECK(fast::partial_bytes(4, 48, 8, 128, 132) < fast::partial_bytes(5, 48, 8, 128, 132));
 }
 
