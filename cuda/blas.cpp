@@ -77,8 +77,7 @@ const Loaded& loaded() {
 // The library counts rows along a column: W is cols x rows and transposed, x is cols x n, y is rows x n.
 class LtPlan : public Plan {
   public:
-    LtPlan(const Functions& f, cublasLtHandle_t handle, int32_t device)
-        : f_(f), handle_(handle), device_(device) {}
+    LtPlan(const Functions& f, cublasLtHandle_t handle) : f_(f), handle_(handle) {}
     ~LtPlan() override {
         if (y_ != nullptr) f_.end_layout(y_);
         if (x_ != nullptr) f_.end_layout(x_);
@@ -106,7 +105,6 @@ class LtPlan : public Plan {
     }
 
     const char* multiply(const Operands& operands, void* workspace, void* stream) const override {
-        runtime::use(device_);
         const float beta = operands.add ? 1.0F : 0.0F;
         const cublasStatus_t status = f_.multiply(
             handle_, product_, &operands.scale, operands.weight, weight_, operands.x, x_, &beta, operands.y,
@@ -136,7 +134,6 @@ class LtPlan : public Plan {
 
     const Functions& f_;
     const cublasLtHandle_t handle_;
-    const int32_t device_;
     cublasLtMatmulDesc_t product_ = nullptr;
     cublasLtMatrixLayout_t weight_ = nullptr;
     cublasLtMatrixLayout_t x_ = nullptr;
@@ -156,8 +153,7 @@ class LtLibrary : public Library {
     LtLibrary& operator=(const LtLibrary&) = delete;
 
     std::unique_ptr<Plan> plan(const Problem& problem, uint64_t workspace_bytes) override {
-        runtime::use(device_);
-        auto plan = std::make_unique<LtPlan>(f_, handle_, device_);
+        auto plan = std::make_unique<LtPlan>(f_, handle_);
         if (!plan->make(problem, workspace_bytes)) return nullptr;
         return plan;
     }

@@ -91,15 +91,16 @@ struct AttendKernel {
         const int split = t.block_y();
         // Of tables that were copied before the step.
         AttendTile tile;
-        tile.first_row = tiles[2 * tile_index];
-        tile.n_tokens = tiles[2 * tile_index + 1];
+        tile.first_row = t.load_fresh(tiles + 2 * tile_index);
+        tile.n_tokens = t.load_fresh(tiles + 2 * tile_index + 1);
         tile.head = t.block() / n_tiles;
         tile.n_head = static_cast<int32_t>(cache.n_head);
         tile.group = group;
-        tile.first_position = tile.n_tokens == 0 ? 0 : cache.position[tile.first_row];
+        tile.first_position = tile.n_tokens == 0 ? 0 : t.load_fresh(cache.position + tile.first_row);
         const bool has_pages = tile.n_tokens != 0 && split < tile.n_pages();
-        const uint64_t* pages = has_pages ? cache.pages + cache.first_page[tile.first_row] : nullptr;
-        const uint64_t first_address = has_pages ? pages[split] : 0;
+        const uint64_t* pages =
+            has_pages ? cache.pages + t.load_fresh(cache.first_page + tile.first_row) : nullptr;
+        const uint64_t first_address = has_pages ? t.load_fresh(pages + split) : 0;
         t.wait_for_inputs();
         if (!has_pages) return;
 

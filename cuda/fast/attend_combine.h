@@ -39,9 +39,9 @@ struct CombineKernel {
         const int tile = t.block() / n_head_kv;
         const int group = n_head / n_head_kv;
         const int r = t.block_y();
-        const int row = tiles[2 * tile] + r / group;
-        const bool has_row = r < tiles[2 * tile + 1] * group;
-        const int n_pages = has_row ? position[row] / k_page_tokens + 1 : 0;
+        const int row = t.load_fresh(tiles + 2 * tile) + r / group;
+        const bool has_row = r < t.load_fresh(tiles + 2 * tile + 1) * group;
+        const int n_pages = has_row ? t.load_fresh(position + row) / k_page_tokens + 1 : 0;
         t.wait_for_inputs();
         if (!has_row || t.index() >= head_dim) return;
         // Parts that have a page which this row sees; the others may have been left unwritten.

@@ -154,7 +154,8 @@ struct PrepareKernel {
 
         const int last = n_head * (part + 1) / n_parts;
         const int first = n_head * part / n_parts;
-        turn(t, args.cache.position[row], cosines, sines);  // of tables that were copied before the step
+        turn(t, t.load_fresh(args.cache.position + row), cosines,
+             sines);  // of tables that were copied before the step
         for (int i = first * head_dim + 32 * t.index(); i < last * head_dim; i += 32 * k_threads)
             t.prefetch(weight + i);
         t.wait_for_inputs();

@@ -40,8 +40,8 @@
 //   let_next_begin()                   this thread minds no longer if the next kernel begins
 //   prefetch(p)                        brings the 128 bytes of global memory around p into the second-level cache, on devices
 //                                      where kernels begin early
-//   load_fresh(p)                      *p as the second-level cache has it: what a kernel wrote that this one has not waited for, and
-//                                      that is known to be done; int32_t of global memory
+//   load_fresh(p)                      *p as the second-level cache has it: what a kernel or a copy wrote that this one has not waited
+//                                      for, and that is known to be done; an integer of global memory
 //   fence()                            what this thread has written or seen comes before what it writes or sees now, for all blocks
 //
 // Every thread of the warp calls the functions of a warp.

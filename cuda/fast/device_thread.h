@@ -99,7 +99,10 @@ struct DeviceThread {
         return y;
     }
     MINIM_DEVICE int32_t add_to(int32_t* p, int32_t x) const { return atomicAdd(p, x); }
-    MINIM_DEVICE int32_t load_fresh(const int32_t* p) const { return __ldcg(p); }
+    template <class X>
+    MINIM_DEVICE X load_fresh(const X* p) const {
+        return __ldcg(p);
+    }
     MINIM_DEVICE void fence() const { __threadfence(); }
     // Programmatic dependent launch; before sm_90 a kernel begins when those ahead of it are done.
     MINIM_DEVICE void wait_for_inputs() const {

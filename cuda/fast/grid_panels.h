@@ -48,14 +48,17 @@ inline constexpr uint32_t k_iq2_negative = 0x00D5E7F8U;
 static_assert(codebooks::k_iq2xxs_magnitudes.data[0] == 8 && codebooks::k_iq2xxs_magnitudes.data[1] == 25 &&
               codebooks::k_iq2xxs_magnitudes.data[2] == 43);
 
-// Columns 8i .. 8i + 7 of a unit from a point and eight signs.
-MINIM_DEVICE void put_signed(uint32_t point, uint32_t signs, int i, Unit& unit) {
-    // Bits 0 .. 7 to bit 2 of eight nibbles: four to each half, two to each byte, one to each nibble.
-    const uint32_t pairs = (((signs * 0x1001U) & 0x000F000FU) * 0x41U) & 0x03030303U;
-    const uint32_t nibbles = point | ((pairs * 36U) & 0x44444444U);
+// Columns 8i .. 8i + 7 of a unit from the nibbles of a point, its signs among them.
+MINIM_DEVICE void put_nibbles(uint32_t nibbles, int i, Unit& unit) {
     const uint32_t positive = k_iq2_positive ^ Lanes::hidden_zero();
     unit.code[2 * i] = Lanes::permute(positive, k_iq2_negative, nibbles);
     unit.code[2 * i + 1] = Lanes::permute(positive, k_iq2_negative, nibbles >> 16);
+}
+// The same from a point and eight signs.
+MINIM_DEVICE void put_signed(uint32_t point, uint32_t signs, int i, Unit& unit) {
+    // Bits 0 .. 7 to bit 2 of eight nibbles: four to each half, two to each byte, one to each nibble.
+    const uint32_t pairs = (((signs * 0x1001U) & 0x000F000FU) * 0x41U) & 0x03030303U;
+    put_nibbles(point | ((pairs * 36U) & 0x44444444U), i, unit);
 }
 
 // Byte i of the words from `at` on.
@@ -114,19 +117,84 @@ struct Iq2SNibbles {
     MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
         const uint32_t low = block.word(Layout::low_at(u));
         const uint32_t high = byte_of_words(block, Block::high_at, u);
-        const uint32_t signs = block.word(Layout::signs_at(u));
+        const uint32_t signs = block.word(Layout::signs_at(u));  // SignOrder::nibbles
         for (int i = 0; i < 4; ++i) {
             const uint32_t index = ((low >> (8 * i)) & 255U) | ((high << (8 - 2 * i)) & 0x300U);
-            put_signed(grid[index], (signs >> (8 * i)) & 255U, i, unit);
+            const uint32_t own = i < 3 ? signs << (2 - i) : signs >> 1;  // to bit 2 of every nibble
+            put_nibbles(grid[index] | (own & 0x44444444U), i, unit);
         }
         panel::HalfStepScale<Lanes>(block.f16(Block::d_at), Layout::k_scale_factor)
             .put_two(byte_of_words(block, Block::scales_at, u), unit.scale);
     }
 };
 
+// As in lib/panel/grids.h, but for the lookups in shared memory.
+struct Iq3XxsPoints {
+    using Block = IQ3_XXS;
+    using Kind = panel::Iq3XxsPanel<Lanes>::Kind;
+    static constexpr int k_table_words = 256;
+    MINIM_HOST_DEVICE static const uint32_t* table() { return iq3xxs_grid(); }
+
+    template <int... i>
+    MINIM_DEVICE static void put(uint32_t points, uint32_t signs, const uint32_t* grid, Unit& unit) {
+        (panel::put_code<Lanes, i, panel::k_iq3xxs_offset>(grid[(points >> (8 * (i % 4))) & 255U], signs,
+                                                           unit.code),
+         ...);
+    }
+    MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
+        const uint32_t group = block.word(Block::groups_at + 4 * u);
+        const uint32_t signs = panel::even_signs<Lanes>(panel::spread_sign_indices<Lanes>(group));
+        put<0, 1, 2, 3>(block.word(Block::points_at + 8 * u), signs, grid, unit);
+        put<4, 5, 6, 7>(block.word(Block::points_at + 8 * u + 4), signs, grid, unit);
+        unit.scale[0] = panel::HalfStepScale<Lanes>(block.f16(Block::d_at), 0.5F).of(group >> 28);
+    }
+};
+
+// The points of IQ3_S, each magnitude k_iq3s_offset higher, as its code is. These are even numbers below 32, so that to turn all
+// of the bits 1 .. 4 makes 30 less it: the code of the negative.
+struct Iq3SCodes {
+    uint32_t point[512];
+};
+MINIM_HOST_DEVICE const uint32_t* iq3s_codes() {
+    static constexpr Iq3SCodes k_codes = [] {
+        Iq3SCodes codes{};
+        for (int i = 0; i < 512; ++i)
+            codes.point[i] = codebooks::k_iq3s.data[i] + uint32_t{panel::k_iq3s_offset} * 0x01010101U;
+        return codes;
+    }();
+    return k_codes.point;
+}
+inline constexpr uint32_t k_iq3s_turned = 2 * panel::k_iq3s_offset * 0x01010101U;
+static_assert(k_iq3s_turned == 0x1E1E1E1EU);
+
+struct Iq3SPoints {
+    using Block = IQ3_S;
+    using Layout = panel::Iq3SLayout;
+    using Kind = panel::Iq3SPanel<Lanes>::Kind;
+    static constexpr int k_table_words = 512;
+    MINIM_HOST_DEVICE static const uint32_t* table() { return iq3s_codes(); }
+
+    // `high`: bit i is the top bit of point i's index. `signs`: SignOrder::bytes.
+    template <int... i>
+    MINIM_DEVICE static void put(uint32_t low, uint32_t high, uint32_t signs, const uint32_t* grid,
+                                 Unit& unit) {
+        ((unit.code[i] = grid[((low >> (8 * (i % 4))) & 255U) | ((high << (8 - i)) & 256U)] ^
+                         (Lanes::plane_mask<i>(signs) & k_iq3s_turned)),
+         ...);
+    }
+    MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
+        const uint32_t high = byte_of_words(block, Block::high_at, u);
+        const uint32_t signs = block.word(Layout::signs_at(u));
+        put<0, 1, 2, 3>(block.word(Layout::low_at(u, 0)), high, signs, grid, unit);
+        put<4, 5, 6, 7>(block.word(Layout::low_at(u, 1)), high, signs, grid, unit);
+        const uint32_t number = (block.word(Block::scales_at) >> (4 * u)) & 15U;
+        unit.scale[0] =
+            panel::HalfStepScale<Lanes>(block.f16(Block::d_at), Layout::k_scale_factor).of(number);
+    }
+};
+
 // panel::Grids with these in place of theirs.
-using GridPanels =
-    panel::PanelList<panel::Iq1SPanel<Lanes>, panel::Iq1MPanel<Lanes>, Iq2XxsNibbles, Iq2XsNibbles,
-                     Iq2SNibbles, panel::Iq3XxsPanel<Lanes>, panel::Iq3SPanel<Lanes>>;
+using GridPanels = panel::PanelList<panel::Iq1SPanel<Lanes>, panel::Iq1MPanel<Lanes>, Iq2XxsNibbles,
+                                    Iq2XsNibbles, Iq2SNibbles, Iq3XxsPoints, Iq3SPoints>;
 
 }  // namespace minim::cuda::fast

@@ -159,8 +159,9 @@ struct RowUnit {
     int unit;  // of a stage
 };
 
-// Adds the unit's products, stage by stage, while those to come are copied. A loop for each decoder: a warp's unit stays.
-template <class P, int n_pairs, int n_tokens, int decoder, class T>
+// Adds the unit's products, stage by stage, while those to come are copied. A loop for each unit of a block, since they are decoded
+// differently and a warp's unit stays the same.
+template <class P, int n_pairs, int n_tokens, int block_unit, class T>
 MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copies, const RowUnit& at,
                                   int cols, float (&sum)[n_tokens]) {
     using Stages = PanelStages<P, n_pairs, n_tokens>;
@@ -185,8 +186,7 @@ MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copie
                     at.unit / k_block_units * Block::block_bytes * static_cast<int>(k_panel_rows),
                 at.row};
             Unit weights;
-            unpack_unit<P, decoder>(header, block, at.unit % k_block_units, shared + Stages::k_table_at,
-                                    weights);
+            unpack_unit<P, block_unit>(header, block, shared + Stages::k_table_at, weights);
             const auto* inputs = reinterpret_cast<const Q8Block*>(data + Stages::k_inputs_at);
             for (int i = 0; i < n_tokens; ++i)
                 sum[i] = add_unit<typename P::Kind>(weights, load_input(inputs + i * k_stage_units + at.unit),
@@ -230,8 +230,8 @@ MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>
     for (float& s : sum) s = 0.0F;
     const RowUnit at = {2 * pair + t.index() % 32 / static_cast<int>(k_panel_rows),
                         t.index() % static_cast<int>(k_panel_rows), unit};
-    with_decoder_of<P>(unit % (Block::block_elems / 32), [&](auto decoder) {
-        multiply_stages<P, n_pairs, n_tokens, decoder>(t, copies, at, static_cast<int>(work.cols), sum);
+    with_unit<P>(unit % (Block::block_elems / 32), [&](auto block_unit) {
+        multiply_stages<P, n_pairs, n_tokens, block_unit>(t, copies, at, static_cast<int>(work.cols), sum);
     });
 
     // [unit][token][pair][lane]

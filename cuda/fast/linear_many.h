@@ -104,8 +104,8 @@ MINIM_DEVICE void decode_stage(T& t, const std::byte* raw, int n_units, std::byt
                 unit / k_block_units * Block::block_bytes * static_cast<int>(k_panel_rows),
             lane};
         Unit weights;
-        with_decoder_of<P>(unit % k_block_units, [&](auto decoder) {
-            unpack_unit<P, decoder>(header, block, unit % k_block_units, shared + Space::k_table_at, weights);
+        with_unit<P>(unit % k_block_units, [&](auto block_unit) {
+            unpack_unit<P, block_unit>(header, block, shared + Space::k_table_at, weights);
         });
         if constexpr (Kind::k_codes == Codes::small && Kind::k_offset != 0) {
             for (uint32_t& code : weights.code)

@@ -69,6 +69,11 @@ int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert);
 void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, int64_t n_expert,
                  const ExpertTiles& tiles);
 
+// In which order the 32 bits of a unit's signs lie in a panel: as in the file, bit by bit; sign 8i + j at bit 4j + i, so that a
+// shift puts those of a point of eight columns into eight nibbles; or sign 4k + j at bit 8j + k, which does that for four
+// columns and bytes.
+enum class SignOrder { plain, nibbles, bytes };
+
 // What packing needs to know of a matrix.
 struct PackShape {
     Format format;
@@ -77,6 +82,9 @@ struct PackShape {
     int64_t block_bytes;
     int64_t front_bytes;
     int64_t back_bytes;
+    SignOrder sign_order;
+    int64_t signs_at;  // in a block
+    int64_t sign_bytes;
 };
 PackShape pack_shape(Format format, int64_t row_bytes);
 // Rows to panels of 16; the two do not overlap.

@@ -11,6 +11,8 @@
 #include "cuda/fast/route.h"
 #include "cuda/fast/route_many.h"
 #include "format/blocks.h"
+#include "format/iq2_s.h"
+#include "format/iq3_s.h"
 
 namespace minim::cuda::fast {
 namespace {
@@ -48,7 +50,23 @@ bool has_panels(Format format) {
 PackShape pack_shape(Format format, int64_t row_bytes) {
     const FormatTraits& f = traits(format);
     const panel::PanelShape shape = panel::panel_shape(format);
-    return {format, row_bytes, f.row_header_bytes, f.block_bytes, shape.front_bytes, shape.back_bytes};
+    PackShape pack = {.format = format,
+                      .row_bytes = row_bytes,
+                      .row_header_bytes = f.row_header_bytes,
+                      .block_bytes = f.block_bytes,
+                      .front_bytes = shape.front_bytes,
+                      .back_bytes = shape.back_bytes,
+                      .sign_order = SignOrder::plain,
+                      .signs_at = 0,
+                      .sign_bytes = 0};
+    const auto reorder_signs = [&](SignOrder order, int at) {
+        pack.sign_order = order;
+        pack.signs_at = at;
+        pack.sign_bytes = f.block_elems / 8;
+    };
+    if (format == Format::iq2_s) reorder_signs(SignOrder::nibbles, IQ2_S::signs_at);
+    if (format == Format::iq3_s) reorder_signs(SignOrder::bytes, IQ3_S::signs_at);
+    return pack;
 }
 
 void pack(Stream stream, const uint8_t* rows, const PackShape& shape, int64_t n_panels, uint8_t* panels) {

@@ -31,6 +31,23 @@ MINIM_DEVICE Granule granule_of(const PackShape& shape, int64_t at) {
     return in_block < back ? granule(shape.front_bytes, 4) : granule(back, 2);
 }
 
+// Byte `at` of a row as the panel has it.
+MINIM_DEVICE uint8_t packed_byte(const PackShape& shape, const uint8_t* row, int64_t at) {
+    if (shape.sign_order == SignOrder::plain || at < shape.row_header_bytes) return row[at];
+    const int64_t in_signs = (at - shape.row_header_bytes) % shape.block_bytes - shape.signs_at;
+    if (in_signs < 0 || in_signs >= shape.sign_bytes) return row[at];
+    const auto byte = static_cast<uint32_t>(in_signs % 4);
+    const uint8_t* word = row + at - byte;
+    uint32_t bits = 0;
+    for (uint32_t n = 0; n < 8; ++n) {
+        const uint32_t to = 8 * byte + n;
+        const uint32_t sign =
+            shape.sign_order == SignOrder::nibbles ? 8 * (to % 4) + to / 4 : 4 * (to % 8) + to / 8;
+        bits |= ((word[sign / 8] >> (sign % 8)) & 1U) << n;
+    }
+    return static_cast<uint8_t>(bits);
+}
+
 struct PackKernel {
     static constexpr int k_threads = 256;
 
@@ -50,7 +67,8 @@ struct PackKernel {
             const int64_t row = i / shape.row_bytes;
             const int64_t at = i % shape.row_bytes;
             const Granule granule = granule_of(shape, at);
-            to[panel::k_panel_rows * granule.place + row * granule.bytes + at - granule.at] = from[i];
+            to[panel::k_panel_rows * granule.place + row * granule.bytes + at - granule.at] =
+                packed_byte(shape, from + row * shape.row_bytes, at);
         }
     }
 };

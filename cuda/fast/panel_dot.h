@@ -60,32 +60,28 @@ MINIM_DEVICE void copy_table(T& t, int n_threads, std::byte* to) {
     }
 }
 
-// Units whose decoders differ, of a block: decoders that look up in a copied table have one for all.
-template <class P>
-inline constexpr int k_unit_decoders = HasTable<P> ? 1 : P::Block::block_elems / 32;
-
-// Calls with(std::integral_constant<int, d>) for the decoder d of unit `u` of a block.
-template <class P, int decoder = 0, class With>
-MINIM_DEVICE void with_decoder_of(int u, const With& with) {
-    if constexpr (decoder + 1 < k_unit_decoders<P>) {
-        if (u != decoder) return with_decoder_of<P, decoder + 1>(u, with);
+// Calls with(std::integral_constant<int, unit>) for unit `u` of a block, on which all lanes of a warp agree.
+template <class P, int unit = 0, class With>
+MINIM_DEVICE void with_unit(int u, const With& with) {
+    if constexpr (unit + 1 < P::Block::block_elems / 32) {
+        if (u != unit) return with_unit<P, unit + 1>(u, with);
     }
-    with(std::integral_constant<int, decoder>());
+    with(std::integral_constant<int, unit>());
 }
 
-// Decodes unit `u` of the block, which all lanes of a warp agree on, by its decoder. The constructor is called where the
-// unit is known, so that what the other units want is left out.
-template <class P, int decoder>
-MINIM_DEVICE void unpack_unit(const PanelBlock<Lanes>& header, const PanelBlock<Lanes>& block, int u,
+// Decodes a unit of the block. The constructor is called where the unit is known, so that what the other units want is left
+// out.
+template <class P, int unit>
+MINIM_DEVICE void unpack_unit(const PanelBlock<Lanes>& header, const PanelBlock<Lanes>& block,
                               const std::byte* table, Unit& out) {
     if constexpr (HasTable<P>) {
-        P::unpack(block, u, reinterpret_cast<const uint32_t*>(table), out);
+        P::unpack(block, unit, reinterpret_cast<const uint32_t*>(table), out);
     } else {
         P panel(header, block);
         if constexpr (TakesUnitAtRunTime<P>) {
-            panel.unpack(decoder, out);
+            panel.unpack(unit, out);
         } else {
-            panel.template unpack<decoder>(out);
+            panel.template unpack<unit>(out);
         }
     }
 }

@@ -200,7 +200,6 @@ Result Bench::new_result(const std::string& test, int64_t depth, int64_t n_ubatc
 // Tokens first .. first + count of the text, in steps of at most n_step rows.
 void Bench::read(const kv::Sequence& text, model::StepSpace& space, int64_t first, int64_t count,
                  int64_t n_step) {
-    logits_.resize(static_cast<size_t>(config_->n_vocab));
     std::vector<model::StepRow> rows;
     for (int64_t done = 0; done < count; done += static_cast<int64_t>(rows.size())) {
         rows.resize(static_cast<size_t>(std::min(n_step, count - done)));
@@ -208,20 +207,31 @@ void Bench::read(const kv::Sequence& text, model::StepSpace& space, int64_t firs
             const int64_t position = first + done + static_cast<int64_t>(i);
             rows[i] = row_of(text, 0, position, config_->n_vocab, i + 1 == rows.size());
         }
-        forward_->step(rows, space, logits_.data(), nullptr);
+        step(rows, space, 1);
     }
 }
 
 // The same tokens of every text, one of each a step.
 void Bench::generate(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t first,
                      int64_t count) {
-    logits_.resize(texts.size() * static_cast<size_t>(config_->n_vocab));
     std::vector<model::StepRow> rows(texts.size());
     for (int64_t position = first; position < first + count; ++position) {
         for (size_t i = 0; i < texts.size(); ++i)
             rows[i] = row_of(texts[i], static_cast<int64_t>(i), position, config_->n_vocab, true);
-        forward_->step(rows, space, logits_.data(), nullptr);
+        step(rows, space, std::ssize(texts));
     }
+}
+
+// As the engine takes the likeliest token of each row that wants logits: where a device can tell it, the rows stay there.
+void Bench::step(std::span<const model::StepRow> rows, model::StepSpace& space, int64_t n_wanted) {
+    queries_.clear();
+    if (space.keeps_logits()) {
+        queries_.resize(static_cast<size_t>(n_wanted));
+        for (ShortlistQuery& query : queries_) query.n_candidates = 1;
+    } else {
+        logits_.resize(static_cast<size_t>(n_wanted * config_->n_vocab));
+    }
+    forward_->step(rows, space, {queries_.empty() ? logits_.data() : nullptr, queries_}, nullptr);
 }
 
 // Times `work`, which makes n_tokens.

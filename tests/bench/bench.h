@@ -55,6 +55,7 @@ class Bench {
               int64_t n_step);
     void generate(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t first,
                   int64_t count);
+    void step(std::span<const model::StepRow> rows, model::StepSpace& space, int64_t n_wanted);
     template <typename Work>
     void repeat(Result& result, int64_t n_tokens, const Work& work);
 
@@ -72,6 +73,7 @@ class Bench {
     std::optional<Bandwidth> host_bandwidth_;
     std::vector<std::unique_ptr<DeviceBandwidth>> device_bandwidth_;  // a share; null: the host's
     std::vector<float> logits_;
+    std::vector<ShortlistQuery> queries_;
     double load_seconds_ = 0.0;
 };
 

@@ -11,8 +11,11 @@
 // repetitions. Several texts at once share the weights of a step: of the experts they read, on average, those
 // that at least one of their tokens chooses by chance. Two limits stand beside their speed: the bandwidth
 // over those bytes, and the speed of the prompt test of the same run, which shares as much as can be.
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <optional>
+#include <system_error>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -66,10 +69,19 @@ void run(const Options& options) {
     print(results, options);
 }
 
+// They lie two folders above this program.
+void use_plugins_of_build() {
+    std::error_code failed;
+    const std::filesystem::path program = std::filesystem::canonical("/proc/self/exe", failed);
+    const std::filesystem::path build = program.parent_path().parent_path().parent_path();
+    if (!failed) ::setenv("MINIM_PLUGIN_PATH", build.c_str(), 0);
+}
+
 }  // namespace
 }  // namespace minim::bench
 
 int main(int argc, char** argv) {
+    minim::bench::use_plugins_of_build();
     CLI::App app("Speed of prompts and of decoding");
     minim::bench::Options options;
     try {

@@ -65,7 +65,10 @@ class EmulatedThread {
     uint32_t pack_f16(float a, float b) const;
     float exp2(float x) const;
     int32_t add_to(int32_t* p, int32_t x) const;
-    int32_t load_fresh(const int32_t* p) const { return *p; }
+    template <class X>
+    X load_fresh(const X* p) const {
+        return *p;
+    }
     void fence() const {}  // blocks run one after the other
     void wait_for_inputs() { has_waited_ = true; }
     bool has_waited() const { return has_waited_; }
