@@ -156,8 +156,7 @@ struct PrepareKernel {
         const int first = n_head * part / n_parts;
         turn(t, t.load_fresh(args.cache.position + row), cosines,
              sines);  // of tables that were copied before the step
-        for (int i = first * head_dim + 32 * t.index(); i < last * head_dim; i += 32 * k_threads)
-            t.prefetch(weight + i);
+        prefetch_together(t, k_threads, weight + first * head_dim, (last - first) * head_dim * int64_t{4});
         t.wait_for_inputs();
         const float factor = norm_factor(t, x, n_head * head_dim, sums);  // waits for all threads
         const int warp = t.index() / 32;

@@ -38,8 +38,8 @@
 //   add_to(p, x)                       adds to *p, in shared or global memory, at once (atomic), returns what was there; int32_t
 //   wait_for_inputs()                  what is ahead in the stream is done, and seen
 //   let_next_begin()                   this thread minds no longer if the next kernel begins
-//   prefetch(p)                        brings the 128 bytes of global memory around p into the second-level cache, on devices
-//                                      where kernels begin early
+//   prefetch(p, bytes)                 brings global memory into the second-level cache, on devices where kernels begin early; both
+//                                      multiples of 16. For one lane of a warp: those of several would take their turns
 //   load_fresh(p)                      *p as the second-level cache has it: what a kernel or a copy wrote that this one has not waited
 //                                      for, and that is known to be done; an integer of global memory
 //   fence()                            what this thread has written or seen comes before what it writes or sees now, for all blocks
@@ -76,6 +76,17 @@ inline constexpr bool k_holds_next = requires {
 
 // Weights of a launch that are prefetched, at most: what those devices' caches keep beside all else.
 inline constexpr int64_t k_most_prefetched_bytes = int64_t{32} << 20;
+
+// Prefetches so many bytes, for all of a block's n_threads together: a warp takes a piece at a time.
+template <class T>
+MINIM_DEVICE void prefetch_together(T& t, int n_threads, const void* from, int64_t bytes) {
+    constexpr int k_piece = 8192;
+    if (t.index() % 32 != 0) return;
+    const auto* first = static_cast<const uint8_t*>(from);
+    MINIM_DEVICE_LOOP
+    for (int64_t at = int64_t{t.index()} / 32 * k_piece; at < bytes; at += n_threads / 32 * k_piece)
+        t.prefetch(first + at, bytes - at < k_piece ? static_cast<int>(bytes - at) : k_piece);
+}
 
 // How a kernel is started, of kernel.k_threads threads a block.
 struct Grid {

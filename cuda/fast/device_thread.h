@@ -115,9 +115,9 @@ struct DeviceThread {
         asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
     }
-    MINIM_DEVICE void prefetch([[maybe_unused]] const void* p) const {
+    MINIM_DEVICE void prefetch([[maybe_unused]] const void* p, [[maybe_unused]] int bytes) const {
 #if __CUDA_ARCH__ >= 900
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
 #endif
     }
 

@@ -122,18 +122,6 @@ struct StageCopies {
     }
 };
 
-// Brings the panels' stages from n_first on nearer.
-template <class P, int n_pairs, int n_tokens, class T>
-MINIM_DEVICE void prefetch_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>& work, int n_first) {
-    using Stages = PanelStages<P, n_pairs, n_tokens>;
-    const int64_t end = work.cols / Stages::Block::block_elems * Stages::Block::block_bytes * k_panel_rows;
-    const int64_t first = int64_t{n_first} * k_stage_panel_bytes<typename Stages::Block>;
-    for (const std::byte* panel : work.panel) {
-        for (int64_t at = first + t.index() * 128; at < end; at += Stages::k_threads * 128)
-            t.prefetch(panel + Stages::k_header_bytes + at);
-    }
-}
-
 // The inputs of the first n_first stages, by ordinary loads: copies of inputs would be waited for only with all panels that
 // are on their way.
 template <class P, int n_pairs, int n_tokens, class T>
@@ -152,6 +140,12 @@ MINIM_DEVICE void load_first_inputs(T& t, const PanelWork<2 * n_pairs, n_tokens>
     }
 }
 
+// Which inputs a pair of panels meets.
+enum class Meets { all_inputs, its_own };
+
+template <Meets meets, int n_tokens>
+inline constexpr int k_pair_sums = meets == Meets::all_inputs ? n_tokens : 1;
+
 // What a thread multiplies: a row of one of the panels, and of every stage the same unit.
 struct RowUnit {
     int panel;
@@ -161,9 +155,9 @@ struct RowUnit {
 
 // Adds the unit's products, stage by stage, while those to come are copied. A loop for each unit of a block, since they are decoded
 // differently and a warp's unit stays the same.
-template <class P, int n_pairs, int n_tokens, int block_unit, class T>
+template <class P, int n_pairs, int n_tokens, Meets meets, int block_unit, class T>
 MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copies, const RowUnit& at,
-                                  int cols, float (&sum)[n_tokens]) {
+                                  int cols, float (&sum)[k_pair_sums<meets, n_tokens>]) {
     using Stages = PanelStages<P, n_pairs, n_tokens>;
     using Block = typename P::Block;
     constexpr int k_block_units = Block::block_elems / 32;
@@ -187,10 +181,10 @@ MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copie
                 at.row};
             Unit weights;
             unpack_unit<P, block_unit>(header, block, shared + Stages::k_table_at, weights);
-            const auto* inputs = reinterpret_cast<const Q8Block*>(data + Stages::k_inputs_at);
-            for (int i = 0; i < n_tokens; ++i)
-                sum[i] = add_unit<typename P::Kind>(weights, load_input(inputs + i * k_stage_units + at.unit),
-                                                    sum[i]);
+            const auto* inputs = reinterpret_cast<const Q8Block*>(data + Stages::k_inputs_at) + at.unit;
+            if constexpr (meets == Meets::its_own) inputs += at.panel / 2 * k_stage_units;
+            for (int i = 0; i < k_pair_sums<meets, n_tokens>; ++i)
+                sum[i] = add_unit<typename P::Kind>(weights, load_input(inputs + i * k_stage_units), sum[i]);
         }
         write_at = read_at;
         read_at = read_at == k_last_at ? 0 : read_at + Stages::k_stage_bytes;
@@ -198,8 +192,8 @@ MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copie
 }
 
 // The row's products with every input, in shared memory when it returns: [token][pair][32 lanes], where the first 16 lanes are the
-// first panel's rows.
-template <class P, int n_pairs, int n_tokens, class T>
+// first panel's rows. Where each pair meets its own input: [pair][32 lanes].
+template <class P, int n_pairs, int n_tokens, Meets meets = Meets::all_inputs, class T>
 MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>& work) {
     using Stages = PanelStages<P, n_pairs, n_tokens>;
     using Block = typename P::Block;
@@ -223,21 +217,26 @@ MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>
         copies.start_panels(t, shared + s * Stages::k_stage_bytes);
         t.copies_end_group();
     }
-    if (work.prefetches) prefetch_panels<P, n_pairs, n_tokens>(t, work, k_first);
+    if (work.prefetches) {
+        for (const std::byte* panel : work.panel)
+            prefetch_panel<Block>(t, Stages::k_threads, panel, work.cols, k_first);
+    }
     t.wait_for_inputs();
     load_first_inputs<P, n_pairs, n_tokens>(t, work, k_first, shared);
-    float sum[n_tokens];
+    constexpr int k_sums = k_pair_sums<meets, n_tokens>;
+    float sum[k_sums];
     for (float& s : sum) s = 0.0F;
     const RowUnit at = {2 * pair + t.index() % 32 / static_cast<int>(k_panel_rows),
                         t.index() % static_cast<int>(k_panel_rows), unit};
     with_unit<P>(unit % (Block::block_elems / 32), [&](auto block_unit) {
-        multiply_stages<P, n_pairs, n_tokens, block_unit>(t, copies, at, static_cast<int>(work.cols), sum);
+        multiply_stages<P, n_pairs, n_tokens, meets, block_unit>(t, copies, at, static_cast<int>(work.cols),
+                                                                 sum);
     });
 
     // [unit][token][pair][lane]
     auto* sums = reinterpret_cast<float*>(shared + Stages::k_sums_at);
-    constexpr int k_outputs = n_tokens * n_pairs * 32;
-    for (int i = 0; i < n_tokens; ++i)
+    constexpr int k_outputs = k_sums * n_pairs * 32;
+    for (int i = 0; i < k_sums; ++i)
         sums[unit * k_outputs + (i * n_pairs + pair) * 32 + t.index() % 32] = sum[i];
     t.sync();
     if (t.index() < k_outputs) {
@@ -293,6 +292,54 @@ struct LinearFewKernel {
         if (t.index() >= 32 * n_tokens || token >= n || row >= rows) return;
         float& y = products.y[task][token * products.y_stride[task] + first_row + row];
         const float value = sums[t.index()] * products.scale[task];
+        y = products.add[task] ? y + value : value;
+    }
+};
+
+// The same for one input row, where there are few panels: a block's two pairs are the halves of the columns, so that each of
+// twice as many warps has half of the stages to go through one after the other.
+template <class P>
+struct LinearHalvesKernel {
+    using Block = typename P::Block;
+    using Stages = PanelStages<P, 2, 2>;
+    using Whole = LinearFewKernel<P, 1>;
+    static constexpr int k_threads = Stages::k_threads;
+    static constexpr bool k_starts_early = true;
+    static constexpr int64_t k_most_blocks = 128;  // more keep a large GPU busy as they are
+
+    Products products;
+    const Q8Block* input;
+
+    static bool takes(const Products& products, int64_t n) {
+        return n == 1 && Block::row_header_bytes == 0 && products.cols % (2 * Block::block_elems) == 0 &&
+               Whole{products, nullptr, 1}.grid().n_blocks <= k_most_blocks;
+    }
+    Grid grid() const { return {Whole{products, input, 1}.grid().n_blocks, 1, Stages::k_bytes}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        int task = 0;
+        int64_t pair = t.block();
+        for (; pair >= Whole::n_pairs(products.rows[task]); ++task)
+            pair -= Whole::n_pairs(products.rows[task]);
+        const int64_t first_row = pair * 2 * k_panel_rows;
+        const int64_t rows = products.rows[task] - first_row;
+        const auto* data =
+            reinterpret_cast<const std::byte*>(products.weight[task]) + first_row * products.row_bytes;
+        PanelWork<4, 2> work;
+        work.cols = products.cols / 2;
+        work.prefetches = weight_bytes(products) <= k_most_prefetched_bytes;
+        const int64_t half_bytes = work.cols / Block::block_elems * Block::block_bytes * k_panel_rows;
+        for (int half = 0; half < 2; ++half) {
+            work.panel[2 * half] = data + half * half_bytes;
+            work.panel[2 * half + 1] =
+                work.panel[2 * half] + (rows > k_panel_rows ? k_panel_rows * products.row_bytes : 0);
+            work.input[half] = input + half * q8_blocks(work.cols);
+        }
+        const float* sums = multiply_panels<P, 2, 2, Meets::its_own>(t, work);
+        if (t.index() >= 32 || t.index() >= rows) return;
+        float& y = products.y[task][first_row + t.index()];
+        const float value = (sums[t.index()] + sums[32 + t.index()]) * products.scale[task];
         y = products.add[task] ? y + value : value;
     }
 };

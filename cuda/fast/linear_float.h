@@ -166,10 +166,10 @@ struct LinearFloatKernel {
     template <class T>
     MINIM_DEVICE void prefetch(T& t, const Rows& rows) const {
         if (weight_bytes(products) > k_most_prefetched_bytes) return;
-        const uint8_t* from = products.weight[rows.product] + rows.first * products.row_bytes;
-        for (int64_t at = int64_t{t.index()} * 128; at < rows.count * products.row_bytes;
-             at += k_threads * 128)
-            t.prefetch(from + at);
+        const uint8_t* first = products.weight[rows.product] + rows.first * products.row_bytes;
+        const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(first) % 16);
+        const int64_t bytes = (before + rows.count * products.row_bytes + 15) / 16 * 16;
+        prefetch_together(t, k_threads, first - before, bytes);
     }
 
     template <class T>

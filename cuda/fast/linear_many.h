@@ -51,7 +51,8 @@ struct TileWork {
     const std::byte* panel[k_tile_panels];
     const Q8Block* input;
     int64_t cols;
-    int count;  // of inputs
+    int count;                // of inputs
+    bool prefetches = false;  // what the first stage leaves
 };
 
 template <class P, class T>
@@ -193,6 +194,11 @@ MINIM_DEVICE const float* multiply_tile(T& t, const TileWork& work, const Place&
     copy_table<P>(t, k_tile_threads, shared + Space::k_table_at);
     copy_weights<P>(t, work, 0, shared);
     t.copies_end_group();
+    if (work.prefetches) {
+        for (const std::byte* panel : work.panel)
+            prefetch_panel<typename P::Block>(t, k_tile_threads, panel, work.cols, 1);
+    }
+    t.wait_for_inputs();
     float sum[4][4] = {};
     const int64_t n_stages = (work.cols + k_stage_cols - 1) / k_stage_cols;
     for (int64_t stage = 0; stage < n_stages; ++stage) {
@@ -228,6 +234,7 @@ MINIM_DEVICE const float* multiply_tile(T& t, const TileWork& work, const Place&
 template <class P>
 struct LinearManyKernel {
     static constexpr int k_threads = k_tile_threads;
+    static constexpr bool k_starts_early = true;
     static constexpr int k_stride = TileSpace<P>::k_product_stride;
 
     Products products;
@@ -255,6 +262,7 @@ struct LinearManyKernel {
         work.input = input;
         work.cols = products.cols;
         work.count = n - first_input < k_tile_inputs ? static_cast<int>(n - first_input) : k_tile_inputs;
+        work.prefetches = t.block_y() == 0 && weight_bytes(products) <= k_most_prefetched_bytes;
         for (int p = 0; p < k_tile_panels; ++p) {
             const int64_t row = p * k_panel_rows < rows ? p * k_panel_rows : 0;
             work.panel[p] = reinterpret_cast<const std::byte*>(products.weight[task]) +

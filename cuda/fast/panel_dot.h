@@ -60,6 +60,15 @@ MINIM_DEVICE void copy_table(T& t, int n_threads, std::byte* to) {
     }
 }
 
+// Brings a panel's stages from n_first on nearer; for all the block's threads together.
+template <class Block, class T>
+MINIM_DEVICE void prefetch_panel(T& t, int n_threads, const std::byte* panel, int64_t cols, int n_first) {
+    const int64_t first = int64_t{n_first} * k_stage_panel_bytes<Block>;
+    const int64_t end = cols / Block::block_elems * Block::block_bytes * k_panel_rows;
+    const std::byte* units = panel + Block::row_header_bytes * static_cast<int>(k_panel_rows);
+    if (first < end) prefetch_together(t, n_threads, units + first, end - first);
+}
+
 // Calls with(std::integral_constant<int, unit>) for unit `u` of a block, on which all lanes of a warp agree.
 template <class P, int unit = 0, class With>
 MINIM_DEVICE void with_unit(int u, const With& with) {

@@ -14,6 +14,8 @@ template <class P>
 void linear_of(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool fixed) {
     if (n > 4 || fixed) {
         launch_over_grid(stream, LinearManyKernel<P>{products, input, n});
+    } else if (LinearHalvesKernel<P>::takes(products, n)) {
+        launch_over_grid(stream, LinearHalvesKernel<P>{products, input});
     } else if (n == 1) {
         launch_over_grid(stream, LinearFewKernel<P, 1>{products, input, n});
     } else {

@@ -150,7 +150,7 @@ struct RouterOutputsKernel {
 // How many blocks share a tile's columns, so that all together keep a large GPU busy.
 inline constexpr int64_t k_router_blocks = 128;
 inline int32_t router_parts(int64_t n_tiles, int64_t cols) {
-    const int64_t most = cols / RouterOutputsKernel<F32>::k_step < 8 ? 1 : 8;
+    const int64_t most = cols / RouterOutputsKernel<F32>::k_step / 3;  // a part has three steps or more
     const int64_t parts = k_router_blocks / n_tiles;
     return static_cast<int32_t>(parts < 1 ? 1 : parts < most ? parts : most);
 }

@@ -341,6 +341,11 @@ float EmulatedThread::exp2(float x) const {
     return std::exp2(x);
 }
 
+void EmulatedThread::prefetch(const void* p, int bytes) const {
+    if (reinterpret_cast<uintptr_t>(p) % 16 != 0 || bytes <= 0 || bytes % 16 != 0)
+        throw std::logic_error("what is prefetched does not lie at multiples of 16 bytes");
+}
+
 int32_t EmulatedThread::add_to(int32_t* p, int32_t x) const {
     const int32_t before = *p;
     *p += x;

@@ -73,7 +73,7 @@ class EmulatedThread {
     void wait_for_inputs() { has_waited_ = true; }
     bool has_waited() const { return has_waited_; }
     void let_next_begin() const {}
-    void prefetch(const void*) const {}
+    void prefetch(const void* p, int bytes) const;
 
   private:
     struct Copy {
