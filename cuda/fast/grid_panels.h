@@ -117,7 +117,7 @@ struct Iq2SNibbles {
     MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
         const uint32_t low = block.word(Layout::low_at(u));
         const uint32_t high = byte_of_words(block, Block::high_at, u);
-        const uint32_t signs = block.word(Layout::signs_at(u));  // SignOrder::nibbles
+        const uint32_t signs = block.word(Layout::signs_at(u));  // WordOrder::sign_nibbles
         for (int i = 0; i < 4; ++i) {
             const uint32_t index = ((low >> (8 * i)) & 255U) | ((high << (8 - 2 * i)) & 0x300U);
             const uint32_t own = i < 3 ? signs << (2 - i) : signs >> 1;  // to bit 2 of every nibble
@@ -174,7 +174,7 @@ struct Iq3SPoints {
     static constexpr int k_table_words = 512;
     MINIM_HOST_DEVICE static const uint32_t* table() { return iq3s_codes(); }
 
-    // `high`: bit i is the top bit of point i's index. `signs`: SignOrder::bytes.
+    // `high`: bit i is the top bit of point i's index. `signs`: WordOrder::sign_bytes.
     template <int... i>
     MINIM_DEVICE static void put(uint32_t low, uint32_t high, uint32_t signs, const uint32_t* grid,
                                  Unit& unit) {

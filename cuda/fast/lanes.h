@@ -141,17 +141,17 @@ struct Lanes {
     }
     // The values of the low nibbles of a word's bytes, and of the high ones: eight at a time as they lie.
     MINIM_HOST_DEVICE static void look_up_nibbles(const Table& t, Int word, Int& low, Int& high) {
-        const Int three_bits = word & 0x77777777U;
-        const Int halves =
-            0x32103210U + ((word & 0x88888888U) >> 1);  // from the first eight values or the others
         Int four[2];
-        for (int h = 0; h < 2; ++h) {
-            const Int bits = three_bits >> (16 * h);
-            four[h] = permute(permute(t.word[0], t.word[1], bits), permute(t.word[2], t.word[3], bits),
-                              halves >> (16 * h));
-        }
+        look_up_eight(t, word, four);
         low = permute(four[0], four[1], 0x6420);
         high = permute(four[0], four[1], 0x7531);
+    }
+    // The same of words as they are packed for GPUs (WordOrder::nibbles): the low nibbles come first.
+    MINIM_HOST_DEVICE static void look_up_packed(const Table& t, Int word, Int& low, Int& high) {
+        Int four[2];
+        look_up_eight(t, word, four);
+        low = four[0];
+        high = four[1];
     }
     template <int a, int b, int c, int d>
     MINIM_HOST_DEVICE static Int shuffle_bytes(Int x) {
@@ -256,6 +256,18 @@ struct Lanes {
     }
 
   private:
+    // The values of a word's nibbles, one after the other.
+    MINIM_HOST_DEVICE static void look_up_eight(const Table& t, Int word, Int (&four)[2]) {
+        const Int three_bits = word & 0x77777777U;
+        const Int halves =
+            0x32103210U + ((word & 0x88888888U) >> 1);  // from the first eight values or the others
+        for (int h = 0; h < 2; ++h) {
+            const Int bits = three_bits >> (16 * h);
+            four[h] = permute(permute(t.word[0], t.word[1], bits), permute(t.word[2], t.word[3], bits),
+                              halves >> (16 * h));
+        }
+    }
+
     static constexpr Int k_low_bits = 0x7F7F7F7FU;
     static constexpr Int k_top_bits = 0x80808080U;
 

@@ -69,10 +69,26 @@ int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert);
 void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, int64_t n_expert,
                  const ExpertTiles& tiles);
 
-// In which order the 32 bits of a unit's signs lie in a panel: as in the file, bit by bit; sign 8i + j at bit 4j + i, so that a
-// shift puts those of a point of eight columns into eight nibbles; or sign 4k + j at bit 8j + k, which does that for four
-// columns and bytes.
-enum class SignOrder { plain, nibbles, bytes };
+// In which order the bits of some words of a block lie in a panel.
+enum class WordOrder {
+    plain,         // as in the file
+    nibbles,       // of codes: the low nibbles of the bytes, then the high ones
+    sign_nibbles,  // sign 8i + j at bit 4j + i: a shift puts those of a point of eight columns into eight nibbles
+    sign_bytes,  // sign 4k + j at bit 8j + k: a shift puts those of four columns into four bytes
+};
+// Which bit of the file's word is at bit `to`.
+MINIM_HOST_DEVICE constexpr uint32_t source_bit(WordOrder order, uint32_t to) {
+    switch (order) {
+        case WordOrder::nibbles:
+            return 8 * (to / 4 % 4) + 4 * (to / 16) + to % 4;
+        case WordOrder::sign_nibbles:
+            return 8 * (to % 4) + to / 4;
+        case WordOrder::sign_bytes:
+            return 4 * (to % 8) + to / 8;
+        default:
+            return to;
+    }
+}
 
 // What packing needs to know of a matrix.
 struct PackShape {
@@ -82,9 +98,9 @@ struct PackShape {
     int64_t block_bytes;
     int64_t front_bytes;
     int64_t back_bytes;
-    SignOrder sign_order;
-    int64_t signs_at;  // in a block
-    int64_t sign_bytes;
+    WordOrder word_order;
+    int64_t words_at;  // in a block: those that are in that order
+    int64_t word_bytes;
 };
 PackShape pack_shape(Format format, int64_t row_bytes);
 // Rows to panels of 16; the two do not overlap.

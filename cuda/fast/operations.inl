@@ -13,6 +13,11 @@
 #include "format/blocks.h"
 #include "format/iq2_s.h"
 #include "format/iq3_s.h"
+#include "format/iq4_k.h"
+#include "format/iq4_ks.h"
+#include "format/iq4_nl.h"
+#include "format/iq4_xs.h"
+#include "format/mxfp4.h"
 
 namespace minim::cuda::fast {
 namespace {
@@ -56,16 +61,41 @@ PackShape pack_shape(Format format, int64_t row_bytes) {
                       .block_bytes = f.block_bytes,
                       .front_bytes = shape.front_bytes,
                       .back_bytes = shape.back_bytes,
-                      .sign_order = SignOrder::plain,
-                      .signs_at = 0,
-                      .sign_bytes = 0};
-    const auto reorder_signs = [&](SignOrder order, int at) {
-        pack.sign_order = order;
-        pack.signs_at = at;
-        pack.sign_bytes = f.block_elems / 8;
+                      .word_order = WordOrder::plain,
+                      .words_at = 0,
+                      .word_bytes = 0};
+    const auto reorder = [&](WordOrder order, int at, int64_t bytes) {
+        pack.word_order = order;
+        pack.words_at = at;
+        pack.word_bytes = bytes;
     };
-    if (format == Format::iq2_s) reorder_signs(SignOrder::nibbles, IQ2_S::signs_at);
-    if (format == Format::iq3_s) reorder_signs(SignOrder::bytes, IQ3_S::signs_at);
+    const int64_t sign_bytes = f.block_elems / 8;
+    const int64_t code_bytes = f.block_elems / 2;
+    switch (format) {
+        case Format::iq2_s:
+            reorder(WordOrder::sign_nibbles, IQ2_S::signs_at, sign_bytes);
+            break;
+        case Format::iq3_s:
+            reorder(WordOrder::sign_bytes, IQ3_S::signs_at, sign_bytes);
+            break;
+        case Format::iq4_nl:
+            reorder(WordOrder::nibbles, IQ4_NL::codes_at, code_bytes);
+            break;
+        case Format::iq4_xs:
+            reorder(WordOrder::nibbles, IQ4_XS::codes_at, code_bytes);
+            break;
+        case Format::mxfp4:
+            reorder(WordOrder::nibbles, MXFP4::codes_at, code_bytes);
+            break;
+        case Format::iq4_k:
+            reorder(WordOrder::nibbles, IQ4_K::codes_at, code_bytes);
+            break;
+        case Format::iq4_ks:
+            reorder(WordOrder::nibbles, IQ4_KS::codes_at, code_bytes);
+            break;
+        default:
+            break;
+    }
     return pack;
 }
 

@@ -33,17 +33,15 @@ MINIM_DEVICE Granule granule_of(const PackShape& shape, int64_t at) {
 
 // Byte `at` of a row as the panel has it.
 MINIM_DEVICE uint8_t packed_byte(const PackShape& shape, const uint8_t* row, int64_t at) {
-    if (shape.sign_order == SignOrder::plain || at < shape.row_header_bytes) return row[at];
-    const int64_t in_signs = (at - shape.row_header_bytes) % shape.block_bytes - shape.signs_at;
-    if (in_signs < 0 || in_signs >= shape.sign_bytes) return row[at];
-    const auto byte = static_cast<uint32_t>(in_signs % 4);
+    if (shape.word_order == WordOrder::plain || at < shape.row_header_bytes) return row[at];
+    const int64_t in_words = (at - shape.row_header_bytes) % shape.block_bytes - shape.words_at;
+    if (in_words < 0 || in_words >= shape.word_bytes) return row[at];
+    const auto byte = static_cast<uint32_t>(in_words % 4);
     const uint8_t* word = row + at - byte;
     uint32_t bits = 0;
     for (uint32_t n = 0; n < 8; ++n) {
-        const uint32_t to = 8 * byte + n;
-        const uint32_t sign =
-            shape.sign_order == SignOrder::nibbles ? 8 * (to % 4) + to / 4 : 4 * (to % 8) + to / 8;
-        bits |= ((word[sign / 8] >> (sign % 8)) & 1U) << n;
+        const uint32_t from = source_bit(shape.word_order, 8 * byte + n);
+        bits |= ((word[from / 8] >> (from % 8)) & 1U) << n;
     }
     return static_cast<uint8_t>(bits);
 }

@@ -79,7 +79,14 @@ MINIM_KERNEL_INLINE void value4(const typename L::Table& table, typename L::Int 
 template <class L>
 MINIM_KERNEL_INLINE void value4_of_32(const PanelBlock<L>& block, int at, const typename L::Table& table,
                                       typename L::Int* value) {
-    for (int k = 0; k < 4; ++k) value4<L>(table, block.word(at + 4 * k), value[k], value[k + 4]);
+    for (int k = 0; k < 4; ++k) {
+        const auto word = block.word(at + 4 * k);
+        if constexpr (requires { L::look_up_packed(table, word, value[k], value[k + 4]); }) {
+            L::look_up_packed(table, word, value[k], value[k + 4]);  // of a device with an order of its own
+        } else {
+            value4<L>(table, word, value[k], value[k + 4]);
+        }
+    }
 }
 
 // Lanes that have registers to spare (cpu/generic/linear_panel.h).
