@@ -7,8 +7,8 @@
 // side by side; inputs are Q8Blocks, whose unit all lanes of a warp read at once.
 // Weights do not depend on what is ahead in the stream: the first stages of them are on their way before the inputs are there.
 // Bytes moved: every weight once for four inputs; 1.5 bytes of input a column and block, from the second-level cache.
-// Bound: on paper, the memory's speed at 4 bits and more, by instructions below: a unit takes some 75 (Q8_0) to 200 (IQ2_S) of
-// them for 32 rows, of which a multiprocessor starts four a cycle at most.
+// Bound: on paper, the memory's speed at more than 4 bits, by instructions below: a unit takes some 70 (Q8_0) to 130 (IQ2_XXS) of
+// them for 32 rows (cuda/README.md), of which a multiprocessor starts four a cycle at most.
 #pragma once
 
 #include "cuda/exact/items.h"
