@@ -81,10 +81,10 @@ void use_plugins_of_build() {
 }  // namespace minim::bench
 
 int main(int argc, char** argv) {
-    minim::bench::use_plugins_of_build();
     CLI::App app("Speed of prompts and of decoding");
     minim::bench::Options options;
     try {
+        minim::bench::use_plugins_of_build();
         minim::bench::parse(argc, argv, app, options);
         minim::bench::run(options);
         return 0;
