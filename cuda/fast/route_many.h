@@ -6,6 +6,8 @@
 // multiply-adds for 32 bytes of shared memory.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/fast/device.h"
 #include "cuda/fast/last_block.h"
 #include "cuda/fast/operations.h"
@@ -150,9 +152,9 @@ struct RouterOutputsKernel {
 // How many blocks share a tile's columns, so that all together keep a large GPU busy.
 inline constexpr int64_t k_router_blocks = 128;
 inline int32_t router_parts(int64_t n_tiles, int64_t cols) {
-    const int64_t most = cols / RouterOutputsKernel<F32>::k_step / 3;  // a part has three steps or more
-    const int64_t parts = k_router_blocks / n_tiles;
-    return static_cast<int32_t>(parts < 1 ? 1 : parts < most ? parts : most);
+    const int64_t most = cols / RouterOutputsKernel<F32>::k_step / 3;  // of three steps or more
+    const int64_t parts = std::min(k_router_blocks / n_tiles, most);
+    return static_cast<int32_t>(std::max<int64_t>(parts, 1));
 }
 
 }  // namespace minim::cuda::fast

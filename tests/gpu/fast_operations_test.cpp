@@ -227,9 +227,14 @@ TEST_CASE("gpu: routers of every size, for one row and for many") {
         int64_t n_expert, cols, n_used;
     };
     // Whole tiles and rests of them; columns for every part and for one alone; columns that no vector takes.
-    const Case cases[] = {{Format::f32, 256, 512, 8},           {Format::f32, 70, 288, 3},
-                          {Format::bf16, 64, 96, 32},           {Format::f16, 33, 256, 1},
-                          {Format::fp8_e4m3_b128, 100, 384, 6}, {Format::f32, 40, 77, 4}};
+    const Case cases[] = {{Format::f32, 256, 512, 8},
+                          {Format::f32, 70, 288, 3},
+                          {Format::bf16, 64, 96, 32},
+                          {Format::f16, 33, 256, 1},
+                          {Format::fp8_e4m3_b128, 100, 384, 6},
+                          {Format::f32, 40, 77, 4},
+                          {Format::f32, 48, 64, 4},
+                          {Format::bf16, 40, 32, 2}};
     Fixture f(Arithmetic::fast);
     const auto stream = f.device->reserve({.n_rows = 150,
                                            .n_context = 64,
