@@ -54,28 +54,24 @@ StateTokens StateTokensFinder::try_all(int32_t state) {
     place_of_.clear();
     next_.clear();
     add_place(found, positions_.alone_in(state));
-    path_.resize(trie_->longest_token() + 1);
-    path_[0] = 0;
     // One entry too many: each node is written, and stays where it is a token's.
     allowed_.resize(static_cast<size_t>(trie_->n_vocab()) + 1);
     size_t n_allowed = 0;
-    for (int32_t i = 0; i < static_cast<int32_t>(nodes.size());) {
+    const auto step = [&](int32_t i, int32_t from) {
         const TokenTrie::Node& node = nodes[static_cast<size_t>(i)];
-        const int32_t from = path_[node.depth - size_t{1}];
         const int32_t symbol = symbol_of_byte[node.byte];
         int32_t to = next_[static_cast<size_t>(from) * n_symbols + static_cast<size_t>(symbol)];
         if (to == k_untried) to = follow(found, from, symbol);
         if (to == k_dead) {
             found.refused.push_back({i, from});
-            i = node.end;
-            continue;
+            return to;
         }
-        path_[node.depth] = to;
         allowed_[n_allowed] = {node.token, to};
         n_allowed += node.token >= 0 ? 1 : 0;
         if (found.may_end[static_cast<size_t>(to)] != 0 && node.end > i + 1) found.exits.push_back({i, to});
-        ++i;
-    }
+        return to;
+    };
+    walk_down(*trie_, 0, static_cast<int32_t>(nodes.size()), 0, path_, step);
 
     StateTokens tokens;
     for (const NodeAt& exit : found.exits) tokens.exits.push_back(exit.node);
@@ -88,8 +84,11 @@ StateTokens StateTokensFinder::try_all(int32_t state) {
     for (const auto& [token, place] : allowed) set_bit(tokens.bits, token);
 
     const size_t n_places = found.may_end.size();
-    found.goes_on.resize(n_places, 0);
-    for (const Way& way : found.ways) found.goes_on[static_cast<size_t>(way.from)] = 1;
+    found.hides_exits.resize(n_places, 0);
+    for (const Way& way : found.ways) {
+        const auto place = static_cast<size_t>(way.from);
+        if (found.may_end[place] == 0) found.hides_exits[place] = 1;
+    }
     found.begins.resize(n_places + 1, 0);
     for (const auto& [token, place] : allowed) ++found.begins[static_cast<size_t>(place) + 1];
     std::partial_sum(found.begins.begin(), found.begins.end(), found.begins.begin());
@@ -195,13 +194,13 @@ bool StateTokensFinder::find_places(const Reference& reference, int32_t state) {
             // What comes behind may have been found for one of the two already.
             has_changed = true;
             n_mixed += reference.begins[place + 1] - reference.begins[place];
-            const bool may_end_unseen = reference.may_end[place] == 0 && reference.goes_on[place] != 0;
-            if (may_end_unseen || n_mixed > reference.tokens.size() / k_least_share) return false;
+            if (reference.hides_exits[place] != 0 || n_mixed > reference.tokens.size() / k_least_share)
+                return false;
         }
     }
     for (size_t place = 0; place < positions_of_.size(); ++place) {
         const bool may_end = positions_of_[place] >= 0 && positions_.may_end(positions_of_[place]);
-        if (may_end && reference.may_end[place] == 0 && reference.goes_on[place] != 0) return false;
+        if (may_end && reference.hides_exits[place] != 0) return false;
     }
     return true;
 }

@@ -58,7 +58,8 @@ class StateTokensFinder {
     struct Reference {
         std::vector<Way> ways;         // a place's first way to it comes before those from it
         std::vector<uint8_t> may_end;  // by place
-        std::vector<uint8_t> goes_on;  // by place; 1: there are ways from it
+        std::vector<uint8_t>
+            hides_exits;  // by place; 1: it may not end, so exits of a state that may are not known
         std::vector<uint32_t> begins;  // [n_places + 1], into `tokens`
         std::vector<int32_t> tokens;   // by the place they lead to
         std::vector<uint64_t> bits;    // the same tokens
@@ -92,29 +93,38 @@ class StateTokensFinder {
     std::vector<std::pair<int32_t, int32_t>> allowed_;  // tokens, and the places they lead to
 };
 
-// Tries the tokens of the nodes from `first` to before `last`, all below one node whose text led to
-// `position`, and calls reached(node, position) for each text that the grammar allows. `path` is scratch.
-template <typename Reached>
-void try_tokens(const TokenTrie& trie, Positions& positions, int32_t first, int32_t last, int32_t position,
-                std::vector<int32_t>& path, Reached reached) {
+// Goes down the nodes from `first` to before `last`, all below one node whose text led to `place`. step(node, place)
+// says where a node leads to from the place above it; what is below one that leads to k_dead is left out. `path` is
+// scratch.
+template <typename Step>
+void walk_down(const TokenTrie& trie, int32_t first, int32_t last, int32_t place, std::vector<int32_t>& path,
+               Step step) {
     if (first == last) return;
     const auto nodes = trie.nodes();
-    const auto& symbol_of_byte = positions.automaton().symbol_of_byte;
     const size_t depth_above = nodes[static_cast<size_t>(first)].depth - size_t{1};
-    path.resize(trie.longest_token() + 1);  // positions by depth
-    path[0] = position;
+    path.resize(trie.longest_token() + 1);  // places by depth
+    path[0] = place;
     for (int32_t i = first; i < last;) {
         const TokenTrie::Node& node = nodes[static_cast<size_t>(i)];
         const size_t depth = node.depth - depth_above;
-        const int32_t next = positions.step(path[depth - 1], symbol_of_byte[node.byte]);
-        if (next == Positions::k_dead) {
-            i = node.end;
-            continue;
-        }
+        const int32_t next = step(i, path[depth - 1]);
         path[depth] = next;
-        reached(i, next);
-        ++i;
+        i = next == Positions::k_dead ? node.end : i + 1;
     }
+}
+
+// Tries the tokens of such nodes from a position on, and calls reached(node, position) for each text that the
+// grammar allows.
+template <typename Reached>
+void try_tokens(const TokenTrie& trie, Positions& positions, int32_t first, int32_t last, int32_t position,
+                std::vector<int32_t>& path, Reached reached) {
+    const auto nodes = trie.nodes();
+    const auto& symbol_of_byte = positions.automaton().symbol_of_byte;
+    walk_down(trie, first, last, position, path, [&](int32_t i, int32_t from) {
+        const int32_t to = positions.step(from, symbol_of_byte[nodes[static_cast<size_t>(i)].byte]);
+        if (to != Positions::k_dead) reached(i, to);
+        return to;
+    });
 }
 
 }  // namespace minim::constraint
