@@ -178,13 +178,12 @@ struct AttendKernel {
     template <class T>
     MINIM_DEVICE void write_rows(T& t, const AttendTile& tile, const AttendRows<head_dim>& rows) const {
         const int c = t.index() % 4;
-        const int64_t first_slot = n_splits == 1 ? 0 : slot(t, tile, 0);
+        const int64_t first_slot = slot_of_rows(t, tile);
         for (int i = 0; i < 2; ++i) {
             const int r = t.index() / 32 * 16 + t.index() % 32 / 4 + 8 * i;
             if (r >= tile.n_rows()) continue;
             const float factor = n_splits == 1 ? 1.0F / rows.sum[i] : 1.0F;
-            float* out =
-                n_splits == 1 ? o + tile.place(r) * head_dim : partial.o + (first_slot + r) * head_dim;
+            float* out = output(tile, first_slot, r);
             for (int j = 0; j < head_dim / 8; ++j)
                 *reinterpret_cast<TwoFloats*>(out + 8 * j + 2 * c) = {rows.o[j][2 * i] * factor,
                                                                       rows.o[j][2 * i + 1] * factor};
@@ -210,7 +209,7 @@ struct AttendKernel {
         }
         t.sync();
         // A warp a row, whose weights are made once.
-        const int64_t first_slot = slot(t, tile, 0);
+        const int64_t first_slot = slot_of_rows(t, tile);
         for (int r = warp; r < tile.n_rows(); r += k_threads / 32) {
             float largest = -INFINITY;
             for (int w = 0; w < key_warps; ++w) largest = std::fmax(largest, states[16 * w + r].largest);
@@ -221,8 +220,7 @@ struct AttendKernel {
                 sum += weight[w] * states[16 * w + r].sum;
             }
             const float factor = n_splits == 1 ? 1.0F / sum : 1.0F;
-            float* out =
-                n_splits == 1 ? o + tile.place(r) * head_dim : partial.o + (first_slot + r) * head_dim;
+            float* out = output(tile, first_slot, r);
             for (int d = t.index() % 32; d < head_dim; d += 32) {
                 float value = 0.0F;
                 for (int w = 0; w < key_warps; ++w)
@@ -233,11 +231,14 @@ struct AttendKernel {
         }
     }
 
-    // A row's place in `partial`.
+    // Where the tile's rows begin in `partial`.
     template <class T>
-    MINIM_DEVICE int64_t slot(T& t, const AttendTile& tile, int r) const {
+    MINIM_DEVICE int64_t slot_of_rows(T& t, const AttendTile& tile) const {
         const int64_t tile_index = n_tiles - 1 - t.block() % n_tiles;
-        return ((tile_index * cache.n_head_kv + tile.head) * n_splits + t.block_y()) * k_rows + r;
+        return ((tile_index * cache.n_head_kv + tile.head) * n_splits + t.block_y()) * k_rows;
+    }
+    MINIM_DEVICE float* output(const AttendTile& tile, int64_t first_slot, int r) const {
+        return n_splits == 1 ? o + tile.place(r) * head_dim : partial.o + (first_slot + r) * head_dim;
     }
     MINIM_DEVICE void put_state(int64_t slot, float largest, float sum) const {
         reinterpret_cast<PartState*>(partial.state)[slot] = {largest, sum};

@@ -154,8 +154,8 @@ struct PrepareKernel {
 
         const int last = n_head * (part + 1) / n_parts;
         const int first = n_head * part / n_parts;
-        turn(t, t.load_fresh(args.cache.position + row), cosines,
-             sines);  // of tables that were copied before the step
+        // Of tables that were copied before the step.
+        turn(t, t.load_fresh(args.cache.position + row), cosines, sines);
         prefetch_together(t, k_threads, weight + first * head_dim, (last - first) * head_dim * int64_t{4});
         t.wait_for_inputs();
         const float factor = norm_factor(t, x, n_head * head_dim, sums);  // waits for all threads

@@ -248,6 +248,34 @@ MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>
     return sums;
 }
 
+// Pairs of panels of so many rows, the last of which may be one panel.
+MINIM_HOST_DEVICE constexpr int64_t panel_pairs(int64_t rows) {
+    return (rows / k_panel_rows + 1) / 2;
+}
+MINIM_HOST_DEVICE constexpr int64_t panel_pairs(const Products& products) {
+    int64_t n = 0;
+    for (int i = 0; i < products.count; ++i) n += panel_pairs(products.rows[i]);
+    return n;
+}
+
+// One of those of all products.
+struct PanelPair {
+    int product;
+    int64_t first_row;
+    int64_t rows;  // from there on: 16, or 32 and more
+    const std::byte* panel[2];
+
+    MINIM_DEVICE PanelPair(const Products& products, int64_t pair) : product(0) {
+        for (; pair >= panel_pairs(products.rows[product]); ++product)
+            pair -= panel_pairs(products.rows[product]);
+        first_row = pair * 2 * k_panel_rows;
+        rows = products.rows[product] - first_row;
+        panel[0] =
+            reinterpret_cast<const std::byte*>(products.weight[product]) + first_row * products.row_bytes;
+        panel[1] = panel[0] + (rows > k_panel_rows ? k_panel_rows * products.row_bytes : 0);
+    }
+};
+
 // A pair of panels of one of the products, for n_tokens input rows.
 template <class P, int n_tokens>
 struct LinearFewKernel {
@@ -259,29 +287,16 @@ struct LinearFewKernel {
     const Q8Block* input;
     int64_t n;
 
-    MINIM_HOST_DEVICE static int64_t n_pairs(int64_t rows) { return (rows / k_panel_rows + 1) / 2; }
-    Grid grid() const {
-        Grid grid = {
-            .n_blocks = 0, .n_blocks_y = (n + n_tokens - 1) / n_tokens, .shared_bytes = Stages::k_bytes};
-        for (int i = 0; i < products.count; ++i) grid.n_blocks += n_pairs(products.rows[i]);
-        return grid;
-    }
+    Grid grid() const { return {panel_pairs(products), (n + n_tokens - 1) / n_tokens, Stages::k_bytes}; }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        int task = 0;
-        int64_t pair = t.block();
-        for (; pair >= n_pairs(products.rows[task]); ++task) pair -= n_pairs(products.rows[task]);
-        const int64_t first_row = pair * 2 * k_panel_rows;
-        const int64_t rows = products.rows[task] - first_row;  // 16, or 32 and more
+        const PanelPair pair(products, t.block());
         const int64_t first_token = int64_t{t.block_y()} * n_tokens;
-        const auto* data =
-            reinterpret_cast<const std::byte*>(products.weight[task]) + first_row * products.row_bytes;
         PanelWork<2, n_tokens> work;
         work.cols = products.cols;
         work.prefetches = weight_bytes(products) <= k_most_prefetched_bytes;
-        work.panel[0] = data;
-        work.panel[1] = rows > k_panel_rows ? data + k_panel_rows * products.row_bytes : data;
+        for (int p = 0; p < 2; ++p) work.panel[p] = pair.panel[p];
         for (int i = 0; i < n_tokens; ++i) {
             const int64_t token = first_token + i < n ? first_token + i : first_token;
             work.input[i] = input + token * q8_blocks(products.cols);
@@ -289,10 +304,11 @@ struct LinearFewKernel {
         const float* sums = multiply_panels<P, 1, n_tokens>(t, work);
         const int64_t row = t.index() % 32;
         const int64_t token = first_token + t.index() / 32;
-        if (t.index() >= 32 * n_tokens || token >= n || row >= rows) return;
-        float& y = products.y[task][token * products.y_stride[task] + first_row + row];
-        const float value = sums[t.index()] * products.scale[task];
-        y = products.add[task] ? y + value : value;
+        if (t.index() >= 32 * n_tokens || token >= n || row >= pair.rows) return;
+        const int product = pair.product;
+        float& y = products.y[product][token * products.y_stride[product] + pair.first_row + row];
+        const float value = sums[t.index()] * products.scale[product];
+        y = products.add[product] ? y + value : value;
     }
 };
 
@@ -302,7 +318,6 @@ template <class P>
 struct LinearHalvesKernel {
     using Block = typename P::Block;
     using Stages = PanelStages<P, 2, 2>;
-    using Whole = LinearFewKernel<P, 1>;
     static constexpr int k_threads = Stages::k_threads;
     static constexpr bool k_starts_early = true;
     static constexpr int64_t k_most_blocks = 128;  // more keep a large GPU busy as they are
@@ -312,35 +327,27 @@ struct LinearHalvesKernel {
 
     static bool takes(const Products& products, int64_t n) {
         return n == 1 && Block::row_header_bytes == 0 && products.cols % (2 * Block::block_elems) == 0 &&
-               Whole{products, nullptr, 1}.grid().n_blocks <= k_most_blocks;
+               panel_pairs(products) <= k_most_blocks;
     }
-    Grid grid() const { return {Whole{products, input, 1}.grid().n_blocks, 1, Stages::k_bytes}; }
+    Grid grid() const { return {panel_pairs(products), 1, Stages::k_bytes}; }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        int task = 0;
-        int64_t pair = t.block();
-        for (; pair >= Whole::n_pairs(products.rows[task]); ++task)
-            pair -= Whole::n_pairs(products.rows[task]);
-        const int64_t first_row = pair * 2 * k_panel_rows;
-        const int64_t rows = products.rows[task] - first_row;
-        const auto* data =
-            reinterpret_cast<const std::byte*>(products.weight[task]) + first_row * products.row_bytes;
+        const PanelPair pair(products, t.block());
         PanelWork<4, 2> work;
         work.cols = products.cols / 2;
         work.prefetches = weight_bytes(products) <= k_most_prefetched_bytes;
         const int64_t half_bytes = work.cols / Block::block_elems * Block::block_bytes * k_panel_rows;
         for (int half = 0; half < 2; ++half) {
-            work.panel[2 * half] = data + half * half_bytes;
-            work.panel[2 * half + 1] =
-                work.panel[2 * half] + (rows > k_panel_rows ? k_panel_rows * products.row_bytes : 0);
+            for (int p = 0; p < 2; ++p) work.panel[2 * half + p] = pair.panel[p] + half * half_bytes;
             work.input[half] = input + half * q8_blocks(work.cols);
         }
         const float* sums = multiply_panels<P, 2, 2, Meets::its_own>(t, work);
-        if (t.index() >= 32 || t.index() >= rows) return;
-        float& y = products.y[task][first_row + t.index()];
-        const float value = (sums[t.index()] + sums[32 + t.index()]) * products.scale[task];
-        y = products.add[task] ? y + value : value;
+        if (t.index() >= 32 || t.index() >= pair.rows) return;
+        const int product = pair.product;
+        float& y = products.y[product][pair.first_row + t.index()];
+        const float value = (sums[t.index()] + sums[32 + t.index()]) * products.scale[product];
+        y = products.add[product] ? y + value : value;
     }
 };
 

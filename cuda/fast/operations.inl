@@ -11,13 +11,6 @@
 #include "cuda/fast/route.h"
 #include "cuda/fast/route_many.h"
 #include "format/blocks.h"
-#include "format/iq2_s.h"
-#include "format/iq3_s.h"
-#include "format/iq4_k.h"
-#include "format/iq4_ks.h"
-#include "format/iq4_nl.h"
-#include "format/iq4_xs.h"
-#include "format/mxfp4.h"
 
 namespace minim::cuda::fast {
 namespace {

@@ -8,7 +8,6 @@
 set -eu
 build=$1
 device=${2:-cuda:0}
-export MINIM_PLUGIN_PATH="${MINIM_PLUGIN_PATH:-$build}"
 
 free_gib=$("$build/examples/minim/minim" devices | sed -n "s/^$device .*, \([0-9.]*\) GiB free\$/\1/p")
 if [ -z "$free_gib" ]; then

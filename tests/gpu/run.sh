@@ -6,10 +6,9 @@
 #
 # Exit codes: 0 all well, 77 no GPU, 1 a failure.
 set -eu
-build=${1:-build/release}
-[ -d "$build" ] && build=$(cd "$build" && pwd)
-cd "$(dirname "$0")/../.."
-build=$(cd "$build" && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(cd "${1:-$root/build/release}" && pwd)
+cd "$root"
 # The folder may have been built elsewhere.
 export LD_LIBRARY_PATH="$build:$build/tests/gpu/libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 model=examples/models/minim-tiny-q8_0.gguf
