@@ -1,14 +1,16 @@
 // Weights that are multiplied as floats (F32, F16, BF16 and FP8_E4M3_B128) times a few rows of floats; gate, up and
 // SiLU of every slot's expert, and its down.
 //
-// Shape: a warp a row of weights and up to four inputs, or a row and a slot; four warps a row where there are few rows. A lane
-// takes 16 bytes of every 512, of FP8 four of every 128, and all add up at the end, always in the same order. Bytes moved: every
+// Shape: a warp two rows of weights and up to four inputs, or two rows (of gate and up, one each) and a slot; four warps a row
+// where there are few rows. Two rows share what is loaded of the inputs, which are four bytes for each weight. A lane takes
+// 16 bytes of every 512, of FP8 four of every 128, and all add up at the end, always in the same order. Bytes moved: every
 // weight once for four inputs, or once a slot, in whole lines. Bound: the memory's speed, which takes some 30 KB on their way
-// to each multiprocessor: each lane asks for 64 bytes before it uses the first. A router's 256 rows: latency.
+// to each multiprocessor: each lane asks for 64 bytes, of FP8 for 32, before it uses the first. A router's 256 rows: latency.
 #pragma once
 
 #include "cuda/exact/items.h"
 #include "cuda/fast/device.h"
+#include "cuda/fast/lanes.h"
 #include "cuda/fast/last_block.h"
 #include "cuda/fast/operations.h"
 #include "cuda/fast/quantize.h"
@@ -24,50 +26,64 @@ struct RowPart {
     int n_warps;
 };
 
-// How a lane adds its part of the products of a row and of inputs.
+// A weight of `elem` in 16 bytes of them.
 template <class Block>
-struct FloatRow {
+MINIM_DEVICE float weight_of(const SixteenBytes& words, int elem) {
+    if constexpr (Block::format == Format::f16) {
+        return Lanes::f16_of(words.word[elem / 2] >> (elem % 2 * 16) & 0xFFFFU);
+    } else {
+        float w;
+        const auto* bytes = reinterpret_cast<const uint8_t*>(words.word);
+        Block::decode_block(bytes + elem * Block::block_bytes, 1.0F, &w);
+        return w;
+    }
+}
+
+// How a lane adds its part of the products of rows and of inputs. What it loads of the inputs serves all rows.
+template <class Block>
+struct FloatRows {
     static_assert(Block::block_elems == 1);
     static constexpr int k_elems = 16 / Block::block_bytes;  // that a lane loads at once
-    static constexpr int k_unroll = 4;
 
-    template <int n_tokens>
-    MINIM_DEVICE static void add(const uint8_t* row, int64_t cols, RowPart part, const float* const* input,
-                                 float* sum) {
-        const uintptr_t places = reinterpret_cast<uintptr_t>(row) | reinterpret_cast<uintptr_t>(input[0]);
+    template <int n_rows, int n_tokens>
+    MINIM_DEVICE static void add(const uint8_t* const (&row)[n_rows], int64_t cols, RowPart part,
+                                 const float* const* input, float (&sum)[n_rows][n_tokens]) {
+        uintptr_t places = reinterpret_cast<uintptr_t>(input[0]);
+        for (const uint8_t* each : row) places |= reinterpret_cast<uintptr_t>(each);
         const bool is_aligned = cols % k_elems == 0 && places % sizeof(SixteenBytes) == 0;
-        if (is_aligned) return add_aligned<n_tokens>(row, cols, part, input, sum);
+        if (is_aligned) return add_aligned(row, static_cast<int>(cols), part, input, sum);
         for (int64_t c = part.warp * 32 + part.lane; c < cols; c += part.n_warps * 32) {
-            float w;
-            Block::decode_block(aligned<Block::block_bytes>(row + c * Block::block_bytes), 1.0F, &w);
-            for (int t = 0; t < n_tokens; ++t) sum[t] = fmaf(w, input[t][c], sum[t]);
+            for (int r = 0; r < n_rows; ++r) {
+                float w;
+                Block::decode_block(aligned<Block::block_bytes>(row[r] + c * Block::block_bytes), 1.0F, &w);
+                for (int t = 0; t < n_tokens; ++t) sum[r][t] = fmaf(w, input[t][c], sum[r][t]);
+            }
         }
     }
 
   private:
-    template <int n_tokens>
-    MINIM_DEVICE static void add_aligned(const uint8_t* row, int64_t cols, RowPart part,
-                                         const float* const* input, float* sum) {
+    template <int n_rows, int n_tokens>
+    MINIM_DEVICE static void add_aligned(const uint8_t* const (&row)[n_rows], int cols, RowPart part,
+                                         const float* const* input, float (&sum)[n_rows][n_tokens]) {
+        constexpr int k_unroll = 4 / n_rows;
         const int step = part.n_warps * 32 * k_elems;
-        for (int64_t c0 = (part.warp * 32 + part.lane) * k_elems; c0 < cols; c0 += int64_t{k_unroll} * step) {
-            SixteenBytes words[k_unroll];
+        for (int c0 = (part.warp * 32 + part.lane) * k_elems; c0 < cols; c0 += k_unroll * step) {
+            SixteenBytes words[k_unroll][n_rows] = {};
             for (int k = 0; k < k_unroll; ++k) {
-                const int64_t c = c0 + k * step;
-                words[k] = {};
-                if (c < cols) words[k] = *reinterpret_cast<const SixteenBytes*>(row + c * Block::block_bytes);
+                const int c = c0 + k * step;
+                if (c >= cols) continue;
+                for (int r = 0; r < n_rows; ++r)
+                    words[k][r] = *reinterpret_cast<const SixteenBytes*>(row[r] + c * Block::block_bytes);
             }
             for (int k = 0; k < k_unroll; ++k) {
-                const int64_t c = c0 + k * step;
+                const int c = c0 + k * step;
                 if (c >= cols) break;
-                float w[k_elems];
-                for (int e = 0; e < k_elems; ++e)
-                    Block::decode_block(
-                        reinterpret_cast<const uint8_t*>(words[k].word) + e * Block::block_bytes, 1.0F,
-                        &w[e]);
                 for (int t = 0; t < n_tokens; ++t) {
                     for (int f = 0; f < k_elems / 4; ++f) {
                         const FourFloats x = *reinterpret_cast<const FourFloats*>(input[t] + c + 4 * f);
-                        for (int e = 0; e < 4; ++e) sum[t] = fmaf(w[4 * f + e], x.x[e], sum[t]);
+                        for (int r = 0; r < n_rows; ++r)
+                            for (int e = 0; e < 4; ++e)
+                                sum[r][t] = fmaf(weight_of<Block>(words[k][r], 4 * f + e), x.x[e], sum[r][t]);
                     }
                 }
             }
@@ -75,52 +91,80 @@ struct FloatRow {
     }
 };
 
-template <>
-struct FloatRow<FP8_E4M3_B128> {
-    using Block = FP8_E4M3_B128;
-    static constexpr int k_unroll = 8;
+// Four codes as floats, so many times too small. From sm_89 on there is an instruction for two of them.
+#if __CUDA_ARCH__ >= 890
+inline constexpr float k_e4m3_factor = 1.0F;
+#else
+inline constexpr float k_e4m3_factor = k_e4m3_half_factor;
+#endif
+MINIM_DEVICE void floats_of_e4m3(uint32_t codes, float (&w)[4]) {
+#if __CUDA_ARCH__ >= 890
+    for (int i = 0; i < 2; ++i) {
+        uint32_t halves;
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<uint16_t>(codes >> (16 * i))));
+        w[2 * i] = Lanes::f16_of(halves & 0xFFFFU);
+        w[2 * i + 1] = Lanes::f16_of(halves >> 16);
+    }
+#else
+    const uint32_t halves[2] = {e4m3_as_halves_even(codes), e4m3_as_halves_odd(codes)};
+    for (int i = 0; i < 4; ++i) w[i] = Lanes::f16_of(halves[i % 2] >> (i / 2 * 16) & 0xFFFFU);
+#endif
+}
 
-    template <int n_tokens>
-    MINIM_DEVICE static void add(const uint8_t* row, int64_t cols, RowPart part, const float* const* input,
-                                 float* sum) {
+template <>
+struct FloatRows<FP8_E4M3_B128> {
+    using Block = FP8_E4M3_B128;
+
+    template <int n_rows, int n_tokens>
+    MINIM_DEVICE static void add(const uint8_t* const (&row)[n_rows], int64_t cols, RowPart part,
+                                 const float* const* input, float (&sum)[n_rows][n_tokens]) {
+        constexpr int k_unroll = 8 / n_rows;
+        struct alignas(8) TwoFloats {
+            float x[2];
+        };
         // Bytes 2i and 2i + 1 of 32 are elements i and 16 + i: those of a lane are two neighbours, twice.
         const int first = part.lane / 8 * 32 + part.lane % 8 * 2;
-        const int step = part.n_warps * Block::block_elems;
-        for (int64_t c0 = part.warp * Block::block_elems; c0 < cols; c0 += int64_t{k_unroll} * step) {
-            uint32_t codes[k_unroll];
-            float scale[k_unroll];
+        const int n_blocks = static_cast<int>(cols) / Block::block_elems;
+        for (int b0 = part.warp; b0 < n_blocks; b0 += k_unroll * part.n_warps) {
+            uint32_t codes[k_unroll][n_rows] = {};
+            float scale[k_unroll][n_rows] = {};
             for (int k = 0; k < k_unroll; ++k) {
-                const int64_t c = c0 + k * step;
-                codes[k] = 0;
-                scale[k] = 0.0F;
-                if (c >= cols) continue;
-                const uint8_t* block = aligned<4>(row + c / Block::block_elems * Block::block_bytes);
-                codes[k] = load_u32(aligned<4>(block + Block::codes_at + 4 * part.lane));
-                scale[k] = load_f32(block + Block::scale_at);
+                if (b0 + k * part.n_warps >= n_blocks) continue;
+                for (int r = 0; r < n_rows; ++r) {
+                    const uint8_t* block =
+                        aligned<4>(row[r] + b0 * Block::block_bytes) + k * part.n_warps * Block::block_bytes;
+                    codes[k][r] = load_u32(aligned<4>(block + Block::codes_at + 4 * part.lane));
+                    scale[k][r] = load_f32(aligned<4>(block + Block::scale_at));
+                }
             }
             for (int k = 0; k < k_unroll; ++k) {
-                const int64_t c = c0 + k * step;
-                if (c >= cols) break;
-                const uint32_t halves[2] = {e4m3_as_halves_even(codes[k]), e4m3_as_halves_odd(codes[k])};
-                float w[2][2];
-                for (int i = 0; i < 4; ++i)
-                    w[i / 2][i % 2] = f16_to_float(static_cast<uint16_t>(halves[i / 2] >> (i % 2 * 16)));
+                if (b0 + k * part.n_warps >= n_blocks) break;
+                float w[n_rows][4];
+                for (int r = 0; r < n_rows; ++r) floats_of_e4m3(codes[k][r], w[r]);
                 for (int t = 0; t < n_tokens; ++t) {
-                    const float* x = input[t] + c + first;
-                    const float dot =
-                        fmaf(w[1][1], x[17], fmaf(w[0][1], x[1], fmaf(w[1][0], x[16], w[0][0] * x[0])));
-                    sum[t] = fmaf(dot, k_e4m3_half_factor * scale[k], sum[t]);
+                    const float* x =
+                        input[t] + b0 * Block::block_elems + first + k * part.n_warps * Block::block_elems;
+                    const TwoFloats low = *reinterpret_cast<const TwoFloats*>(x);
+                    const TwoFloats high = *reinterpret_cast<const TwoFloats*>(x + 16);
+                    for (int r = 0; r < n_rows; ++r) {
+                        float dot = w[r][0] * low.x[0];
+                        dot = fmaf(w[r][1], high.x[0], dot);
+                        dot = fmaf(w[r][2], low.x[1], dot);
+                        dot = fmaf(w[r][3], high.x[1], dot);
+                        sum[r][t] = fmaf(dot, k_e4m3_factor * scale[k][r], sum[r][t]);
+                    }
                 }
             }
         }
     }
 };
 
-// n_warps of a block take a row together.
+// n_warps of a block take a row together, or each of them two rows.
 template <class Block, int n_tokens, int n_warps>
 struct LinearFloatKernel {
     static constexpr int k_threads = 128;
-    static constexpr int k_rows = k_threads / 32 / n_warps;
+    static constexpr int k_rows_a_warp = n_warps == 1 ? 2 : 1;
+    static constexpr int k_rows = k_threads / 32 / n_warps * k_rows_a_warp;
     static constexpr int k_shared_bytes = n_warps == 1 ? 0 : n_warps * n_tokens * 4;
     static constexpr bool k_starts_early = true;
     static_assert(n_warps == 1 || k_rows == 1);
@@ -175,31 +219,35 @@ struct LinearFloatKernel {
     template <class T>
     MINIM_DEVICE void multiply(T& t, const Rows& rows) const {
         const int warp = t.index() / 32;
-        if (warp / n_warps >= rows.count) return;  // whole warps, that no other waits for
-        const int64_t row = rows.first + warp / n_warps;
+        const int64_t first_row = int64_t{warp} / n_warps * k_rows_a_warp;
+        if (first_row >= rows.count) return;  // whole warps, that no other waits for
         const int64_t first = int64_t{t.block_y()} * n_tokens;
-        const float* input[n_tokens];  // the last one again for those that are not there
-        float sum[n_tokens];
-        for (int i = 0; i < n_tokens; ++i) {
-            input[i] = x + (first + i < n ? first + i : n - 1) * products.cols;
-            sum[i] = 0.0F;
+        // The last row and the last input again for those that are not there.
+        const uint8_t* row[k_rows_a_warp];
+        const float* input[n_tokens];
+        float sum[k_rows_a_warp][n_tokens] = {};
+        for (int r = 0; r < k_rows_a_warp; ++r) {
+            const int64_t of_block = first_row + r < rows.count ? first_row + r : rows.count - 1;
+            row[r] = products.weight[rows.product] + (rows.first + of_block) * products.row_bytes;
         }
-        FloatRow<Block>::template add<n_tokens>(products.weight[rows.product] + row * products.row_bytes,
-                                                products.cols, {t.index() % 32, warp % n_warps, n_warps},
-                                                input, sum);
-        for (float& each : sum) each = sum_of_lanes(t, each);
+        for (int i = 0; i < n_tokens; ++i) input[i] = x + (first + i < n ? first + i : n - 1) * products.cols;
+        FloatRows<Block>::add(row, products.cols, {t.index() % 32, warp % n_warps, n_warps}, input, sum);
+        for (auto& of_row : sum)
+            for (float& each : of_row) each = sum_of_lanes(t, each);
         if constexpr (n_warps == 1) {
             if (t.index() % 32 != 0) return;
-            for (int i = 0; i < n_tokens && first + i < n; ++i) put(first + i, rows.product, row, sum[i]);
+            for (int r = 0; r < k_rows_a_warp && first_row + r < rows.count; ++r)
+                for (int i = 0; i < n_tokens && first + i < n; ++i)
+                    put(first + i, rows.product, rows.first + first_row + r, sum[r][i]);
         } else {
             auto* sums = reinterpret_cast<float*>(t.shared());  // [n_tokens, n_warps]
             for (int i = 0; i < n_tokens; ++i)
-                if (t.index() % 32 == 0) sums[i * n_warps + warp] = sum[i];
+                if (t.index() % 32 == 0) sums[i * n_warps + warp] = sum[0][i];
             t.sync();
             if (t.index() >= n_tokens || first + t.index() >= n) return;
             float total = 0.0F;
             for (int w = 0; w < n_warps; ++w) total += sums[t.index() * n_warps + w];
-            put(first + t.index(), rows.product, row, total);
+            put(first + t.index(), rows.product, rows.first, total);
         }
     }
 
@@ -210,14 +258,17 @@ struct LinearFloatKernel {
     }
 };
 
-// A row of a slot's expert times the slot's input, by a warp: in every lane.
+// Two rows of experts times a slot's input, by a warp: in every lane, without the experts' scales.
+struct TwoSums {
+    float of[2];
+};
 template <class Block, class T>
-MINIM_DEVICE float multiply_expert_row(T& t, const Experts& experts, int32_t id, int64_t row,
+MINIM_DEVICE TwoSums multiply_two_rows(T& t, const uint8_t* first, const uint8_t* second, int64_t cols,
                                        const float* input) {
-    float sum = 0.0F;
-    FloatRow<Block>::template add<1>(experts.data[id] + row * experts.row_bytes, experts.cols,
-                                     {t.index() % 32, 0, 1}, &input, &sum);
-    return sum_of_lanes(t, sum) * experts.scale[id];
+    const uint8_t* const row[2] = {first, second};
+    float sum[2][1] = {};
+    FloatRows<Block>::add(row, cols, {t.index() % 32, 0, 1}, &input, sum);
+    return {sum_of_lanes(t, sum[0][0]), sum_of_lanes(t, sum[1][0])};
 }
 
 // silu(gate h) * (up h) of every slot, a warp a row of both.
@@ -246,17 +297,19 @@ struct ActivateFloatKernel {
         if (row >= gate.rows) return;  // whole warps
         const int64_t slot = t.block();
         const float* input = h + slot / n_used * gate.cols;
-        const float g = multiply_expert_row<Block>(t, gate, ids[slot], row, input);
-        const float u = multiply_expert_row<Block>(t, up, ids[slot], row, input);
-        if (t.index() % 32 == 0) activated[slot * gate.rows + row] = silu(g) * u;
+        const int32_t id = ids[slot];
+        const TwoSums sum = multiply_two_rows<Block>(t, gate.data[id] + row * gate.row_bytes,
+                                                     up.data[id] + row * up.row_bytes, gate.cols, input);
+        if (t.index() % 32 == 0)
+            activated[slot * gate.rows + row] = silu(sum.of[0] * gate.scale[id]) * (sum.of[1] * up.scale[id]);
     }
 };
 
-// A warp a row; where they are added up, the last block of a row's slots does so.
+// A warp two rows; where they are added up, the last block of a row's slots does so.
 template <class Block>
 struct ProjectFloatKernel {
     static constexpr int k_threads = 128;
-    static constexpr int k_rows = k_threads / 32;
+    static constexpr int k_rows = k_threads / 32 * 2;
 
     Experts experts;
     const float* x;  // a row for so many slots
@@ -273,11 +326,19 @@ struct ProjectFloatKernel {
     MINIM_DEVICE void operator()(T& t) const {
         const int64_t slot = t.block();
         const int64_t first = int64_t{t.block_y()} * k_rows;
-        const int64_t row = first + t.index() / 32;
+        const int64_t row = first + t.index() / 32 * 2;
         if (row < experts.rows) {
-            const float* input = x + slot / slots_a_row * experts.cols;
-            const float value = multiply_expert_row<Block>(t, experts, ids[slot], row, input);
-            if (t.index() % 32 == 0) y[slot * experts.rows + row] = value;
+            const bool has_second = row + 1 < experts.rows;
+            const int32_t id = ids[slot];
+            const uint8_t* weights = experts.data[id] + row * experts.row_bytes;
+            const TwoSums sum =
+                multiply_two_rows<Block>(t, weights, weights + (has_second ? experts.row_bytes : 0),
+                                         experts.cols, x + slot / slots_a_row * experts.cols);
+            if (t.index() % 32 == 0) {
+                float* out = y + slot * experts.rows + row;
+                out[0] = sum.of[0] * experts.scale[id];
+                if (has_second) out[1] = sum.of[1] * experts.scale[id];
+            }
         }
         if (sums.gates == nullptr) return;
         const int64_t input_row = slot / sums.n_used;
