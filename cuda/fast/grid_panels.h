@@ -61,6 +61,11 @@ MINIM_DEVICE void put_signed(uint32_t point, uint32_t signs, int i, Unit& unit) 
     put_nibbles(point | ((pairs * 36U) & 0x44444444U), i, unit);
 }
 
+// The signs of point i, in the order of WordOrder::sign_nibbles, to bit 2 of every nibble.
+MINIM_DEVICE uint32_t signs_of_point(uint32_t signs, int i) {
+    return (i < 3 ? signs << (2 - i) : signs >> 1) & 0x44444444U;
+}
+
 // Byte i of the words from `at` on.
 MINIM_DEVICE uint32_t byte_of_words(const PanelBlock<Lanes>& block, int at, int i) {
     return Lanes::load_u8(panel::word_bytes(block, at + i / 4 * 4) + i % 4);
@@ -75,10 +80,15 @@ struct Iq2XxsNibbles {
 
     MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
         const uint32_t index = block.word(Layout::points_at(u));
-        const uint32_t group = block.word(Layout::signs_at(u));
-        const uint32_t signs = panel::even_signs<Lanes>(panel::spread_sign_indices<Lanes>(group));
+        const uint32_t group = block.word(Layout::signs_at(u));  // WordOrder::seven_sign_nibbles
+        // The eighth sign makes their number even: the sum of seven nibbles without carries, four points at once.
+        const uint32_t seven = group & 0x0FFFFFFFU;
+        uint32_t eighth = seven ^ (seven >> 16);
+        eighth ^= eighth >> 8;
+        eighth ^= eighth >> 4;
+        const uint32_t signs = seven | eighth << 28;
         for (int i = 0; i < 4; ++i)
-            put_signed(grid[(index >> (8 * i)) & 255U], (signs >> (8 * i)) & 255U, i, unit);
+            put_nibbles(grid[(index >> (8 * i)) & 255U] | signs_of_point(signs, i), i, unit);
         unit.scale[0] =
             panel::HalfStepScale<Lanes>(block.f16(Block::d_at), Layout::k_scale_factor).of(group >> 28);
     }
@@ -120,8 +130,7 @@ struct Iq2SNibbles {
         const uint32_t signs = block.word(Layout::signs_at(u));  // WordOrder::sign_nibbles
         for (int i = 0; i < 4; ++i) {
             const uint32_t index = ((low >> (8 * i)) & 255U) | ((high << (8 - 2 * i)) & 0x300U);
-            const uint32_t own = i < 3 ? signs << (2 - i) : signs >> 1;  // to bit 2 of every nibble
-            put_nibbles(grid[index] | (own & 0x44444444U), i, unit);
+            put_nibbles(grid[index] | signs_of_point(signs, i), i, unit);
         }
         panel::HalfStepScale<Lanes>(block.f16(Block::d_at), Layout::k_scale_factor)
             .put_two(byte_of_words(block, Block::scales_at, u), unit.scale);

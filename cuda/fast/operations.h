@@ -74,7 +74,8 @@ enum class WordOrder {
     plain,         // as in the file
     nibbles,       // of codes: the low nibbles of the bytes, then the high ones
     sign_nibbles,  // sign 8i + j at bit 4j + i: a shift puts those of a point of eight columns into eight nibbles
-    sign_bytes,  // sign 4k + j at bit 8j + k: a shift puts those of four columns into four bytes
+    seven_sign_nibbles,  // the same of seven signs a point, 7i + j at bit 4j + i; the four bits above them stay
+    sign_bytes,          // sign 4k + j at bit 8j + k: a shift puts those of four columns into four bytes
 };
 // Which bit of the file's word is at bit `to`.
 MINIM_HOST_DEVICE constexpr uint32_t source_bit(WordOrder order, uint32_t to) {
@@ -83,6 +84,8 @@ MINIM_HOST_DEVICE constexpr uint32_t source_bit(WordOrder order, uint32_t to) {
             return 8 * (to / 4 % 4) + 4 * (to / 16) + to % 4;
         case WordOrder::sign_nibbles:
             return 8 * (to % 4) + to / 4;
+        case WordOrder::seven_sign_nibbles:
+            return to < 28 ? 7 * (to % 4) + to / 4 : to;
         case WordOrder::sign_bytes:
             return 4 * (to % 8) + to / 8;
         default:
@@ -99,8 +102,9 @@ struct PackShape {
     int64_t front_bytes;
     int64_t back_bytes;
     WordOrder word_order;
-    int64_t words_at;  // in a block: those that are in that order
+    int64_t words_at;  // in a block: the first that is in that order
     int64_t word_bytes;
+    int64_t word_step;  // bytes from one of them to the next
 };
 PackShape pack_shape(Format format, int64_t row_bytes);
 // Rows to panels of 16; the two do not overlap.

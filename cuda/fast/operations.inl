@@ -56,7 +56,8 @@ PackShape pack_shape(Format format, int64_t row_bytes) {
                       .back_bytes = shape.back_bytes,
                       .word_order = WordOrder::plain,
                       .words_at = 0,
-                      .word_bytes = 0};
+                      .word_bytes = 0,
+                      .word_step = 4};
     const auto reorder = [&](WordOrder order, int at, int64_t bytes) {
         pack.word_order = order;
         pack.words_at = at;
@@ -67,6 +68,10 @@ PackShape pack_shape(Format format, int64_t row_bytes) {
     switch (format) {
         case Format::iq2_s:
             reorder(WordOrder::sign_nibbles, IQ2_S::signs_at, sign_bytes);
+            break;
+        case Format::iq2_xxs:  // every second word of the groups
+            reorder(WordOrder::seven_sign_nibbles, IQ2_XXS::groups_at + 4, f.block_elems / 4 - 4);
+            pack.word_step = 8;
             break;
         case Format::iq3_s:
             reorder(WordOrder::sign_bytes, IQ3_S::signs_at, sign_bytes);

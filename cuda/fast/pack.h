@@ -35,7 +35,7 @@ MINIM_DEVICE Granule granule_of(const PackShape& shape, int64_t at) {
 MINIM_DEVICE uint8_t packed_byte(const PackShape& shape, const uint8_t* row, int64_t at) {
     if (shape.word_order == WordOrder::plain || at < shape.row_header_bytes) return row[at];
     const int64_t in_words = (at - shape.row_header_bytes) % shape.block_bytes - shape.words_at;
-    if (in_words < 0 || in_words >= shape.word_bytes) return row[at];
+    if (in_words < 0 || in_words >= shape.word_bytes || in_words % shape.word_step >= 4) return row[at];
     const auto byte = static_cast<uint32_t>(in_words % 4);
     const uint8_t* word = row + at - byte;
     uint32_t bits = 0;
