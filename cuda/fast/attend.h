@@ -243,10 +243,6 @@ struct AttendKernel {
     MINIM_DEVICE void put_state(int64_t slot, float largest, float sum) const {
         reinterpret_cast<PartState*>(partial.state)[slot] = {largest, sum};
     }
-
-    struct alignas(8) TwoFloats {
-        float x, y;
-    };
 };
 
 }  // namespace minim::cuda::fast

@@ -106,6 +106,9 @@ MINIM_DEVICE const uint8_t* aligned(const uint8_t* p) {
 struct alignas(16) SixteenBytes {
     uint32_t word[4];
 };
+struct alignas(8) TwoFloats {
+    float x[2];
+};
 struct alignas(16) FourFloats {
     float x[4];
 };

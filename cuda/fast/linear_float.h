@@ -26,7 +26,7 @@ struct RowPart {
     int n_warps;
 };
 
-// A weight of `elem` in 16 bytes of them.
+// Weight `elem` of those in 16 bytes.
 template <class Block>
 MINIM_DEVICE float weight_of(const SixteenBytes& words, int elem) {
     if constexpr (Block::format == Format::f16) {
@@ -119,9 +119,6 @@ struct FloatRows<FP8_E4M3_B128> {
     MINIM_DEVICE static void add(const uint8_t* const (&row)[n_rows], int64_t cols, RowPart part,
                                  const float* const* input, float (&sum)[n_rows][n_tokens]) {
         constexpr int k_unroll = 8 / n_rows;
-        struct alignas(8) TwoFloats {
-            float x[2];
-        };
         // Bytes 2i and 2i + 1 of 32 are elements i and 16 + i: those of a lane are two neighbours, twice.
         const int first = part.lane / 8 * 32 + part.lane % 8 * 2;
         const int n_blocks = static_cast<int>(cols) / Block::block_elems;
