@@ -124,8 +124,9 @@ struct QueryBlock {
     }
 };
 
-// What a thread works with: for each query of a block.
+// What a thread works with: for each query of a block, and for some keys.
 struct QuerySpace {
+    float* key_tile;       // score_tile_floats(head_dim)
     float* scores;         // [queries][k_span]
     AttendedSpan* totals;  // [queries]: of one span
     float* sums;           // [queries][head_dim]: of one span
@@ -133,6 +134,7 @@ struct QuerySpace {
 
     QuerySpace(const CpuScratch& scratch, int32_t thread) {
         const int64_t first = thread * scratch.n_block_queries;
+        key_tile = scratch.key_tile + thread * score_tile_floats(scratch.limits.head_dim);
         scores = scratch.scores + first * k_span;
         totals = scratch.span_totals + first;
         sums = scratch.span_sums + first * scratch.limits.head_dim;
@@ -140,26 +142,25 @@ struct QuerySpace {
     }
 };
 
-// Scores are a linear whose weights are the keys of a page and whose tokens are the queries. Those of
-// positions a row must not see are computed with the others and not looked at.
+// Those of positions a row must not see are computed with the others and not looked at.
 void find_scores(const KernelTable& kernels, const QueryBlock& block, int64_t begin, int64_t end,
                  const QuerySpace& space) {
     const KvLayout& layout = block.layout();
-    LinearArgs args = {};
-    args.row_bytes = layout.k_token_bytes();
+    ScoreArgs args = {};
+    args.key_bytes = layout.k_token_bytes();
     args.cols = layout.head_dim;
     args.scale = 1.0F / std::sqrt(static_cast<float>(layout.head_dim));
-    args.input = reinterpret_cast<const std::byte*>(block.args.q + block.first_head() * layout.head_dim);
-    args.input_row_bytes = layout.head_dim * static_cast<int64_t>(sizeof(float));
-    args.input_rows = space.head;
-    args.n_tokens = block.n_queries();
+    args.queries = block.args.q + block.first_head() * layout.head_dim;
+    args.query_rows = space.head;
+    args.n_queries = block.n_queries();
     args.y_stride = k_span;
+    args.tile = space.key_tile;
     const auto scores = kv_kernels(kernels, layout.k_format).scores;
     for (int64_t first = begin; first < end; first += k_kv_page_tokens) {
-        args.weight = block.keys(first);
-        args.n_rows = std::min(k_kv_page_tokens, end - first);
+        args.keys = block.keys(first);
+        args.n_keys = std::min(k_kv_page_tokens, end - first);
         const int64_t next = first + k_kv_page_tokens;
-        args.next_weight = next < end ? block.keys(next) : block.values(begin);
+        args.next_keys = next < end ? block.keys(next) : block.values(begin);
         args.y = space.scores + (first - begin);
         scores(args);
     }

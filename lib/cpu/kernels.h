@@ -80,6 +80,26 @@ struct LinearKernelFamilies {
     const LinearKernels* family[8];
 };
 
+// y[t][r] = scale * (key r) . (query t), query t being row query_rows[t] of `queries`.
+struct ScoreArgs {
+    const std::byte* keys;
+    int64_t key_bytes;
+    int64_t n_keys;
+    int64_t cols;
+    float scale;
+    const float* queries;  // rows of `cols`
+    const int32_t* query_rows;
+    int64_t n_queries;
+    float* y;
+    int64_t y_stride;
+    float* tile;  // work space: score_tile_floats(cols)
+    // Keys that the caller meets after these: their start is fetched into the cache. Or null.
+    const std::byte* next_keys = nullptr;
+};
+constexpr int64_t score_tile_floats(int64_t cols) {
+    return 16 * ((cols + 15) / 16 * 16);
+}
+
 // y[s][c] = y[s][c] + sum over rows r, in order, of weight[s][r] * row[r][c]
 struct WeightedSumArgs {
     const std::byte* rows;
@@ -100,10 +120,10 @@ struct SoftmaxTotals {
     float sum;      // of x after
 };
 
-// What attention does with cached keys, as weights of a linear with F32 inputs, and with cached values.
+// What attention does with cached keys and with cached values.
 struct KvKernels {
     Format format;
-    void (*scores)(const LinearArgs& args);
+    void (*scores)(const ScoreArgs& args);
     void (*weighted_sum)(const WeightedSumArgs& args);
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t k_alignment = 64;
 // Queries of a block: enough that a page of keys, read once from memory, is multiplied from the cache.
-constexpr int64_t k_block_queries = 48;
+constexpr int64_t k_block_queries = 96;
 
 int64_t block_queries(const backend::StepLimits& limits) {
     const int64_t heads_of_kv = limits.n_head_kv > 0 ? limits.n_head / limits.n_head_kv : 0;
@@ -53,6 +53,7 @@ void carve_attention(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
     const int64_t n_spans = (limits.n_context + k_attend_span_positions - 1) / k_attend_span_positions;
     carver.take(scratch.first_row_of_run, {limits.n_rows + 1});
     carver.take(scratch.rotation, {n_threads, limits.head_dim});
+    carver.take(scratch.key_tile, {n_threads, score_tile_floats(limits.head_dim)});
     carver.take(scratch.scores, {n_threads, n_queries, k_attend_span_positions});
     carver.take(scratch.query_totals, {n_threads, n_queries});
     carver.take(scratch.span_totals, {n_threads, n_queries});

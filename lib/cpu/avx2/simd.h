@@ -97,23 +97,32 @@ struct Simd {
         const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
         return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
     }
-    static void sum_four(const F32* a, float* out) {
-        __m256 eight[4];
-        for (int i = 0; i < 4; ++i) eight[i] = _mm256_add_ps(a[i].low, a[i].high);
-        const __m256 four01 = add_halves(eight[0], eight[1]);
-        const __m256 four23 = add_halves(eight[2], eight[3]);
-        const __m256 two =
-            _mm256_add_ps(_mm256_shuffle_ps(four01, four23, 0x44), _mm256_shuffle_ps(four01, four23, 0xEE));
-        const __m256 one = _mm256_add_ps(two, _mm256_movehdup_ps(two));  // 0 - 2 - | 1 - 3 -
-        const __m128 odd = _mm_moveldup_ps(_mm256_extractf128_ps(one, 1));
-        _mm_storeu_ps(out, _mm_blend_ps(_mm256_castps256_ps128(one), odd, 0x0A));
+    // ---- scores of attention ----
+    struct Quads {
+        __m256 v;
+    };
+    static constexpr int k_quads = 2, k_score_queries = 3;
+    static void quads_of(const F32 (&row)[2], Quads (&out)[4]) {
+        out[0] = {_mm256_permute2f128_ps(row[0].low, row[1].low, 0x20)};
+        out[1] = {_mm256_permute2f128_ps(row[0].low, row[1].low, 0x31)};
+        out[2] = {_mm256_permute2f128_ps(row[0].high, row[1].high, 0x20)};
+        out[3] = {_mm256_permute2f128_ps(row[0].high, row[1].high, 0x31)};
+    }
+    static Quads zero_quads() { return {_mm256_setzero_ps()}; }
+    static Quads all_quads(const float* four) {
+        return {_mm256_broadcast_ps(reinterpret_cast<const __m128*>(four))};
+    }
+    static Quads load_quads(const float* p) { return {_mm256_loadu_ps(p)}; }
+    static void store_quads(float* p, Quads a) { _mm256_storeu_ps(p, a.v); }
+    static Quads fma_quads(Quads a, Quads b, Quads c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+    static Quads scale_quads(Quads a, float factor) { return {_mm256_mul_ps(a.v, _mm256_set1_ps(factor))}; }
+    static Quads sum_quads(Quads a, Quads b, Quads c, Quads d) {
+        const __m256 ab = _mm256_add_ps(_mm256_shuffle_ps(a.v, b.v, 0x44), _mm256_shuffle_ps(a.v, b.v, 0xEE));
+        const __m256 cd = _mm256_add_ps(_mm256_shuffle_ps(c.v, d.v, 0x44), _mm256_shuffle_ps(c.v, d.v, 0xEE));
+        return {_mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x88), _mm256_shuffle_ps(ab, cd, 0xDD))};
     }
 
-    template <int n_queries>
-    static constexpr int score_rows() {
-        return n_queries == 1 ? 4 : 1;
-    }
-    static constexpr int k_value_vectors = 1;
+    static constexpr int k_value_vectors = 1;  // of columns whose values are summed together
 
   private:
     // The upper bytes of 16 words of 16 bits: sign, exponent and mantissa one bit further down are those of an F16, but for
@@ -126,9 +135,6 @@ struct Simd {
     }
     static constexpr int k_nearest = _MM_FROUND_TO_NEAREST_INT;
 
-    static __m256 add_halves(__m256 a, __m256 b) {
-        return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
-    }
     static __m128i load_16(const std::byte* p) {
         return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     }

@@ -90,25 +90,32 @@ struct Simd {
         const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
         return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
     }
-    static void sum_four(const F32* a, float* out) {
-        __m256 eight[4];
-        for (int i = 0; i < 4; ++i) {
-            eight[i] = _mm256_add_ps(_mm512_castps512_ps256(a[i].v), _mm512_extractf32x8_ps(a[i].v, 1));
-        }
-        const __m256 four01 = add_halves(eight[0], eight[1]);
-        const __m256 four23 = add_halves(eight[2], eight[3]);
-        const __m256 two =
-            _mm256_add_ps(_mm256_shuffle_ps(four01, four23, 0x44), _mm256_shuffle_ps(four01, four23, 0xEE));
-        const __m256 one = _mm256_add_ps(two, _mm256_movehdup_ps(two));  // 0 - 2 - | 1 - 3 -
-        const __m128 odd = _mm_moveldup_ps(_mm256_extractf128_ps(one, 1));
-        _mm_storeu_ps(out, _mm_blend_ps(_mm256_castps256_ps128(one), odd, 0x0A));
+    // ---- scores of attention ----
+    using Quads = F32x16;
+    static constexpr int k_quads = 4, k_score_queries = 6;
+    static void quads_of(const F32 (&row)[4], Quads (&out)[4]) {
+        const __m512 low01 = _mm512_shuffle_f32x4(row[0].v, row[1].v, 0x44);
+        const __m512 low23 = _mm512_shuffle_f32x4(row[2].v, row[3].v, 0x44);
+        const __m512 high01 = _mm512_shuffle_f32x4(row[0].v, row[1].v, 0xEE);
+        const __m512 high23 = _mm512_shuffle_f32x4(row[2].v, row[3].v, 0xEE);
+        out[0] = {_mm512_shuffle_f32x4(low01, low23, 0x88)};
+        out[1] = {_mm512_shuffle_f32x4(low01, low23, 0xDD)};
+        out[2] = {_mm512_shuffle_f32x4(high01, high23, 0x88)};
+        out[3] = {_mm512_shuffle_f32x4(high01, high23, 0xDD)};
+    }
+    static Quads zero_quads() { return zero(); }
+    static Quads all_quads(const float* four) { return {_mm512_broadcast_f32x4(_mm_loadu_ps(four))}; }
+    static Quads load_quads(const float* p) { return {_mm512_loadu_ps(p)}; }
+    static void store_quads(float* p, Quads a) { store(p, a); }
+    static Quads fma_quads(Quads a, Quads b, Quads c) { return fma(a, b, c); }
+    static Quads scale_quads(Quads a, float factor) { return mul(a, all(factor)); }
+    static Quads sum_quads(Quads a, Quads b, Quads c, Quads d) {
+        const __m512 ab = _mm512_add_ps(_mm512_shuffle_ps(a.v, b.v, 0x44), _mm512_shuffle_ps(a.v, b.v, 0xEE));
+        const __m512 cd = _mm512_add_ps(_mm512_shuffle_ps(c.v, d.v, 0x44), _mm512_shuffle_ps(c.v, d.v, 0xEE));
+        return {_mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x88), _mm512_shuffle_ps(ab, cd, 0xDD))};
     }
 
-    template <int n_queries>
-    static constexpr int score_rows() {
-        return 4;
-    }
-    static constexpr int k_value_vectors = 4;
+    static constexpr int k_value_vectors = 4;  // of columns whose values are summed together
 
   private:
     // As in avx2/simd.h.
@@ -118,9 +125,6 @@ struct Simd {
     }
     static constexpr int k_nearest = _MM_FROUND_TO_NEAREST_INT;
 
-    static __m256 add_halves(__m256 a, __m256 b) {
-        return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
-    }
     static __m512i magnitude(__m512 a) {
         return _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7FFFFFFF));
     }

@@ -3,117 +3,137 @@
 #pragma once
 
 #include "cpu/generic/elements.h"
-#include "cpu/generic/linear_float.h"
 #include "cpu/kernels.h"
 #include "panel/kernel_inline.h"
 
 namespace minim::cpu::generic {
 
-template <class V, int n>
-struct Vectors {
-    typename V::F32 of[n];
-};
+// ---- scores ----
+//
+// A score is summed in four lanes, column c in lane c mod 4, in order of c (README.md, rule 4). So that a register is full of
+// them, keys are laid side by side first, four columns of each: a tile holds, for every four columns, four registers, number i
+// of which has keys i, 4 + i, 8 + i ... of the tile. Then the sums of a query's four registers come out in the order of the keys.
 
-// The columns from c on, fewer than 16, which few models have: out of line, so that sums need no place in memory
-// elsewhere.
-template <class V, class Elements, int n_rows, int n_queries>
-__attribute__((noinline)) Vectors<V, n_rows * n_queries> add_last_columns(
-    const std::byte* const* row, const float* const* query, int64_t c, int64_t count,
-    Vectors<V, n_rows * n_queries> sum) {
-    for (int t = 0; t < n_queries; ++t) {
-        const auto q = load_part<V>(query[t] + c, count);
-        for (int r = 0; r < n_rows; ++r) {
-            const auto key = Elements::load_part(row[r], c, count);
-            sum.of[t * n_rows + r] = V::fma(key, q, sum.of[t * n_rows + r]);
-        }
-    }
-    return sum;
+template <class V>
+inline constexpr int k_tile_keys = 4 * V::k_quads;
+
+// In place of those behind the last one comes the last one again.
+MINIM_KERNEL_INLINE const std::byte* key_row(const ScoreArgs& args, int64_t r) {
+    return args.keys + (r < args.n_keys ? r : args.n_keys - 1) * args.key_bytes;
 }
 
-// The lanes of the scores of keys r0 .. r0 + n_rows - 1 for n_queries queries: those of query t and key r to
-// lanes[(4 t + r) * 16]. They go there one by one: GCC copies a whole array of vectors in small pieces.
-template <class V, class Elements, int n_rows, int n_queries>
-MINIM_KERNEL_INLINE void score_tile(const LinearArgs& args, const float* const* query, int64_t r0,
-                                    float* lanes) {
-    const std::byte* row[n_rows];
-    for (int r = 0; r < n_rows; ++r) row[r] = Linear<V>::weight_row(args, r0 + r);
-    Vectors<V, n_rows * n_queries> sum;
-    for (auto& zero : sum.of) zero = V::zero();
-    int64_t c = 0;
-    for (; c + 16 <= args.cols; c += 16) {
-        typename V::F32 key[n_rows];
-        for (int r = 0; r < n_rows; ++r) key[r] = Elements::load(row[r], c);
-        for (int t = 0; t < n_queries; ++t) {
-            const auto q = load<V>(query[t] + c);
-            for (int r = 0; r < n_rows; ++r)
-                sum.of[t * n_rows + r] = V::fma(key[r], q, sum.of[t * n_rows + r]);
-        }
-    }
-    if (c < args.cols)
-        sum = add_last_columns<V, Elements, n_rows, n_queries>(row, query, c, args.cols - c, sum);
-    for (int t = 0; t < n_queries; ++t) {
-        for (int r = 0; r < n_rows; ++r) V::store(lanes + (4 * t + r) * 16, sum.of[t * n_rows + r]);
-    }
-}
-
-// Fetches what lies k_keys_ahead bytes behind `count` keys, or behind the start of the next keys where these end.
-inline constexpr int64_t k_keys_ahead = 4096;
-MINIM_KERNEL_INLINE void fetch_keys(const LinearArgs& args, int64_t r, int64_t count) {
-    const int64_t left = (args.n_rows - r) * args.row_bytes;
-    const std::byte* ahead = args.weight + r * args.row_bytes + k_keys_ahead;
-    if (left <= k_keys_ahead) {
-        if (args.next_weight == nullptr) return;
-        ahead = args.next_weight + (k_keys_ahead - left);
-    }
-    for (int64_t at = 0; at < count * args.row_bytes; at += 64) __builtin_prefetch(ahead + at);
-}
-
-// Four keys for n_queries queries, those of the tokens from t0 on: y[t][r], each a float sum over the columns
-// (README.md, rule 1). Their lanes are added up together, which is less work than one by one.
-template <class V, class Elements, int n_queries>
-MINIM_KERNEL_INLINE void score_four(const LinearArgs& args, const float* const* query, int64_t r0,
-                                    int64_t t0) {
-    constexpr int k_rows = V::template score_rows<n_queries>();
-    static_assert(4 % k_rows == 0);
-    alignas(64) float lanes[n_queries * 4 * 16];
-    for (int r = 0; r < 4; r += k_rows)
-        score_tile<V, Elements, k_rows, n_queries>(args, query, r0 + r, lanes + 16 * r);
-    for (int t = 0; t < n_queries; ++t) {
-        typename V::F32 sum[4];
-        for (int r = 0; r < 4; ++r) sum[r] = load<V>(lanes + (4 * t + r) * 16);
-        float dot[4];
-        V::sum_four(sum, dot);
-        float* y = args.y + (t0 + t) * args.y_stride + r0;
-        for (int r = 0; r < 4; ++r) y[r] = dot[r] * args.scale;
-    }
-}
-
-template <class V, class Elements, int n_queries>
-void score_queries(const LinearArgs& args, int64_t t0) {
-    const float* query[n_queries];
-    for (int t = 0; t < n_queries; ++t)
-        query[t] = reinterpret_cast<const float*>(Linear<V>::input_row(args, t0 + t));
-    int64_t r = 0;
-    for (; r + 4 <= args.n_rows; r += 4) {
-        if (t0 == 0) fetch_keys(args, r, 4);
-        score_four<V, Elements, n_queries>(args, query, r, t0);
-    }
-    for (; r < args.n_rows; ++r) {
-        alignas(64) float lanes[n_queries * 4 * 16];
-        score_tile<V, Elements, 1, n_queries>(args, query, r, lanes);
-        for (int t = 0; t < n_queries; ++t)
-            args.y[(t0 + t) * args.y_stride + r] = V::sum(load<V>(lanes + 4 * t * 16)) * args.scale;
-    }
-}
-
-// y[t][r] = scale * (key r) . (query t); args.add is not looked at.
+// Keys r0 .. r0 + k_tile_keys - 1 to args.tile.
 template <class V, class Elements>
-void scores(const LinearArgs& args) {
-    int64_t t = 0;
-    for (; t + 6 <= args.n_tokens; t += 6) score_queries<V, Elements, 6>(args, t);
-    for (; t + 2 <= args.n_tokens; t += 2) score_queries<V, Elements, 2>(args, t);
-    for (; t < args.n_tokens; ++t) score_queries<V, Elements, 1>(args, t);
+MINIM_KERNEL_INLINE void lay_keys_side_by_side(const ScoreArgs& args, int64_t r0) {
+    using Quads = typename V::Quads;
+    constexpr int k_register = 4 * V::k_quads;
+    for (int i = 0; i < 4; ++i) {
+        const std::byte* row[V::k_quads];
+        for (int k = 0; k < V::k_quads; ++k) {
+            row[k] = key_row(args, r0 + 4 * k + i);
+        }
+        float* out = args.tile + i * k_register;
+        for (int64_t c = 0; c < args.cols; c += 16) {
+            typename V::F32 columns[V::k_quads];
+            for (int k = 0; k < V::k_quads; ++k) {
+                columns[k] = c + 16 <= args.cols ? Elements::load(row[k], c)
+                                                 : Elements::load_part(row[k], c, args.cols - c);
+            }
+            Quads quads[4];
+            V::quads_of(columns, quads);
+            for (int m = 0; m < 4; ++m) V::store_quads(out + (c + 4 * m) * k_register, quads[m]);
+        }
+    }
 }
+
+// No call: sums would go to memory around it.
+MINIM_KERNEL_INLINE const float* pad_to_four(const float* from, int64_t count, float (&to)[4]) {
+    to[0] = from[0];
+    to[1] = count > 1 ? from[1] : 0.0F;
+    to[2] = count > 2 ? from[2] : 0.0F;
+    to[3] = 0.0F;
+    return to;
+}
+
+template <class V, int n_queries>
+MINIM_KERNEL_INLINE void put_scores(const ScoreArgs& args, int64_t r0, int64_t t0,
+                                    const typename V::Quads (&sum)[n_queries][4]) {
+    using Quads = typename V::Quads;
+    constexpr int k_register = 4 * V::k_quads;
+    // A loop so short that it is unrolled for certain: sums at an index that is not known stay in memory all the time.
+    float scores[n_queries][k_register];
+    for (int t = 0; t < n_queries; ++t) {
+        const Quads dots = V::sum_quads(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
+        V::store_quads(scores[t], V::scale_quads(dots, args.scale));
+    }
+    const int64_t count = args.n_keys - r0;
+    for (int t = 0; t < n_queries; ++t) {
+        float* y = args.y + (t0 + t) * args.y_stride + r0;
+        if (count >= k_register) {
+            memcpy(y, scores[t], sizeof(scores[t]));
+        } else {
+            memcpy(y, scores[t], static_cast<size_t>(count) * sizeof(float));
+        }
+    }
+}
+
+// The scores of the tile's keys for queries t0 .. t0 + n_queries - 1.
+template <class V, int n_queries>
+MINIM_KERNEL_INLINE void score_tile(const ScoreArgs& args, int64_t r0, int64_t t0) {
+    using Quads = typename V::Quads;
+    constexpr int k_register = 4 * V::k_quads;
+    const float* query[n_queries];
+    for (int t = 0; t < n_queries; ++t) query[t] = args.queries + args.query_rows[t0 + t] * args.cols;
+    Quads sum[n_queries][4];
+    for (auto& of_query : sum) {
+        for (Quads& lanes : of_query) lanes = V::zero_quads();
+    }
+    const float* tile = args.tile;
+    float last[n_queries][4];
+    for (int64_t c = 0; c < args.cols; c += 4) {
+        if (args.cols - c < 4) {  // which few models have
+            for (int t = 0; t < n_queries; ++t) query[t] = pad_to_four(query[t], args.cols - c, last[t]);
+        }
+        Quads q[n_queries];
+        for (int t = 0; t < n_queries; ++t) {
+            q[t] = V::all_quads(query[t]);
+            query[t] += 4;
+        }
+        for (int i = 0; i < 4; ++i) {
+            const Quads key = V::load_quads(tile + i * k_register);
+            for (int t = 0; t < n_queries; ++t) sum[t][i] = V::fma_quads(q[t], key, sum[t][i]);
+        }
+        tile += 4 * k_register;
+    }
+    put_scores<V, n_queries>(args, r0, t0, sum);
+}
+
+// Fetches what lies k_keys_ahead bytes behind some keys, or behind the start of the next keys where these end.
+inline constexpr int64_t k_keys_ahead = 4096;
+MINIM_KERNEL_INLINE void fetch_keys(const ScoreArgs& args, int64_t r, int64_t count) {
+    const int64_t left = (args.n_keys - r) * args.key_bytes;
+    const std::byte* ahead = args.keys + r * args.key_bytes + k_keys_ahead;
+    if (left <= k_keys_ahead) {
+        if (args.next_keys == nullptr) return;
+        ahead = args.next_keys + (k_keys_ahead - left);
+    }
+    for (int64_t at = 0; at < count * args.key_bytes; at += 64) __builtin_prefetch(ahead + at);
+}
+
+template <class V, class Elements>
+void scores(const ScoreArgs& args) {
+    constexpr int k_together = V::k_score_queries;
+    for (int64_t r = 0; r < args.n_keys; r += k_tile_keys<V>) {
+        fetch_keys(args, r, k_tile_keys<V>);
+        lay_keys_side_by_side<V, Elements>(args, r);
+        int64_t t = 0;
+        for (; t + k_together <= args.n_queries; t += k_together) score_tile<V, k_together>(args, r, t);
+        for (; t + 2 <= args.n_queries; t += 2) score_tile<V, 2>(args, r, t);
+        for (; t < args.n_queries; ++t) score_tile<V, 1>(args, r, t);
+    }
+}
+
+// ---- sums of values ----
 
 // `n_sums` sums of the same rows over n_vectors times 16 columns from c on: every lane is a column, rows are
 // added in order.
@@ -125,12 +145,15 @@ void weighted_sum_tile(const WeightedSumArgs& args, int64_t first_sum, int64_t c
         for (int v = 0; v < n_vectors; ++v) sum[s][v] = load<V>(y + s * args.y_stride + 16 * v);
     }
     const float* weight = args.weight + first_sum * args.weight_stride;
-    // Evenly, as each column of the rows is passed: a memory that is asked in bursts gives less.
+    // Evenly, as the columns of the rows are passed: a memory that is asked in bursts gives less.
+    const int64_t part_bytes = 16 * n_vectors * args.row_bytes / args.cols;
     const std::byte* next = first_sum == 0 ? args.next_rows : nullptr;
-    if (next != nullptr) next += c * args.row_bytes / args.cols;
+    if (next != nullptr) next += c * args.n_rows * args.row_bytes / args.cols;
     for (int64_t r = 0; r < args.n_rows; ++r) {
         const std::byte* row = args.rows + r * args.row_bytes;
-        if (next != nullptr) __builtin_prefetch(next + r * args.row_bytes);
+        if (next != nullptr) {
+            for (int64_t at = 0; at < part_bytes; at += 64) __builtin_prefetch(next + r * part_bytes + at);
+        }
         typename V::F32 value[n_vectors];
         for (int v = 0; v < n_vectors; ++v) value[v] = Elements::load(row, c + 16 * v);
         for (int s = 0; s < n_sums; ++s) {

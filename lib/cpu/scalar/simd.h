@@ -156,18 +156,36 @@ struct Simd {
         }
         return a.lane[0];
     }
-    // The sums of four vectors, to out[0 .. 3].
-    static void sum_four(const F32* a, float* out) {
-        for (int i = 0; i < 4; ++i) out[i] = sum(a[i]);
+    // ---- scores of attention ----
+    //
+    // Quads: k_quads times four lanes, so many as a register has; k_score_queries: how many queries' sums the registers hold.
+    struct Quads {
+        float lane[4];
+    };
+    static constexpr int k_quads = 1, k_score_queries = 2;
+    // Of each m lanes 4m .. 4m + 3 of all rows, side by side.
+    static void quads_of(const F32 (&row)[1], Quads (&out)[4]) {
+        for (int m = 0; m < 4; ++m) out[m] = load_quads(row[0].lane + 4 * m);
+    }
+    static Quads zero_quads() { return {}; }
+    static Quads all_quads(const float* four) { return {{four[0], four[1], four[2], four[3]}}; }
+    static Quads load_quads(const float* p) { return all_quads(p); }
+    static void store_quads(float* p, Quads a) { memcpy(p, a.lane, sizeof(a.lane)); }
+    static Quads fma_quads(Quads a, Quads b, Quads c) {
+        for (int i = 0; i < 4; ++i) c.lane[i] = __builtin_fmaf(a.lane[i], b.lane[i], c.lane[i]);
+        return c;
+    }
+    static Quads scale_quads(Quads a, float factor) {
+        for (float& lane : a.lane) lane *= factor;
+        return a;
+    }
+    // Of each quad its sum, (0 + 2) + (1 + 3): lane 4k + i has that of quad k of the i-th argument.
+    static Quads sum_quads(Quads a, Quads b, Quads c, Quads d) {
+        const auto sum = [](Quads q) { return (q.lane[0] + q.lane[2]) + (q.lane[1] + q.lane[3]); };
+        return {{sum(a), sum(b), sum(c), sum(d)}};
     }
 
-    // Register tiles of attention: keys whose scores for n queries are found together (1 or 4), and vectors of
-    // columns whose values are summed together.
-    template <int n_queries>
-    static constexpr int score_rows() {
-        return 1;
-    }
-    static constexpr int k_value_vectors = 1;
+    static constexpr int k_value_vectors = 1;  // of columns whose values are summed together
 };
 
 }  // namespace minim::cpu::scalar

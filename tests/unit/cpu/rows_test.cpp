@@ -75,22 +75,80 @@ TEST_CASE("narrow_f16 rounds to nearest even as half.h does") {
     }
 }
 
+// Numbers as a format keeps them: encoded rows, and what they decode to.
+struct KeptRows {
+    int64_t row_bytes;
+    std::vector<std::byte> encoded;
+    std::vector<float> decoded;
+
+    KeptRows(Format format, std::span<const float> exact, int64_t n_rows, int64_t cols)
+        : row_bytes(cols / traits(format).block_elems * traits(format).block_bytes),
+          encoded(static_cast<size_t>(n_rows * row_bytes)),
+          decoded(exact.size()) {
+        for (int64_t r = 0; r < n_rows; ++r) {
+            std::byte* row = encoded.data() + r * row_bytes;
+            row_encoder(format)(exact.data() + r * cols, cols, row);
+            traits(format).decode_row(row, cols, decoded.data() + r * cols);
+        }
+    }
+};
+
+// In four lanes, as README.md of generic/ has it.
+float score(const float* key, const float* query, int64_t cols, float scale) {
+    float lane[4] = {};
+    for (int64_t c = 0; c < cols; ++c) lane[c % 4] = std::fma(query[c], key[c], lane[c % 4]);
+    return ((lane[0] + lane[2]) + (lane[1] + lane[3])) * scale;
+}
+
+TEST_CASE("scores are summed in four lanes, whatever the columns, keys, queries and format") {
+    constexpr int64_t k_stride = 70;
+    for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0}) {
+        for (const int64_t cols : {1, 6, 16, 23, 32, 128}) {
+            if (cols % traits(format).block_elems != 0) continue;
+            for (const int64_t n_keys : {1, 3, 15, 16, 29, 64}) {
+                Random random(17);
+                const KeptRows keys(format, random.normal(n_keys * cols), n_keys, cols);
+                const std::vector<float> queries = random.normal(20 * cols);
+                const std::vector<int32_t> rows = {7, 0, 19, 3, 4, 5, 11, 2, 18};
+                for (const int64_t n_queries : {1, 2, 5, 6, 9}) {
+                    std::vector<float> expected(static_cast<size_t>(n_queries * k_stride), 0.5F);
+                    for (int64_t t = 0; t < n_queries; ++t) {
+                        const float* query = queries.data() + rows[static_cast<size_t>(t)] * cols;
+                        for (int64_t r = 0; r < n_keys; ++r) {
+                            expected[static_cast<size_t>(t * k_stride + r)] =
+                                score(keys.decoded.data() + r * cols, query, cols, 0.3F);
+                        }
+                    }
+                    for (const cpu::KernelTable* kernels : kernel_tables()) {
+                        std::vector<float> y(expected.size(), 0.5F);
+                        std::vector<float> tile(static_cast<size_t>(cpu::score_tile_floats(cols)));
+                        const cpu::ScoreArgs args = {.keys = keys.encoded.data(),
+                                                     .key_bytes = keys.row_bytes,
+                                                     .n_keys = n_keys,
+                                                     .cols = cols,
+                                                     .scale = 0.3F,
+                                                     .queries = queries.data(),
+                                                     .query_rows = rows.data(),
+                                                     .n_queries = n_queries,
+                                                     .y = y.data(),
+                                                     .y_stride = k_stride,
+                                                     .tile = tile.data()};
+                        cpu::kv_kernels(*kernels, format).scores(args);
+                        REQUIRE(same_bits(y, expected));
+                    }
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("weighted_sum adds rows in order, whatever the columns, sums and format") {
     for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q8_0}) {
-        const int32_t block = traits(format).block_elems;
         for (const int64_t cols : {1, 16, 33, 64, 128}) {
-            if (cols % block != 0) continue;
-            const int64_t row_bytes = cols / block * traits(format).block_bytes;
+            if (cols % traits(format).block_elems != 0) continue;
             for (const int64_t n_rows : {0, 1, 3, 64}) {
                 Random random(7);
-                const std::vector<float> exact = random.normal(n_rows * cols);
-                std::vector<std::byte> rows(static_cast<size_t>(n_rows * row_bytes));
-                std::vector<float> kept(exact.size());
-                for (int64_t r = 0; r < n_rows; ++r) {
-                    std::byte* row = rows.data() + r * row_bytes;
-                    row_encoder(format)(exact.data() + r * cols, cols, row);
-                    traits(format).decode_row(row, cols, kept.data() + r * cols);
-                }
+                const KeptRows rows(format, random.normal(n_rows * cols), n_rows, cols);
                 for (const int64_t n_sums : {1, 2, 6, 9}) {
                     const std::vector<float> weight = random.normal(n_sums * 100);
                     const std::vector<float> start = random.normal(n_sums * cols);
@@ -100,14 +158,14 @@ TEST_CASE("weighted_sum adds rows in order, whatever the columns, sums and forma
                             float& sum = expected[static_cast<size_t>(s * cols + c)];
                             for (int64_t r = 0; r < n_rows; ++r) {
                                 sum = std::fma(weight[static_cast<size_t>(s * 100 + r)],
-                                               kept[static_cast<size_t>(r * cols + c)], sum);
+                                               rows.decoded[static_cast<size_t>(r * cols + c)], sum);
                             }
                         }
                     }
                     for (const cpu::KernelTable* kernels : kernel_tables()) {
                         std::vector<float> y = start;
-                        const cpu::WeightedSumArgs args = {.rows = rows.data(),
-                                                           .row_bytes = row_bytes,
+                        const cpu::WeightedSumArgs args = {.rows = rows.encoded.data(),
+                                                           .row_bytes = rows.row_bytes,
                                                            .n_rows = n_rows,
                                                            .cols = cols,
                                                            .weight = weight.data(),
