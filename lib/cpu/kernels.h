@@ -93,7 +93,7 @@ struct ScoreArgs {
     float* y;
     int64_t y_stride;
     float* tile;  // work space: score_tile_floats(cols)
-    // Keys that the caller meets after these: their start is fetched into the cache. Or null.
+    // Keys that the caller meets after these, as many: they are fetched into the cache. Or null.
     const std::byte* next_keys = nullptr;
 };
 constexpr int64_t score_tile_floats(int64_t cols) {

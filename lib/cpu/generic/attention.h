@@ -2,6 +2,8 @@
 // a row once for several of the queries that share it.
 #pragma once
 
+#include <type_traits>
+
 #include "cpu/generic/elements.h"
 #include "cpu/kernels.h"
 #include "panel/kernel_inline.h"
@@ -77,9 +79,10 @@ MINIM_KERNEL_INLINE void put_scores(const ScoreArgs& args, int64_t r0, int64_t t
     }
 }
 
-// The scores of the tile's keys for queries t0 .. t0 + n_queries - 1.
+// The scores of the tile's keys for queries t0 .. t0 + n_queries - 1. `ahead`: where a tile's keys are fetched from, evenly on the
+// way, as a memory that is asked in bursts gives less. Or null.
 template <class V, int n_queries>
-MINIM_KERNEL_INLINE void score_tile(const ScoreArgs& args, int64_t r0, int64_t t0) {
+MINIM_KERNEL_INLINE void score_tile(const ScoreArgs& args, int64_t r0, int64_t t0, const std::byte* ahead) {
     using Quads = typename V::Quads;
     constexpr int k_register = 4 * V::k_quads;
     const float* query[n_queries];
@@ -90,7 +93,12 @@ MINIM_KERNEL_INLINE void score_tile(const ScoreArgs& args, int64_t r0, int64_t t
     }
     const float* tile = args.tile;
     float last[n_queries][4];
+    const int64_t step_bytes = 4 * k_tile_keys<V> * args.key_bytes / args.cols;
     for (int64_t c = 0; c < args.cols; c += 4) {
+        if (ahead != nullptr) {
+            for (int64_t at = 0; at < step_bytes; at += 64) __builtin_prefetch(ahead + at);
+            ahead += step_bytes;
+        }
         if (args.cols - c < 4) {  // which few models have
             for (int t = 0; t < n_queries; ++t) query[t] = pad_to_four(query[t], args.cols - c, last[t]);
         }
@@ -108,28 +116,21 @@ MINIM_KERNEL_INLINE void score_tile(const ScoreArgs& args, int64_t r0, int64_t t
     put_scores<V, n_queries>(args, r0, t0, sum);
 }
 
-// Fetches what lies k_keys_ahead bytes behind some keys, or behind the start of the next keys where these end.
-inline constexpr int64_t k_keys_ahead = 4096;
-MINIM_KERNEL_INLINE void fetch_keys(const ScoreArgs& args, int64_t r, int64_t count) {
-    const int64_t left = (args.n_keys - r) * args.key_bytes;
-    const std::byte* ahead = args.keys + r * args.key_bytes + k_keys_ahead;
-    if (left <= k_keys_ahead) {
-        if (args.next_keys == nullptr) return;
-        ahead = args.next_keys + (k_keys_ahead - left);
-    }
-    for (int64_t at = 0; at < count * args.key_bytes; at += 64) __builtin_prefetch(ahead + at);
-}
-
 template <class V, class Elements>
 void scores(const ScoreArgs& args) {
     constexpr int k_together = V::k_score_queries;
     for (int64_t r = 0; r < args.n_keys; r += k_tile_keys<V>) {
-        fetch_keys(args, r, k_tile_keys<V>);
         lay_keys_side_by_side<V, Elements>(args, r);
+        const std::byte* ahead = args.next_keys == nullptr ? nullptr : args.next_keys + r * args.key_bytes;
         int64_t t = 0;
-        for (; t + k_together <= args.n_queries; t += k_together) score_tile<V, k_together>(args, r, t);
-        for (; t + 2 <= args.n_queries; t += 2) score_tile<V, 2>(args, r, t);
-        for (; t < args.n_queries; ++t) score_tile<V, 1>(args, r, t);
+        const auto score = [&](auto n) {
+            score_tile<V, n>(args, r, t, ahead);
+            ahead = nullptr;
+            t += n;
+        };
+        while (t + k_together <= args.n_queries) score(std::integral_constant<int, k_together>());
+        while (t + 2 <= args.n_queries) score(std::integral_constant<int, 2>());
+        while (t < args.n_queries) score(std::integral_constant<int, 1>());
     }
 }
 
