@@ -72,6 +72,13 @@ void prepare_row(const Machine& machine, const CpuScratch& scratch, const Attend
         backend::hadamard_rows(q, args.n_head, args.head_dim);
         backend::hadamard_rows(k, args.n_head_kv, args.head_dim);
     }
+    if (const auto quantize = kv_kernels(machine.kernels, layout.k_format).quantize_query) {
+        for (int64_t head = 0; head < args.n_head; ++head) {
+            const int64_t of_batch = i * args.n_head + head;
+            scratch.query_scales[of_batch] = quantize(q + head * args.head_dim, args.head_dim,
+                                                      scratch.query_codes + of_batch * args.head_dim);
+        }
+    }
 
     std::byte* page = row.sequence->pages[static_cast<size_t>(row.position / k_kv_page_tokens)];
     const int64_t slot = row.position % k_kv_page_tokens;
@@ -126,6 +133,8 @@ struct QueryBlock {
 
 // What a thread works with: for each query of a block, and for some keys.
 struct QuerySpace {
+    const int16_t* query_codes;  // of the batch, as query_scales
+    const float* query_scales;
     float* key_tile;       // score_tile_floats(head_dim)
     float* scores;         // [queries][k_span]
     AttendedSpan* totals;  // [queries]: of one span
@@ -134,6 +143,8 @@ struct QuerySpace {
 
     QuerySpace(const CpuScratch& scratch, int32_t thread) {
         const int64_t first = thread * scratch.n_block_queries;
+        query_codes = scratch.query_codes;
+        query_scales = scratch.query_scales;
         key_tile = scratch.key_tile + thread * score_tile_floats(scratch.limits.head_dim);
         scores = scratch.scores + first * k_span;
         totals = scratch.span_totals + first;
@@ -151,6 +162,8 @@ void find_scores(const KernelTable& kernels, const QueryBlock& block, int64_t be
     args.cols = layout.head_dim;
     args.scale = 1.0F / std::sqrt(static_cast<float>(layout.head_dim));
     args.queries = block.args.q + block.first_head() * layout.head_dim;
+    args.query_codes = space.query_codes + block.first_head() * layout.head_dim;
+    args.query_scales = space.query_scales + block.first_head();
     args.query_rows = space.head;
     args.n_queries = block.n_queries();
     args.y_stride = k_span;

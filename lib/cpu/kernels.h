@@ -88,6 +88,9 @@ struct ScoreArgs {
     int64_t cols;
     float scale;
     const float* queries;  // rows of `cols`
+    // In their place where keys are codes: as KvKernels::quantize_query makes them, rows of `cols` too, and a factor for each row.
+    const int16_t* query_codes;
+    const float* query_scales;
     const int32_t* query_rows;
     int64_t n_queries;
     float* y;
@@ -124,6 +127,8 @@ struct SoftmaxTotals {
 struct KvKernels {
     Format format;
     void (*scores)(const ScoreArgs& args);
+    // A query's codes of 16 bits; returns their factor. Null where keys are floats.
+    float (*quantize_query)(const float* x, int64_t cols, int16_t* codes);
     void (*weighted_sum)(const WeightedSumArgs& args);
 };
 

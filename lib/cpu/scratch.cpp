@@ -53,6 +53,8 @@ void carve_attention(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
     const int64_t n_spans = (limits.n_context + k_attend_span_positions - 1) / k_attend_span_positions;
     carver.take(scratch.first_row_of_run, {limits.n_rows + 1});
     carver.take(scratch.rotation, {n_threads, limits.head_dim});
+    carver.take(scratch.query_codes, {limits.n_rows, limits.n_head, limits.head_dim});
+    carver.take(scratch.query_scales, {limits.n_rows, limits.n_head});
     carver.take(scratch.key_tile, {n_threads, score_tile_floats(limits.head_dim)});
     carver.take(scratch.scores, {n_threads, n_queries, k_attend_span_positions});
     carver.take(scratch.query_totals, {n_threads, n_queries});

@@ -42,6 +42,8 @@ class CpuScratch : public backend::Scratch {
     int64_t n_block_queries;     // at most
     int32_t* first_row_of_run;   // [n_rows + 1]
     float* rotation;             // cosines, then sines: [threads][head_dim]
+    int16_t* query_codes;        // [n_rows][n_head][head_dim]: queries of keys that are codes
+    float* query_scales;         // [n_rows][n_head]
     float* key_tile;             // [threads][score_tile_floats(head_dim)]
     float* scores;               // [threads][queries][k_attend_span_positions]
     AttendedSpan* query_totals;  // [threads][queries]: of all spans so far

@@ -71,6 +71,11 @@ struct Simd {
         _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
     }
 
+    static void store_i16(int16_t* p, F32 a) {
+        const __m256i words = _mm256_packs_epi32(_mm256_cvttps_epi32(a.low), _mm256_cvttps_epi32(a.high));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xD8));
+    }
+
     // ---- floats: arithmetic ----
     static F32 add(F32 a, F32 b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
     static F32 sub(F32 a, F32 b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)}; }
@@ -120,6 +125,43 @@ struct Simd {
         const __m256 ab = _mm256_add_ps(_mm256_shuffle_ps(a.v, b.v, 0x44), _mm256_shuffle_ps(a.v, b.v, 0xEE));
         const __m256 cd = _mm256_add_ps(_mm256_shuffle_ps(c.v, d.v, 0x44), _mm256_shuffle_ps(c.v, d.v, 0xEE));
         return {_mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x88), _mm256_shuffle_ps(ab, cd, 0xDD))};
+    }
+
+    // ---- scores of keys that are codes ----
+    struct IntQuads {
+        __m256i v;
+    };
+    static constexpr int k_code_queries = 1;
+    static IntQuads load_code_quads(const std::byte* const (&row)[2]) {
+        return {_mm256_inserti128_si256(_mm256_castsi128_si256(load_16(row[0])), load_16(row[1]), 1)};
+    }
+    static IntQuads nibbles_less_8(IntQuads a, bool upper) {
+        const __m256i halves =
+            _mm256_and_si256(upper ? _mm256_srli_epi16(a.v, 4) : a.v, _mm256_set1_epi8(15));
+        return {_mm256_sub_epi8(halves, _mm256_set1_epi8(8))};
+    }
+    static IntQuads even_words(IntQuads a) { return {_mm256_srai_epi16(_mm256_slli_epi16(a.v, 8), 8)}; }
+    static IntQuads odd_words(IntQuads a) { return {_mm256_srai_epi16(a.v, 8)}; }
+    static IntQuads load_quads(const int16_t* p) {
+        return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
+    }
+    static void store_quads(int16_t* p, IntQuads a) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.v);
+    }
+    static IntQuads all_quads(const int16_t* eight) {
+        return {_mm256_broadcastsi128_si256(load_16(reinterpret_cast<const std::byte*>(eight)))};
+    }
+    static IntQuads dot_words(IntQuads a, IntQuads b) { return {_mm256_madd_epi16(a.v, b.v)}; }
+    static IntQuads add_dot_words(IntQuads sum, IntQuads a, IntQuads b) {
+        return {_mm256_add_epi32(sum.v, _mm256_madd_epi16(a.v, b.v))};
+    }
+    static Quads to_float(IntQuads a) { return {_mm256_cvtepi32_ps(a.v)}; }
+    static void spread_quads(const float* scale, Quads (&out)[4]) {
+        const __m256 all = _mm256_loadu_ps(scale);
+        out[0] = {_mm256_permute_ps(all, 0x00)};
+        out[1] = {_mm256_permute_ps(all, 0x55)};
+        out[2] = {_mm256_permute_ps(all, 0xAA)};
+        out[3] = {_mm256_permute_ps(all, 0xFF)};
     }
 
     static constexpr int k_value_vectors = 1;  // of columns whose values are summed together

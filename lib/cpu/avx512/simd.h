@@ -63,6 +63,9 @@ struct Simd {
     static void store_i8(int8_t* p, F32 a) {
         _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(a.v)));
     }
+    static void store_i16(int16_t* p, F32 a) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_cvttps_epi32(a.v)));
+    }
 
     // ---- floats: arithmetic ----
     static F32 add(F32 a, F32 b) { return {_mm512_add_ps(a.v, b.v)}; }
@@ -115,6 +118,42 @@ struct Simd {
         return {_mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x88), _mm512_shuffle_ps(ab, cd, 0xDD))};
     }
 
+    // ---- scores of keys that are codes ----
+    struct IntQuads {
+        __m512i v;
+    };
+    static constexpr int k_code_queries = 3;
+    static IntQuads load_code_quads(const std::byte* const (&row)[4]) {
+        __m512i all = _mm512_castsi128_si512(load_16(row[0]));
+        all = _mm512_inserti32x4(all, load_16(row[1]), 1);
+        all = _mm512_inserti32x4(all, load_16(row[2]), 2);
+        return {_mm512_inserti32x4(all, load_16(row[3]), 3)};
+    }
+    static IntQuads nibbles_less_8(IntQuads a, bool upper) {
+        const __m512i halves =
+            _mm512_and_si512(upper ? _mm512_srli_epi16(a.v, 4) : a.v, _mm512_set1_epi8(15));
+        return {_mm512_sub_epi8(halves, _mm512_set1_epi8(8))};
+    }
+    static IntQuads even_words(IntQuads a) { return {_mm512_srai_epi16(_mm512_slli_epi16(a.v, 8), 8)}; }
+    static IntQuads odd_words(IntQuads a) { return {_mm512_srai_epi16(a.v, 8)}; }
+    static IntQuads load_quads(const int16_t* p) { return {_mm512_loadu_si512(p)}; }
+    static void store_quads(int16_t* p, IntQuads a) { _mm512_storeu_si512(p, a.v); }
+    static IntQuads all_quads(const int16_t* eight) {
+        return {_mm512_broadcast_i32x4(load_16(reinterpret_cast<const std::byte*>(eight)))};
+    }
+    static IntQuads dot_words(IntQuads a, IntQuads b) { return {_mm512_madd_epi16(a.v, b.v)}; }
+    static IntQuads add_dot_words(IntQuads sum, IntQuads a, IntQuads b) {
+        return {_mm512_dpwssd_epi32(sum.v, a.v, b.v)};
+    }
+    static Quads to_float(IntQuads a) { return {_mm512_cvtepi32_ps(a.v)}; }
+    static void spread_quads(const float* scale, Quads (&out)[4]) {
+        const __m512 all = _mm512_loadu_ps(scale);
+        out[0] = {_mm512_permute_ps(all, 0x00)};
+        out[1] = {_mm512_permute_ps(all, 0x55)};
+        out[2] = {_mm512_permute_ps(all, 0xAA)};
+        out[3] = {_mm512_permute_ps(all, 0xFF)};
+    }
+
     static constexpr int k_value_vectors = 4;  // of columns whose values are summed together
 
   private:
@@ -127,6 +166,9 @@ struct Simd {
 
     static __m512i magnitude(__m512 a) {
         return _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7FFFFFFF));
+    }
+    static __m128i load_16(const std::byte* p) {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     }
     static __m256i load_32(const std::byte* p) {
         return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

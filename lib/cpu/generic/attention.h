@@ -59,14 +59,15 @@ MINIM_KERNEL_INLINE const float* pad_to_four(const float* from, int64_t count, f
 
 template <class V, int n_queries>
 MINIM_KERNEL_INLINE void put_scores(const ScoreArgs& args, int64_t r0, int64_t t0,
-                                    const typename V::Quads (&sum)[n_queries][4]) {
+                                    const typename V::Quads (&sum)[n_queries][4],
+                                    const float (&factor)[n_queries]) {
     using Quads = typename V::Quads;
     constexpr int k_register = 4 * V::k_quads;
     // A loop so short that it is unrolled for certain: sums at an index that is not known stay in memory all the time.
     float scores[n_queries][k_register];
     for (int t = 0; t < n_queries; ++t) {
         const Quads dots = V::sum_quads(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
-        V::store_quads(scores[t], V::scale_quads(dots, args.scale));
+        V::store_quads(scores[t], V::scale_quads(dots, factor[t]));
     }
     const int64_t count = args.n_keys - r0;
     for (int t = 0; t < n_queries; ++t) {
@@ -93,12 +94,10 @@ MINIM_KERNEL_INLINE void score_tile(const ScoreArgs& args, int64_t r0, int64_t t
     }
     const float* tile = args.tile;
     float last[n_queries][4];
-    const int64_t step_bytes = 4 * k_tile_keys<V> * args.key_bytes / args.cols;
+    const int64_t step_bytes = ahead == nullptr ? 0 : 4 * k_tile_keys<V> * args.key_bytes / args.cols;
     for (int64_t c = 0; c < args.cols; c += 4) {
-        if (ahead != nullptr) {
-            for (int64_t at = 0; at < step_bytes; at += 64) __builtin_prefetch(ahead + at);
-            ahead += step_bytes;
-        }
+        for (int64_t at = 0; at < step_bytes; at += 64) __builtin_prefetch(ahead + at);
+        ahead += step_bytes;
         if (args.cols - c < 4) {  // which few models have
             for (int t = 0; t < n_queries; ++t) query[t] = pad_to_four(query[t], args.cols - c, last[t]);
         }
@@ -113,24 +112,35 @@ MINIM_KERNEL_INLINE void score_tile(const ScoreArgs& args, int64_t r0, int64_t t
         }
         tile += 4 * k_register;
     }
-    put_scores<V, n_queries>(args, r0, t0, sum);
+    float factor[n_queries];
+    for (float& of_query : factor) of_query = args.scale;
+    put_scores<V, n_queries>(args, r0, t0, sum, factor);
+}
+
+// score(n, t, ahead) for all queries, n of them at a time from query t on. `ahead`: the keys to fetch meanwhile for those from r
+// on; null but for the first.
+template <int n_together, class Score>
+MINIM_KERNEL_INLINE void for_each_query_tile(const ScoreArgs& args, int64_t r, const Score& score) {
+    const std::byte* ahead = args.next_keys == nullptr ? nullptr : args.next_keys + r * args.key_bytes;
+    int64_t t = 0;
+    const auto next = [&](auto n) {
+        score(n, t, ahead);
+        ahead = nullptr;
+        t += n;
+    };
+    while (t + n_together <= args.n_queries) next(std::integral_constant<int, n_together>());
+    if constexpr (n_together > 2) {
+        while (t + 2 <= args.n_queries) next(std::integral_constant<int, 2>());
+    }
+    while (t < args.n_queries) next(std::integral_constant<int, 1>());
 }
 
 template <class V, class Elements>
 void scores(const ScoreArgs& args) {
-    constexpr int k_together = V::k_score_queries;
     for (int64_t r = 0; r < args.n_keys; r += k_tile_keys<V>) {
         lay_keys_side_by_side<V, Elements>(args, r);
-        const std::byte* ahead = args.next_keys == nullptr ? nullptr : args.next_keys + r * args.key_bytes;
-        int64_t t = 0;
-        const auto score = [&](auto n) {
-            score_tile<V, n>(args, r, t, ahead);
-            ahead = nullptr;
-            t += n;
-        };
-        while (t + k_together <= args.n_queries) score(std::integral_constant<int, k_together>());
-        while (t + 2 <= args.n_queries) score(std::integral_constant<int, 2>());
-        while (t < args.n_queries) score(std::integral_constant<int, 1>());
+        for_each_query_tile<V::k_score_queries>(
+            args, r, [&](auto n, int64_t t, const std::byte* ahead) { score_tile<V, n>(args, r, t, ahead); });
     }
 }
 

@@ -90,6 +90,10 @@ struct Simd {
     static void store_i8(int8_t* p, F32 a) {
         for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(static_cast<int32_t>(a.lane[i]));
     }
+    // The same within -32768 .. 32767.
+    static void store_i16(int16_t* p, F32 a) {
+        for (int i = 0; i < 16; ++i) p[i] = static_cast<int16_t>(static_cast<int32_t>(a.lane[i]));
+    }
 
     // ---- floats: arithmetic ----
     static F32 add(F32 a, F32 b) {
@@ -183,6 +187,64 @@ struct Simd {
     static Quads sum_quads(Quads a, Quads b, Quads c, Quads d) {
         const auto sum = [](Quads q) { return (q.lane[0] + q.lane[2]) + (q.lane[1] + q.lane[3]); };
         return {{sum(a), sum(b), sum(c), sum(d)}};
+    }
+
+    // ---- scores of keys that are codes ----
+    //
+    // The same width as numbers of 32 bits, of two numbers of 16, or of four bytes; k_code_queries: as k_score_queries.
+    struct IntQuads {
+        int16_t word[8];
+    };
+    struct IntSums {
+        int32_t lane[4];
+    };
+    static constexpr int k_code_queries = 1;
+    // 16 bytes of each row, side by side.
+    static IntQuads load_code_quads(const std::byte* const (&row)[1]) {
+        IntQuads r;
+        memcpy(r.word, row[0], sizeof(r.word));
+        return r;
+    }
+    // The low or high halves of bytes, less 8.
+    static IntQuads nibbles_less_8(IntQuads a, bool upper) {
+        for (int16_t& word : a.word) {
+            uint8_t byte[2];
+            memcpy(byte, &word, sizeof(byte));
+            for (uint8_t& b : byte) b = static_cast<uint8_t>((b >> (upper ? 4 : 0) & 15) - 8);
+            memcpy(&word, byte, sizeof(byte));
+        }
+        return a;
+    }
+    // The signed bytes 0, 2, 4 ... and 1, 3, 5 ... as words.
+    static IntQuads even_words(IntQuads a) {
+        for (int16_t& word : a.word) word = static_cast<int8_t>(word & 255);
+        return a;
+    }
+    static IntQuads odd_words(IntQuads a) {
+        for (int16_t& word : a.word) word = static_cast<int16_t>(word >> 8);
+        return a;
+    }
+    static IntQuads load_quads(const int16_t* p) {
+        IntQuads r;
+        memcpy(r.word, p, sizeof(r.word));
+        return r;
+    }
+    static void store_quads(int16_t* p, IntQuads a) { memcpy(p, a.word, sizeof(a.word)); }
+    static IntQuads all_quads(const int16_t* eight) { return load_quads(eight); }
+    // Of the two words of each lane, added to the lane's sum or not.
+    static IntSums dot_words(IntQuads a, IntQuads b) { return add_dot_words({}, a, b); }
+    static IntSums add_dot_words(IntSums sum, IntQuads a, IntQuads b) {
+        for (int i = 0; i < 8; ++i) sum.lane[i / 2] += static_cast<int32_t>(a.word[i]) * b.word[i];
+        return sum;
+    }
+    static Quads to_float(IntSums a) {
+        Quads r;
+        for (int i = 0; i < 4; ++i) r.lane[i] = static_cast<float>(a.lane[i]);
+        return r;
+    }
+    // out[i] has scale[4k + i] in all lanes of quad k.
+    static void spread_quads(const float* scale, Quads (&out)[4]) {
+        for (int i = 0; i < 4; ++i) out[i] = {{scale[i], scale[i], scale[i], scale[i]}};
     }
 
     static constexpr int k_value_vectors = 1;  // of columns whose values are summed together
