@@ -70,7 +70,6 @@ struct Simd {
             _mm_packs_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
         _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
     }
-
     static void store_i16(int16_t* p, F32 a) {
         const __m256i words = _mm256_packs_epi32(_mm256_cvttps_epi32(a.low), _mm256_cvttps_epi32(a.high));
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xD8));
@@ -102,6 +101,7 @@ struct Simd {
         const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
         return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
     }
+
     // ---- scores of attention ----
     struct Quads {
         __m256 v;

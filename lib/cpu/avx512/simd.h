@@ -93,6 +93,7 @@ struct Simd {
         const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
         return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
     }
+
     // ---- scores of attention ----
     using Quads = F32x16;
     static constexpr int k_quads = 4, k_score_queries = 6;

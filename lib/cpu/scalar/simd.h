@@ -160,6 +160,7 @@ struct Simd {
         }
         return a.lane[0];
     }
+
     // ---- scores of attention ----
     //
     // Quads: k_quads times four lanes, so many as a register has; k_score_queries: how many queries' sums the registers hold.
@@ -217,7 +218,7 @@ struct Simd {
     }
     // The signed bytes 0, 2, 4 ... and 1, 3, 5 ... as words.
     static IntQuads even_words(IntQuads a) {
-        for (int16_t& word : a.word) word = static_cast<int8_t>(word & 255);
+        for (int16_t& word : a.word) word = static_cast<int16_t>(static_cast<int8_t>(word & 255));
         return a;
     }
     static IntQuads odd_words(IntQuads a) {
