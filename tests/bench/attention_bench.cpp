@@ -114,18 +114,23 @@ void sums(benchmark::State& state, CpuLevel level, Format format, int64_t n_quer
 }
 
 void register_all() {
+    struct Kernel {
+        const char* name;
+        void (*run)(benchmark::State&, CpuLevel, Format, int64_t);
+    };
     for (const CpuLevel level : minim::cpu_levels()) {
         for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0}) {
-            for (const int64_t n_queries : {k_heads, 16 * k_heads}) {
-                const std::string name =
-                    std::string(to_string(level)) + "/" + std::string(minim::traits(format).name);
-                const std::string queries = "/queries:" + std::to_string(n_queries);
-                benchmark::RegisterBenchmark((name + "/scores" + queries).c_str(), scores, level, format,
-                                             n_queries)
-                    ->Unit(benchmark::kMicrosecond);
-                benchmark::RegisterBenchmark((name + "/sums" + queries).c_str(), sums, level, format,
-                                             n_queries)
-                    ->Unit(benchmark::kMicrosecond);
+            for (const Kernel& kernel : {Kernel{"/scores", scores}, Kernel{"/sums", sums}}) {
+                for (const int64_t n_queries : {k_heads, 16 * k_heads}) {
+                    std::string name(to_string(level));
+                    name += '/';
+                    name += minim::traits(format).name;
+                    name += kernel.name;
+                    name += "/queries:";
+                    name += std::to_string(n_queries);
+                    benchmark::RegisterBenchmark(name.c_str(), kernel.run, level, format, n_queries)
+                        ->Unit(benchmark::kMicrosecond);
+                }
             }
         }
     }

@@ -218,7 +218,10 @@ struct Simd {
     }
     // The signed bytes 0, 2, 4 ... and 1, 3, 5 ... as words.
     static IntQuads even_words(IntQuads a) {
-        for (int16_t& word : a.word) word = static_cast<int16_t>(static_cast<int8_t>(word & 255));
+        for (int16_t& word : a.word) {
+            const int low = word & 255;
+            word = static_cast<int16_t>(low < 128 ? low : low - 256);
+        }
         return a;
     }
     static IntQuads odd_words(IntQuads a) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/half.h"
 #include "cpu/kernel_tables.h"
@@ -94,6 +95,48 @@ struct KeptRows {
     }
 };
 
+constexpr int64_t k_score_stride = 70;
+constexpr float k_score_scale = 0.3F;
+const std::vector<int32_t> k_query_rows = {7, 0, 19, 3, 4, 5, 11, 2, 18};  // of 20
+
+// 20 rows of queries, and their codes where the format's keys want them.
+struct Queries {
+    std::vector<float> x;
+    std::vector<int16_t> codes;
+    std::vector<float> scales;
+
+    Queries(Format format, std::vector<float> values, int64_t cols)
+        : x(std::move(values)), codes(x.size()), scales(20) {
+        const auto quantize = cpu::kv_kernels(cpu::k_scalar_kernels, format).quantize_query;
+        if (quantize == nullptr) return;
+        for (size_t t = 0; t < scales.size(); ++t) {
+            const auto at = static_cast<int64_t>(t) * cols;
+            scales[t] = quantize(x.data() + at, cols, codes.data() + at);
+        }
+    }
+};
+
+std::vector<float> scores(const cpu::KernelTable& kernels, Format format, const KeptRows& keys,
+                          const Queries& queries, int64_t cols, int64_t n_queries) {
+    std::vector<float> y(static_cast<size_t>(n_queries * k_score_stride), 0.5F);
+    std::vector<float> tile(static_cast<size_t>(cpu::score_tile_floats(cols)));
+    cpu::kv_kernels(kernels, format)
+        .scores({.keys = keys.encoded.data(),
+                 .key_bytes = keys.row_bytes,
+                 .n_keys = std::ssize(keys.decoded) / cols,
+                 .cols = cols,
+                 .scale = k_score_scale,
+                 .queries = queries.x.data(),
+                 .query_codes = queries.codes.data(),
+                 .query_scales = queries.scales.data(),
+                 .query_rows = k_query_rows.data(),
+                 .n_queries = n_queries,
+                 .y = y.data(),
+                 .y_stride = k_score_stride,
+                 .tile = tile.data()});
+    return y;
+}
+
 // In four lanes, as README.md of generic/ has it.
 float score(const float* key, const float* query, int64_t cols, float scale) {
     float lane[4] = {};
@@ -102,42 +145,24 @@ float score(const float* key, const float* query, int64_t cols, float scale) {
 }
 
 TEST_CASE("scores are summed in four lanes, whatever the columns, keys, queries and format") {
-    constexpr int64_t k_stride = 70;
     for (const Format format : {Format::f32, Format::f16, Format::bf16}) {
         for (const int64_t cols : {1, 6, 16, 23, 32, 128}) {
             for (const int64_t n_keys : {1, 3, 15, 16, 29, 64}) {
                 Random random(17);
                 const KeptRows keys(format, random.normal(n_keys * cols), n_keys, cols);
-                const std::vector<float> queries = random.normal(20 * cols);
-                const std::vector<int32_t> rows = {7, 0, 19, 3, 4, 5, 11, 2, 18};
+                const Queries queries(format, random.normal(20 * cols), cols);
                 for (const int64_t n_queries : {1, 2, 5, 6, 9}) {
-                    std::vector<float> expected(static_cast<size_t>(n_queries * k_stride), 0.5F);
+                    std::vector<float> expected(static_cast<size_t>(n_queries * k_score_stride), 0.5F);
                     for (int64_t t = 0; t < n_queries; ++t) {
-                        const float* query = queries.data() + rows[static_cast<size_t>(t)] * cols;
+                        const float* query = queries.x.data() + k_query_rows[static_cast<size_t>(t)] * cols;
                         for (int64_t r = 0; r < n_keys; ++r) {
-                            expected[static_cast<size_t>(t * k_stride + r)] =
-                                score(keys.decoded.data() + r * cols, query, cols, 0.3F);
+                            expected[static_cast<size_t>(t * k_score_stride + r)] =
+                                score(keys.decoded.data() + r * cols, query, cols, k_score_scale);
                         }
                     }
-                    for (const cpu::KernelTable* kernels : kernel_tables()) {
-                        std::vector<float> y(expected.size(), 0.5F);
-                        std::vector<float> tile(static_cast<size_t>(cpu::score_tile_floats(cols)));
-                        const cpu::ScoreArgs args = {.keys = keys.encoded.data(),
-                                                     .key_bytes = keys.row_bytes,
-                                                     .n_keys = n_keys,
-                                                     .cols = cols,
-                                                     .scale = 0.3F,
-                                                     .queries = queries.data(),
-                                                     .query_codes = nullptr,
-                                                     .query_scales = nullptr,
-                                                     .query_rows = rows.data(),
-                                                     .n_queries = n_queries,
-                                                     .y = y.data(),
-                                                     .y_stride = k_stride,
-                                                     .tile = tile.data()};
-                        cpu::kv_kernels(*kernels, format).scores(args);
-                        REQUIRE(same_bits(y, expected));
-                    }
+                    for (const cpu::KernelTable* kernels : kernel_tables())
+                        REQUIRE(
+                            same_bits(scores(*kernels, format, keys, queries, cols, n_queries), expected));
                 }
             }
         }
@@ -194,57 +219,32 @@ float score_of_codes(const std::byte* key, Format format, const int16_t* query, 
 }
 
 TEST_CASE("scores of codes are integers within a block, whatever the columns, keys and queries") {
-    constexpr int64_t k_stride = 70;
     for (const Format format : {Format::q8_0, Format::q4_0}) {
         for (const int64_t cols : {32, 96, 128}) {
-            const auto quantize = cpu::kv_kernels(cpu::k_scalar_kernels, format).quantize_query;
             for (const int64_t n_keys : {1, 3, 15, 16, 29, 64}) {
                 Random random(19);
                 const KeptRows keys(format, random.normal(n_keys * cols), n_keys, cols);
-                const std::vector<float> queries = random.normal(20 * cols);
-                std::vector<int16_t> codes(queries.size());
-                std::vector<float> scales(20);
-                for (int64_t t = 0; t < 20; ++t)
-                    scales[static_cast<size_t>(t)] =
-                        quantize(queries.data() + t * cols, cols, codes.data() + t * cols);
-                const std::vector<int32_t> rows = {7, 0, 19, 3, 4, 5, 11, 2, 18};
+                const Queries queries(format, random.normal(20 * cols), cols);
                 for (const int64_t n_queries : {1, 2, 5, 6, 9}) {
-                    std::vector<float> expected(static_cast<size_t>(n_queries * k_stride), 0.5F);
+                    std::vector<float> expected(static_cast<size_t>(n_queries * k_score_stride), 0.5F);
+                    double worst = 0.0;
                     for (int64_t t = 0; t < n_queries; ++t) {
-                        const auto row = static_cast<size_t>(rows[static_cast<size_t>(t)]);
+                        const int64_t row = k_query_rows[static_cast<size_t>(t)];
+                        const float factor = queries.scales[static_cast<size_t>(row)] * k_score_scale;
                         for (int64_t r = 0; r < n_keys; ++r) {
-                            const float score = score_of_codes(
-                                keys.encoded.data() + r * keys.row_bytes, format,
-                                codes.data() + static_cast<int64_t>(row) * cols, cols, scales[row] * 0.3F);
-                            expected[static_cast<size_t>(t * k_stride + r)] = score;
-                            double exact = 0.0;
-                            for (int64_t c = 0; c < cols; ++c)
-                                exact +=
-                                    static_cast<double>(
-                                        queries[row * static_cast<size_t>(cols) + static_cast<size_t>(c)]) *
-                                    static_cast<double>(keys.decoded[static_cast<size_t>(r * cols + c)]);
-                            CHECK(std::abs(static_cast<double>(score) - 0.3 * exact) < 2e-3);
+                            const float of_codes =
+                                score_of_codes(keys.encoded.data() + r * keys.row_bytes, format,
+                                               queries.codes.data() + row * cols, cols, factor);
+                            expected[static_cast<size_t>(t * k_score_stride + r)] = of_codes;
+                            const float of_floats = score(keys.decoded.data() + r * cols,
+                                                          queries.x.data() + row * cols, cols, k_score_scale);
+                            worst = std::max(worst, std::abs(static_cast<double>(of_codes - of_floats)));
                         }
                     }
-                    for (const cpu::KernelTable* kernels : kernel_tables()) {
-                        std::vector<float> y(expected.size(), 0.5F);
-                        std::vector<float> tile(static_cast<size_t>(cpu::score_tile_floats(cols)));
-                        const cpu::ScoreArgs args = {.keys = keys.encoded.data(),
-                                                     .key_bytes = keys.row_bytes,
-                                                     .n_keys = n_keys,
-                                                     .cols = cols,
-                                                     .scale = 0.3F,
-                                                     .queries = nullptr,
-                                                     .query_codes = codes.data(),
-                                                     .query_scales = scales.data(),
-                                                     .query_rows = rows.data(),
-                                                     .n_queries = n_queries,
-                                                     .y = y.data(),
-                                                     .y_stride = k_stride,
-                                                     .tile = tile.data()};
-                        cpu::kv_kernels(*kernels, format).scores(args);
-                        REQUIRE(same_bits(y, expected));
-                    }
+                    CHECK(worst < 2e-3);
+                    for (const cpu::KernelTable* kernels : kernel_tables())
+                        REQUIRE(
+                            same_bits(scores(*kernels, format, keys, queries, cols, n_queries), expected));
                 }
             }
         }
