@@ -2,6 +2,7 @@
 // a row once for several of the queries that share it.
 #pragma once
 
+#include <cstring>
 #include <type_traits>
 
 #include "cpu/generic/elements.h"
@@ -17,7 +18,9 @@ namespace minim::cpu::generic {
 // of which has keys i, 4 + i, 8 + i ... of the tile. Then the sums of a query's four registers come out in the order of the keys.
 
 template <class V>
-inline constexpr int k_tile_keys = 4 * V::k_quads;
+inline constexpr int k_register_floats = 4 * V::k_quads;
+template <class V>
+inline constexpr int k_tile_keys = 4 * V::k_quads;  // a quad each
 
 // In place of those behind the last one comes the last one again.
 MINIM_KERNEL_INLINE const std::byte* key_row(const ScoreArgs& args, int64_t r) {
@@ -28,12 +31,10 @@ MINIM_KERNEL_INLINE const std::byte* key_row(const ScoreArgs& args, int64_t r) {
 template <class V, class Elements>
 MINIM_KERNEL_INLINE void lay_keys_side_by_side(const ScoreArgs& args, int64_t r0) {
     using Quads = typename V::Quads;
-    constexpr int k_register = 4 * V::k_quads;
+    constexpr int k_register = k_register_floats<V>;
     for (int i = 0; i < 4; ++i) {
         const std::byte* row[V::k_quads];
-        for (int k = 0; k < V::k_quads; ++k) {
-            row[k] = key_row(args, r0 + 4 * k + i);
-        }
+        for (int k = 0; k < V::k_quads; ++k) row[k] = key_row(args, r0 + 4 * k + i);
         float* out = args.tile + i * k_register;
         for (int64_t c = 0; c < args.cols; c += 16) {
             typename V::F32 columns[V::k_quads];
@@ -62,7 +63,7 @@ MINIM_KERNEL_INLINE void put_scores(const ScoreArgs& args, int64_t r0, int64_t t
                                     const typename V::Quads (&sum)[n_queries][4],
                                     const float (&factor)[n_queries]) {
     using Quads = typename V::Quads;
-    constexpr int k_register = 4 * V::k_quads;
+    constexpr int k_register = k_register_floats<V>;
     // A loop so short that it is unrolled for certain: sums at an index that is not known stay in memory all the time.
     float scores[n_queries][k_register];
     for (int t = 0; t < n_queries; ++t) {
@@ -85,7 +86,7 @@ MINIM_KERNEL_INLINE void put_scores(const ScoreArgs& args, int64_t r0, int64_t t
 template <class V, int n_queries>
 MINIM_KERNEL_INLINE void score_tile(const ScoreArgs& args, int64_t r0, int64_t t0, const std::byte* ahead) {
     using Quads = typename V::Quads;
-    constexpr int k_register = 4 * V::k_quads;
+    constexpr int k_register = k_register_floats<V>;
     const float* query[n_queries];
     for (int t = 0; t < n_queries; ++t) query[t] = args.queries + args.query_rows[t0 + t] * args.cols;
     Quads sum[n_queries][4];

@@ -6,8 +6,6 @@
 // become a float there, and are added times the block's scale to the lane's sum, block after block (README.md, rule 4).
 #pragma once
 
-#include <type_traits>
-
 #include "cpu/generic/attention.h"
 #include "cpu/generic/quantize.h"
 
@@ -37,17 +35,13 @@ struct Q4_0Codes {
 // Of 16 columns 0, 2, 4 ... first and 1, 3, 5 ... then: the order in which a register of codes is widened.
 template <class V>
 float quantize_query(const float* x, int64_t cols, int16_t* codes) {
-    auto largest_lanes = V::zero();
-    for (int64_t c = 0; c < cols; c += 16) largest_lanes = V::max_magnitude(largest_lanes, load<V>(x + c));
-    float lanes[16];
-    V::store(lanes, largest_lanes);
-    uint32_t bits = 0;
-    for (const float lane : lanes) bits = float_to_bits(lane) > bits ? float_to_bits(lane) : bits;
-    const float d = bits_to_float(bits) / 32767.0F;
-    const auto inverse = V::all(d >= 0x1p-126F ? 1.0F / d : 0.0F);  // as in quantize_q8
+    auto largest = V::zero();
+    for (int64_t c = 0; c < cols; c += 16) largest = V::max_magnitude(largest, load<V>(x + c));
+    constexpr float k_limit = 32767.0F;
+    const float d = largest_lane<V>(largest) / k_limit;
+    const auto inverse = inverse_of_scale<V>(d);
     for (int64_t c = 0; c < cols; c += 16) {
-        auto scaled = V::mul(load<V>(x + c), inverse);
-        scaled = V::min(V::max(scaled, V::all(-32767.0F)), V::all(32767.0F));
+        const auto scaled = clamp_code<V>(V::mul(load<V>(x + c), inverse), k_limit);
         int16_t in_order[16];
         V::store_i16(in_order, towards_half_away<V>(scaled));
         for (int i = 0; i < 16; ++i) codes[c + 8 * (i % 2) + i / 2] = in_order[i];
@@ -55,19 +49,20 @@ float quantize_query(const float* x, int64_t cols, int16_t* codes) {
     return d;
 }
 
-// What ScoreArgs::tile is for codes: for each block its scales, four registers, and behind those of all blocks the codes, for each
-// block and each of the four registers of keys 16 columns' even and odd codes, and the other 16 columns'.
+// What ScoreArgs::tile is for codes: for each block its scales, four registers, and behind those of all blocks the codes: for each
+// block and each of the four registers of keys four parts, 16 columns' even and odd codes and the other 16 columns'.
 template <class V>
 struct CodeTile {
-    static constexpr int k_register = 4 * V::k_quads;  // floats
     float* scales;
     int16_t* codes;
     CodeTile(const ScoreArgs& args) : scales(args.tile) {
-        codes = reinterpret_cast<int16_t*>(scales + args.cols / 32 * 4 * k_register);
+        codes = reinterpret_cast<int16_t*>(scales + args.cols / 32 * 4 * k_register_floats<V>);
     }
-    MINIM_KERNEL_INLINE float* scale(int64_t b, int i) const { return scales + (4 * b + i) * k_register; }
-    MINIM_KERNEL_INLINE int16_t* code(int64_t b, int i) const {
-        return codes + (4 * b + i) * 4 * (2 * k_register);
+    MINIM_KERNEL_INLINE float* scale(int64_t b, int i) const {
+        return scales + (4 * b + i) * k_register_floats<V>;
+    }
+    MINIM_KERNEL_INLINE int16_t* code(int64_t b, int i, int part) const {
+        return codes + (4 * (4 * b + i) + part) * 2 * k_register_floats<V>;
     }
 };
 
@@ -86,11 +81,10 @@ MINIM_KERNEL_INLINE void lay_codes_side_by_side(const ScoreArgs& args, int64_t r
             V::store_quads(tile.scale(b, i), scales[i]);
             const std::byte* block[V::k_quads];
             for (int k = 0; k < V::k_quads; ++k) block[k] = key_row(args, r0 + 4 * k + i) + at;
-            int16_t* codes = tile.code(b, i);
             for (int half = 0; half < 2; ++half) {
                 const auto bytes = Codes::load(block, half);
-                V::store_quads(codes + 2 * half * 2 * tile.k_register, V::even_words(bytes));
-                V::store_quads(codes + (2 * half + 1) * 2 * tile.k_register, V::odd_words(bytes));
+                V::store_quads(tile.code(b, i, 2 * half), V::even_words(bytes));
+                V::store_quads(tile.code(b, i, 2 * half + 1), V::odd_words(bytes));
             }
         }
     }
@@ -117,13 +111,11 @@ MINIM_KERNEL_INLINE void score_code_tile(const ScoreArgs& args, int64_t r0, int6
             query[t] += 32;
         }
         for (int i = 0; i < 4; ++i) {
-            const int16_t* codes = tile.code(b, i);
             const Quads scale = V::load_quads(tile.scale(b, i));
             for (int t = 0; t < n_queries; ++t) {
-                auto dot = V::dot_words(V::load_quads(codes), q[t][0]);
+                auto dot = V::dot_words(V::load_quads(tile.code(b, i, 0)), q[t][0]);
                 for (int part = 1; part < 4; ++part)
-                    dot =
-                        V::add_dot_words(dot, V::load_quads(codes + part * 2 * tile.k_register), q[t][part]);
+                    dot = V::add_dot_words(dot, V::load_quads(tile.code(b, i, part)), q[t][part]);
                 sum[t][i] = V::fma_quads(V::to_float(dot), scale, sum[t][i]);
             }
         }

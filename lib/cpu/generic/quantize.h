@@ -9,6 +9,22 @@
 
 namespace minim::cpu::generic {
 
+// The largest of lanes that max_magnitude has made; NaN if there is one.
+template <class V>
+float largest_lane(typename V::F32 magnitudes) {
+    float lanes[16];
+    V::store(lanes, magnitudes);
+    uint32_t bits = 0;
+    for (const float lane : lanes) bits = float_to_bits(lane) > bits ? float_to_bits(lane) : bits;
+    return bits_to_float(bits);
+}
+
+// 1 / d. Too small a scale has no inverse; what it would scale, like all beside a NaN or an infinity, becomes 0.
+template <class V>
+typename V::F32 inverse_of_scale(float d) {
+    return V::all(d >= 0x1p-126F ? 1.0F / d : 0.0F);
+}
+
 // The largest magnitude of an element or of the sum of two neighbours; NaN if there is one.
 template <class V>
 float largest_of_pairs(const float* x, int64_t n) {  // n is a multiple of 16
@@ -18,17 +34,13 @@ float largest_of_pairs(const float* x, int64_t n) {  // n is a multiple of 16
         largest = V::max_magnitude(largest, elements);
         largest = V::max_magnitude(largest, V::add(elements, V::swap_neighbours(elements)));
     }
-    float lanes[16];
-    V::store(lanes, largest);
-    uint32_t bits = 0;
-    for (const float lane : lanes) bits = float_to_bits(lane) > bits ? float_to_bits(lane) : bits;
-    return bits_to_float(bits);
+    return largest_lane<V>(largest);
 }
 
-// Whole codes stay in -127 .. 127 whatever the input; NaN becomes -127, under a scale that is NaN itself.
+// Whole codes stay in -limit .. limit whatever the input; NaN becomes -limit, under a scale that is NaN itself.
 template <class V>
-typename V::F32 clamp_code(typename V::F32 x) {
-    return V::min(V::max(x, V::all(-127.0F)), V::all(127.0F));
+typename V::F32 clamp_code(typename V::F32 x, float limit) {
+    return V::min(V::max(x, V::all(-limit)), V::all(limit));
 }
 
 // Halves away from zero by adding the number below 0.5 and truncating (store_i8): with 0.5 itself the number
@@ -46,11 +58,10 @@ void quantize_q8(const float* x, int64_t cols, std::byte* out) {
     for (int64_t b = 0; b < cols / 32; ++b) {
         Q8Block& block = blocks[b];
         const float d = largest_of_pairs<V>(x + 32 * b, 32) / 127.0F;
-        // Too small a scale has no inverse; such elements, like all of a block with a NaN or an infinity, become 0.
-        const auto inverse = V::all(d >= 0x1p-126F ? 1.0F / d : 0.0F);
+        const auto inverse = inverse_of_scale<V>(d);
         for (int g = 0; g < 2; ++g) {
             int8_t* code = block.code + 16 * g;
-            const auto scaled = clamp_code<V>(V::mul(load<V>(x + 32 * b + 16 * g), inverse));
+            const auto scaled = clamp_code<V>(V::mul(load<V>(x + 32 * b + 16 * g), inverse), 127.0F);
             V::store_i8(code, towards_half_away<V>(scaled));
             int32_t total = 0;
             for (int i = 0; i < 16; ++i) total += code[i];

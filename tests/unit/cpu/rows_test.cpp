@@ -252,7 +252,7 @@ TEST_CASE("scores of codes are integers within a block, whatever the columns, ke
 }
 
 TEST_CASE("weighted_sum adds rows in order, whatever the columns, sums and format") {
-    for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q8_0}) {
+    for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0}) {
         for (const int64_t cols : {1, 16, 33, 64, 128}) {
             if (cols % traits(format).block_elems != 0) continue;
             for (const int64_t n_rows : {0, 1, 3, 64}) {
