@@ -63,7 +63,7 @@ void prepare_row(const Machine& machine, const CpuScratch& scratch, const Attend
     machine.kernels.rms_norm(k, args.k_norm.size, args.k_norm.data, args.norm_eps, k);
 
     const auto m = static_cast<int64_t>(args.rope_frequency.size());
-    float* cosine = scratch.rotation + thread * scratch.limits.head_dim;
+    float* cosine = scratch.of(thread).rotation;
     float* sine = cosine + m;
     find_rotation(row.position, args.rope_frequency, cosine, sine);
     rotate_heads(q, args.n_head, args.head_dim, m, cosine, sine);
@@ -142,14 +142,14 @@ struct QuerySpace {
     int32_t* head;         // [queries]: its row among the heads of the batch
 
     QuerySpace(const CpuScratch& scratch, int32_t thread) {
-        const int64_t first = thread * scratch.n_block_queries;
+        const ThreadScratch& own = scratch.of(thread);
         query_codes = scratch.query_codes;
         query_scales = scratch.query_scales;
-        key_tile = scratch.key_tile + thread * score_tile_floats(scratch.limits.head_dim);
-        scores = scratch.scores + first * k_span;
-        totals = scratch.span_totals + first;
-        sums = scratch.span_sums + first * scratch.limits.head_dim;
-        head = scratch.query_head + first;
+        key_tile = own.key_tile;
+        scores = own.scores;
+        totals = own.span_totals;
+        sums = own.span_sums;
+        head = own.query_head;
     }
 };
 
@@ -246,7 +246,7 @@ void attend_block(const Machine& machine, const CpuScratch& scratch, const Query
                   int32_t thread) {
     const QuerySpace space(scratch, thread);
     const int64_t head_dim = block.args.head_dim;
-    AttendedSpan* totals = scratch.query_totals + thread * scratch.n_block_queries;
+    AttendedSpan* totals = scratch.of(thread).query_totals;
     std::fill_n(totals, block.n_queries(), AttendedSpan{});
     float* o = block.args.o + block.first_head() * head_dim;
     for (int64_t span = 0; span < block.n_spans(); ++span) {

@@ -95,7 +95,7 @@ void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
                                      .y = y,
                                      .y_stride = ff,
                                      .next_weight = next_weight};
-            compute_tile(machine, part, rows, scratch.tile_of(thread));
+            compute_tile(machine, part, rows, scratch.of(thread).tile);
         };
         float* gate = scratch.gate + scratch.first_of_expert[tile.expert] * ff;
         float* up = scratch.up + scratch.first_of_expert[tile.expert] * ff;
@@ -122,7 +122,7 @@ void project(const Machine& machine, CpuScratch& scratch, int64_t n_active, cons
             .y_stride = down.rows,
             .next_weight = rows_from(down, next)};
         compute_tile(machine, rows, entries_of(input, scratch, tile.expert, nullptr),
-                     scratch.tile_of(thread));
+                     scratch.of(thread).tile);
     };
     for_each_expert_tile(machine, scratch, n_active, down, task);
 }

@@ -92,7 +92,7 @@ void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t
                       .add = task->add,
                       .next_weight = next.task->weight->row(next.rows.first)},
                      rows_of(input, first_row, std::min(k_block_rows, n - first_row)),
-                     scratch.tile_of(thread));
+                     scratch.of(thread).tile);
     });
 }
 

@@ -22,7 +22,7 @@ void route(const Machine& machine, CpuScratch& scratch, const float* h, int64_t 
                       .y = scratch.router,
                       .y_stride = router.rows,
                       .exact = true},
-                     input, scratch.tile_of(thread));
+                     input, scratch.of(thread).tile);
     });
     machine.pool.run(n, [&](int64_t i, int32_t) {
         float* score = scratch.router + i * router.rows;

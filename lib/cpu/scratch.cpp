@@ -10,6 +10,7 @@ namespace minim::cpu {
 namespace {
 
 constexpr uint64_t k_alignment = 64;
+constexpr uint64_t k_page_bytes = 4096;
 // Queries of a block: enough that a page of keys, read once from memory, is multiplied from the cache.
 constexpr int64_t k_block_queries = 96;
 
@@ -40,6 +41,12 @@ class Carver {
         used_ = align_up(end, k_alignment);
     }
 
+    // What comes next lies on pages of its own.
+    void begin_page() {
+        if (used_ > UINT64_MAX - k_page_bytes) fail_out_of_memory(k_what, UINT64_MAX, 0);
+        used_ = align_up(used_, k_page_bytes);
+    }
+
     uint64_t used() const noexcept { return used_; }
 
   private:
@@ -47,31 +54,18 @@ class Carver {
     uint64_t used_ = 0;
 };
 
-void carve_attention(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
+void carve_attention(Carver& carver, CpuScratch& scratch) {
     const backend::StepLimits& limits = scratch.limits;
-    const int64_t n_queries = scratch.n_block_queries;
     const int64_t n_spans = (limits.n_context + k_attend_span_positions - 1) / k_attend_span_positions;
     carver.take(scratch.first_row_of_run, {limits.n_rows + 1});
-    carver.take(scratch.rotation, {n_threads, limits.head_dim});
     carver.take(scratch.query_codes, {limits.n_rows, limits.n_head, limits.head_dim});
     carver.take(scratch.query_scales, {limits.n_rows, limits.n_head});
-    carver.take(scratch.key_tile, {n_threads, score_tile_floats(limits.head_dim)});
-    carver.take(scratch.scores, {n_threads, n_queries, k_attend_span_positions});
-    carver.take(scratch.query_totals, {n_threads, n_queries});
-    carver.take(scratch.span_totals, {n_threads, n_queries});
-    carver.take(scratch.span_sums, {n_threads, n_queries, limits.head_dim});
-    carver.take(scratch.query_head, {n_threads, n_queries});
     carver.take(scratch.row_totals, {n_spans, limits.n_head});
     carver.take(scratch.row_sums, {n_spans, limits.n_head, limits.head_dim});
 }
 
-void carve(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
+void carve_experts(Carver& carver, CpuScratch& scratch) {
     const backend::StepLimits& limits = scratch.limits;
-    carver.take(scratch.input[static_cast<size_t>(Activation::q8)],
-                {limits.n_rows, activation_row_bytes(Activation::q8, scratch.max_cols)});
-    carver.take(scratch.tile, {n_threads, tile_scratch_bytes(scratch.max_cols)});
-    carver.take(scratch.router, {limits.n_rows, limits.n_expert});
-    carve_attention(carver, scratch, n_threads);
     carver.take(scratch.first_of_expert, {limits.n_expert + 1});
     carver.take(scratch.active_expert, {limits.n_expert});
     carver.take(scratch.entry_row, {limits.n_rows, limits.n_expert_used});
@@ -83,12 +77,37 @@ void carve(Carver& carver, CpuScratch& scratch, int64_t n_threads) {
     carver.take(scratch.expert_output, {limits.n_rows, limits.n_expert_used, limits.hidden});
 }
 
+void carve_thread(Carver& carver, const CpuScratch& scratch, ThreadScratch& thread) {
+    const int64_t head_dim = scratch.limits.head_dim;
+    const int64_t n_queries = scratch.n_block_queries;
+    carver.take(thread.tile, {tile_scratch_bytes(scratch.max_cols)});
+    carver.take(thread.rotation, {head_dim});
+    carver.take(thread.key_tile, {score_tile_floats(head_dim)});
+    carver.take(thread.scores, {n_queries, k_attend_span_positions});
+    carver.take(thread.query_totals, {n_queries});
+    carver.take(thread.span_totals, {n_queries});
+    carver.take(thread.span_sums, {n_queries, head_dim});
+    carver.take(thread.query_head, {n_queries});
+    carver.begin_page();
+}
+
+void carve(Carver& carver, CpuScratch& scratch) {
+    const backend::StepLimits& limits = scratch.limits;
+    for (ThreadScratch& thread : scratch.threads) carve_thread(carver, scratch, thread);
+    carver.take(scratch.input[static_cast<size_t>(Activation::q8)],
+                {limits.n_rows, activation_row_bytes(Activation::q8, scratch.max_cols)});
+    carver.take(scratch.router, {limits.n_rows, limits.n_expert});
+    carve_attention(carver, scratch);
+    carve_experts(carver, scratch);
+}
+
 }  // namespace
 
 CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads,
                        const backend::Backend& backend)
     : limits(step_limits),
       max_cols(std::max({limits.hidden, limits.n_head * limits.head_dim, limits.expert_ff})),
+      threads(static_cast<size_t>(n_threads)),
       n_block_queries(block_queries(limits)) {
     int64_t n_slots = 0;
     if (!checked_mul(limits.n_rows, limits.n_expert_used, n_slots) || n_slots > INT32_MAX) {
@@ -96,10 +115,10 @@ CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads
              limits.n_expert_used);
     }
     Carver measure(nullptr);
-    carve(measure, *this, n_threads);
+    carve(measure, *this);
     memory_ = backend.allocate(measure.used(), k_what);
     Carver carver(memory_->data());
-    carve(carver, *this, n_threads);
+    carve(carver, *this);
 }
 
 }  // namespace minim::cpu

@@ -51,14 +51,35 @@ TEST_CASE("buffers are aligned and lie apart") {
                                   2, processor());
     CHECK(scratch.max_cols == 120);
     const auto address = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
-    CHECK(address(scratch.scores) % 64 == 0);
-    CHECK(scratch.tile_of(1) == scratch.tile + cpu::tile_scratch_bytes(120));
-    CHECK(address(scratch.tile) + static_cast<uintptr_t>(2 * cpu::tile_scratch_bytes(120)) <=
-          address(scratch.scores));
     CHECK(scratch.n_block_queries >= 3);
-    const auto n_scores = static_cast<uintptr_t>(2 * scratch.n_block_queries * cpu::k_attend_span_positions);
-    CHECK(address(scratch.scores) + sizeof(float) * n_scores <= address(scratch.query_totals));
     CHECK(address(scratch.gate) + sizeof(float) * 6 * 33 <= address(scratch.up));
+}
+
+TEST_CASE("what a thread writes shares no page with what others use") {
+    const cpu::CpuScratch scratch({.n_rows = 3,
+                                   .n_context = 70,
+                                   .hidden = 96,
+                                   .n_head = 6,
+                                   .n_head_kv = 2,
+                                   .head_dim = 20,
+                                   .n_expert = 5,
+                                   .n_expert_used = 2,
+                                   .expert_ff = 33},
+                                  2, processor());
+    constexpr uintptr_t k_page = 4096;
+    const auto page = [](const void* p) { return reinterpret_cast<uintptr_t>(p) / k_page; };
+    const auto queries = static_cast<size_t>(scratch.n_block_queries);
+    REQUIRE(scratch.threads.size() == 2);
+    for (const cpu::ThreadScratch& thread : scratch.threads) {
+        CHECK(reinterpret_cast<uintptr_t>(thread.tile) % k_page == 0);
+        CHECK(thread.tile + cpu::tile_scratch_bytes(120) <= reinterpret_cast<std::byte*>(thread.rotation));
+        CHECK(thread.scores + queries * cpu::k_attend_span_positions <=
+              reinterpret_cast<float*>(thread.query_totals));
+        CHECK(thread.span_sums + queries * 20 <= reinterpret_cast<float*>(thread.query_head));
+    }
+    CHECK(page(scratch.of(0).query_head + queries - 1) < page(scratch.of(1).tile));
+    CHECK(page(scratch.of(1).query_head + queries - 1) <
+          page(scratch.input[static_cast<size_t>(cpu::Activation::q8)]));
 }
 
 TEST_CASE("sizes beyond all memory are an error, not a small buffer") {
