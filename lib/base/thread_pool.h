@@ -43,7 +43,8 @@ class ThreadPool {
     int binding_error() const noexcept;
 
     // Calls task(i, thread) once for each i in [0, n_tasks), with 0 <= thread < n_threads(); returns when all
-    // are done. `task` must not throw and must not call run().
+    // are done. A thread takes neighbours one after the other, and what others have not begun when it has no more of its own.
+    // At most UINT32_MAX tasks; `task` must not throw and must not call run().
     template <typename Task>
     void run(int64_t n_tasks, const Task& task) const {
         const int64_t first[] = {0, n_tasks};

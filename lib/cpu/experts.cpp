@@ -53,8 +53,8 @@ struct ExpertTile {
     int64_t count;
 };
 
-// task(tile, next tile, thread) for every tile of every active expert. The next one is what the thread reads
-// afterwards if all keep step; of no rows at the end.
+// task(tile, next tile, thread) for every tile of every active expert. The next one is what the thread most likely reads
+// afterwards; of no rows at the end.
 template <typename Task>
 void for_each_expert_tile(const Machine& machine, const CpuScratch& scratch, int64_t n_active,
                           const backend::ExpertStack& stack, const Task& task) {
@@ -71,9 +71,7 @@ void for_each_expert_tile(const Machine& machine, const CpuScratch& scratch, int
     };
     machine.pool.run_parts(parts.bounds(), [&](int64_t index, int32_t thread) {
         const int32_t part = parts.part_of(index);
-        const int32_t n_threads =
-            parts.n_parts == 1 ? machine.pool.n_threads() : machine.pool.n_threads_of(part);
-        task(tile(part, index), tile(part, index + n_threads), thread);
+        task(tile(part, index), tile(part, index + 1), thread);
     });
 }
 

@@ -79,9 +79,8 @@ void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t
         index -= parts.begin(part);
         const int64_t first_row = index / n_tiles * k_block_rows;
         const auto [task, rows] = tiles.tile(part, index % n_tiles);
-        // What the thread reads afterwards if all keep step.
-        const int32_t n_threads = n_parts == 1 ? machine.pool.n_threads() : machine.pool.n_threads_of(part);
-        const TaskTile next = tiles.tile(part, (index + n_threads) % n_tiles);
+        // What the thread most likely reads afterwards.
+        const TaskTile next = tiles.tile(part, (index + 1) % n_tiles);
         const backend::Matrix& weight = *task->weight;
         compute_tile(machine,
                      {.weight = weight,

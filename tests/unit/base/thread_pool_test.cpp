@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -96,6 +97,32 @@ TEST_CASE("two tasks of one job never share a thread number at the same time") {
         mine.fetch_sub(1);
     });
     CHECK_FALSE(shared);
+}
+
+TEST_CASE("threads that keep step take neighbours each") {
+    const ThreadPool pool(2);
+    std::array<std::atomic<int>, 2> n_begun = {};
+    std::array<std::atomic<int32_t>, 8> thread_of = {};
+    for (int job = 0; job < 3; ++job) {
+        for (auto& n : n_begun) n = 0;
+        pool.run(8, [&](int64_t task, int32_t thread) {
+            thread_of[static_cast<size_t>(task)] = thread;
+            const int n = ++n_begun[static_cast<size_t>(thread)];
+            while (n_begun[static_cast<size_t>(1 - thread)] < n) std::this_thread::yield();
+        });
+        for (size_t task = 0; task < 8; ++task) CHECK(thread_of[task] == static_cast<int32_t>(task / 4));
+    }
+}
+
+TEST_CASE("a thread helps with what another has not begun") {
+    const ThreadPool pool(2);
+    std::atomic<int> n_done{0};
+    // One task waits for all others, among them those that would be the same thread's.
+    pool.run(100, [&](int64_t task, int32_t) {
+        while (task == 0 && n_done < 99) std::this_thread::yield();
+        ++n_done;
+    });
+    CHECK(n_done == 100);
 }
 
 TEST_CASE("what the tasks wrote is seen after run") {
