@@ -55,9 +55,11 @@ std::vector<Share> divide(const ThreadPlan& plan, int32_t n_parts) {
 // What several threads write lies that far apart: processors fetch lines of their caches in pairs.
 constexpr size_t k_line_pair_bytes = 128;
 
-// How many tasks of a share are taken, and in which job, so that a new job need not set them back.
-struct alignas(k_line_pair_bytes) Taken {
-    std::atomic<uint64_t> job_and_count{0};  // 32 bits each
+// Of a share and its thread. A job's number, of which 32 bits are kept, stands beside what it says, so that a new job need not set
+// anything back.
+struct alignas(k_line_pair_bytes) Progress {
+    std::atomic<uint64_t> job_and_taken{0};  // how many tasks of the share are taken, 32 bits each
+    std::atomic<uint32_t> finished{0};       // the last job of which the thread finds no more tasks
 };
 
 ThreadPlan plan_on_one_node(int32_t n_threads, Affinity affinity) {
@@ -74,20 +76,20 @@ struct ThreadPool::State {
     HostThreads host;
     ThreadPlan plan;                                             // of threads of our own
     std::array<std::vector<Share>, k_most_nodes + 1> shares_of;  // by number of parts
-    std::vector<Taken> taken;                                    // by share
+    std::vector<Progress> progress;                              // by share, each thread's first
     int binding_error = 0;
 
     std::mutex callers;  // one job at a time
 
-    // The job; written by the caller before `generation` moves, read by workers after they see it move.
-    alignas(k_line_pair_bytes) TaskFunction task = nullptr;
+    // The job; written by the caller before `generation` moves, read by workers after they see it move, and on one line with it
+    // so that they wait for one only.
+    alignas(k_line_pair_bytes) std::atomic<uint64_t> generation{0};  // the job's number
+    TaskFunction task = nullptr;
     const void* context = nullptr;
     int32_t n_parts = 0;
     std::array<int64_t, k_most_nodes + 1> first_of_part = {};
-    alignas(k_line_pair_bytes) std::atomic<int32_t> working{0};  // workers that have not finished the job
 
-    alignas(k_line_pair_bytes) std::atomic<uint64_t> generation{0};  // the job's number
-    std::atomic<bool> stop{false};
+    alignas(k_line_pair_bytes) std::atomic<bool> stop{false};
     std::mutex sleep_mutex;
     std::condition_variable wake;
     std::vector<std::thread> workers;
@@ -99,13 +101,13 @@ struct ThreadPool::State {
         const int64_t n_part_tasks = first_of_part[static_cast<size_t>(share.part) + 1] - begin;
         const int64_t first = n_part_tasks * share.piece / share.n_pieces;
         const int64_t count = n_part_tasks * (share.piece + 1) / share.n_pieces - first;
-        std::atomic<uint64_t>& job_and_count = taken[number].job_and_count;
-        uint64_t seen = job_and_count.load(std::memory_order_relaxed);
+        std::atomic<uint64_t>& job_and_taken = progress[number].job_and_taken;
+        uint64_t seen = job_and_taken.load(std::memory_order_relaxed);
         while (true) {
             const auto n_taken = static_cast<uint32_t>(seen >> 32) == job ? static_cast<uint32_t>(seen) : 0U;
             if (n_taken >= count) return;
             const uint64_t next = (uint64_t{job} << 32) | (n_taken + 1);
-            if (!job_and_count.compare_exchange_weak(seen, next, std::memory_order_relaxed)) continue;
+            if (!job_and_taken.compare_exchange_weak(seen, next, std::memory_order_relaxed)) continue;
             seen = next;
             task(context, begin + first + n_taken, thread);
         }
@@ -148,13 +150,14 @@ struct ThreadPool::State {
             ++seen;
             if (stop.load(std::memory_order_relaxed)) return;
             work(thread, node);
-            working.fetch_sub(1, std::memory_order_release);
+            progress[static_cast<size_t>(thread)].finished.store(static_cast<uint32_t>(seen),
+                                                                 std::memory_order_release);
         }
     }
 
     // The jobs' numbers begin again, as what is taken keeps 32 bits of them.
     void forget_jobs() noexcept {
-        for (Taken& share : taken) share.job_and_count.store(0, std::memory_order_relaxed);
+        for (Progress& share : progress) share.job_and_taken.store(0, std::memory_order_relaxed);
     }
 
     void announce() noexcept {
@@ -163,6 +166,20 @@ struct ThreadPool::State {
             generation.fetch_add(1, std::memory_order_release);
         }
         wake.notify_all();
+    }
+
+    void wait_for_workers() const noexcept {
+        const auto job = static_cast<uint32_t>(generation.load(std::memory_order_relaxed));
+        int spins = 0;
+        for (int32_t thread = 1; thread < n_threads; ++thread) {
+            while (progress[static_cast<size_t>(thread)].finished.load(std::memory_order_acquire) != job) {
+                if (++spins < k_spins_before_sleep) {
+                    pause_briefly();
+                } else {
+                    std::this_thread::yield();  // more threads than cores: let the late one run
+                }
+            }
+        }
     }
 
     void join_all() noexcept {
@@ -184,7 +201,7 @@ ThreadPool::ThreadPool(const ThreadPlan& plan, const PlacementCalls& calls)
     state.plan = plan;
     for (int32_t n_parts = 1; n_parts <= k_most_nodes; ++n_parts)
         state.shares_of[static_cast<size_t>(n_parts)] = divide(plan, n_parts);
-    state.taken = std::vector<Taken>(plan.threads.size() + k_most_nodes);
+    state.progress = std::vector<Progress>(plan.threads.size() + k_most_nodes);
     state.workers.reserve(plan.threads.size() - 1);
     try {
         for (int32_t thread = 1; thread < state.n_threads; ++thread) {
@@ -242,17 +259,9 @@ void ThreadPool::run_erased(std::span<const int64_t> first_of_part, TaskFunction
     state.n_parts = static_cast<int32_t>(first_of_part.size()) - 1;
     std::ranges::copy(first_of_part, state.first_of_part.begin());
     if (static_cast<uint32_t>(state.generation.load(std::memory_order_relaxed) + 1) == 0) state.forget_jobs();
-    state.working.store(static_cast<int32_t>(state.workers.size()), std::memory_order_relaxed);
     state.announce();
     state.work(0, state.callers_node());
-    int spins = 0;
-    while (state.working.load(std::memory_order_acquire) != 0) {
-        if (++spins < k_spins_before_sleep) {
-            pause_briefly();
-        } else {
-            std::this_thread::yield();  // more threads than cores: let the late one run
-        }
-    }
+    state.wait_for_workers();
 }
 
 }  // namespace minim
