@@ -29,7 +29,9 @@
 namespace minim::backend {
 
 // Rows that lie apart: part k has rows first_row[k] .. first_row[k + 1] - 1, which may be none. Parts begin at whole
-// panels (Backend::pack_rows_together).
+// panels (Backend::pack_rows_together) and at multiples of these, so that what they compute is whole blocks of a next input.
+inline constexpr int64_t k_split_rows = 32;
+
 struct RowSplit {
     std::vector<int64_t> first_row;
 

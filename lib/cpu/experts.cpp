@@ -10,6 +10,8 @@ namespace {
 
 // Columns of y summed by one task.
 constexpr int64_t k_sum_columns = 1024;
+// Of a quantised input row: tiles of gate and up are whole blocks of it.
+constexpr int64_t k_block_cols = backend::k_split_rows;
 
 // Sorts the slots by expert, so that an expert's weights are read once for all rows that chose it. Returns
 // how many experts have any.
@@ -57,9 +59,8 @@ struct ExpertTile {
 // afterwards; of no rows at the end.
 template <typename Task>
 void for_each_expert_tile(const Machine& machine, const CpuScratch& scratch, int64_t n_active,
-                          const backend::ExpertStack& stack, const Task& task) {
-    const RowTiles tiles(stack.rows, stack.split,
-                         rows_of_tile(machine, stack.matrix(0), n_active * stack.rows));
+                          const backend::ExpertStack& stack, int64_t tile_rows, const Task& task) {
+    const RowTiles tiles(stack.rows, stack.split, tile_rows);
     TaskParts parts;
     for (int32_t part = 0; part < tiles.n_parts(); ++part) parts.add(n_active * tiles.count(part));
     const auto tile = [&](int32_t part, int64_t index) -> ExpertTile {
@@ -79,32 +80,59 @@ const std::byte* rows_from(const backend::ExpertStack& stack, const ExpertTile& 
     return tile.count == 0 ? nullptr : stack.matrix(tile.expert).row(tile.first);
 }
 
-// gate = silu(gate h) * (up h) for every entry, in sorted order.
+// Tokens first .. first + count of an input.
+InputRows tokens_of(const InputRows& all, int64_t first, int64_t count) {
+    if (all.rows == nullptr) return rows_of(all, first, count);
+    InputRows input = all;
+    input.n_tokens = count;
+    input.rows += first;
+    return input;
+}
+
+// Columns first .. first + count of an input row of `down`, from those of gate h and up h; gate is overwritten. Quantised,
+// first and count are multiples of 32.
+void put_activated(const KernelTable& kernels, Activation activation, float* gate, const float* up,
+                   int64_t first, int64_t count, std::byte* row) {
+    if (activation == Activation::f32)
+        return kernels.silu_mul(gate, up, count, reinterpret_cast<float*>(row) + first);
+    kernels.silu_mul(gate, up, count, gate);
+    kernels.quantize_q8(gate, count, row + first / k_block_cols * static_cast<int64_t>(sizeof(Q8Block)));
+}
+
+// activated = silu(gate h) * (up h) for every entry, in sorted order, as `down` reads it.
 void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
-              const backend::ExpertWeights& weights, const InputRows& input) {
-    const int64_t ff = weights.gate.rows;
+              const backend::ExpertWeights& weights, const InputRows& input, Activation activation) {
+    const int64_t row_bytes = activation_row_bytes(activation, weights.gate.rows);
     const auto task = [&](const ExpertTile& tile, const ExpertTile& next, int32_t thread) {
-        const InputRows rows = entries_of(input, scratch, tile.expert, scratch.entry_row);
-        const auto compute = [&](const backend::ExpertStack& stack, float* y, const std::byte* next_weight) {
-            const backend::Matrix weight = stack.matrix(tile.expert);
-            const MatrixTile part = {.weight = weight,
-                                     .first = tile.first,
-                                     .count = tile.count,
-                                     .y = y,
-                                     .y_stride = ff,
-                                     .next_weight = next_weight};
-            compute_tile(machine, part, rows, scratch.of(thread).tile);
-        };
-        float* gate = scratch.gate + scratch.first_of_expert[tile.expert] * ff;
-        float* up = scratch.up + scratch.first_of_expert[tile.expert] * ff;
-        compute(weights.gate, gate, rows_from(weights.up, tile));
-        compute(weights.up, up, rows_from(weights.gate, next));
-        for (int64_t t = 0; t < rows.n_tokens; ++t) {
-            float* out = gate + t * ff + tile.first;
-            machine.kernels.silu_mul(out, up + t * ff + tile.first, tile.count, out);
+        const ThreadScratch& own = scratch.of(thread);
+        const InputRows all = entries_of(input, scratch, tile.expert, scratch.entry_row);
+        std::byte* activated = scratch.activated + scratch.first_of_expert[tile.expert] * row_bytes;
+        for (int64_t done = 0; done < all.n_tokens; done += k_gate_tile_tokens) {
+            const InputRows rows = tokens_of(all, done, std::min(k_gate_tile_tokens, all.n_tokens - done));
+            const auto compute = [&](const backend::ExpertStack& stack, float* y,
+                                     const std::byte* next_weight) {
+                const backend::Matrix weight = stack.matrix(tile.expert);
+                compute_tile(machine,
+                             {.weight = weight,
+                              .first = tile.first,
+                              .count = tile.count,
+                              .y = y,
+                              .y_stride = tile.count,
+                              .next_weight = next_weight},
+                             rows, own.tile);
+            };
+            const bool is_last = done + rows.n_tokens == all.n_tokens;
+            compute(weights.gate, own.gate, rows_from(weights.up, tile));
+            compute(weights.up, own.up, rows_from(weights.gate, is_last ? next : tile));
+            for (int64_t t = 0; t < rows.n_tokens; ++t)
+                put_activated(machine.kernels, activation, own.gate + t * tile.count, own.up + t * tile.count,
+                              tile.first, tile.count, activated + (done + t) * row_bytes);
         }
     };
-    for_each_expert_tile(machine, scratch, n_active, weights.gate, task);
+    const int64_t tile_rows = rows_of_tile(machine, weights.gate.matrix(0), n_active * weights.gate.rows);
+    for_each_expert_tile(
+        machine, scratch, n_active, weights.gate,
+        std::min((tile_rows + k_block_cols - 1) / k_block_cols * k_block_cols, k_gate_tile_rows), task);
 }
 
 // expert_output = down * input for every entry, in sorted order.
@@ -116,13 +144,14 @@ void project(const Machine& machine, CpuScratch& scratch, int64_t n_active, cons
             .weight = weight,
             .first = tile.first,
             .count = tile.count,
-            .y = scratch.expert_output + scratch.first_of_expert[tile.expert] * down.rows,
+            .y = scratch.expert_output + scratch.first_of_expert[tile.expert] * down.rows + tile.first,
             .y_stride = down.rows,
             .next_weight = rows_from(down, next)};
         compute_tile(machine, rows, entries_of(input, scratch, tile.expert, nullptr),
                      scratch.of(thread).tile);
     };
-    for_each_expert_tile(machine, scratch, n_active, down, task);
+    const int64_t tile_rows = rows_of_tile(machine, down.matrix(0), n_active * down.rows);
+    for_each_expert_tile(machine, scratch, n_active, down, tile_rows, task);
 }
 
 // y += gate * expert output, slot after slot of each row.
@@ -159,11 +188,13 @@ void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_
         quantize_rows(machine, activation, h, n, hidden, scratch.input[static_cast<size_t>(activation)],
                       input);
     }
-    activate(machine, scratch, n_active, weights, input);
+    const Activation activation = activation_for(machine.kernels, weights.down.format);
+    activate(machine, scratch, n_active, weights, input, activation);
 
-    InputRows activated = plain_rows(scratch.gate, n_slots, ff);
-    quantize_rows(machine, activation_for(machine.kernels, weights.down.format), scratch.gate, n_slots, ff,
-                  scratch.activated, activated);
+    InputRows activated;
+    activated.data[static_cast<size_t>(activation)] = scratch.activated;
+    activated.row_bytes[static_cast<size_t>(activation)] = activation_row_bytes(activation, ff);
+    activated.n_tokens = n_slots;
     project(machine, scratch, n_active, weights.down, activated);
     add_outputs(machine, scratch, n, hidden, gates, n_used, y);
 }

@@ -86,7 +86,7 @@ void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t
                      {.weight = weight,
                       .first = rows.first,
                       .count = rows.count,
-                      .y = task->y + first_row * weight.rows,
+                      .y = task->y + first_row * weight.rows + rows.first,
                       .y_stride = weight.rows,
                       .add = task->add,
                       .next_weight = next.task->weight->row(next.rows.first)},

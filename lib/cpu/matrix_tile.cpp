@@ -34,7 +34,7 @@ void compute_decoded(const Machine& machine, const MatrixTile& tile, LinearArgs 
     args.row_bytes = args.cols * static_cast<int64_t>(sizeof(float));
     for (int64_t done = 0; done < tile.count; done += args.n_rows) {
         args.n_rows = std::min(k_decoded_rows, tile.count - done);
-        args.y = tile.y + tile.first + done;
+        args.y = tile.y + done;
         for (int64_t r = 0; r < args.n_rows; ++r) {
             const std::byte* row = rows + (done + r) * tile.weight.row_bytes;
             format.decode_row(row, args.cols, decoded + r * args.cols);
@@ -135,7 +135,7 @@ void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRow
         .input_row_bytes = input.row_bytes[kind],
         .input_rows = input.rows,
         .n_tokens = input.n_tokens,
-        .y = tile.y + tile.first,
+        .y = tile.y,
         .y_stride = tile.y_stride,
         .add = tile.add,
         .scratch = nullptr,

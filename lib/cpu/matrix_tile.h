@@ -29,9 +29,9 @@ InputRows rows_of(const InputRows& all, int64_t first, int64_t count) noexcept;
 void quantize_rows(const Machine& machine, Activation activation, const float* x, int64_t n, int64_t cols,
                    std::byte* out, InputRows& input);
 
-// Rows first .. first + count of W, of one part where they are split, against all tokens; y points at row 0 of W for token 0; first is a
-// multiple of 16. `exact` reads floats whatever the format: no quantised input decides a routing. Such a
-// weight is never packed.
+// Rows first .. first + count of W, of one part where they are split, against all tokens; y is where the first of them goes for
+// token 0; first is a multiple of 16. `exact` reads floats whatever the format: no quantised input decides a routing. Such a weight
+// is never packed.
 struct MatrixTile {
     const backend::Matrix& weight;
     int64_t first;

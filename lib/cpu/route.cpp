@@ -19,7 +19,7 @@ void route(const Machine& machine, CpuScratch& scratch, const float* h, int64_t 
                      {.weight = router,
                       .first = first,
                       .count = std::min(tile_rows, router.rows - first),
-                      .y = scratch.router,
+                      .y = scratch.router + first,
                       .y_stride = router.rows,
                       .exact = true},
                      input, scratch.of(thread).tile);

@@ -70,10 +70,9 @@ void carve_experts(Carver& carver, CpuScratch& scratch) {
     carver.take(scratch.active_expert, {limits.n_expert});
     carver.take(scratch.entry_row, {limits.n_rows, limits.n_expert_used});
     carver.take(scratch.entry_of_slot, {limits.n_rows, limits.n_expert_used});
-    carver.take(scratch.gate, {limits.n_rows, limits.n_expert_used, limits.expert_ff});
-    carver.take(scratch.up, {limits.n_rows, limits.n_expert_used, limits.expert_ff});
     carver.take(scratch.activated, {limits.n_rows, limits.n_expert_used,
-                                    activation_row_bytes(Activation::q8, limits.expert_ff)});
+                                    std::max(activation_row_bytes(Activation::f32, limits.expert_ff),
+                                             activation_row_bytes(Activation::q8, limits.expert_ff))});
     carver.take(scratch.expert_output, {limits.n_rows, limits.n_expert_used, limits.hidden});
 }
 
@@ -81,6 +80,10 @@ void carve_thread(Carver& carver, const CpuScratch& scratch, ThreadScratch& thre
     const int64_t head_dim = scratch.limits.head_dim;
     const int64_t n_queries = scratch.n_block_queries;
     carver.take(thread.tile, {tile_scratch_bytes(scratch.max_cols)});
+    if (scratch.limits.n_expert_used > 0) {
+        carver.take(thread.gate, {k_gate_tile_tokens, k_gate_tile_rows});
+        carver.take(thread.up, {k_gate_tile_tokens, k_gate_tile_rows});
+    }
     carver.take(thread.rotation, {head_dim});
     carver.take(thread.key_tile, {score_tile_floats(head_dim)});
     carver.take(thread.scores, {n_queries, k_attend_span_positions});

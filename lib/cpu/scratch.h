@@ -15,6 +15,10 @@ namespace minim::cpu {
 // Bytes a thread needs for a tile of a matrix with `cols` columns (matrix_tile.h).
 int64_t tile_scratch_bytes(int64_t cols) noexcept;
 
+// Of experts(): rows of an expert's gate and up, and tokens, whose floats a thread holds at once.
+inline constexpr int64_t k_gate_tile_rows = 256;
+inline constexpr int64_t k_gate_tile_tokens = 128;
+
 // Positions whose attention scores are held at once: whole pages.
 inline constexpr int64_t k_attend_span_positions = 1024;
 
@@ -29,6 +33,9 @@ struct AttendedSpan {
 // the lines from the other. Between cores without a common cache a product took up to 1.7 times its time so.
 struct ThreadScratch {
     std::byte* tile;  // tile_scratch_bytes(max_cols)
+
+    float* gate;  // [k_gate_tile_tokens][k_gate_tile_rows]
+    float* up;
 
     // Of attend(), for the queries of a block.
     float* rotation;             // [head_dim]: cosines, then sines
@@ -69,9 +76,7 @@ class CpuScratch : public backend::Scratch {
     int32_t* active_expert;    // [n_expert]: experts with an entry
     int32_t* entry_row;        // [slots]: input row of an entry of the sorted order
     int32_t* entry_of_slot;    // [slots]
-    float* gate;               // [slots][ff], sorted order; the activated product in the end
-    float* up;                 // [slots][ff]
-    std::byte* activated;      // gate quantised for `down`
+    std::byte* activated;      // [slots][ff], sorted order: the input of `down`, floats or quantised
     float* expert_output;      // [slots][hidden]
 
     const ThreadScratch& of(int32_t thread) const noexcept { return threads[static_cast<size_t>(thread)]; }

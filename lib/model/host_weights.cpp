@@ -183,7 +183,8 @@ const backend::RowSplit* HostWeights::split_of(int64_t n_rows) {
     if (memory.n_nodes() == 1) return nullptr;
     for (const backend::RowSplit& split : weights_.splits)
         if (split.first_row.back() == n_rows) return &split;
-    weights_.splits.push_back({memory.rows_of_nodes(n_rows, backend_.pack_rows_together())});
+    const int64_t granule = std::max(backend_.pack_rows_together(), backend::k_split_rows);
+    weights_.splits.push_back({memory.rows_of_nodes(n_rows, granule)});
     return &weights_.splits.back();
 }
 

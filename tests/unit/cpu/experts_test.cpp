@@ -3,6 +3,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "cpu/kernel_tables.h"
+#include "cpu/scratch.h"
 #include "support/catch.h"
 #include "unit/cpu/support.h"
 
@@ -146,6 +147,8 @@ TEST_CASE("experts agree with the formulas in double precision") {
         {Format::f32, Format::f32, Format::f32, 48, 33},
         {Format::bf16, Format::f16, Format::f32, 33, 17},
         {Format::q8_0, Format::q8_0, Format::q8_0, 96, 160},
+        {Format::f32, Format::bf16, Format::q8_0, 48, 96},
+        {Format::q8_0, Format::q8_0, Format::f16, 96, 40},
         {Format::q4_k, Format::q4_k, Format::q6_k, 256, 256},
         {Format::q4_k, Format::q8_0, Format::iq4_nl, 256, 32},
         {Format::q5_k, Format::iq4_xs, Format::q3_k, 512, 512},
@@ -184,6 +187,17 @@ TEST_CASE("a row of experts has the same bits whatever the batch, the threads an
                 }
             }
         }
+    }
+}
+
+TEST_CASE("an expert takes more rows than a thread holds at once") {
+    Random random(3);
+    const int64_t n = 2 * cpu::k_gate_tile_tokens + 5;
+    for (const Format format : {Format::f32, Format::q8_0}) {
+        const Layer layer(format, format, format, 2, 64, cpu::k_gate_tile_rows + 32, random);
+        const Batch batch(n, 1, 1, 64, random);
+        const std::vector<float> one_by_one = experts(detected_cpu_level(), 1, layer, batch, 1);
+        CHECK(same_bits(experts(detected_cpu_level(), 2, layer, batch, n), one_by_one));
     }
 }
 
