@@ -61,7 +61,7 @@ struct Simd {
         _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.low, k_nearest));
         _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 16), _mm256_cvtps_ph(a.high, k_nearest));
     }
-    static void store_i8(int8_t* p, F32 a) {
+    static int32_t store_i8(int8_t* p, F32 a) {
         // Packing works within 128 bits: words come out as 0-3, 8-11, 4-7, 12-15 and are put in order before
         // the bytes.
         const __m256i words = _mm256_packs_epi32(_mm256_cvttps_epi32(a.low), _mm256_cvttps_epi32(a.high));
@@ -69,6 +69,7 @@ struct Simd {
         const __m128i bytes =
             _mm_packs_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
         _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+        return sum_of_bytes(bytes);
     }
     static void store_i16(int16_t* p, F32 a) {
         const __m256i words = _mm256_packs_epi32(_mm256_cvttps_epi32(a.low), _mm256_cvttps_epi32(a.high));
@@ -87,6 +88,13 @@ struct Simd {
     static F32 min(F32 a, F32 b) { return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)}; }
     static F32 max_magnitude(F32 a, F32 b) {
         return {larger_bits(a.low, b.low), larger_bits(a.high, b.high)};
+    }
+    static float largest_magnitude(F32 a) {
+        const __m256i eight = _mm256_max_epi32(_mm256_castps_si256(a.low), _mm256_castps_si256(a.high));
+        const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+        const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+        const __m128i one = _mm_max_epi32(two, _mm_shuffle_epi32(two, 0xB1));
+        return _mm_cvtss_f32(_mm_castsi128_ps(one));
     }
     static F32 swap_neighbours(F32 a) {
         return {_mm256_permute_ps(a.low, 0xB1), _mm256_permute_ps(a.high, 0xB1)};
@@ -167,6 +175,12 @@ struct Simd {
     static constexpr int k_value_vectors = 1;  // of columns whose values are summed together
 
   private:
+    // Of 16 bytes, each moved up by 128 to be unsigned.
+    static int32_t sum_of_bytes(__m128i bytes) {
+        const __m128i moved = _mm_xor_si128(bytes, _mm_set1_epi8(static_cast<char>(0x80)));
+        const __m128i halves = _mm_sad_epu8(moved, _mm_setzero_si128());
+        return _mm_cvtsi128_si32(halves) + _mm_extract_epi16(halves, 4) - 16 * 128;
+    }
     // The upper bytes of 16 words of 16 bits: sign, exponent and mantissa one bit further down are those of an F16, but for
     // a copy of the sign between them.
     static F32 widen_e4m3(__m256i words) {

@@ -60,8 +60,10 @@ struct Simd {
     static void store_f16(std::byte* p, F32 a) {
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a.v, k_nearest));
     }
-    static void store_i8(int8_t* p, F32 a) {
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(a.v)));
+    static int32_t store_i8(int8_t* p, F32 a) {
+        const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(a.v));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+        return sum_of_bytes(bytes);
     }
     static void store_i16(int16_t* p, F32 a) {
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_cvttps_epi32(a.v)));
@@ -77,6 +79,15 @@ struct Simd {
     static F32 min(F32 a, F32 b) { return {_mm512_min_ps(a.v, b.v)}; }
     static F32 max_magnitude(F32 a, F32 b) {
         return {_mm512_castsi512_ps(_mm512_max_epi32(magnitude(a.v), magnitude(b.v)))};
+    }
+    static float largest_magnitude(F32 a) {
+        const __m512i bits = _mm512_castps_si512(a.v);
+        const __m256i eight =
+            _mm256_max_epi32(_mm512_castsi512_si256(bits), _mm512_extracti64x4_epi64(bits, 1));
+        const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+        const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+        const __m128i one = _mm_max_epi32(two, _mm_shuffle_epi32(two, 0xB1));
+        return _mm_cvtss_f32(_mm_castsi128_ps(one));
     }
     static F32 swap_neighbours(F32 a) { return {_mm512_permute_ps(a.v, 0xB1)}; }
     static F32 copy_sign(F32 size, F32 sign) {
@@ -158,6 +169,12 @@ struct Simd {
     static constexpr int k_value_vectors = 4;  // of columns whose values are summed together
 
   private:
+    // Of 16 bytes, each moved up by 128 to be unsigned.
+    static int32_t sum_of_bytes(__m128i bytes) {
+        const __m128i moved = _mm_xor_si128(bytes, _mm_set1_epi8(static_cast<char>(0x80)));
+        const __m128i halves = _mm_sad_epu8(moved, _mm_setzero_si128());
+        return _mm_cvtsi128_si32(halves) + _mm_extract_epi16(halves, 4) - 16 * 128;
+    }
     // As in avx2/simd.h.
     static F32 widen_e4m3(__m256i words) {
         const __m256i mask = _mm256_set1_epi16(static_cast<int16_t>(0xBF80));

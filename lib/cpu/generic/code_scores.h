@@ -38,7 +38,7 @@ float quantize_query(const float* x, int64_t cols, int16_t* codes) {
     auto largest = V::zero();
     for (int64_t c = 0; c < cols; c += 16) largest = V::max_magnitude(largest, load<V>(x + c));
     constexpr float k_limit = 32767.0F;
-    const float d = largest_lane<V>(largest) / k_limit;
+    const float d = V::largest_magnitude(largest) / k_limit;
     const auto inverse = inverse_of_scale<V>(d);
     for (int64_t c = 0; c < cols; c += 16) {
         const auto scaled = clamp_code<V>(V::mul(load<V>(x + c), inverse), k_limit);

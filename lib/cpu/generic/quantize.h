@@ -9,16 +9,6 @@
 
 namespace minim::cpu::generic {
 
-// The largest of lanes that max_magnitude has made; NaN if there is one.
-template <class V>
-float largest_lane(typename V::F32 magnitudes) {
-    float lanes[16];
-    V::store(lanes, magnitudes);
-    uint32_t bits = 0;
-    for (const float lane : lanes) bits = float_to_bits(lane) > bits ? float_to_bits(lane) : bits;
-    return bits_to_float(bits);
-}
-
 // 1 / d. Too small a scale has no inverse; what it would scale, like all beside a NaN or an infinity, becomes 0.
 template <class V>
 typename V::F32 inverse_of_scale(float d) {
@@ -34,7 +24,7 @@ float largest_of_pairs(const float* x, int64_t n) {  // n is a multiple of 16
         largest = V::max_magnitude(largest, elements);
         largest = V::max_magnitude(largest, V::add(elements, V::swap_neighbours(elements)));
     }
-    return largest_lane<V>(largest);
+    return V::largest_magnitude(largest);
 }
 
 // Whole codes stay in -limit .. limit whatever the input; NaN becomes -limit, under a scale that is NaN itself.
@@ -60,11 +50,8 @@ void quantize_q8(const float* x, int64_t cols, std::byte* out) {
         const float d = largest_of_pairs<V>(x + 32 * b, 32) / 127.0F;
         const auto inverse = inverse_of_scale<V>(d);
         for (int g = 0; g < 2; ++g) {
-            int8_t* code = block.code + 16 * g;
             const auto scaled = clamp_code<V>(V::mul(load<V>(x + 32 * b + 16 * g), inverse), 127.0F);
-            V::store_i8(code, towards_half_away<V>(scaled));
-            int32_t total = 0;
-            for (int i = 0; i < 16; ++i) total += code[i];
+            const int32_t total = V::store_i8(block.code + 16 * g, towards_half_away<V>(scaled));
             block.sum[g] = static_cast<int16_t>(total);
             block.scaled_sum[g] = d * static_cast<float>(total);
         }

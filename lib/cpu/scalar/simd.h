@@ -86,9 +86,14 @@ struct Simd {
             memcpy(p + 2 * i, &bits, sizeof(bits));
         }
     }
-    // Truncates; the values are between -128 and 128, exclusive.
-    static void store_i8(int8_t* p, F32 a) {
-        for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(static_cast<int32_t>(a.lane[i]));
+    // Truncates; the values are between -128 and 128, exclusive. Returns the sum of what it stores.
+    static int32_t store_i8(int8_t* p, F32 a) {
+        int32_t total = 0;
+        for (int i = 0; i < 16; ++i) {
+            p[i] = static_cast<int8_t>(static_cast<int32_t>(a.lane[i]));
+            total += p[i];
+        }
+        return total;
     }
     // The same within -32768 .. 32767.
     static void store_i16(int16_t* p, F32 a) {
@@ -132,6 +137,13 @@ struct Simd {
             a.lane[i] = bits_to_float(x > y ? x : y);
         }
         return a;
+    }
+    // The largest of lanes that max_magnitude has made.
+    static float largest_magnitude(F32 a) {
+        uint32_t largest = 0;
+        for (const float lane : a.lane)
+            largest = float_to_bits(lane) > largest ? float_to_bits(lane) : largest;
+        return bits_to_float(largest);
     }
     static F32 swap_neighbours(F32 a) {  // lanes 1, 0, 3, 2 ...
         for (int i = 0; i < 16; i += 2) {
