@@ -28,10 +28,12 @@
 
 namespace minim::backend {
 
-// Rows that lie apart: part k has rows first_row[k] .. first_row[k + 1] - 1, which may be none. Parts begin at whole
-// panels (Backend::pack_rows_together) and at multiples of these, so that what they compute is whole blocks of a next input.
+// Where rows may be split, beside whole panels (Backend::pack_rows_together): what a part computes is then whole blocks of a
+// quantised input.
 inline constexpr int64_t k_split_rows = 32;
 
+// Rows that lie apart: part k has rows first_row[k] .. first_row[k + 1] - 1, which may be none. Parts begin at whole panels and at
+// multiples of k_split_rows.
 struct RowSplit {
     std::vector<int64_t> first_row;
 
