@@ -14,6 +14,16 @@ const backend::Backend& processor() {
     return *backend;
 }
 
+constexpr backend::StepLimits k_few_rows = {.n_rows = 3,
+                                            .n_context = 70,
+                                            .hidden = 96,
+                                            .n_head = 6,
+                                            .n_head_kv = 2,
+                                            .head_dim = 20,
+                                            .n_expert = 5,
+                                            .n_expert_used = 2,
+                                            .expert_ff = 33};
+
 uint64_t work_bytes() {
     return processor().memory().used(backend::MemoryUse::work);
 }
@@ -39,16 +49,7 @@ TEST_CASE("work space is counted for as long as it lives") {
 }
 
 TEST_CASE("buffers are aligned and lie apart") {
-    const cpu::CpuScratch scratch({.n_rows = 3,
-                                   .n_context = 70,
-                                   .hidden = 96,
-                                   .n_head = 6,
-                                   .n_head_kv = 2,
-                                   .head_dim = 20,
-                                   .n_expert = 5,
-                                   .n_expert_used = 2,
-                                   .expert_ff = 33},
-                                  2, processor());
+    const cpu::CpuScratch scratch(k_few_rows, 2, processor());
     CHECK(scratch.max_cols == 120);
     const auto address = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
     CHECK(scratch.n_block_queries >= 3);
@@ -57,16 +58,7 @@ TEST_CASE("buffers are aligned and lie apart") {
 }
 
 TEST_CASE("what a thread writes shares no page with what others use") {
-    const cpu::CpuScratch scratch({.n_rows = 3,
-                                   .n_context = 70,
-                                   .hidden = 96,
-                                   .n_head = 6,
-                                   .n_head_kv = 2,
-                                   .head_dim = 20,
-                                   .n_expert = 5,
-                                   .n_expert_used = 2,
-                                   .expert_ff = 33},
-                                  2, processor());
+    const cpu::CpuScratch scratch(k_few_rows, 2, processor());
     constexpr uintptr_t k_page = 4096;
     const auto page = [](const void* p) { return reinterpret_cast<uintptr_t>(p) / k_page; };
     const auto queries = static_cast<size_t>(scratch.n_block_queries);
