@@ -72,6 +72,14 @@ ThreadPlan plan_on_one_node(int32_t n_threads, Affinity affinity) {
 }  // namespace
 
 struct ThreadPool::State {
+    // The job; written by the caller before `generation` moves, read by workers after they see it move, and on one line with it
+    // so that they wait for one only.
+    alignas(k_line_pair_bytes) std::atomic<uint64_t> generation{0};  // the job's number
+    TaskFunction task = nullptr;
+    const void* context = nullptr;
+    int32_t n_parts = 0;
+    std::array<int64_t, k_most_nodes + 1> first_of_part = {};
+
     int32_t n_threads = 1;
     HostThreads host;
     ThreadPlan plan;                                             // of threads of our own
@@ -81,15 +89,7 @@ struct ThreadPool::State {
 
     std::mutex callers;  // one job at a time
 
-    // The job; written by the caller before `generation` moves, read by workers after they see it move, and on one line with it
-    // so that they wait for one only.
-    alignas(k_line_pair_bytes) std::atomic<uint64_t> generation{0};  // the job's number
-    TaskFunction task = nullptr;
-    const void* context = nullptr;
-    int32_t n_parts = 0;
-    std::array<int64_t, k_most_nodes + 1> first_of_part = {};
-
-    alignas(k_line_pair_bytes) std::atomic<bool> stop{false};
+    std::atomic<bool> stop{false};
     std::mutex sleep_mutex;
     std::condition_variable wake;
     std::vector<std::thread> workers;
