@@ -36,16 +36,10 @@ int64_t group_by_expert(CpuScratch& scratch, const int32_t* ids, int64_t n_slots
     return n_active;
 }
 
-// The entries of one expert as input rows: read through the list `rows` where it is given, else lying in
-// sorted order.
-InputRows entries_of(const InputRows& all, const CpuScratch& scratch, int32_t expert, const int32_t* rows) {
+// The entries of one expert, of an input in sorted order.
+InputRows entries_of(const InputRows& all, const CpuScratch& scratch, int32_t expert) {
     const int32_t first = scratch.first_of_expert[expert];
-    const int32_t count = scratch.first_of_expert[expert + 1] - first;
-    if (rows == nullptr) return rows_of(all, first, count);
-    InputRows input = all;
-    input.n_tokens = count;
-    input.rows = rows + first;
-    return input;
+    return rows_of(all, first, scratch.first_of_expert[expert + 1] - first);
 }
 
 // Rows first .. first + count of an active expert.
@@ -80,15 +74,6 @@ const std::byte* rows_from(const backend::ExpertStack& stack, const ExpertTile& 
     return tile.count == 0 ? nullptr : stack.matrix(tile.expert).row(tile.first);
 }
 
-// Tokens first .. first + count of an input.
-InputRows tokens_of(const InputRows& all, int64_t first, int64_t count) {
-    if (all.rows == nullptr) return rows_of(all, first, count);
-    InputRows input = all;
-    input.n_tokens = count;
-    input.rows += first;
-    return input;
-}
-
 // Columns first .. first + count of an input row of `down`, from those of gate h and up h; gate is overwritten. Quantised,
 // first and count are multiples of 32.
 void put_activated(const KernelTable& kernels, Activation activation, float* gate, const float* up,
@@ -105,10 +90,10 @@ void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
     const int64_t row_bytes = activation_row_bytes(activation, weights.gate.rows);
     const auto task = [&](const ExpertTile& tile, const ExpertTile& next, int32_t thread) {
         const ThreadScratch& own = scratch.of(thread);
-        const InputRows all = entries_of(input, scratch, tile.expert, scratch.entry_row);
+        const InputRows all = entries_of(input, scratch, tile.expert);
         std::byte* activated = scratch.activated + scratch.first_of_expert[tile.expert] * row_bytes;
         for (int64_t done = 0; done < all.n_tokens; done += k_gate_tile_tokens) {
-            const InputRows rows = tokens_of(all, done, std::min(k_gate_tile_tokens, all.n_tokens - done));
+            const InputRows rows = rows_of(all, done, std::min(k_gate_tile_tokens, all.n_tokens - done));
             const auto compute = [&](const backend::ExpertStack& stack, float* y,
                                      const std::byte* next_weight) {
                 const backend::Matrix weight = stack.matrix(tile.expert);
@@ -147,8 +132,7 @@ void project(const Machine& machine, CpuScratch& scratch, int64_t n_active, cons
             .y = scratch.expert_output + scratch.first_of_expert[tile.expert] * down.rows + tile.first,
             .y_stride = down.rows,
             .next_weight = rows_from(down, next)};
-        compute_tile(machine, rows, entries_of(input, scratch, tile.expert, nullptr),
-                     scratch.of(thread).tile);
+        compute_tile(machine, rows, entries_of(input, scratch, tile.expert), scratch.of(thread).tile);
     };
     const int64_t tile_rows = rows_of_tile(machine, down.matrix(0), n_active * down.rows);
     for_each_expert_tile(machine, scratch, n_active, down, tile_rows, task);
@@ -188,6 +172,9 @@ void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_
         quantize_rows(machine, activation, h, n, hidden, scratch.input[static_cast<size_t>(activation)],
                       input);
     }
+    // From here on in sorted order, each entry through the list.
+    input.rows = scratch.entry_row;
+    input.n_tokens = n_slots;
     const Activation activation = activation_for(machine.kernels, weights.down.format);
     activate(machine, scratch, n_active, weights, input, activation);
 

@@ -100,9 +100,13 @@ InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept {
 }
 
 InputRows rows_of(const InputRows& all, int64_t first, int64_t count) noexcept {
-    assert(all.rows == nullptr && first + count <= all.n_tokens);
+    assert(first + count <= all.n_tokens);
     InputRows part = all;
     part.n_tokens = count;
+    if (all.rows != nullptr) {
+        part.rows += first;
+        return part;
+    }
     for (size_t kind = 0; kind < k_activation_count; ++kind) {
         if (part.data[kind] != nullptr) part.data[kind] += first * part.row_bytes[kind];
     }

@@ -21,7 +21,7 @@ int64_t rows_of_tile(const Machine& machine, const backend::Matrix& weight, int6
 
 InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept;
 
-// Rows first .. first + count of an input without a list of rows.
+// Tokens first .. first + count of an input.
 InputRows rows_of(const InputRows& all, int64_t first, int64_t count) noexcept;
 
 // Adds the quantised form to `input`, made in `out` from the n rows of x; nothing for f32 or when it is

@@ -71,8 +71,7 @@ void carve_experts(Carver& carver, CpuScratch& scratch) {
     carver.take(scratch.entry_row, {limits.n_rows, limits.n_expert_used});
     carver.take(scratch.entry_of_slot, {limits.n_rows, limits.n_expert_used});
     carver.take(scratch.activated, {limits.n_rows, limits.n_expert_used,
-                                    std::max(activation_row_bytes(Activation::f32, limits.expert_ff),
-                                             activation_row_bytes(Activation::q8, limits.expert_ff))});
+                                    activation_row_bytes(Activation::f32, limits.expert_ff)});
     carver.take(scratch.expert_output, {limits.n_rows, limits.n_expert_used, limits.hidden});
 }
 

@@ -76,8 +76,9 @@ class CpuScratch : public backend::Scratch {
     int32_t* active_expert;    // [n_expert]: experts with an entry
     int32_t* entry_row;        // [slots]: input row of an entry of the sorted order
     int32_t* entry_of_slot;    // [slots]
-    std::byte* activated;      // [slots][ff], sorted order: the input of `down`, floats or quantised
-    float* expert_output;      // [slots][hidden]
+    std::byte*
+        activated;  // [slots][ff], sorted order: the input of `down`, floats or, in less room, quantised
+    float* expert_output;  // [slots][hidden]
 
     const ThreadScratch& of(int32_t thread) const noexcept { return threads[static_cast<size_t>(thread)]; }
 
