@@ -8,11 +8,11 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/memory_info.h"
+#include "base/page.h"
 
 namespace minim {
 namespace {
 
-constexpr uint64_t k_page_bytes = 4096;
 constexpr uint64_t k_huge_page_bytes = uint64_t{2} << 20;
 
 // Makes every page present. False when the machine has not enough memory.

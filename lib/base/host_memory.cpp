@@ -8,11 +8,11 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "base/memory_info.h"
+#include "base/page.h"
 
 namespace minim {
 namespace {
 
-constexpr uint64_t k_page_bytes = 4096;
 constexpr size_t k_most_samples = 16384;
 
 [[noreturn]] void fail_lock(std::string_view what, uint64_t bytes, int code) {

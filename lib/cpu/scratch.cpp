@@ -5,12 +5,12 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/page.h"
 
 namespace minim::cpu {
 namespace {
 
 constexpr uint64_t k_alignment = 64;
-constexpr uint64_t k_page_bytes = 4096;
 // Queries of a block: enough that a page of keys, read once from memory, is multiplied from the cache.
 constexpr int64_t k_block_queries = 96;
 
