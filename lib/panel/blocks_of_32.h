@@ -17,13 +17,16 @@ template <class L>
 struct Q8_0Panel {
     using Block = Q8_0;
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
+    static constexpr int k_codes_at =
+        Block::codes_at;  // words of a block, which are its only unit's codes as they lie
     PanelBlock<L> block;
     MINIM_KERNEL_FUNCTION Q8_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        for (int k = 0; k < 8; ++k) unit.code[k] = L::wide(block.word(Block::codes_at + 4 * k));
-        unit.scale[0] = block.f16(Block::d_at);
+        for (int k = 0; k < 8; ++k) unit.code[k] = L::wide(block.word(k_codes_at + 4 * k));
+        unit.scale[0] = scale();
     }
+    MINIM_KERNEL_FUNCTION typename L::Float scale() const { return block.f16(Block::d_at); }
 };
 
 template <class L>

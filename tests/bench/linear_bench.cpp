@@ -105,7 +105,7 @@ void register_all() {
               Format::int4_z128, Format::x1_s,   Format::x1_m,    Format::x2_xxs, Format::x2_xs,
               Format::x2_s,      Format::x3_xxs, Format::x3_s}) {
             for (const Shape shape : {Shape{3072, 1536}, Shape{1536, 3072}}) {
-                for (const int64_t n : {1, 2, 3, 4, 8, 32, 128}) {
+                for (const int64_t n : {1, 2, 3, 4, 8, 16, 32, 128}) {
                     const std::string name = std::string(to_string(level)) + "/" +
                                              std::string(minim::traits(format).name) + "/" +
                                              std::to_string(shape.rows) + "x" + std::to_string(shape.cols) +

@@ -210,7 +210,8 @@ struct LanesOf {
         dot_small<n, 255, n_tokens>(sum, weight, code);
     }
     // sum[s][t] += weight[s] . code[t] of n vectors of codes. Each code is loaded for all strips, as loads are what bounds dot_small().
-    template <int n, int largest, int n_strips, int n_tokens>
+    // Signed weights are made wide first.
+    template <int n, int largest, bool signed_weights, int n_strips, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_strips(Int (&sum)[n_strips][n_tokens],
                                                const std::byte* const (&weight)[n_strips],
                                                const int8_t* const (&code)[n_tokens]) {
@@ -219,7 +220,7 @@ struct LanesOf {
         __m256i pairs[n_strips][n_tokens] = {};
 #pragma GCC unroll 8
         for (int k = 0; k < n; ++k) {
-            const auto w = load_strips(weight, k);
+            const auto w = load_strips<signed_weights>(weight, k);
             for (int t = 0; t < n_tokens; ++t) {
                 const Int four = load_codes(code[t] + 4 * k);
                 for (int s = 0; s < n_strips; ++s) {
@@ -240,12 +241,13 @@ struct LanesOf {
     struct Strips {
         Int strip[n_strips];
     };
-    template <int n_strips>
+    template <bool signed_weights, int n_strips>
     static MINIM_KERNEL_INLINE Strips<n_strips> load_strips(const std::byte* const (&weight)[n_strips],
                                                             int k) {
         Strips<n_strips> strips;
         for (int s = 0; s < n_strips; ++s) {
-            strips.strip[s] = load(weight[s] + 64 * k);  // as they lie in scratch
+            strips.strip[s] = load(weight[s] + 64 * k);  // as they lie in scratch and in panels
+            if constexpr (signed_weights) strips.strip[s] = wide(strips.strip[s]);
             asm volatile("" : "+x"(strips.strip[s].v));
         }
         return strips;

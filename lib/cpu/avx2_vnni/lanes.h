@@ -20,13 +20,13 @@ struct Lanes : avx2::LanesOf<Vnni> {
     static MINIM_KERNEL_INLINE void dot_small(Int* sum, const Int* weight, const int8_t* const* code) {
         dot_wide<n, n_tokens>(sum, weight, code);
     }
-    template <int n, int /*largest*/, int n_strips, int n_tokens>
+    template <int n, int /*largest*/, bool signed_weights, int n_strips, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_strips(Int (&sum)[n_strips][n_tokens],
                                                const std::byte* const (&weight)[n_strips],
                                                const int8_t* const (&code)[n_tokens]) {
 #pragma GCC unroll 8
         for (int k = 0; k < n; ++k) {
-            const auto w = load_strips(weight, k);
+            const auto w = avx2::LanesOf<Vnni>::template load_strips<signed_weights>(weight, k);
             for (int t = 0; t < n_tokens; ++t) {
                 const Int four = load_codes(code[t] + 4 * k);
                 for (int s = 0; s < n_strips; ++s)

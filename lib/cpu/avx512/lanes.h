@@ -186,8 +186,8 @@ struct LanesOf {
         dot_wide<n, n_tokens>(sum, weight, code);
     }
     // sum[s][t] += weight[s] . code[t] of n vectors of codes, 64 bytes each. Each code is loaded for all strips, and where registers
-    // are left, a sum is two: a processor that begins two products a cycle waits four for each.
-    template <int n, int /*largest*/, int n_strips, int n_tokens>
+    // are left, a sum is two: a processor that begins two products a cycle waits four for each. Signed weights are made wide first.
+    template <int n, int /*largest*/, bool signed_weights, int n_strips, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_strips(Int (&sum)[n_strips][n_tokens],
                                                const std::byte* const (&weight)[n_strips],
                                                const int8_t* const (&code)[n_tokens]) {
@@ -198,9 +198,13 @@ struct LanesOf {
                 for (Int& one : of_strip) one = all(0);
             }
         }
+#pragma GCC unroll 8
         for (int k = 0; k < n; ++k) {
             Int w[n_strips];
-            for (int s = 0; s < n_strips; ++s) w[s] = load(weight[s] + 64 * k);
+            for (int s = 0; s < n_strips; ++s) {
+                w[s] = load(weight[s] + 64 * k);
+                if constexpr (signed_weights) w[s] = wide(w[s]);
+            }
             auto& to = k_chains == 2 && k % 2 == 1 ? other : sum;
             for (int t = 0; t < n_tokens; ++t) {
                 const Int four = broadcast_codes(code[t] + 4 * k);

@@ -259,14 +259,19 @@ void unpack_blocks(const PanelBlocks<typename P::Block>& blocks, std::byte* out)
 }
 
 // Some lanes of an unpacked unit.
-template <class L, class Kind>
-struct UnpackedUnit {
+template <class L, class P>
+class UnpackedUnit {
+  public:
+    using Kind = typename P::Kind;
     using Float = typename L::Float;
+    static constexpr bool k_signed_codes = false;
 
-    const std::byte* data;
+    UnpackedUnit() = default;
+    UnpackedUnit(const std::byte* units, int lane) : data_(units + 4 * lane) {}
+    MINIM_KERNEL_INLINE void next() { data_ += k_unpacked_unit_bytes<Kind>; }
 
     MINIM_KERNEL_INLINE const std::byte* codes(int group) const {
-        return data + 64 * k_group_vectors<Kind> * group;
+        return data_ + 64 * k_group_vectors<Kind> * group;
     }
     MINIM_KERNEL_INLINE Float scale(int group) const { return float_at(512 + 64 * group); }
     MINIM_KERNEL_INLINE Float minimum(int group) const {
@@ -274,7 +279,7 @@ struct UnpackedUnit {
     }
     MINIM_KERNEL_INLINE Unit<L> all() const {
         Unit<L> unit;
-        for (int k = 0; k < 8; ++k) unit.code[k] = L::load(data + 64 * k);
+        for (int k = 0; k < 8; ++k) unit.code[k] = L::load(data_ + 64 * k);
         for (int g = 0; g < Kind::k_groups; ++g) {
             unit.scale[g] = scale(g);
             if constexpr (Kind::k_minima) unit.minimum[g] = minimum(g);
@@ -284,15 +289,45 @@ struct UnpackedUnit {
 
   private:
     MINIM_KERNEL_INLINE Float float_at(int at) const {
-        return L::load_f32(reinterpret_cast<const float*>(data + at));
+        return L::load_f32(reinterpret_cast<const float*>(data_ + at));
     }
+
+    const std::byte* data_ = nullptr;
+};
+
+// Formats whose words are a unit's codes as they lie, signed bytes. Lanes that take weights from memory need them unpacked nowhere.
+template <class P>
+concept HoldsCodes = requires {
+    P::k_codes_at;
+};
+
+// Some lanes of such a unit.
+template <class L, class P>
+class PackedUnit {
+  public:
+    using Kind = typename P::Kind;
+    using Float = typename L::Float;
+    static constexpr bool k_signed_codes = true;
+
+    PackedUnit() = default;
+    PackedUnit(const std::byte* blocks, int lane) : block_{blocks, lane} {}
+    MINIM_KERNEL_INLINE void next() { block_.data += k_panel_rows * P::Block::block_bytes; }
+
+    MINIM_KERNEL_INLINE const std::byte* codes(int /*group*/) const {
+        return block_.data + k_panel_rows * P::k_codes_at + 4 * block_.lane;
+    }
+    MINIM_KERNEL_INLINE Float scale(int /*group*/) const { return P(block_, block_).scale(); }
+    MINIM_KERNEL_INLINE Float minimum(int /*group*/) const { return L::zero(); }
+
+  private:
+    PanelBlock<L> block_ = {};
 };
 
 // Units of the same columns of several strips: each code of the input that is loaded meets all of them.
-template <class L, class Kind, int n_strips, int n_tokens>
-MINIM_KERNEL_INLINE void add_unit_of_strips(const UnpackedUnit<L, Kind> (&unit)[n_strips],
-                                            const InputTile<n_tokens>& input,
+template <class L, class AnyUnit, int n_strips, int n_tokens>
+MINIM_KERNEL_INLINE void add_unit_of_strips(const AnyUnit (&unit)[n_strips], const InputTile<n_tokens>& input,
                                             typename L::Float (&sum)[n_strips][n_tokens]) {
+    using Kind = typename AnyUnit::Kind;
     constexpr int k_vectors = k_group_vectors<Kind>;
     constexpr int k_largest = Kind::k_codes == Codes::wide ? 255 : Kind::k_largest;
     for (int g = 0; g < Kind::k_groups; ++g) {
@@ -305,7 +340,7 @@ MINIM_KERNEL_INLINE void add_unit_of_strips(const UnpackedUnit<L, Kind> (&unit)[
             const auto first = first_dot<L, Kind>(*input.block[t], g);
             for (int s = 0; s < n_strips; ++s) dot[s][t] = first;
         }
-        L::template dot_strips<k_vectors, k_largest>(dot, weight, code);
+        L::template dot_strips<k_vectors, k_largest, AnyUnit::k_signed_codes>(dot, weight, code);
         for (int s = 0; s < n_strips; ++s) {
             const auto scale = unit[s].scale(g);
             typename L::Float minimum = {};
@@ -316,9 +351,11 @@ MINIM_KERNEL_INLINE void add_unit_of_strips(const UnpackedUnit<L, Kind> (&unit)[
     }
 }
 
-// Units first .. first + count of the panels in scratch.
-struct UnpackedUnits {
-    PanelScratch::Panel* panels;
+// Units first .. first + count of some panels, in scratch or where they are kept, and the sums of some tokens.
+template <int n_panels>
+struct UnitsOfPanels {
+    const std::byte* data[n_panels];
+    float* sums[n_panels];
     int64_t first;
     int64_t count;
 };
@@ -328,35 +365,56 @@ template <class L>
 inline constexpr int k_tile_panels =
     L::k_tile_strips > k_panel_strips<L> ? L::k_tile_strips / k_panel_strips<L> : 1;
 
+// Strips of n_panels panels that a tile of tokens takes at a time.
+template <class L, int n_panels>
+inline constexpr int k_strips_at_once =
+    L::k_tile_strips < n_panels* k_panel_strips<L> ? L::k_tile_strips : n_panels* k_panel_strips<L>;
+
+// What comes after a range of blocks of some panels, so many bytes of each, in equal steps: one with each unit of each tile.
+template <int n_panels>
+struct RangesAhead {
+    Ahead panel[n_panels];
+    int64_t n_bytes;
+    int64_t step_lines;
+    int64_t n_fetched = 0;
+
+    void spread(int64_t n_steps) { step_lines = (n_bytes + 64 * n_steps - 1) / (64 * n_steps); }
+    MINIM_KERNEL_INLINE void step() {
+        if (n_fetched >= n_bytes) return;
+        for (int64_t i = 0; i < step_lines; ++i, n_fetched += 64) {
+            for (const Ahead& ahead : panel) ahead.fetch(n_fetched);
+        }
+    }
+};
+
 // Adds their products with the inputs of n_tokens tokens to the sums of these, which are the panels' from token t on; the first is
 // token t0 of all.
-template <class L, class Kind, int n_panels, int n_tokens>
-void add_units(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, int64_t t) {
-    constexpr int k_all = n_panels * k_panel_strips<L>;
-    constexpr int k_strips = L::k_tile_strips < k_all ? L::k_tile_strips : k_all;
-    for (int first = 0; first < k_all; first += k_strips) {
+template <class L, class AnyUnit, int n_panels, int n_tokens>
+void add_units(const LinearArgs& args, const UnitsOfPanels<n_panels>& units, int64_t t0, int64_t t,
+               RangesAhead<n_panels>& ahead) {
+    constexpr int k_strips = k_strips_at_once<L, n_panels>;
+    for (int first = 0; first < n_panels * k_panel_strips<L>; first += k_strips) {
         InputTile<n_tokens> input(args, t0, units.first);
         typename L::Float sum[k_strips][n_tokens];
-        UnpackedUnit<L, Kind> unit[k_strips];
-        const auto panel_of = [&](int s) -> PanelScratch::Panel& {
-            return units.panels[(first + s) / k_panel_strips<L>];
-        };
+        AnyUnit unit[k_strips];
+        const auto panel_of = [&](int s) { return (first + s) / k_panel_strips<L>; };
         const auto lane_of = [&](int s) { return (first + s) % k_panel_strips<L> * L::k_width; };
         const auto sum_at = [&](int s, int n) {
-            return panel_of(s).sums + k_panel_rows * (t + n) + lane_of(s);
+            return units.sums[panel_of(s)] + k_panel_rows * (t + n) + lane_of(s);
         };
         for (int s = 0; s < k_strips; ++s) {
-            unit[s].data = panel_of(s).units + 4 * lane_of(s);
+            unit[s] = AnyUnit(units.data[panel_of(s)], lane_of(s));
             for (int n = 0; n < n_tokens; ++n) sum[s][n] = L::load_f32(sum_at(s, n));
         }
         for (int64_t u = 0; u < units.count; ++u) {
-            if constexpr (k_strips == 1) {
-                add_unit<L, Kind, n_tokens>(unit[0].all(), input, sum[0]);
+            ahead.step();
+            if constexpr (L::k_tile_strips == 1) {
+                add_unit<L, typename AnyUnit::Kind, n_tokens>(unit[0].all(), input, sum[0]);
             } else {
-                add_unit_of_strips<L, Kind, k_strips, n_tokens>(unit, input, sum);
+                add_unit_of_strips<L, AnyUnit, k_strips, n_tokens>(unit, input, sum);
             }
             input.next();
-            for (auto& one : unit) one.data += k_unpacked_unit_bytes<Kind>;
+            for (AnyUnit& one : unit) one.next();
         }
         for (int s = 0; s < k_strips; ++s) {
             for (int n = 0; n < n_tokens; ++n) L::store(sum_at(s, n), sum[s][n]);
@@ -364,29 +422,16 @@ void add_units(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, i
     }
 }
 
-// What comes after a range of blocks of some panels, so many bytes of each; every tile of tokens begins with its part of it.
-template <int n_panels>
-struct RangesAhead {
-    Ahead panel[n_panels];
-    int64_t n_bytes;
-    int64_t n_fetched = 0;
-
-    // Up to the part of `done` tokens of `all`.
-    MINIM_KERNEL_INLINE void fetch(int64_t done, int64_t all) {
-        for (; n_fetched * all < n_bytes * done; n_fetched += 64) {
-            for (const Ahead& ahead : panel) ahead.fetch(n_fetched);
-        }
-    }
-};
-
 // For tokens t0 .. t0 + n_tokens.
-template <class L, class Kind, int n_panels>
-void add_units_of_tokens(const LinearArgs& args, const UnpackedUnits& units, int64_t t0, int64_t n_tokens,
-                         RangesAhead<n_panels> ahead) {
+template <class L, class AnyUnit, int n_panels>
+void add_units_of_tokens(const LinearArgs& args, const UnitsOfPanels<n_panels>& units, int64_t t0,
+                         int64_t n_tokens, RangesAhead<n_panels> ahead) {
+    constexpr int64_t k_passes = n_panels * k_panel_strips<L> / k_strips_at_once<L, n_panels>;
+    constexpr int64_t k_tile = L::k_token_tile;
+    ahead.spread((n_tokens + k_tile - 1) / k_tile * k_passes * units.count);
     int64_t t = 0;
     const auto add_tile = [&](auto n) {
-        ahead.fetch(t + n, n_tokens);
-        add_units<L, Kind, n_panels, n>(args, units, t0 + t, t);
+        add_units<L, AnyUnit, n_panels, n>(args, units, t0 + t, t, ahead);
         t += n;
     };
     while (t + L::k_token_tile <= n_tokens) add_tile(std::integral_constant<int, L::k_token_tile>());
@@ -403,20 +448,31 @@ void add_units_of_tokens(const LinearArgs& args, const UnpackedUnits& units, int
 template <class L, class P, int n_panels>
 void linear_of_panels(const LinearArgs& args, int64_t first, int64_t t0, int64_t n_tokens) {
     using Blocks = PanelBlocks<typename P::Block>;
-    const ReadAheadOfPanels<n_panels> read_ahead(args, k_much_work);
+    constexpr bool k_in_place = HoldsCodes<P> && L::k_tile_strips > 1;
+    using AnyUnit = std::conditional_t<k_in_place, PackedUnit<L, P>, UnpackedUnit<L, P>>;
+    constexpr int64_t k_range_bytes = k_panel_cols / P::Block::block_elems * Blocks::k_block_bytes;
+    const ReadAheadOfPanels<n_panels> read_ahead(args, {k_much_work.far, n_panels * k_range_bytes});
     PanelScratch::Panel* panels = args.scratch->panels;
     for (int p = 0; p < n_panels; ++p)
         for (int64_t i = 0; i < k_panel_rows * n_tokens; ++i) panels[p].sums[i] = 0.0F;
     for_each_blocks<P>(args, first, [&](const Blocks& blocks) {
+        UnitsOfPanels<n_panels> units;
+        units.first = blocks.first_unit();
+        units.count = blocks.n_units();
         RangesAhead<n_panels> ahead;
         ahead.n_bytes = blocks.count * Blocks::k_block_bytes;
         for (int p = 0; p < n_panels; ++p) {
             const Blocks of_panel = blocks.of_panel(p, args.row_bytes);
-            unpack_blocks<L, P>(of_panel, panels[p].units);
             ahead.panel[p] = read_ahead.begin_block(of_panel.data(), of_panel.data() - of_panel.panel);
+            units.sums[p] = panels[p].sums;
+            if constexpr (k_in_place) {
+                units.data[p] = of_panel.data();
+            } else {
+                unpack_blocks<L, P>(of_panel, panels[p].units);
+                units.data[p] = panels[p].units;
+            }
         }
-        const UnpackedUnits units = {panels, blocks.first_unit(), blocks.n_units()};
-        add_units_of_tokens<L, typename P::Kind, n_panels>(args, units, t0, n_tokens, ahead);
+        add_units_of_tokens<L, AnyUnit, n_panels>(args, units, t0, n_tokens, ahead);
     });
     for (int p = 0; p < n_panels; ++p) {
         for (int64_t t = 0; t < n_tokens; ++t) {
