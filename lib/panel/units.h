@@ -25,7 +25,14 @@ struct Unit {
     typename L::Int code[8];
     typename L::Float scale[2];
     typename L::Float minimum[2];
+    typename L::Int shift[2];  // see AddsShiftsInDots
 };
+
+// Some formats have a number to add to all codes of a group of some rows. Lanes that say so are spared it code by code: Unit::shift
+// is, in the group's half of every lane (in both halves where a unit is one group), what the sum of the input's codes is to be
+// multiplied by and added to the dot. A panel type with such numbers has AddingShifts<Other>, itself over other lanes.
+template <class L>
+concept AddsShiftsInDots = L::k_adds_shifts_in_dots;
 
 // One block of a panel, for the lanes from `lane` on; places are given as in the block of a row.
 template <class L>
@@ -46,13 +53,14 @@ struct PanelBlock {
 };
 
 // What the arithmetic needs to know of a format.
-template <Codes codes, int largest, int offset, int n_groups, bool has_minima>
+template <Codes codes, int largest, int offset, int n_groups, bool has_minima, bool has_shifts = false>
 struct PanelKind {
     static constexpr Codes k_codes = codes;
     static constexpr int k_largest = largest;
     static constexpr int k_offset = offset;
     static constexpr int k_groups = n_groups;  // of a unit: 1 or 2
     static constexpr bool k_minima = has_minima;
+    static constexpr bool k_shifts = has_shifts;  // Unit::shift counts
 };
 
 // The formats of a family.

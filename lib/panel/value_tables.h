@@ -46,15 +46,31 @@ inline constexpr int k_iq5k_shift = table_shift(codebooks::k_iq5k);
 inline constexpr int k_iq6k_shift = table_shift(codebooks::k_iq6k);
 static_assert(k_iq4k_shift != 0 && k_iq5k_shift != 0 && k_iq6k_shift != 0);
 
-// `shift` in every byte of the lanes that are all ones.
-template <class L, int shift>
-MINIM_KERNEL_FUNCTION typename L::Int shift_of(typename L::Int lanes) {
-    return L::bit_and(lanes, L::all(shift * 0x01010101));
+// `shift` for the codes of group g, of both if g is k_both_groups, in the lanes whose word has bit `bit`: in every byte, or as
+// Unit::shift.
+inline constexpr int k_both_groups = 2;
+template <class L, int shift, int g, int bit>
+MINIM_KERNEL_FUNCTION typename L::Int shift_of(typename L::Int word) {
+    static_assert(shift == 1 || shift == 2 || shift == 4);
+    constexpr int k_shift_bit = shift / 2;  // 0, 1 or 2
+    if constexpr (!AddsShiftsInDots<L>) {
+        return L::bit_and(lanes_with_bit<L, bit>(word), L::all(shift * 0x01010101));
+    } else if constexpr (g == k_both_groups) {
+        return L::bit_and(lanes_with_bit<L, bit>(word), L::all(shift * 0x00010001));
+    } else {
+        return L::bit_and(moved<L, bit, 16 * g + k_shift_bit>(word), L::all(shift << (16 * g)));
+    }
+}
+
+template <class L>
+MINIM_KERNEL_FUNCTION typename L::Int shifted(typename L::Int code, typename L::Int shift) {
+    if constexpr (AddsShiftsInDots<L>) return code;
+    return L::add_bytes(code, shift);
 }
 
 template <class L>
 MINIM_KERNEL_INLINE void add_shift(typename L::Int shift, typename L::Int* code, int count) {
-    for (int k = 0; k < count; ++k) code[k] = L::add_bytes(code[k], shift);
+    for (int k = 0; k < count; ++k) code[k] = shifted<L>(code[k], shift);
 }
 
 // Lanes that look up among 64 bytes at once (cpu/avx512_vbmi/lanes.h).
@@ -100,7 +116,7 @@ MINIM_KERNEL_INLINE void iq5k_codes(const PanelBlock<L>& block, int codes_at, in
     for (int k = first; k < first + count; ++k) {
         const auto word = block.word(codes_at + 32 * (u / 2) + 4 * k);
         const auto value = look_up_32<L, 4 * (u % 2), u>(iq5k_values(), word, block.word(fifth_at + 4 * k));
-        code[k] = L::settled(L::add_bytes(value, shift));
+        code[k] = L::settled(shifted<L>(value, shift));
     }
 }
 
@@ -148,13 +164,17 @@ struct GroupScalesPanel {
 template <class L>
 struct Iq4KPanel : GroupScalesPanel<L, IQ4_K> {
     using Block = IQ4_K;
-    using Kind = PanelKind<Codes::wide, 128, 0, 2, false>;
+    using Kind = PanelKind<Codes::wide, 128, 0, 2, false, AddsShiftsInDots<L>>;
+    template <class Other>
+    using AddingShifts = Iq4KPanel<Other>;
     using GroupScalesPanel<L, IQ4_K>::GroupScalesPanel;
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         value4_of_32<L>(this->block, Block::codes_at + 16 * u, L::wide_table(iq4k_values()), unit.code);
-        add_shift<L>(shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 2 * u>(this->extra)), unit.code, 4);
-        add_shift<L>(shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 2 * u + 1>(this->extra)), unit.code + 4, 4);
+        unit.shift[0] = shift_of<L, k_iq4k_shift, 0, 2 * u>(this->extra);
+        unit.shift[1] = shift_of<L, k_iq4k_shift, 1, 2 * u + 1>(this->extra);
+        add_shift<L>(unit.shift[0], unit.code, 4);
+        add_shift<L>(unit.shift[1], unit.code + 4, 4);
         unit.scale[0] = this->template scale<2 * u>();
         unit.scale[1] = this->template scale<2 * u + 1>();
     }
@@ -163,14 +183,16 @@ struct Iq4KPanel : GroupScalesPanel<L, IQ4_K> {
 template <class L>
 struct Iq5KPanel : GroupScalesPanel<L, IQ5_K> {
     using Block = IQ5_K;
-    using Kind = PanelKind<Codes::wide, 128, 0, 2, false>;
+    using Kind = PanelKind<Codes::wide, 128, 0, 2, false, AddsShiftsInDots<L>>;
+    template <class Other>
+    using AddingShifts = Iq5KPanel<Other>;
     using GroupScalesPanel<L, IQ5_K>::GroupScalesPanel;
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        const auto first = shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 2 * u>(this->extra));
-        const auto second = shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 2 * u + 1>(this->extra));
-        iq5k_codes<L, u>(this->block, Block::codes_at, Block::fifth_at, first, 0, 4, unit.code);
-        iq5k_codes<L, u>(this->block, Block::codes_at, Block::fifth_at, second, 4, 4, unit.code);
+        unit.shift[0] = shift_of<L, k_iq5k_shift, 0, 2 * u>(this->extra);
+        unit.shift[1] = shift_of<L, k_iq5k_shift, 1, 2 * u + 1>(this->extra);
+        iq5k_codes<L, u>(this->block, Block::codes_at, Block::fifth_at, unit.shift[0], 0, 4, unit.code);
+        iq5k_codes<L, u>(this->block, Block::codes_at, Block::fifth_at, unit.shift[1], 4, 4, unit.code);
         unit.scale[0] = this->template scale<2 * u>();
         unit.scale[1] = this->template scale<2 * u + 1>();
     }
@@ -179,7 +201,9 @@ struct Iq5KPanel : GroupScalesPanel<L, IQ5_K> {
 template <class L>
 struct Iq6KPanel {
     using Block = IQ6_K;
-    using Kind = PanelKind<Codes::wide, 128, 0, 2, false>;
+    using Kind = PanelKind<Codes::wide, 128, 0, 2, false, AddsShiftsInDots<L>>;
+    template <class Other>
+    using AddingShifts = Iq6KPanel<Other>;
     PanelBlock<L> block;
     typename L::Float d;
     typename L::Int extra;
@@ -188,12 +212,12 @@ struct Iq6KPanel {
     template <int u, int g>
     MINIM_KERNEL_INLINE void unpack_group(Unit<L>& unit) const {
         constexpr int k_bit = 2 * (u % 4);
-        const auto shift = shift_of<L, k_iq6k_shift>(lanes_with_bit<L, 2 * u + g>(extra));
+        unit.shift[g] = shift_of<L, k_iq6k_shift, g, 2 * u + g>(extra);
         for (int k = 4 * g; k < 4 * g + 4; ++k) {
             const auto word = block.word(Block::codes_at + 32 * (u / 2) + 4 * k);
             const auto two = block.word(Block::high_at + 32 * (u / 4) + 4 * k);
             const auto value = look_up_64<L, 4 * (u % 2), k_bit>(iq6k_values(), word, two);
-            unit.code[k] = L::settled(L::add_bytes(value, shift));
+            unit.code[k] = L::settled(shifted<L>(value, unit.shift[g]));
         }
         const auto scales = block.word(Block::scales_at + u / 2 * 4);
         unit.scale[g] = L::mul(d, L::to_float(signed_byte_of<L, u % 2 * 2 + g>(scales)));
@@ -214,7 +238,9 @@ MINIM_KERNEL_FUNCTION typename L::Int ks_scales(typename L::Int byte) {
 template <class L>
 struct Iq4KsPanel {
     using Block = IQ4_KS;
-    using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
+    using Kind = PanelKind<Codes::wide, 128, 0, 1, false, AddsShiftsInDots<L>>;
+    template <class Other>
+    using AddingShifts = Iq4KsPanel<Other>;
     PanelBlock<L> block;
     typename L::Float d;
     MINIM_KERNEL_FUNCTION Iq4KsPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
@@ -222,7 +248,8 @@ struct Iq4KsPanel {
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto byte = byte_of<L, u % 4>(block.word(Block::scales_at + u / 4 * 4));
         value4_of_32<L>(block, Block::codes_at + 16 * u, L::wide_table(iq4k_values()), unit.code);
-        add_shift<L>(shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
+        unit.shift[0] = shift_of<L, k_iq4k_shift, k_both_groups, 0>(byte);
+        add_shift<L>(unit.shift[0], unit.code, 8);
         unit.scale[0] = L::mul(d, L::to_float(ks_scales<L>(byte)));
     }
 };
@@ -230,7 +257,9 @@ struct Iq4KsPanel {
 template <class L>
 struct Iq4KssPanel {
     using Block = IQ4_KSS;
-    using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
+    using Kind = PanelKind<Codes::wide, 128, 0, 1, false, AddsShiftsInDots<L>>;
+    template <class Other>
+    using AddingShifts = Iq4KssPanel<Other>;
     PanelBlock<L> block;
     typename L::Float d;
     MINIM_KERNEL_FUNCTION Iq4KssPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
@@ -252,7 +281,8 @@ struct Iq4KssPanel {
             const auto codes = L::bit_xor(even, L::template shift_right<1>(even));
             value4<L>(L::wide_table(iq4k_values()), codes, unit.code[k], unit.code[k + 4]);
         }
-        add_shift<L>(shift_of<L, k_iq4k_shift>(lanes_with_bit<L, 0>(byte)), unit.code, 8);
+        unit.shift[0] = shift_of<L, k_iq4k_shift, k_both_groups, 0>(byte);
+        add_shift<L>(unit.shift[0], unit.code, 8);
         unit.scale[0] = L::mul(d, L::to_float(ks_scales<L>(byte)));
     }
 };
@@ -260,15 +290,17 @@ struct Iq4KssPanel {
 template <class L>
 struct Iq5KsPanel {
     using Block = IQ5_KS;
-    using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
+    using Kind = PanelKind<Codes::wide, 128, 0, 1, false, AddsShiftsInDots<L>>;
+    template <class Other>
+    using AddingShifts = Iq5KsPanel<Other>;
     PanelBlock<L> block;
     typename L::Float d;
     MINIM_KERNEL_FUNCTION Iq5KsPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         const auto byte = byte_of<L, u % 4>(block.word(Block::scales_at + u / 4 * 4));
-        const auto shift = shift_of<L, k_iq5k_shift>(lanes_with_bit<L, 0>(byte));
-        iq5k_codes<L, u>(block, Block::codes_at, Block::fifth_at, shift, 0, 8, unit.code);
+        unit.shift[0] = shift_of<L, k_iq5k_shift, k_both_groups, 0>(byte);
+        iq5k_codes<L, u>(block, Block::codes_at, Block::fifth_at, unit.shift[0], 0, 8, unit.code);
         unit.scale[0] = L::mul(d, L::to_float(ks_scales<L>(byte)));
     }
 };

@@ -188,6 +188,9 @@ struct LanesOf {
         const __m256i pairs = _mm256_broadcastd_epi32(_mm_loadu_si32(pair));
         return {_mm256_madd_epi16(pairs, _mm256_set1_epi32(b * 65536 + (a & 65535)))};
     }
+    static MINIM_KERNEL_INLINE Int dot_halves(Int halves, const int16_t* pair) {
+        return {_mm256_madd_epi16(halves.v, _mm256_broadcastd_epi32(_mm_loadu_si32(pair)))};
+    }
     template <int n, int largest, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_small(Int* sum, const Int* weight, const int8_t* const* code) {
         constexpr int k_run = run_of(n, largest);

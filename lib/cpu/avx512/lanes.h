@@ -173,6 +173,11 @@ struct LanesOf {
         memcpy(&both, pair, sizeof(both));
         return {_mm512_madd_epi16(_mm512_set1_epi32(b * 65536 + (a & 65535)), _mm512_set1_epi32(both))};
     }
+    static MINIM_KERNEL_INLINE Int dot_halves(Int halves, const int16_t* pair) {
+        int32_t both;
+        memcpy(&both, pair, sizeof(both));
+        return {_mm512_madd_epi16(halves.v, _mm512_set1_epi32(both))};
+    }
     template <int n, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_wide(Int* sum, const Int* weight, const int8_t* const* code) {
         for (int k = 0; k < n; ++k) {

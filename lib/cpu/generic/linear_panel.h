@@ -54,11 +54,20 @@ inline constexpr int k_panel_strips = static_cast<int>(k_panel_rows) / L::k_widt
 template <class Kind>
 inline constexpr int k_group_vectors = 8 / Kind::k_groups;
 
-// What a dot with group `group` of a block begins with: the offset of the weights' codes, times the block's codes.
+// What a dot with group `group` of a block begins with: the offset of the weights' codes, and what they are shifted by, times the
+// block's codes.
 template <class L, class Kind>
-MINIM_KERNEL_INLINE typename L::Int first_dot(const Q8Block& block, int group) {
+MINIM_KERNEL_INLINE typename L::Int first_dot(const Q8Block& block, int group, const typename L::Int* shift) {
     constexpr int k_offset = Kind::k_codes == Codes::wide ? L::k_wide_offset : Kind::k_offset;
-    if constexpr (k_offset == 0) {
+    if constexpr (Kind::k_shifts) {
+        // A shift is less than 128, and -128 has none of its bits.
+        static_assert(k_offset == 0 || k_offset == 128);
+        constexpr uint32_t k_half = -k_offset & 0xFFFF;
+        constexpr uint32_t k_places[] = {1, 0x00010000, 0x00010001};
+        const uint32_t offset = k_half * k_places[Kind::k_groups == 1 ? 2 : group];
+        const auto halves = L::all(static_cast<int32_t>(offset));
+        return L::dot_halves(L::bit_or(shift[group], halves), block.sum);
+    } else if constexpr (k_offset == 0) {
         return L::all(0);
     } else if constexpr (Kind::k_groups == 1 && k_offset == k_unsigned_offset) {
         return L::all(block.unsigned_offset);
@@ -92,7 +101,7 @@ MINIM_KERNEL_INLINE void add_unit(const Unit<L>& unit, const InputTile<n_tokens>
         const int8_t* code[n_tokens];
         for (int t = 0; t < n_tokens; ++t) {
             code[t] = input.block[t]->code + 4 * k_vectors * g;
-            dot[t] = first_dot<L, Kind>(*input.block[t], g);
+            dot[t] = first_dot<L, Kind>(*input.block[t], g, unit.shift);
         }
         if constexpr (Kind::k_codes == Codes::wide) {
             L::template dot_wide<k_vectors, n_tokens>(dot, unit.code + k_vectors * g, code);
@@ -137,6 +146,27 @@ template <class L, class P>
 concept KeepsForOne = requires(typename L::Int word) {
     L::keep_in_register(word);
     typename P::template With<LanesForOne<L>>;
+};
+
+// L for a few tokens, whose dots take in what codes are shifted by.
+template <class L>
+struct LanesAddingShifts : L {
+    static constexpr bool k_adds_shifts_in_dots = true;
+};
+
+// Panels and lanes for a few tokens.
+template <class L, class P>
+struct ForFew {
+    using Lanes = L;
+    using Panel = P;
+};
+template <class L, class P>
+requires requires {
+    typename P::template AddingShifts<LanesAddingShifts<L>>;
+}
+struct ForFew<L, P> {
+    using Lanes = LanesAddingShifts<L>;
+    using Panel = typename P::template AddingShifts<Lanes>;
 };
 
 // Formats of which a load of memory is about all that is done with one token.
@@ -328,6 +358,7 @@ template <class L, class AnyUnit, int n_strips, int n_tokens>
 MINIM_KERNEL_INLINE void add_unit_of_strips(const AnyUnit (&unit)[n_strips], const InputTile<n_tokens>& input,
                                             typename L::Float (&sum)[n_strips][n_tokens]) {
     using Kind = typename AnyUnit::Kind;
+    static_assert(!Kind::k_shifts);
     constexpr int k_vectors = k_group_vectors<Kind>;
     constexpr int k_largest = Kind::k_codes == Codes::wide ? 255 : Kind::k_largest;
     for (int g = 0; g < Kind::k_groups; ++g) {
@@ -337,7 +368,7 @@ MINIM_KERNEL_INLINE void add_unit_of_strips(const AnyUnit (&unit)[n_strips], con
         for (int s = 0; s < n_strips; ++s) weight[s] = unit[s].codes(g);
         for (int t = 0; t < n_tokens; ++t) {
             code[t] = input.block[t]->code + 4 * k_vectors * g;
-            const auto first = first_dot<L, Kind>(*input.block[t], g);
+            const auto first = first_dot<L, Kind>(*input.block[t], g, nullptr);
             for (int s = 0; s < n_strips; ++s) dot[s][t] = first;
         }
         L::template dot_strips<k_vectors, k_largest, AnyUnit::k_signed_codes>(dot, weight, code);
@@ -493,17 +524,20 @@ inline constexpr int k_few_tokens =
 template <class L, class P>
 void linear_panels(const LinearArgs& args) {
     constexpr int k_few = k_few_tokens<L, P>;
-    if (args.n_tokens == 1) return linear_panels_of_one<L, P>(args);
+    using Few = ForFew<L, P>;
+    using FewL = typename Few::Lanes;
+    using FewP = typename Few::Panel;
+    if (args.n_tokens == 1) return linear_panels_of_one<FewL, FewP>(args);
     if constexpr (k_few >= 2) {
-        if (args.n_tokens == 2) return linear_panels_of_few<L, P, 2>(args);
+        if (args.n_tokens == 2) return linear_panels_of_few<FewL, FewP, 2>(args);
     }
     if constexpr (k_few >= 4) {
-        if (args.n_tokens == 3) return linear_panels_of_few<L, P, 3>(args);
-        if (args.n_tokens == 4) return linear_panels_of_few<L, P, 4>(args);
+        if (args.n_tokens == 3) return linear_panels_of_few<FewL, FewP, 3>(args);
+        if (args.n_tokens == 4) return linear_panels_of_few<FewL, FewP, 4>(args);
     }
     if constexpr (k_few >= 8) {
-        if (args.n_tokens <= 6) return linear_panels_of_few<L, P, 6>(args);
-        if (args.n_tokens <= 8) return linear_panels_of_few<L, P, 8>(args);
+        if (args.n_tokens <= 6) return linear_panels_of_few<FewL, FewP, 6>(args);
+        if (args.n_tokens <= 8) return linear_panels_of_few<FewL, FewP, 8>(args);
     }
     static_assert(k_tile_panels<L> <= k_panels_together);
     const int64_t n_panels = (args.n_rows + k_panel_rows - 1) / k_panel_rows;

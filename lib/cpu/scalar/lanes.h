@@ -213,6 +213,12 @@ struct Lanes {
     static Int dot_pair(const int16_t* pair) {
         return all(a * pair[0] + b * pair[1]);
     }
+    // The signed halves of every lane, times pair[0] and pair[1], added.
+    static Int dot_halves(Int halves, const int16_t* pair) {
+        const auto lanes = reinterpret_cast<SignedWords>(halves.v);
+        return {reinterpret_cast<Words>((lanes << 16 >> 16) * int32_t{pair[0]} +
+                                        (lanes >> 16) * int32_t{pair[1]})};
+    }
     // sum[t] += weight[0] . code[t][0..3] + weight[1] . code[t][4..7] + ... of n weights
     template <int n, int n_tokens>
     static void dot_wide(Int* sum, const Int* weight, const int8_t* const* code) {
