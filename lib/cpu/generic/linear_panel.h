@@ -8,8 +8,9 @@
 // does not depend on the width of a register or on who else is computed.
 //
 // Few input rows: unpacking and dots go together. More: a panel is unpacked into scratch, 256 columns at a time, and
-// every tile of input rows passes over them there, in the first-level cache; the sums wait in scratch between. Both do
-// the same arithmetic, and both fetch what comes next from memory while they compute.
+// every tile of input rows passes over them there, in the first-level cache; the sums wait in scratch between. Codes of
+// 8 bits need no unpacking and are read where they lie. All do the same arithmetic, and fetch what comes next from
+// memory while they compute.
 #pragma once
 
 #include <cstddef>
