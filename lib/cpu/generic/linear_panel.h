@@ -290,10 +290,10 @@ void unpack_blocks(const PanelBlocks<typename P::Block>& blocks, std::byte* out)
 }
 
 // Some lanes of an unpacked unit.
-template <class L, class P>
+template <class L, class UnitKind>
 class UnpackedUnit {
   public:
-    using Kind = typename P::Kind;
+    using Kind = UnitKind;
     using Float = typename L::Float;
     static constexpr bool k_signed_codes = false;
 
@@ -481,7 +481,7 @@ template <class L, class P, int n_panels>
 void linear_of_panels(const LinearArgs& args, int64_t first, int64_t t0, int64_t n_tokens) {
     using Blocks = PanelBlocks<typename P::Block>;
     constexpr bool k_in_place = HoldsCodes<P> && L::k_tile_strips > 1;
-    using AnyUnit = std::conditional_t<k_in_place, PackedUnit<L, P>, UnpackedUnit<L, P>>;
+    using AnyUnit = std::conditional_t<k_in_place, PackedUnit<L, P>, UnpackedUnit<L, typename P::Kind>>;
     constexpr int64_t k_range_bytes = k_panel_cols / P::Block::block_elems * Blocks::k_block_bytes;
     const ReadAheadOfPanels<n_panels> read_ahead(args, {k_much_work.far, n_panels * k_range_bytes});
     PanelScratch::Panel* panels = args.scratch->panels;
