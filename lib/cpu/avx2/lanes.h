@@ -183,11 +183,6 @@ struct LanesOf {
         memcpy(&four, codes, sizeof(four));
         return {_mm256_set1_epi32(four)};
     }
-    template <int a, int b>
-    static MINIM_KERNEL_INLINE Int dot_pair(const int16_t* pair) {
-        const __m256i pairs = _mm256_broadcastd_epi32(_mm_loadu_si32(pair));
-        return {_mm256_madd_epi16(pairs, _mm256_set1_epi32(b * 65536 + (a & 65535)))};
-    }
     static MINIM_KERNEL_INLINE Int dot_halves(Int halves, const int16_t* pair) {
         return {_mm256_madd_epi16(halves.v, _mm256_broadcastd_epi32(_mm_loadu_si32(pair)))};
     }

@@ -26,7 +26,7 @@ struct Lanes : avx2::LanesOf<Vnni> {
                                                const int8_t* const (&code)[n_tokens]) {
 #pragma GCC unroll 8
         for (int k = 0; k < n; ++k) {
-            const auto w = avx2::LanesOf<Vnni>::template load_strips<signed_weights>(weight, k);
+            const auto w = load_strips<signed_weights>(weight, k);
             for (int t = 0; t < n_tokens; ++t) {
                 const Int four = load_codes(code[t] + 4 * k);
                 for (int s = 0; s < n_strips; ++s)

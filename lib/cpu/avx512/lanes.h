@@ -167,12 +167,6 @@ struct LanesOf {
         memcpy(&four, codes, sizeof(four));
         return {_mm512_set1_epi32(four)};
     }
-    template <int a, int b>
-    static MINIM_KERNEL_INLINE Int dot_pair(const int16_t* pair) {
-        int32_t both;
-        memcpy(&both, pair, sizeof(both));
-        return {_mm512_madd_epi16(_mm512_set1_epi32(b * 65536 + (a & 65535)), _mm512_set1_epi32(both))};
-    }
     static MINIM_KERNEL_INLINE Int dot_halves(Int halves, const int16_t* pair) {
         int32_t both;
         memcpy(&both, pair, sizeof(both));

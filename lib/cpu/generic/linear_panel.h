@@ -60,23 +60,19 @@ inline constexpr int k_group_vectors = 8 / Kind::k_groups;
 template <class L, class Kind>
 MINIM_KERNEL_INLINE typename L::Int first_dot(const Q8Block& block, int group, const typename L::Int* shift) {
     constexpr int k_offset = Kind::k_codes == Codes::wide ? L::k_wide_offset : Kind::k_offset;
+    constexpr uint32_t k_half = -k_offset & 0xFFFF;
+    const uint32_t halves = Kind::k_groups == 1 ? k_half * 0x00010001 : k_half << (16 * group);
+    const auto offset = L::all(static_cast<int32_t>(halves));
     if constexpr (Kind::k_shifts) {
         // A shift is less than 128, and -128 has none of its bits.
         static_assert(k_offset == 0 || k_offset == 128);
-        constexpr uint32_t k_half = -k_offset & 0xFFFF;
-        constexpr uint32_t k_places[] = {1, 0x00010000, 0x00010001};
-        const uint32_t offset = k_half * k_places[Kind::k_groups == 1 ? 2 : group];
-        const auto halves = L::all(static_cast<int32_t>(offset));
-        return L::dot_halves(L::bit_or(shift[group], halves), block.sum);
+        return L::dot_halves(L::bit_or(shift[group], offset), block.sum);
     } else if constexpr (k_offset == 0) {
         return L::all(0);
     } else if constexpr (Kind::k_groups == 1 && k_offset == k_unsigned_offset) {
         return L::all(block.unsigned_offset);
-    } else if constexpr (Kind::k_groups == 1) {
-        return L::template dot_pair<-k_offset, -k_offset>(block.sum);
     } else {
-        return group == 0 ? L::template dot_pair<-k_offset, 0>(block.sum)
-                          : L::template dot_pair<0, -k_offset>(block.sum);
+        return L::dot_halves(offset, block.sum);
     }
 }
 
@@ -348,7 +344,6 @@ class PackedUnit {
         return block_.data + k_panel_rows * P::k_codes_at + 4 * block_.lane;
     }
     MINIM_KERNEL_INLINE Float scale(int /*group*/) const { return P(block_, block_).scale(); }
-    MINIM_KERNEL_INLINE Float minimum(int /*group*/) const { return L::zero(); }
 
   private:
     PanelBlock<L> block_ = {};

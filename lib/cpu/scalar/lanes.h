@@ -208,11 +208,6 @@ struct Lanes {
 
     // ---- dots of four bytes a lane ----
     static Int wide(Int signed_bytes) { return signed_bytes; }
-    // a * pair[0] + b * pair[1] in every lane
-    template <int a, int b>
-    static Int dot_pair(const int16_t* pair) {
-        return all(a * pair[0] + b * pair[1]);
-    }
     // The signed halves of every lane, times pair[0] and pair[1], added.
     static Int dot_halves(Int halves, const int16_t* pair) {
         const auto lanes = reinterpret_cast<SignedWords>(halves.v);
