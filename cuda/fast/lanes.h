@@ -21,7 +21,6 @@ struct Lanes {
     };
 
     static constexpr int k_width = 1;
-    static constexpr int k_wide_offset = 0;
 
     // ---- memory ----
     MINIM_HOST_DEVICE static Int load(const std::byte* p) { return load_as<uint32_t>(p); }
@@ -193,10 +192,6 @@ struct Lanes {
     // ---- dots of four bytes a lane ----
     MINIM_HOST_DEVICE static Int wide(Int signed_bytes) {
         return signed_bytes;
-    }
-    template <int a, int b>
-    MINIM_HOST_DEVICE static Int dot_pair(const int16_t* pair) {
-        return static_cast<uint32_t>(a * pair[0] + b * pair[1]);
     }
     template <int n, int n_tokens>
     MINIM_HOST_DEVICE static void dot_wide(Int* sum, const Int* weight, const int8_t* const* code) {
