@@ -56,6 +56,10 @@ SessionParams params_of_state(const model::Model& model, const kv::StateFile& fi
     const auto n_logits = static_cast<int64_t>(state.logits.size());
     if (!fits || n_tokens - state.n_evaluated > 1 || n_logits != (has_logits ? model.config().n_vocab : 0))
         fail_file(Reason::value, "{}: this state does not have the model's shape", path);
+    const auto unknown = std::ranges::find_if(
+        state.tokens, [&](int32_t id) { return id < 0 || id >= model.config().n_vocab; });
+    if (unknown != state.tokens.end())
+        fail_file(Reason::value, "{}: token {} of this state is none of the model's", path, *unknown);
     return params;
 }
 
@@ -134,7 +138,6 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<const model::Model> mo
     const kv::State state = file.state();
     const SessionParams as_saved = params_of_state(*model, file, params);
     auto session = std::make_unique<Session>(std::move(model), as_saved, log);
-    session->check(state.tokens, 0);
     file.read_pages(session->kv_, cancel);
     session->tokens_.assign(state.tokens.begin(), state.tokens.end());
     session->n_evaluated_ = state.n_evaluated;

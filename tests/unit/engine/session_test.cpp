@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "kv/state_file.h"
 #include "placement/backends.h"
 #include "support.h"
 
@@ -475,6 +476,24 @@ TEST_CASE("a state of another model is refused") {
         model::OpenOptions{}, silent);
     expect_error(Status::format, "another model",
                  [&] { Session::restore(other, path, {}, nullptr, silent); });
+}
+
+TEST_CASE("a state with a token that the model does not have is refused") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "state";
+    const Logger silent;
+    const auto model = bundled_model();
+    for (const int32_t id : {-1, static_cast<int32_t>(n_vocab())}) {
+        const std::vector<int32_t> tokens = {id};
+        kv::State state;
+        state.model = model->fingerprint();
+        state.n_context = 10;
+        state.tokens = tokens;
+        const backend::KvLayout layout = engine::kv_layout(model->config(), Format::f16, Format::f16);
+        kv::write_state(path, state, kv::Sequence::alone(layout, 10), nullptr);
+        expect_error(Status::format, "token " + std::to_string(id) + " of this state",
+                     [&] { Session::restore(model, path, {}, nullptr, silent); });
+    }
 }
 
 TEST_CASE("sessions of one model do not disturb each other") {

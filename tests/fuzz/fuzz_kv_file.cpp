@@ -1,0 +1,248 @@
+// Any bytes as a session's state and as saved prefixes, as they are and with every hash put right, as somebody would write them
+// who means it: they are refused, or what was read gives the same when it is written and read again.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "kv/kv_file.h"
+#include "kv/prefix_cache.h"
+#include "kv/sequence.h"
+#include "kv/state_file.h"
+#include "require.h"
+
+namespace {
+
+using namespace minim;
+using namespace minim::kv;
+using backend::k_kv_page_tokens;
+using backend::KvLayout;
+using minim::fuzz::require;
+
+using Bytes = std::vector<std::byte>;
+
+constexpr std::string_view k_state_magic = "minim-kv";
+constexpr std::string_view k_prefix_magic = "minim-px";
+
+// Layouts beyond it are those of no model of ours, and a page of them would be all that a run has time for.
+constexpr int64_t k_most_page_bytes = int64_t{1} << 20;
+constexpr int64_t k_most_pages = 64;
+
+// The programs' own folder, for the files that the library reads by name.
+class Folder {
+  public:
+    Folder() : path_(std::filesystem::temp_directory_path() / ("minim-fuzz-" + std::to_string(getpid()))) {
+        std::filesystem::create_directories(path_);
+    }
+    ~Folder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    std::string operator/(const char* name) const { return (path_ / name).string(); }
+
+  private:
+    std::filesystem::path path_;
+};
+
+void write_all(const std::string& path, std::span<const std::byte> bytes) {
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    require(static_cast<bool>(file.flush()), "the temporary file can be written");
+}
+
+// Runs `read`; a file may be refused as what it is not, and a size in it may be more than there is memory for.
+template <typename Read>
+void check_refusal(const Read& read) {
+    try {
+        read();
+    } catch (const Error& error) {
+        require(error.status() == Status::format || error.status() == Status::out_of_memory,
+                "a file is read, refused, or too large");
+    }
+}
+
+bool same(const State& a, const State& b) {
+    return a.model == b.model && a.n_context == b.n_context && a.n_evaluated == b.n_evaluated &&
+           std::ranges::equal(a.tokens, b.tokens) &&
+           std::ranges::equal(std::as_bytes(a.logits), std::as_bytes(b.logits));
+}
+
+// What the sequence holds, as far as it is in use.
+Bytes contents(const Sequence& kv, int64_t n_evaluated) {
+    Bytes all;
+    Bytes packed(packed_bytes(kv.layout(), k_kv_page_tokens));
+    for (int64_t page = 0; page * k_kv_page_tokens < n_evaluated; ++page) {
+        const int64_t n_slots = std::min(n_evaluated - page * k_kv_page_tokens, k_kv_page_tokens);
+        pack_page(kv.layout(), kv.view().pages[static_cast<size_t>(page)], n_slots, packed.data());
+        all.insert(all.end(), packed.begin(),
+                   packed.begin() + static_cast<int64_t>(packed_bytes(kv.layout(), n_slots)));
+    }
+    return all;
+}
+
+void read_state(const Folder& folder, const std::string& path) {
+    const StateFile file(path);
+    const State state = file.state();
+    require(state.n_evaluated <= std::ssize(state.tokens) && std::ssize(state.tokens) <= state.n_context,
+            "a state's tokens fit into its context");
+    if (file.layout().page_bytes() > k_most_page_bytes || state.n_evaluated > k_most_pages * k_kv_page_tokens)
+        return;
+    const int64_t n_context = std::max<int64_t>(state.n_evaluated, 1);
+    Sequence kv(std::make_shared<PagePool>(file.layout()), n_context);
+    file.read_pages(kv, nullptr);
+
+    const std::string copy = folder / "copy";
+    write_state(copy, state, kv, nullptr);
+    const StateFile again(copy);
+    require(same(again.state(), state) && again.layout() == file.layout(),
+            "a state is read as it was written");
+    Sequence kv_again(std::make_shared<PagePool>(again.layout()), n_context);
+    again.read_pages(kv_again, nullptr);
+    require(contents(kv_again, state.n_evaluated) == contents(kv, state.n_evaluated),
+            "keys and values are read as they were written");
+}
+
+void read_prefixes(const Folder& folder, const std::string& path, const KvFileHeader& header) {
+    const KvLayout layout = layout_of(header, path);
+    if (layout.page_bytes() > k_most_page_bytes) return;
+    const auto load = [&](const std::string& from, PrefixCache& cache) {
+        return cache.load(from, header.model, nullptr);
+    };
+    const auto pool_of = [&] {
+        auto pool = std::make_shared<PagePool>(layout);
+        pool->keep_pages(k_most_pages);
+        return pool;
+    };
+    const auto pool = pool_of();
+    PrefixCache cache(pool);
+    const int64_t n_read = load(path, cache);
+    require(n_read == cache.n_pages() && n_read <= k_most_pages, "what was read is kept");
+
+    const std::string copy = folder / "copy";
+    cache.save(copy, header.model, nullptr);
+    const auto other_pool = pool_of();
+    PrefixCache again(other_pool);
+    require(load(copy, again) == n_read, "prefixes are read as they were written");
+}
+
+uint64_t hash_of(const Bytes& bytes, size_t first, size_t count, uint64_t seed = 0) {
+    return hash_bytes(std::span(bytes).subspan(first, count), seed);
+}
+
+// The header made to fit its hash, the size of the file, and what every file says alike.
+KvFileHeader sign(Bytes& bytes, std::string_view magic, uint64_t file_bytes) {
+    KvFileHeader header;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    std::memcpy(header.magic, magic.data(), sizeof(header.magic));
+    header.version = 1;
+    header.page_tokens = static_cast<uint32_t>(k_kv_page_tokens);
+    seal_header(header, file_bytes);
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    return header;
+}
+
+void put(Bytes& bytes, size_t at, uint64_t value) {
+    std::memcpy(bytes.data() + at, &value, sizeof(value));
+}
+
+// The layout that the header says, where it makes sense and is small.
+bool small_layout(const KvFileHeader& header, KvLayout& layout) {
+    try {
+        layout = layout_of(header, "input");
+    } catch (const Error&) {
+        return false;
+    }
+    return layout.page_bytes() <= k_most_page_bytes;
+}
+
+// As a state: hashes of its pages and of its tables where its counts lead to bytes that are there. What is missing at the end
+// becomes zeros, and what is too much goes.
+void sign_state(Bytes& bytes) {
+    KvFileHeader header = sign(bytes, k_state_magic, bytes.size());
+    KvLayout layout;
+    if (!small_layout(header, layout)) return;
+    const auto [n_context, n_tokens, n_evaluated, n_logits] = header.counts;
+    constexpr uint64_t k_most = k_most_pages * k_kv_page_tokens;
+    if (n_tokens > k_most || n_evaluated > k_most || n_logits > k_most) return;
+    const size_t n_tables = 4 * (n_tokens + n_logits);
+    const size_t n_pages = (n_evaluated + k_kv_page_tokens - 1) / k_kv_page_tokens;
+    const size_t pages_at = sizeof(header) + n_tables;
+    const size_t hashes_at = pages_at + packed_bytes(layout, static_cast<int64_t>(n_evaluated));
+    bytes.resize(hashes_at + 8 * (n_pages + 1));
+    sign(bytes, k_state_magic, bytes.size());
+    const auto page_bytes = static_cast<size_t>(layout.page_bytes());
+    for (size_t i = 0; i < n_pages; ++i) {
+        const size_t at = pages_at + i * page_bytes;
+        put(bytes, hashes_at + 8 * i, hash_of(bytes, at, std::min(page_bytes, hashes_at - at)));
+    }
+    const uint64_t of_tokens = hash_of(bytes, sizeof(header), 4 * n_tokens);
+    const uint64_t of_logits = hash_of(bytes, sizeof(header) + 4 * n_tokens, 4 * n_logits, of_tokens);
+    put(bytes, hashes_at + 8 * n_pages, hash_of(bytes, hashes_at, 8 * n_pages, of_logits));
+}
+
+// As prefixes, likewise.
+void sign_prefixes(Bytes& bytes) {
+    struct Record {  // kv/prefix_file.cpp
+        uint32_t parent;
+        uint32_t n_tokens;
+        uint64_t page_hash;
+        int32_t tokens[k_kv_page_tokens];
+    };
+    KvFileHeader header = sign(bytes, k_prefix_magic, bytes.size());
+    KvLayout layout;
+    const uint64_t n = header.counts[0];
+    if (!small_layout(header, layout) || n == 0 || n > k_most_pages) return;
+    const size_t hash_at = sizeof(header) + n * sizeof(Record);
+    size_t at = hash_at + 8;
+    if (bytes.size() < at) bytes.resize(at);
+    std::vector<Record> records(n);
+    std::memcpy(records.data(), bytes.data() + sizeof(header), n * sizeof(Record));
+    for (Record& record : records) {
+        if (record.n_tokens > k_kv_page_tokens) continue;
+        const size_t count = packed_bytes(layout, record.n_tokens);
+        bytes.resize(std::max(bytes.size(), at + count));
+        record.page_hash = hash_of(bytes, at, count);
+        at += count;
+    }
+    bytes.resize(at);
+    std::memcpy(bytes.data() + sizeof(header), records.data(), n * sizeof(Record));
+    put(bytes, hash_at, hash_of(bytes, sizeof(header), n * sizeof(Record)));
+    sign(bytes, k_prefix_magic, bytes.size());
+}
+
+void read(const Folder& folder, const Bytes& bytes) {
+    const std::string path = folder / "input";
+    write_all(path, bytes);
+    check_refusal([&] { read_state(folder, path); });
+    check_refusal([&] { read_prefixes(folder, path, read_header(File(path), k_prefix_magic)); });
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    static const Folder folder;
+    const auto input = std::as_bytes(std::span(data, size));
+    Bytes bytes(input.begin(), input.end());
+    read(folder, bytes);
+    if (bytes.size() < sizeof(KvFileHeader)) return 0;
+    sign_state(bytes);
+    read(folder, bytes);
+    bytes.assign(input.begin(), input.end());
+    sign_prefixes(bytes);
+    read(folder, bytes);
+    return 0;
+}
