@@ -14,6 +14,9 @@ namespace {
 
 constexpr size_t k_most_entries = 16'000'000;  // of Automaton::next
 constexpr size_t k_most_states = 250'000;
+// NFA states that all its states are made of. Their number can be the product of both kinds of states: in a repeated part that
+// may be empty each place is in reach of all before it.
+constexpr size_t k_most_reached = size_t{1} << 24;
 
 constexpr int32_t k_none = Automaton::k_none;
 
@@ -87,6 +90,7 @@ class Builder {
             stack_.pop_back();
             if (s < 0 || visited_[static_cast<size_t>(s)] == visit_) continue;
             visited_[static_cast<size_t>(s)] = visit_;
+            if (++n_reached_ > k_most_reached) fail_too_large();
             const NfaState& state = nfa_.states[static_cast<size_t>(s)];
             if (state.kind != NfaState::Kind::split) {
                 set.push_back(s);
@@ -99,11 +103,8 @@ class Builder {
         const auto [place, is_new] = sets_.try_emplace(std::move(set), a_.n_states());
         if (is_new) {
             const auto n_symbols = static_cast<size_t>(a_.n_symbols);
-            if (a_.accepts.size() == k_most_states || a_.next.size() + n_symbols > k_most_entries) {
-                fail(Status::unsupported,
-                     "the constraint's part '{}' needs too large an automaton ({} states)",
-                     grammar_.rules()[rule_].name, a_.accepts.size());
-            }
+            if (a_.accepts.size() == k_most_states || a_.next.size() + n_symbols > k_most_entries)
+                fail_too_large();
             a_.next.resize(a_.next.size() + n_symbols, k_none);
             a_.accepts.push_back(std::ranges::any_of(place->first, [&](int32_t s) {
                 return nfa_.states[static_cast<size_t>(s)].kind == NfaState::Kind::accept;
@@ -111,6 +112,11 @@ class Builder {
             pending_.push_back(&*place);
         }
         return place->second;
+    }
+
+    [[noreturn]] void fail_too_large() const {
+        fail(Status::unsupported, "the constraint's part '{}' needs too large an automaton ({} states)",
+             grammar_.rules()[rule_].name, a_.accepts.size());
     }
 
     void add_ways(const std::pair<const StateSet, int32_t>* entry) {
@@ -320,6 +326,7 @@ class Builder {
     std::vector<const std::pair<const StateSet, int32_t>*> pending_;
     std::vector<uint32_t> visited_;
     uint32_t visit_ = 0;
+    size_t n_reached_ = 0;  // of all rules
     std::vector<int32_t> stack_;
 };
 

@@ -9,8 +9,19 @@
 
 namespace minim::fuzz {
 
+// But for numbers beyond a double: to that library they are none, though JSON knows no largest one.
+inline bool is_json(std::string_view text) {
+    try {
+        return !nlohmann::json::parse(text.begin(), text.end()).is_discarded();
+    } catch (const nlohmann::json::out_of_range&) {
+        return true;
+    } catch (const nlohmann::json::parse_error&) {
+        return false;
+    }
+}
+
 inline void require_json(std::string_view text) {
-    require(nlohmann::json::accept(text.begin(), text.end()), "accepted text is valid JSON");
+    require(is_json(text), "accepted text is valid JSON");
 }
 
 }  // namespace minim::fuzz

@@ -112,14 +112,29 @@ TEST_CASE("an automaton that would be too large is refused, by name") {
         "bits",
         grammar.sequence({grammar.repeat(bit, 0, -1), grammar.text("1"), grammar.repeat(bit, 40, 40)}));
     grammar.start_with(rule);
-    CHECK_THROWS_AS(Language(grammar), Error);
     try {
         const Language language(grammar);
+        FAIL("accepted");
     } catch (const Error& error) {
         CHECK(error.status() == Status::unsupported);
         CHECK(std::string(error.what()).find("'bits'") != std::string::npos);
     }
     CHECK_THROWS_AS(grammar.repeat(bit, 0, k_most_repeats + 1), Error);
+}
+
+TEST_CASE("an automaton whose states reach too much is refused, by name and soon") {
+    Grammar grammar;
+    const Part letter = grammar.text("a");
+    // Each of the places is in reach of all before it.
+    const Part letters = grammar.choice({letter, grammar.text("ab"), grammar.empty()});
+    grammar.start_with(grammar.add_rule("letters", grammar.repeat(letters, 30000, 30000)));
+    try {
+        const Language language(grammar);
+        FAIL("accepted");
+    } catch (const Error& error) {
+        CHECK(error.status() == Status::unsupported);
+        CHECK(std::string(error.what()).find("'letters'") != std::string::npos);
+    }
 }
 
 TEST_CASE("text without a closer") {
