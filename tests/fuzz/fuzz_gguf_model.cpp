@@ -1,0 +1,49 @@
+// Any bytes as the header of a model's GGUF: its metadata give a shape that can be computed and a tokenizer that gives text back,
+// or an error that says what is wrong or not supported.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/gguf_header.h"
+#include "config_shape.h"
+#include "model/config.h"
+#include "model/vocabulary.h"
+#include "require.h"
+#include "tokenizer/tokenizer.h"
+
+namespace {
+
+using namespace minim;
+using minim::fuzz::require;
+
+template <typename Read>
+void check(const Read& read) {
+    try {
+        read();
+    } catch (const Error& error) {
+        require(error.status() == Status::format || error.status() == Status::unsupported,
+                "metadata are good, wrong or not supported");
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    const checkpoint::ByteSource source("fuzz.gguf", std::as_bytes(std::span(data, size)));
+    const Logger silent;
+    check([&] {
+        const checkpoint::GgufHeader header = checkpoint::read_gguf_header(source);
+        check([&] { fuzz::require_shape(model::config_from_gguf(header.metadata, silent)); });
+        check([&] {
+            const tokenizer::Tokenizer tokenizer(model::vocabulary_from_gguf(header.metadata, silent),
+                                                 tokenizer::PieceRules::model, silent);
+            const std::string text = "a b\n[e~[ \xF0\x9F\x90\xB8\xFF";
+            require(tokenizer.decode_bytes(tokenizer.encode(text, tokenizer::Specials::exact), false) == text,
+                    "text comes back");
+        });
+    });
+    return 0;
+}
