@@ -33,7 +33,7 @@ class JsonSchema {
     // Defines all rules that are called. Throws what SchemaDocument::alternatives does.
     void finish();
 
-    const SchemaDocument& document() const noexcept { return document_; }
+    SchemaDocument& document() noexcept { return document_; }
 
     // Of one of the document's alternatives: the types it allows, guessed from its other keywords where it
     // names none, and its values of one type.

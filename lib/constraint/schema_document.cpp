@@ -16,6 +16,9 @@ using json::Value;
 
 constexpr int k_most_nested = 100;
 constexpr size_t k_most_alternatives = 1000;
+// Members of schemas that are looked at for one document. Parts that refer twice to others, which do so too, stand for more of
+// them than anybody has time for.
+constexpr size_t k_most_members = 500'000;
 
 constexpr auto k_restricting = std::to_array<std::string_view>({"type",
                                                                 "enum",
@@ -248,6 +251,12 @@ Value merge(const Value& a, const Value& b, const std::string& where) {
     return merged;
 }
 
+// Of a flat schema.
+size_t member_count(const Value& schema) {
+    const Value* properties = json::find(&schema, "properties");
+    return schema.keys.size() + (properties == nullptr ? 0 : properties->keys.size());
+}
+
 // The token of a JSON pointer, or of a URI fragment with one.
 std::string unescaped(std::string_view token) {
     std::string text;
@@ -317,20 +326,37 @@ void set(Value& object, std::string_view key, Value value) {
     object.items.push_back(std::move(value));
 }
 
-std::vector<Value> SchemaDocument::expand(const Value& schema, const std::string& where, int depth) const {
+void SchemaDocument::count_members(size_t n, const std::string& where) {
+    n_members_ += n;
+    if (n_members_ > k_most_members)
+        fail(Status::unsupported, "{}: more than {} members of schemas to put together", where,
+             k_most_members);
+}
+
+std::vector<Value> SchemaDocument::merge_each(const std::vector<Value>& some,
+                                              const std::vector<Value>& others, const std::string& where) {
+    if (!others.empty() && some.size() > k_most_alternatives / others.size())
+        fail(Status::unsupported, "{}: more than {} alternatives", where, k_most_alternatives);
+    std::vector<Value> both;
+    for (const Value& a : some) {
+        for (const Value& b : others) {
+            count_members(member_count(a) + member_count(b), where);
+            both.push_back(merge(a, b, where));
+        }
+    }
+    return both;
+}
+
+std::vector<Value> SchemaDocument::expand(const Value& schema, const std::string& where, int depth) {
     if (schema.is_boolean()) return schema.boolean ? std::vector{object_value()} : std::vector<Value>();
     if (!schema.is_object())
         fail(Status::invalid, "{}: a schema is an object or a boolean, not {}", where, json::to_text(schema));
     if (depth > k_most_nested) fail(Status::invalid, "{}: the schema refers to itself without end", where);
 
+    count_members(1 + schema.keys.size(), where);
     std::vector<Value> results = {restrictions(schema, where)};
     const auto restrict_to = [&](const std::vector<Value>& others) {
-        std::vector<Value> both;
-        for (const Value& result : results)
-            for (const Value& other : others) both.push_back(merge(result, other, where));
-        if (both.size() > k_most_alternatives)
-            fail(Status::unsupported, "{}: more than {} alternatives", where, k_most_alternatives);
-        results = std::move(both);
+        results = merge_each(results, others, where);
     };
     if (const Value* reference = json::find(&schema, "$ref"))
         restrict_to(expand(target_of(*reference, where), where, depth + 1));

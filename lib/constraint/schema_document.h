@@ -18,18 +18,23 @@ class SchemaDocument {
 
     // Flat schemas of which a value must fit one to fit `schema`; none where nothing fits. They hold only
     // keywords that restrict a value. oneOf counts as anyOf. Throws invalid for what is no schema and
-    // unsupported for a keyword that cannot be enforced; `where` is the schema's place, for messages.
-    std::vector<json::Value> alternatives(const json::Value& schema, const std::string& where) const {
+    // unsupported for a keyword that cannot be enforced, or where too much is to be put together; `where` is the schema's place,
+    // for messages.
+    std::vector<json::Value> alternatives(const json::Value& schema, const std::string& where) {
         return expand(schema, where, 0);
     }
 
     const json::Value& root() const noexcept { return root_; }
 
   private:
-    std::vector<json::Value> expand(const json::Value& schema, const std::string& where, int depth) const;
+    std::vector<json::Value> expand(const json::Value& schema, const std::string& where, int depth);
+    std::vector<json::Value> merge_each(const std::vector<json::Value>& some,
+                                        const std::vector<json::Value>& others, const std::string& where);
     const json::Value& target_of(const json::Value& reference, const std::string& where) const;
+    void count_members(size_t n, const std::string& where);
 
     const json::Value& root_;
+    size_t n_members_ = 0;  // looked at by all calls
 };
 
 // The schema true or false.

@@ -318,6 +318,15 @@ TEST_CASE("what cannot be enforced is refused, by name") {
     std::string prefix = R"({"prefixItems": [{})";
     for (int i = 0; i < 200; ++i) prefix += ", {}";
     refused(prefix + "]}", "201 'prefixItems'");
+    // Each part refers twice to the next: 2^40 of the last.
+    std::string parts = R"({"$ref": "#/$defs/0", "$defs": {)";
+    for (int i = 0; i < 40; ++i)
+        parts += format_text(R"("{}": {{"allOf": [{{"$ref": "#/$defs/{}"}}, {{"$ref": "#/$defs/{}"}}]}}, )",
+                             i, i + 1, i + 1);
+    refused(parts + R"("40": {"type": "object"}}})", "members of schemas");
+    std::string choices = R"({"allOf": [)";
+    for (int i = 0; i < 4; ++i) choices += R"({"anyOf": [{}, {}, {}, {}, {}, {}, {}]}, )";
+    refused(choices + "{}]}", "more than 1000 alternatives");
     of_schema(R"({"type": "array", "uniqueItems": false})");
     of_schema(R"({"x-note": 1, "title": "t", "default": 3, "examples": [], "$schema": "s"})");
 }
