@@ -701,7 +701,7 @@ typedef struct minim_constraint_params {
  * lengths, bounds, pattern, format, $ref into the schema itself, allOf, anyOf and oneOf (as anyOf). Members
  * come in the order of the schema, and such as it does not name only where additionalProperties asks for
  * them. Errors: INVALID (no JSON, no schema, nothing fits it), UNSUPPORTED (a keyword that cannot be
- * enforced); both name the place in the schema.
+ * enforced, or more than a limit allows to be worked out); both name the place in the schema.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_schema(minim_model* model, const char* schema,
                                                                      const minim_constraint_params* params,
@@ -709,7 +709,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_schema(minim_model
                                                                      minim_error* err);
 /*
  * A regular expression that the whole answer fits, in the syntax of JavaScript without what is not regular:
- * look-around, back references, \b. Errors: INVALID, UNSUPPORTED, with the byte where it stands.
+ * look-around, back references, \b. Errors: INVALID, UNSUPPORTED, with the byte where it stands; UNSUPPORTED too
+ * for an expression whose automaton would be too large.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_regex(minim_model* model, const char* pattern,
                                                                     const minim_constraint_params* params,
