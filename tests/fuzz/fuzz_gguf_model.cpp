@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/gguf_header.h"
 #include "config_shape.h"
@@ -21,12 +20,8 @@ using minim::fuzz::require;
 
 template <typename Read>
 void check(const Read& read) {
-    try {
-        read();
-    } catch (const Error& error) {
-        require(error.status() == Status::format || error.status() == Status::unsupported,
-                "metadata are good, wrong or not supported");
-    }
+    fuzz::require_refusal({Status::format, Status::unsupported}, "metadata are good, wrong or not supported",
+                          read);
 }
 
 }  // namespace

@@ -64,15 +64,11 @@ void write_all(const std::string& path, std::span<const std::byte> bytes) {
     require(static_cast<bool>(file.flush()), "the temporary file can be written");
 }
 
-// Runs `read`; a file may be refused as what it is not, and a size in it may be more than there is memory for.
+// A file may be refused as what it is not, and a size in it may be more than there is memory for.
 template <typename Read>
 void check_refusal(const Read& read) {
-    try {
-        read();
-    } catch (const Error& error) {
-        require(error.status() == Status::format || error.status() == Status::out_of_memory,
-                "a file is read, refused, or too large");
-    }
+    fuzz::require_refusal({Status::format, Status::out_of_memory}, "a file is read, refused, or too large",
+                          read);
 }
 
 bool same(const State& a, const State& b) {

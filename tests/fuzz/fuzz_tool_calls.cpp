@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "constraint/automaton.h"
@@ -37,15 +36,12 @@ const tokenizer::Tokenizer& tiny_tokenizer() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     for (const bool is_single : {true, false}) {
-        try {
-            const json::Value tools = json::parse(text, "tools", json::Source::argument);
-            const Grammar grammar = grammar_of_tool_calls(tools, {"", is_single}, tiny_tokenizer());
-            const Automaton automaton = make_automaton(grammar, 64);
-            require(automaton.n_states() > 0, "an automaton has a state");
-        } catch (const Error& error) {
-            require(error.status() == Status::invalid || error.status() == Status::unsupported,
-                    "tools are good, wrong or not enforceable");
-        }
+        fuzz::require_refusal(
+            {Status::invalid, Status::unsupported}, "tools are good, wrong or not enforceable", [&] {
+                const json::Value tools = json::parse(text, "tools", json::Source::argument);
+                const Grammar grammar = grammar_of_tool_calls(tools, {"", is_single}, tiny_tokenizer());
+                require(make_automaton(grammar, 64).n_states() > 0, "an automaton has a state");
+            });
     }
     return 0;
 }
