@@ -216,8 +216,9 @@ struct SlotItem {
         const int64_t r = item % experts.rows;
         const int32_t expert = ids[slot];
         const float* input = x + slot / slots_a_row * experts.cols;
-        y[slot * y_stride + r] = dot<Block>(experts.data[expert] + r * experts.row_bytes, experts.cols, input) *
-                                 experts.scale[expert];
+        y[slot * y_stride + r] =
+            dot<Block>(experts.data[expert] + r * experts.row_bytes, experts.cols, input) *
+            experts.scale[expert];
     }
 };
 
