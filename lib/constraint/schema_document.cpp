@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <span>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -19,6 +20,8 @@ constexpr size_t k_most_alternatives = 1000;
 // Members of schemas that are looked at for one document. Parts that refer twice to others, which do so too, stand for more of
 // them than anybody has time for.
 constexpr size_t k_most_members = 500'000;
+// Names of one schema: work and memory for them grow with the square of their number.
+constexpr size_t k_most_names = 5000;
 
 constexpr auto k_restricting = std::to_array<std::string_view>({"type",
                                                                 "enum",
@@ -99,6 +102,16 @@ bool is_good_value(std::string_view key, const Value& value) {
     return true;
 }
 
+void check_names(const Value& flat, const std::string& where) {
+    for (const char* key : {"properties", "patternProperties", "required"}) {
+        const Value* names = json::find(&flat, key);
+        if (names != nullptr && names->items.size() > k_most_names) {
+            fail(Status::unsupported, "{}: {} names in '{}'; up to {} can be enforced", where,
+                 names->items.size(), key, k_most_names);
+        }
+    }
+}
+
 // What restricts a value, with the spellings of older drafts put into today's.
 Value restrictions(const Value& schema, const std::string& where) {
     Value flat = object_value();
@@ -147,6 +160,7 @@ Value restrictions(const Value& schema, const std::string& where) {
         erase(flat, plain);
         set(flat, exclusive, std::move(*kept));
     }
+    check_names(flat, where);
     return flat;
 }
 
@@ -169,12 +183,11 @@ Value common_types(const Value& a, const Value& b) {
 }
 
 Value common_values(const Value& a, const Value& b) {
+    std::unordered_set<std::string> others;
+    for (const Value& value : b.items) others.insert(json::to_text(value));
     Value common = array_value();
-    for (const Value& value : a.items) {
-        const std::string text = json::to_text(value);
-        if (std::ranges::any_of(b.items, [&](const Value& other) { return json::to_text(other) == text; }))
-            common.items.push_back(value);
-    }
+    for (const Value& value : a.items)
+        if (others.contains(json::to_text(value))) common.items.push_back(value);
     return common;
 }
 
@@ -248,6 +261,7 @@ Value merge(const Value& a, const Value& b, const std::string& where) {
         if (const Value* ours = json::find(&a, "properties"))
             set(merged, "properties", all_properties(*ours, object_value(), further_a, further_b));
     }
+    check_names(merged, where);
     return merged;
 }
 

@@ -324,6 +324,9 @@ TEST_CASE("what cannot be enforced is refused, by name") {
         parts += format_text(R"("{}": {{"allOf": [{{"$ref": "#/$defs/{}"}}, {{"$ref": "#/$defs/{}"}}]}}, )",
                              i, i + 1, i + 1);
     refused(parts + R"("40": {"type": "object"}}})", "members of schemas");
+    std::string names = R"({"properties": {"0": {})";
+    for (int i = 1; i <= 5000; ++i) names += format_text(R"(, "{}": {{}})", i);
+    refused(names + "}}", "5001 names in 'properties'");
     std::string choices = R"({"allOf": [)";
     for (int i = 0; i < 4; ++i) choices += R"({"anyOf": [{}, {}, {}, {}, {}, {}, {}]}, )";
     refused(choices + "{}]}", "more than 1000 alternatives");
