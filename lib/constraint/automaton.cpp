@@ -14,9 +14,6 @@ namespace {
 
 constexpr size_t k_most_entries = 16'000'000;  // of Automaton::next
 constexpr size_t k_most_states = 250'000;
-// NFA states that all its states are made of. Their number can be the product of both kinds of states: in a repeated part that
-// may be empty each place is in reach of all before it.
-constexpr size_t k_most_reached = size_t{1} << 24;
 
 constexpr int32_t k_none = Automaton::k_none;
 
@@ -90,7 +87,7 @@ class Builder {
             stack_.pop_back();
             if (s < 0 || visited_[static_cast<size_t>(s)] == visit_) continue;
             visited_[static_cast<size_t>(s)] = visit_;
-            if (++n_reached_ > k_most_reached) fail_too_large();
+            if (++a_.n_reached > Automaton::k_most_reached) fail_too_large();
             const NfaState& state = nfa_.states[static_cast<size_t>(s)];
             if (state.kind != NfaState::Kind::split) {
                 set.push_back(s);
@@ -326,7 +323,6 @@ class Builder {
     std::vector<const std::pair<const StateSet, int32_t>*> pending_;
     std::vector<uint32_t> visited_;
     uint32_t visit_ = 0;
-    size_t n_reached_ = 0;  // of all rules
     std::vector<int32_t> stack_;
 };
 

@@ -41,6 +41,11 @@ struct Automaton {
                                        // of an earlier one
     int32_t start_rule = 0;
 
+    // NFA states that all its states are made of. Their number can be the product of both kinds of states: in a repeated part
+    // that may be empty each place is in reach of all before it.
+    size_t n_reached = 0;
+    static constexpr size_t k_most_reached = size_t{1} << 24;
+
     int32_t n_states() const noexcept { return static_cast<int32_t>(accepts.size()); }
     int32_t step(int32_t state, int32_t symbol) const noexcept {
         return next[static_cast<size_t>(state) * static_cast<size_t>(n_symbols) +

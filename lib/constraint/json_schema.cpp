@@ -131,12 +131,16 @@ std::vector<const Value*> JsonSchema::listed_values(const Value& schema, const s
 
     Grammar grammar;
     JsonText text(grammar);
-    JsonSchema writer(text, document_.root());
+    SchemaWork& work = document_.work();
+    JsonSchema writer(text, document_.root(), work);
     // A grammar that nothing fits is refused; a token is no byte of a value.
     const Part any = grammar.choice({writer.value(rest, where), grammar.token(0)});
     grammar.start_with(grammar.add_rule("listed", any));
     writer.finish();
     const Automaton automaton = make_automaton(grammar, 1);
+    work.n_reached += automaton.n_reached;
+    if (work.n_reached > Automaton::k_most_reached)
+        fail(Status::unsupported, "{}: an 'enum' too many beside something else", where);
     Positions positions(automaton);
     const int32_t start = positions.start_of(automaton.start_rule);
     std::erase_if(values, [&](const Value* value) {
@@ -399,7 +403,8 @@ Part JsonSchema::key_other_than(const std::vector<std::string>& names, const std
 Grammar grammar_of_schema(const Value& schema) {
     Grammar grammar;
     JsonText text(grammar);
-    JsonSchema writer(text, schema);
+    SchemaWork work;
+    JsonSchema writer(text, schema, work);
     grammar.start_with(writer.value(schema, "schema"));
     writer.finish();
     return grammar;

@@ -22,9 +22,9 @@ namespace minim::constraint {
 
 class JsonSchema {
   public:
-    // `schema` and `text` must outlive it.
-    JsonSchema(JsonText& text, const json::Value& schema)
-        : text_(text), grammar_(text.grammar()), document_(schema) {}
+    // All must outlive it.
+    JsonSchema(JsonText& text, const json::Value& schema, SchemaWork& work)
+        : text_(text), grammar_(text.grammar()), document_(schema, work) {}
 
     // A value that fits `schema`, which is a part of the document or of this form; `where` is its place in
     // it. The rule it calls is defined by finish().
@@ -33,13 +33,13 @@ class JsonSchema {
     // Defines all rules that are called. Throws what SchemaDocument::alternatives does.
     void finish();
 
-    SchemaDocument& document() noexcept { return document_; }
+    const SchemaDocument& document() const noexcept { return document_; }
 
     // Of one of the document's alternatives: the types it allows, guessed from its other keywords where it
     // names none, and its values of one type.
     static std::vector<std::string> types_of(const json::Value& schema);
     Part of_type(std::string_view type, const json::Value& schema, const std::string& where);
-    // The values of its `enum` that fit everything else.
+    // The values of its `enum` that fit everything else. Throws unsupported where that takes too much.
     std::vector<const json::Value*> listed_values(const json::Value& schema, const std::string& where) const;
 
     // Characters as the schema's pattern, format and lengths say. `any` is one character of any text.

@@ -17,7 +17,7 @@ using json::Value;
 
 constexpr int k_most_nested = 100;
 constexpr size_t k_most_alternatives = 1000;
-// Members of schemas that are looked at for one document. Parts that refer twice to others, which do so too, stand for more of
+// Members of schemas that are looked at for one request. Parts that refer twice to others, which do so too, stand for more of
 // them than anybody has time for.
 constexpr size_t k_most_members = 500'000;
 // Names of one schema: work and memory for them grow with the square of their number.
@@ -340,15 +340,16 @@ void set(Value& object, std::string_view key, Value value) {
     object.items.push_back(std::move(value));
 }
 
-void SchemaDocument::count_members(size_t n, const std::string& where) {
-    n_members_ += n;
-    if (n_members_ > k_most_members)
+void SchemaDocument::count_members(size_t n, const std::string& where) const {
+    work_.n_members += n;
+    if (work_.n_members > k_most_members)
         fail(Status::unsupported, "{}: more than {} members of schemas to put together", where,
              k_most_members);
 }
 
 std::vector<Value> SchemaDocument::merge_each(const std::vector<Value>& some,
-                                              const std::vector<Value>& others, const std::string& where) {
+                                              const std::vector<Value>& others,
+                                              const std::string& where) const {
     if (!others.empty() && some.size() > k_most_alternatives / others.size())
         fail(Status::unsupported, "{}: more than {} alternatives", where, k_most_alternatives);
     std::vector<Value> both;
@@ -361,7 +362,7 @@ std::vector<Value> SchemaDocument::merge_each(const std::vector<Value>& some,
     return both;
 }
 
-std::vector<Value> SchemaDocument::expand(const Value& schema, const std::string& where, int depth) {
+std::vector<Value> SchemaDocument::expand(const Value& schema, const std::string& where, int depth) const {
     if (schema.is_boolean()) return schema.boolean ? std::vector{object_value()} : std::vector<Value>();
     if (!schema.is_object())
         fail(Status::invalid, "{}: a schema is an object or a boolean, not {}", where, json::to_text(schema));

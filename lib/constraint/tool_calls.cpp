@@ -30,7 +30,7 @@ class Writer {
         const std::string where = "tool " + name;
         const Value any_object = object_value();
         const Value& schema = parameters != nullptr ? *parameters : any_object;
-        JsonSchema json(text_, schema);
+        JsonSchema json(text_, schema, work_);
         std::vector<Part> bodies;
         for (const Value& alternative : json.document().alternatives(schema, where))
             bodies.push_back(parameter_list(json, alternative, where));
@@ -87,6 +87,7 @@ class Writer {
 
     Grammar& grammar_;
     JsonText& text_;
+    SchemaWork work_;  // of all tools
 };
 
 Part markup(Grammar& grammar, const tokenizer::Tokenizer& tokenizer, std::string_view text) {

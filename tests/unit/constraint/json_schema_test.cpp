@@ -327,6 +327,11 @@ TEST_CASE("what cannot be enforced is refused, by name") {
     std::string names = R"({"properties": {"0": {})";
     for (int i = 1; i <= 5000; ++i) names += format_text(R"(, "{}": {{}})", i);
     refused(names + "}}", "5001 names in 'properties'");
+    // A list of values beside an expression is an automaton of its own.
+    std::string lists = R"({"properties": {)";
+    for (int i = 0; i < 9; ++i)
+        lists += format_text(R"("{}": {{"enum": ["a"], "pattern": "^(a|b?){{{}}}$"}}, )", i, 2000 + i);
+    refused(lists + R"("z": {}}})", "an 'enum' too many");
     std::string choices = R"({"allOf": [)";
     for (int i = 0; i < 4; ++i) choices += R"({"anyOf": [{}, {}, {}, {}, {}, {}, {}]}, )";
     refused(choices + "{}]}", "more than 1000 alternatives");
