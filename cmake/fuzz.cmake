@@ -25,6 +25,7 @@ function(minim_fuzz_target name)
     foreach(program IN LISTS programs)
         minim_link_layers(${program} ${ARG_LAYER})
         target_link_libraries(${program} PRIVATE minim_compile_options ${ARG_LIBRARIES})
+        target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
         target_compile_definitions(${program} PRIVATE MINIM_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
     endforeach()
     add_test(NAME "${name}: corpus"

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "base/log.h"
 #include "checkpoint/gguf_header.h"
@@ -11,12 +10,11 @@
 #include "model/config.h"
 #include "model/vocabulary.h"
 #include "require.h"
-#include "tokenizer/tokenizer.h"
+#include "text_back.h"
 
 namespace {
 
 using namespace minim;
-using minim::fuzz::require;
 
 template <typename Read>
 void check(const Read& read) {
@@ -33,11 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         const checkpoint::GgufHeader header = checkpoint::read_gguf_header(source);
         check([&] { fuzz::require_shape(model::config_from_gguf(header.metadata, silent)); });
         check([&] {
-            const tokenizer::Tokenizer tokenizer(model::vocabulary_from_gguf(header.metadata, silent),
-                                                 tokenizer::PieceRules::model, silent);
-            const std::string text = "a b\n[e~[ \xF0\x9F\x90\xB8\xFF";
-            require(tokenizer.decode_bytes(tokenizer.encode(text, tokenizer::Specials::exact), false) == text,
-                    "text comes back");
+            fuzz::require_text_comes_back(
+                {model::vocabulary_from_gguf(header.metadata, silent), tokenizer::PieceRules::model, silent});
         });
     });
     return 0;

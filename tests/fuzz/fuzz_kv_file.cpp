@@ -1,18 +1,14 @@
 // Any bytes as a session's state and as saved prefixes, as they are and with every hash put right, as somebody would write them
 // who means it: they are refused, or what was read gives the same when it is written and read again.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "base/error.h"
@@ -22,6 +18,7 @@
 #include "kv/sequence.h"
 #include "kv/state_file.h"
 #include "require.h"
+#include "support/temporary_folder.h"
 
 namespace {
 
@@ -30,6 +27,7 @@ using namespace minim::kv;
 using backend::k_kv_page_tokens;
 using backend::KvLayout;
 using minim::fuzz::require;
+using minim::test::TemporaryFolder;
 
 using Bytes = std::vector<std::byte>;
 
@@ -39,24 +37,6 @@ constexpr std::string_view k_prefix_magic = "minim-px";
 // Layouts beyond it are those of no model of ours, and a page of them would be all that a run has time for.
 constexpr int64_t k_most_page_bytes = int64_t{1} << 20;
 constexpr int64_t k_most_pages = 64;
-
-// The programs' own folder, for the files that the library reads by name.
-class Folder {
-  public:
-    Folder() : path_(std::filesystem::temp_directory_path() / ("minim-fuzz-" + std::to_string(getpid()))) {
-        std::filesystem::create_directories(path_);
-    }
-    ~Folder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    std::string operator/(const char* name) const { return (path_ / name).string(); }
-
-  private:
-    std::filesystem::path path_;
-};
 
 void write_all(const std::string& path, std::span<const std::byte> bytes) {
     std::ofstream file(path, std::ios::binary);
@@ -90,7 +70,7 @@ Bytes contents(const Sequence& kv, int64_t n_evaluated) {
     return all;
 }
 
-void read_state(const Folder& folder, const std::string& path) {
+void read_state(const TemporaryFolder& folder, const std::string& path) {
     const StateFile file(path);
     const State state = file.state();
     require(state.n_evaluated <= std::ssize(state.tokens) && std::ssize(state.tokens) <= state.n_context,
@@ -112,7 +92,7 @@ void read_state(const Folder& folder, const std::string& path) {
             "keys and values are read as they were written");
 }
 
-void read_prefixes(const Folder& folder, const std::string& path, const KvFileHeader& header) {
+void read_prefixes(const TemporaryFolder& folder, const std::string& path, const KvFileHeader& header) {
     const KvLayout layout = layout_of(header, path);
     if (layout.page_bytes() > k_most_page_bytes) return;
     const auto load = [&](const std::string& from, PrefixCache& cache) {
@@ -220,7 +200,7 @@ void sign_prefixes(Bytes& bytes) {
     sign(bytes, k_prefix_magic, bytes.size());
 }
 
-void read(const Folder& folder, const Bytes& bytes) {
+void read(const TemporaryFolder& folder, const Bytes& bytes) {
     const std::string path = folder / "input";
     write_all(path, bytes);
     check_refusal([&] { read_state(folder, path); });
@@ -230,7 +210,7 @@ void read(const Folder& folder, const Bytes& bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    static const Folder folder;
+    static const TemporaryFolder folder;
     const auto input = std::as_bytes(std::span(data, size));
     Bytes bytes(input.begin(), input.end());
     read(folder, bytes);

@@ -9,7 +9,7 @@
 
 namespace minim::fuzz {
 
-// But for numbers beyond a double: to that library they are none, though JSON knows no largest one.
+// As that library tells, but for numbers beyond a double, which it refuses though JSON knows no largest one.
 inline bool is_json(std::string_view text) {
     try {
         return !nlohmann::json::parse(text.begin(), text.end()).is_discarded();

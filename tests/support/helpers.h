@@ -1,13 +1,8 @@
 // What tests of every layer share: a folder of their own, some token ids, what a call throws, what was logged.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,30 +10,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "support/catch.h"
+#include "support/temporary_folder.h"
 
 namespace minim::test {
-
-// A folder of its own for one test, removed at the end.
-class TemporaryFolder {
-  public:
-    TemporaryFolder() {
-        std::string name = (std::filesystem::temp_directory_path() / "minim-test-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
-        path_ = name;
-    }
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-    const std::string& path() const { return path_; }
-    std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
-
-  private:
-    std::string path_;
-};
 
 // Ordinary tokens of the bundled models, no two runs alike that begin with another `first`.
 inline std::vector<int32_t> some_ids(size_t count, int32_t first = 0) {

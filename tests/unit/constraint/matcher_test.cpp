@@ -11,12 +11,13 @@
 #include "support.h"
 #include "support/catch.h"
 #include "support/helpers.h"
-#include "tiny_tokenizer.h"
+#include "support/tiny_tokenizer.h"
 
 using namespace minim;
 using namespace minim::constraint;
 using namespace minim::constraint::testing;
 using minim::test::expect_error;
+using minim::test::tiny_tokenizer;
 
 namespace {
 

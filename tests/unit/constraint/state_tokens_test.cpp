@@ -15,13 +15,14 @@
 #include "constraint/regex.h"
 #include "support.h"
 #include "support/catch.h"
-#include "tiny_tokenizer.h"
+#include "support/tiny_tokenizer.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/tokenizer.h"
 
 using namespace minim;
 using namespace minim::constraint;
 using namespace minim::constraint::testing;
+using minim::test::tiny_tokenizer;
 
 namespace {
 

@@ -4,11 +4,11 @@
 #include <string>
 
 #include "support/catch.h"
-#include "tiny_tokenizer.h"
+#include "support/tiny_tokenizer.h"
 
 using namespace minim;
 using namespace minim::constraint;
-using namespace minim::constraint::testing;
+using minim::test::tiny_tokenizer;
 
 TEST_CASE("the tree holds every token of text under its bytes, and no markup") {
     const auto tokenizer = tiny_tokenizer();

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "tokenizer/tokenizer.h"
 
-namespace minim::constraint::testing {
+namespace minim::test {
 
 inline std::shared_ptr<const tokenizer::Tokenizer> tiny_tokenizer() {
     const auto read = [](const std::string& name) {
@@ -23,4 +23,4 @@ inline std::shared_ptr<const tokenizer::Tokenizer> tiny_tokenizer() {
         tokenizer::PieceRules::model, Logger());
 }
 
-}  // namespace minim::constraint::testing
+}  // namespace minim::test
