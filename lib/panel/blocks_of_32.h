@@ -163,7 +163,7 @@ struct Mxfp4Panel {
         // 2^(x - 128) as e8m0_half_to_float(): from x = 2 on exponent x - 1, below that a subnormal number.
         const auto x = block.byte(Block::exponent_at);
         const auto exponent = L::template shift_left<23>(L::sub(x, L::all(1)));
-        const auto low = L::add(L::all(0x00200000), L::mul(x, L::all(0x00200000)));
+        const auto low = L::template shift_left<21>(L::add(x, L::all(1)));
         unit.scale[0] = L::choose_below(x, 2, L::as_float(low), L::as_float(exponent));
     }
 };
@@ -174,13 +174,15 @@ struct Nvfp4Panel {
     using Kind = PanelKind<Codes::small, 24, k_e2m1_offset, 2, false>;
     PanelBlock<L> block;
     MINIM_KERNEL_FUNCTION Nvfp4Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
-    // Half of ue4m3_to_float(): bias 7 becomes 126; codes below 8 are subnormal, 0x7F is 0.
+    // Half of ue4m3_to_float(), from a code whose exponent and mantissa lie where a float has them: bias 7 becomes 126; below exponent 1
+    // numbers are subnormal, 0x7F is 0.
     template <int g>
     MINIM_KERNEL_FUNCTION typename L::Float half_scale(typename L::Int scales) const {
-        const auto code = L::bit_and(L::template shift_right<8 * g>(scales), L::all(0x7F));
-        const auto normal = L::as_float(L::add(L::template shift_left<20>(code), L::all(0x3B800000)));
-        const auto subnormal = L::mul(L::to_float(code), L::all(0x1p-10F));
-        return L::choose_below(code, 8, subnormal, L::choose_below(code, 0x7F, normal, L::zero()));
+        const auto code = L::bit_and(moved<L, 8 * g, 20>(scales), L::all(0x7F << 20));
+        const auto normal = L::as_float(L::add(code, L::all(0x3B800000)));
+        const auto subnormal = L::mul(L::to_float(code), L::all(0x1p-30F));
+        return L::choose_below(code, 8 << 20, subnormal,
+                               L::choose_below(code, 0x7F << 20, normal, L::zero()));
     }
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {

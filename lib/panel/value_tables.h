@@ -120,25 +120,37 @@ MINIM_KERNEL_INLINE void iq5k_codes(const PanelBlock<L>& block, int codes_at, in
     }
 }
 
+// Eight scales, d * (number - 32): the low four bits of the numbers in a word, the upper two of all of them in 16 bits.
+template <class L>
+struct ScalesLess32 {
+    typename L::Float d, less;   // less: -32 d
+    typename L::Int numbers[2];  // 0, 2, 4, 6 and 1, 3, 5, 7, in a byte each
+    MINIM_KERNEL_FUNCTION ScalesLess32(typename L::Float scale, typename L::Int low,
+                                       typename L::Int upper_two)
+        : d(scale), less(L::mul(scale, L::all(-32.0F))) {
+        const auto high = spread_nibbles<L>(upper_two);
+        const auto upper = L::all(0x30303030);
+        numbers[0] = L::bit_or(byte_bits<L, 0, 15>(low), L::bit_and(L::template shift_left<4>(high), upper));
+        numbers[1] = L::bit_or(byte_bits<L, 4, 15>(low), L::bit_and(L::template shift_left<2>(high), upper));
+    }
+    template <int i>
+    MINIM_KERNEL_FUNCTION typename L::Float of() const {
+        return L::fma(d, L::to_float(byte_of<L, i / 2>(numbers[i % 2])), less);
+    }
+};
+
 template <class L>
 struct Iq4XsPanel {
     using Block = IQ4_XS;
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     PanelBlock<L> block;
-    typename L::Float d, less;   // less: -32 d
-    typename L::Int numbers[2];  // of units 0, 2, 4, 6 and of units 1, 3, 5, 7: 6 bits in a byte each
+    ScalesLess32<L> scales;
     MINIM_KERNEL_FUNCTION Iq4XsPanel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at), d(at.f16(Block::d_at)), less(L::mul(d, L::all(-32.0F))) {
-        const auto low = at.word(Block::low_at);
-        const auto high = spread_nibbles<L>(at.half(Block::high_at));
-        const auto upper = L::all(0x30303030);
-        numbers[0] = L::bit_or(byte_bits<L, 0, 15>(low), L::bit_and(L::template shift_left<4>(high), upper));
-        numbers[1] = L::bit_or(byte_bits<L, 4, 15>(low), L::bit_and(L::template shift_left<2>(high), upper));
-    }
+        : block(at), scales(at.f16(Block::d_at), at.word(Block::low_at), at.half(Block::high_at)) {}
     template <int u>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         value4_of_32<L>(block, Block::codes_at + 16 * u, L::wide_table(iq4nl_values()), unit.code);
-        unit.scale[0] = L::fma(d, L::to_float(byte_of<L, u / 2>(numbers[u % 2])), less);
+        unit.scale[0] = scales.template of<u>();
     }
 };
 
@@ -146,19 +158,21 @@ struct Iq4XsPanel {
 template <class L, class Format>
 struct GroupScalesPanel {
     PanelBlock<L> block;
-    typename L::Float d;
-    typename L::Int extra, high;
+    typename L::Int extra;
+    ScalesLess32<L> first, second;  // of groups 0 to 7 and 8 to 15
     MINIM_KERNEL_FUNCTION GroupScalesPanel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at),
-          d(at.f16(Format::d_at)),
-          extra(at.half(Format::extra_at)),
-          high(at.word(Format::high_at)) {}
+        : GroupScalesPanel(at, at.f16(Format::d_at), at.word(Format::high_at)) {}
     template <int g>
     MINIM_KERNEL_FUNCTION typename L::Float scale() const {
-        const auto low = bits_of<L, 4 * (g % 8), 4>(block.word(Format::low_at + g / 8 * 4));
-        const auto number = L::bit_or(low, L::template shift_left<4>(bits_of<L, 2 * g, 2>(high)));
-        return L::mul(d, L::to_float(L::sub(number, L::all(32))));
+        return (g < 8 ? first : second).template of<g % 8>();
     }
+
+  private:
+    MINIM_KERNEL_FUNCTION GroupScalesPanel(PanelBlock<L> at, typename L::Float d, typename L::Int high)
+        : block(at),
+          extra(at.half(Format::extra_at)),
+          first(d, at.word(Format::low_at), L::bit_and(high, L::all(0xFFFF))),
+          second(d, at.word(Format::low_at + 4), L::template shift_right<16>(high)) {}
 };
 
 template <class L>
