@@ -183,7 +183,7 @@ struct PrepareKernel {
     template <class T>
     MINIM_DEVICE void turn(T& t, int32_t position, float* cosines, float* sines) const {
         for (int i = t.index(); i < args.n_frequency; i += k_threads) {
-            const Turn turned = turn_of(position * static_cast<double>(args.frequency[i]));
+            const Turn turned = turn_of(position * static_cast<double>(t.load_fresh(args.frequency + i)));
             cosines[i] = turned.cosine;
             sines[i] = turned.sine;
         }

@@ -41,7 +41,7 @@
 //   prefetch(p, bytes)                 brings global memory into the second-level cache, on devices where kernels begin early; both
 //                                      multiples of 16. For one lane of a warp: those of several would take their turns
 //   load_fresh(p)                      *p as the second-level cache has it: what a kernel or a copy wrote that this one has not waited
-//                                      for, and that is known to be done; an integer of global memory
+//                                      for, and that is known to be done; a number of global memory
 //   fence()                            what this thread has written or seen comes before what it writes or sees now, for all blocks
 //
 // Every thread of the warp calls the functions of a warp.
