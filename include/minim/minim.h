@@ -291,7 +291,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_tensor(const minim_chec
 
 /* The devices there are at the time of the call: "cpu" first, then what the plug-ins find ("cuda:0" ...). Plug-ins
  * are libraries named libminim-KIND.so, looked for in the folders of the environment variable MINIM_PLUGIN_PATH, with
- * colons between, and in this library's own. Any thread. */
+ * colons between, and in this library's own. Any thread. Calls that have to do with CUDA devices leave one of these as
+ * the calling thread's current device, which a program with CUDA code of its own sets again. */
 typedef struct minim_devices minim_devices;
 
 typedef struct minim_device_info {
@@ -610,8 +611,9 @@ typedef struct minim_session_params {
     int32_t k_format;     /* MINIM_KV_*; AUTO: F16. Q8_0 and Q4_0 want head dimensions of whole
                              blocks of 32, keys in Q4_0 a power of two */
     int32_t v_format;
-    int32_t n_batch;  /* upper bound of n_ubatch, as other engines have it; 0: 2048 */
-    int32_t n_ubatch; /* tokens evaluated together, at most n_batch; 0: 512. Changes speed, never results */
+    int32_t n_batch; /* upper bound of n_ubatch, as other engines have it; 0: 2048 */
+    int32_t
+        n_ubatch; /* tokens evaluated together, at most n_batch and 65536; 0: 512. Changes speed, never results */
 } minim_session_params;
 #define MINIM_SESSION_PARAMS_INIT \
     { sizeof(minim_session_params), 0, 0, 0, 0, 0, 0 }

@@ -28,7 +28,7 @@ int64_t kv_tokens(const model::Model& model, const EngineParams& params) {
 }
 
 EngineParams checked(EngineParams params) {
-    constexpr int64_t k_most = 1 << 16;
+    constexpr int64_t k_most = model::k_most_step_rows;
     if (params.n_requests < 1 || params.n_requests > k_most)
         fail(Status::invalid, "n_requests is {}; 1 to {} are possible", params.n_requests, k_most);
     if (params.n_batch < params.n_requests || params.n_batch > k_most) {

@@ -66,7 +66,7 @@ SessionParams params_of_state(const model::Model& model, const kv::StateFile& fi
 int64_t step_rows(const SessionParams& params, int64_t n_context) {
     if (params.n_batch < 1) fail(Status::invalid, "n_batch is {}", params.n_batch);
     if (params.n_ubatch < 1) fail(Status::invalid, "n_ubatch is {}", params.n_ubatch);
-    return std::min({params.n_ubatch, params.n_batch, n_context});
+    return std::min({params.n_ubatch, params.n_batch, n_context, model::k_most_step_rows});
 }
 
 }  // namespace

@@ -38,6 +38,9 @@ struct StepOutput {
     std::span<const ShortlistQuery> queries;
 };
 
+// Rows of a step, by any caller: the grids of a GPU's kernels end at four times that.
+inline constexpr int64_t k_most_step_rows = int64_t{1} << 16;
+
 // The activations and work space of one stream of steps of at most n_rows rows, on every device of the stages. Not
 // shared between threads; the devices must outlive it.
 class StepSpace {
