@@ -10,6 +10,8 @@ namespace {
 
 // The oldest generation that operations.cu is compiled for.
 constexpr int k_oldest_major = 8;
+// Drivers before that of CUDA 12.1 start no kernel with more than 4 KB of arguments, although they serve later runtimes.
+constexpr int k_oldest_driver = 12010;
 
 const char* text_of(cudaError_t error) {
     return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
@@ -45,6 +47,12 @@ backend::DeviceInfo device(int32_t index) {
     if (properties.major < k_oldest_major) {
         info.why_not = format_text("no kernels for compute capability {}.{}, {}.0 is the oldest",
                                    properties.major, properties.minor, k_oldest_major);
+        return info;
+    }
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver < k_oldest_driver) {
+        info.why_not = format_text("the driver knows CUDA {}.{}, 12.1 is the oldest that will do",
+                                   driver / 1000, driver % 1000 / 10);
         return info;
     }
     size_t free = 0;

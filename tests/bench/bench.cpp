@@ -184,9 +184,11 @@ void Bench::fill_depth(const std::vector<kv::Sequence>& texts, model::StepSpace&
     const kv::PagePool& pool = texts[0].pool();
     const Buffer page(static_cast<uint64_t>(pool.layout().page_bytes()), "a page of random keys and values");
     RandomBytes().fill({page.data(), page.size()});
-    pool.write(texts[0].page(0), page.data());
+    const kv::Page& first = texts[0].page(0);
+    pool.write(first, page.data());
     for (const kv::Sequence& text : texts)
-        for (int64_t i = 0; i < text.n_pages(); ++i) pool.copy(texts[0].page(0), text.page(i));
+        for (int64_t i = 0; i < text.n_pages(); ++i)
+            if (&text.page(i) != &first) pool.copy(first, text.page(i));
 }
 
 Result Bench::new_result(const std::string& test, int64_t depth, int64_t n_ubatch) const {

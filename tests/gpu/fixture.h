@@ -50,6 +50,7 @@ struct Fixture {
         blocks.push_back(device->allocate(data.size() * sizeof(T), "a test"));
         device->upload(*stream, blocks.back()->data(), reinterpret_cast<const std::byte*>(data.data()),
                        data.size() * sizeof(T));
+        device->synchronize(*stream);  // `data` may be gone soon
         return reinterpret_cast<T*>(blocks.back()->data());
     }
     backend::Matrix put(const TestMatrix& matrix) {
@@ -61,7 +62,6 @@ struct Fixture {
     backend::Matrix put_packed(const TestMatrix& matrix) {
         backend::Matrix view = put(matrix);
         if (!device->packs(view.format)) return view;
-        device->synchronize(*stream);
         auto* data = const_cast<std::byte*>(view.data);
         device->pack({&data, 1}, view);
         view.packed = true;

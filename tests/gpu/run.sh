@@ -20,8 +20,26 @@ fails() {
     status=1
 }
 
+# The cases of a test program one by one, within two minutes: what went wrong in one may have taken the device from all that
+# came after it.
+each_case() {
+    end=$(($(date +%s) + 120))
+    "$1" --list-test-names-only > "$build/cases" 2> /dev/null || :  # the exit code is how many there are
+    [ -s "$build/cases" ] || "$1" --list-tests --verbosity quiet > "$build/cases"  # Catch2 from version 3 on
+    sed 's/^ *//; /^$/d; s/[][,]/\\&/g' "$build/cases" | while IFS= read -r name; do
+        if [ "$(date +%s)" -ge "$end" ]; then
+            echo "for want of time not run by itself: $name"
+        elif ! timeout 30 "$1" "$name" < /dev/null > "$build/case" 2>&1; then
+            cat "$build/case"
+            echo "FAILED by itself: $name"
+        fi
+    done
+}
+
 "$build/examples/minim/minim" devices
-if ! "$build/examples/minim/minim" devices | grep -q '^cuda:0 .* free$'; then
+MINIM_GPUS_SEEN=$("$build/examples/minim/minim" devices | grep -c '^cuda:.* free$' || :)
+export MINIM_GPUS_SEEN
+if [ "$MINIM_GPUS_SEEN" -eq 0 ]; then
     echo "skipped: no usable CUDA device"
     exit 77
 fi
@@ -32,16 +50,20 @@ if [ -x "$build/tests/unit/format/format_decode_on_device" ]; then
         fails "decoders"
     fi
 fi
-timeout 180 "$build/tests/gpu/gpu_test" || fails "gpu_test ($?)"
+timeout 180 "$build/tests/gpu/gpu_test" || {
+    fails "gpu_test ($?)"
+    each_case "$build/tests/gpu/gpu_test"
+}
 
 for device in cpu cuda:0; do
-    timeout 60 "$build/examples/minim/minim" -m "$model" -p "$question" --temp 0 --device "$device" \
+    timeout 60 "$build/examples/minim/minim" -m "$model" -p "$question" --temp 0 --device "$device" --verbose \
         > "$build/answer-$device" 2> "$build/timing-$device" || {
         cat "$build/timing-$device"
         fails "an answer with $device"
     }
 done
 cmp "$build/answer-cpu" "$build/answer-cuda:0" || fails "the answers differ"
+grep cuBLASLt "$build/timing-cuda:0" || echo "cuBLASLt: found"
 echo
 echo "bundled model   prompt and generation, tokens/s"
 for device in cpu cuda:0; do
