@@ -12,6 +12,7 @@
 #include "base/cpu_features.h"
 #include "bytes_read.h"
 #include "placement/devices.h"
+#include "random_bytes.h"
 
 namespace minim::bench {
 namespace {

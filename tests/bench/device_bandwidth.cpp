@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "base/buffer.h"
-#include "synthetic.h"
+#include "random_bytes.h"
 
 namespace minim::bench {
 namespace {

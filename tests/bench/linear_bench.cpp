@@ -16,6 +16,7 @@
 #include "bandwidth.h"
 #include "base/buffer.h"
 #include "cpu/cpu_backend.h"
+#include "random_bytes.h"
 
 namespace {
 
@@ -23,6 +24,7 @@ using minim::Buffer;
 using minim::CpuLevel;
 using minim::Format;
 using minim::ThreadPool;
+using minim::bench::RandomBytes;
 
 constexpr uint64_t k_ring_bytes = uint64_t{256} << 20;
 
@@ -36,17 +38,15 @@ const ThreadPool& pool() {
     return threads;
 }
 
-// Random bytes whose every 16-bit field is a small normal number as F16, BF16 or the upper half of an F32: no
-// scale is infinite or NaN, and no product is subnormal, which would be slow.
-const Buffer& ring() {
-    static const Buffer bytes = [] {
-        Buffer buffer(k_ring_bytes, "benchmark weights");
-        std::mt19937_64 random(1);
-        for (uint64_t i = 0; i < k_ring_bytes / 8; ++i)
-            buffer.as<uint64_t>()[i] = (random() & 0x0FFF0FFF0FFF0FFFU) | 0x2000200020002000U;
-        return buffer;
-    }();
-    return bytes;
+const Buffer& ring(Format format) {
+    const auto filled = [](Format with) {
+        Buffer bytes(k_ring_bytes, "benchmark weights");
+        RandomBytes(with).fill({bytes.data(), k_ring_bytes});
+        return bytes;
+    };
+    static const Buffer plain = filled(Format::f16);
+    static const Buffer of_byte_scales = filled(Format::nvfp4);
+    return minim::bench::has_byte_scales(format) ? of_byte_scales : plain;
 }
 
 double read_bandwidth() {
@@ -73,7 +73,7 @@ void linear(benchmark::State& state, CpuLevel level, Format format, int64_t rows
     uint64_t at = 0;
     for (auto _ : state) {
         if (at + matrix_bytes > k_ring_bytes) at = 0;
-        const minim::backend::Matrix weight = {.data = ring().data() + at,
+        const minim::backend::Matrix weight = {.data = ring(format).data() + at,
                                                .format = format,
                                                .rows = rows,
                                                .cols = cols,
@@ -124,7 +124,7 @@ void register_all() {
 
 int main(int argc, char** argv) {
     benchmark::Initialize(&argc, argv);
-    ring();  // filled before anything is measured
+    ring(Format::f16);  // filled before anything is measured
     benchmark::AddCustomContext("threads", std::to_string(pool().n_threads()));
     benchmark::AddCustomContext("read GB/s", std::to_string(read_bandwidth() / 1e9));
     register_all();

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "model/place_weights.h"
+#include "random_bytes.h"
 #include "reference/reference_backend.h"
 
 namespace minim::bench {
@@ -132,7 +133,7 @@ class Maker {
             backend_.copy(data, first->second, bytes);
             return data;
         }
-        write_random(data, bytes);
+        write_random(data, bytes, m.format);
         if (!m.packed) return data;
         std::vector<std::byte*> places;
         for (int64_t i = 0; i < n; ++i) places.push_back(data + static_cast<uint64_t>(i) * aligned_bytes(m));
@@ -140,9 +141,9 @@ class Maker {
         return data;
     }
 
-    void write_random(std::byte* to, uint64_t bytes) const {
+    void write_random(std::byte* to, uint64_t bytes, Format format) const {
         const Buffer piece(std::min(bytes, k_piece_bytes), "random weights");
-        RandomBytes random;
+        RandomBytes random(format);
         for (uint64_t at = 0; at < bytes; at += k_piece_bytes) {
             const uint64_t count = std::min(k_piece_bytes, bytes - at);
             random.fill({piece.data(), count});
@@ -217,14 +218,6 @@ model::Config config_of(const SyntheticShape& shape) {
 }
 
 }  // namespace
-
-void RandomBytes::fill(std::span<std::byte> bytes) {
-    auto* words = reinterpret_cast<uint64_t*>(bytes.data());
-    for (size_t i = 0; i < bytes.size() / sizeof(uint64_t); ++i) {
-        state_ = state_ * 6364136223846793005U + 1442695040888963407U;
-        words[i] = ((state_ ^ (state_ >> 29)) & 0x0FFF0FFF0FFF0FFFU) | 0x2000200020002000U;
-    }
-}
 
 SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::Split& split, bool packs,
                               model::Expand expand) {

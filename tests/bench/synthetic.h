@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "backend/backend.h"
@@ -38,16 +37,6 @@ struct SyntheticModel {
     std::vector<model::Share> shares;
     model::Weights weights;
     std::vector<std::unique_ptr<backend::Memory>> memory;  // a share
-};
-
-// Every 16 bits are a small normal number as F16, BF16 or the upper half of an F32: no scale is infinite, NaN or
-// subnormal.
-class RandomBytes {
-  public:
-    void fill(std::span<std::byte> bytes);  // whole words of 8 bytes
-
-  private:
-    uint64_t state_ = 0x9E3779B97F4A7C15U;
 };
 
 // Matrices of one format and shape have the same bytes: they are made on the host once, a piece at a time, and copied

@@ -1,0 +1,41 @@
+// Bytes to compute with, whatever they are taken for: every 16 bits are a small normal number as F16, BF16 or the upper half of
+// an F32, so no scale is infinite, NaN or subnormal, which would be slow. Formats whose scales are single bytes want these to
+// be such numbers too, as those of real weights are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "format/format.h"
+
+namespace minim::bench {
+
+constexpr bool has_byte_scales(Format format) {
+    return format == Format::nvfp4 || format == Format::mxfp4;
+}
+
+class RandomBytes {
+  public:
+    RandomBytes() = default;
+    explicit RandomBytes(Format format)
+        : is_set_(has_byte_scales(format) ? k_numbers | k_byte_scales : k_numbers) {}
+
+    void fill(std::span<std::byte> bytes) {  // whole words of 8 bytes
+        auto* words = reinterpret_cast<uint64_t*>(bytes.data());
+        for (size_t i = 0; i < bytes.size() / sizeof(uint64_t); ++i) {
+            state_ = state_ * 6364136223846793005U + 1442695040888963407U;
+            words[i] = ((state_ ^ (state_ >> 29)) & 0x0FFF0FFF0FFF0FFFU) | is_set_;
+        }
+    }
+
+  private:
+    static constexpr uint64_t k_numbers = 0x2000200020002000U;
+    static constexpr uint64_t k_byte_scales =
+        0x0048004800480048U;  // a normal number as E4M3, E8M0 from 2^-56 on
+
+    uint64_t is_set_ = k_numbers;
+    uint64_t state_ = 0x9E3779B97F4A7C15U;
+};
+
+}  // namespace minim::bench
