@@ -31,8 +31,8 @@ class RandomBytes {
 
   private:
     static constexpr uint64_t k_numbers = 0x2000200020002000U;
-    static constexpr uint64_t k_byte_scales =
-        0x0048004800480048U;  // a normal number as E4M3, E8M0 from 2^-56 on
+    // No lower byte is a subnormal E4M3, or an E8M0 below 2^-55.
+    static constexpr uint64_t k_byte_scales = 0x0048004800480048U;
 
     uint64_t is_set_ = k_numbers;
     uint64_t state_ = 0x9E3779B97F4A7C15U;
