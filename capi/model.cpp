@@ -102,6 +102,12 @@ std::shared_ptr<const backend::Backend> open_if_there(const minim_model_params& 
     }
 }
 
+std::string packed_file_of(const char* path) {
+    if (path == nullptr) return {};
+    if (*path == '\0') fail(Status::invalid, "packed_file is empty");
+    return path;
+}
+
 std::vector<placement::Override> overrides_of(const minim_model_params& p, const Runtime& runtime,
                                               const placement::Threads& threads,
                                               const placement::Spread& spread,
@@ -181,6 +187,7 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
         options.engine_tokenizer = p.engine_tokenizer != 0;
         options.prefault = flag(p.prefault, "prefault");
         options.expand = expand_of(p.expand);
+        options.packed_file = packed_file_of(p.packed_file);
         if (p.progress != nullptr) {
             options.progress = [&p](uint64_t done, uint64_t total) {
                 return p.progress(p.progress_user_data, done, total) == 0;

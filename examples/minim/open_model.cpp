@@ -73,6 +73,7 @@ minim::Model open_model(const minim::Runtime& runtime, const Options& options, c
     model.prefault = options.prefault;
     model.deterministic = options.deterministic;
     model.expand = options.expand;
+    model.packed_file = options.packed_file;
     if (options.mmap) model.residence = MINIM_RESIDENCE_MAPPED;
     if (options.no_mmap) model.residence = MINIM_RESIDENCE_OWNED;
     model.progress = [&bar](uint64_t done_bytes, uint64_t total_bytes) {

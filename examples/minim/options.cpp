@@ -135,12 +135,18 @@ void add_model_options(CLI::App& app, Options& options) {
            "that read them) or auto (split where there are several)")
         ->type_name("MODE")
         ->transform(CLI::CheckedTransformer(numa, CLI::ignore_case).description(""));
+    auto* packed_file =
+        app.add_option("--packed-file", options.packed_file,
+                       "map the processor's weights, packed, from this file, and make it if need be")
+            ->type_name("FILE");
     app.add_flag("--mlock", options.mlock, "lock weights, keys and values in memory");
     app.add_flag("--prefault", options.prefault, "bring mapped weights into memory before the first token");
     auto* mmap = app.add_flag(
         "--mmap", options.mmap,
         "map the file instead of reading the weights into memory (default: where memory is short)");
-    app.add_flag("--no-mmap", options.no_mmap, "read the weights into memory in any case")->excludes(mmap);
+    app.add_flag("--no-mmap", options.no_mmap, "read the weights into memory in any case")
+        ->excludes(mmap)
+        ->excludes(packed_file);
     app.add_flag("--verbose", options.verbose, "log what the library does to standard error");
 }
 

@@ -33,7 +33,8 @@ struct Options {
     int32_t numa = 0;  // MINIM_NUMA_*
     bool mlock = false;
     bool prefault = false;
-    int32_t expand = 0;  // MINIM_EXPAND_*
+    int32_t expand = 0;       // MINIM_EXPAND_*
+    std::string packed_file;  // of the processor's weights
     bool deterministic = false;
     int32_t n_batch = 0;
     int32_t n_ubatch = 0;

@@ -263,6 +263,7 @@ class Model(abi.Handle):
     prefault   True: mapped weights are brought into memory before the model is ready
     deterministic     True: what devices compute for a text does not depend on its company or on its pieces; slower
     expand     weights in grid points (IQ1 to IQ3) with a code for each in memory: "off", "on", or "auto" where that is faster
+    packed_file       the backend's weights are mapped from this file, packed; it is made if need be
     mmap       True: map the file; False: read the weights into memory; None: read them where memory allows
     engine_tokenizer  True: split text as llama.cpp does
     progress   progress(done_bytes, total_bytes); to cancel, raise
@@ -290,6 +291,7 @@ class Model(abi.Handle):
         prefault=False,
         deterministic=False,
         expand="auto",
+        packed_file=None,
         mmap=None,
         engine_tokenizer=False,
         progress=None,
@@ -315,6 +317,7 @@ class Model(abi.Handle):
             prefault=int(prefault),
             deterministic=int(deterministic),
             expand=_choice(_EXPAND, expand, "expand"),
+            packed_file=None if packed_file is None else os.fsencode(packed_file),
         )
         if devices is not None and device_layers != 0:
             params.devices = (devices if isinstance(devices, str) else ",".join(devices)).encode()

@@ -132,6 +132,7 @@ ModelParams = _struct(
     prefault=i32,
     deterministic=i32,
     expand=i32,
+    packed_file=text,
 )
 DeviceInfo = _struct(
     "minim_device_info",

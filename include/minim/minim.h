@@ -400,11 +400,20 @@ typedef struct minim_model_params {
        instructions for each weight. Faster where few threads share a memory, slower where many do. What it takes is in
        minim_device_memory. */
     int32_t expand;
+    /* A file that holds the weights of `backend` in the order in which its kernels read them, or NULL. They are mapped
+       from it: opening takes no time, processes that open the same file share its pages, and tokens come as fast as from
+       weights in memory of the process. Where the file is not there, or holds the weights otherwise than this call wants
+       them (another version of the library, another placement or `expand`), the checkpoint is read and packed into a new
+       file of that name first, of about its size, which takes the place of the old one when it is whole. The file must
+       not change while a model is open. FORMAT: a file of another kind or of another model, which is left as it is; with
+       `prefault` or `lock`, which read all of it, also one whose weights were altered. IO: also where the disk has no
+       room for it. INVALID with MINIM_RESIDENCE_OWNED, and where no weights lie with `backend`. */
+    const char* packed_file;
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT                                                                             \
     {                                                                                                       \
         sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, \
-            0, 0, 0                                                                                         \
+            0, 0, 0, NULL                                                                                   \
     }
 
 /* `params` and `cancel` may be NULL. Errors: as minim_checkpoint_open, UNSUPPORTED (another

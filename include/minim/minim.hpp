@@ -298,6 +298,7 @@ struct ModelOptions {
     bool prefault = false;       // mapped weights are brought into memory before the model is ready
     bool deterministic = false;  // what devices compute for a text does not depend on its company; slower
     int32_t expand = MINIM_EXPAND_AUTO;  // weights in grid points with a code for each
+    std::string packed_file;  // the backend's weights are mapped from it, packed; made if need be; "": none
 };
 
 class Model {
@@ -327,6 +328,7 @@ class Model {
         params.prefault = options.prefault ? 1 : 0;
         params.deterministic = options.deterministic ? 1 : 0;
         params.expand = options.expand;
+        params.packed_file = detail::text_or_null(options.packed_file);
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);

@@ -75,14 +75,21 @@ std::string NewFile::free_name() const {
 }
 
 void NewFile::write(std::span<const std::byte> data) {
+    write_at(appended_, data);
+    appended_ += data.size();
+}
+
+void NewFile::write_at(uint64_t offset, std::span<const std::byte> data) const {
     constexpr size_t k_largest_write = size_t{1} << 30;  // one call never moves more than about 2 GiB
     while (!data.empty()) {
-        const ssize_t done = ::write(draft_.descriptor, data.data(), std::min(data.size(), k_largest_write));
+        const ssize_t done = ::pwrite(draft_.descriptor, data.data(), std::min(data.size(), k_largest_write),
+                                      static_cast<off_t>(offset));
         if (done < 0) {
             if (errno == EINTR) continue;
             fail_io(path_, "write", errno);
         }
         data = data.subspan(static_cast<size_t>(done));
+        offset += static_cast<uint64_t>(done);
     }
 }
 

@@ -20,6 +20,8 @@ class NewFile {
 
     // Appends.
     void write(std::span<const std::byte> data);
+    // Anywhere; any thread. Appending goes on where it was.
+    void write_at(uint64_t offset, std::span<const std::byte> data) const;
 
     // Waits until the bytes are on the disk, then gives the file its name, in place of any file that had it.
     void commit();
@@ -39,6 +41,7 @@ class NewFile {
     std::string path_;
     std::string folder_;
     Draft draft_;
+    uint64_t appended_ = 0;
 };
 
 }  // namespace minim

@@ -99,7 +99,26 @@ struct AllBytes {
     }
 };
 
+// Of a format that can be expanded; 0 for every other one.
+uint64_t bit_of(const FormatTraits& entry) {
+    return expanded_format(entry.format) ? uint64_t{1} << entry.gguf_type : 0;
+}
+
 }  // namespace
+
+uint64_t ExpandedFormats::bits() const noexcept {
+    uint64_t bits = 0;
+    for (const FormatTraits& entry : all_formats())
+        if (contains(entry.format)) bits |= bit_of(entry);
+    return bits;
+}
+
+ExpandedFormats ExpandedFormats::of_bits(uint64_t bits) noexcept {
+    ExpandedFormats formats;
+    for (const FormatTraits& entry : all_formats())
+        if ((bits & bit_of(entry)) != 0) formats.add(entry.format);
+    return formats;
+}
 
 double expanded_time(const Backend& backend, Format format) {
     const int64_t together = backend.pack_rows_together();

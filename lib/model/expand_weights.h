@@ -22,6 +22,10 @@ class ExpandedFormats {
     // What a product's weights of this format are held in.
     Format held(Format format) const noexcept { return contains(format) ? *expanded_format(format) : format; }
 
+    // The set as a number for files: a bit each, by the number of the GGUF type. Others' bits are left out.
+    uint64_t bits() const noexcept;
+    static ExpandedFormats of_bits(uint64_t bits) noexcept;
+
   private:
     std::array<bool, k_format_count> contains_ = {};
 };

@@ -1,14 +1,17 @@
 #include "model/host_weights.h"
 
 #include <algorithm>
-#include <cstring>
+#include <atomic>
 #include <functional>
 #include <numeric>
+#include <string_view>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/memory_info.h"
+#include "base/new_file.h"
 #include "model/tasks_that_throw.h"
 
 namespace minim::model {
@@ -21,7 +24,8 @@ using checkpoint::k_load_block_bytes;
 
 // Of every matrix: a cache line, and the widest vector.
 constexpr uint64_t k_alignment = 64;
-// What a thread reads at a time: it packs out of the second-level cache. A job has k_load_block_bytes of them.
+// What a thread reads at a time: it packs out of the second-level cache. A job has k_load_block_bytes of them. Packed files
+// hash by pieces: another size is another version of them.
 constexpr uint64_t k_piece_bytes = uint64_t{128} << 10;
 // How far the system is asked to read ahead of the threads.
 constexpr uint64_t k_ahead_bytes = uint64_t{32} << 20;
@@ -33,6 +37,17 @@ constexpr const char* k_what = "weights in host memory";
 
 uint64_t unit_bytes(const backend::Backend& backend, const Matrix& shape) {
     return shape.packed ? static_cast<uint64_t>(backend.pack_rows_together() * shape.row_bytes) : 1;
+}
+
+// The most bytes of a piece.
+uint64_t piece_bytes(const backend::Backend& backend, const Matrix& shape) {
+    const uint64_t unit = unit_bytes(backend, shape);
+    return std::max(k_piece_bytes / unit, uint64_t{1}) * unit;
+}
+
+// As it lies `at` bytes into what is held of a run.
+uint64_t hash_of_piece(std::span<const std::byte> held, uint64_t at) {
+    return hash_bytes(held, at);
 }
 
 }  // namespace
@@ -52,10 +67,7 @@ class HostWeights::Cursor {
                 at_ = 0;
                 continue;
             }
-            const uint64_t unit = unit_bytes(all_.backend_, run.shape);
-            const uint64_t left = total - at_;
-            const uint64_t count =
-                left < unit ? left : std::min(left, std::max(k_piece_bytes / unit, uint64_t{1}) * unit);
+            const uint64_t count = std::min(total - at_, piece_bytes(all_.backend_, run.shape));
             return {&run, std::exchange(at_, at_ + count), count};
         }
         return {};
@@ -105,6 +117,7 @@ struct HostWeights::Collector {
 // Where it lies now: visits in the order of the Collector.
 struct HostWeights::Assigner {
     HostWeights& all;
+    const std::function<const std::byte*(const Run&)>& place;
     size_t next = 0;
 
     template <typename Rows>
@@ -113,7 +126,7 @@ struct HostWeights::Assigner {
         rows.row_bytes = held.row_bytes;
     }
 
-    const std::byte* take(uint64_t bytes) { return bytes == 0 ? nullptr : all.runs_[next++].to; }
+    const std::byte* take(uint64_t bytes) { return bytes == 0 ? nullptr : place(all.runs_[next++]); }
     void take_parts(const backend::RowSplit& split, int64_t row_bytes, std::vector<const std::byte*>& parts) {
         for (size_t k = 0; k + 1 < split.first_row.size(); ++k)
             parts.push_back(
@@ -157,18 +170,20 @@ struct HostWeights::Assigner {
     }
 };
 
-HostWeights::HostWeights(const Share& share, Weights& weights, const ExpandedFormats& expanded)
+HostWeights::HostWeights(const Share& share, Weights& weights, const ExpandedFormats& expanded, Place place)
     : share_(share),
       weights_(weights),
       backend_(*share.backend),
       expanded_(expanded),
+      place_(place),
       shares_head_(share.has_embedding && share.has_output && weights.output.data == weights.embedding.data) {
     Collector collector{*this};
     visit_share(share_, weights_, collector);
-    take_memory();
+    find_places();
+    if (place_ == Place::memory) take_memory();
 }
 
-// As it will be in memory.
+// As it will be in its place.
 Matrix HostWeights::held(const Matrix& shape) const {
     Matrix held = shape;
     if (!shape.packed || !expanded_.contains(shape.format)) return held;
@@ -180,7 +195,7 @@ Matrix HostWeights::held(const Matrix& shape) const {
 // Null where rows are not split. The same for matrices of as many rows.
 const backend::RowSplit* HostWeights::split_of(int64_t n_rows) {
     const HostMemory& memory = backend_.host_memory();
-    if (memory.n_nodes() == 1) return nullptr;
+    if (place_ == Place::file || memory.n_nodes() == 1) return nullptr;
     for (const backend::RowSplit& split : weights_.splits)
         if (split.first_row.back() == n_rows) return &split;
     const int64_t granule = std::max(backend_.pack_rows_together(), backend::k_split_rows);
@@ -189,40 +204,46 @@ const backend::RowSplit* HostWeights::split_of(int64_t n_rows) {
 }
 
 size_t HostWeights::common_buffer() const {
-    const int32_t n_nodes = backend_.host_memory().n_nodes();
+    const int32_t n_nodes = place_ == Place::file ? 1 : backend_.host_memory().n_nodes();
     return n_nodes == 1 ? 0 : static_cast<size_t>(n_nodes);
 }
 
 // Matrices lie in the order of the file, so that memory fills from front to back.
-void HostWeights::take_memory() {
+void HostWeights::find_places() {
     file_order_.resize(runs_.size());
     for (size_t i = 0; i < runs_.size(); ++i) file_order_[i] = static_cast<uint32_t>(i);
     std::ranges::stable_sort(
         file_order_, [&](uint32_t a, uint32_t b) { return std::less<>()(runs_[a].from, runs_[b].from); });
-    std::vector<uint64_t> buffer_bytes(common_buffer() + 1);
+    place_bytes_.resize(common_buffer() + 1);
+    if (place_ == Place::file) place_bytes_[0] = first_packed_byte(runs_.size());
     for (const uint32_t i : file_order_) {
-        const Run& run = runs_[i];
+        Run& run = runs_[i];
         bytes_ += bytes_of(run.shape);
-        buffer_bytes[run.buffer] += align_up(bytes_of(run.held), k_alignment);
-        if (run.shape.packed)
-            rows_bytes_ = std::max({rows_bytes_, k_piece_bytes, unit_bytes(backend_, run.shape)});
-        if (run.held.format != run.shape.format)
-            expanded_bytes_ = std::max(expanded_bytes_, unit_bytes(backend_, run.held));
+        held_bytes_ += bytes_of(run.held);
+        run.to = align_up(place_bytes_[run.buffer], k_alignment);
+        place_bytes_[run.buffer] = run.to + bytes_of(run.held);
     }
-    const uint64_t total = std::accumulate(buffer_bytes.begin(), buffer_bytes.end(), uint64_t{0});
+}
+
+void HostWeights::take_memory() {
+    for (uint64_t& bytes : place_bytes_) bytes = align_up(bytes, k_alignment);
+    const uint64_t total = std::accumulate(place_bytes_.begin(), place_bytes_.end(), uint64_t{0});
     const uint64_t available = available_memory_bytes();
     if (total > available) fail_out_of_memory(k_what, total, available);
     const HostMemory& memory = backend_.host_memory();
-    for (size_t b = 0; b < buffer_bytes.size(); ++b) {
+    for (size_t b = 0; b < place_bytes_.size(); ++b) {
         const int32_t node = b == common_buffer() ? HostMemory::k_any_node : static_cast<int32_t>(b);
-        buffers_.push_back(memory.take(buffer_bytes[b], k_what, node, Buffer::Presence::later));
+        buffers_.push_back(memory.take(place_bytes_[b], k_what, node, Buffer::Presence::later));
     }
     present_bytes_.resize(buffers_.size());
-    std::vector<uint64_t> used(buffers_.size());
-    for (const uint32_t i : file_order_) {
-        Run& run = runs_[i];
-        run.to = buffers_[run.buffer].data() + used[run.buffer];
-        used[run.buffer] += align_up(bytes_of(run.held), k_alignment);
+    take_scratch();
+}
+
+void HostWeights::take_scratch() {
+    for (const Run& run : runs_) {
+        if (run.shape.packed) rows_bytes_ = std::max(rows_bytes_, piece_bytes(backend_, run.shape));
+        if (run.held.format != run.shape.format)
+            expanded_bytes_ = std::max(expanded_bytes_, unit_bytes(backend_, run.held));
     }
     rows_bytes_ = align_up(rows_bytes_, k_alignment);
     expanded_bytes_ = align_up(expanded_bytes_, k_alignment);
@@ -237,8 +258,7 @@ void HostWeights::make_present(std::span<const Piece> pieces) {
         uint64_t end = 0;
         for (const Piece& piece : pieces) {
             if (piece.run->buffer != b) continue;
-            const auto begin = static_cast<uint64_t>(piece.run->to - buffer.data());
-            end = std::max(end, begin + piece.run->held_at(piece.at + piece.bytes));
+            end = std::max(end, piece.run->to + piece.run->held_at(piece.at + piece.bytes));
         }
         const uint64_t from = present_bytes_[b];
         if (end <= from) continue;
@@ -253,22 +273,20 @@ void HostWeights::make_present(std::span<const Piece> pieces) {
     }
 }
 
-void HostWeights::read_pieces(std::span<const Piece> pieces, const ReadWeights& read) {
-    run_tasks_that_throw(backend_, std::ssize(pieces), [&](int64_t i, int32_t thread) {
-        const Piece& piece = pieces[static_cast<size_t>(i)];
-        const Run& run = *piece.run;
-        if (!run.shape.packed) return read(run.from + piece.at, {run.to + piece.at, piece.bytes});
-        std::byte* rows = scratch_.data() + static_cast<uint64_t>(thread) * (rows_bytes_ + expanded_bytes_);
-        read(run.from + piece.at, {rows, piece.bytes});
-        pack_piece(piece, rows, rows + rows_bytes_);
-    });
+void HostWeights::hold_piece(const Piece& piece, const ReadWeights& read, int32_t thread,
+                             std::byte* to) const {
+    const Run& run = *piece.run;
+    if (!run.shape.packed) return read(run.from + piece.at, {to, piece.bytes});
+    std::byte* rows = scratch_.data() + static_cast<uint64_t>(thread) * (rows_bytes_ + expanded_bytes_);
+    read(run.from + piece.at, {rows, piece.bytes});
+    pack_piece(piece, rows, rows + rows_bytes_, to);
 }
 
 // `expanded` has room for a panel.
-void HostWeights::pack_piece(const Piece& piece, const std::byte* rows, std::byte* expanded) const {
+void HostWeights::pack_piece(const Piece& piece, const std::byte* rows, std::byte* expanded,
+                             std::byte* to) const {
     const Run& run = *piece.run;
     const int64_t n_rows = static_cast<int64_t>(piece.bytes) / run.shape.row_bytes;
-    std::byte* to = run.to + run.held_at(piece.at);
     Matrix part = run.held;
     if (run.held.format == run.shape.format) {
         part.rows = n_rows;
@@ -282,7 +300,9 @@ void HostWeights::pack_piece(const Piece& piece, const std::byte* rows, std::byt
     }
 }
 
-void HostWeights::read(const ReadWeights& read, checkpoint::LoadCounter& counter) {
+// All pieces, some megabytes at a time, the system reading ahead.
+void HostWeights::for_each_job(checkpoint::LoadCounter& counter,
+                               const std::function<void(std::span<const Piece>)>& job) {
     Cursor ahead(*this);
     Cursor cursor(*this);
     uint64_t done = 0;
@@ -300,15 +320,114 @@ void HostWeights::read(const ReadWeights& read, checkpoint::LoadCounter& counter
         for (Piece piece; count < k_load_block_bytes && (piece = cursor.next()).bytes > 0;
              count += piece.bytes)
             pieces.push_back(piece);
-        if (pieces.empty()) break;
-        make_present(pieces);
-        read_pieces(pieces, read);
+        if (pieces.empty()) return;
+        job(pieces);
         done += count;
         counter.add(count);
     }
-    scratch_ = Buffer();
-    Assigner assigner{*this};
+}
+
+void HostWeights::assign(const std::function<const std::byte*(const Run&)>& place) {
+    Assigner assigner{*this, place};
     visit_share(share_, weights_, assigner);
+}
+
+void HostWeights::read(const ReadWeights& read, checkpoint::LoadCounter& counter) {
+    for_each_job(counter, [&](std::span<const Piece> pieces) {
+        make_present(pieces);
+        run_tasks_that_throw(backend_, std::ssize(pieces), [&](int64_t i, int32_t thread) {
+            const Piece& piece = pieces[static_cast<size_t>(i)];
+            hold_piece(piece, read, thread, place_of(*piece.run) + piece.run->held_at(piece.at));
+        });
+    });
+    scratch_ = Buffer();
+    assign([&](const Run& run) { return place_of(run); });
+}
+
+// ---- packed files ----
+
+uint64_t HostWeights::shapes_hash() const {
+    uint64_t hash = 0;
+    for (const Run& run : runs_) {
+        const std::string_view name = traits(run.held.format).name;
+        const int64_t numbers[] = {run.held.rows, run.held.cols, run.held.row_bytes,
+                                   run.shape.packed ? backend_.pack_rows_together() : 0};
+        hash = hash_bytes(std::as_bytes(std::span(name)), hash);
+        hash = hash_bytes(std::as_bytes(std::span(numbers)), hash);
+    }
+    return hash;
+}
+
+void HostWeights::write(const std::string& path, uint64_t model, const ReadWeights& read,
+                        checkpoint::LoadCounter& counter) {
+    PackedWriter writer(path, place_bytes_[0], backend_);
+    take_scratch();
+    std::vector<std::atomic<uint64_t>> hashes(runs_.size());
+    for_each_job(counter, [&](std::span<const Piece> pieces) {
+        const Piece& last = pieces.back();
+        const uint64_t end = last.run->to + last.run->held_at(last.at + last.bytes);
+        writer.make_room(end);
+        run_tasks_that_throw(backend_, std::ssize(pieces), [&](int64_t i, int32_t thread) {
+            const Piece& piece = pieces[static_cast<size_t>(i)];
+            const uint64_t at = piece.run->held_at(piece.at);
+            std::byte* to = writer.place(piece.run->to + at);
+            hold_piece(piece, read, thread, to);
+            hashes[index_of(*piece.run)] += hash_of_piece({to, piece.run->held_at(piece.bytes)}, at);
+        });
+        writer.write(end);
+    });
+    scratch_ = Buffer();
+    std::vector<PackedRun> table;
+    for (size_t i = 0; i < runs_.size(); ++i) table.push_back({runs_[i].to, hashes[i]});
+    PackedHeader header = {};
+    header.model = model;
+    header.shapes = shapes_hash();
+    header.expanded = expanded_.bits();
+    writer.finish(header, table);
+}
+
+bool HostWeights::fits(const PackedFile& file) const {
+    if (file.shapes() != shapes_hash() || file.runs().size() != runs_.size()) return false;
+    const uint64_t first = first_packed_byte(runs_.size());
+    const uint64_t size = file.bytes().size();
+    for (size_t i = 0; i < runs_.size(); ++i) {
+        const uint64_t at = file.runs()[i].at;
+        const uint64_t bytes = bytes_of(runs_[i].held);
+        if (at % k_alignment != 0 || at < first || bytes > size || at > size - bytes) return false;
+    }
+    return true;
+}
+
+void HostWeights::map(const PackedFile& file) {
+    for (size_t i = 0; i < runs_.size(); ++i) runs_[i].to = file.runs()[i].at;
+    assign([&](const Run& run) { return file.bytes().data() + run.to; });
+}
+
+void HostWeights::check(const PackedFile& file, checkpoint::LoadCounter& counter) const {
+    std::vector<std::atomic<uint64_t>> hashes(runs_.size());
+    Cursor cursor(*this);
+    std::vector<Piece> pieces;
+    while (true) {
+        pieces.clear();
+        uint64_t count = 0;
+        for (Piece piece; count < k_load_block_bytes && (piece = cursor.next()).bytes > 0;
+             count += piece.run->held_at(piece.bytes))
+            pieces.push_back(piece);
+        if (pieces.empty()) break;
+        run_tasks_that_throw(backend_, std::ssize(pieces), [&](int64_t i, int32_t) {
+            const Piece& piece = pieces[static_cast<size_t>(i)];
+            const size_t r = index_of(*piece.run);
+            const uint64_t at = piece.run->held_at(piece.at);
+            const auto held = file.bytes().subspan(file.runs()[r].at + at, piece.run->held_at(piece.bytes));
+            make_mapped_present(held);
+            hashes[r] += hash_of_piece(held, at);
+        });
+        counter.add(count);
+    }
+    for (size_t i = 0; i < runs_.size(); ++i)
+        if (hashes[i] != file.runs()[i].hash)
+            fail_file(Reason::value, "{}: the packed weights at byte {} are not those that were written",
+                      file.path(), file.runs()[i].at);
 }
 
 }  // namespace minim::model

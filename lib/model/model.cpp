@@ -149,8 +149,10 @@ const backend::Backend* Model::host_backend() const noexcept {
 // Weights that are `gathered` from several tensors lie in no file as they are computed with.
 void Model::load_weights(const OpenOptions& options, bool gathered, const Logger& log) {
     using checkpoint::Residence;
+    const bool packs_to_file = !options.packed_file.empty();
+    if (packs_to_file) check_packed_file(options);
     std::optional<Residence> residence = options.residence;
-    if (gathered) {
+    if (gathered && !packs_to_file) {
         if (residence == Residence::mapped)
             log.warning(
                 "weights of several tensors each are copied, not mapped: their codes and scales are brought "
@@ -161,7 +163,7 @@ void Model::load_weights(const OpenOptions& options, bool gathered, const Logger
     bool packs = false;
     for (const Share& share : shares_)
         packs |= share.backend->uses_host_memory() && packs_any(*share.backend, checkpoint_);
-    if (on_host_alone) {
+    if (on_host_alone && !packs_to_file) {
         const Residence chosen = choose_residence(residence, checkpoint_.tensor_bytes(), packs, log);
         if (chosen == Residence::mapped) return map_weights(options, log);
     }
@@ -169,22 +171,35 @@ void Model::load_weights(const OpenOptions& options, bool gathered, const Logger
     checkpoint_.load(Residence::owned, {}, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
     weights_ = bind_weights(checkpoint_, config_, log);
+    const bool makes_present = packs_to_file && (options.prefault || host_backend()->host_memory().locks());
     const bool copies_host =
-        on_host_alone ||
-        choose_residence(residence, host_weight_bytes(shares_, weights_), packs, log) == Residence::owned;
+        !packs_to_file && (on_host_alone || choose_residence(residence, host_weight_bytes(shares_, weights_),
+                                                             packs, log) == Residence::owned);
     const ReadWeights read = [this](const std::byte* from, std::span<std::byte> out) {
         if (weights_.gathered != nullptr && weights_.gathered->holds(from))
             return weights_.gathered->read(from, out);
         checkpoint_.read(from, out);
     };
-    if (!copies_host && host_backend() != nullptr) keep_mapped(options, {}, log);
+    if (!copies_host && !packs_to_file && host_backend() != nullptr) keep_mapped(options, {}, log);
     const PlaceOptions place = {.copies_host = copies_host,
+                                .packed_file = options.packed_file,
+                                .model = fingerprint_,
+                                .checks_packed = makes_present,
                                 .expand = options.expand,
                                 .progress = options.progress,
                                 .cancel = options.cancel};
     weight_memory_ = place_weights(shares_, place, read, weights_, log);
     weights_.gathered.reset();
+    if (packs_to_file) keep_mapped(options, {}, log);
     weight_bytes_ = model::weight_bytes(shares_, weights_, weight_memory_);
+}
+
+void Model::check_packed_file(const OpenOptions& options) const {
+    if (host_backend() == nullptr)
+        fail(Status::invalid, "packed_file {}: no weights stay on the host", options.packed_file);
+    if (options.residence == checkpoint::Residence::owned)
+        fail(Status::invalid, "packed_file {}: it is mapped, and the weights are to be copied into memory",
+             options.packed_file);
 }
 
 void Model::map_weights(const OpenOptions& options, const Logger& log) {

@@ -26,7 +26,8 @@ namespace minim::model {
 
 struct OpenOptions {
     std::optional<checkpoint::Residence> residence;  // of weights in host memory; empty: choose_residence.h
-    Expand expand = Expand::automatic;               // of those that are copied there
+    std::string packed_file;  // that those are mapped from, packed, and made if need be; empty: none
+    Expand expand = Expand::automatic;  // of those that are copied or packed
     checkpoint::Progress progress;
     const CancelToken* cancel = nullptr;
     bool prefault = false;          // mapped weights are brought into memory before the model is ready
@@ -82,6 +83,7 @@ class Model {
 
   private:
     void load_weights(const OpenOptions& options, bool gathered, const Logger& log);
+    void check_packed_file(const OpenOptions& options) const;
     void map_weights(const OpenOptions& options, const Logger& log);
     void keep_mapped(const OpenOptions& options, const checkpoint::Progress& progress, const Logger& log);
 

@@ -61,6 +61,44 @@ void upload_share(const Share& share, Weights& weights, std::byte* memory, const
     ring.finish();
 }
 
+// The host's weights on their way into a packed file, or found in one.
+struct ToPack {
+    std::unique_ptr<HostWeights> weights;
+    std::optional<PackedFile> file;  // that is there and holds them
+
+    ToPack(const Share& share, const PlaceOptions& options, Weights& shapes, const Logger& log)
+        : file(PackedFile::open(options.packed_file, options.model, log)) {
+        const bool as_in_file = file && options.expand == Expand::automatic;
+        const ExpandedFormats expanded =
+            as_in_file ? file->expanded() : choose_expanded(share, shapes, options.expand, log);
+        weights = std::make_unique<HostWeights>(share, shapes, expanded, HostWeights::Place::file);
+        if (!file || weights->fits(*file)) return;
+        log.warning("{}: holds other weights of this model, or holds them otherwise, and is made anew",
+                    options.packed_file);
+        file.reset();
+    }
+
+    uint64_t bytes_to_read(const PlaceOptions& options) const {
+        if (!file) return weights->bytes();
+        return options.checks_packed ? weights->held_bytes() : 0;
+    }
+
+    PackedFile finish(const PlaceOptions& options, const ReadWeights& read, LoadCounter& counter,
+                      const Logger& log) {
+        if (!file) {
+            weights->write(options.packed_file, options.model, read, counter);
+            file = PackedFile::open(options.packed_file, options.model, log);
+            if (!file || !weights->fits(*file))
+                fail(Status::io, "{}: was changed while it was being made", options.packed_file);
+            log.info("{}: made, {} bytes of packed weights", options.packed_file, file->bytes().size());
+        } else if (options.checks_packed) {
+            weights->check(*file, counter);
+        }
+        weights->map(*file);
+        return std::move(*file);
+    }
+};
+
 }  // namespace
 
 uint64_t WeightMemory::bytes() const noexcept {
@@ -124,19 +162,26 @@ uint64_t block_bytes(const Share& share, Weights& weights) {
 
 std::vector<WeightMemory> place_weights(std::span<const Share> shares, const PlaceOptions& options,
                                         const ReadWeights& read, Weights& weights, const Logger& log) {
-    if (!options.copies_host) read_ahead_of_host(shares, weights, options.cancel);
+    const bool packs_to_file = !options.packed_file.empty();
+    if (!options.copies_host && !packs_to_file) read_ahead_of_host(shares, weights, options.cancel);
     // All memory first: a model that does not fit is known before anything is read. Where embedding and head are one
     // tensor, they may lie on two devices, or twice on one.
     uint64_t total = 0;
     std::vector<WeightMemory> memory(shares.size());
     std::vector<std::unique_ptr<HostWeights>> on_host(shares.size());
+    std::vector<std::optional<ToPack>> to_pack(shares.size());
     for (size_t i = 0; i < shares.size(); ++i) {
         const Share& share = shares[i];
-        if (!options.copies_host && share.backend->uses_host_memory()) continue;
+        const bool is_host = share.backend->uses_host_memory();
+        if (is_host && !options.copies_host && !packs_to_file) continue;
         check_formats(share, weights);
-        if (share.backend->uses_host_memory()) {
+        if (is_host && packs_to_file) {
+            total += to_pack[i].emplace(share, options, weights, log).bytes_to_read(options);
+            continue;
+        }
+        if (is_host) {
             const ExpandedFormats expanded = choose_expanded(share, weights, options.expand, log);
-            on_host[i] = std::make_unique<HostWeights>(share, weights, expanded);
+            on_host[i] = std::make_unique<HostWeights>(share, weights, expanded, HostWeights::Place::memory);
             total += on_host[i]->bytes();
             continue;
         }
@@ -147,7 +192,9 @@ std::vector<WeightMemory> place_weights(std::span<const Share> shares, const Pla
 
     LoadCounter counter(total, options.progress, options.cancel);
     for (size_t i = 0; i < shares.size(); ++i) {
-        if (on_host[i] != nullptr) {
+        if (to_pack[i]) {
+            memory[i].packed = to_pack[i]->finish(options, read, counter, log);
+        } else if (on_host[i] != nullptr) {
             on_host[i]->read(read, counter);
             memory[i].host = on_host[i]->take_buffers();
         } else if (memory[i].device != nullptr) {

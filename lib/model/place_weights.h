@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
@@ -11,6 +13,7 @@
 #include "base/log.h"
 #include "checkpoint/load.h"
 #include "model/expand_weights.h"
+#include "model/packed_file.h"
 #include "model/stage.h"
 #include "model/upload_ring.h"
 #include "model/weights.h"
@@ -30,8 +33,9 @@ struct WeightBytes {
 struct WeightMemory {
     std::unique_ptr<backend::Memory> device;  // of a device with memory of its own
     std::vector<Buffer> host;
+    std::optional<PackedFile> packed;  // where host weights are mapped from
 
-    uint64_t bytes() const noexcept;
+    uint64_t bytes() const noexcept;  // without what is mapped
 };
 
 // One a share: the size of its memory, or of its weights where it has none of its own.
@@ -46,14 +50,19 @@ uint64_t block_bytes(const Share& share, Weights& weights);
 
 struct PlaceOptions {
     bool copies_host = true;
-    Expand expand = Expand::automatic;  // of what is copied on the host
+    std::string packed_file =
+        {};              // where the host's weights are mapped from instead, made if need be; empty: none
+    uint64_t model = 0;  // the fingerprint that it goes by
+    bool checks_packed = false;  // reads and checks all of a file that is there
+    Expand expand =
+        Expand::automatic;  // of what is copied on the host or packed; by itself as in a file that is there
     checkpoint::Progress progress;
     const CancelToken* cancel = nullptr;
 };
 
 // Copies the weights of every share into its device's memory and puts them there in the order its kernels read
-// fastest; `weights` points there afterwards. Where host memory is the device's and `copies_host` is not set, they stay
-// where they are. Progress counts bytes that are read, and on the host packed. Throws unsupported for a format that a
+// fastest; `weights` points there afterwards. Where host memory is the device's, a packed file may take its place, and where
+// neither is wanted, they stay where they are. Progress counts bytes that are read, and on the host packed. Throws unsupported for a format that a
 // device does not run, out_of_memory or out_of_device_memory, cancelled, device_lost and what `read` throws: `weights`
 // is of no use then.
 std::vector<WeightMemory> place_weights(std::span<const Share> shares, const PlaceOptions& options,

@@ -96,7 +96,9 @@ void Bench::open_model() {
         model::OpenOptions open;
         open.prefault = options_.prefault;
         open.expand = expand_of(options_);
-        open.residence = options_.mapped ? checkpoint::Residence::mapped : checkpoint::Residence::owned;
+        open.packed_file = options_.packed_file;
+        const bool maps = options_.mapped || !options_.packed_file.empty();
+        open.residence = maps ? checkpoint::Residence::mapped : checkpoint::Residence::owned;
         model_.emplace(options_.model, split, open, Logger());
         stages_ = model_->stages();
         shares_ = model_->shares();

@@ -74,6 +74,8 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
     app.add_option("-m,--model", options.model, "model file or folder");
     add_synthetic(app, options);
     app.add_flag("--mmap", options.mapped, "weights as the file has them, not copied and packed");
+    app.add_option("--packed-file", options.packed_file,
+                   "packed weights are mapped from this file, which is made if need be");
     app.add_option("--expand", options.expand, "auto, off or on: weights in grid points with a code for each")
         ->check(CLI::IsMember({"auto", "off", "on"}))
         ->capture_default_str();

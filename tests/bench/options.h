@@ -21,6 +21,7 @@ struct Options {
     std::string dense_format = "Q8_0";
     std::string head_format;  // of embedding and head; empty: as dense_format
     bool mapped = false;
+    std::string packed_file;
     std::string expand = "auto";
     bool locked = false;
     bool prefault = false;

@@ -135,13 +135,17 @@ ssize_t pread64(int descriptor, void* out, size_t count, off_t offset) {
     return pread(descriptor, out, count, offset);
 }
 
-ssize_t write(int descriptor, const void* data, size_t count) {
+ssize_t pwrite(int descriptor, const void* data, size_t count, off_t offset) {
     if (fails_now(Kind::write)) {
         errno = ENOSPC;
         return -1;
     }
-    static const auto next = real<ssize_t (*)(int, const void*, size_t)>("write");
-    return next(descriptor, data, count);
+    static const auto next = real<ssize_t (*)(int, const void*, size_t, off_t)>("pwrite");
+    return next(descriptor, data, count, offset);
+}
+
+ssize_t pwrite64(int descriptor, const void* data, size_t count, off_t offset) {
+    return pwrite(descriptor, data, count, offset);
 }
 
 // What gives a file its name for good.
@@ -256,10 +260,12 @@ minim_runtime* make_runtime(minim_error* err) {
     return minim_runtime_create(&params, &runtime, err) == MINIM_OK ? runtime : nullptr;
 }
 
-minim_model* open_model(minim_runtime* runtime, int32_t residence, const char* backend, minim_error* err) {
+minim_model* open_model(minim_runtime* runtime, int32_t residence, const char* backend, minim_error* err,
+                        const char* packed_file = nullptr) {
     minim_model_params params = MINIM_MODEL_PARAMS_INIT;
     params.residence = residence;
     params.backend = backend;
+    params.packed_file = packed_file;
     params.progress = go_on;
     minim_model* model = nullptr;
     return minim_model_open(runtime, g_model_path, &params, nullptr, &model, err) == MINIM_OK ? model
@@ -414,10 +420,10 @@ minim_status serve(minim_model* model, const std::string& path, minim_error* err
     return status;
 }
 
-minim_status load(int32_t residence, minim_error* err) {
+minim_status load(int32_t residence, minim_error* err, const char* packed_file = nullptr) {
     minim_runtime* runtime = make_runtime(err);
     if (runtime == nullptr) return err->status;
-    minim_model* model = open_model(runtime, residence, nullptr, err);
+    minim_model* model = open_model(runtime, residence, nullptr, err, packed_file);
     minim_runtime_free(runtime);
     const minim_status status = model == nullptr ? err->status : MINIM_OK;
     minim_model_close(model);
@@ -484,6 +490,43 @@ void fail_loads() {
                       exhaust("mappings of an owned load", Kind::map, load_owned);
     const long threads = exhaust("thread starts", Kind::thread, load_mapped);
     if (reads == 0 || opens == 0 || maps == 0 || threads == 0) give_up("a kind of failure never came");
+}
+
+void fail_packing() {
+    char folder[] = "/tmp/minim-failure-XXXXXX";
+    if (mkdtemp(folder) == nullptr) give_up("cannot make a folder");
+    const std::string path = std::string(folder) + "/packed";
+    // Whatever fails, the file is made whole or not at all.
+    const auto make = [&path, &folder](minim_error* e) {
+        const minim_status status = load(MINIM_RESIDENCE_MAPPED, e, path.c_str());
+        g_armed = false;
+        const size_t n_files = count_files(folder);
+        if (n_files > 1) give_up("packing left more than its file");
+        if (status == MINIM_OK && n_files == 0) give_up("packing made no file");
+        minim_error after = MINIM_ERROR_INIT;
+        if (n_files == 1 && load(MINIM_RESIDENCE_MAPPED, &after, path.c_str()) != MINIM_OK)
+            give_up(std::string("packing left: ") + after.message);
+        std::filesystem::remove(path);
+        return status;
+    };
+    const auto map = [&path](minim_error* e) { return load(MINIM_RESIDENCE_MAPPED, e, path.c_str()); };
+    for (const auto& [name, kind] : {std::pair{"allocations of packing to a file", Kind::allocation},
+                                     {"reads of packing to a file", Kind::read},
+                                     {"writes of packing to a file", Kind::write},
+                                     {"naming a packed file", Kind::name},
+                                     {"file opens of packing to a file", Kind::open},
+                                     {"mappings of packing to a file", Kind::map}}) {
+        if (kind != Kind::allocation && !k_replaces_libc) continue;
+        if (exhaust(name, kind, make) == 0) give_up(std::string(name) + " never failed");
+    }
+    for (const auto& [name, kind] : {std::pair{"allocations of a packed load", Kind::allocation},
+                                     {"reads of a packed load", Kind::read},
+                                     {"file opens of a packed load", Kind::open},
+                                     {"mappings of a packed load", Kind::map}}) {
+        if (kind != Kind::allocation && !k_replaces_libc) continue;
+        if (exhaust(name, kind, map) == 0) give_up(std::string(name) + " never failed");
+    }
+    std::filesystem::remove_all(folder);
 }
 
 // The model, opened while nothing fails.
@@ -567,11 +610,13 @@ void fail_serving() {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) give_up("usage: failure_test load|converse|save|serve MODEL");
+    if (argc != 3) give_up("usage: failure_test load|pack|converse|save|serve MODEL");
     const std::string_view what = argv[1];
     g_model_path = argv[2];
     if (what == "load")
         fail_loads();
+    else if (what == "pack")
+        fail_packing();
     else if (what == "converse")
         fail_conversations();
     else if (what == "save")
@@ -579,6 +624,6 @@ int main(int argc, char** argv) {
     else if (what == "serve")
         fail_serving();
     else
-        give_up("usage: failure_test load|converse|save|serve MODEL");
+        give_up("usage: failure_test load|pack|converse|save|serve MODEL");
     return 0;
 }

@@ -59,7 +59,8 @@ FIELD(minim_model_params, lock, 112);
 FIELD(minim_model_params, prefault, 116);
 FIELD(minim_model_params, deterministic, 120);
 FIELD(minim_model_params, expand, 124);
-SIZE(minim_model_params, 128);
+FIELD(minim_model_params, packed_file, 128);
+SIZE(minim_model_params, 136);
 
 FIELD(minim_device_info, usable, 4);
 FIELD(minim_device_info, memory_bytes, 8);

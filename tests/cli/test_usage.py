@@ -68,6 +68,7 @@ class Usage(unittest.TestCase):
             "--raw",
             "--mmap",
             "--no-mmap",
+            "--packed-file",
             "--verbose",
             "--backend",
             "--device",

@@ -64,6 +64,7 @@ int main(void) {
     FIELD(minim_model_params, prefault);
     FIELD(minim_model_params, deterministic);
     FIELD(minim_model_params, expand);
+    FIELD(minim_model_params, packed_file);
 
     STRUCT(minim_device_info);
     FIELD(minim_device_info, size);

@@ -1,4 +1,6 @@
 import os
+import pathlib
+import tempfile
 import unittest
 
 from support import Q8_0, minim
@@ -62,6 +64,24 @@ class Devices(unittest.TestCase):
         for device, was in zip(after[1:], before[1:]):
             self.assertLess(was.free - device.free, 3 * page)
             self.assertEqual(device._replace(free=0, kept=0), was._replace(free=0))
+
+    def test_a_packed_file_has_what_lies_with_the_processor(self):
+        ids = list(range(40, 90))
+        expected = minim.Model(Q8_0, threads=2).session(200).eval(ids)
+        with tempfile.TemporaryDirectory() as folder:
+            packed = pathlib.Path(folder, "packed")
+            sizes = []
+            for experts in (True, 1, True):  # made anew for another placement
+                model = minim.Model(Q8_0, threads=2, devices="sim:0", host_experts=experts, packed_file=packed)
+                cpu = {device.name: device for device in model.memory()}["cpu"]
+                self.assertTrue(cpu.weights_mapped)
+                self.assertTrue(0 <= packed.stat().st_size - cpu.weights < 1 << 14)
+                self.assertTrue((model.session(200).eval(ids) == expected).all())
+                sizes.append(packed.stat().st_size)
+            self.assertEqual(sizes[0], sizes[2])
+            self.assertLess(sizes[1], sizes[0])
+            with self.assertRaisesRegex(minim.Error, "no weights"):
+                minim.Model(Q8_0, threads=2, devices="sim:0", packed_file=packed)
 
     def test_a_budget_is_kept_and_the_error_has_its_figures(self):
         model = minim.Model(Q8_0, threads=2, devices=["sim:0", "sim:1"], budgets=[200 << 20, 100 << 20])

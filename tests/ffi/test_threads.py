@@ -1,7 +1,9 @@
 import concurrent.futures
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -72,6 +74,40 @@ class Threads(unittest.TestCase):
         self.assertEqual(logits("auto"), (weights, expected))  # too little to be worth it
         with self.assertRaises(ValueError):
             minim.Model(MIX_IQ, expand="maybe")
+
+    def test_a_packed_file_is_made_once_and_changes_no_bit(self):
+        ids = prompt("memory")["ids"][:20]
+        lines = []
+
+        def opened(path=Q8_0, **options):
+            lines.clear()
+            return minim.Model(
+                path, threads=2, log=lambda level, line: lines.append(line), log_level="info", **options
+            )
+
+        def logits(model):
+            with model, model.session(context=64) as session:
+                return model.memory()[0].weights_mapped, session.eval(ids).tobytes()
+
+        with tempfile.TemporaryDirectory() as folder:
+            packed = pathlib.Path(folder, "packed")
+            expected = logits(opened(mmap=False))[1]
+            self.assertEqual(logits(opened(packed_file=packed)), (True, expected))
+            self.assertTrue(any(f"{packed}: made" in line for line in lines), lines)
+            made = packed.stat()
+            self.assertEqual(logits(opened(packed_file=str(packed), prefault=True)), (True, expected))
+            self.assertFalse(any("made" in line for line in lines), lines)
+            self.assertEqual((packed.stat().st_ino, packed.stat().st_mtime), (made.st_ino, made.st_mtime))
+            for options, status in (
+                ({"path": MIX_IQ}, "format"),
+                ({"mmap": False}, "invalid"),
+                ({"packed_file": ""}, "invalid"),
+                ({"packed_file": folder}, "io"),
+            ):
+                with self.subTest(options), self.assertRaises(minim.Error) as caught:
+                    opened(**{"packed_file": packed, **options})
+                self.assertEqual(caught.exception.status, status)
+            self.assertEqual([entry.name for entry in pathlib.Path(folder).iterdir()], ["packed"])
 
     def test_memory_that_may_not_be_locked_is_an_error_with_the_limit(self):
         # In a process of its own, without the privilege that lifts the limit.

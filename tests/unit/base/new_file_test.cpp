@@ -6,22 +6,16 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <string>
 
+#include "support/files.h"
 #include "support/helpers.h"
 
 using namespace minim;
 using namespace minim::test;
 
 namespace {
-
-std::string text_of(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
 
 void write(NewFile& file, std::string_view text) {
     file.write(std::as_bytes(std::span(text)));
@@ -31,10 +25,6 @@ void put(const std::string& path, std::string_view text) {
     NewFile file(path, text.size());
     write(file, text);
     file.commit();
-}
-
-size_t n_files(const TemporaryFolder& folder) {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder.path()), {}));
 }
 
 }  // namespace
@@ -52,6 +42,17 @@ TEST_CASE("a new file has its name when it is committed, and not before") {
     }
     CHECK(text_of(path) == "hello file");
     CHECK(n_files(folder) == 1);
+}
+
+TEST_CASE("what is written anywhere in a new file lies there, and appending goes on where it was") {
+    const TemporaryFolder folder;
+    NewFile file(folder / "a", 12);
+    write(file, "one");
+    file.write_at(9, std::as_bytes(std::span(std::string_view("end"))));
+    write(file, " more");
+    file.write_at(0, std::as_bytes(std::span(std::string_view("O"))));
+    file.commit();
+    CHECK(text_of(folder / "a") == std::string("One more\0end", 12));
 }
 
 TEST_CASE("a new file takes the place of the one that had its name") {

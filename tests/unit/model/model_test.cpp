@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <span>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 
 #include "placement/backends.h"
 #include "support.h"
+#include "support/files.h"
 #include "support/load_reports.h"
 
 using namespace minim;
@@ -23,14 +23,6 @@ namespace {
 
 const std::string k_folder = std::string(MINIM_TEST_DATA) + "/models/minim-tiny";
 const std::string k_bf16 = std::string(MINIM_TEST_DATA) + "/models/minim-tiny-bf16.gguf";
-
-std::string text_of(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    REQUIRE(file);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-}
 
 // The safetensors folder with links to its files, so that a test can change or drop one.
 void link_folder(const TemporaryFolder& folder) {

@@ -1,0 +1,73 @@
+// Any bytes as a file of packed weights, as they are and with every hash put right: the file is refused, to be made anew, or
+// its runs are those that were written.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "model/packed_file.h"
+#include "require.h"
+#include "support/temporary_folder.h"
+
+namespace {
+
+using namespace minim;
+using minim::fuzz::require;
+using model::PackedFile;
+using model::PackedHeader;
+using model::PackedRun;
+
+using Bytes = std::vector<std::byte>;
+
+constexpr uint64_t k_model = 0x1234'5678'9ABC'DEF0;
+
+void open(const std::string& path, const Bytes& bytes) {
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    require(static_cast<bool>(file.flush()), "the temporary file can be written");
+    fuzz::require_refusal({Status::format}, "a file is read or refused", [&] {
+        const auto packed = PackedFile::open(path, k_model, Logger());
+        if (!packed) return;
+        const std::span<const PackedRun> runs = packed->runs();
+        require(packed->bytes().size() == bytes.size(), "a file is mapped whole");
+        require(model::first_packed_byte(runs.size()) <= bytes.size(), "the table lies in the file");
+        require(std::memcmp(runs.data(), bytes.data() + sizeof(PackedHeader), runs.size_bytes()) == 0,
+                "runs are read as they were written");
+        const model::ExpandedFormats expanded = packed->expanded();
+        require(model::ExpandedFormats::of_bits(expanded.bits()).bits() == expanded.bits(),
+                "expanded formats are a set that can be written");
+    });
+}
+
+// As somebody would write it who means it.
+void sign(Bytes& bytes) {
+    if (bytes.size() < sizeof(PackedHeader)) bytes.resize(sizeof(PackedHeader));
+    PackedHeader header;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    std::memcpy(header.magic, "minim-pk", sizeof(header.magic));
+    header.version = model::k_packed_version;
+    header.model = k_model;
+    header.file_bytes = bytes.size();
+    const std::span<const std::byte> rest = std::span(bytes).subspan(sizeof(header));
+    if (header.n_runs <= rest.size() / sizeof(PackedRun))
+        header.runs_hash = hash_bytes(rest.first(header.n_runs * sizeof(PackedRun)));
+    header.hash = hash_bytes(std::as_bytes(std::span(&header, 1)).first(offsetof(PackedHeader, hash)));
+    std::memcpy(bytes.data(), &header, sizeof(header));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    static const test::TemporaryFolder folder;
+    const auto* begin = reinterpret_cast<const std::byte*>(data);
+    Bytes bytes(begin, begin + size);
+    open(folder / "packed", bytes);
+    sign(bytes);
+    open(folder / "packed", bytes);
+    return 0;
+}

@@ -1,0 +1,24 @@
+// Files as tests look at them from outside.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "support/temporary_folder.h"
+
+namespace minim::test {
+
+// Empty where there is no such file.
+inline std::string text_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline size_t n_files(const TemporaryFolder& folder) {
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder.path()), {}));
+}
+
+}  // namespace minim::test

@@ -1,0 +1,323 @@
+// Weights packed into a file: mapped from it when the model is opened again, made anew where they are others, and never
+// taken for what they are not.
+#include "model/packed_file.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "format/expand.h"
+#include "placement/backends.h"
+#include "support.h"
+#include "support/files.h"
+#include "support/load_reports.h"
+
+using namespace minim;
+using namespace minim::test;
+using checkpoint::Residence;
+
+namespace {
+
+const std::string k_data = std::string(MINIM_TEST_DATA) + "/models/";
+const std::string k_q8_0 = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
+const std::string k_mix_ik = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-mix-ik.gguf";
+const std::string k_mix_iq = k_data + "minim-tiny-mix-iq-00001-of-00003.gguf";
+
+std::unique_ptr<const model::Model> open_with(const std::string& path, const model::OpenOptions& options,
+                                              const Logger& log = Logger()) {
+    return std::make_unique<const model::Model>(
+        path, placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level()), options,
+        log);
+}
+
+model::OpenOptions packed_in(const std::string& file) {
+    model::OpenOptions options;
+    options.packed_file = file;
+    return options;
+}
+
+std::vector<float> some_logits(const model::Model& model) {
+    return logits_of(model, some_ids(5));
+}
+
+void put(const std::string& path, std::string_view text) {
+    std::filesystem::remove(path);  // whoever has the old one open keeps it
+    std::ofstream(path, std::ios::binary) << text;
+}
+
+// A file of the model, and what it is when it is opened with what a test has put in its place.
+struct Packed {
+    TemporaryFolder folder;
+    std::string path = folder / "packed";
+    std::string text;
+    std::vector<float> logits;
+
+    explicit Packed(const std::string& model = k_q8_0) {
+        logits = some_logits(*open_with(model, packed_in(path)));
+        text = text_of(path);
+    }
+    void check_is_made_anew(std::string_view warning) {
+        INFO(warning);
+        Lines lines;
+        CHECK(same_bits(some_logits(*open_with(k_q8_0, packed_in(path), lines.log)), logits));
+        CHECK(lines.holding("is made anew") == 1);
+        CHECK(lines.holding(warning) == 1);
+        CHECK(text_of(path) == text);
+        CHECK(n_files(folder) == 1);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a packed file is made once and mapped from then on, with the bits of weights in memory") {
+    for (const std::string& path :
+         {k_q8_0, k_mix_ik, k_mix_iq, k_data + "minim-tiny-mix-k.gguf", k_data + "minim-tiny-bf16.gguf",
+          k_data + "minim-tiny-fp8", k_data + "minim-tiny-nvfp4", k_data + "minim-tiny-awq"}) {
+        INFO(path);
+        model::OpenOptions owned;
+        owned.residence = Residence::owned;
+        const auto copied = open_with(path, owned);
+        const std::vector<float> expected = some_logits(*copied);
+
+        const TemporaryFolder folder;
+        model::OpenOptions options = packed_in(folder / "packed");
+        LoadReports made;
+        options.progress = made.progress();
+        CHECK(same_bits(some_logits(*open_with(path, options)), expected));
+        made.check_complete();
+        CHECK(made.total > 1'000'000);
+        const std::string text = text_of(options.packed_file);
+
+        for (const bool prefault : {false, true}) {
+            LoadReports mapped;
+            options.progress = mapped.progress();
+            options.prefault = prefault;
+            const auto model = open_with(path, options);
+            CHECK(same_bits(some_logits(*model), expected));
+            mapped.check_complete();
+            CHECK((mapped.total > 0) == prefault);
+            CHECK(model->weights().layers[0].wq.packed == copied->weights().layers[0].wq.packed);
+            const model::WeightBytes bytes = model->weight_bytes()[0];
+            CHECK(bytes.is_mapped);
+            CHECK(bytes.total <= copied->weight_bytes()[0].total);
+            for (const model::WeightBlock& block : model->host_blocks()) {
+                const auto* begin = model->weights().embedding.data;
+                CHECK_FALSE(block.is_placed);
+                CHECK(block.bytes.size() + 16384 >= bytes.total);  // one block, all but its norms
+                CHECK(block.bytes.data() <= begin);
+                CHECK(begin < block.bytes.data() + block.bytes.size());
+            }
+        }
+        CHECK(text_of(options.packed_file) == text);
+        CHECK(n_files(folder) == 1);
+    }
+}
+
+TEST_CASE("the same weights make the same packed file on any number of threads") {
+    const TemporaryFolder folder;
+    for (const int32_t n_threads : {1, 3}) {
+        const model::Model model(
+            k_mix_iq,
+            placement::make_backend("cpu", std::make_shared<ThreadPool>(n_threads), CpuLevel::scalar),
+            packed_in(folder / std::to_string(n_threads)), Logger());
+    }
+    CHECK(text_of(folder / "1") == text_of(folder / "3"));
+}
+
+TEST_CASE("a packed file of another version, cut short, lengthened or altered at its head is made anew") {
+    Packed packed;
+    const auto with = [&](size_t at, char change) {
+        std::string text = packed.text;
+        text[at] = static_cast<char>(text[at] ^ change);
+        put(packed.path, text);
+    };
+    with(offsetof(model::PackedHeader, version), 2);
+    packed.check_is_made_anew("was made by another version");
+    for (const size_t at : {offsetof(model::PackedHeader, model), offsetof(model::PackedHeader, shapes),
+                            offsetof(model::PackedHeader, n_runs), offsetof(model::PackedHeader, hash)}) {
+        with(at, 1);
+        packed.check_is_made_anew("was altered");
+    }
+    with(sizeof(model::PackedHeader) + 40, 64);  // where a run lies
+    packed.check_is_made_anew("was altered");
+    put(packed.path, packed.text.substr(0, packed.text.size() - 1));
+    packed.check_is_made_anew("has not the size");
+    put(packed.path, packed.text + "x");
+    packed.check_is_made_anew("has not the size");
+}
+
+TEST_CASE("runs that do not lie in the packed file are not read, whatever its hashes say") {
+    Packed packed;
+    model::PackedHeader header;
+    std::memcpy(&header, packed.text.data(), sizeof(header));
+    std::vector<model::PackedRun> runs(header.n_runs);
+    const auto forge = [&](const auto& change) {
+        std::string text = packed.text;
+        std::memcpy(runs.data(), text.data() + sizeof(header), runs.size() * sizeof(runs[0]));
+        model::PackedHeader forged = header;
+        change(forged, runs);
+        forged.runs_hash = hash_bytes(std::as_bytes(std::span(runs)));
+        forged.hash =
+            hash_bytes(std::as_bytes(std::span(&forged, 1)).first(offsetof(model::PackedHeader, hash)));
+        std::memcpy(text.data(), &forged, sizeof(forged));
+        std::memcpy(text.data() + sizeof(forged), runs.data(), runs.size() * sizeof(runs[0]));
+        put(packed.path, text);
+    };
+    for (const uint64_t at : {uint64_t{0}, header.file_bytes, header.file_bytes - 64, UINT64_MAX - 63}) {
+        forge([&](auto&, auto& all) { all[3].at = at; });
+        packed.check_is_made_anew("otherwise");
+    }
+    forge([](auto&, auto& all) { all[3].at += 4; });
+    packed.check_is_made_anew("otherwise");
+    forge([](auto& head, auto&) { head.shapes ^= 1; });
+    packed.check_is_made_anew("otherwise");
+    forge([](auto& head, auto&) { head.n_runs -= 1; });
+    packed.check_is_made_anew("was altered");
+    forge([](auto& head, auto&) { head.n_runs = uint64_t{1} << 60; });
+    packed.check_is_made_anew("has no room");
+    forge([](auto& head, auto&) { head.expanded = UINT64_MAX; });  // no format of this model among them
+    CHECK(same_bits(some_logits(*open_with(k_q8_0, packed_in(packed.path))), packed.logits));
+}
+
+TEST_CASE("a file of another kind or of another model is left as it is") {
+    Packed packed;
+    expect_error(Status::format, packed.path + ": these packed weights are of another model",
+                 [&] { open_with(k_mix_ik, packed_in(packed.path)); });
+    CHECK(text_of(packed.path) == packed.text);
+    for (const std::string& text : {std::string(), std::string("short"), std::string(1000, 'x')}) {
+        put(packed.path, text);
+        expect_error(Status::format, packed.path + ": not a file of packed weights",
+                     [&] { open_with(k_q8_0, packed_in(packed.path)); });
+        CHECK(text_of(packed.path) == text);
+    }
+    const std::string checkpoint = packed.folder / "model.gguf";
+    std::filesystem::copy_file(k_q8_0, checkpoint);
+    expect_error(Status::format, "not a file of packed weights",
+                 [&] { open_with(checkpoint, packed_in(checkpoint)); });
+    CHECK(text_of(checkpoint) == text_of(k_q8_0));
+    expect_error(Status::io, packed.folder.path(),
+                 [&] { open_with(k_q8_0, packed_in(packed.folder.path())); });
+    expect_error(Status::not_found, "no/such",
+                 [&] { open_with(k_q8_0, packed_in(packed.folder / "no/such")); });
+}
+
+TEST_CASE("altered weights are found when all of the packed file is read") {
+    Packed packed;
+    const uint64_t first = model::first_packed_byte(0);
+    for (const size_t at : {packed.text.size() - 1, packed.text.size() / 2, packed.text.size() / 3}) {
+        REQUIRE(at > first);
+        std::string text = packed.text;
+        text[at] = static_cast<char>(text[at] ^ 16);
+        put(packed.path, text);
+        model::OpenOptions options = packed_in(packed.path);
+        CHECK_NOTHROW(open_with(k_q8_0, options));
+        options.prefault = true;
+        expect_error(Status::format, packed.path + ": the packed weights at byte",
+                     [&] { open_with(k_q8_0, options); });
+        CHECK(text_of(packed.path) == text);
+    }
+}
+
+TEST_CASE("weights are expanded as in the packed file, unless it is said how") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "packed";
+    const auto opened = [&](model::Expand expand) {
+        model::OpenOptions options = packed_in(path);
+        options.expand = expand;
+        return open_with(k_mix_iq, options);
+    };
+    const auto points = opened(model::Expand::off);
+    const std::vector<float> expected = some_logits(*points);
+    const uint64_t bytes = std::filesystem::file_size(path);
+    const auto expanded = opened(model::Expand::on);
+    CHECK(std::filesystem::file_size(path) > bytes);
+    CHECK(same_bits(some_logits(*expanded), expected));
+    CHECK(same_bits(some_logits(*points), expected));  // from the file that has no name any more
+    const auto again = opened(model::Expand::automatic);
+    CHECK(again->weight_bytes()[0].total == expanded->weight_bytes()[0].total);
+    CHECK(same_bits(some_logits(*again), expected));
+    CHECK(opened(model::Expand::off)->weight_bytes()[0].total == points->weight_bytes()[0].total);
+    CHECK(std::filesystem::file_size(path) == bytes);
+}
+
+TEST_CASE("a packed file that is not finished leaves nothing behind, and the old one where it is") {
+    const TemporaryFolder folder;
+    const auto load = [&](const checkpoint::Progress& progress) {
+        model::OpenOptions options = packed_in(folder / "packed");
+        options.progress = progress;
+        return open_with(k_q8_0, options);
+    };
+    LoadReports reports;
+    load(reports.progress());
+    std::filesystem::remove(folder / "packed");
+    cancel_at_each(reports.done.size(), load, [&] { CHECK(n_files(folder) == 0); });
+
+    Packed packed;
+    const auto check = [&](const checkpoint::Progress& progress) {
+        model::OpenOptions options = packed_in(packed.path);
+        options.prefault = true;
+        options.progress = progress;
+        return open_with(k_q8_0, options);
+    };
+    LoadReports checks;
+    check(checks.progress());
+    cancel_at_each(checks.done.size(), check, [&] { CHECK(text_of(packed.path) == packed.text); });
+}
+
+TEST_CASE("a packed file for which there is no room is an error that names it") {
+    const TemporaryFolder folder;
+    rlimit old = {};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit little = {1'000'000, old.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &little) == 0);
+    const std::optional<Error> error = error_of([&] { open_with(k_q8_0, packed_in(folder / "packed")); });
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &old) == 0);
+    std::signal(SIGXFSZ, handler);
+    REQUIRE(error);
+    CHECK(error->status() == Status::io);
+    CHECK(std::string_view(error->what()).starts_with(folder / "packed"));
+    CHECK(n_files(folder) == 0);
+}
+
+TEST_CASE("a packed file is for weights that are mapped on the host") {
+    const TemporaryFolder folder;
+    model::OpenOptions options = packed_in(folder / "packed");
+    options.residence = Residence::owned;
+    expect_error(Status::invalid, folder / "packed", [&] { open_with(k_q8_0, options); });
+    options.residence = Residence::mapped;
+    CHECK_NOTHROW(open_with(k_q8_0, options));
+}
+
+// Files hold packed rows for as long as k_packed_version stays. What fails here has changed their order: raise it, and
+// put the new hash here.
+TEST_CASE("packed rows lie as they do in the files of this version") {
+    constexpr int64_t k_rows = 40;  // a panel, and part of one
+    constexpr int64_t k_cols = 512;
+    const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(1), active_cpu_level());
+    uint64_t all = 0;
+    for (const FormatTraits& entry : all_formats()) {
+        if (!backend->packs(entry.format)) continue;
+        backend::Matrix shape = {.format = entry.format, .rows = k_rows, .cols = k_cols};
+        shape.row_bytes = row_bytes(entry.format, k_cols);
+        std::vector<std::byte> rows(static_cast<size_t>(k_rows * shape.row_bytes));
+        uint64_t state = 1;
+        for (std::byte& byte : rows) {
+            state = state * 6364136223846793005U + 1442695040888963407U;
+            byte = static_cast<std::byte>(state >> 56);
+        }
+        std::vector<std::byte> packed(rows.size());
+        backend->pack_rows(shape, rows.data(), packed.data());
+        // A sum: formats may be added without a new version, with this number.
+        all += hash_bytes(packed, hash_bytes(std::as_bytes(std::span(entry.name))));
+    }
+    CHECK(all == 0x5DC7E40B497AB82F);
+    CHECK(model::k_packed_version == 1);
+}
