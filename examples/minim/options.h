@@ -17,6 +17,7 @@ struct Options {
     std::string model;                // a checkpoint; for inspect the file to look into
     std::optional<std::string> text;  // -p
     std::string text_file;            // -f
+    std::string packed_file;          // of the processor's weights
     std::string backend = "cpu";
     std::string devices;                  // "cuda:0,cuda:1"; empty: the backend has all layers
     std::vector<uint64_t> device_memory;  // the most bytes to take of each device; 0: no limit
@@ -33,8 +34,7 @@ struct Options {
     int32_t numa = 0;  // MINIM_NUMA_*
     bool mlock = false;
     bool prefault = false;
-    int32_t expand = 0;       // MINIM_EXPAND_*
-    std::string packed_file;  // of the processor's weights
+    int32_t expand = 0;  // MINIM_EXPAND_*
     bool deterministic = false;
     int32_t n_batch = 0;
     int32_t n_ubatch = 0;

@@ -12,9 +12,8 @@ checkpoint::Residence choose_residence(std::optional<checkpoint::Residence> want
     const uint64_t available = available_memory_bytes();
     if (bytes <= available - available / 10) return Residence::owned;
     log.warning(
-        "weights of {} bytes stay in their file, where they are read more slowly: of {} bytes of available "
-        "memory, "
-        "less than a tenth would be left",
+        "weights of {} bytes stay in their file, where they are read more slowly than from a packed file: "
+        "of {} bytes of available memory, less than a tenth would be left",
         bytes, available);
     return Residence::mapped;
 }
