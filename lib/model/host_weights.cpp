@@ -346,8 +346,12 @@ void HostWeights::read(const ReadWeights& read, checkpoint::LoadCounter& counter
 
 // ---- packed files ----
 
-uint64_t HostWeights::shapes_hash() const {
-    uint64_t hash = 0;
+// Of which weights these are and how they are held: layers of one model have the same shapes.
+uint64_t HostWeights::contents_hash() const {
+    const int64_t parts[] = {share_.first_layer, share_.n_layer, share_.has_embedding ? 1 : 0,
+                             share_.has_output ? 1 : 0};
+    uint64_t hash = hash_bytes(std::as_bytes(std::span(parts)));
+    hash = hash_bytes(std::as_bytes(std::span(share_.expert_layers)), hash);
     for (const Run& run : runs_) {
         const std::string_view name = traits(run.held.format).name;
         const int64_t numbers[] = {run.held.rows, run.held.cols, run.held.row_bytes,
@@ -381,13 +385,13 @@ void HostWeights::write(const std::string& path, uint64_t model, const ReadWeigh
     for (size_t i = 0; i < runs_.size(); ++i) table.push_back({runs_[i].to, hashes[i]});
     PackedHeader header = {};
     header.model = model;
-    header.shapes = shapes_hash();
+    header.contents = contents_hash();
     header.expanded = expanded_.bits();
     writer.finish(header, table);
 }
 
 bool HostWeights::fits(const PackedFile& file) const {
-    if (file.shapes() != shapes_hash() || file.runs().size() != runs_.size()) return false;
+    if (file.contents() != contents_hash() || file.runs().size() != runs_.size()) return false;
     const uint64_t first = first_packed_byte(runs_.size());
     const uint64_t size = file.bytes().size();
     for (size_t i = 0; i < runs_.size(); ++i) {

@@ -13,7 +13,6 @@
 
 #include "backend/backend.h"
 #include "base/buffer.h"
-#include "base/cancel.h"
 #include "checkpoint/load_counter.h"
 #include "model/expand_weights.h"
 #include "model/packed_file.h"
@@ -81,7 +80,7 @@ class HostWeights {
     void take_scratch();
     std::byte* place_of(const Run& run) const { return buffers_[run.buffer].data() + run.to; }
     size_t index_of(const Run& run) const { return static_cast<size_t>(&run - runs_.data()); }
-    uint64_t shapes_hash() const;
+    uint64_t contents_hash() const;
     void make_present(std::span<const Piece> pieces);
     void for_each_job(checkpoint::LoadCounter& counter,
                       const std::function<void(std::span<const Piece>)>& job);

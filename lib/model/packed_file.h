@@ -25,7 +25,8 @@
 
 namespace minim::model {
 
-// Of the file's layout and of the order in which panels hold rows (panel/): it goes up when either changes.
+// Of the file's layout, of the order in which panels hold rows (panel/), and of the blocks that no checkpoint has (expanded
+// and gathered ones, format/): it goes up when any of them changes.
 inline constexpr uint32_t k_packed_version = 1;
 
 struct PackedHeader {
@@ -33,7 +34,7 @@ struct PackedHeader {
     uint32_t version;
     uint32_t reserved;
     uint64_t model;     // its fingerprint
-    uint64_t shapes;    // hash of what the runs hold, in which format and order
+    uint64_t contents;  // hash of which weights the runs hold, in which format and order
     uint64_t expanded;  // ExpandedFormats::bits()
     uint64_t n_runs;
     uint64_t file_bytes;
@@ -81,7 +82,7 @@ class PackedFile {
     static std::optional<PackedFile> open(const std::string& path, uint64_t model, const Logger& log);
 
     const std::string& path() const noexcept { return path_; }
-    uint64_t shapes() const noexcept { return header_.shapes; }
+    uint64_t contents() const noexcept { return header_.contents; }
     ExpandedFormats expanded() const noexcept { return ExpandedFormats::of_bits(header_.expanded); }
     std::span<const PackedRun> runs() const noexcept { return runs_; }
     std::span<const std::byte> bytes() const noexcept { return map_.bytes(); }  // of the whole file

@@ -71,14 +71,15 @@ class Devices(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             packed = pathlib.Path(folder, "packed")
             sizes = []
-            for experts in (True, 1, True):  # made anew for another placement
+            for experts in (True, 1, -1, True):  # made anew for another placement, also for layers of the same shape
                 model = minim.Model(Q8_0, threads=2, devices="sim:0", host_experts=experts, packed_file=packed)
                 cpu = {device.name: device for device in model.memory()}["cpu"]
                 self.assertTrue(cpu.weights_mapped)
                 self.assertTrue(0 <= packed.stat().st_size - cpu.weights < 1 << 14)
                 self.assertTrue((model.session(200).eval(ids) == expected).all())
                 sizes.append(packed.stat().st_size)
-            self.assertEqual(sizes[0], sizes[2])
+            self.assertEqual(sizes[0], sizes[3])
+            self.assertEqual(sizes[1], sizes[2])
             self.assertLess(sizes[1], sizes[0])
             with self.assertRaisesRegex(minim.Error, "no weights"):
                 minim.Model(Q8_0, threads=2, devices="sim:0", packed_file=packed)

@@ -140,7 +140,7 @@ TEST_CASE("a packed file of another version, cut short, lengthened or altered at
     };
     with(offsetof(model::PackedHeader, version), 2);
     packed.check_is_made_anew("was made by another version");
-    for (const size_t at : {offsetof(model::PackedHeader, model), offsetof(model::PackedHeader, shapes),
+    for (const size_t at : {offsetof(model::PackedHeader, model), offsetof(model::PackedHeader, contents),
                             offsetof(model::PackedHeader, n_runs), offsetof(model::PackedHeader, hash)}) {
         with(at, 1);
         packed.check_is_made_anew("was altered");
@@ -176,7 +176,7 @@ TEST_CASE("runs that do not lie in the packed file are not read, whatever its ha
     }
     forge([](auto&, auto& all) { all[3].at += 4; });
     packed.check_is_made_anew("otherwise");
-    forge([](auto& head, auto&) { head.shapes ^= 1; });
+    forge([](auto& head, auto&) { head.contents ^= 1; });
     packed.check_is_made_anew("otherwise");
     forge([](auto& head, auto&) { head.n_runs -= 1; });
     packed.check_is_made_anew("was altered");
