@@ -188,8 +188,9 @@ typedef void (*minim_log_fn)(void* user_data, int32_t level, const char* line);
  * A host's way to run the library's arithmetic on threads of its own: calls task(context, i, slot) once for
  * each i from 0 to n_tasks - 1 and returns when all have returned. Slots go from 0 to n_threads - 1, and no
  * two tasks that run at the same time have the same one. Tasks are short, do not block (while a model is loaded they
- * read pieces of at most some hundred kilobytes from its files), and must not be left out. Called on the thread that is inside a call of the library; sessions at work on several threads call it
- * at the same time.
+ * read pieces of at most some hundred kilobytes from its files, and write pieces of two megabytes to a packed file), and
+ * must not be left out. Called on the thread that is inside a call of the library; sessions at work on several threads
+ * call it at the same time.
  */
 typedef void (*minim_task_fn)(const void* context, int64_t index, int32_t slot);
 typedef void (*minim_parallel_for_fn)(void* user_data, int64_t n_tasks, minim_task_fn task,
@@ -318,8 +319,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_devices_get(const minim_devices* d
 
 /* ---------------------------------------------------------------------------------------------- models */
 
-/* Bytes made available so far, read and put into the kernels' order, and in all; monotonic. Return 0 to go on, anything
- * else to cancel. */
+/* Bytes made available so far, read and put into the kernels' order, and in all; monotonic. In all 0 where nothing is to be
+ * read, as with a packed file that is there. Return 0 to go on, anything else to cancel. */
 typedef int32_t (*minim_progress_fn)(void* user_data, uint64_t done_bytes, uint64_t total_bytes);
 
 enum {
@@ -328,7 +329,8 @@ enum {
               a warning says so where memory is what it wants */
     MINIM_RESIDENCE_MAPPED =
         1, /* pages of the file, read when first used; the file must not shrink meanwhile. Folders that keep codes and
-              scales in tensors of their own (FP8, NVFP4, AWQ) are read into memory all the same, and the log says so */
+              scales in tensors of their own (FP8, NVFP4, AWQ) are read into memory all the same, and the log says so; not
+              with `packed_file` */
     MINIM_RESIDENCE_OWNED =
         2 /* read into memory of the process while loading, huge pages asked for, and put into the order the
              kernels read fastest; results are the same bits */
@@ -401,13 +403,16 @@ typedef struct minim_model_params {
        minim_device_memory. */
     int32_t expand;
     /* A file that holds the weights of `backend` in the order in which its kernels read them, or NULL. They are mapped
-       from it: opening takes no time, processes that open the same file share its pages, and tokens come as fast as from
-       weights in memory of the process. Where the file is not there, or holds the weights otherwise than this call wants
-       them (another version of the library, another placement or `expand`), the checkpoint is read and packed into a new
-       file of that name first, of about its size, which takes the place of the old one when it is whole. The file must
-       not change while a model is open. FORMAT: a file of another kind or of another model, which is left as it is; with
-       `prefault` or `lock`, which read all of it, also one whose weights were altered. IO: also where the disk has no
-       room for it. INVALID with MINIM_RESIDENCE_OWNED, and where no weights lie with `backend`. */
+       from it: nothing is read or packed, processes that open the same file share its pages, and tokens come as fast as from
+       memory of the process once the pages are there (but rows are not split among memory nodes). Where the file is not
+       there, is damaged, or holds the weights otherwise than this call wants them (another version of the library,
+       another placement, another `expand` than AUTO, a checkpoint whose files have another size or time of change), the
+       checkpoint is read and packed into a new file of that name first, of about its size. The new one takes the old
+       one's place when it is whole: until then the disk needs room for both. The file must not change while a model is
+       open. FORMAT: a file of another kind, or of another model as far as samples of its weights tell, which is left as
+       it is; with `prefault` or `lock`, which read all of it, also one whose weights were altered. IO: also where the
+       disk has no room for it. INVALID: an empty text, MINIM_RESIDENCE_OWNED, and where none or several backends compute
+       on the host. */
     const char* packed_file;
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT                                                                             \

@@ -27,6 +27,7 @@ File::File(std::string path) : path_(std::move(path)) {
         fail_io(path_, "read", code);
     }
     size_ = static_cast<uint64_t>(info.st_size);
+    changed_ns_ = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
 File::~File() {
@@ -34,7 +35,10 @@ File::~File() {
 }
 
 File::File(File&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(other.size_),
+      changed_ns_(other.changed_ns_) {}
 
 File& File::operator=(File&& other) noexcept {
     if (this != &other) {
@@ -42,6 +46,7 @@ File& File::operator=(File&& other) noexcept {
         path_ = std::move(other.path_);
         descriptor_ = std::exchange(other.descriptor_, -1);
         size_ = other.size_;
+        changed_ns_ = other.changed_ns_;
     }
     return *this;
 }

@@ -20,7 +20,8 @@ class File {
     File& operator=(const File&) = delete;
 
     const std::string& path() const noexcept { return path_; }
-    uint64_t size() const noexcept { return size_; }  // as found when opened
+    uint64_t size() const noexcept { return size_; }             // as found when opened
+    int64_t changed_ns() const noexcept { return changed_ns_; }  // its last change by then, since 1970
 
     // Fills `out` from `offset`. Short reads are continued; the end of the file before that is `truncated`.
     void read_at(uint64_t offset, std::span<std::byte> out) const;
@@ -33,6 +34,7 @@ class File {
     std::string path_;
     int descriptor_ = -1;
     uint64_t size_ = 0;
+    int64_t changed_ns_ = 0;
 };
 
 // The whole file mapped read-only. A file that shrinks while mapped raises SIGBUS on access: that is the

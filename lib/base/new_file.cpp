@@ -93,6 +93,16 @@ void NewFile::write_at(uint64_t offset, std::span<const std::byte> data) const {
     }
 }
 
+void NewFile::start_flush(uint64_t offset, uint64_t bytes) const noexcept {
+    ::sync_file_range(draft_.descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                      SYNC_FILE_RANGE_WRITE);
+}
+
+void NewFile::wait_for_flush(uint64_t offset, uint64_t bytes) const noexcept {
+    ::sync_file_range(draft_.descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+}
+
 void NewFile::commit() {
     flush(draft_.descriptor, path_);
     if (draft_.name.empty()) {

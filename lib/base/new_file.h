@@ -23,6 +23,10 @@ class NewFile {
     // Anywhere; any thread. Appending goes on where it was.
     void write_at(uint64_t offset, std::span<const std::byte> data) const;
 
+    // What was written there goes to the disk now, and is waited for, instead of all of it at the end. Advice only.
+    void start_flush(uint64_t offset, uint64_t bytes) const noexcept;
+    void wait_for_flush(uint64_t offset, uint64_t bytes) const noexcept;
+
     // Waits until the bytes are on the disk, then gives the file its name, in place of any file that had it.
     void commit();
 

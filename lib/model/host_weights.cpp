@@ -350,7 +350,8 @@ void HostWeights::read(const ReadWeights& read, checkpoint::LoadCounter& counter
 uint64_t HostWeights::contents_hash() const {
     const int64_t parts[] = {share_.first_layer, share_.n_layer, share_.has_embedding ? 1 : 0,
                              share_.has_output ? 1 : 0};
-    uint64_t hash = hash_bytes(std::as_bytes(std::span(parts)));
+    uint64_t hash = hash_bytes(std::as_bytes(std::span(backend_.name())));
+    hash = hash_bytes(std::as_bytes(std::span(parts)), hash);
     hash = hash_bytes(std::as_bytes(std::span(share_.expert_layers)), hash);
     for (const Run& run : runs_) {
         const std::string_view name = traits(run.held.format).name;
@@ -362,9 +363,12 @@ uint64_t HostWeights::contents_hash() const {
     return hash;
 }
 
-void HostWeights::write(const std::string& path, uint64_t model, const ReadWeights& read,
+std::unique_ptr<PackedWriter> HostWeights::begin_file(const std::string& path) const {
+    return std::make_unique<PackedWriter>(path, place_bytes_[0], backend_);
+}
+
+void HostWeights::write(PackedWriter& writer, const PackedOrigin& origin, const ReadWeights& read,
                         checkpoint::LoadCounter& counter) {
-    PackedWriter writer(path, place_bytes_[0], backend_);
     take_scratch();
     std::vector<std::atomic<uint64_t>> hashes(runs_.size());
     for_each_job(counter, [&](std::span<const Piece> pieces) {
@@ -384,14 +388,15 @@ void HostWeights::write(const std::string& path, uint64_t model, const ReadWeigh
     std::vector<PackedRun> table;
     for (size_t i = 0; i < runs_.size(); ++i) table.push_back({runs_[i].to, hashes[i]});
     PackedHeader header = {};
-    header.model = model;
+    header.model = origin.model;
+    header.origin = origin.origin;
     header.contents = contents_hash();
     header.expanded = expanded_.bits();
     writer.finish(header, table);
 }
 
-bool HostWeights::fits(const PackedFile& file) const {
-    if (file.contents() != contents_hash() || file.runs().size() != runs_.size()) return false;
+bool HostWeights::fits(PackedFile& file) const {
+    if (file.contents() != contents_hash() || !file.read_runs(runs_.size())) return false;
     const uint64_t first = first_packed_byte(runs_.size());
     const uint64_t size = file.bytes().size();
     for (size_t i = 0; i < runs_.size(); ++i) {

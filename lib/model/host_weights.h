@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,12 +37,12 @@ class HostWeights {
     void read(const ReadWeights& read, checkpoint::LoadCounter& counter);
     std::vector<Buffer> take_buffers() { return std::move(buffers_); }
 
-    // Into a new file called `path`, in place of any that was there. Throws io, cancelled and what `read` throws: there is
-    // no new file then.
-    void write(const std::string& path, uint64_t model, const ReadWeights& read,
+    // Into a file that begin_file() has made. Throws io, cancelled and what `read` throws: there is no new file then.
+    std::unique_ptr<PackedWriter> begin_file(const std::string& path) const;
+    void write(PackedWriter& file, const PackedOrigin& origin, const ReadWeights& read,
                checkpoint::LoadCounter& counter);
-    // Whether the file holds these weights as they would be written now.
-    bool fits(const PackedFile& file) const;
+    // Whether the file holds these weights as they would be written now. Reads its runs.
+    bool fits(PackedFile& file) const;
     // Of one that fits: `weights` points into it afterwards.
     void map(const PackedFile& file);
     // Throws format where the weights in it are not those that were written, and cancelled.

@@ -183,7 +183,7 @@ void Model::load_weights(const OpenOptions& options, bool gathered, const Logger
     if (!copies_host && !packs_to_file && host_backend() != nullptr) keep_mapped(options, {}, log);
     const PlaceOptions place = {.copies_host = copies_host,
                                 .packed_file = options.packed_file,
-                                .model = fingerprint_,
+                                .origin = origin_of(fingerprint_, checkpoint_.files()),
                                 .checks_packed = makes_present,
                                 .expand = options.expand,
                                 .progress = options.progress,
@@ -195,8 +195,14 @@ void Model::load_weights(const OpenOptions& options, bool gathered, const Logger
 }
 
 void Model::check_packed_file(const OpenOptions& options) const {
-    if (host_backend() == nullptr)
+    const auto n_host =
+        std::ranges::count_if(shares_, [](const Share& share) { return share.backend->uses_host_memory(); });
+    if (n_host == 0)
         fail(Status::invalid, "packed_file {}: no weights stay on the host", options.packed_file);
+    if (n_host > 1)
+        fail(Status::invalid,
+             "packed_file {}: {} backends compute on the host, and a file has the weights of one",
+             options.packed_file, n_host);
     if (options.residence == checkpoint::Residence::owned)
         fail(Status::invalid, "packed_file {}: it is mapped, and the weights are to be copied into memory",
              options.packed_file);

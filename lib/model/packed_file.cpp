@@ -15,21 +15,22 @@ namespace minim::model {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "these files are written as they lie in memory");
-static_assert(sizeof(PackedHeader) == 72 && std::has_unique_object_representations_v<PackedHeader>);
+static_assert(sizeof(PackedHeader) == 80 && std::has_unique_object_representations_v<PackedHeader>);
 static_assert(sizeof(PackedRun) == 16 && std::has_unique_object_representations_v<PackedRun>);
 
 constexpr std::string_view k_magic = "minim-pk";
 constexpr uint64_t k_page_bytes = 4096;
 constexpr uint64_t k_block_bytes = uint64_t{2} << 20;  // a huge page
+constexpr uint64_t k_flush_behind_bytes = uint64_t{64} << 20;
 
 uint64_t hash_of(const PackedHeader& header) {
     return hash_bytes(std::as_bytes(std::span(&header, 1)).first(offsetof(PackedHeader, hash)));
 }
 
-// What speaks against using a file of this kind; nothing if nothing does.
-std::string_view fault_of(const PackedHeader& header, uint64_t file_bytes) {
+// What speaks against using a file of this model; nothing if nothing does.
+std::string_view fault_of(const PackedHeader& header, uint64_t origin, uint64_t file_bytes) {
     if (header.version != k_packed_version) return "was made by another version";
-    if (header.hash != hash_of(header)) return "was altered";
+    if (header.origin != origin) return "was made of files that have changed since";
     if (header.file_bytes != file_bytes) return "has not the size it was written with";
     if (header.n_runs > file_bytes / sizeof(PackedRun) || first_packed_byte(header.n_runs) > file_bytes)
         return "has no room for its weights";
@@ -63,6 +64,9 @@ void PackedWriter::write(uint64_t end) {
     const uint64_t left = end - begin_ - bytes;
     std::memmove(window_.data(), window_.data() + bytes, left);
     std::memset(window_.data() + left, 0, bytes);
+    // The disk works meanwhile, and is waited for here, where the load can be cancelled.
+    file_.start_flush(begin_, bytes);
+    if (begin_ >= k_flush_behind_bytes) file_.wait_for_flush(begin_ - k_flush_behind_bytes, bytes);
     begin_ += bytes;
 }
 
@@ -82,7 +86,17 @@ void PackedWriter::finish(PackedHeader header, std::span<const PackedRun> runs) 
     file_.commit();
 }
 
-std::optional<PackedFile> PackedFile::open(const std::string& path, uint64_t model, const Logger& log) {
+PackedOrigin origin_of(uint64_t fingerprint, std::span<const File> files) {
+    uint64_t hash = 0;
+    for (const File& file : files) {
+        const uint64_t numbers[] = {file.size(), static_cast<uint64_t>(file.changed_ns())};
+        hash = hash_bytes(std::as_bytes(std::span(numbers)), hash);
+    }
+    return {fingerprint, hash};
+}
+
+std::optional<PackedFile> PackedFile::open(const std::string& path, const PackedOrigin& origin,
+                                           const Logger& log) {
     std::optional<File> file;
     try {
         file.emplace(path);
@@ -95,22 +109,26 @@ std::optional<PackedFile> PackedFile::open(const std::string& path, uint64_t mod
     if (has_header) file->read_at(0, std::as_writable_bytes(std::span(&header, 1)));
     if (!has_header || std::memcmp(header.magic, k_magic.data(), sizeof(header.magic)) != 0)
         fail_file(Reason::format, "{}: not a file of packed weights; it is left as it is", path);
-    const auto unusable = [&](std::string_view why) {
-        log.warning("{}: this file of packed weights {}, and is made anew", path, why);
-        return std::nullopt;
-    };
-    const std::string_view fault = fault_of(header, file->size());
-    if (!fault.empty()) return unusable(fault);
-    if (header.model != model)
+    const bool is_altered = header.version == k_packed_version && header.hash != hash_of(header);
+    if (!is_altered && header.model != origin.model)
         fail_file(Reason::value, "{}: these packed weights are of another model; the file is left as it is",
                   path);
+    const std::string_view fault = is_altered ? "was altered" : fault_of(header, origin.origin, file->size());
+    if (!fault.empty()) {
+        log.warning("{}: this file of packed weights {}, and is made anew", path, fault);
+        return std::nullopt;
+    }
     PackedFile packed(*file);
     packed.header_ = header;
-    packed.runs_.resize(header.n_runs);
-    file->read_at(sizeof(header), std::as_writable_bytes(std::span(packed.runs_)));
-    if (header.runs_hash != hash_bytes(std::as_bytes(std::span(packed.runs_))))
-        return unusable("was altered");
     return packed;
+}
+
+bool PackedFile::read_runs(uint64_t n_runs) {
+    if (n_runs != header_.n_runs) return false;
+    const auto table = bytes().subspan(sizeof(PackedHeader), n_runs * sizeof(PackedRun));
+    runs_.resize(n_runs);
+    if (n_runs > 0) std::memcpy(runs_.data(), table.data(), table.size());
+    return header_.runs_hash == hash_bytes(std::as_bytes(std::span(runs_)));
 }
 
 }  // namespace minim::model

@@ -29,11 +29,13 @@ namespace minim::model {
 // and gathered ones, format/): it goes up when any of them changes.
 inline constexpr uint32_t k_packed_version = 1;
 
+// The first four lie where they do in every version.
 struct PackedHeader {
     char magic[8];
     uint32_t version;
     uint32_t reserved;
     uint64_t model;     // its fingerprint
+    uint64_t origin;    // hash of the sizes of the checkpoint's files and of their last changes
     uint64_t contents;  // hash of which weights the runs hold, in which format and order
     uint64_t expanded;  // ExpandedFormats::bits()
     uint64_t n_runs;
@@ -74,18 +76,30 @@ class PackedWriter {
     Buffer window_;
 };
 
-// Immutable; any thread.
+// Of what a packed file was made.
+struct PackedOrigin {
+    uint64_t model = 0;
+    uint64_t origin = 0;
+};
+// The model of `fingerprint` in these files.
+PackedOrigin origin_of(uint64_t fingerprint, std::span<const File> files);
+
 class PackedFile {
   public:
-    // Empty where there is no file, or one that was made by another version, cut short or altered, which the log
-    // says. Throws format where the file is of another kind or of another model, and io.
-    static std::optional<PackedFile> open(const std::string& path, uint64_t model, const Logger& log);
+    // Empty where there is no file, or one that was made by another version or of files that have changed since, or was
+    // cut short or altered, which the log says. Throws format where the file is of another kind or of another model, and
+    // io.
+    static std::optional<PackedFile> open(const std::string& path, const PackedOrigin& origin,
+                                          const Logger& log);
 
     const std::string& path() const noexcept { return path_; }
     uint64_t contents() const noexcept { return header_.contents; }
     ExpandedFormats expanded() const noexcept { return ExpandedFormats::of_bits(header_.expanded); }
-    std::span<const PackedRun> runs() const noexcept { return runs_; }
     std::span<const std::byte> bytes() const noexcept { return map_.bytes(); }  // of the whole file
+
+    // False where there are more or fewer, or they are not those that were written.
+    bool read_runs(uint64_t n_runs);
+    std::span<const PackedRun> runs() const noexcept { return runs_; }  // as read
 
   private:
     explicit PackedFile(const File& file) : path_(file.path()), map_(file) {}

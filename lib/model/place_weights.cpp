@@ -64,18 +64,26 @@ void upload_share(const Share& share, Weights& weights, std::byte* memory, const
 // The host's weights on their way into a packed file, or found in one.
 struct ToPack {
     std::unique_ptr<HostWeights> weights;
-    std::optional<PackedFile> file;  // that is there and holds them
+    std::optional<PackedFile> file;        // that is there and holds them,
+    std::unique_ptr<PackedWriter> writer;  // or of that which is to be made
 
     ToPack(const Share& share, const PlaceOptions& options, Weights& shapes, const Logger& log)
-        : file(PackedFile::open(options.packed_file, options.model, log)) {
+        : file(PackedFile::open(options.packed_file, options.origin, log)) {
+        const auto hold = [&](const ExpandedFormats& expanded) {
+            weights = std::make_unique<HostWeights>(share, shapes, expanded, HostWeights::Place::file);
+        };
         const bool as_in_file = file && options.expand == Expand::automatic;
-        const ExpandedFormats expanded =
-            as_in_file ? file->expanded() : choose_expanded(share, shapes, options.expand, log);
-        weights = std::make_unique<HostWeights>(share, shapes, expanded, HostWeights::Place::file);
-        if (!file || weights->fits(*file)) return;
-        log.warning("{}: holds other weights of this model, or holds them otherwise, and is made anew",
-                    options.packed_file);
-        file.reset();
+        hold(as_in_file ? file->expanded() : choose_expanded(share, shapes, options.expand, log));
+        if (file && !weights->fits(*file)) {
+            log.warning("{}: holds other weights of this model, or holds them otherwise, and is made anew",
+                        options.packed_file);
+            file.reset();
+            if (as_in_file) hold(choose_expanded(share, shapes, options.expand, log));
+        }
+        const uint64_t available = available_memory_bytes();
+        if (options.checks_packed && weights->held_bytes() > available)
+            fail_out_of_memory("packed weights", weights->held_bytes(), available);
+        if (!file) writer = weights->begin_file(options.packed_file);
     }
 
     uint64_t bytes_to_read(const PlaceOptions& options) const {
@@ -86,10 +94,12 @@ struct ToPack {
     PackedFile finish(const PlaceOptions& options, const ReadWeights& read, LoadCounter& counter,
                       const Logger& log) {
         if (!file) {
-            weights->write(options.packed_file, options.model, read, counter);
-            file = PackedFile::open(options.packed_file, options.model, log);
+            weights->write(*writer, options.origin, read, counter);
+            writer.reset();
+            file = PackedFile::open(options.packed_file, options.origin, log);
             if (!file || !weights->fits(*file))
-                fail(Status::io, "{}: was changed while it was being made", options.packed_file);
+                fail(Status::io, "{}: another file took its place while it was being made",
+                     options.packed_file);
             log.info("{}: made, {} bytes of packed weights", options.packed_file, file->bytes().size());
         } else if (options.checks_packed) {
             weights->check(*file, counter);

@@ -51,8 +51,8 @@ uint64_t block_bytes(const Share& share, Weights& weights);
 struct PlaceOptions {
     bool copies_host = true;
     std::string packed_file =
-        {};              // where the host's weights are mapped from instead, made if need be; empty: none
-    uint64_t model = 0;  // the fingerprint that it goes by
+        {};  // where the host's weights are mapped from instead, made if need be; empty: none
+    PackedOrigin origin = {};    // of what it is to be made
     bool checks_packed = false;  // reads and checks all of a file that is there
     Expand expand =
         Expand::automatic;  // of what is copied on the host or packed; by itself as in a file that is there

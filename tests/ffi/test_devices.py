@@ -83,6 +83,8 @@ class Devices(unittest.TestCase):
             self.assertLess(sizes[1], sizes[0])
             with self.assertRaisesRegex(minim.Error, "no weights"):
                 minim.Model(Q8_0, threads=2, devices="sim:0", packed_file=packed)
+            with self.assertRaisesRegex(minim.Error, "2 backends compute on the host"):
+                minim.Model(Q8_0, threads=2, devices="sim:0", overrides="blk.0.*exps=cpu,exps=reference", packed_file=packed)
 
     def test_a_budget_is_kept_and_the_error_has_its_figures(self):
         model = minim.Model(Q8_0, threads=2, devices=["sim:0", "sim:1"], budgets=[200 << 20, 100 << 20])

@@ -25,14 +25,19 @@ using model::PackedRun;
 using Bytes = std::vector<std::byte>;
 
 constexpr uint64_t k_model = 0x1234'5678'9ABC'DEF0;
+constexpr uint64_t k_origin = 0x0FED'CBA9'8765'4321;
 
 void open(const std::string& path, const Bytes& bytes) {
     std::ofstream file(path, std::ios::binary);
     file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     require(static_cast<bool>(file.flush()), "the temporary file can be written");
     fuzz::require_refusal({Status::format}, "a file is read or refused", [&] {
-        const auto packed = PackedFile::open(path, k_model, Logger());
+        auto packed = PackedFile::open(path, {k_model, k_origin}, Logger());
         if (!packed) return;
+        PackedHeader header;
+        std::memcpy(&header, bytes.data(), sizeof(header));
+        require(!packed->read_runs(header.n_runs + 1), "a file has as many runs as it says");
+        if (!packed->read_runs(header.n_runs)) return;
         const std::span<const PackedRun> runs = packed->runs();
         require(packed->bytes().size() == bytes.size(), "a file is mapped whole");
         require(model::first_packed_byte(runs.size()) <= bytes.size(), "the table lies in the file");
@@ -52,6 +57,7 @@ void sign(Bytes& bytes) {
     std::memcpy(header.magic, "minim-pk", sizeof(header.magic));
     header.version = model::k_packed_version;
     header.model = k_model;
+    header.origin = k_origin;
     header.file_bytes = bytes.size();
     const std::span<const std::byte> rest = std::span(bytes).subspan(sizeof(header));
     if (header.n_runs <= rest.size() / sizeof(PackedRun))

@@ -4,6 +4,7 @@
 
 #include <sys/resource.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -107,7 +108,9 @@ TEST_CASE("a packed file is made once and mapped from then on, with the bits of 
             const model::WeightBytes bytes = model->weight_bytes()[0];
             CHECK(bytes.is_mapped);
             CHECK(bytes.total <= copied->weight_bytes()[0].total);
-            for (const model::WeightBlock& block : model->host_blocks()) {
+            const std::vector<model::WeightBlock> blocks = model->host_blocks();
+            REQUIRE(blocks.size() == 1);
+            for (const model::WeightBlock& block : blocks) {
                 const auto* begin = model->weights().embedding.data;
                 CHECK_FALSE(block.is_placed);
                 CHECK(block.bytes.size() + 16384 >= bytes.total);  // one block, all but its norms
@@ -124,7 +127,7 @@ TEST_CASE("the same weights make the same packed file on any number of threads")
     const TemporaryFolder folder;
     for (const int32_t n_threads : {1, 3}) {
         const model::Model model(
-            k_mix_iq,
+            k_mix_ik,
             placement::make_backend("cpu", std::make_shared<ThreadPool>(n_threads), CpuLevel::scalar),
             packed_in(folder / std::to_string(n_threads)), Logger());
     }
@@ -140,13 +143,17 @@ TEST_CASE("a packed file of another version, cut short, lengthened or altered at
     };
     with(offsetof(model::PackedHeader, version), 2);
     packed.check_is_made_anew("was made by another version");
+    expect_error(Status::format, "of another model", [&] {
+        with(offsetof(model::PackedHeader, version), 2);
+        open_with(k_mix_ik, packed_in(packed.path));  // which would be made anew if it were of this one
+    });
     for (const size_t at : {offsetof(model::PackedHeader, model), offsetof(model::PackedHeader, contents),
                             offsetof(model::PackedHeader, n_runs), offsetof(model::PackedHeader, hash)}) {
         with(at, 1);
         packed.check_is_made_anew("was altered");
     }
     with(sizeof(model::PackedHeader) + 40, 64);  // where a run lies
-    packed.check_is_made_anew("was altered");
+    packed.check_is_made_anew("otherwise");
     put(packed.path, packed.text.substr(0, packed.text.size() - 1));
     packed.check_is_made_anew("has not the size");
     put(packed.path, packed.text + "x");
@@ -179,11 +186,40 @@ TEST_CASE("runs that do not lie in the packed file are not read, whatever its ha
     forge([](auto& head, auto&) { head.contents ^= 1; });
     packed.check_is_made_anew("otherwise");
     forge([](auto& head, auto&) { head.n_runs -= 1; });
-    packed.check_is_made_anew("was altered");
+    packed.check_is_made_anew("otherwise");
     forge([](auto& head, auto&) { head.n_runs = uint64_t{1} << 60; });
     packed.check_is_made_anew("has no room");
     forge([](auto& head, auto&) { head.expanded = UINT64_MAX; });  // no format of this model among them
     CHECK(same_bits(some_logits(*open_with(k_q8_0, packed_in(packed.path))), packed.logits));
+}
+
+TEST_CASE("a packed file of a checkpoint that has changed since is made anew") {
+    const TemporaryFolder folder;
+    const std::string checkpoint = folder / "model.gguf";
+    const std::string packed = folder / "packed";
+    std::filesystem::copy_file(k_q8_0, checkpoint);
+    const std::vector<float> before = some_logits(*open_with(checkpoint, packed_in(packed)));
+    // One weight of an expert, which no sample of the file meets.
+    const std::string name = "blk.1.ffn_down_exps.weight";
+    const auto changed_at = [&] {
+        const auto file = checkpoint::Checkpoint::open(checkpoint, Logger());
+        const checkpoint::Tensor* tensor = file.find(name);
+        REQUIRE(tensor != nullptr);
+        return tensor->offset + 2;
+    }();
+    std::string text = text_of(checkpoint);
+    for (size_t i = 0; i < 3000; ++i)
+        text[changed_at + 34 * i] = static_cast<char>(text[changed_at + 34 * i] ^ 64);
+    put(checkpoint, text);
+    std::filesystem::last_write_time(
+        checkpoint, std::filesystem::last_write_time(k_q8_0) + std::chrono::nanoseconds(1000));
+    Lines lines;
+    model::OpenOptions owned;
+    owned.residence = Residence::owned;
+    const std::vector<float> expected = some_logits(*open_with(checkpoint, owned));
+    CHECK_FALSE(same_bits(expected, before));
+    CHECK(same_bits(some_logits(*open_with(checkpoint, packed_in(packed), lines.log)), expected));
+    CHECK(lines.holding("was made of files that have changed since") == 1);
 }
 
 TEST_CASE("a file of another kind or of another model is left as it is") {
@@ -245,6 +281,40 @@ TEST_CASE("weights are expanded as in the packed file, unless it is said how") {
     CHECK(same_bits(some_logits(*again), expected));
     CHECK(opened(model::Expand::off)->weight_bytes()[0].total == points->weight_bytes()[0].total);
     CHECK(std::filesystem::file_size(path) == bytes);
+}
+
+TEST_CASE("how an unsuitable packed file is expanded says nothing about the one in its place") {
+    const TemporaryFolder folder;
+    model::OpenOptions options = packed_in(folder / "packed");
+    options.expand = model::Expand::on;
+    open_with(k_mix_iq, options);
+    const uint64_t expanded = std::filesystem::file_size(options.packed_file);
+    std::string text = text_of(options.packed_file);
+    text[sizeof(model::PackedHeader) + 8] ^= 1;
+    put(options.packed_file, text);
+    options.expand = model::Expand::automatic;  // too little to be worth it
+    open_with(k_mix_iq, options);
+    CHECK(std::filesystem::file_size(options.packed_file) < expanded);
+}
+
+TEST_CASE("rows of a packed file are not split among memory nodes, and the log says where they lie") {
+    PlacementCalls calls = system_placement_calls();
+    calls.bind_thread = [](pthread_t, std::span<const int>) { return 0; };
+    calls.bind_memory = [](void*, uint64_t, std::span<const int32_t>) { return 0; };
+    Topology topology;
+    topology.nodes = {{0, {0}}, {1, {1}}};
+    const placement::ThreadOptions threads = {.n_threads = 2, .n_threads_decode = 2, .numa = Numa::split};
+    const Packed packed;
+    Lines lines;
+    const model::Model model(
+        k_q8_0,
+        placement::make_backend("cpu", placement::make_threads(threads, topology, Logger(), calls),
+                                active_cpu_level()),
+        packed_in(packed.path), lines.log);
+    CHECK(same_bits(some_logits(model), packed.logits));
+    CHECK(model.weights().layers[0].wq.split == nullptr);
+    CHECK(lines.holding("mapped weights lie where the system has put the pages") == 1);
+    CHECK(lines.holding("anew") == 0);
 }
 
 TEST_CASE("a packed file that is not finished leaves nothing behind, and the old one where it is") {
@@ -316,8 +386,14 @@ TEST_CASE("packed rows lie as they do in the files of this version") {
         std::vector<std::byte> packed(rows.size());
         backend->pack_rows(shape, rows.data(), packed.data());
         // A sum: formats may be added without a new version, with this number.
-        all += hash_bytes(packed, hash_bytes(std::as_bytes(std::span(entry.name))));
+        const uint64_t name = hash_bytes(std::as_bytes(std::span(entry.name)));
+        all += hash_bytes(packed, name);
+        const auto expanded = expanded_format(entry.format);
+        if (!expanded) continue;
+        std::vector<std::byte> out(static_cast<size_t>(k_rows * row_bytes(*expanded, k_cols)));
+        expand_rows(entry.format, rows.data(), k_rows, shape.row_bytes, k_cols, out.data());
+        all += hash_bytes(out, name);
     }
-    CHECK(all == 0x5DC7E40B497AB82F);
+    CHECK(all == 0xD3ED80BD16B44441);
     CHECK(model::k_packed_version == 1);
 }
