@@ -21,17 +21,17 @@ struct Options {
     std::string backend = "cpu";
     std::string devices;                  // "cuda:0,cuda:1"; empty: the backend has all layers
     std::vector<uint64_t> device_memory;  // the most bytes to take of each device; 0: no limit
-    int32_t n_gpu_layers = -1;            // below 0: all, where devices are named
     std::vector<double> tensor_split;
     std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts elsewhere than their layer
+    int32_t n_gpu_layers = -1;           // below 0: all, where devices are named
     bool cpu_moe = false;
     int64_t n_cpu_moe = 0;    // experts of so many layers stay with the processor
     int64_t fit_context = 0;  // experts that leave no room for so many tokens do; 0: none
     bool allow_cpu = false;
     int32_t n_threads = 0;
     int32_t n_threads_batch = 0;
-    bool pin_threads = false;
     int32_t numa = 0;  // MINIM_NUMA_*
+    bool pin_threads = false;
     bool mlock = false;
     bool prefault = false;
     int32_t expand = 0;  // MINIM_EXPAND_*
@@ -58,8 +58,8 @@ struct Options {
     bool show_metadata = true;
     bool show_tensors = true;
 
-    std::string specials = "exact";
     bool ids_only = false;
+    std::string specials = "exact";
 
     int64_t chunk_tokens = 256;
 };
