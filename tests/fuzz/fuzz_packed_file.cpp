@@ -1,5 +1,6 @@
 // Any bytes as a file of packed weights, as they are and with every hash put right: the file is refused, to be made anew, or
 // its runs are those that were written.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -41,8 +42,8 @@ void open(const std::string& path, const Bytes& bytes) {
         const std::span<const PackedRun> runs = packed->runs();
         require(packed->bytes().size() == bytes.size(), "a file is mapped whole");
         require(model::first_packed_byte(runs.size()) <= bytes.size(), "the table lies in the file");
-        require(std::memcmp(runs.data(), bytes.data() + sizeof(PackedHeader), runs.size_bytes()) == 0,
-                "runs are read as they were written");
+        const auto written = std::span(bytes).subspan(sizeof(PackedHeader), runs.size_bytes());
+        require(std::ranges::equal(std::as_bytes(runs), written), "runs are read as they were written");
         const model::ExpandedFormats expanded = packed->expanded();
         require(model::ExpandedFormats::of_bits(expanded.bits()).bits() == expanded.bits(),
                 "expanded formats are a set that can be written");
