@@ -317,7 +317,7 @@ class Model(abi.Handle):
             prefault=int(prefault),
             deterministic=int(deterministic),
             expand=_choice(_EXPAND, expand, "expand"),
-            packed_file=None if packed_file is None else os.fsencode(packed_file),
+            packed_file=None if packed_file is None else _path(packed_file),
         )
         if devices is not None and device_layers != 0:
             params.devices = (devices if isinstance(devices, str) else ",".join(devices)).encode()

@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory_info.h"
-#include "base/new_file.h"
 #include "model/tasks_that_throw.h"
 
 namespace minim::model {
@@ -71,6 +70,16 @@ class HostWeights::Cursor {
             return {&run, std::exchange(at_, at_ + count), count};
         }
         return {};
+    }
+
+    // The pieces of a job: of k_load_block_bytes together or one piece more, as bytes(piece) counts them, which it returns.
+    template <typename Bytes>
+    uint64_t next_job(std::vector<Piece>& pieces, const Bytes& bytes) {
+        pieces.clear();
+        uint64_t count = 0;
+        for (Piece piece; count < k_load_block_bytes && (piece = next()).bytes > 0; count += bytes(piece))
+            pieces.push_back(piece);
+        return count;
     }
 
   private:
@@ -258,7 +267,7 @@ void HostWeights::make_present(std::span<const Piece> pieces) {
         uint64_t end = 0;
         for (const Piece& piece : pieces) {
             if (piece.run->buffer != b) continue;
-            end = std::max(end, piece.run->to + piece.run->held_at(piece.at + piece.bytes));
+            end = std::max(end, piece.to() + piece.held_bytes());
         }
         const uint64_t from = present_bytes_[b];
         if (end <= from) continue;
@@ -315,12 +324,8 @@ void HostWeights::for_each_job(checkpoint::LoadCounter& counter,
             read_ahead({piece.run->from + piece.at, piece.bytes});
             asked += piece.bytes;
         }
-        pieces.clear();
-        uint64_t count = 0;
-        for (Piece piece; count < k_load_block_bytes && (piece = cursor.next()).bytes > 0;
-             count += piece.bytes)
-            pieces.push_back(piece);
-        if (pieces.empty()) return;
+        const uint64_t count = cursor.next_job(pieces, [](const Piece& piece) { return piece.bytes; });
+        if (count == 0) return;
         job(pieces);
         done += count;
         counter.add(count);
@@ -337,11 +342,11 @@ void HostWeights::read(const ReadWeights& read, checkpoint::LoadCounter& counter
         make_present(pieces);
         run_tasks_that_throw(backend_, std::ssize(pieces), [&](int64_t i, int32_t thread) {
             const Piece& piece = pieces[static_cast<size_t>(i)];
-            hold_piece(piece, read, thread, place_of(*piece.run) + piece.run->held_at(piece.at));
+            hold_piece(piece, read, thread, buffers_[piece.run->buffer].data() + piece.to());
         });
     });
     scratch_ = Buffer();
-    assign([&](const Run& run) { return place_of(run); });
+    assign([&](const Run& run) { return buffers_[run.buffer].data() + run.to; });
 }
 
 // ---- packed files ----
@@ -372,15 +377,13 @@ void HostWeights::write(PackedWriter& writer, const PackedOrigin& origin, const 
     take_scratch();
     std::vector<std::atomic<uint64_t>> hashes(runs_.size());
     for_each_job(counter, [&](std::span<const Piece> pieces) {
-        const Piece& last = pieces.back();
-        const uint64_t end = last.run->to + last.run->held_at(last.at + last.bytes);
+        const uint64_t end = pieces.back().to() + pieces.back().held_bytes();
         writer.make_room(end);
         run_tasks_that_throw(backend_, std::ssize(pieces), [&](int64_t i, int32_t thread) {
             const Piece& piece = pieces[static_cast<size_t>(i)];
-            const uint64_t at = piece.run->held_at(piece.at);
-            std::byte* to = writer.place(piece.run->to + at);
+            std::byte* to = writer.place(piece.to());
             hold_piece(piece, read, thread, to);
-            hashes[index_of(*piece.run)] += hash_of_piece({to, piece.run->held_at(piece.bytes)}, at);
+            hashes[index_of(*piece.run)] += hash_of_piece({to, piece.held_bytes()}, piece.held_at());
         });
         writer.write(end);
     });
@@ -416,20 +419,14 @@ void HostWeights::check(const PackedFile& file, checkpoint::LoadCounter& counter
     std::vector<std::atomic<uint64_t>> hashes(runs_.size());
     Cursor cursor(*this);
     std::vector<Piece> pieces;
-    while (true) {
-        pieces.clear();
-        uint64_t count = 0;
-        for (Piece piece; count < k_load_block_bytes && (piece = cursor.next()).bytes > 0;
-             count += piece.run->held_at(piece.bytes))
-            pieces.push_back(piece);
-        if (pieces.empty()) break;
+    while (const uint64_t count =
+               cursor.next_job(pieces, [](const Piece& piece) { return piece.held_bytes(); })) {
         run_tasks_that_throw(backend_, std::ssize(pieces), [&](int64_t i, int32_t) {
             const Piece& piece = pieces[static_cast<size_t>(i)];
             const size_t r = index_of(*piece.run);
-            const uint64_t at = piece.run->held_at(piece.at);
-            const auto held = file.bytes().subspan(file.runs()[r].at + at, piece.run->held_at(piece.bytes));
+            const auto held = file.bytes().subspan(file.runs()[r].at + piece.held_at(), piece.held_bytes());
             make_mapped_present(held);
-            hashes[r] += hash_of_piece(held, at);
+            hashes[r] += hash_of_piece(held, piece.held_at());
         });
         counter.add(count);
     }

@@ -68,6 +68,10 @@ class HostWeights {
         const Run* run = nullptr;
         uint64_t at = 0;
         uint64_t bytes = 0;
+
+        uint64_t held_at() const { return run->held_at(at); }
+        uint64_t held_bytes() const { return run->held_at(bytes); }
+        uint64_t to() const { return run->to + held_at(); }  // as Run::to
     };
     class Cursor;
     struct Collector;
@@ -79,7 +83,6 @@ class HostWeights {
     void find_places();
     void take_memory();
     void take_scratch();
-    std::byte* place_of(const Run& run) const { return buffers_[run.buffer].data() + run.to; }
     size_t index_of(const Run& run) const { return static_cast<size_t>(&run - runs_.data()); }
     uint64_t contents_hash() const;
     void make_present(std::span<const Piece> pieces);

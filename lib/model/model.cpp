@@ -171,7 +171,6 @@ void Model::load_weights(const OpenOptions& options, bool gathered, const Logger
     checkpoint_.load(Residence::owned, {}, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
     weights_ = bind_weights(checkpoint_, config_, log);
-    const bool makes_present = packs_to_file && (options.prefault || host_backend()->host_memory().locks());
     const bool copies_host =
         !packs_to_file && (on_host_alone || choose_residence(residence, host_weight_bytes(shares_, weights_),
                                                              packs, log) == Residence::owned);
@@ -184,7 +183,7 @@ void Model::load_weights(const OpenOptions& options, bool gathered, const Logger
     const PlaceOptions place = {.copies_host = copies_host,
                                 .packed_file = options.packed_file,
                                 .origin = origin_of(fingerprint_, checkpoint_.files()),
-                                .checks_packed = makes_present,
+                                .checks_packed = packs_to_file && makes_present(options),
                                 .expand = options.expand,
                                 .progress = options.progress,
                                 .cancel = options.cancel};
@@ -208,10 +207,14 @@ void Model::check_packed_file(const OpenOptions& options) const {
              options.packed_file);
 }
 
+// Whether mapped weights of the host are to be in memory before the model is ready.
+bool Model::makes_present(const OpenOptions& options) const {
+    return options.prefault || host_backend()->host_memory().locks();
+}
+
 void Model::map_weights(const OpenOptions& options, const Logger& log) {
-    const bool makes_present = options.prefault || host_backend()->host_memory().locks();
-    checkpoint_.load(checkpoint::Residence::mapped, makes_present ? checkpoint::Progress() : options.progress,
-                     options.cancel);
+    checkpoint_.load(checkpoint::Residence::mapped,
+                     makes_present(options) ? checkpoint::Progress() : options.progress, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
     weights_ = bind_weights(checkpoint_, config_, log);
     keep_mapped(options, options.progress, log);
@@ -224,7 +227,7 @@ void Model::keep_mapped(const OpenOptions& options, const checkpoint::Progress& 
     if (host.host_memory().is_placed())
         log.warning("numa {}: mapped weights lie where the system has put the pages of their files",
                     to_string(host.host_memory().plan()->mode));
-    if (options.prefault || host.host_memory().locks())
+    if (makes_present(options))
         make_present(mapped_blocks(shares_, weights_), host, progress, options.cancel);
 }
 

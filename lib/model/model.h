@@ -84,6 +84,7 @@ class Model {
   private:
     void load_weights(const OpenOptions& options, bool gathered, const Logger& log);
     void check_packed_file(const OpenOptions& options) const;
+    bool makes_present(const OpenOptions& options) const;
     void map_weights(const OpenOptions& options, const Logger& log);
     void keep_mapped(const OpenOptions& options, const checkpoint::Progress& progress, const Logger& log);
 

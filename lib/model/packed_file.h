@@ -59,8 +59,8 @@ class PackedWriter {
     // Throws io and out_of_memory, as all of it.
     PackedWriter(const std::string& path, uint64_t file_bytes, const backend::Backend& backend);
 
-    // Memory for the bytes of the file from `at` on, as far as `end`, before which nothing is missing yet: to be filled by
-    // any thread until the next call. What is not filled is zero.
+    // Memory for the bytes of the file behind those that write() was told of, as far as `end`: zeros, which any thread
+    // may fill until the next call.
     void make_room(uint64_t end);
     std::byte* place(uint64_t at) const { return window_.data() + (at - begin_); }
     // All before `end` is there: it goes to the file.

@@ -80,10 +80,15 @@ struct ToPack {
             file.reset();
             if (as_in_file) hold(choose_expanded(share, shapes, options.expand, log));
         }
-        const uint64_t available = available_memory_bytes();
-        if (options.checks_packed && weights->held_bytes() > available)
-            fail_out_of_memory("packed weights", weights->held_bytes(), available);
+        if (options.checks_packed) check_room();
         if (!file) writer = weights->begin_file(options.packed_file);
+    }
+
+    // For all of them, which are read.
+    void check_room() const {
+        const uint64_t available = available_memory_bytes();
+        if (weights->held_bytes() > available)
+            fail_out_of_memory("packed weights", weights->held_bytes(), available);
     }
 
     uint64_t bytes_to_read(const PlaceOptions& options) const {

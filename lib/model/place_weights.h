@@ -50,21 +50,21 @@ uint64_t block_bytes(const Share& share, Weights& weights);
 
 struct PlaceOptions {
     bool copies_host = true;
-    std::string packed_file =
-        {};  // where the host's weights are mapped from instead, made if need be; empty: none
-    PackedOrigin origin = {};    // of what it is to be made
+    // Where the host's weights are mapped from instead, made of `origin` if need be; empty: none.
+    std::string packed_file = {};
+    PackedOrigin origin = {};
     bool checks_packed = false;  // reads and checks all of a file that is there
-    Expand expand =
-        Expand::automatic;  // of what is copied on the host or packed; by itself as in a file that is there
+    // Of what is copied on the host or packed; `automatic` is as in a packed file that is there.
+    Expand expand = Expand::automatic;
     checkpoint::Progress progress;
     const CancelToken* cancel = nullptr;
 };
 
 // Copies the weights of every share into its device's memory and puts them there in the order its kernels read
-// fastest; `weights` points there afterwards. Where host memory is the device's, a packed file may take its place, and where
-// neither is wanted, they stay where they are. Progress counts bytes that are read, and on the host packed. Throws unsupported for a format that a
-// device does not run, out_of_memory or out_of_device_memory, cancelled, device_lost and what `read` throws: `weights`
-// is of no use then.
+// fastest; `weights` points there afterwards. Where host memory is the device's, a packed file may take its place, and
+// where neither is wanted, they stay where they are. Progress counts bytes that are read, and on the host packed. Throws
+// unsupported for a format that a device does not run, out_of_memory or out_of_device_memory, cancelled, device_lost,
+// what `read` throws, and for a packed file what PackedFile and NewFile throw: `weights` is of no use then.
 std::vector<WeightMemory> place_weights(std::span<const Share> shares, const PlaceOptions& options,
                                         const ReadWeights& read, Weights& weights, const Logger& log);
 

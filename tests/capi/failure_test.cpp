@@ -22,6 +22,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
 #include <iterator>
 #include <new>
 #include <string>
@@ -472,6 +473,15 @@ long exhaust(const char* name, Kind kind, const Work& work) {
     }
 }
 
+// Runs `work` so for each of the kinds, under a name. Those of libc count where they are replaced, and each must come.
+template <typename Work>
+void exhaust_each(std::initializer_list<std::pair<const char*, Kind>> kinds, const Work& work) {
+    for (const auto& [name, kind] : kinds) {
+        if (kind != Kind::allocation && !k_replaces_libc) continue;
+        if (exhaust(name, kind, work) == 0) give_up(std::string(name) + " never failed");
+    }
+}
+
 }  // namespace
 
 namespace {
@@ -510,22 +520,18 @@ void fail_packing() {
         return status;
     };
     const auto map = [&path](minim_error* e) { return load(MINIM_RESIDENCE_MAPPED, e, path.c_str()); };
-    for (const auto& [name, kind] : {std::pair{"allocations of packing to a file", Kind::allocation},
-                                     {"reads of packing to a file", Kind::read},
-                                     {"writes of packing to a file", Kind::write},
-                                     {"naming a packed file", Kind::name},
-                                     {"file opens of packing to a file", Kind::open},
-                                     {"mappings of packing to a file", Kind::map}}) {
-        if (kind != Kind::allocation && !k_replaces_libc) continue;
-        if (exhaust(name, kind, make) == 0) give_up(std::string(name) + " never failed");
-    }
-    for (const auto& [name, kind] : {std::pair{"allocations of a packed load", Kind::allocation},
-                                     {"reads of a packed load", Kind::read},
-                                     {"file opens of a packed load", Kind::open},
-                                     {"mappings of a packed load", Kind::map}}) {
-        if (kind != Kind::allocation && !k_replaces_libc) continue;
-        if (exhaust(name, kind, map) == 0) give_up(std::string(name) + " never failed");
-    }
+    exhaust_each({{"allocations of packing to a file", Kind::allocation},
+                  {"reads of packing to a file", Kind::read},
+                  {"writes of packing to a file", Kind::write},
+                  {"naming a packed file", Kind::name},
+                  {"file opens of packing to a file", Kind::open},
+                  {"mappings of packing to a file", Kind::map}},
+                 make);
+    exhaust_each({{"allocations of a packed load", Kind::allocation},
+                  {"reads of a packed load", Kind::read},
+                  {"file opens of a packed load", Kind::open},
+                  {"mappings of a packed load", Kind::map}},
+                 map);
     std::filesystem::remove_all(folder);
 }
 
@@ -575,16 +581,13 @@ void fail_saves() {
         if (count_files(folder) != 1) give_up("a failed save left more than its file");
         return status;
     };
-    if (exhaust("allocations of a save", Kind::allocation, work) == 0) give_up("no allocation failed");
-    if (k_replaces_libc) {
-        for (const auto& [name, kind] : {std::pair{"reads of a restore", Kind::read},
-                                         {"writes of a save", Kind::write},
-                                         {"naming a saved file", Kind::name},
-                                         {"file opens of a save", Kind::open},
-                                         {"mappings of a save", Kind::map}}) {
-            if (exhaust(name, kind, work) == 0) give_up(std::string(name) + " never failed");
-        }
-    }
+    exhaust_each({{"allocations of a save", Kind::allocation},
+                  {"reads of a restore", Kind::read},
+                  {"writes of a save", Kind::write},
+                  {"naming a saved file", Kind::name},
+                  {"file opens of a save", Kind::open},
+                  {"mappings of a save", Kind::map}},
+                 work);
     std::filesystem::remove_all(folder);
 }
 

@@ -42,13 +42,6 @@ TinyModel small() {
     return TinyModel(shape);
 }
 
-std::unique_ptr<const model::Model> open_with(const std::string& path, const model::OpenOptions& options) {
-    const Logger silent;
-    return std::make_unique<const model::Model>(
-        path, placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level()), options,
-        silent);
-}
-
 }  // namespace
 
 TEST_CASE("a safetensors folder and the GGUF made of it are the same model") {

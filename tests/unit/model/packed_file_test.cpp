@@ -31,13 +31,6 @@ const std::string k_q8_0 = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0
 const std::string k_mix_ik = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-mix-ik.gguf";
 const std::string k_mix_iq = k_data + "minim-tiny-mix-iq-00001-of-00003.gguf";
 
-std::unique_ptr<const model::Model> open_with(const std::string& path, const model::OpenOptions& options,
-                                              const Logger& log = Logger()) {
-    return std::make_unique<const model::Model>(
-        path, placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level()), options,
-        log);
-}
-
 model::OpenOptions packed_in(const std::string& file) {
     model::OpenOptions options;
     options.packed_file = file;
@@ -199,7 +192,7 @@ TEST_CASE("a packed file of a checkpoint that has changed since is made anew") {
     const std::string packed = folder / "packed";
     std::filesystem::copy_file(k_q8_0, checkpoint);
     const std::vector<float> before = some_logits(*open_with(checkpoint, packed_in(packed)));
-    // One weight of an expert, which no sample of the file meets.
+    // Weights of experts, which no sample of the file meets.
     const std::string name = "blk.1.ffn_down_exps.weight";
     const auto changed_at = [&] {
         const auto file = checkpoint::Checkpoint::open(checkpoint, Logger());

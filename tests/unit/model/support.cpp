@@ -16,6 +16,13 @@ std::unique_ptr<const model::Model> open_model(const std::string& path, std::str
         model::OpenOptions{}, log == nullptr ? silent : *log);
 }
 
+std::unique_ptr<const model::Model> open_with(const std::string& path, const model::OpenOptions& options,
+                                              const Logger& log) {
+    return std::make_unique<const model::Model>(
+        path, placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level()), options,
+        log);
+}
+
 std::unique_ptr<const model::Model> open_model(const TinyModel& model, const TemporaryFolder& folder,
                                                std::string_view backend) {
     const std::string path = folder / "tiny.gguf";

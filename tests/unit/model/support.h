@@ -20,6 +20,10 @@ std::unique_ptr<const model::Model> open_model(const std::string& path,
                                                std::string_view backend = "reference",
                                                const Logger* log = nullptr);
 
+// On the processor, with two threads.
+std::unique_ptr<const model::Model> open_with(const std::string& path, const model::OpenOptions& options,
+                                              const Logger& log = Logger());
+
 // Writes the model into `folder` and opens it.
 std::unique_ptr<const model::Model> open_model(const TinyModel& model, const TemporaryFolder& folder,
                                                std::string_view backend = "reference");
