@@ -13,6 +13,7 @@
 #include "base/memory_info.h"
 #include "cuda/batch.h"
 #include "cuda/blas.h"
+#include "cuda/debug.h"
 #include "cuda/dense_products.h"
 #include "cuda/exact/operations.h"
 #include "cuda/fast_step.h"
@@ -43,8 +44,11 @@ constexpr uint64_t k_alignment = 256;
 constexpr size_t k_most_records = 512;
 // Launches in all of them, beyond which the oldest go: the driver keeps some kilobytes for each.
 constexpr int64_t k_most_launches = 8192;
-// After as many records in a row that could not be made a stream computes every step.
+// After as many records in a row that could not be made or started, a stream goes on without early starts in them, and after as
+// many more without records: every step is computed.
 constexpr int32_t k_most_failed_records = 3;
+// A step is recorded when another of its kind was computed so few steps before: recording costs more than a few repeats save.
+constexpr int64_t k_most_steps_between = 50;
 
 class GpuBlocks : public backend::BlockSource {
   public:
@@ -151,6 +155,9 @@ class CudaBackend : public backend::Backend {
     }
     bool begin_step(Scratch& scratch, const backend::StepBatch& batch) const override;
     bool end_step(Scratch& scratch) const override;
+    backend::StepCounts step_counts() const noexcept override {
+        return {n_computed_, n_recorded_, n_repeated_, n_failed_, why_failed_};
+    }
     void synchronize(Scratch& scratch) const override {
         fast::forget_input(own(scratch));  // what comes between steps may write it
         own(scratch).batch.clear();
@@ -252,7 +259,7 @@ class CudaBackend : public backend::Backend {
 
   private:
     std::unique_ptr<blas::Library> library_for(Arithmetic arithmetic) {
-        if (arithmetic != Arithmetic::fast) return nullptr;
+        if (arithmetic != Arithmetic::fast || !debug_switches().library) return nullptr;
         std::string why_not;
         auto library = blas::open(index_, why_not);
         if (library == nullptr)
@@ -267,7 +274,7 @@ class CudaBackend : public backend::Backend {
     // the same GPU. What is wrong with the device itself comes up again when the step is computed.
     void note(Stream& stream, const char* why) const noexcept {
         if (!stream.is_recording) return note(why);
-        stream.is_spoilt = stream.is_spoilt || why != nullptr;
+        if (stream.why_spoilt == nullptr) stream.why_spoilt = why;
     }
     void check_alive() const {
         const char* why = why_lost_.load();
@@ -276,7 +283,7 @@ class CudaBackend : public backend::Backend {
     template <typename Launch>
     void launch(Stream& stream, const Launch& call) const {
         if (why_lost_ != nullptr) return;
-        runtime::use(index_);
+        runtime::use(index_, !stream.is_recording || stream.records_early);
         call();
         note(stream, runtime::last_error());
         if (stream.is_recording) ++stream.records[stream.current].n_launches;
@@ -294,6 +301,7 @@ class CudaBackend : public backend::Backend {
     void put_frequency(Stream& stream, std::span<const float> frequency) const;
     void drop_record(Stream& stream) const;
     void make_room_for_record(Stream& stream) const;
+    void note_failed_record(Stream& stream, const char* why) const;
     bool repeat(Stream& stream, const Record& record) const;
     bool attends_fast(const AttendArgs& args) const;
 
@@ -308,6 +316,11 @@ class CudaBackend : public backend::Backend {
     std::string remark_;
     mutable DenseProducts dense_;
     mutable std::atomic<const char*> why_lost_ = nullptr;
+    mutable std::atomic<int64_t> n_computed_ = 0;
+    mutable std::atomic<int64_t> n_recorded_ = 0;
+    mutable std::atomic<int64_t> n_repeated_ = 0;
+    mutable std::atomic<int64_t> n_failed_ = 0;
+    mutable std::atomic<const char*> why_failed_ = nullptr;
 };
 
 std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits) const {
@@ -323,6 +336,7 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
     stream->batch_ids.reserve(static_cast<size_t>(limits.n_rows));
     stream->host_frequency.reserve(static_cast<size_t>(limits.head_dim));
     stream->records.reserve(k_most_records);
+    stream->records_nothing = !debug_switches().record;
     const int32_t n_processors = runtime::processor_count(index_);
     stream->n_processors = n_processors;
     // Once to find the size, once to place.
@@ -402,14 +416,16 @@ void CudaBackend::put_frequency(Stream& s, std::span<const float> frequency) con
     put(s, s.frequency, std::span<const float>(s.host_frequency));
 }
 
-// The first step of a kind is computed, the second one recorded on the way, the others are repeated.
+// The first step of a kind is computed, the second one recorded on the way if it comes soon, the others are repeated.
 bool CudaBackend::begin_step(Scratch& scratch, const backend::StepBatch& batch) const {
     Stream& s = own(scratch);
     s.computed.reset();
     if (!is_fast_ || s.query == nullptr || batch.rows.empty() || why_lost_ != nullptr) return false;
     put_batch(s, batch.ids, batch.rows, batch.n_head, batch.n_head_kv);
+    ++n_computed_;  // unless it is repeated
     if (s.records_nothing) return false;
     fast::forget_input(s);
+    ++s.n_steps;
     const RecordKey key = {batch.calls, std::ssize(batch.rows), !batch.ids.empty(),
                            s.n_context, s.n_attend_tiles,       *batch.rows[0].sequence->layout};
     const auto found = std::ranges::find(s.records, key, &Record::key);
@@ -417,13 +433,15 @@ bool CudaBackend::begin_step(Scratch& scratch, const backend::StepBatch& batch) 
         s.computed = key;
         return false;
     }
-    found->last_use = ++s.n_record_uses;
+    const int64_t n_steps_between = s.n_steps - std::exchange(found->last_use, s.n_steps);
     if (found->graph != nullptr) return repeat(s, *found);
+    if (n_steps_between > k_most_steps_between) return false;
     s.current = static_cast<size_t>(found - s.records.begin());
     found->n_launches = 0;
-    s.is_spoilt = false;
-    s.is_recording = runtime::begin_record(index_, s.stream) == nullptr;
-    s.records_nothing = !s.is_recording;
+    s.why_spoilt = nullptr;
+    const char* why = runtime::begin_record(index_, s.stream);
+    s.is_recording = why == nullptr;
+    if (why != nullptr) note_failed_record(s, why);
     return false;
 }
 
@@ -431,31 +449,49 @@ bool CudaBackend::end_step(Scratch& scratch) const {
     Stream& s = own(scratch);
     if (s.computed.has_value()) {
         make_room_for_record(s);
-        s.records.push_back({*s.computed, nullptr, 0, ++s.n_record_uses});
+        s.records.push_back({*s.computed, nullptr, 0, s.n_steps});
         s.computed.reset();
     }
     if (!s.is_recording) return true;
     s.is_recording = false;
     fast::forget_input(s);
-    const runtime::Graph graph = runtime::end_record(index_, s.stream);
-    if (graph == nullptr || s.is_spoilt) {
+    const char* why = nullptr;
+    const runtime::Graph graph = runtime::end_record(index_, s.stream, why);
+    if (graph == nullptr || s.why_spoilt != nullptr) {
         if (graph != nullptr) runtime::end_graph(index_, graph);
-        s.records_nothing = ++s.n_failed_records == k_most_failed_records;
+        --n_computed_;  // the step begins again
+        note_failed_record(s, s.why_spoilt != nullptr ? s.why_spoilt : why);
         return false;
     }
-    s.n_failed_records = 0;
+    ++n_recorded_;
     s.records[s.current].graph = graph;
     return repeat(s, s.records[s.current]);
 }
 
-// Whether the record's work was started. If not, the step is to be computed, as are all that follow: where the device has no
-// room for what a record takes beside its own memory, the stream's records give theirs back.
+// Some drivers record no kernel that starts early.
+void CudaBackend::note_failed_record(Stream& s, const char* why) const {
+    ++n_failed_;
+    why_failed_ = why;
+    if (++s.n_failed_records < k_most_failed_records) return;
+    s.n_failed_records = 0;
+    s.records_nothing = !s.records_early;
+    s.records_early = false;
+}
+
+// Whether the record's work was started. If not, the step is to be computed. Where the device has no room for what a record
+// takes beside its own memory, the stream's records give theirs back.
 bool CudaBackend::repeat(Stream& s, const Record& record) const {
-    if (runtime::repeat(index_, record.graph, s.stream) == nullptr) return true;
+    const char* why = runtime::repeat(index_, record.graph, s.stream);
+    if (why == nullptr) {
+        --n_computed_;
+        ++n_repeated_;
+        s.n_failed_records = 0;
+        return true;
+    }
     for (const Record& each : s.records)
         if (each.graph != nullptr) runtime::end_graph(index_, each.graph);
     s.records.clear();
-    s.records_nothing = true;
+    note_failed_record(s, why);
     return false;
 }
 
@@ -477,7 +513,8 @@ void CudaBackend::drop_record(Stream& s) const {
     s.computed.reset();
     if (!s.is_recording) return;
     s.is_recording = false;
-    const runtime::Graph graph = runtime::end_record(index_, s.stream);
+    const char* why = nullptr;
+    const runtime::Graph graph = runtime::end_record(index_, s.stream, why);
     if (graph != nullptr) runtime::end_graph(index_, graph);
 }
 

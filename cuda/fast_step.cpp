@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/debug.h"
 #include "cuda/fast/narrow.h"
 #include "cuda/views.h"
 #include "panel/panel.h"
@@ -19,6 +20,12 @@ using panel::k_panel_rows;
 // tensor cores from there on. A stream whose kernels are fixed does both always.
 constexpr int64_t k_many_rows = 5;
 static_assert(k_most_together >= 3);  // q, k and v
+// Weights of a launch that are prefetched, at most: what the second-level cache keeps beside all else.
+constexpr int64_t k_most_prefetched_bytes = int64_t{32} << 20;
+
+bool is_prefetched(int64_t n_bytes) {
+    return debug_switches().prefetch && n_bytes <= k_most_prefetched_bytes;
+}
 
 // The rows of h as 8-bit blocks, which the norm before may have made already.
 const Q8Block* quantized_rows(cuda::Stream& s, const float* h, int64_t n, int64_t cols) {
@@ -75,6 +82,7 @@ bool multiply_dense(cuda::Stream& s, const LinearTask& task, const float* h, int
     rows.narrowed = task.weight->format;
     const char* error = nullptr;
     const bool is_started = s.dense->multiply(task, s.narrowed, n, s.dense_workspace, s.stream, error);
+    if (error == nullptr && debug_switches().sync) error = runtime::synchronize(s.device, s.stream);
     if (error != nullptr) s.dense_error = error;
     return is_started;
 }
@@ -134,6 +142,7 @@ Products products_of(const Alike& alike) {
         products.y[i] = task.y;
         products.add[i] = task.add;
     }
+    products.prefetches = is_prefetched(weight_bytes(products));
     return products;
 }
 
@@ -319,8 +328,9 @@ void route_rows(cuda::Stream& s, const float* h, int64_t n, const Matrix& router
     const Choice choice = {bias.data, n_used, ids, gates};
     // No rounded input decides a routing.
     if (is_float(router.format))
-        return route_float(s.stream, weight_of(router), h, n, choice, {s.score, s.router_partial, s.arrived},
-                           s.fixed);
+        return route_float(
+            s.stream, weight_of(router), h, n, choice,
+            {s.score, s.router_partial, s.arrived, is_prefetched(router.rows * router.row_bytes)}, s.fixed);
     const LinearTask task = {&router, s.score, false};
     linear_tasks(s, h, n, {&task, 1});
     route(s.stream, s.score, n, router.rows, choice);

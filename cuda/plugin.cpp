@@ -3,12 +3,14 @@
 
 #include "base/error.h"
 #include "cuda/cuda_backend.h"
+#include "cuda/debug.h"
 #include "cuda/runtime.h"
 
 namespace {
 
 std::shared_ptr<const minim::backend::Backend> open(int32_t index, minim::backend::Arithmetic arithmetic,
                                                     uint64_t budget_bytes) {
+    minim::cuda::debug_switches();  // what they cannot be is an error here, and nowhere else
     const int32_t count = minim::cuda::runtime::device_count();
     if (index < 0 || (count > 0 && index >= count))
         minim::fail(minim::Status::not_found, "there are {} devices", count);

@@ -1,9 +1,19 @@
 #include "cuda/runtime.h"
 
 #include <cuda_runtime_api.h>
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "base/format_text.h"
+#include "cuda/debug.h"
 #include "cuda/fast/narrow.h"
+#include "cuda/launch.h"
 
 namespace minim::cuda::runtime {
 namespace {
@@ -15,6 +25,26 @@ constexpr int k_oldest_driver = 12010;
 
 const char* text_of(cudaError_t error) {
     return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
+// Of this thread: what use() and check_launch() said.
+thread_local bool may_start_early = true;
+thread_local const char* launch_error = nullptr;
+
+// "fast::NormKernel" of the text that typeid() gives.
+std::string readable(const char* type) {
+    int status = 0;
+    const std::unique_ptr<char, decltype(&std::free)> name(
+        abi::__cxa_demangle(type, nullptr, nullptr, &status), &std::free);
+    return status == 0 ? name.get() : type;
+}
+
+// A text that stays: there are as many as kernels and errors.
+const char* kept(std::string text) {
+    static std::mutex mutex;
+    static std::set<std::string> texts;
+    const std::lock_guard lock(mutex);
+    return texts.insert(std::move(text)).first->c_str();
 }
 
 cudaStream_t stream_of(Stream stream) {
@@ -85,9 +115,26 @@ std::vector<backend::DeviceInfo> devices() {
     return all;
 }
 
-void use(int32_t device) noexcept {
+void use(int32_t device, bool early) noexcept {
     cudaGetLastError();  // what came before is told by whom it met; last_error() is for kernels
+    launch_error = nullptr;
+    may_start_early = early;
     cudaSetDevice(device);
+}
+
+bool starts_early() noexcept {
+    return may_start_early && debug_switches().early;
+}
+
+void check_launch(Stream stream, const char* kernel_type) noexcept {
+    cudaError_t error = cudaPeekAtLastError();
+    if (error == cudaSuccess && debug_switches().sync) error = cudaStreamSynchronize(stream_of(stream));
+    if (error == cudaSuccess || launch_error != nullptr) return;
+    try {
+        launch_error = kept(format_text("{}: {}", readable(kernel_type), cudaGetErrorString(error)));
+    } catch (...) {  // no memory for the name
+        launch_error = cudaGetErrorString(error);
+    }
 }
 
 void* allocate(int32_t device, uint64_t bytes) {
@@ -163,15 +210,16 @@ const char* begin_record(int32_t device, Stream stream) noexcept {
     return text_of(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeRelaxed));
 }
 
-Graph end_record(int32_t device, Stream stream) noexcept {
+Graph end_record(int32_t device, Stream stream, const char*& why) noexcept {
     use(device);
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
-    if (text_of(cudaStreamEndCapture(stream_of(stream), &graph)) != nullptr || graph == nullptr)
-        return nullptr;
-    if (text_of(cudaGraphInstantiate(&executable, graph, 0)) != nullptr) executable = nullptr;
+    why = text_of(cudaStreamEndCapture(stream_of(stream), &graph));
+    if (why == nullptr && graph == nullptr) why = "the stream was not recorded";
+    if (why != nullptr) return nullptr;
+    why = text_of(cudaGraphInstantiate(&executable, graph, 0));
     cudaGraphDestroy(graph);
-    return executable;
+    return why == nullptr ? executable : nullptr;
 }
 
 const char* repeat(int32_t device, Graph graph, Stream stream) noexcept {
@@ -196,7 +244,9 @@ void release_host(int32_t device, void* block) noexcept {
 }
 
 const char* last_error() noexcept {
-    return text_of(cudaGetLastError());
+    const char* error = text_of(cudaGetLastError());
+    const char* named = std::exchange(launch_error, nullptr);
+    return named != nullptr ? named : error;
 }
 
 }  // namespace minim::cuda::runtime

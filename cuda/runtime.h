@@ -40,7 +40,8 @@ const char* copy_from_peer(int32_t device, Stream stream, void* to, int32_t peer
 // Work of a stream as a graph: between the two it is recorded and not done.
 using Graph = void*;
 const char* begin_record(int32_t device, Stream stream) noexcept;
-Graph end_record(int32_t device, Stream stream) noexcept;  // null where it cannot be a graph
+// Null where it cannot be a graph; `why` says why not.
+Graph end_record(int32_t device, Stream stream, const char*& why) noexcept;
 const char* repeat(int32_t device, Graph graph, Stream stream) noexcept;
 void end_graph(int32_t device, Graph graph) noexcept;
 
@@ -48,8 +49,9 @@ void end_graph(int32_t device, Graph graph) noexcept;
 void* allocate_host(int32_t device, uint64_t bytes);
 void release_host(int32_t device, void* block) noexcept;
 
-// Kernels that this thread starts from now on go to the device. Forgets what went wrong before.
-void use(int32_t device) noexcept;
+// Kernels that this thread starts from now on go to the device, and where `early` may start before the one ahead of them has
+// ended. Forgets what went wrong before.
+void use(int32_t device, bool early = true) noexcept;
 // Of kernels that this thread could not start since the last use().
 const char* last_error() noexcept;
 

@@ -41,7 +41,7 @@ struct Record {
     RecordKey key;
     runtime::Graph graph = nullptr;  // null: computed, and not recorded yet
     int64_t n_launches = 0;          // of the graph
-    int64_t last_use = 0;
+    int64_t last_use = 0;            // Stream::n_steps then
 };
 
 struct Stream : backend::Scratch {
@@ -97,11 +97,12 @@ struct Stream : backend::Scratch {
     std::vector<Record> records;
     size_t current = 0;
     std::optional<RecordKey> computed;  // the step at hand, if it is the first of its kind
-    int64_t n_record_uses = 0;
-    int32_t n_failed_records = 0;
+    int64_t n_steps = 0;
+    int32_t n_failed_records = 0;  // in a row
     bool is_recording = false;
-    bool is_spoilt = false;        // the record being made, by an error
-    bool records_nothing = false;  // any more
+    bool records_early = true;         // kernels of a record may start early
+    const char* why_spoilt = nullptr;  // the record being made, by an error; null: it is not
+    bool records_nothing = false;      // any more
 
     Stream() = default;
     Stream(const Stream&) = delete;

@@ -2,7 +2,11 @@
 // Bound: by latency; the fast kernels are measured against it.
 #include <cuda_runtime.h>
 
+#include <typeinfo>
+
+#include "cuda/debug.h"
 #include "cuda/exact/operations.h"
+#include "cuda/launch.h"
 
 namespace minim::cuda::exact {
 namespace {
@@ -21,6 +25,7 @@ void launch(Stream stream, int64_t n, const Item& item) {
     const auto n_blocks = static_cast<unsigned>((n + k_threads - 1) / k_threads);
     // What goes wrong is found by the stream's owner, who asks for the last error.
     run<<<n_blocks, k_threads, 0, static_cast<cudaStream_t>(stream)>>>(item, n);
+    if (debug_switches().sync) runtime::check_launch(stream, typeid(Item).name());
 }
 
 }  // namespace

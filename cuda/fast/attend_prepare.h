@@ -49,7 +49,7 @@ MINIM_DEVICE void store_lanes_q4_0(T& t, float x, uint8_t* block) {
     }
     if (peak == 0.0F) peak = 0.0F;  // of either sign
     const float d = peak / -8.0F;
-    const int32_t code = truncate_clamped(x * reciprocal_or_zero(d) + 8.5F, 0, 15);
+    const int32_t code = truncate_clamped(rounded_product(x, reciprocal_or_zero(d)) + 8.5F, 0, 15);
     const int32_t high = t.from_lane_xor(code, 16);
     if (lane < 16) block[Q4_0::codes_at + lane] = static_cast<uint8_t>(code | high << 4);
     if (lane == 0) store_f16(block + Q4_0::d_at, d);

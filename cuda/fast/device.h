@@ -18,6 +18,8 @@
 //   index(), block(), block_y()        which thread of which block this is
 //   shared()                           the block's shared memory, as much as the launch asked for, 128-byte aligned
 //   sync()                             every thread of the block gets here before one goes on
+//   sync_stages<n_threads>()           the same for the n_threads of the block, which may get to different places of the kernel: a
+//                                      named barrier (PTX barrier.cta.sync), where the warps of a block run loops of their own
 //   sync_warp()                        the same for the warp; what it has written is seen
 //   from_lane_xor(x, mask)             x of lane (own ^ mask) of the warp; a number of 4 or 8 bytes
 //   from_lane(x, lane)                 x of a lane of the warp; a float
@@ -74,9 +76,6 @@ inline constexpr bool k_holds_next = requires {
     Kernel::k_holds_next;
 };
 
-// Weights of a launch that are prefetched, at most: what those devices' caches keep beside all else.
-inline constexpr int64_t k_most_prefetched_bytes = int64_t{32} << 20;
-
 // Prefetches so many bytes, for all of a block's n_threads together: a warp takes a piece at a time.
 template <class T>
 MINIM_DEVICE void prefetch_together(T& t, int n_threads, const void* from, int64_t bytes) {
@@ -100,6 +99,15 @@ struct Grid {
 template <int bytes>
 MINIM_DEVICE const uint8_t* aligned(const uint8_t* p) {
     return static_cast<const uint8_t*>(__builtin_assume_aligned(p, bytes));
+}
+
+// a * b rounded by itself, as on the host: no addition is fused with it.
+MINIM_DEVICE float rounded_product(float a, float b) {
+#if defined(__CUDA_ARCH__)
+    return __fmul_rn(a, b);
+#else
+    return a * b;
+#endif
 }
 
 // What a lane loads at once.

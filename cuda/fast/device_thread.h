@@ -4,8 +4,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <typeinfo>
 
+#include "cuda/debug.h"
 #include "cuda/fast/device.h"
+#include "cuda/launch.h"
 
 namespace minim::cuda::fast {
 
@@ -19,6 +22,10 @@ struct DeviceThread {
     MINIM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
     MINIM_DEVICE std::byte* shared() const { return shared_memory_of_block; }
     MINIM_DEVICE void sync() const { __syncthreads(); }
+    template <int n_threads>
+    MINIM_DEVICE void sync_stages() const {
+        asm volatile("barrier.cta.sync 1, %0;" ::"n"(n_threads) : "memory");
+    }
     MINIM_DEVICE void sync_warp() const { __syncwarp(); }
     template <typename Number>
     MINIM_DEVICE Number from_lane_xor(Number x, int mask) const {
@@ -178,9 +185,10 @@ void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
     config.dynamicSmemBytes = static_cast<size_t>(grid.shared_bytes);
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = &early;
-    config.numAttrs = may_begin_early<Kernel>(device) ? 1 : 0;
+    config.numAttrs = may_begin_early<Kernel>(device) && runtime::starts_early() ? 1 : 0;
     // What goes wrong is found by the stream's owner, who asks for the last error.
-    cudaLaunchKernelEx(&config, run<Kernel>, kernel);
+    if (cudaLaunchKernelEx(&config, run<Kernel>, kernel) != cudaSuccess || debug_switches().sync)
+        runtime::check_launch(stream, typeid(Kernel).name());
 }
 
 }  // namespace minim::cuda::fast

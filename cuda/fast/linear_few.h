@@ -170,7 +170,7 @@ MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copie
     MINIM_DEVICE_LOOP
     for (int cols_left = cols; cols_left > 0; cols_left -= k_stage_cols) {
         t.template copies_wait<Stages::k_count - 2>();
-        t.sync();  // this stage is there, and nobody reads the one before
+        t.template sync_stages<Stages::k_threads>();  // this stage is there, and nobody reads the one before
         copies.start(t, shared + write_at);
         t.copies_end_group();
         if (32 * at.unit < cols_left) {
@@ -295,7 +295,7 @@ struct LinearFewKernel {
         const int64_t first_token = int64_t{t.block_y()} * n_tokens;
         PanelWork<2, n_tokens> work;
         work.cols = products.cols;
-        work.prefetches = weight_bytes(products) <= k_most_prefetched_bytes;
+        work.prefetches = products.prefetches;
         for (int p = 0; p < 2; ++p) work.panel[p] = pair.panel[p];
         for (int i = 0; i < n_tokens; ++i) {
             const int64_t token = first_token + i < n ? first_token + i : first_token;
@@ -336,7 +336,7 @@ struct LinearHalvesKernel {
         const PanelPair pair(products, t.block());
         PanelWork<4, 2> work;
         work.cols = products.cols / 2;
-        work.prefetches = weight_bytes(products) <= k_most_prefetched_bytes;
+        work.prefetches = products.prefetches;
         const int64_t half_bytes = work.cols / Block::block_elems * Block::block_bytes * k_panel_rows;
         for (int half = 0; half < 2; ++half) {
             for (int p = 0; p < 2; ++p) work.panel[2 * half + p] = pair.panel[p] + half * half_bytes;

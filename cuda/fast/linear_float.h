@@ -206,7 +206,7 @@ struct LinearFloatKernel {
     // They do not depend on what is ahead in the stream.
     template <class T>
     MINIM_DEVICE void prefetch(T& t, const Rows& rows) const {
-        if (weight_bytes(products) > k_most_prefetched_bytes) return;
+        if (!products.prefetches) return;
         const uint8_t* first = products.weight[rows.product] + rows.first * products.row_bytes;
         const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(first) % 16);
         const int64_t bytes = (before + rows.count * products.row_bytes + 15) / 16 * 16;

@@ -262,7 +262,7 @@ struct LinearManyKernel {
         work.input = input;
         work.cols = products.cols;
         work.count = n - first_input < k_tile_inputs ? static_cast<int>(n - first_input) : k_tile_inputs;
-        work.prefetches = t.block_y() == 0 && weight_bytes(products) <= k_most_prefetched_bytes;
+        work.prefetches = t.block_y() == 0 && products.prefetches;
         for (int p = 0; p < k_tile_panels; ++p) {
             const int64_t row = p * k_panel_rows < rows ? p * k_panel_rows : 0;
             work.panel[p] = reinterpret_cast<const std::byte*>(products.weight[task]) +

@@ -35,6 +35,7 @@ struct Products {
     float scale[k_most_together];
     float* y[k_most_together];
     bool add[k_most_together];
+    bool prefetches;  // the weights, while what is ahead in the stream still runs
 };
 // Of all of them.
 MINIM_HOST_DEVICE constexpr int64_t weight_bytes(const Products& products) {
@@ -167,6 +168,7 @@ struct RouteWork {
     float* score;      // [n, n_expert]
     float* partial;    // [route_partial_floats(n)]
     int32_t* arrived;  // [route_counters(n)], all 0 before and afterwards
+    bool prefetches;   // as Products::prefetches
 };
 void route_float(Stream stream, const Weight& router, const float* h, int64_t n, const Choice& choice,
                  const RouteWork& work, bool fixed);

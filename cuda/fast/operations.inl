@@ -216,6 +216,7 @@ void route_float(Stream stream, const Weight& router, const float* h, int64_t n,
         outputs.rows[0] = outputs.y_stride[0] = router.rows;
         outputs.scale[0] = router.scale;
         outputs.y[0] = work.score;
+        outputs.prefetches = work.prefetches;
         if (n == 1 && !fixed) {
             start(stream, RouteFloatKernel<Block, 1>{{outputs, h, n}, choice, work.arrived});
         } else {

@@ -146,6 +146,16 @@ struct StepBatch {
     const void* calls = nullptr;
 };
 
+// How the steps of a device were done so far, by all streams. A step that is cut into parts counts once a part.
+struct StepCounts {
+    int64_t computed = 0;  // operation by operation
+    int64_t recorded = 0;
+    int64_t repeated = 0;  // as records
+    int64_t failed = 0;    // records that could not be made or started
+    // Of the last one that failed; null: none did.
+    const char* why_failed = nullptr;
+};
+
 // One stream of steps with its work space. Steps that share it must not overlap.
 class Scratch {
   public:
@@ -239,6 +249,8 @@ class Backend {
     // end_step() are called. end_step() returns false where nothing has been computed: the step begins again.
     virtual bool begin_step(Scratch& scratch, const StepBatch& batch) const;
     virtual bool end_step(Scratch& scratch) const;
+
+    virtual StepCounts step_counts() const noexcept { return {}; }
 
     // ---- weights ----
 

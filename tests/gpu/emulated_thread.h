@@ -31,6 +31,10 @@ class EmulatedThread {
     int block_y() const;
     std::byte* shared() const;
     void sync();
+    template <int n_threads>
+    void sync_stages() {
+        sync();
+    }
     void sync_warp();
     template <typename Number>
     Number from_lane_xor(Number x, int mask) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/cuda_backend.h"
+#include "cuda/runtime.h"
 #include "engine/session.h"
 #include "model/model.h"
 #include "placement/backends.h"

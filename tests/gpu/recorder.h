@@ -28,6 +28,12 @@ inline Records& records() {
     return records;
 }
 
+// What runtime::use() said of this thread's launches.
+inline bool& starts_early() {
+    static thread_local bool early = true;
+    return early;
+}
+
 // Blocks of device and of pinned host memory that were taken from the runtime so far.
 inline int64_t& blocks_taken() {
     static int64_t count = 0;

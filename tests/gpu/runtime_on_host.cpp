@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/launch.h"
 #include "cuda/runtime.h"
 #include "gpu/recorder.h"
 
@@ -64,7 +65,8 @@ std::vector<backend::DeviceInfo> devices() {
 }
 
 // Kernels follow, of whatever stream.
-void use(int32_t) noexcept {
+void use(int32_t, bool early) noexcept {
+    test::starts_early() = early;
     if (test::recording() == nullptr) catch_up(nullptr);
 }
 
@@ -129,9 +131,17 @@ const char* begin_record(int32_t, Stream) noexcept {
     return nullptr;
 }
 
-Graph end_record(int32_t, Stream) noexcept {
+bool starts_early() noexcept {
+    return test::starts_early();
+}
+
+void check_launch(Stream, const char*) noexcept {}
+
+Graph end_record(int32_t, Stream, const char*& why) noexcept {
     test::RecordedWork* work = std::exchange(test::recording(), nullptr);
+    why = nullptr;
     if (!test::records().fail) return work;
+    why = "it cannot be a graph";
     delete work;
     return nullptr;
 }
