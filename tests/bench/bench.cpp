@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/cpu_features.h"
+#include "base/error.h"
 #include "bytes_read.h"
 #include "placement/devices.h"
 #include "random_bytes.h"
@@ -158,6 +159,27 @@ Result Bench::generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_p
     generate(texts, space, depth, std::min<int64_t>(n, 2));  // not measured
     repeat(result, n * n_parallel, [&] { generate(texts, space, depth, n); });
     return result;
+}
+
+std::vector<KernelTime> Bench::kernels(int64_t depth, int64_t n_parallel) {
+    if (shares_.size() > 1) fail(Status::unsupported, "--kernels with layers or experts on several devices");
+    const std::vector<kv::Sequence> texts = make_texts(n_parallel, depth + 1);
+    model::StepSpace space(stages_, *config_, options_.n_ubatch.front(), depth + 1);
+    fill_depth(texts, space, depth, options_.n_ubatch.front());
+    return time_kernels(*shares_[0].backend, *config_, *weights_, texts, depth);
+}
+
+backend::StepCounts Bench::step_counts() const {
+    backend::StepCounts sum;
+    for (const model::Share& share : shares_) {
+        const backend::StepCounts counts = share.backend->step_counts();
+        sum.computed += counts.computed;
+        sum.recorded += counts.recorded;
+        sum.repeated += counts.repeated;
+        sum.failed += counts.failed;
+        if (counts.why_failed != nullptr) sum.why_failed = counts.why_failed;
+    }
+    return sum;
 }
 
 backend::KvLayout Bench::kv_layout() const {

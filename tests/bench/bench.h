@@ -12,6 +12,7 @@
 #include "bandwidth.h"
 #include "base/thread_pool.h"
 #include "device_bandwidth.h"
+#include "kernels.h"
 #include "kv/sequence.h"
 #include "model/model.h"
 #include "options.h"
@@ -38,6 +39,10 @@ class Bench {
     Result prompt(int64_t n, int64_t depth, int64_t n_ubatch);
     // n tokens of each of n_parallel texts, a token of each a step.
     Result generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_parallel);
+    // Of a step of a token of each of n_parallel texts. Throws unsupported where layers or experts lie on several devices.
+    std::vector<KernelTime> kernels(int64_t depth, int64_t n_parallel);
+    // How the devices' steps were done since the model was opened.
+    backend::StepCounts step_counts() const;
 
   private:
     std::shared_ptr<const backend::Backend> open_device(const std::string& name) const;

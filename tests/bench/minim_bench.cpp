@@ -4,7 +4,7 @@
 //   minim-bench -m model.gguf -p 512 -n 64 -t 1,2 -r 5 -o table
 //   minim-bench --synthetic --layers 2 --experts-format IQ4_XS -n 64
 //   minim-bench --synthetic --layers 2 --experts-format IQ4_XS -n 32 --parallel 1,8,32
-//   minim-bench --synthetic --layers 62 --experts-format IQ2_S -n 64 --device cuda:0
+//   minim-bench --synthetic --layers 62 --experts-format IQ2_S -n 64 --device cuda:0 --kernels
 //
 // A speed is the median of the repetitions. Its bandwidth is the bytes a token has to read (weights once,
 // keys and values once) times tokens a second; the share is of the median bandwidth measured around the
@@ -58,6 +58,25 @@ void run_tests(Bench& bench, const Options& options, int64_t depth, int64_t n_ub
     }
 }
 
+void print_kernels(Bench& bench, const Options& options) {
+    for (const int64_t depth : options.depths) {
+        for (const int64_t n_parallel : options.n_parallel) {
+            fmt::print("a token of each of {} texts at {}:\n", n_parallel, depth);
+            bench::print_kernels(bench.kernels(depth, n_parallel));
+        }
+    }
+}
+
+// Of devices whose steps may be recorded.
+void print_step_counts(const Bench& bench) {
+    const backend::StepCounts counts = bench.step_counts();
+    if (counts.computed + counts.repeated == 0) return;
+    fmt::print(stderr, "steps: {} computed, {} recorded, {} repeated, {} records failed{}{}\n",
+               counts.computed, counts.recorded, counts.repeated, counts.failed,
+               counts.why_failed != nullptr ? ": " : "",
+               counts.why_failed != nullptr ? counts.why_failed : "");
+}
+
 void run(const Options& options) {
     std::vector<Result> results;
     for (const int32_t n_threads : options.n_threads) {
@@ -65,6 +84,8 @@ void run(const Options& options) {
         if (options.output == "table") print_heading(bench, options);
         for (const int64_t n_ubatch : options.n_ubatch)
             for (const int64_t depth : options.depths) run_tests(bench, options, depth, n_ubatch, results);
+        if (options.kernels) print_kernels(bench, options);
+        print_step_counts(bench);
     }
     print(results, options);
 }

@@ -18,10 +18,18 @@ Format format_named(const std::string& name) {
 
 void add_synthetic(CLI::App& app, Options& options) {
     app.add_flag("--synthetic", options.synthetic, "random weights of the shape given below, no file");
-    app.add_option("--layers", options.shape.n_layer, "synthetic: layers")->capture_default_str();
-    app.add_option("--experts", options.shape.n_expert, "synthetic: experts a layer")->capture_default_str();
-    app.add_option("--vocab", options.shape.n_vocab, "synthetic: tokens")->capture_default_str();
-    app.add_option("--hidden", options.shape.hidden, "synthetic: hidden size")->capture_default_str();
+    app.add_option("--layers", options.shape.n_layer, "synthetic: layers")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--experts", options.shape.n_expert, "synthetic: experts a layer")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--vocab", options.shape.n_vocab, "synthetic: tokens")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--hidden", options.shape.hidden, "synthetic: hidden size")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--expert-ff", options.shape.expert_ff, "synthetic: width of an expert")
         ->capture_default_str();
     app.add_option("--experts-format", options.experts_format,
@@ -110,6 +118,10 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
         ->capture_default_str();
     app.add_flag("--operations", options.operations,
                  "share of the time by operation; on a device one waits for the other then");
+    app.add_flag("--kernels", options.kernels,
+                 "time of each operation of a step, of all layers together: on a device recorded and "
+                 "repeated, so without "
+                 "the host and the gaps between operations");
     app.parse(argc, argv);
     complete(options);
 }

@@ -42,6 +42,7 @@ struct Options {
     std::string output = "table";
     std::string kv = "F16";
     bool operations = false;
+    bool kernels = false;
 };
 
 // Throws CLI::ParseError, and Error for formats that are none.

@@ -1,76 +1,191 @@
-#!/bin/sh
-# Everything that wants a GPU, from a build folder that was brought along: no network, nothing installed. What fails does not
-# keep the rest from being run.
+#!/bin/bash
+# As much as can be learnt on a GPU machine in some seconds, from programs that were brought along (pack.sh): nothing is built or
+# installed there.
 #
-#   tests/gpu/run.sh [BUILD_FOLDER]     default: build/release
+#   .gpu/run.sh STAGES SECONDS [BUILD_FOLDER]
 #
-# Exit codes: 0 all well, 77 no GPU, 1 a failure.
-set -eu
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=$(cd "${1:-$root/build/release}" && pwd)
-cd "$root"
-# The folder may have been built elsewhere.
-export LD_LIBRARY_PATH="$build:$build/tests/gpu/libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+# STAGES, separated by commas:
+#   smoke     the programs load, a device is usable, decoders give the host's bits
+#   correct   all tests of the backend, the self-check at the model's shapes, an answer as on the processor
+#   stress    equal steps give equal bits, with and without parts of the launch path
+#   sanitize  compute-sanitizer on one test a tool
+#   speed     tokens/s of synthetic models; operation by operation; without parts of the launch path
+#   profile   Nsight Compute on a decode step and a prompt
+#   offload   experts on the processor, some and all
+#
+# BUILD_FOLDER: .gpu/build unless named. Every step has a limit of its own, and all of them the seconds given; logs are under $OUT,
+# or a new folder; a table comes last. Exit code: 0 all well, 1 something failed or no device is usable.
+set -u
+if [ $# -lt 2 ]; then
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+    exit 2
+fi
+stages=,$1,
+limit=$2
+start=$SECONDS
+build=$(cd "${3:-$PWD/.gpu/build}" && pwd) || exit 1
+out=${OUT:-$(mktemp -d)}
+mkdir -p "$out"
+table=$out/table
+log=$out/log
+now=$out/.now
+: > "$table"
+: > "$log"
+bad=0
+
+python_libraries=$(python3 -c 'import glob, sysconfig; print(":".join(glob.glob(sysconfig.get_path("purelib") + "/nvidia/*/lib")))' 2> /dev/null)
+export LD_LIBRARY_PATH="$build:$build/tests/gpu/libraries:/usr/local/nvidia/lib64:/usr/local/cuda/lib64:$python_libraries:${LD_LIBRARY_PATH:-}"
+export MINIM_PLUGIN_PATH=$build
+export PATH="$PATH:/usr/local/cuda/bin"
+
+minim=$build/examples/minim/minim
+bench=$build/tests/bench/minim-bench
+gpu_test=$build/tests/gpu/gpu_test
 model=examples/models/minim-tiny-q8_0.gguf
-question="What is the capital of France?"
-status=0
 
-fails() {
-    echo "FAILED: $*"
-    status=1
-}
+wants() { [[ $stages == *,$1,* ]]; }
+left() { echo $((limit - (SECONDS - start))); }
+put() { echo "$1" >> "$table"; }
 
-# The cases of a test program one by one, within two minutes: what went wrong in one may have taken the device from all that
-# came after it.
-each_case() {
-    end=$(($(date +%s) + 120))
-    "$1" --list-test-names-only > "$build/cases" 2> /dev/null || :  # the exit code is how many there are
-    [ -s "$build/cases" ] || "$1" --list-tests --verbosity quiet > "$build/cases"  # Catch2 from version 3 on
-    sed 's/^ *//; /^$/d; s/[][,]/\\&/g' "$build/cases" | while IFS= read -r name; do
-        if [ "$(date +%s)" -ge "$end" ]; then
-            echo "for want of time not run by itself: $name"
-        elif ! timeout 30 "$1" "$name" < /dev/null > "$build/case" 2>&1; then
-            cat "$build/case"
-            echo "FAILED by itself: $name"
-        fi
-    done
-}
-
-"$build/examples/minim/minim" devices > "$build/devices"
-cat "$build/devices"
-if ! grep -q '^cuda:0 .* free$' "$build/devices"; then
-    echo "skipped: no usable CUDA device"
-    exit 77
-fi
-MINIM_GPUS_SEEN=$(grep -c '^cuda:.* free$' "$build/devices")
-export MINIM_GPUS_SEEN
-if [ -x "$build/tests/unit/format/format_decode_on_device" ]; then
-    if "$build/tests/unit/format/format_decode_on_device"; then
-        echo "decoders: as on the host"
-    else
-        fails "decoders"
+# step NAME SECONDS COMMAND...: what it prints goes to the log, a line to the table. Its exit code; 1 where no time is left.
+step() {
+    local name=$1 most=$2 code=0 began=$SECONDS
+    shift 2
+    [ "$(left)" -lt "$most" ] && most=$(left)
+    if [ "$most" -lt 3 ]; then
+        put "  --  $name: no time left"
+        return 1
     fi
-fi
-timeout 180 "$build/tests/gpu/gpu_test" || {
-    fails "gpu_test ($?)"
-    each_case "$build/tests/gpu/gpu_test"
+    echo "=== $name: $*" >> "$log"
+    timeout -k 2 "$most" "$@" > "$now" 2>&1 < /dev/null || code=$?
+    tail -c 300000 "$now" >> "$log"
+    if [ "$code" -eq 0 ]; then
+        put "$(printf '  ok  %-52s %3d s' "$name" $((SECONDS - began)))"
+    elif [ "$code" -eq 77 ] || grep -q '^skipped: ' "$now"; then
+        put " skip $name"
+    else
+        bad=1
+        put "$(printf 'FAIL %-53s %3d s, exit code %d' "$name" $((SECONDS - began)) "$code")"
+        found 'FAIL|CHECK|REQUIRE|ERROR SUMMARY|[Ee]rror|what\(\)' 6
+    fi
+    return "$code"
+}
+# found PATTERN [COUNT]: such lines of the last step, to the table.
+found() {
+    [ -s "$now" ] || return 0
+    grep -aE "$1" "$now" | head -n "${2:-8}" | cut -c1-170 | sed 's/^/          /' >> "$table"
+}
+finish() {
+    rm -f "$now"
+    echo "--- $((SECONDS - start)) s"
+    cat "$table"
+    exit "$bad"
 }
 
-for device in cpu cuda:0; do
-    timeout 60 "$build/examples/minim/minim" -m "$model" -p "$question" --temp 0 --device "$device" --verbose \
-        > "$build/answer-$device" 2> "$build/timing-$device" || {
-        cat "$build/timing-$device"
-        fails "an answer with $device"
-    }
-done
-cmp "$build/answer-cpu" "$build/answer-cuda:0" || fails "the answers differ"
-if [ -s "$build/answer-cuda:0" ]; then
-    grep cuBLASLt "$build/timing-cuda:0" || echo "cuBLASLt: found"
+if wants smoke; then
+    step "nvidia-smi" 10 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader && found .
+    step "programs load" 10 bash -c '! ldd "$@" | grep "not found"' - "$minim" "$bench" "$gpu_test" "$build/libminim-cuda.so" "$build/libminim.so.0" ||
+        found 'not found'
+    if ! step "device is usable" 20 bash -c '"$0" devices | tee /dev/stderr | grep -q "^cuda:0 .* free\$"' "$minim"; then
+        found cuda
+        bad=1
+        finish
+    fi
+    found '^cuda'
+    decoders=$build/tests/unit/format/format_decode_on_device
+    [ ! -x "$decoders" ] || step "decoders: the host's bits" 20 "$decoders"
 fi
-echo
-echo "bundled model   prompt and generation, tokens/s"
-for device in cpu cuda:0; do
-    echo "$device $(sed -n 's/^prompt: .* \([0-9.]*\) tokens\/s$/\1/p; s/^generation: .* \([0-9.]*\) tokens\/s$/\1/p' "$build/timing-$device" | tr '\n' ' ')"
-done
-tests/bench/device_bench.sh "$build" || fails "device_bench.sh"
-exit "$status"
+MINIM_GPUS_SEEN=$("$minim" devices 2> /dev/null | grep -c '^cuda:.* free$')
+export MINIM_GPUS_SEEN
+
+# The cases of gpu_test one by one: what went wrong in one may have taken the device from all that came after it.
+each_case() {
+    local end=$((SECONDS + $1)) name
+    "$gpu_test" --list-test-names-only > "$out/cases" 2> /dev/null  # the exit code is how many there are
+    [ -s "$out/cases" ] || "$gpu_test" --list-tests --verbosity quiet > "$out/cases" 2> /dev/null
+    while IFS= read -r name; do
+        [ "$SECONDS" -lt "$end" ] || break
+        step "$(cut -c1-52 <<< "$name")" 20 "$gpu_test" "$(sed 's/[][,]/\\&/g' <<< "$name")"
+    done < <(sed 's/^ *//; /^$/d' "$out/cases")
+}
+
+if wants correct; then
+    step "gpu_test, all" 90 "$gpu_test" || each_case 60
+    step "real shapes beside the processor" 100 "$build/tests/gpu/gpu_selfcheck"
+    found '^FAIL| cases, ' 40
+    for device in cpu cuda:0; do
+        step "an answer on $device" 40 bash -c '"$0" -m "$1" -p "What is the capital of France?" --temp 0 --device "$2" > "$3"' \
+            "$minim" "$model" "$device" "$out/answer-${device%:0}"
+    done
+    step "the same answer" 3 cmp "$out/answer-cpu" "$out/answer-cuda"
+fi
+
+if wants stress; then
+    for without in "" no-early no-early,no-record; do
+        MINIM_CUDA_DEBUG=$without step "2000 equal steps, ${without:-as it is}" 40 "$build/tests/gpu/gpu_stress_test"
+        found '^steps|differs'
+    done
+fi
+
+if wants sanitize; then
+    # sanitize TOOL SECONDS TEST
+    sanitize() {
+        step "$1: $3" "$2" compute-sanitizer --tool "$1" --error-exitcode 9 "$gpu_test" "$(sed 's/,/\\,/g' <<< "$3")"
+        found 'ERROR SUMMARY|RACECHECK SUMMARY' 2
+    }
+    sanitize memcheck 70 'gpu: experts of packed weights'
+    sanitize racecheck 70 'gpu: quantised inputs are near, and a normalised row is quantised once'
+    sanitize racecheck 60 'gpu: routers of every size, for one row and for many'
+    sanitize synccheck 60 'gpu: experts of packed weights'
+    sanitize initcheck 40 'gpu: quantised inputs are near, and a normalised row is quantised once'
+fi
+
+# So many of 62 layers: 1.2 GiB are the embedding's and the head's, 6 are left for keys and values and work space.
+layers() {  # GIB_OF_A_LAYER
+    "$minim" devices | sed -n 's/^cuda:0 .*, \([0-9.]*\) GiB free$/\1/p' | awk -v a_layer="$1" '{n = int(($1 - 7.2) / a_layer); print (n > 62 ? 62 : n)}'
+}
+# speed NAME SECONDS OPTIONS...
+speed() {
+    local name=$1 most=$2
+    shift 2
+    step "$name" "$most" "$bench" --synthetic --device cuda:0 "$@"
+    found '^(pp|tg)|^steps:.* [1-9][0-9]* records failed'
+}
+if wants speed; then
+    n=$(layers 1.13)
+    speed "IQ2_S, $n layers, decode and prompt" 60 --layers "$n" --experts-format IQ2_S -p 2048 -u 2048 -n 64 -r 3
+    for without in "" no-early no-record no-prefetch; do
+        MINIM_CUDA_DEBUG=$without speed "IQ2_S, 16 layers, ${without:-as it is}" 25 --layers 16 --experts-format IQ2_S -p 0 -n 64 -r 3
+    done
+    for format in IQ4_XS Q4_K IQ5_K,IQ5_K,IQ6_K Q8_0; do
+        speed "$format, 8 layers" 25 --layers 8 --experts-format "$format" -p 2048 -u 2048 -n 64 -r 3
+    done
+    speed "IQ2_S, 4 layers, at 100,000, KV F16" 25 --layers 4 --experts-format IQ2_S -k F16 -d 100000 --synthetic-depth -p 512 -n 32 -r 3
+    speed "IQ2_S, 16 layers, several texts" 40 --layers 16 --experts-format IQ2_S -p 0 -n 8 -r 3 --parallel 1,8,64,256
+    for format in IQ2_S IQ4_XS IQ5_K,IQ5_K,IQ6_K; do
+        step "$format, 16 layers, operation by operation" 25 "$bench" --synthetic --device cuda:0 --layers 16 --experts-format "$format" -p 0 -n 0 --kernels
+        found '^(norm|q, k|attend|o |route|experts|head|together)' 12
+    done
+fi
+
+if wants profile; then  # of 2 layers that are not recorded: some 20 kernels a step
+    profile() {  # NAME SECTIONS OPTIONS...
+        local name=$1 sections=$2
+        shift 2
+        # shellcheck disable=SC2086
+        MINIM_CUDA_DEBUG=no-record step "ncu, $name" 60 ncu --clock-control none $sections --csv --page raw --log-file "$out/$name.csv" \
+            "$bench" --synthetic --device cuda:0 --layers 2 --vocab 32000 --experts-format IQ2_S -r 1 "$@"
+    }
+    profile decode "--launch-skip 80 --launch-count 24 --section SpeedOfLight --section Occupancy --section WarpStateStats --section LaunchStats" -p 0 -n 8
+    profile prompt "--launch-skip 20 --launch-count 16 --section SpeedOfLight --section Occupancy --section ComputeWorkloadAnalysis" -p 2048 -u 2048 -n 0
+fi
+
+if wants offload; then
+    for how in "--cpu-moe" "--n-cpu-moe 4" ""; do
+        # shellcheck disable=SC2086
+        speed "8 layers IQ4_XS, ${how:-all on the GPU}" 40 --layers 8 --vocab 32000 --experts-format IQ4_XS -p 512 -n 48 -r 3 $how
+    done
+    step "8 layers IQ4_XS, the processor alone" 40 "$bench" --synthetic --layers 8 --vocab 32000 --experts-format IQ4_XS -p 512 -n 48 -r 3
+    found '^(pp|tg)'
+fi
+finish

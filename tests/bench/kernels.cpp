@@ -1,0 +1,181 @@
+#include "kernels.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <random>
+
+#include <fmt/format.h>
+
+namespace minim::bench {
+namespace {
+
+using backend::LinearTask;
+using backend::Matrix;
+
+constexpr int k_repeats = 20;
+
+double bytes_of(const Matrix& m) {
+    return static_cast<double>(m.rows * m.row_bytes);
+}
+
+// Activations of a step in the device's memory.
+class Activations {
+  public:
+    Activations(const backend::Backend& backend, const model::Config& c, int64_t n) : backend_(backend) {
+        x = take(n * c.hidden);
+        h = take(n * c.hidden);
+        q = take(n * c.n_head * c.head_dim);
+        o = take(n * c.n_head * c.head_dim);
+        k = take(n * c.n_head_kv * c.head_dim);
+        v = take(n * c.n_head_kv * c.head_dim);
+        gates = take(n * c.n_expert_used);
+        ids = reinterpret_cast<int32_t*>(take(n * c.n_expert_used));
+        logits = take(n * c.n_vocab);
+    }
+
+    float *x, *h, *q, *k, *v, *o, *gates, *logits;
+    int32_t* ids;
+
+  private:
+    float* take(int64_t count) {
+        std::mt19937 random(1);
+        std::normal_distribution<float> normal;
+        std::vector<float> values(static_cast<size_t>(count));
+        for (float& value : values) value = normal(random);
+        memory_.push_back(backend_.allocate(values.size() * sizeof(float), "activations"));
+        std::byte* place = memory_.back()->data();
+        backend_.write(place, reinterpret_cast<const std::byte*>(values.data()),
+                       values.size() * sizeof(float));
+        return reinterpret_cast<float*>(place);
+    }
+
+    const backend::Backend& backend_;
+    std::vector<std::unique_ptr<backend::Memory>> memory_;
+};
+
+backend::StepLimits limits_of(const model::Config& c, int64_t n, int64_t n_context) {
+    return {.n_rows = n,
+            .n_context = n_context,
+            .hidden = c.hidden,
+            .n_head = c.n_head,
+            .n_head_kv = c.n_head_kv,
+            .head_dim = c.head_dim,
+            .n_expert = c.n_expert,
+            .n_expert_used = c.n_expert_used,
+            .expert_ff = c.expert_ff,
+            .n_vocab = c.n_vocab};
+}
+
+}  // namespace
+
+std::vector<KernelTime> time_kernels(const backend::Backend& backend, const model::Config& config,
+                                     const model::Weights& weights, std::span<const kv::Sequence> texts,
+                                     int64_t depth) {
+    const auto n = std::ssize(texts);
+    const std::unique_ptr<backend::Scratch> stream = backend.reserve(limits_of(config, n, depth + 1));
+    const Activations a(backend, config, n);
+    std::vector<backend::KvRow> rows;
+    for (const kv::Sequence& text : texts) rows.push_back({&text.view(), depth});
+    std::vector<float> frequency;
+    for (int64_t i = 0; i < config.rotary_dim / 2; ++i)
+        frequency.push_back(static_cast<float>(std::pow(
+            config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.rotary_dim))));
+
+    std::vector<KernelTime> times;
+    const auto time = [&](const char* name, double bytes, const std::function<void()>& work) {
+        const backend::StepBatch batch = {{}, rows, config.n_head, config.n_head_kv, name};
+        const auto step = [&] {
+            do {
+                if (backend.begin_step(*stream, batch)) return;
+                work();
+            } while (!backend.end_step(*stream));
+        };
+        for (int i = 0; i < 3; ++i) step();  // computed, recorded, repeated
+        backend.wait(*stream);
+        const auto start = std::chrono::steady_clock::now();
+        for (int i = 0; i < k_repeats; ++i) step();
+        backend.wait(*stream);
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+        times.push_back({name, taken.count() / k_repeats, bytes});
+    };
+    const auto each_layer = [&](const char* name, double bytes, const auto& work) {
+        time(name, bytes, [&] {
+            for (size_t i = 0; i < weights.layers.size(); ++i)
+                work(weights.layers[i], static_cast<int64_t>(i));
+        });
+    };
+    const auto layers = static_cast<double>(weights.layers.size());
+    const model::LayerWeights& first = weights.layers.front();
+    const double n_slots = static_cast<double>(std::min(n * config.n_expert_used, config.n_expert));
+
+    each_layer("norm", 0.0, [&](const model::LayerWeights& layer, int64_t) {
+        backend.norm(*stream, a.x, n, layer.attn_norm, config.norm_eps, a.h);
+    });
+    each_layer("q, k, v", layers * (bytes_of(first.wq) + bytes_of(first.wk) + bytes_of(first.wv)),
+               [&](const model::LayerWeights& layer, int64_t) {
+                   const LinearTask qkv[] = {
+                       {&layer.wq, a.q, false}, {&layer.wk, a.k, false}, {&layer.wv, a.v, false}};
+                   backend.linear(*stream, a.h, n, qkv);
+               });
+    each_layer("attend", 0.0, [&](const model::LayerWeights& layer, int64_t index) {
+        backend::AttendArgs args;
+        args.n = n;
+        args.q = a.q;
+        args.k = a.k;
+        args.v = a.v;
+        args.o = a.o;
+        args.rows = rows;
+        args.layer = index;
+        args.n_head = config.n_head;
+        args.n_head_kv = config.n_head_kv;
+        args.head_dim = config.head_dim;
+        args.q_norm = layer.q_norm;
+        args.k_norm = layer.k_norm;
+        args.norm_eps = config.norm_eps;
+        args.rope_frequency = frequency;
+        backend.attend(*stream, args);
+    });
+    each_layer("o", layers * bytes_of(first.wo), [&](const model::LayerWeights& layer, int64_t) {
+        const LinearTask task = {&layer.wo, a.x, true};
+        backend.linear(*stream, a.o, n, {&task, 1});
+    });
+    each_layer("route", layers * bytes_of(first.router), [&](const model::LayerWeights& layer, int64_t) {
+        backend.route(*stream, a.h, n, layer.router, layer.router_bias, config.n_expert_used, a.ids, a.gates);
+    });
+    const auto expert_bytes = [&](const backend::ExpertStack& stack) {
+        return static_cast<double>(stack.rows * stack.row_bytes);
+    };
+    each_layer("experts",
+               layers * n_slots *
+                   (expert_bytes(first.experts.gate) + expert_bytes(first.experts.up) +
+                    expert_bytes(first.experts.down)),
+               [&](const model::LayerWeights& layer, int64_t) {
+                   backend.experts(*stream, a.h, n, a.ids, a.gates, config.n_expert_used, layer.experts, a.x);
+               });
+    time("head", bytes_of(weights.output), [&] {
+        const LinearTask task = {&weights.output, a.logits, false};
+        backend.linear(*stream, a.h, n, {&task, 1});
+    });
+    backend.synchronize(*stream);
+    return times;
+}
+
+void print_kernels(std::span<const KernelTime> times) {
+    double sum = 0.0;
+    fmt::print("{:<12} {:>10} {:>8}\n", "operation", "us a step", "GB/s");
+    for (const KernelTime& time : times) {
+        sum += time.seconds;
+        if (time.bytes > 0.0) {
+            fmt::print("{:<12} {:>10.1f} {:>8.0f}\n", time.name, time.seconds * 1e6,
+                       time.bytes / time.seconds / 1e9);
+        } else {
+            fmt::print("{:<12} {:>10.1f}\n", time.name, time.seconds * 1e6);
+        }
+    }
+    fmt::print("{:<12} {:>10.1f}   (norm counts twice)\n", "together", (sum + times.front().seconds) * 1e6);
+}
+
+}  // namespace minim::bench

@@ -1,0 +1,31 @@
+// The time of each operation of a step by itself, of all layers together: on a GPU without the host or the gaps between
+// operations, since they are recorded as one and repeated.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "kv/sequence.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace minim::bench {
+
+struct KernelTime {
+    std::string name;
+    double seconds = 0.0;  // of all layers
+    double bytes = 0.0;    // of weights that it reads; 0: not counted
+};
+
+// Of a step of one row a text, at position `depth` of each, where all layers lie on `backend`. Throws what reserving memory
+// throws.
+std::vector<KernelTime> time_kernels(const backend::Backend& backend, const model::Config& config,
+                                     const model::Weights& weights, std::span<const kv::Sequence> texts,
+                                     int64_t depth);
+
+void print_kernels(std::span<const KernelTime> times);
+
+}  // namespace minim::bench
