@@ -16,12 +16,18 @@ using backend::LinearTask;
 using backend::Matrix;
 using panel::k_panel_rows;
 
-// From so many rows on the slots are sorted by expert: before, hardly two choose the same one. Weights of 8 and 16 bits go to
-// tensor cores from there on. A stream whose kernels are fixed does both always.
-constexpr int64_t k_many_rows = 5;
+// Rows up to which F16, BF16 and FP8 weights stay off the tensor cores, and for which the kernels for a few rows of packed weights
+// decode a weight once.
+constexpr int64_t k_rows_together = 4;
+// The most rows for these kernels. With more, tensor cores are faster although they decode tiles for 64 rows. Measured on an H100
+// (README.md): experts of 8 rows 2.1 times as fast as on tensor cores, whole steps of 16 rows 1.4 times.
+constexpr int64_t k_most_few_rows = 16;
+// Weights that are read again for the next four rows have to be in the second-level cache then.
+constexpr int64_t k_most_reread_bytes = int64_t{32} << 20;
 static_assert(k_most_together >= 3);  // q, k and v
-// Weights of a launch that are prefetched, at most: what the second-level cache keeps beside all else.
-constexpr int64_t k_most_prefetched_bytes = int64_t{32} << 20;
+// Weights of a launch that are prefetched, at most: on an H100 up to 16 MiB make no difference and 32 MiB cost 6 % of a decoding
+// step, since its second-level cache does not keep them.
+constexpr int64_t k_most_prefetched_bytes = int64_t{8} << 20;
 
 bool is_prefetched(int64_t n_bytes) {
     return debug_switches().prefetch && n_bytes <= k_most_prefetched_bytes;
@@ -88,7 +94,18 @@ bool multiply_dense(cuda::Stream& s, const LinearTask& task, const float* h, int
 }
 
 bool takes_many(const cuda::Stream& s, int64_t n) {
-    return n >= k_many_rows || s.fixed;
+    return n > k_rows_together || s.fixed;
+}
+
+bool takes_many(const cuda::Stream& s, const Products& products, int64_t n) {
+    const bool is_reread = n > k_rows_together;
+    return s.fixed || n > k_most_few_rows || (is_reread && weight_bytes(products) > k_most_reread_bytes);
+}
+
+// Whether slots are sorted by expert, so that those of one are multiplied together.
+bool sorts_slots(const cuda::Stream& s, const ExpertWeights& weights, int64_t n) {
+    const bool is_packed = weights.gate.packed && weights.up.packed && weights.down.packed;
+    return s.fixed || n > (is_packed ? k_most_few_rows : k_rows_together);
 }
 
 // n_blocks of x as the halves that the weights want, unless `out` has them.
@@ -247,7 +264,7 @@ void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, 
 }  // namespace
 
 int64_t n_arrival_counters(const backend::StepLimits& limits) {
-    const int64_t few_rows = std::min(limits.n_rows, k_many_rows - 1);
+    const int64_t few_rows = std::min(limits.n_rows, k_most_few_rows);
     return std::max(route_counters(limits.n_rows), few_rows * sum_counters(limits.hidden));
 }
 
@@ -277,7 +294,10 @@ void linear_tasks(cuda::Stream& s, const float* h, int64_t n, std::span<const Li
             const Matrix& weight = *some[i].weight;
             const bool is_done = (done >> i & 1U) != 0;
             if (weight.packed) {
-                if (!is_done) linear(s.stream, products_of(take_alike(some, i, done)), input, n, s.fixed);
+                if (!is_done) {
+                    const Products products = products_of(take_alike(some, i, done));
+                    linear(s.stream, products, input, n, takes_many(s, products, n));
+                }
                 multiply_rest(s, some[i], h, n);
             } else if (is_float(weight.format) && !takes_many(s, n)) {
                 if (!is_done) linear_float(s.stream, products_of(take_alike(some, i, done)), h, n, false);
@@ -342,7 +362,7 @@ void add_experts(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids,
     const int64_t n_slots = n * n_used;
     Slots slots = {ids, n_slots, nullptr};
     ExpertTiles tiles = s.tiles;
-    if (takes_many(s, n)) {
+    if (sorts_slots(s, weights, n)) {
         tiles.most = most_expert_tiles(n_slots, weights.gate.n_expert());
         group_slots(s.stream, ids, n_slots, weights.gate.n_expert(), tiles);
         slots.tiles = &tiles;

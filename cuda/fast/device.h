@@ -19,7 +19,7 @@
 //   shared()                           the block's shared memory, as much as the launch asked for, 128-byte aligned
 //   sync()                             every thread of the block gets here before one goes on
 //   sync_stages<n_threads>()           the same for the n_threads of the block, which may get to different places of the kernel: a
-//                                      named barrier (PTX barrier.cta.sync), where the warps of a block run loops of their own
+//                                      named barrier (PTX bar.sync), where the warps of a block run loops of their own
 //   sync_warp()                        the same for the warp; what it has written is seen
 //   from_lane_xor(x, mask)             x of lane (own ^ mask) of the warp; a number of 4 or 8 bytes
 //   from_lane(x, lane)                 x of a lane of the warp; a float
@@ -75,6 +75,15 @@ template <class Kernel>
 inline constexpr bool k_holds_next = requires {
     Kernel::k_holds_next;
 };
+// A kernel with k_least_blocks uses so few registers that as many blocks fit on a multiprocessor, which has 65,536.
+template <class Kernel>
+inline constexpr int k_blocks_wanted = [] {
+    if constexpr (requires { Kernel::k_least_blocks; }) {
+        return Kernel::k_least_blocks;
+    } else {
+        return 1;
+    }
+}();
 
 // Prefetches so many bytes, for all of a block's n_threads together: a warp takes a piece at a time.
 template <class T>

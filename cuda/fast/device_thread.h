@@ -24,7 +24,7 @@ struct DeviceThread {
     MINIM_DEVICE void sync() const { __syncthreads(); }
     template <int n_threads>
     MINIM_DEVICE void sync_stages() const {
-        asm volatile("barrier.cta.sync 1, %0;" ::"n"(n_threads) : "memory");
+        asm volatile("bar.sync 1, %0;" ::"n"(n_threads) : "memory");
     }
     MINIM_DEVICE void sync_warp() const { __syncwarp(); }
     template <typename Number>
@@ -137,7 +137,8 @@ struct DeviceThread {
 // Every kernel waits for the one ahead of it, so that when it is done all are. That the next one begins takes no room from
 // it: this happens when all its blocks have begun.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::k_threads) run(const __grid_constant__ Kernel kernel) {
+__global__ void __launch_bounds__(Kernel::k_threads, k_blocks_wanted<Kernel>)
+    run(const __grid_constant__ Kernel kernel) {
     DeviceThread thread;
     if constexpr (!k_holds_next<Kernel>) thread.let_next_begin();
     if constexpr (!k_starts_early<Kernel>) thread.wait_for_inputs();

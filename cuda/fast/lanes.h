@@ -152,6 +152,20 @@ struct Lanes {
         low = four[0];
         high = four[1];
     }
+    // Codes of 5 or 6 bits of a word as it is packed for GPUs (WordOrder::nibbles): their lower four bits are the nibbles of its half
+    // `half`, the others bits `bit` and bit + 1 of the bytes that `upper` had before it was packed. Tables of 32 and 64 values.
+    template <int half, int bit>
+    MINIM_HOST_DEVICE static Int look_up_packed_32(const int8_t* values, Int word, Int upper) {
+        const Int nibbles = word >> (16 * half);
+        return permute(look_up_four(table(values), nibbles), look_up_four(table(values + 16), nibbles),
+                       packed_bit_selector<bit>(upper));
+    }
+    template <int half, int bit>
+    MINIM_HOST_DEVICE static Int look_up_packed_64(const int8_t* values, Int word, Int upper) {
+        return permute(look_up_packed_32<half, bit>(values, word, upper),
+                       look_up_packed_32<half, bit>(values + 32, word, upper),
+                       packed_bit_selector<bit + 1>(upper));
+    }
     template <int a, int b, int c, int d>
     MINIM_HOST_DEVICE static Int shuffle_bytes(Int x) {
         return permute(x, 0, a | b << 4 | c << 8 | d << 12);
@@ -251,11 +265,29 @@ struct Lanes {
     }
 
   private:
+    // Of the lower four nibbles of a word.
+    MINIM_HOST_DEVICE static Int look_up_four(const Table& t, Int nibbles) {
+        const Int three_bits = nibbles & 0x7777U;
+        return permute(permute(t.word[0], t.word[1], three_bits), permute(t.word[2], t.word[3], three_bits),
+                       upper_half_selector(nibbles >> 1));
+    }
+    // For permute(a, b): a byte of b where bit `bit` of the byte was set, else of a. WordOrder::nibbles has it at bit
+    // 4 byte + bit % 4 of half bit / 4.
+    template <int bit>
+    MINIM_HOST_DEVICE static Int packed_bit_selector(Int packed) {
+        constexpr int k_shift = 16 * (bit / 4) + bit % 4 - 2;
+        const Int moved = k_shift < 0 ? packed << -k_shift : packed >> (k_shift < 0 ? 0 : k_shift);
+        return upper_half_selector(moved);
+    }
+    // For permute(a, b): byte i of b where bit 2 of nibble i is set, else of a. A logic instruction takes one number of its own: the
+    // other is in a register.
+    MINIM_HOST_DEVICE static Int upper_half_selector(Int bits) {
+        return (bits & (0x44444444U ^ hidden_zero())) | 0x32103210U;
+    }
     // The values of a word's nibbles, one after the other.
     MINIM_HOST_DEVICE static void look_up_eight(const Table& t, Int word, Int (&four)[2]) {
         const Int three_bits = word & 0x77777777U;
-        const Int halves =
-            0x32103210U + ((word & 0x88888888U) >> 1);  // from the first eight values or the others
+        const Int halves = upper_half_selector(word >> 1);  // from the first eight values or the others
         for (int h = 0; h < 2; ++h) {
             const Int bits = three_bits >> (16 * h);
             four[h] = permute(permute(t.word[0], t.word[1], bits), permute(t.word[2], t.word[3], bits),

@@ -164,7 +164,9 @@ MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copie
     static_assert(k_stage_units % k_block_units == 0);
     constexpr int k_last_at = (Stages::k_count - 1) * Stages::k_stage_bytes;
     std::byte* shared = t.shared();
-    const PanelBlock<Lanes> header = {shared + Stages::k_headers_at + 64 * at.panel, at.row};
+    using Dots = typename ForDots<P>::Panel;
+    using DotBlock = PanelBlock<typename ForDots<P>::L>;
+    const DotBlock header = {shared + Stages::k_headers_at + 64 * at.panel, at.row};
     int read_at = 0;
     int write_at = k_last_at;
     MINIM_DEVICE_LOOP
@@ -175,16 +177,17 @@ MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copie
         t.copies_end_group();
         if (32 * at.unit < cols_left) {
             const std::byte* data = shared + read_at;
-            const PanelBlock<Lanes> block = {
+            const DotBlock block = {
                 data + at.panel * k_stage_panel_stride<Block> +
                     at.unit / k_block_units * Block::block_bytes * static_cast<int>(k_panel_rows),
                 at.row};
-            Unit weights;
-            unpack_unit<P, block_unit>(header, block, shared + Stages::k_table_at, weights);
+            panel::Unit<typename ForDots<P>::L> weights;
+            unpack_unit<Dots, block_unit>(header, block, shared + Stages::k_table_at, weights);
             const auto* inputs = reinterpret_cast<const Q8Block*>(data + Stages::k_inputs_at) + at.unit;
             if constexpr (meets == Meets::its_own) inputs += at.panel / 2 * k_stage_units;
             for (int i = 0; i < k_pair_sums<meets, n_tokens>; ++i)
-                sum[i] = add_unit<typename P::Kind>(weights, load_input(inputs + i * k_stage_units), sum[i]);
+                sum[i] =
+                    add_unit<typename Dots::Kind>(weights, load_input(inputs + i * k_stage_units), sum[i]);
         }
         write_at = read_at;
         read_at = read_at == k_last_at ? 0 : read_at + Stages::k_stage_bytes;
@@ -356,6 +359,7 @@ template <class P>
 struct ActivateFewKernel {
     using Stages = PanelStages<P, 2, 1>;
     static constexpr int k_threads = Stages::k_threads;
+    static constexpr int k_least_blocks = 3;  // 48 x 8 blocks are then one wave on a large GPU
     static constexpr bool k_starts_early = true;
     static constexpr bool k_holds_next = true;
 

@@ -117,9 +117,9 @@ void quantize(Stream stream, const float* x, int64_t n, int64_t cols, Q8Block* o
 void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h,
           Q8Block* quantized);
 
-// Packed weights, rows of whole panels. The kernels for a few input rows add up in another order than those for many. With
-// `fixed` the latter are taken always: a row's bits do not depend on n then.
-void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool fixed);
+// Packed weights, rows of whole panels. `many`: by tensor cores, which decode a tile of weights once for 64
+// input rows and add up in an order that does not depend on n; else weights are decoded once for four input rows.
+void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool many);
 
 // Whether weights of the format are multiplied as floats, with floats: F32, F16, BF16 and FP8_E4M3_B128.
 bool is_float(Format format);

@@ -91,6 +91,16 @@ PackShape pack_shape(Format format, int64_t row_bytes) {
         case Format::iq4_ks:
             reorder(WordOrder::nibbles, IQ4_KS::codes_at, code_bytes);
             break;
+        // With the upper bits of the codes, which come next.
+        case Format::iq5_k:
+            reorder(WordOrder::nibbles, IQ5_K::codes_at, code_bytes + sign_bytes);
+            break;
+        case Format::iq5_ks:
+            reorder(WordOrder::nibbles, IQ5_KS::codes_at, code_bytes + sign_bytes);
+            break;
+        case Format::iq6_k:
+            reorder(WordOrder::nibbles, IQ6_K::codes_at, code_bytes + 2 * sign_bytes);
+            break;
         default:
             break;
     }
@@ -110,8 +120,8 @@ void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t
     start(stream, NormKernel{x, n, weight, size, eps, h, quantized});
 }
 
-void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool fixed) {
-    if (n > 0) panel_kernels(products.format)->linear(stream, products, input, n, fixed);
+void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool many) {
+    if (n > 0) panel_kernels(products.format)->linear(stream, products, input, n, many);
 }
 
 bool is_float(Format format) {

@@ -18,6 +18,24 @@ using panel::k_panel_rows;
 using panel::PanelBlock;
 using Unit = panel::Unit<Lanes>;
 
+// Lanes for products whose dots take in what codes are shifted by (panel::AddsShiftsInDots), and a format on them.
+struct DotLanes : Lanes {
+    static constexpr bool k_adds_shifts_in_dots = true;
+};
+template <class P>
+struct ForDots {
+    using L = Lanes;
+    using Panel = P;
+};
+template <class P>
+requires requires {
+    typename P::template AddingShifts<DotLanes>;
+}
+struct ForDots<P> {
+    using L = DotLanes;
+    using Panel = typename P::template AddingShifts<DotLanes>;
+};
+
 // Columns that the warps of a block work on between two barriers: eight units, one a warp.
 inline constexpr int k_stage_cols = 256;
 inline constexpr int k_stage_units = k_stage_cols / 32;
@@ -80,9 +98,9 @@ MINIM_DEVICE void with_unit(int u, const With& with) {
 
 // Decodes a unit of the block. The constructor is called where the unit is known, so that what the other units want is left
 // out.
-template <class P, int unit>
-MINIM_DEVICE void unpack_unit(const PanelBlock<Lanes>& header, const PanelBlock<Lanes>& block,
-                              const std::byte* table, Unit& out) {
+template <class P, int unit, class L>
+MINIM_DEVICE void unpack_unit(const PanelBlock<L>& header, const PanelBlock<L>& block, const std::byte* table,
+                              panel::Unit<L>& out) {
     if constexpr (HasTable<P>) {
         P::unpack(block, unit, reinterpret_cast<const uint32_t*>(table), out);
     } else {
@@ -113,13 +131,19 @@ MINIM_DEVICE InputUnit load_input(const Q8Block* block) {
 }
 
 // sum + the products of a unit and an input, in the order of lib/cpu/generic/linear_panel.h.
-template <class Kind>
-MINIM_DEVICE float add_unit(const Unit& unit, const InputUnit& input, float sum) {
+template <class Kind, class L>
+MINIM_DEVICE float add_unit(const panel::Unit<L>& unit, const InputUnit& input, float sum) {
     constexpr int k_words = 8 / Kind::k_groups;
     for (int g = 0; g < Kind::k_groups; ++g) {
         int32_t codes = 0;
         if constexpr (Kind::k_codes == Codes::small && Kind::k_offset != 0)
             codes = -Kind::k_offset * (Kind::k_groups == 1 ? input.sum[0] + input.sum[1] : input.sum[g]);
+        // In the lower half of a shift what group 0 is shifted by, in the upper one group 1; a unit that is one group has the same
+        // in both.
+        if constexpr (Kind::k_shifts && Kind::k_groups == 1)
+            codes = static_cast<int32_t>(unit.shift[0] & 0xFFFFU) * (input.sum[0] + input.sum[1]);
+        if constexpr (Kind::k_shifts && Kind::k_groups == 2)
+            codes = static_cast<int32_t>(unit.shift[g] >> (16 * g)) * input.sum[g];
         auto dot = static_cast<uint32_t>(codes);
         for (int k = k_words * g; k < k_words * (g + 1); ++k)
             dot = Lanes::dot(unit.code[k], input.code[k], dot);

@@ -11,8 +11,8 @@ void launch_over_grid(Stream stream, const Kernel& kernel) {
 }
 
 template <class P>
-void linear_of(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool fixed) {
-    if (n > 4 || fixed) {
+void linear_of(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool many) {
+    if (many) {
         launch_over_grid(stream, LinearManyKernel<P>{products, input, n});
     } else if (LinearHalvesKernel<P>::takes(products, n)) {
         launch_over_grid(stream, LinearHalvesKernel<P>{products, input});

@@ -87,6 +87,9 @@ MINIM_KERNEL_FUNCTION typename L::Int look_up_32(const int8_t* values, typename 
     if constexpr (LooksUpSixBits<L>) {
         const auto index = L::template merge_above<4>(moved<L, from, 0>(word), moved<L, bit, 4>(fifth));
         return L::look_up_six_bits(L::wide_table_32(values), index);
+    } else if constexpr (requires { L::template look_up_packed_32<from / 4, bit>(values, word, fifth); }) {
+        return L::template look_up_packed_32<from / 4, bit>(values, word,
+                                                            fifth);  // of a device with an order of its own
     } else {
         const auto nibbles = byte_bits<L, from, 15>(word);
         const auto low = L::look_up(L::wide_table(values), nibbles);
@@ -102,6 +105,8 @@ MINIM_KERNEL_FUNCTION typename L::Int look_up_64(const int8_t* values, typename 
     if constexpr (LooksUpSixBits<L>) {
         const auto index = L::template merge_above<4>(moved<L, from, 0>(word), moved<L, bit, 4>(two));
         return L::look_up_six_bits(L::wide_table_64(values), index);
+    } else if constexpr (requires { L::template look_up_packed_64<from / 4, bit>(values, word, two); }) {
+        return L::template look_up_packed_64<from / 4, bit>(values, word, two);
     } else {
         const auto low = look_up_32<L, from, bit>(values, word, two);
         const auto high = look_up_32<L, from, bit>(values + 32, word, two);
