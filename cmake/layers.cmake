@@ -68,6 +68,7 @@ function(minim_unit_test name)
     add_executable(${name} ${ARG_SOURCES})
     minim_link_layers(${name} ${ARG_LAYER})
     target_compile_definitions(${name} PRIVATE MINIM_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+                                               MINIM_TEST_MODELS="${PROJECT_BINARY_DIR}/tests/models"
                                                MINIM_EXAMPLE_MODELS="${PROJECT_SOURCE_DIR}/examples/models"
                                                ${ARG_DEFINITIONS})
     target_link_libraries(${name} PRIVATE minim_compile_options minim_test_support ${ARG_LIBRARIES})

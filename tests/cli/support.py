@@ -1,4 +1,5 @@
-"""What the tests of the command-line program share. MINIM_CLI names it."""
+"""What the tests of the command-line program share. MINIM_CLI names it, MINIM_TEST_MODELS the folder
+with the models that the build made."""
 
 import os
 import pathlib
@@ -7,6 +8,7 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 Q8_0 = ROOT / "examples" / "models" / "minim-tiny-q8_0.gguf"
+MADE_MODELS = pathlib.Path(os.environ["MINIM_TEST_MODELS"])
 PROGRAM = os.environ["MINIM_CLI"]
 
 

@@ -1,7 +1,7 @@
 import json
 import unittest
 
-from support import DATA, Q8_0, errors_of, run
+from support import DATA, MADE_MODELS, Q8_0, errors_of, run
 
 MALFORMED = DATA / "malformed"
 CASES = json.loads((MALFORMED / "malformed.json").read_text())
@@ -34,7 +34,7 @@ class Inspect(unittest.TestCase):
         )
 
     def test_a_folder_of_safetensors_is_one_checkpoint(self):
-        done = run("inspect", DATA / "models" / "minim-tiny")
+        done = run("inspect", MADE_MODELS / "minim-tiny")
         self.assertEqual(done.returncode, 0)
         self.assertRegex(done.stdout, r"(?m)^kind: +safetensors$")
         self.assertRegex(done.stdout, r"(?m)^files: +2$")

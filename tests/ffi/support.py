@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import pathlib
 import sys
 
@@ -15,7 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 Q8_0 = ROOT / "examples" / "models" / "minim-tiny-q8_0.gguf"
 MIX_IQ = DATA / "models" / "minim-tiny-mix-iq-00001-of-00003.gguf"
-BF16 = DATA / "models" / "minim-tiny-bf16.gguf"
+MADE_MODELS = pathlib.Path(os.environ["MINIM_TEST_MODELS"])
+BF16 = MADE_MODELS / "minim-tiny-bf16.gguf"
 END = 2004  # "[e~[", the end token of minim-tiny
 
 sys.path.insert(0, str(ROOT / "examples" / "python"))

@@ -1,6 +1,6 @@
 import unittest
 
-from support import DATA, Q8_0, load_json, minim, model
+from support import DATA, MADE_MODELS, Q8_0, load_json, minim, model
 
 MALFORMED = DATA / "malformed"
 
@@ -60,7 +60,7 @@ class Headers(unittest.TestCase):
         with minim.Checkpoint(split) as checkpoint:
             self.assertEqual(checkpoint.file_count, 3)
             self.assertEqual(len(checkpoint.tensors), 42)
-        with minim.Checkpoint(DATA / "models" / "minim-tiny") as checkpoint:
+        with minim.Checkpoint(MADE_MODELS / "minim-tiny") as checkpoint:
             self.assertEqual(checkpoint.file_count, 2)
             self.assertEqual({tensor.format for tensor in checkpoint.tensors}, {"BF16", "F32"})
 

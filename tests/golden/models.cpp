@@ -56,10 +56,8 @@ std::shared_ptr<const model::Model> stored_model(const StoredModel& stored, cons
         models;
     auto& model = models[{stored.file, backend, n_threads, level}];
     if (!model) {
-        const std::string folder =
-            stored.bundled ? MINIM_EXAMPLE_MODELS : std::string(MINIM_TEST_DATA) + "/models";
         model = std::make_shared<const model::Model>(
-            folder + "/" + stored.file,
+            std::string(stored.folder) + "/" + stored.file,
             placement::make_backend(backend, std::make_shared<ThreadPool>(n_threads), level),
             model::OpenOptions{}, k_silent);
     }

@@ -22,20 +22,20 @@ struct GoldenPrompt {
 // A stored model file or folder and the name its goldens go by.
 struct StoredModel {
     const char* golden;  // "q8_0"
-    const char* file;    // relative to tests/data/models
-    bool bundled;        // in examples/models instead
+    const char* file;    // relative to the folder
+    const char* folder;
 };
 
 inline constexpr StoredModel k_stored_models[] = {
-    {"bf16", "minim-tiny-bf16.gguf", false},
-    {"q8_0", "minim-tiny-q8_0.gguf", true},
-    {"q4_k_m", "minim-tiny-q4_k_m.gguf", false},
-    {"mix-k", "minim-tiny-mix-k.gguf", false},
-    {"mix-iq", "minim-tiny-mix-iq-00001-of-00003.gguf", false},
-    {"mix-ik", "minim-tiny-mix-ik.gguf", true},
-    {"fp8", "minim-tiny-fp8", false},
-    {"nvfp4", "minim-tiny-nvfp4", false},
-    {"awq", "minim-tiny-awq", false},
+    {"bf16", "minim-tiny-bf16.gguf", MINIM_TEST_MODELS},
+    {"q8_0", "minim-tiny-q8_0.gguf", MINIM_EXAMPLE_MODELS},
+    {"q4_k_m", "minim-tiny-q4_k_m.gguf", MINIM_TEST_DATA "/models"},
+    {"mix-k", "minim-tiny-mix-k.gguf", MINIM_TEST_DATA "/models"},
+    {"mix-iq", "minim-tiny-mix-iq-00001-of-00003.gguf", MINIM_TEST_DATA "/models"},
+    {"mix-ik", "minim-tiny-mix-ik.gguf", MINIM_EXAMPLE_MODELS},
+    {"fp8", "minim-tiny-fp8", MINIM_TEST_MODELS},
+    {"nvfp4", "minim-tiny-nvfp4", MINIM_TEST_MODELS},
+    {"awq", "minim-tiny-awq", MINIM_TEST_MODELS},
 };
 
 std::string golden_path(const std::string& name);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,8 +55,14 @@ inline std::vector<float> logits(const std::shared_ptr<const model::Model>& mode
     return all;
 }
 
+// Models made when the tests are built; MINIM_TEST_MODELS of the environment says where they were brought to.
+inline std::string made_models() {
+    const char* folder = std::getenv("MINIM_TEST_MODELS");
+    return folder != nullptr ? folder : MINIM_TEST_MODELS;
+}
+
 inline const std::string k_models[] = {std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf",
                                        std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-mix-ik.gguf",
-                                       std::string(MINIM_TEST_DATA) + "/models/minim-tiny-bf16.gguf"};
+                                       made_models() + "/minim-tiny-bf16.gguf"};
 
 }  // namespace minim::test

@@ -33,9 +33,9 @@ for library in "$build"/tests/gpu/libraries/lib*.so.*; do
         *) put "tests/gpu/libraries/$(basename "$library")" ;;
     esac
 done
-mkdir -p "$stage/tests/data/models"
+put tests/models/minim-tiny-bf16.gguf
+mkdir -p "$stage/tests/data"
 cp -r "$root/tests/data/format" "$stage/tests/data/"
-cp "$root/tests/data/models/minim-tiny-bf16.gguf" "$stage/tests/data/models/"
 cp "$here/run.sh" "$stage/"
 
 mkdir -p "$root/.gpu"

@@ -36,6 +36,7 @@ bad=0
 python_libraries=$(python3 -c 'import glob, sysconfig; print(":".join(glob.glob(sysconfig.get_path("purelib") + "/nvidia/*/lib")))' 2> /dev/null)
 export LD_LIBRARY_PATH="$build:$build/tests/gpu/libraries:/usr/local/nvidia/lib64:/usr/local/cuda/lib64:$python_libraries:${LD_LIBRARY_PATH:-}"
 export MINIM_PLUGIN_PATH=$build
+export MINIM_TEST_MODELS=$build/tests/models
 export PATH="$PATH:/usr/local/cuda/bin"
 
 minim=$build/examples/minim/minim

@@ -49,7 +49,7 @@ TEST_CASE("one simulated device gives the processor's logits, bit for bit") {
 TEST_CASE("weights of several tensors each are gathered on their way to a device") {
     for (const char* name : {"fp8", "nvfp4", "awq"}) {
         INFO(name);
-        const std::string path = std::string(MINIM_TEST_DATA) + "/models/minim-tiny-" + name;
+        const std::string path = std::string(MINIM_TEST_MODELS) + "/minim-tiny-" + name;
         const std::vector<int32_t> ids = some_ids(20);
         const std::vector<float> expected = logits_on(model_on_cpu(path), ids, 20);
         CHECK(logits_on(model_on(make_devices(2), {}, path), ids, 20) == expected);

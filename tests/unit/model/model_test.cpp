@@ -21,8 +21,8 @@ using namespace minim::test;
 
 namespace {
 
-const std::string k_folder = std::string(MINIM_TEST_DATA) + "/models/minim-tiny";
-const std::string k_bf16 = std::string(MINIM_TEST_DATA) + "/models/minim-tiny-bf16.gguf";
+const std::string k_folder = std::string(MINIM_TEST_MODELS) + "/minim-tiny";
+const std::string k_bf16 = std::string(MINIM_TEST_MODELS) + "/minim-tiny-bf16.gguf";
 
 // The safetensors folder with links to its files, so that a test can change or drop one.
 void link_folder(const TemporaryFolder& folder) {
@@ -344,7 +344,7 @@ TEST_CASE("the tokenizer follows the model's rules unless the engine's are asked
 
 TEST_CASE(
     "what a folder keeps in several tensors is copied where mapping is asked for, and the log says so") {
-    const std::string path = std::string(MINIM_TEST_DATA) + "/models/minim-tiny-nvfp4";
+    const std::string path = std::string(MINIM_TEST_MODELS) + "/minim-tiny-nvfp4";
     const std::vector<int32_t> ids = {5, 70, 900};
     const std::vector<float> expected = logits_of(*open_model(path, "cpu"), ids);
     Lines lines;

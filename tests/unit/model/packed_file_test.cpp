@@ -27,6 +27,7 @@ using checkpoint::Residence;
 namespace {
 
 const std::string k_data = std::string(MINIM_TEST_DATA) + "/models/";
+const std::string k_made = std::string(MINIM_TEST_MODELS) + "/";
 const std::string k_q8_0 = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
 const std::string k_mix_ik = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-mix-ik.gguf";
 const std::string k_mix_iq = k_data + "minim-tiny-mix-iq-00001-of-00003.gguf";
@@ -72,8 +73,8 @@ struct Packed {
 
 TEST_CASE("a packed file is made once and mapped from then on, with the bits of weights in memory") {
     for (const std::string& path :
-         {k_q8_0, k_mix_ik, k_mix_iq, k_data + "minim-tiny-mix-k.gguf", k_data + "minim-tiny-bf16.gguf",
-          k_data + "minim-tiny-fp8", k_data + "minim-tiny-nvfp4", k_data + "minim-tiny-awq"}) {
+         {k_q8_0, k_mix_ik, k_mix_iq, k_data + "minim-tiny-mix-k.gguf", k_made + "minim-tiny-bf16.gguf",
+          k_made + "minim-tiny-fp8", k_made + "minim-tiny-nvfp4", k_made + "minim-tiny-awq"}) {
         INFO(path);
         model::OpenOptions owned;
         owned.residence = Residence::owned;
