@@ -371,6 +371,7 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
             if (dense_.has_library() && limits.n_rows >= DenseProducts::k_least_rows) {
                 stream->dense = &dense_;
                 take(stream->narrowed, limits.n_rows * longest);
+                take(stream->narrowed_factor, limits.n_rows);
                 take(stream->dense_workspace, static_cast<int64_t>(DenseProducts::k_workspace_bytes));
             }
             if (fast::attend_runs(limits.head_dim, limits.n_head, limits.n_head_kv)) {

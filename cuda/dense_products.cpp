@@ -22,13 +22,14 @@ bool DenseProducts::takes(const backend::LinearTask& task, int64_t n) const noex
 bool DenseProducts::multiply(const backend::LinearTask& task, const uint16_t* x, int64_t n, void* workspace,
                              void* stream, const char*& error) {
     const backend::Matrix& weight = *task.weight;
-    const auto plan = plan_for({weight.format, weight.rows, weight.cols, n});
+    const auto plan = plan_for(task, n);
     if (plan == nullptr) return false;
     error = plan->multiply({weight.data, x, task.y, weight.scale, task.add}, workspace, stream);
     return true;
 }
 
-std::shared_ptr<const blas::Plan> DenseProducts::plan_for(const blas::Problem& problem) {
+std::shared_ptr<const blas::Plan> DenseProducts::plan_for(const backend::LinearTask& task, int64_t n) {
+    const blas::Problem problem = {task.weight->format, task.weight->rows, task.weight->cols, n};
     const std::lock_guard lock(mutex_);
     const auto known = std::ranges::find(plans_, problem, &Entry::problem);
     if (known != plans_.end()) {

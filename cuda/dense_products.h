@@ -30,6 +30,9 @@ class DenseProducts {
     // Whether the product is one for the library.
     bool takes(const backend::LinearTask& task, int64_t n) const noexcept;
 
+    // Whether the library computes a product of this shape.
+    bool has_way(const backend::LinearTask& task, int64_t n) { return plan_for(task, n) != nullptr; }
+
     // Starts the product of `x`, which has the weight's format. False where the library does not compute it: nothing has
     // been started then. `error`: what went wrong.
     bool multiply(const backend::LinearTask& task, const uint16_t* x, int64_t n, void* workspace,
@@ -42,7 +45,7 @@ class DenseProducts {
         blas::Problem problem;
         std::shared_ptr<const blas::Plan> plan;  // null: the library has no way
     };
-    std::shared_ptr<const blas::Plan> plan_for(const blas::Problem& problem);
+    std::shared_ptr<const blas::Plan> plan_for(const backend::LinearTask& task, int64_t n);
 
     const std::unique_ptr<blas::Library> library_;  // ends after its plans
     mutable std::mutex mutex_;

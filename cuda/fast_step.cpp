@@ -82,14 +82,23 @@ struct OtherRows {
 };
 
 bool multiply_dense(cuda::Stream& s, const LinearTask& task, const float* h, int64_t n, OtherRows& rows) {
-    if (s.dense == nullptr || !s.dense->takes(task, n)) return false;
-    if (rows.narrowed != task.weight->format)
-        narrow(s.stream, h, n * task.weight->cols, task.weight->format, s.narrowed);
-    rows.narrowed = task.weight->format;
+    if (s.dense == nullptr || !s.dense->takes(task, n) || !s.dense->has_way(task, n)) return false;
+    const Matrix& weight = *task.weight;
+    const bool has_factors = weight.format == Format::f16;
+    if (rows.narrowed != weight.format) {
+        if (has_factors) {
+            narrow_to_f16(s.stream, h, n, weight.cols, s.narrowed, s.narrowed_factor);
+        } else {
+            narrow_to_bf16(s.stream, h, n * weight.cols, s.narrowed);
+        }
+    }
+    rows.narrowed = weight.format;
+    if (has_factors && task.add) divide_rows(s.stream, task.y, n, weight.rows, s.narrowed_factor);
     const char* error = nullptr;
     const bool is_started = s.dense->multiply(task, s.narrowed, n, s.dense_workspace, s.stream, error);
     if (error == nullptr && debug_switches().sync) error = runtime::synchronize(s.device, s.stream);
     if (error != nullptr) s.dense_error = error;
+    if (has_factors) multiply_rows(s.stream, task.y, n, weight.rows, s.narrowed_factor);
     return is_started;
 }
 
