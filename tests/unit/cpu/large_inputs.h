@@ -1,0 +1,176 @@
+// Input rows with numbers up to a million, and how far products of theirs are from exact ones. M2.7's layer 61 has such: sums
+// of a block of them are more than F16 holds, which made NaN of its files where a block's sum is kept in F16.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "unit/cpu/support.h"
+
+namespace minim::test {
+
+inline constexpr float k_large = 1e6F;
+inline constexpr int64_t k_kinds_of_rows = 6;
+
+// Rows of the kinds from first_kind on, one after the other and over again: all large; all large and of one sign, which has the
+// largest sums; one outlier among ordinary numbers; from 1e-3 up to a million; small; ordinary, which large neighbours must
+// not change.
+inline std::vector<float> large_rows(int64_t n, int64_t cols, int64_t first_kind, Random& random) {
+    std::vector<float> rows;
+    for (int64_t i = 0; i < n; ++i) {
+        std::vector<float> row = random.normal(cols);
+        switch ((first_kind + i) % k_kinds_of_rows) {
+            case 0:
+                for (float& x : row) x = std::clamp(x * k_large / 3.0F, -k_large, k_large);
+                break;
+            case 1:
+                for (float& x : row) x = k_large * (1.0F - 0.1F * std::min(std::abs(x), 3.0F));
+                break;
+            case 2:
+                row[static_cast<size_t>(random.below(cols))] = -k_large;
+                break;
+            case 3:
+                for (float& x : row)
+                    x = std::copysign(std::pow(10.0F, 1.5F + std::clamp(1.5F * x, -4.5F, 4.5F)), x);
+                break;
+            case 4:
+                for (float& x : row) x *= 1e-3F;
+                break;
+            default:
+                break;
+        }
+        rows.insert(rows.end(), row.begin(), row.end());
+    }
+    return rows;
+}
+
+// Results as they should be, and what their errors are measured by: of a product |w| |x|; of what comes of products, what
+// errors of a part of theirs make of it, divided by that part.
+struct Expected {
+    std::vector<double> exact;
+    std::vector<double> size;
+
+    // The largest error in proportion to the size; infinite where a result is not finite.
+    double worst(std::span<const float> results) const {
+        double largest = 0.0;
+        for (size_t i = 0; i < exact.size(); ++i) {
+            if (!std::isfinite(results[i])) return std::numeric_limits<double>::infinity();
+            largest = std::max(largest, std::abs(static_cast<double>(results[i]) - exact[i]) / size[i]);
+        }
+        return largest;
+    }
+};
+
+inline double norm_of(std::span<const double> x) {
+    double sum = 0.0;
+    for (const double value : x) sum += value * value;
+    return std::sqrt(sum);
+}
+
+// A matrix with its rows decoded once.
+class LargeMatrix {
+  public:
+    LargeMatrix(Format format, int64_t rows, int64_t cols, Random& random)
+        : matrix(format, rows, cols, random) {
+        for (int64_t r = 0; r < rows; ++r) {
+            const std::vector<float> row = matrix.decoded_row(r);
+            rows_.emplace_back(row.begin(), row.end());
+        }
+    }
+
+    // Of rows of inputs.
+    Expected products(std::span<const float> x) const {
+        const auto cols = static_cast<size_t>(matrix.view.cols);
+        Expected all;
+        for (size_t i = 0; i < x.size(); i += cols) {
+            const std::vector<double> row(x.begin() + static_cast<std::ptrdiff_t>(i),
+                                          x.begin() + static_cast<std::ptrdiff_t>(i + cols));
+            const double norm = norm_of(row);
+            for (const auto& weights : rows_) {
+                all.exact.push_back(std::inner_product(weights.begin(), weights.end(), row.begin(), 0.0));
+                all.size.push_back(norm_of(weights) * norm);
+            }
+        }
+        return all;
+    }
+    // Of one row of inputs whose errors have these sizes, on top of those of the product itself.
+    Expected product(const Expected& x) const {
+        Expected all;
+        const double norm = norm_of(x.exact);
+        for (const auto& weights : rows_) {
+            all.exact.push_back(std::inner_product(weights.begin(), weights.end(), x.exact.begin(), 0.0));
+            double square = 0.0;
+            for (size_t k = 0; k < weights.size(); ++k)
+                square += weights[k] * weights[k] * x.size[k] * x.size[k];
+            all.size.push_back(norm_of(weights) * norm + std::sqrt(square));
+        }
+        return all;
+    }
+
+    TestMatrix matrix;
+
+  private:
+    std::vector<std::vector<double>> rows_;
+};
+
+// The experts of a layer, of one format, and a choice of them for any number of rows, most of which choose the first two.
+struct LargeExperts {
+    static constexpr int64_t k_n_expert = 3;
+    static constexpr int64_t k_n_used = 2;
+
+    int64_t size;  // of a row, before, between and after
+    std::vector<LargeMatrix> gate, up, down;
+
+    LargeExperts(Format format, int64_t width, Random& random) : size(width) {
+        for (int64_t e = 0; e < k_n_expert; ++e)
+            for (auto* stack : {&gate, &up, &down}) stack->emplace_back(format, size, size, random);
+    }
+
+    static std::vector<int32_t> ids(int64_t n) {
+        std::vector<int32_t> chosen;
+        for (int64_t i = 0; i < n; ++i) chosen.insert(chosen.end(), {i % 5 == 4 ? 2 : 0, 1});
+        return chosen;
+    }
+    static std::vector<float> gates(int64_t n) {
+        std::vector<float> all;
+        for (int64_t i = 0; i < n; ++i) all.insert(all.end(), {0.75F, 0.25F});
+        return all;
+    }
+
+    // Of sums that begin as zeros, where products may be wrong by `part` of their size.
+    Expected sums(const std::vector<float>& x, double part) const {
+        const auto width = static_cast<size_t>(size);
+        const size_t n = x.size() / width;
+        const std::vector<int32_t> chosen = ids(static_cast<int64_t>(n));
+        const std::vector<float> share = gates(static_cast<int64_t>(n));
+        Expected all = {std::vector<double>(x.size()), std::vector<double>(x.size())};
+        for (size_t slot = 0; slot < chosen.size(); ++slot) {
+            const size_t first = slot / k_n_used * width;
+            const auto e = static_cast<size_t>(chosen[slot]);
+            const auto row = std::span(x).subspan(first, width);
+            const Expected g = gate[e].products(row);
+            const Expected u = up[e].products(row);
+            Expected activated;
+            for (size_t k = 0; k < width; ++k) {
+                const double silu = g.exact[k] / (1.0 + std::exp(-g.exact[k]));
+                activated.exact.push_back(silu * u.exact[k]);
+                // SiLU rises by 1.1 at most.
+                activated.size.push_back(1.1 * g.size[k] * (std::abs(u.exact[k]) + part * u.size[k]) +
+                                         std::abs(silu) * u.size[k]);
+            }
+            const Expected out = down[e].product(activated);
+            for (size_t k = 0; k < width; ++k) {
+                all.exact[first + k] += static_cast<double>(share[slot]) * out.exact[k];
+                all.size[first + k] += static_cast<double>(share[slot]) * out.size[k];
+            }
+        }
+        return all;
+    }
+};
+
+}  // namespace minim::test
