@@ -122,11 +122,11 @@ struct Batch {
 // Calls with the threads in both orders, and returns what came out the first time.
 template <typename Run>
 auto in_both_orders(const Run& run) {
-    test::emulates_backwards() = false;
     auto forwards = run();
-    test::emulates_backwards() = true;
-    const auto backwards = run();
-    test::emulates_backwards() = false;
+    const auto backwards = [&] {
+        const Emulating how({.backwards = true});
+        return run();
+    }();
     CHECK(std::memcmp(forwards.data(), backwards.data(), forwards.size() * sizeof(forwards[0])) == 0);
     return forwards;
 }
@@ -140,11 +140,14 @@ struct Splits {
 inline bool are_quantized(const std::vector<fast::Q8Block>& blocks, const std::vector<float>& o) {
     std::vector<fast::Q8Block> expected(blocks.size());
     fast::quantize(nullptr, o.data(), 1, std::ssize(o), expected.data());
+    finish_kernels();
     return std::memcmp(blocks.data(), expected.data(), blocks.size() * sizeof(fast::Q8Block)) == 0;
 }
 
-inline std::vector<float> run_attend(const TestCache& test, const std::vector<KvRow>& rows,
-                                     const std::vector<uint16_t>& query, Splits splits, int64_t n_empty = 0) {
+// As emulation() has it.
+inline std::vector<float> attend_once(const TestCache& test, const std::vector<KvRow>& rows,
+                                      const std::vector<uint16_t>& query, Splits splits,
+                                      int64_t n_empty = 0) {
     const Heads heads = test.heads();
     const Batch batch(test, rows);
     std::vector<int32_t> tiles(2 * rows.size() + 2 * static_cast<size_t>(n_empty), -1);
@@ -152,22 +155,26 @@ inline std::vector<float> run_attend(const TestCache& test, const std::vector<Kv
     const int64_t n_blocks = std::max(counts.n_wide * splits.wide * fast::k_wide_rows,
                                       (counts.n_narrow + n_empty) * splits.narrow * fast::k_narrow_rows) *
                              heads.n_head_kv;
-    return in_both_orders([&] {
-        std::vector<float> partial(static_cast<size_t>(n_blocks * (heads.head_dim + 2)), NAN);
-        std::vector<float> o(query.size(), NAN);
-        std::vector<fast::Q8Block> quantized(o.size() / 32);
-        fast::attend(nullptr,
-                     {.cache = batch.cache,
-                      .query = query.data(),
-                      .wide = {tiles.data(), counts.n_wide, splits.wide},
-                      .narrow = {tiles.data() + 2 * counts.n_wide, counts.n_narrow + n_empty, splits.narrow},
-                      .partial = partial.data(),
-                      .o = o.data(),
-                      .quantized = quantized.data()});
-        if ((counts.n_wide == 0 || splits.wide > 1) && (counts.n_narrow == 0 || splits.narrow > 1))
-            CHECK(are_quantized(quantized, o));
-        return o;
-    });
+    std::vector<float> partial(static_cast<size_t>(n_blocks * (heads.head_dim + 2)), NAN);
+    std::vector<float> o(query.size(), NAN);
+    std::vector<fast::Q8Block> quantized(o.size() / 32);
+    fast::attend(nullptr,
+                 {.cache = batch.cache,
+                  .query = query.data(),
+                  .wide = {tiles.data(), counts.n_wide, splits.wide},
+                  .narrow = {tiles.data() + 2 * counts.n_wide, counts.n_narrow + n_empty, splits.narrow},
+                  .partial = partial.data(),
+                  .o = o.data(),
+                  .quantized = quantized.data()});
+    finish_kernels();
+    if ((counts.n_wide == 0 || splits.wide > 1) && (counts.n_narrow == 0 || splits.narrow > 1))
+        CHECK(are_quantized(quantized, o));
+    return o;
+}
+
+inline std::vector<float> run_attend(const TestCache& test, const std::vector<KvRow>& rows,
+                                     const std::vector<uint16_t>& query, Splits splits, int64_t n_empty = 0) {
+    return in_both_orders([&] { return attend_once(test, rows, query, splits, n_empty); });
 }
 
 // The same with tiles and parts that do not depend on the batch.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "gpu/recorder.h"
 
 namespace minim::cuda::blas {
 namespace {
@@ -15,6 +16,7 @@ class FakePlan : public Plan {
 
     const char* multiply(const Operands& operands, void* workspace, void*) const override {
         if (test::fake_blas().failure != nullptr) return test::fake_blas().failure;
+        test::finish_kernels();
         ++test::fake_blas().n_products;
         std::memset(workspace, 0x55, workspace_bytes_);  // it may
         const auto* weight = static_cast<const uint16_t*>(operands.weight);

@@ -1,7 +1,9 @@
-// Kernels whose threads take their turns in the opposite order give the same bits: none lacks a barrier that this shows.
-// (Attention has it in attend_test.cpp.)
+// Whatever a machine leaves open (Emulation), kernels give the same bits: none lacks a barrier, a wait or an atomic operation
+// that this shows.
 #include <cmath>
+#include <string>
 
+#include "gpu/attend_support.h"
 #include "gpu/emulated_thread.h"
 #include "gpu/fixture.h"
 #include "model/shortlist_space.h"
@@ -15,10 +17,31 @@ using backend::ExpertWeights;
 using backend::LinearTask;
 using backend::Matrix;
 
-struct Backwards {
-    Backwards() { emulates_backwards() = true; }
-    ~Backwards() { emulates_backwards() = false; }
+struct Way {
+    const char* name;
+    Emulation how;
 };
+// Each alone, as far as that is another thing, and some together.
+constexpr Way k_ways[] = {
+    {"backwards", {.backwards = true}},
+    {"copies at once", {.copies_at_once = true}},
+    {"copies at once, backwards", {.backwards = true, .copies_at_once = true}},
+    {"blocks at random", {.seed = 1}},
+    {"early starts", {.starts_early = true}},
+    {"all", {.backwards = true, .copies_at_once = true, .starts_early = true, .seed = 2}},
+};
+
+template <typename Run>
+void check_all_ways(const Run& run) {
+    const auto expected = run();
+    for (const Way& way : k_ways) {
+        INFO(way.name);
+        const Emulating how(way.how);
+        const auto result = run();
+        CHECK(result.size() == expected.size());
+        CHECK(std::memcmp(result.data(), expected.data(), expected.size() * sizeof(expected[0])) == 0);
+    }
+}
 
 // Norm, products, routing and experts of n rows, one after the other.
 std::vector<float> some_operations(Format format, int64_t n) {
@@ -91,21 +114,32 @@ std::vector<std::byte> some_shortlists() {
 
 }  // namespace
 
-TEST_CASE("emulated threads: backwards the operations give the same bits") {
+TEST_CASE("emulated threads: in all ways the operations give the same bits") {
     for (const Format format :
          {Format::q8_0, Format::q4_k, Format::iq2_s, Format::iq4_ks, Format::bf16, Format::fp8_e4m3_b128}) {
         for (const int64_t n : {1, 3, 11}) {
-            const std::vector<float> forwards = some_operations(format, n);
-            const Backwards backwards;
-            CHECK(same_bits(forwards, some_operations(format, n)));
+            INFO(traits(format).name << ", " << n << " rows");
+            check_all_ways([&] { return some_operations(format, n); });
         }
     }
 }
 
-TEST_CASE("emulated threads: backwards the shortlists of rows are the same bits") {
-    const std::vector<std::byte> forwards = some_shortlists();
-    const Backwards backwards;
-    CHECK(forwards == some_shortlists());
+TEST_CASE("emulated threads: in all ways the shortlists of rows are the same bits") {
+    check_all_ways([] { return some_shortlists(); });
+}
+
+TEST_CASE("emulated threads: in all ways attention gives the same bits") {
+    const Heads heads = {6, 2, 64};
+    for (const Formats& formats : {Formats{Format::f16, Format::f16}, Formats{Format::q8_0, Format::q4_0}}) {
+        INFO(traits(formats.k).name << " " << traits(formats.v).name);
+        const TestCache test(heads, formats.k, formats.v, {300, 140});
+        std::vector<KvRow> rows = {test.row(0, 299)};
+        for (const KvRow& row : run_of(test, 1, 110, 24)) rows.push_back(row);
+        std::vector<uint16_t> query;
+        for (const float x : Random(9).normal(std::ssize(rows) * heads.n_head * heads.head_dim, 1.5F))
+            query.push_back(float_to_f16(x * fast::query_scale(heads.head_dim)));
+        check_all_ways([&] { return attend_once(test, rows, query, {.wide = 2, .narrow = 4}); });
+    }
 }
 
 }  // namespace minim::test

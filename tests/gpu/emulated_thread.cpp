@@ -7,9 +7,13 @@
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
+#include <deque>
+#include <memory>
+#include <random>
 #include <stdexcept>
+#include <utility>
 
+#include "base/format_text.h"
 #include "base/half.h"
 
 namespace minim::test {
@@ -37,15 +41,34 @@ struct FreeMemory {
 using AlignedBytes = std::unique_ptr<std::byte, FreeMemory>;
 
 // The stacks of n threads, kept from launch to launch.
-std::byte* stacks_of(size_t n) {
-    static thread_local AlignedBytes stacks;
-    static thread_local size_t n_stacks = 0;
-    if (n > n_stacks) {
-        stacks.reset(static_cast<std::byte*>(std::aligned_alloc(k_alignment, n * k_stack_bytes)));
-        n_stacks = n;
+class Stacks {
+  public:
+    explicit Stacks(size_t n) : n_(n) {
+        const auto found = std::ranges::find_if(kept(), [&](const Stacks& some) { return some.n_ >= n; });
+        if (found != kept().end()) {
+            *this = std::move(*found);
+            kept().erase(found);
+        } else {
+            bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(k_alignment, n * k_stack_bytes)));
+        }
     }
-    return stacks.get();
-}
+    Stacks(Stacks&&) = default;
+    Stacks& operator=(Stacks&&) = default;
+    Stacks(const Stacks&) = delete;
+    Stacks& operator=(const Stacks&) = delete;
+    ~Stacks() = default;
+
+    std::byte* of(size_t thread) const { return bytes_.get() + thread * k_stack_bytes; }
+    static void keep(Stacks&& stacks) { kept().push_back(std::move(stacks)); }
+
+  private:
+    static std::vector<Stacks>& kept() {
+        static thread_local std::vector<Stacks> kept;
+        return kept;
+    }
+    size_t n_;
+    AlignedBytes bytes_;
+};
 
 }  // namespace
 
@@ -57,51 +80,90 @@ struct Fiber {
     bool is_started = false;
 };
 
-// Runs block after block on the same threads.
+class EmulatedGrid;
+
+struct BlockIndex {
+    int x = 0;
+    int y = 0;
+};
+
+// A place where blocks of a grid run, one after the other, on the same threads.
 class EmulatedBlock {
   public:
-    EmulatedBlock(const cuda::fast::Grid& grid, int n_threads, bool backwards,
-                  const std::function<void(EmulatedThread&)>& body)
-        : shared_bytes_((static_cast<size_t>(grid.shared_bytes) + k_alignment) / k_alignment * k_alignment),
+    EmulatedBlock(EmulatedGrid& grid, int64_t shared_bytes, size_t n_threads, void (*start)())
+        : grid_(grid),
+          shared_bytes_((static_cast<size_t>(shared_bytes) + k_alignment) / k_alignment * k_alignment),
           shared_(static_cast<std::byte*>(std::aligned_alloc(k_alignment, shared_bytes_))),
-          n_(static_cast<size_t>(n_threads)),
-          backwards_(backwards),
-          body_(body),
+          n_(n_threads),
           warps_((n_ + k_warp - 1) / k_warp),
           fibers_(n_),
           turns_(n_),
           finished_(n_),
-          stacks_(stacks_of(n_)) {
+          stacks_(n_) {
+        threads_.reserve(n_);
         for (size_t i = 0; i < n_; ++i) {
             ucontext_t& context = fibers_[i].start;
             getcontext(&context);
-            context.uc_stack.ss_sp = stacks_ + i * k_stack_bytes;
+            context.uc_stack.ss_sp = stacks_.of(i);
             context.uc_stack.ss_size = k_stack_bytes;
-            makecontext(&context, reinterpret_cast<void (*)()>(&EmulatedBlock::start), 0);
+            makecontext(&context, start, 0);
         }
     }
+    EmulatedBlock(const EmulatedBlock&) = delete;
+    EmulatedBlock& operator=(const EmulatedBlock&) = delete;
+    ~EmulatedBlock() { Stacks::keep(std::move(stacks_)); }
 
-    void run(int x, int y) {
-        x_ = x;
-        y_ = y;
+    // The first to take a turn is the one after `before_first`.
+    void begin(BlockIndex index, size_t before_first) {
+        index_ = index;
         std::memset(shared_.get(), 0xFF, shared_bytes_);
         threads_.clear();
         for (size_t i = 0; i < n_; ++i) threads_.emplace_back(*this, static_cast<int>(i));
         std::fill(finished_.begin(), finished_.end(), false);
         for (Warp& warp : warps_) warp.barrier = {};
-        block_barrier_ = {};
+        barrier_ = {};
+        stages_barrier_ = {};
         n_running_ = n_;
+        running_ = before_first;
+        go_on();
+    }
+    // Whether or not its threads waited for something that was not there.
+    void go_on() {
         idle_turns_ = 0;
-        running_ = backwards_ ? n_ - 1 : 0;
-        current_block() = this;
-        main_.is_started = true;
-        go(main_, fibers_[running_]);
-        current_block() = nullptr;
-        if (error_) std::rethrow_exception(error_);
+        is_stalled_ = false;
+    }
+    void stall() { is_stalled_ = true; }
+    bool can_go_on() const { return n_running_ > 0 && !is_stalled_; }
+    bool is_done() const { return n_running_ == 0; }
+    bool idles_too_long() { return ++idle_turns_ > 4 * n_; }
+    // The thread whose turn it is has the block's next one, too.
+    void keep_turn() { keeps_turn_ = true; }
+    void step(bool backwards) {
+        if (std::exchange(keeps_turn_, false)) return;
+        do running_ = backwards ? (running_ + n_ - 1) % n_ : (running_ + 1) % n_;
+        while (finished_[running_]);
+    }
+    size_t running() const { return running_; }
+    Fiber& fiber() { return fibers_[running_]; }
+    EmulatedThread& thread() { return threads_[running_]; }
+    void finish_thread() {
+        finished_[running_] = true;
+        --n_running_;
+        idle_turns_ = 0;
     }
 
-    void wait_for_block() { wait(block_barrier_, n_); }
+    void wait_for_block() { wait(barrier_, n_); }
+    void wait_for_stages(size_t count) {
+        if (stages_barrier_.arrived == 0) n_at_stages_ = count;
+        if (count != n_at_stages_ || count % k_warp != 0 || count > n_)
+            throw std::logic_error(
+                format_text("{} threads of {} at a barrier of {}", count, n_, n_at_stages_));
+        wait(stages_barrier_, count);
+    }
     void wait_for_warp(size_t index) { wait(warps_[index / k_warp].barrier, k_warp); }
+    void wait_for_inputs();
+    void let_others();
+    bool copies_arrive_at_once(const EmulatedThread& thread) const;
     const std::byte* exchange(size_t index, const void* own, size_t bytes) {
         Warp& warp = warps_[index / k_warp];
         std::byte* all = warp.put_down[turns_[index]++ % 2];
@@ -110,14 +172,87 @@ class EmulatedBlock {
         return all;
     }
 
-    int x() const { return x_; }
-    int y() const { return y_; }
+    int x() const { return index_.x; }
+    int y() const { return index_.y; }
     std::byte* shared() const { return shared_.get(); }
 
   private:
-    static EmulatedBlock*& current_block() {
-        static thread_local EmulatedBlock* block = nullptr;
-        return block;
+    void wait(Barrier& barrier, size_t count);
+
+    EmulatedGrid& grid_;
+    BlockIndex index_;
+    size_t shared_bytes_;
+    AlignedBytes shared_;
+    size_t n_;
+    std::vector<Warp> warps_;
+    Barrier barrier_;
+    Barrier stages_barrier_;
+    size_t n_at_stages_ = 0;
+    std::vector<EmulatedThread> threads_;
+    std::vector<Fiber> fibers_;
+    std::vector<size_t> turns_;
+    std::vector<bool> finished_;
+    Stacks stacks_;
+    size_t running_ = 0;  // the thread whose turn it is or was last
+    size_t n_running_ = 0;
+    size_t idle_turns_ = 0;
+    bool keeps_turn_ = false;
+    bool is_stalled_ = false;  // until the inputs are there
+};
+
+// A launch. Threads take turns: of a block in order, of two blocks as it falls.
+class EmulatedGrid {
+  public:
+    EmulatedGrid(const cuda::fast::Grid& grid, int n_threads, const Emulation& how, KernelBody body)
+        : how_(how), body_(std::move(body)), random_(how.seed), n_threads_(static_cast<size_t>(n_threads)) {
+        for (int64_t y = 0; y < grid.n_blocks_y; ++y)
+            for (int64_t x = 0; x < grid.n_blocks; ++x)
+                order_.push_back({static_cast<int>(x), static_cast<int>(y)});
+        if (is_random())
+            for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random_() % i]);
+        const size_t n_together = std::min<size_t>(is_random() ? 2 : 1, order_.size());
+        for (size_t i = 0; i < n_together; ++i) {
+            blocks_.push_back(
+                std::make_unique<EmulatedBlock>(*this, grid.shared_bytes, n_threads_, &EmulatedGrid::start));
+            begin_next(*blocks_.back());
+        }
+        running_ = blocks_.front().get();
+    }
+
+    // The first blocks, as far as they get before their inputs are there.
+    void run_ahead() { run(); }
+    void finish() {
+        has_inputs_ = true;
+        for (const auto& block : blocks_) block->go_on();
+        run();
+    }
+
+    const Emulation& how() const { return how_; }
+    bool has_inputs() const { return has_inputs_; }
+
+    // The thread whose turn it is waits for something.
+    void give_turn() {
+        EmulatedBlock& block = *running_;
+        if (block.idles_too_long()) {
+            if (has_inputs_) throw std::logic_error("threads of a block wait for each other");
+            block.stall();
+        }
+        leave(block.fiber());
+    }
+    // It does not, but other threads may go ahead here, of the other block or of both.
+    void let_others() {
+        if (blocks_.size() < 2) return;
+        running_->go_on();
+        if (random_() % 2 == 0) running_->keep_turn();
+        n_turns_left_ = 0;
+        leave(running_->fiber());
+    }
+
+  private:
+    bool is_random() const { return how_.seed != 0; }
+    static EmulatedGrid*& current() {
+        static thread_local EmulatedGrid* grid = nullptr;
+        return grid;
     }
     static void go(Fiber& from, Fiber& to) {
 #if defined(__SANITIZE_ADDRESS__)
@@ -130,82 +265,159 @@ class EmulatedBlock {
         setcontext(&to.start);
     }
     static void start() {
-        current_block()->run_thread();
+        current()->run_thread();
     }
 
+    void run() {
+        if (!choose_next()) return;
+        current() = this;
+        main_.is_started = true;
+        go(main_, running_->fiber());
+        current() = nullptr;
+        if (error_) std::rethrow_exception(error_);
+    }
+    void begin_next(EmulatedBlock& block) {
+        const size_t first = is_random() ? random_() % n_threads_ : how_.backwards ? 0 : n_threads_ - 1;
+        block.begin(order_[next_++], first);
+    }
     // Never returns: what comes after the last block is the end of the stacks.
     [[noreturn]] void run_thread() {
-        const size_t own = running_;
+        EmulatedBlock& block = *running_;
+        Fiber& own = block.fiber();
+        EmulatedThread* const thread = &block.thread();
         while (true) {
             try {
-                body_(threads_[own]);
+                body_(*thread);
             } catch (...) {
                 error_ = std::current_exception();
             }
-            finished_[own] = true;
-            --n_running_;
-            idle_turns_ = 0;
-            if (n_running_ > 0 && !error_) {
-                do step();
-                while (finished_[running_]);
-                go(fibers_[own], fibers_[running_]);
-            } else {
-                go(fibers_[own], main_);
-            }
+            block.finish_thread();
+            if (block.is_done() && next_ < order_.size()) begin_next(block);
+            leave(own);
         }
     }
-    void step() {
-        running_ = backwards_ ? (running_ + n_ - 1) % n_ : (running_ + 1) % n_;
+    void leave(Fiber& own) {
+        Fiber& next = !error_ && choose_next() ? running_->fiber() : main_;
+        if (&next != &own) go(own, next);
     }
-    void give_turn() {
-        if (++idle_turns_ > 4 * n_) throw std::logic_error("threads of a block wait for each other");
-        const size_t own = running_;
-        do step();
-        while (finished_[running_]);
-        if (running_ != own) go(fibers_[own], fibers_[running_]);
-    }
-    void wait(Barrier& barrier, size_t count) {
-        const int generation = barrier.generation;
-        if (++barrier.arrived == static_cast<int>(count)) {
-            barrier.arrived = 0;
-            ++barrier.generation;
-            idle_turns_ = 0;
-            return;
+    // Whether there is a thread that may go on.
+    bool choose_next() {
+        if (blocks_.size() > 1 && n_turns_left_-- == 0) {
+            running_ = blocks_[random_() % blocks_.size()].get();
+            n_turns_left_ = size_t{1} << random_() % 12;  // few, or as many as it takes to get far ahead
         }
-        while (barrier.generation == generation) give_turn();
+        if (!running_->can_go_on()) {
+            const auto other = std::ranges::find_if(blocks_, [](const auto& b) { return b->can_go_on(); });
+            if (other == blocks_.end()) return false;
+            running_ = other->get();
+        }
+        running_->step(how_.backwards);
+        return true;
     }
 
-    int x_ = 0;
-    int y_ = 0;
-    size_t shared_bytes_;
-    AlignedBytes shared_;
-    size_t n_;
-    bool backwards_;
-    const std::function<void(EmulatedThread&)>& body_;
-    std::vector<Warp> warps_;
-    Barrier block_barrier_;
-    std::vector<EmulatedThread> threads_;
+    const Emulation how_;
+    const KernelBody body_;
+    std::mt19937 random_;
+    const size_t n_threads_;
+    std::vector<BlockIndex> order_;
+    size_t next_ = 0;  // block to begin
+    std::vector<std::unique_ptr<EmulatedBlock>> blocks_;
+    EmulatedBlock* running_ = nullptr;
+    size_t n_turns_left_ = 0;  // of its, before another one is drawn
+    bool has_inputs_ = false;
     Fiber main_;
-    std::vector<Fiber> fibers_;
-    std::vector<size_t> turns_;
-    std::vector<bool> finished_;
-    std::byte* stacks_;
-    size_t running_ = 0;
-    size_t n_running_ = 0;
-    size_t idle_turns_ = 0;
     std::exception_ptr error_;
 };
 
-void emulate(const cuda::fast::Grid& grid, int n_threads, bool backwards,
-             const std::function<void(EmulatedThread&)>& body) {
-    EmulatedBlock block(grid, n_threads, backwards, body);
-    for (int64_t y = 0; y < grid.n_blocks_y; ++y)
-        for (int64_t x = 0; x < grid.n_blocks; ++x) block.run(static_cast<int>(x), static_cast<int>(y));
+void EmulatedBlock::wait(Barrier& barrier, size_t count) {
+    const int generation = barrier.generation;
+    if (++barrier.arrived == static_cast<int>(count)) {
+        barrier.arrived = 0;
+        ++barrier.generation;
+        idle_turns_ = 0;
+        return;
+    }
+    while (barrier.generation == generation) grid_.give_turn();
 }
 
-bool& emulates_backwards() {
-    static bool backwards = false;
-    return backwards;
+void EmulatedBlock::wait_for_inputs() {
+    while (!grid_.has_inputs()) grid_.give_turn();
+}
+
+void EmulatedBlock::let_others() {
+    grid_.let_others();
+}
+
+bool EmulatedBlock::copies_arrive_at_once(const EmulatedThread& thread) const {
+    // What is copied before the wait may arrive before it.
+    return grid_.how().copies_at_once || (grid_.how().starts_early && !thread.has_waited());
+}
+
+void emulate(const cuda::fast::Grid& grid, int n_threads, const Emulation& how, const KernelBody& body) {
+    if (grid.n_blocks == 0 || grid.n_blocks_y == 0) return;
+    EmulatedGrid(grid, n_threads, how, body).finish();
+}
+
+Emulation& emulation() {
+    static Emulation how;
+    return how;
+}
+
+namespace {
+
+// As many kernels as may have threads on a device at a time.
+constexpr size_t k_most_in_flight = 4;
+
+struct InFlight {
+    cuda::fast::Stream stream;
+    bool holds_next;
+    std::unique_ptr<EmulatedGrid> grid;
+};
+
+// This thread's, in order.
+std::deque<InFlight>& in_flight() {
+    static thread_local std::deque<InFlight> kernels;
+    return kernels;
+}
+
+void finish_kernels_but(size_t n_left) {
+    while (in_flight().size() > n_left) {
+        const InFlight first = std::move(in_flight().front());
+        in_flight().pop_front();
+        try {
+            first.grid->finish();
+        } catch (...) {
+            drop_kernels();
+            throw;
+        }
+    }
+}
+
+}  // namespace
+
+void finish_kernels() {
+    finish_kernels_but(0);
+}
+
+void drop_kernels() noexcept {
+    in_flight().clear();
+}
+
+void start_kernel(cuda::fast::Stream stream, const cuda::fast::Grid& grid, int n_threads, bool holds_next,
+                  const KernelBody& body) {
+    if (!emulation().starts_early) {
+        finish_kernels();
+        emulate(grid, n_threads, emulation(), body);
+        return;
+    }
+    if (grid.n_blocks == 0 || grid.n_blocks_y == 0) return;
+    std::deque<InFlight>& ahead = in_flight();
+    const bool same_stream = ahead.empty() || ahead.back().stream == stream;
+    const bool is_held = !ahead.empty() && ahead.back().holds_next;
+    finish_kernels_but(!same_stream ? 0 : is_held ? 1 : k_most_in_flight - 1);
+    auto kernel = std::make_unique<EmulatedGrid>(grid, n_threads, emulation(), body);
+    kernel->run_ahead();
+    ahead.push_back({stream, holds_next, std::move(kernel)});
 }
 
 int EmulatedThread::block() const {
@@ -219,6 +431,9 @@ std::byte* EmulatedThread::shared() const {
 }
 void EmulatedThread::sync() {
     block_.wait_for_block();
+}
+void EmulatedThread::sync_stages_of(int n_threads) {
+    block_.wait_for_stages(static_cast<size_t>(n_threads));
 }
 void EmulatedThread::sync_warp() {
     block_.wait_for_warp(static_cast<size_t>(index_));
@@ -237,7 +452,11 @@ uint32_t EmulatedThread::largest_of_lanes(uint32_t x) {
 void EmulatedThread::copy(void* to, const void* from, size_t bytes) {
     if (reinterpret_cast<uintptr_t>(to) % bytes != 0 || reinterpret_cast<uintptr_t>(from) % bytes != 0)
         throw std::logic_error("an asynchronous copy is not aligned");
-    copies_.back().push_back({to, from, bytes});
+    if (block_.copies_arrive_at_once(*this)) {
+        std::memcpy(to, from, bytes);
+    } else {
+        copies_.back().push_back({to, from, bytes});
+    }
 }
 
 void EmulatedThread::copies_end_group() {
@@ -349,7 +568,17 @@ void EmulatedThread::prefetch(const void* p, int bytes) const {
 int32_t EmulatedThread::add_to(int32_t* p, int32_t x) const {
     const int32_t before = *p;
     *p += x;
+    let_other_blocks();
     return before;
+}
+
+void EmulatedThread::wait_for_inputs() {
+    block_.wait_for_inputs();
+    has_waited_ = true;
+}
+
+void EmulatedThread::let_other_blocks() const {
+    block_.let_others();
 }
 
 }  // namespace minim::test

@@ -2,16 +2,14 @@
 // where it has to wait. So a kernel runs as it is written, its shared memory, its barriers and the functions of its
 // warps included; only that nothing is at once.
 //
-// What the hardware would do wrong shows here as well: shared memory begins as NaN, an asynchronous copy arrives when it
-// is waited for and not before, and the threads go in one order or in the opposite one (`backwards`), so that what
-// lacks a barrier reads something else.
+// What the hardware would do wrong shows here as well: shared memory begins as NaN, and what a machine leaves open goes the one
+// way or the other (Emulation), so that what lacks a barrier, a wait or an atomic operation computes something else.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <stdexcept>
 #include <vector>
 
@@ -19,6 +17,38 @@
 #include "gpu/recorder.h"
 
 namespace minim::test {
+
+// What a machine leaves open. The results are the same whatever it is.
+struct Emulation {
+    bool backwards = false;  // threads take their turns in the opposite order
+    bool copies_at_once =
+        false;  // asynchronous copies arrive when they are started, not when they are waited for
+    // Kernels are done late, as many as may be in flight together, and threads of each go ahead to where they wait for their
+    // inputs before those ahead of it are done. Results are there when finish_kernels() (recorder.h) returns.
+    bool starts_early = false;
+    uint32_t seed = 0;  // not 0: blocks begin in random order, two at a time whose threads mix at random
+};
+
+// Of launches from now on.
+Emulation& emulation();
+
+// Forgets this thread's kernels that are not done yet.
+void drop_kernels() noexcept;
+
+// Of launches in its scope. Kernels that are not done when it ends are not done at all.
+class Emulating {
+  public:
+    explicit Emulating(const Emulation& how) : before_(emulation()) { emulation() = how; }
+    Emulating(const Emulating&) = delete;
+    Emulating& operator=(const Emulating&) = delete;
+    ~Emulating() {
+        drop_kernels();
+        emulation() = before_;
+    }
+
+  private:
+    Emulation before_;
+};
 
 class EmulatedBlock;
 
@@ -31,9 +61,10 @@ class EmulatedThread {
     int block_y() const;
     std::byte* shared() const;
     void sync();
+    // Named: reached at whatever places of the program, by as many threads.
     template <int n_threads>
     void sync_stages() {
-        sync();
+        sync_stages_of(n_threads);
     }
     void sync_warp();
     template <typename Number>
@@ -71,10 +102,12 @@ class EmulatedThread {
     int32_t add_to(int32_t* p, int32_t x) const;
     template <class X>
     X load_fresh(const X* p) const {
-        return *p;
+        const X x = *p;
+        let_other_blocks();
+        return x;
     }
-    void fence() const {}  // blocks run one after the other
-    void wait_for_inputs() { has_waited_ = true; }
+    void fence() const { let_other_blocks(); }
+    void wait_for_inputs();
     bool has_waited() const { return has_waited_; }
     void let_next_begin() const {}
     void prefetch(const void* p, int bytes) const;
@@ -86,10 +119,13 @@ class EmulatedThread {
         size_t bytes;
     };
     int lane() const { return index_ % 32; }
+    void sync_stages_of(int n_threads);
     void copy(void* to, const void* from, size_t bytes);
     void finish_copies(size_t n_left);
     // What every lane of the warp put down; valid until the warp puts down something else.
     const std::byte* shared_by_warp(const void* own, size_t bytes);
+    // Where blocks may see what others write, others may go on.
+    void let_other_blocks() const;
     void load(uint32_t (&r)[4], const void* row, bool transposed);
     void mma_halves(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], float (*widen)(uint16_t));
 
@@ -99,24 +135,28 @@ class EmulatedThread {
     std::vector<std::vector<Copy>> copies_ = std::vector<std::vector<Copy>>(1);  // the last group is open
 };
 
-// Runs every block of a grid, one after the other. `body` is the kernel.
-void emulate(const cuda::fast::Grid& grid, int n_threads, bool backwards,
-             const std::function<void(EmulatedThread&)>& body);
+using KernelBody = std::function<void(EmulatedThread&)>;
 
-// Whether launches from now on go backwards.
-bool& emulates_backwards();
+// Runs every block of a grid. `body` is the kernel.
+void emulate(const cuda::fast::Grid& grid, int n_threads, const Emulation& how, const KernelBody& body);
+
+// A launch, as emulation() has it. The next kernel of the stream begins before those ahead of this one are done, unless this
+// one holds it.
+void start_kernel(cuda::fast::Stream stream, const cuda::fast::Grid& grid, int n_threads, bool holds_next,
+                  const KernelBody& body);
 
 }  // namespace minim::test
 
 namespace minim::cuda::fast {
 
 template <class Kernel>
-void launch(Stream, const Grid& grid, const Kernel& kernel) {
+void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
     test::do_or_record([=] {
-        test::emulate(
-            grid, Kernel::k_threads, test::emulates_backwards(), [&kernel](test::EmulatedThread& thread) {
+        test::start_kernel(
+            stream, grid, Kernel::k_threads, k_holds_next<Kernel>, [kernel](test::EmulatedThread& thread) {
+                if (!k_starts_early<Kernel>) thread.wait_for_inputs();
                 kernel(thread);
-                if (k_starts_early<Kernel> && !thread.has_waited())
+                if (!thread.has_waited())
                     throw std::logic_error("a kernel that starts early did not wait for its inputs");
             });
     });

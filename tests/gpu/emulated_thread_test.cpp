@@ -23,7 +23,7 @@ struct EarlyKernel {
 
 template <typename Body>
 void run_block(int n_threads, int64_t shared_bytes, bool backwards, const Body& body) {
-    emulate({.n_blocks = 1, .shared_bytes = shared_bytes}, n_threads, backwards, body);
+    emulate({.n_blocks = 1, .shared_bytes = shared_bytes}, n_threads, {.backwards = backwards}, body);
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ void run_block(int n_threads, int64_t shared_bytes, bool backwards, const Body& 
 TEST_CASE("emulated threads: barriers, shared memory and blocks") {
     for (const bool backwards : {false, true}) {
         std::vector<int> sums(6);
-        emulate({.n_blocks = 3, .n_blocks_y = 2, .shared_bytes = 64 * 4}, 64, backwards,
+        emulate({.n_blocks = 3, .n_blocks_y = 2, .shared_bytes = 64 * 4}, 64, {.backwards = backwards},
                 [&](EmulatedThread& t) {
                     auto* numbers = reinterpret_cast<int*>(t.shared());
                     numbers[t.index()] = t.index() + t.block() + 10 * t.block_y();
@@ -68,6 +68,10 @@ TEST_CASE("emulated threads: what lacks a barrier depends on the order") {
 TEST_CASE("emulated threads: a kernel that starts early has to wait in every thread") {
     cuda::fast::launch(nullptr, {.n_blocks = 2}, EarlyKernel{true});
     CHECK_THROWS_AS(cuda::fast::launch(nullptr, {.n_blocks = 2}, EarlyKernel{false}), std::logic_error);
+    const Emulating how({.starts_early = true});
+    cuda::fast::launch(nullptr, {.n_blocks = 2}, EarlyKernel{true});
+    CHECK_THROWS_AS(cuda::fast::launch(nullptr, {.n_blocks = 2}, EarlyKernel{false}), std::logic_error);
+    finish_kernels();
 }
 
 TEST_CASE("emulated threads: lanes exchange, copies arrive when they are waited for") {

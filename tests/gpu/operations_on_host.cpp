@@ -9,6 +9,7 @@ namespace {
 template <typename Item>
 void launch(Stream, int64_t n, const Item& item) {
     test::do_or_record([=] {
+        test::finish_kernels();
         for (int64_t i = 0; i < n; ++i) item(i);
     });
 }

@@ -67,4 +67,7 @@ void do_or_record(const Work& work) {
     }
 }
 
+// Does this thread's kernels that are not done yet (Emulation::starts_early).
+void finish_kernels();
+
 }  // namespace minim::test

@@ -1,11 +1,14 @@
-// cuda/runtime.h on host memory: two devices whose work is done when a call returns, but for copies from pinned memory: a
-// stream reads that as late as it may.
+// cuda/runtime.h on host memory: two devices whose work is done when a call returns, but for kernels that the emulation does
+// late, and for copies from pinned memory: a stream reads that as late as it may.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -54,6 +57,18 @@ bool is_pinned(const void* place) {
     return byte < block + bytes;
 }
 
+// What went wrong in kernels that were done late; null: nothing.
+const char* finish_kernels() noexcept {
+    static std::string why;
+    try {
+        test::finish_kernels();
+        return nullptr;
+    } catch (const std::exception& error) {
+        why = error.what();
+        return why.c_str();
+    }
+}
+
 }  // namespace
 
 std::vector<backend::DeviceInfo> devices() {
@@ -79,6 +94,7 @@ void* allocate(int32_t, uint64_t bytes) {
 }
 
 void release(int32_t, void* block) noexcept {
+    finish_kernels();
     std::free(block);
 }
 
@@ -95,18 +111,21 @@ Stream make_stream(int32_t) {
 }
 
 void end_stream(int32_t, Stream stream) noexcept {
+    finish_kernels();
     catch_up(stream);
     std::free(stream);
 }
 
 const char* synchronize(int32_t, Stream stream) noexcept {
+    const char* why = finish_kernels();
     catch_up(stream);
-    return nullptr;
+    return why;
 }
 
 const char* copy(int32_t, Way, void* to, const void* from, uint64_t bytes) noexcept {
+    const char* why = finish_kernels();
     if (bytes > 0) std::memmove(to, from, bytes);
-    return nullptr;
+    return why;
 }
 
 const char* copy_later(int32_t device, Stream stream, Way way, void* to, const void* from,
@@ -115,18 +134,23 @@ const char* copy_later(int32_t device, Stream stream, Way way, void* to, const v
         return "a copy to or from the host cannot be recorded";
     if (way == Way::to_device) ++test::copies_to_device();
     if (way == Way::to_device && is_pinned(from)) {
+        const char* why = finish_kernels();
         const std::lock_guard lock(state().mutex);
         state().late.push_back({stream, to, from, bytes});
         test::most_late_copies() = std::max(test::most_late_copies(), state().late.size());
-        return nullptr;
+        return why;
     }
     catch_up(nullptr);
-    test::do_or_record([=] { copy(device, way, to, from, bytes); });
+    if (test::recording() == nullptr) return copy(device, way, to, from, bytes);
+    test::do_or_record([=] {
+        if (const char* why = copy(device, way, to, from, bytes)) throw std::runtime_error(why);
+    });
     return nullptr;
 }
 
 const char* begin_record(int32_t, Stream) noexcept {
     if (test::records().refuse) return "no record can be begun";
+    if (const char* why = finish_kernels(); why != nullptr) return why;
     test::recording() = new test::RecordedWork;
     return nullptr;
 }
@@ -147,11 +171,12 @@ Graph end_record(int32_t, Stream, const char*& why) noexcept {
 }
 
 const char* repeat(int32_t, Graph graph, Stream) noexcept {
+    if (const char* why = finish_kernels(); why != nullptr) return why;
     catch_up(nullptr);
     if (test::records().no_room) return "out of memory";
     ++test::records().n_repeats;
     for (const auto& work : *static_cast<test::RecordedWork*>(graph)) work();
-    return nullptr;
+    return finish_kernels();
 }
 
 void end_graph(int32_t, Graph graph) noexcept {
