@@ -149,6 +149,11 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
+template <int>
+void sync_of_unit(EmulatedThread& t) {
+    t.sync();
+}
+
 enum class Does { waits, reads_before, copies_before, writes_before, holds_next };
 
 template <Does does>
@@ -293,6 +298,31 @@ TEST_CASE("emulated threads: every block of a grid runs once, in memory of its o
         for (int i = 0; i < 15; ++i) CHECK(sums[static_cast<size_t>(i)] == 64 * 63 / 2 + 64 * i);
         CHECK(std::ranges::is_sorted(order) == (seed == 0));
     }
+}
+
+TEST_CASE("emulated faults: a block's barrier at several places of the program") {
+    const std::string places = error_of_block(64, [](EmulatedThread& t) {
+        if (t.index() < 32) {
+            t.sync();
+        } else {
+            t.sync();
+        }
+    });
+    CHECK(contains(places, "came to its barrier in line"));
+    const std::string units = error_of_block(64, [](EmulatedThread& t) {
+        if (t.index() < 32) {
+            sync_of_unit<1>(t);
+        } else {
+            sync_of_unit<2>(t);
+        }
+    });
+    CHECK(contains(units, "came to its barrier in"));
+    CHECK(contains(units, "= 1]"));
+    CHECK(contains(units, "= 2]"));
+    CHECK(error_of_block(64, [](EmulatedThread& t) {
+              for (int i = 0; i < 3; ++i) sync_of_unit<1>(t);
+              sync_of_unit<2>(t);
+          }).empty());
 }
 
 TEST_CASE("emulated threads: a named barrier holds as many threads as it says, wherever they come to it") {

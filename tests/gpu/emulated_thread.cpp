@@ -11,6 +11,7 @@
 #include <memory>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "base/format_text.h"
@@ -69,6 +70,15 @@ class Stacks {
     size_t n_;
     AlignedBytes bytes_;
 };
+
+bool is_same_place(const std::source_location& a, const std::source_location& b) {
+    return a.line() == b.line() && a.column() == b.column() &&
+           (a.function_name() == b.function_name() || std::strcmp(a.function_name(), b.function_name()) == 0);
+}
+
+std::string text_of(const std::source_location& place) {
+    return format_text("line {} of {}", place.line(), place.function_name());
+}
 
 }  // namespace
 
@@ -152,7 +162,13 @@ class EmulatedBlock {
         idle_turns_ = 0;
     }
 
-    void wait_for_block() { wait(barrier_, n_); }
+    void wait_for_block(const std::source_location& at) {
+        if (barrier_.arrived == 0) place_ = at;
+        if (!is_same_place(place_, at))
+            throw std::logic_error(format_text("threads of a block came to its barrier in {} and in {}",
+                                               text_of(place_), text_of(at)));
+        wait(barrier_, n_);
+    }
     void wait_for_stages(size_t count) {
         if (stages_barrier_.arrived == 0) n_at_stages_ = count;
         if (count != n_at_stages_ || count % k_warp != 0 || count > n_)
@@ -186,6 +202,7 @@ class EmulatedBlock {
     size_t n_;
     std::vector<Warp> warps_;
     Barrier barrier_;
+    std::source_location place_;  // where the first of those that wait there came to it
     Barrier stages_barrier_;
     size_t n_at_stages_ = 0;
     std::vector<EmulatedThread> threads_;
@@ -429,8 +446,8 @@ int EmulatedThread::block_y() const {
 std::byte* EmulatedThread::shared() const {
     return block_.shared();
 }
-void EmulatedThread::sync() {
-    block_.wait_for_block();
+void EmulatedThread::sync(std::source_location at) {
+    block_.wait_for_block(at);
 }
 void EmulatedThread::sync_stages_of(int n_threads) {
     block_.wait_for_stages(static_cast<size_t>(n_threads));

@@ -2,14 +2,16 @@
 // where it has to wait. So a kernel runs as it is written, its shared memory, its barriers and the functions of its
 // warps included; only that nothing is at once.
 //
-// What the hardware would do wrong shows here as well: shared memory begins as NaN, and what a machine leaves open goes the one
-// way or the other (Emulation), so that what lacks a barrier, a wait or an atomic operation computes something else.
+// What the hardware would do wrong shows here as well: shared memory begins as NaN, the threads of a block have to come to
+// its barrier at one place of the program, and what a machine leaves open goes the one way or the other (Emulation), so that
+// what lacks a barrier, a wait or an atomic operation computes something else.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <source_location>
 #include <stdexcept>
 #include <vector>
 
@@ -60,7 +62,7 @@ class EmulatedThread {
     int block() const;
     int block_y() const;
     std::byte* shared() const;
-    void sync();
+    void sync(std::source_location at = std::source_location::current());
     // Named: reached at whatever places of the program, by as many threads.
     template <int n_threads>
     void sync_stages() {
