@@ -153,6 +153,7 @@ namespace minim::cuda::fast {
 
 template <class Kernel>
 void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
+    if (k_starts_early<Kernel>) test::note_early_kernel();
     test::do_or_record([=] {
         test::start_kernel(
             stream, grid, Kernel::k_threads, k_holds_next<Kernel>, [kernel](test::EmulatedThread& thread) {

@@ -2,6 +2,7 @@
 #include "cuda/cuda_backend.h"
 #include "engine/generation.h"
 #include "engine/session.h"
+#include "gpu/emulated_thread.h"
 #include "gpu/recorder.h"
 #include "model/model.h"
 #include "placement/backends.h"
@@ -103,6 +104,40 @@ TEST_CASE("recorded steps: where no record can be made or started, steps are com
         const SetRecords all({});  // the devices are not lost
         CHECK(decoded(model, 9) == expected);
         CHECK(records().n_repeats == static_cast<int64_t>(7 * n_devices));
+    }
+}
+
+TEST_CASE("recorded steps: kernels that start early are not recorded, or a record does not start at times") {
+    for (const size_t n_devices : {1, 2}) {
+        const auto model = open(n_devices);
+        const std::vector<float> expected = computed(model, 6);
+        for (const Records& trouble : {Records{.refuse_early = true}, Records{.fail_at_repeat = 3}}) {
+            const SetRecords set(trouble);
+            CHECK(decoded(model, 6) == expected);
+            CHECK(recording() == nullptr);
+            CHECK(graphs_held() == 0);
+            if (trouble.fail_at_repeat > 0) CHECK(records().n_asked >= trouble.fail_at_repeat);
+        }
+        const SetRecords all({});  // the devices are not lost
+        CHECK(decoded(model, 6) == expected);
+        CHECK(records().n_repeats == static_cast<int64_t>(4 * n_devices));
+        CHECK(graphs_held() == 0);
+    }
+}
+
+TEST_CASE(
+    "recorded steps: the same bits where kernels start early, and whatever else a machine leaves open") {
+    for (const size_t n_devices : {1, 2}) {
+        const auto model = open(n_devices);
+        const std::vector<float> expected = computed(model, 4);
+        for (const Emulation& way :
+             {Emulation{.starts_early = true},
+              Emulation{.backwards = true, .copies_at_once = true, .starts_early = true, .seed = 3}}) {
+            const Emulating how(way);
+            const SetRecords all({});
+            CHECK(decoded(model, 4) == expected);
+            CHECK(records().n_repeats > 0);
+        }
     }
 }
 

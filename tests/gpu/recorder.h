@@ -8,7 +8,10 @@
 
 namespace minim::test {
 
-using RecordedWork = std::vector<std::function<void()>>;
+struct RecordedWork {
+    std::vector<std::function<void()>> work;
+    bool has_early_kernel = false;  // one that starts early
+};
 
 // Where this thread's work goes; null: it is done.
 inline RecordedWork*& recording() {
@@ -17,11 +20,14 @@ inline RecordedWork*& recording() {
 }
 
 struct Records {
-    int64_t n_repeats = 0;  // records started
-    bool refuse = false;    // none can be begun
-    bool fail = false;      // none can be ended
-    bool spoil = false;     // what is recorded meets an error
-    bool no_room = false;   // none can be started
+    int64_t n_repeats = 0;       // records started
+    bool refuse = false;         // none can be begun
+    bool fail = false;           // none can be ended
+    bool refuse_early = false;   // none with a kernel that starts early can be ended
+    bool spoil = false;          // what is recorded meets an error
+    bool no_room = false;        // none can be started
+    int64_t fail_at_repeat = 0;  // the start of a record that fails, the first being 1
+    int64_t n_asked = 0;         // starts of records, whether or not they failed
 };
 inline Records& records() {
     static Records records;
@@ -32,6 +38,12 @@ inline Records& records() {
 inline bool& starts_early() {
     static thread_local bool early = true;
     return early;
+}
+
+// Records that have been made and not been ended.
+inline int64_t& graphs_held() {
+    static int64_t count = 0;
+    return count;
 }
 
 // Blocks of device and of pinned host memory that were taken from the runtime so far.
@@ -61,10 +73,14 @@ inline bool& refuses_pinned() {
 template <typename Work>
 void do_or_record(const Work& work) {
     if (recording() != nullptr) {
-        recording()->push_back(work);
+        recording()->work.push_back(work);
     } else {
         work();
     }
+}
+
+inline void note_early_kernel() {
+    if (recording() != nullptr && starts_early()) recording()->has_early_kernel = true;
 }
 
 // Does this thread's kernels that are not done yet (Emulation::starts_early).

@@ -164,22 +164,27 @@ void check_launch(Stream, const char*) noexcept {}
 Graph end_record(int32_t, Stream, const char*& why) noexcept {
     test::RecordedWork* work = std::exchange(test::recording(), nullptr);
     why = nullptr;
-    if (!test::records().fail) return work;
-    why = "it cannot be a graph";
-    delete work;
-    return nullptr;
+    if (test::records().fail || (test::records().refuse_early && work->has_early_kernel)) {
+        why = "it cannot be a graph";
+        delete work;
+        return nullptr;
+    }
+    ++test::graphs_held();
+    return work;
 }
 
 const char* repeat(int32_t, Graph graph, Stream) noexcept {
     if (const char* why = finish_kernels(); why != nullptr) return why;
     catch_up(nullptr);
-    if (test::records().no_room) return "out of memory";
+    if (test::records().no_room || ++test::records().n_asked == test::records().fail_at_repeat)
+        return "out of memory";
     ++test::records().n_repeats;
-    for (const auto& work : *static_cast<test::RecordedWork*>(graph)) work();
+    for (const auto& work : static_cast<test::RecordedWork*>(graph)->work) work();
     return finish_kernels();
 }
 
 void end_graph(int32_t, Graph graph) noexcept {
+    --test::graphs_held();
     delete static_cast<test::RecordedWork*>(graph);
 }
 
