@@ -13,6 +13,7 @@ namespace minim::test {
 namespace {
 
 using backend::Arithmetic;
+using backend::ExpertStack;
 using backend::ExpertWeights;
 using backend::LinearTask;
 using backend::Matrix;
@@ -31,10 +32,13 @@ constexpr Way k_ways[] = {
     {"all", {.backwards = true, .copies_at_once = true, .starts_early = true, .seed = 2}},
 };
 
+// What makes a difference to rings of stages.
+constexpr Way k_ring_ways[] = {k_ways[1], k_ways[2]};
+
 template <typename Run>
-void check_all_ways(const Run& run) {
+void check_all_ways(const Run& run, std::span<const Way> ways = k_ways) {
     const auto expected = run();
-    for (const Way& way : k_ways) {
+    for (const Way& way : ways) {
         INFO(way.name);
         const Emulating how(way.how);
         const auto result = run();
@@ -43,35 +47,49 @@ void check_all_ways(const Run& run) {
     }
 }
 
+struct Shape {
+    int64_t hidden;
+    int64_t ff;
+    int64_t n_expert;
+    int64_t n_used;
+};
+
 // Norm, products, routing and experts of n rows, one after the other.
-std::vector<float> some_operations(Format format, int64_t n) {
+std::vector<float> some_operations(const Shape& shape, Format format, int64_t n) {
     Fixture f(Arithmetic::fast);
+    backend::StepLimits limits = k_limits;
+    limits.hidden = limits.expert_ff = std::max(shape.hidden, shape.ff);
+    f.stream = f.device->reserve(limits);
     Random random(9);
-    const TestMatrix square(format, 256, 256, random);
-    const TestMatrix router(Format::f32, 9, 256, random);
-    const Matrix weight = f.put_packed(square);
+    const TestMatrix wide(format, shape.ff, shape.hidden, random);
+    const TestMatrix down(format, shape.hidden, shape.ff, random);
+    const TestMatrix router(Format::f32, shape.n_expert, shape.hidden, random);
     const Matrix router_weight = f.put(router);
-    backend::ExpertStack stack = {.format = format,
-                                  .rows = 256,
-                                  .cols = 256,
-                                  .row_bytes = weight.row_bytes,
-                                  .expert = {},
-                                  .scale = {},
-                                  .packed = weight.packed,
-                                  .part = {}};
-    for (int e = 0; e < 9; ++e) stack.expert.push_back(weight.data);
-    const ExpertWeights experts = {stack, stack, stack};
-    const auto rows = static_cast<size_t>(n);
-    float* x = f.put(random.normal(n * 256));
-    float* h = f.put(std::vector<float>(rows * 256));
-    int32_t* ids = f.put(std::vector<int32_t>(rows * 3));
-    float* gates = f.put(std::vector<float>(rows * 3));
-    const LinearTask task = {&weight, x, true};
-    f.device->norm(*f.stream, x, n, {f.put(random.normal(256)), 256}, 1e-6F, h);
+    const Matrix weight = f.put_packed(wide);
+    const auto stack_of = [&](const Matrix& matrix) {
+        ExpertStack stack;
+        for (int64_t e = 0; e < shape.n_expert; ++e) add_expert(stack, matrix, 1.0F);
+        return stack;
+    };
+    const ExpertStack gate = stack_of(weight);
+    const ExpertWeights experts = {gate, gate, stack_of(f.put_packed(down))};
+    const auto n_x = static_cast<size_t>(n * shape.hidden);
+    const auto n_y = static_cast<size_t>(n * shape.ff);
+    const auto n_slots = static_cast<size_t>(n * shape.n_used);
+    float* x = f.put(random.normal(n * shape.hidden));
+    float* h = f.put(std::vector<float>(n_x));
+    float* y = f.put(std::vector<float>(n_y));
+    int32_t* ids = f.put(std::vector<int32_t>(n_slots));
+    float* gates = f.put(std::vector<float>(n_slots));
+    const LinearTask task = {&weight, y, true};
+    f.device->norm(*f.stream, x, n, {f.put(random.normal(shape.hidden)), shape.hidden}, 1e-6F, h);
     f.device->linear(*f.stream, h, n, {&task, 1});
-    f.device->route(*f.stream, h, n, router_weight, {}, 3, ids, gates);
-    f.device->experts(*f.stream, h, n, ids, gates, 3, experts, x);
-    return f.get(x, rows * 256);
+    f.device->route(*f.stream, h, n, router_weight, {}, shape.n_used, ids, gates);
+    f.device->experts(*f.stream, h, n, ids, gates, shape.n_used, experts, x);
+    std::vector<float> all = f.get(x, n_x);
+    const std::vector<float> products = f.get(y, n_y);
+    all.insert(all.end(), products.begin(), products.end());
+    return all;
 }
 
 // The answers to some questions about rows of which most logits are there several times.
@@ -119,7 +137,18 @@ TEST_CASE("emulated threads: in all ways the operations give the same bits") {
          {Format::q8_0, Format::q4_k, Format::iq2_s, Format::iq4_ks, Format::bf16, Format::fp8_e4m3_b128}) {
         for (const int64_t n : {1, 3, 11}) {
             INFO(traits(format).name << ", " << n << " rows");
-            check_all_ways([&] { return some_operations(format, n); });
+            check_all_ways([&] { return some_operations({256, 256, 9, 3}, format, n); });
+        }
+    }
+}
+
+TEST_CASE("emulated threads: copies at once give the same bits where rings of stages go round") {
+    constexpr int64_t k_long = 7 * 256;  // a stage more than the largest ring has
+    for (const Format format : {Format::q8_0, Format::q4_k, Format::bf16, Format::fp8_e4m3_b128}) {
+        for (const int64_t n : {1, 11}) {
+            INFO(traits(format).name << ", " << n << " rows");
+            for (const Shape& shape : {Shape{k_long, 256, 2, 1}, Shape{256, k_long, 2, 1}})
+                check_all_ways([&] { return some_operations(shape, format, n); }, k_ring_ways);
         }
     }
 }
