@@ -118,12 +118,12 @@ class CudaBackend : public backend::Backend {
     }
 
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
-        if (why_lost_ == nullptr) note(runtime::copy(index_, Way::to_device, to, from_host, bytes));
         check_alive();
+        check(runtime::copy(index_, Way::to_device, to, from_host, bytes));
     }
     void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const override {
-        if (why_lost_ == nullptr) note(runtime::copy(index_, Way::to_host, to_host, from, bytes));
         check_alive();
+        check(runtime::copy(index_, Way::to_host, to_host, from, bytes));
     }
     void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override {
         if (why_lost_ == nullptr) note(runtime::copy(index_, Way::on_device, to, from, bytes));
@@ -148,9 +148,10 @@ class CudaBackend : public backend::Backend {
         const auto* other = dynamic_cast<const CudaBackend*>(&peer);
         if (other == nullptr) return false;
         fast::forget_input(own(scratch));
-        if (why_lost_ == nullptr)
-            note(runtime::copy_from_peer(index_, own(scratch).stream, to, other->index_,
-                                         own(peer_scratch).stream, from, bytes));
+        Stream& s = own(scratch);
+        if (is_working(s))
+            note(s, runtime::copy_from_peer(index_, s.stream, to, other->index_, own(peer_scratch).stream,
+                                            from, bytes));
         return true;
     }
     bool begin_step(Scratch& scratch, const backend::StepBatch& batch) const override;
@@ -163,13 +164,15 @@ class CudaBackend : public backend::Backend {
         own(scratch).batch.clear();
         own(scratch).batch_ids.clear();
         drop_record(own(scratch));
-        note(runtime::synchronize(index_, own(scratch).stream));
-        check_alive();
+        wait(scratch);
     }
 
     void wait(Scratch& scratch) const override {
-        note(runtime::synchronize(index_, own(scratch).stream));
+        Stream& s = own(scratch);
+        note(s, runtime::synchronize(index_, s.stream));
         check_alive();
+        if (const char* why = std::exchange(s.error, nullptr))
+            fail_on_device(name_, Status::internal, "{}", why);
     }
 
     bool runs(Format format) const noexcept override {
@@ -271,10 +274,23 @@ class CudaBackend : public backend::Backend {
         if (why != nullptr) why_lost_.compare_exchange_strong(nothing, why);
     }
     // While a step is recorded an error spoils the record, and no more: others may break a record off, by what they do with
-    // the same GPU. What is wrong with the device itself comes up again when the step is computed.
+    // the same GPU. What is wrong with the device itself comes up again when the step is computed. Else it is told when the stream
+    // is waited for.
     void note(Stream& stream, const char* why) const noexcept {
-        if (!stream.is_recording) return note(why);
-        if (stream.why_spoilt == nullptr) stream.why_spoilt = why;
+        if (why == nullptr) return;
+        const char*& place = stream.is_recording ? stream.why_spoilt : stream.error;
+        if (place == nullptr) place = why;
+        if (!stream.is_recording && runtime::is_lost(index_)) note(why);
+    }
+    // Of a call that is done when it returns.
+    void check(const char* why) const {
+        if (why == nullptr) return;
+        if (runtime::is_lost(index_)) note(why);
+        check_alive();
+        fail_on_device(name_, Status::internal, "{}", why);
+    }
+    bool is_working(const Stream& stream) const noexcept {
+        return why_lost_ == nullptr && stream.error == nullptr;
     }
     void check_alive() const {
         const char* why = why_lost_.load();
@@ -282,14 +298,14 @@ class CudaBackend : public backend::Backend {
     }
     template <typename Launch>
     void launch(Stream& stream, const Launch& call) const {
-        if (why_lost_ != nullptr) return;
+        if (!is_working(stream)) return;
         runtime::use(index_, !stream.is_recording || stream.records_early);
         call();
         note(stream, runtime::last_error());
         if (stream.is_recording) ++stream.records[stream.current].n_launches;
     }
     void copy_later(Stream& stream, Way way, void* to, const void* from, uint64_t bytes) const {
-        if (why_lost_ == nullptr)
+        if (is_working(stream))
             note(stream, runtime::copy_later(index_, stream.stream, way, to, from, bytes));
     }
     template <typename T>
@@ -389,8 +405,8 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
     }
     if (is_fast_) {
         const std::vector<int32_t> none(static_cast<size_t>(fast::n_arrival_counters(limits)));
-        note(runtime::copy(index_, Way::to_device, stream->arrived, none.data(),
-                           none.size() * sizeof(int32_t)));
+        check(runtime::copy(index_, Way::to_device, stream->arrived, none.data(),
+                            none.size() * sizeof(int32_t)));
     }
     stream->device = index_;
     stream->host_memory =
@@ -406,7 +422,7 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
 void CudaBackend::put_batch(Stream& s, std::span<const int32_t> ids, std::span<const KvRow> rows,
                             int64_t n_head, int64_t n_head_kv) const {
     if (is_known(s, ids, rows)) return;
-    if (!s.batch.empty()) note(runtime::synchronize(index_, s.stream));
+    if (!s.batch.empty()) note(s, runtime::synchronize(index_, s.stream));
     const int64_t bytes = lay_out(s, ids, rows, n_head, n_head_kv);
     copy_later(s, Way::to_device, s.tables, s.host_tables, static_cast<uint64_t>(bytes));
 }
@@ -421,7 +437,7 @@ void CudaBackend::put_frequency(Stream& s, std::span<const float> frequency) con
 bool CudaBackend::begin_step(Scratch& scratch, const backend::StepBatch& batch) const {
     Stream& s = own(scratch);
     s.computed.reset();
-    if (!is_fast_ || s.query == nullptr || batch.rows.empty() || why_lost_ != nullptr) return false;
+    if (!is_fast_ || s.query == nullptr || batch.rows.empty() || !is_working(s)) return false;
     put_batch(s, batch.ids, batch.rows, batch.n_head, batch.n_head_kv);
     ++n_computed_;  // unless it is repeated
     if (s.records_nothing) return false;
@@ -537,20 +553,22 @@ void CudaBackend::pack(std::span<std::byte* const> data, const Matrix& shape) co
     const fast::PackShape pack_shape = fast::pack_shape(shape.format, shape.row_bytes);
     runtime::Stream stream = runtime::make_stream(index_);
     if (stream == nullptr) fail_on_device(name_, Status::out_of_device_memory, "no further stream");
+    const char* why = nullptr;
     for (std::byte* matrix : data) {
-        for (int64_t done = 0; done < n_panels && why_lost_ == nullptr; done += n_together) {
+        for (int64_t done = 0; done < n_panels && why == nullptr; done += n_together) {
             const int64_t count = std::min(n_together, n_panels - done);
             std::byte* to = matrix + static_cast<uint64_t>(done) * panel_bytes;
-            note(runtime::copy_later(index_, stream, Way::on_device, rows->data(), to,
-                                     static_cast<uint64_t>(count) * panel_bytes));
+            why = runtime::copy_later(index_, stream, Way::on_device, rows->data(), to,
+                                      static_cast<uint64_t>(count) * panel_bytes);
+            if (why != nullptr) break;
             runtime::use(index_);
             fast::pack(stream, from, pack_shape, count, reinterpret_cast<uint8_t*>(to));
-            note(runtime::last_error());
+            why = runtime::last_error();
         }
     }
-    note(runtime::synchronize(index_, stream));
+    const char* why_not_done = runtime::synchronize(index_, stream);
     runtime::end_stream(index_, stream);
-    check_alive();
+    check(why != nullptr ? why : why_not_done);
 }
 
 void CudaBackend::attend(Scratch& scratch, const AttendArgs& args) const {

@@ -19,11 +19,17 @@ using panel::k_panel_rows;
 // Rows up to which F16, BF16 and FP8 weights stay off the tensor cores, and for which the kernels for a few rows of packed weights
 // decode a weight once.
 constexpr int64_t k_rows_together = 4;
-// The most rows for these kernels. With more, tensor cores are faster although they decode tiles for 64 rows. Measured on an H100
-// (README.md): experts of 8 rows 2.1 times as fast as on tensor cores, whole steps of 16 rows 1.4 times.
-constexpr int64_t k_most_few_rows = 16;
-// Weights that are read again for the next four rows have to be in the second-level cache then.
+// Rows up to which slots of packed experts are not sorted by expert: the kernels for a few rows then read the weights slot by slot.
+// Tensor cores decode tiles for 64 slots, of which few are there. Measured on an H100 with experts chosen at random, steps of 16 and
+// 32 rows: 1.76 and 1.52 times as fast as with tiles (IQ2_S), 1.53 and 1.32 (Q4_K), 1.32 and 1.07 (IQ5_K).
+constexpr int64_t k_most_few_rows = 32;
+// The same of other packed matrices, whose weights are read again for the next four rows: from the second-level cache, up to so
+// many bytes. On an H100 q, k and v of 16 rows take as long either way.
+constexpr int64_t k_most_reread_rows = 16;
 constexpr int64_t k_most_reread_bytes = int64_t{32} << 20;
+// Rows of a tile of many rows (linear_many.h). Where there are fewer tiles than half the multiprocessors, kernels for a few rows are
+// twice as fast up to k_most_few_rows (o on an H100: 48 tiles, 132 multiprocessors).
+constexpr int64_t k_tile_rows = 64;
 static_assert(k_most_together >= 3);  // q, k and v
 // Weights of a launch that are prefetched, at most: on an H100 up to 16 MiB make no difference and 32 MiB cost 6 % of a decoding
 // step, since its second-level cache does not keep them.
@@ -106,9 +112,13 @@ bool takes_many(const cuda::Stream& s, int64_t n) {
     return n > k_rows_together || s.fixed;
 }
 
+// Whether packed matrices go to tensor cores.
 bool takes_many(const cuda::Stream& s, const Products& products, int64_t n) {
-    const bool is_reread = n > k_rows_together;
-    return s.fixed || n > k_most_few_rows || (is_reread && weight_bytes(products) > k_most_reread_bytes);
+    if (s.fixed || n <= k_rows_together) return s.fixed;
+    int64_t n_tiles = 0;
+    for (int i = 0; i < products.count; ++i) n_tiles += (products.rows[i] + k_tile_rows - 1) / k_tile_rows;
+    if (2 * n_tiles <= s.n_processors) return n > k_most_few_rows;
+    return n > k_most_reread_rows || weight_bytes(products) > k_most_reread_bytes;
 }
 
 // Whether slots are sorted by expert, so that those of one are multiplied together.

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <cxxabi.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -60,6 +61,18 @@ cudaMemcpyKind kind_of(Way way) {
         default:
             return cudaMemcpyDeviceToDevice;
     }
+}
+
+// Lets the device copy from the peer's memory without the host in between, if the machine can.
+void reach_peer(int32_t device, int32_t peer) noexcept {
+    static std::atomic<uint64_t> is_asked[64];  // a bit a peer
+    const uint64_t bit = uint64_t{1} << (peer % 64);
+    if ((is_asked[device % 64].fetch_or(bit) & bit) != 0) return;
+    int can = 0;
+    use(device);
+    if (cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess && can != 0)
+        cudaDeviceEnablePeerAccess(peer, 0);  // that somebody else has done it is no error
+    cudaGetLastError();
 }
 
 }  // namespace
@@ -120,6 +133,13 @@ void use(int32_t device, bool early) noexcept {
     launch_error = nullptr;
     may_start_early = early;
     cudaSetDevice(device);
+}
+
+bool is_lost(int32_t device) noexcept {
+    use(device, may_start_early);
+    size_t free = 0;
+    size_t total = 0;
+    return cudaMemGetInfo(&free, &total) != cudaSuccess;
 }
 
 bool starts_early() noexcept {
@@ -193,6 +213,7 @@ const char* copy_later(int32_t device, Stream stream, Way way, void* to, const v
 
 const char* copy_from_peer(int32_t device, Stream stream, void* to, int32_t peer, Stream peer_stream,
                            const void* from, uint64_t bytes) noexcept {
+    reach_peer(device, peer);
     use(peer);
     cudaEvent_t made = nullptr;
     if (const char* why = text_of(cudaEventCreateWithFlags(&made, cudaEventDisableTiming))) return why;

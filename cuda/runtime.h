@@ -52,6 +52,9 @@ void release_host(int32_t device, void* block) noexcept;
 // Kernels that this thread starts from now on go to the device, and where `early` may start before the one ahead of them has
 // ended. Forgets what went wrong before.
 void use(int32_t device, bool early = true) noexcept;
+// Whether the device fails whatever it is asked, as after an illegal address: then its memory is lost too. Any other error is that
+// of one call.
+bool is_lost(int32_t device) noexcept;
 // Of kernels that this thread could not start since the last use().
 const char* last_error() noexcept;
 

@@ -94,6 +94,9 @@ struct Stream : backend::Scratch {
     std::byte* host_tables = nullptr;  // in it, as `tables`
     std::vector<float> host_frequency;
 
+    // Of a call that the device refused: nothing more is asked of the stream until it is waited for. Null: none was.
+    const char* error = nullptr;
+
     // Steps that came before; the one being recorded is `current`.
     std::vector<Record> records;
     size_t current = 0;

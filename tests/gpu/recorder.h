@@ -34,6 +34,15 @@ inline Records& records() {
     return records;
 }
 
+struct DeviceErrors {
+    const char* of_launch = nullptr;  // of the next kernel that is started
+    bool is_lost = false;             // errors are those of a device that is lost
+};
+inline DeviceErrors& device_errors() {
+    static DeviceErrors errors;
+    return errors;
+}
+
 // What runtime::use() said of this thread's launches.
 inline bool& starts_early() {
     static thread_local bool early = true;

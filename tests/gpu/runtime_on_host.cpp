@@ -155,6 +155,10 @@ const char* begin_record(int32_t, Stream) noexcept {
     return nullptr;
 }
 
+bool is_lost(int32_t) noexcept {
+    return test::device_errors().is_lost;
+}
+
 bool starts_early() noexcept {
     return test::starts_early();
 }
@@ -211,6 +215,7 @@ const char* copy_from_peer(int32_t device, Stream, void* to, int32_t, Stream, co
 }
 
 const char* last_error() noexcept {
+    if (const char* why = std::exchange(test::device_errors().of_launch, nullptr)) return why;
     return test::recording() != nullptr && test::records().spoil ? "somebody broke the record off" : nullptr;
 }
 
