@@ -39,6 +39,10 @@ const HostMemory& Backend::host_memory() const noexcept {
     return k_anywhere;
 }
 
+const ThreadPool* Backend::threads_for(int64_t) const noexcept {
+    return nullptr;
+}
+
 uint64_t Backend::available_bytes() const noexcept {
     return available_memory_bytes();
 }

@@ -26,6 +26,10 @@
 #include "base/host_memory.h"
 #include "format/format.h"
 
+namespace minim {
+class ThreadPool;
+}
+
 namespace minim::backend {
 
 // Where rows may be split, beside whole panels (Backend::pack_rows_together): what a part computes is then whole blocks of a
@@ -273,6 +277,9 @@ class Backend {
     virtual int32_t n_threads() const noexcept { return 1; }
     virtual void run_tasks(int64_t n_tasks,
                            const std::function<void(int64_t index, int32_t thread)>& task) const;
+
+    // The pool whose threads compute operations on n_rows rows; null: they are not threads of a pool.
+    virtual const ThreadPool* threads_for(int64_t n_rows) const noexcept;
 
     // Reorders the bytes of matrices of one shape in place; sets no `packed`. Only matrices of linear() and
     // experts() may be packed. `data`: one place each. Throws out_of_memory, and has then touched nothing.

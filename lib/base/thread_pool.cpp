@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -17,9 +18,20 @@
 namespace minim {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // A worker looks this often for the next job before it sleeps. Operations of one token follow each other
 // within microseconds, and waking a sleeping thread costs as much as a small operation.
 constexpr int k_spins_before_sleep = 2000;
+
+// A worker that is kept awake offers its core to other threads about every microsecond: with more threads than cores, one of them
+// may have the job that it waits for.
+constexpr int k_spins_between_offers = 16;
+
+// A core that comes back later than that was wanted by others: they get it for some milliseconds each time, while a worker that
+// sleeps is let in at once. So it sleeps as without a scope for a while, and then tries again.
+constexpr std::chrono::microseconds k_core_is_wanted(200);
+constexpr std::chrono::milliseconds k_sleeps_for(100);
 
 void pause_briefly() noexcept {
 #if defined(__x86_64__)
@@ -75,6 +87,7 @@ struct ThreadPool::State {
     // The job; written by the caller before `generation` moves, read by workers after they see it move, and on one line with it
     // so that they wait for one only.
     alignas(k_line_pair_bytes) std::atomic<uint64_t> generation{0};  // the job's number
+    std::atomic<int32_t> n_awake{0};                                 // scopes in which workers do not sleep
     TaskFunction task = nullptr;
     const void* context = nullptr;
     int32_t n_parts = 0;
@@ -135,18 +148,36 @@ struct ThreadPool::State {
         return found == plan.node_numbers.end() ? 0 : static_cast<int32_t>(found - plan.node_numbers.begin());
     }
 
+    // Returns once there is a job after the one numbered `seen`. A worker keeps `sleeps_until` from job to job.
+    void wait_for_job(uint64_t seen, Clock::time_point& sleeps_until) noexcept {
+        const auto has_come = [&] { return generation.load(std::memory_order_acquire) != seen; };
+        const auto spin = [&](int n_spins) {
+            for (int i = 0; i < n_spins && !has_come(); ++i) pause_briefly();
+        };
+        spin(k_spins_before_sleep);
+        while (!has_come()) {
+            const Clock::time_point now = Clock::now();
+            const auto is_awake = [&] {
+                return n_awake.load(std::memory_order_relaxed) > 0 && now >= sleeps_until;
+            };
+            if (is_awake()) {
+                std::this_thread::yield();
+                const Clock::time_point back = Clock::now();
+                if (back - now >= k_core_is_wanted) sleeps_until = back + k_sleeps_for;
+                spin(k_spins_between_offers);
+            } else {
+                std::unique_lock lock(sleep_mutex);
+                wake.wait(lock, [&] { return has_come() || is_awake(); });
+            }
+        }
+    }
+
     void worker_main(int32_t thread) noexcept {
         const int32_t node = plan.threads[static_cast<size_t>(thread)].node;
         uint64_t seen = 0;
+        Clock::time_point sleeps_until{};
         while (true) {
-            for (int spin = 0;
-                 spin < k_spins_before_sleep && generation.load(std::memory_order_acquire) == seen; ++spin) {
-                pause_briefly();
-            }
-            if (generation.load(std::memory_order_acquire) == seen) {
-                std::unique_lock lock(sleep_mutex);
-                wake.wait(lock, [&] { return generation.load(std::memory_order_acquire) != seen; });
-            }
+            wait_for_job(seen, sleeps_until);
             ++seen;
             if (stop.load(std::memory_order_relaxed)) return;
             work(thread, node);
@@ -159,6 +190,17 @@ struct ThreadPool::State {
     void forget_jobs() noexcept {
         for (Progress& share : progress) share.job_and_taken.store(0, std::memory_order_relaxed);
     }
+
+    void begin_awake() noexcept {
+        {
+            const std::lock_guard lock(sleep_mutex);
+            if (n_awake.fetch_add(1, std::memory_order_relaxed) > 0) return;
+        }
+        wake.notify_all();
+    }
+
+    // Workers see it the next time that they look for a job.
+    void end_awake() noexcept { n_awake.fetch_sub(1, std::memory_order_relaxed); }
 
     void announce() noexcept {
         {
@@ -241,6 +283,18 @@ int32_t ThreadPool::n_threads_of(int32_t node) const noexcept {
 
 int ThreadPool::binding_error() const noexcept {
     return state_->binding_error;
+}
+
+bool ThreadPool::is_kept_awake() const noexcept {
+    return state_->n_awake.load(std::memory_order_relaxed) > 0;
+}
+
+ThreadPool::Awake::Awake(const ThreadPool& pool) noexcept : pool_(pool) {
+    pool_.state_->begin_awake();
+}
+
+ThreadPool::Awake::~Awake() {
+    pool_.state_->end_awake();
 }
 
 void ThreadPool::run_erased(std::span<const int64_t> first_of_part, TaskFunction task,

@@ -69,6 +69,23 @@ class ThreadPool {
             &task);
     }
 
+    // While at least one of these exists, the pool's own workers look for the next job without sleeping, unless other threads want
+    // their cores. For jobs with gaps of up to some milliseconds between them: waking the workers up takes about 60 us. Does
+    // nothing to a host's threads. The pool must outlive it.
+    class [[nodiscard]] Awake {
+      public:
+        explicit Awake(const ThreadPool& pool) noexcept;
+        ~Awake();
+        Awake(const Awake&) = delete;
+        Awake& operator=(const Awake&) = delete;
+
+      private:
+        const ThreadPool& pool_;
+    };
+    // Any thread. Wakes the workers up without waiting for them.
+    Awake stay_awake() const noexcept { return Awake(*this); }
+    bool is_kept_awake() const noexcept;
+
   private:
     void run_erased(std::span<const int64_t> first_of_part, TaskFunction task, const void* context) const;
 

@@ -87,6 +87,10 @@ class CpuBackend : public backend::Backend {
         machine_.pool.run(n_tasks, [&](int64_t i, int32_t thread) { task(i, thread); });
     }
 
+    const ThreadPool* threads_for(int64_t n_rows) const noexcept override {
+        return &machine_for(n_rows).pool;
+    }
+
     void embed(backend::Scratch&, const backend::Matrix& table, std::span<const int32_t> ids,
                float* x) const override {
         cpu::embed(machine_for(static_cast<int64_t>(ids.size())), table, ids, x);
@@ -119,7 +123,7 @@ class CpuBackend : public backend::Backend {
   private:
     static CpuScratch& own(backend::Scratch& scratch) { return static_cast<CpuScratch&>(scratch); }
 
-    const Machine& machine_for(int64_t n_rows) const { return n_rows == 1 ? decode_machine_ : machine_; }
+    const Machine& machine_for(int64_t n_rows) const noexcept { return n_rows == 1 ? decode_machine_ : machine_; }
 
     Machine machine_;         // for several rows: bound by arithmetic
     Machine decode_machine_;  // for one row: bound by memory, where fewer threads may do

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/thread_pool.h"
 
 namespace minim::model {
 
@@ -25,6 +27,28 @@ namespace {
 
 // Rows whose logits a device keeps at a time.
 constexpr int64_t k_logit_rows = backend::k_most_shortlist_rows;
+
+// Rows of a step in which the host's threads stay awake. With more of them a layer takes milliseconds, beside which waking the
+// threads up is little.
+constexpr int64_t k_most_awake_rows = 64;
+
+// The backend that computes on host memory in a step that devices take part in too; null: there is none, or no device.
+const backend::Backend* host_beside_devices(std::span<const Stage> stages) {
+    const backend::Backend* host = nullptr;
+    bool has_device = false;
+    const auto look_at = [&](const backend::Backend& backend) {
+        if (!backend.uses_host_memory()) {
+            has_device = true;
+        } else if (host == nullptr) {
+            host = &backend;
+        }
+    };
+    for (const Stage& stage : stages) {
+        look_at(*stage.backend);
+        for (const auto& experts : stage.experts) look_at(*experts);
+    }
+    return has_device ? host : nullptr;
+}
 
 // A backend that somebody else keeps.
 Stage whole_model(const backend::Backend& backend, const Config& config) {
@@ -142,7 +166,8 @@ ForwardPass::ForwardPass(std::span<const Stage> stages, const Config& config, co
     : stages_(stages.begin(), stages.end()),
       config_(config),
       weights_(weights),
-      rope_frequency_(rope_frequencies(config)) {}
+      rope_frequency_(rope_frequencies(config)),
+      host_beside_devices_(host_beside_devices(stages)) {}
 
 ForwardPass::ForwardPass(const backend::Backend& backend, const Config& config, const Weights& weights)
     : ForwardPass(std::array<Stage, 1>{whole_model(backend, config)}, config, weights) {}
@@ -490,6 +515,12 @@ void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const St
                        const CancelToken* cancel, const LayerObserver& observer) const {
     if (std::ssize(rows) > space.n_rows_)
         fail_internal("a step of {} rows in space for {}", rows.size(), space.n_rows_);
+    // A device works for some 60 us between two jobs of the host's threads: they would fall asleep in each layer.
+    std::optional<ThreadPool::Awake> awake;
+    if (host_beside_devices_ != nullptr && std::ssize(rows) <= k_most_awake_rows) {
+        const ThreadPool* pool = host_beside_devices_->threads_for(std::ssize(rows));
+        if (pool != nullptr) awake.emplace(*pool);
+    }
     try {
         const auto n_wanted =
             std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.wants_logits; });

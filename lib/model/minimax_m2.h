@@ -177,6 +177,7 @@ class ForwardPass {
     const Config& config_;
     const Weights& weights_;
     std::vector<float> rope_frequency_;
+    const backend::Backend* host_beside_devices_;  // null: the host's threads do not wait for a device
 };
 
 }  // namespace minim::model

@@ -80,6 +80,9 @@ class TimedBackend : public backend::Backend {
     void run_tasks(int64_t n_tasks, const std::function<void(int64_t, int32_t)>& task) const override {
         inner_->run_tasks(n_tasks, task);
     }
+    const ThreadPool* threads_for(int64_t n_rows) const noexcept override {
+        return inner_->threads_for(n_rows);
+    }
     void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override {
         inner_->pack(data, shape);
     }

@@ -1,6 +1,10 @@
 // Experts that lie elsewhere than their layer: the model answers exactly what it answers on one device, and no more is
 // copied than has to be.
 #include "backend/device_memory.h"
+#include "base/cpu_features.h"
+#include "base/thread_pool.h"
+#include "kv/sequence.h"
+#include "placement/backends.h"
 #include "sim/devices.h"
 #include "sim/placement_checks.h"
 #include "support/catch.h"
@@ -223,6 +227,49 @@ TEST_CASE("sessions of a model with experts elsewhere may be used by several thr
         model_placed({.devices = {devices[0]},
                       .experts = {.overrides = {{R"(blk\.0\..*exps)", devices[1]}}, .n_host_layers = 3}});
     check_threads(model);
+}
+
+TEST_CASE("the host's threads stay awake during a step of few rows that a device takes part in") {
+    const auto many = std::make_shared<const ThreadPool>(2);
+    const auto few = std::make_shared<const ThreadPool>(2);
+    const auto host = placement::make_backend("cpu", placement::Threads{many, few}, active_cpu_level());
+    const Devices devices = make_devices(1);
+    const auto shared =
+        model_placed({.devices = {devices[0]}, .host = host, .experts = {.n_host_layers = 2}});
+    const auto cut = model_placed({.devices = {devices[0]}, .n_device_layers = 1, .host = host});
+    const auto alone = model_placed({.devices = {host}, .host = host});
+    // The pools that were kept awake at some layer of a step, as bits.
+    const auto awake_in_step = [&](const model::Model& model, int64_t n_rows, bool fails) {
+        kv::Sequence cache(engine::make_pool(model, {}, {}), n_rows);
+        cache.hold(0, n_rows);
+        model::StepSpace space(model.stages(), model.config(), n_rows, n_rows);
+        std::vector<model::StepRow> rows;
+        for (int64_t i = 0; i < n_rows; ++i) rows.push_back({5, {&cache.view(), i}, true});
+        std::vector<float> logits(static_cast<size_t>(n_rows * model.config().n_vocab));
+        int seen = 0;
+        const auto observer = [&](int64_t layer, int64_t, const float*, const int32_t*, const float*) {
+            if (many->is_kept_awake()) seen |= 1;
+            if (few->is_kept_awake()) seen |= 2;
+            if (fails && layer == 1) fail(Status::cancelled, "enough");
+        };
+        const auto step = [&] { model.forward().step(rows, space, logits.data(), nullptr, observer); };
+        if (fails) {
+            expect_error(Status::cancelled, "enough", step);
+        } else {
+            step();
+        }
+        CHECK_FALSE(many->is_kept_awake());
+        CHECK_FALSE(few->is_kept_awake());
+        return seen;
+    };
+    for (const bool fails : {false, true}) {
+        for (const auto& model : {shared, cut}) {
+            CHECK(awake_in_step(*model, 1, fails) == 2);
+            CHECK(awake_in_step(*model, 20, fails) == 1);
+            CHECK(awake_in_step(*model, 100, fails) == 0);
+        }
+        CHECK(awake_in_step(*alone, 1, fails) == 0);
+    }
 }
 
 TEST_CASE("sessions that come and go take the memory for experts elsewhere once") {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <thread>
 #include <vector>
@@ -220,4 +221,91 @@ TEST_CASE("a worker begins with the part of its node") {
         while (n_begun < 2) std::this_thread::yield();
     });
     CHECK(first_of_worker == 1);
+}
+
+TEST_CASE("workers stay awake as long as one scope wants them to") {
+    const ThreadPool pool(3);
+    const auto run_job = [&] {
+        std::atomic<int> count{0};
+        pool.run(10, [&](int64_t, int32_t) { count.fetch_add(1); });
+        CHECK(count == 10);
+    };
+    CHECK_FALSE(pool.is_kept_awake());
+    {
+        const auto outer = pool.stay_awake();
+        {
+            const auto inner = pool.stay_awake();
+            CHECK(pool.is_kept_awake());
+            run_job();
+        }
+        CHECK(pool.is_kept_awake());
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        run_job();
+    }
+    CHECK_FALSE(pool.is_kept_awake());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    run_job();
+    try {
+        const auto awake = pool.stay_awake();
+        throw 1;
+    } catch (int) {
+    }
+    CHECK_FALSE(pool.is_kept_awake());
+}
+
+TEST_CASE(
+    "a pool whose workers are kept awake runs jobs with gaps, with more threads than cores and several "
+    "callers") {
+    const ThreadPool pool(2 * usable_core_count() + 1);
+    std::vector<std::thread> callers;
+    std::atomic<int64_t> sum{0};
+    for (int caller = 0; caller < 3; ++caller) {
+        callers.emplace_back([&] {
+            for (int step = 0; step < 5; ++step) {
+                const auto awake = pool.stay_awake();
+                for (int job = 0; job < 5; ++job) {
+                    std::this_thread::sleep_for(std::chrono::microseconds(100));
+                    pool.run(20, [&](int64_t i, int32_t) { sum += i; });
+                }
+            }
+        });
+    }
+    for (std::thread& caller : callers) caller.join();
+    CHECK(sum == 3 * 5 * 5 * 190);
+}
+
+// The CPU time of the process tells who sleeps.
+TEST_CASE("workers sleep without a scope, and do not with one where their cores are free") {
+    const auto seconds_of_60_ms = [] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        const std::clock_t before = std::clock();
+        std::this_thread::sleep_for(std::chrono::milliseconds(60));
+        return static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+    };
+    for (int i = 0; i < 50; ++i) {
+        const ThreadPool pool(2);
+        CHECK(seconds_of_60_ms() < 0.01);
+        double awake_seconds = 0.0;
+        {
+            const auto awake = pool.stay_awake();
+            awake_seconds = seconds_of_60_ms();
+        }
+        CHECK(seconds_of_60_ms() < 0.01);
+        if (awake_seconds > 0.03) return;
+    }
+    WARN("skipped: other programs want the worker's core all the time");
+}
+
+TEST_CASE("staying awake asks nothing of a host's threads, or of a pool without workers") {
+    const ThreadPool hosts(2, HostThreads{[](void*, int64_t n_tasks, TaskFunction task, const void* context) {
+                                              for (int64_t i = 0; i < n_tasks; ++i) task(context, i, 0);
+                                          },
+                                          nullptr});
+    const ThreadPool alone(1);
+    for (const ThreadPool* pool : {&hosts, &alone}) {
+        const auto awake = pool->stay_awake();
+        int n_runs = 0;
+        pool->run(3, [&](int64_t, int32_t) { ++n_runs; });
+        CHECK(n_runs == 3);
+    }
 }
