@@ -55,6 +55,7 @@ minim_status minim_engine_create(minim_model* model, const minim_engine_params* 
     return guard(err, DevicesOf(model), [&] {
         required(out, "out") = nullptr;
         const OpenModel open = required(model, "model").open;
+        open.runtime->require_threads();
         const engine::EngineParams p = engine_params(params_of(params, "minim_engine_params"));
         auto handle = std::make_unique<minim_engine>();
         handle->open = open;
@@ -64,6 +65,7 @@ minim_status minim_engine_create(minim_model* model, const minim_engine_params* 
 }
 
 void minim_engine_free(minim_engine* engine) {
+    if (engine != nullptr && engine->engine->is_left()) return;  // its thread is not in this process
     delete engine;
 }
 
@@ -127,7 +129,8 @@ minim_status minim_engine_submit(minim_engine* engine, const minim_sampling* sam
 minim_status minim_request_next(minim_request* request, int64_t timeout_ms, minim_token* token, int32_t* next,
                                 minim_error* err) {
     return guard(err, DevicesOf(request), [&] {
-        const InUse use(required(request, "request").in_use);
+        required(request, "request").request->require_home();
+        const InUse use(request->in_use);
         required(next, "next");
         result_to(token, "minim_token", minim_token{});  // checks the struct before a token is taken
         switch (request->request->take(request->event, deadline_after(timeout_ms))) {
@@ -169,6 +172,7 @@ minim_status minim_request_get_state(const minim_request* request, minim_request
 }
 
 void minim_request_free(minim_request* request) {
+    if (request != nullptr && request->request->is_left()) return;
     minim_request_cancel(request);
     delete request;
 }

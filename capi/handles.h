@@ -31,6 +31,13 @@ struct Runtime {
     Logger log;
     placement::Threads threads;
     CpuLevel cpu_level = CpuLevel::scalar;
+
+    // Throws invalid in a child of fork(), where the threads are not. Called before any lock is taken: a thread of the parent may
+    // have held it.
+    void require_threads() const {
+        threads.prompt->require_threads();
+        threads.decode->require_threads();
+    }
 };
 
 // A model with the runtime whose logger and threads it uses. Members are destroyed last first: the model
@@ -129,12 +136,17 @@ class DevicesOf {
 // A session at work: nobody else gets in, and its status is told at the end.
 class SessionUse {
   public:
-    explicit SessionUse(minim_session& session) : in_use_(session.in_use), session_(session) {}
+    explicit SessionUse(minim_session& session) : in_use_(flag_of(session)), session_(session) {}
     ~SessionUse() { session_.publish_status(); }
     SessionUse(const SessionUse&) = delete;
     SessionUse& operator=(const SessionUse&) = delete;
 
   private:
+    static std::atomic_flag& flag_of(minim_session& session) {
+        session.open.runtime->require_threads();
+        return session.in_use;
+    }
+
     InUse in_use_;
     minim_session& session_;
 };

@@ -179,6 +179,7 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
     return guard(err, index_of, [&] {
         required(out, "out") = nullptr;
         const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
+        shared->require_threads();
         const minim_model_params p = params_of(params, "minim_model_params", k_first_params);
         if (p.devices != nullptr) names = names_in(p.devices);
         model::OpenOptions options;

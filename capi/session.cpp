@@ -35,6 +35,7 @@ minim_status minim_session_create(minim_model* model, const minim_session_params
     return guard(err, DevicesOf(model), [&] {
         required(out, "out") = nullptr;
         const OpenModel open = required(model, "model").open;
+        open.runtime->require_threads();
         const engine::SessionParams p = session_params(params_of(params, "minim_session_params"));
         *out = new_session(open, std::make_unique<engine::Session>(open.model, p, open.runtime->log));
     });
@@ -95,6 +96,7 @@ minim_status minim_session_restore(minim_model* model, const char* path, const m
     return guard(err, DevicesOf(model), [&] {
         required(out, "out") = nullptr;
         const OpenModel open = required(model, "model").open;
+        open.runtime->require_threads();
         required(path, "path");
         const engine::SessionParams p = session_params(params_of(params, "minim_session_params"));
         *out = new_session(

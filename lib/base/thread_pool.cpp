@@ -8,12 +8,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/own_thread.h"
 
 namespace minim {
 namespace {
@@ -99,6 +99,8 @@ struct ThreadPool::State {
     std::array<std::vector<Share>, k_most_nodes + 1> shares_of;  // by number of parts
     std::vector<Progress> progress;                              // by share, each thread's first
     int binding_error = 0;
+
+    HomeProcess home;
 
     std::mutex callers;  // one job at a time
 
@@ -192,6 +194,7 @@ struct ThreadPool::State {
     }
 
     void begin_awake() noexcept {
+        if (home.is_left()) return;
         {
             const std::lock_guard lock(sleep_mutex);
             if (n_awake.fetch_add(1, std::memory_order_relaxed) > 0) return;
@@ -245,18 +248,15 @@ ThreadPool::ThreadPool(const ThreadPlan& plan, const PlacementCalls& calls)
         state.shares_of[static_cast<size_t>(n_parts)] = divide(plan, n_parts);
     state.progress = std::vector<Progress>(plan.threads.size() + k_most_nodes);
     state.workers.reserve(plan.threads.size() - 1);
-    try {
-        for (int32_t thread = 1; thread < state.n_threads; ++thread) {
-            state.workers.emplace_back([&state, thread] { state.worker_main(thread); });
-            const std::vector<int>& cores = plan.threads[static_cast<size_t>(thread)].cores;
-            const int error =
-                cores.empty() ? 0 : calls.bind_thread(state.workers.back().native_handle(), cores);
-            if (state.binding_error == 0) state.binding_error = error;
-        }
-    } catch (...) {
-        const size_t started = state.workers.size();
-        state.join_all();
-        fail(Status::out_of_memory, "cannot start thread {} of {}", started + 2, state.n_threads);
+    // Where one cannot be started, the destructor ends those that were: the constructor delegated to above is done.
+    for (int32_t thread = 1; thread < state.n_threads; ++thread) {
+        state.workers.push_back(
+            start_thread(format_text("minim-{}", thread),
+                         format_text("worker thread {} of {}", thread, state.n_threads - 1),
+                         [&state, thread] { state.worker_main(thread); }));
+        const std::vector<int>& cores = plan.threads[static_cast<size_t>(thread)].cores;
+        const int error = cores.empty() ? 0 : calls.bind_thread(state.workers.back().native_handle(), cores);
+        if (state.binding_error == 0) state.binding_error = error;
     }
 }
 
@@ -264,7 +264,20 @@ ThreadPool::ThreadPool(int32_t n_threads, Affinity affinity)
     : ThreadPool(plan_on_one_node(n_threads, affinity), system_placement_calls()) {}
 
 ThreadPool::~ThreadPool() {
+    // Neither can threads be joined that are not there, nor may what they wait on be destroyed.
+    if (is_left()) {
+        static_cast<void>(state_.release());
+        return;
+    }
     state_->join_all();
+}
+
+bool ThreadPool::is_left() const noexcept {
+    return !state_->workers.empty() && state_->home.is_left();
+}
+
+void ThreadPool::require_threads() const {
+    if (!state_->workers.empty()) state_->home.require("the runtime");
 }
 
 int32_t ThreadPool::n_threads() const noexcept {
@@ -307,6 +320,7 @@ void ThreadPool::run_erased(std::span<const int64_t> first_of_part, TaskFunction
         return;
     }
     if (state.host.run != nullptr) return state.host.run(state.host.user_data, n_tasks, task, context);
+    require_threads();
     const std::lock_guard caller(state.callers);
     state.task = task;
     state.context = context;

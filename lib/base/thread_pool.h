@@ -25,7 +25,7 @@ class ThreadPool {
   public:
     // `n_threads` counts the calling thread; it must be at least 1. Pinned workers stay on a core each, of those
     // the process may use when the pool is made; the first core is left to the caller, whom nobody pins. Throws
-    // out_of_memory when a thread can't be made.
+    // out_of_memory where a thread cannot be started.
     explicit ThreadPool(int32_t n_threads, Affinity affinity = Affinity::free);
     // A thread a place. Where the system does not bind a worker, it runs anywhere: binding_error().
     ThreadPool(const ThreadPlan& plan, const PlacementCalls& calls);
@@ -41,6 +41,11 @@ class ThreadPool {
     int32_t n_threads_of(int32_t node) const noexcept;
     // The errno of the first worker that could not be bound; 0: all are where they were wanted.
     int binding_error() const noexcept;
+
+    // Whether this process is a child of the one that has the workers. Then run() throws, and the destructor leaves them alone.
+    bool is_left() const noexcept;
+    // Throws invalid in such a child.
+    void require_threads() const;
 
     // Calls task(i, thread) once for each i in [0, n_tasks), with 0 <= thread < n_threads(); returns when all
     // are done. A thread takes neighbours one after the other, and what others have not begun when it has no more of its own.

@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -87,11 +86,7 @@ Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& pa
               "logits") {
     rows_.reserve(static_cast<size_t>(params_.n_batch));
     asking_.reserve(static_cast<size_t>(params_.n_requests));
-    try {
-        thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error& error) {
-        fail(Status::out_of_memory, "the engine's thread cannot be made: {}", error.what());
-    }
+    thread_ = start_thread("minim-engine", "the engine's thread", [this] { run(); });
 }
 
 Engine::~Engine() {
@@ -104,6 +99,7 @@ Engine::~Engine() {
 }
 
 std::shared_ptr<Request> Engine::submit(std::vector<int32_t> prompt, RequestParams params) {
+    home_.require("the engine");
     if (prompt.empty()) fail(Status::invalid, "the prompt is empty");
     check_ids(prompt, model_->config());
     if (params.timeout_ms < 0) fail(Status::invalid, "a timeout of {} ms", params.timeout_ms);
@@ -133,6 +129,7 @@ std::shared_ptr<Request> Engine::submit(std::vector<int32_t> prompt, RequestPara
 }
 
 bool Engine::drain(Clock::time_point deadline) {
+    home_.require("the engine");
     std::unique_lock lock(mutex_);
     is_draining_ = true;
     const auto is_idle = [&] { return is_idle_; };
@@ -144,6 +141,7 @@ bool Engine::drain(Clock::time_point deadline) {
 }
 
 EngineState Engine::state() const {
+    home_.require("the engine");
     const std::lock_guard lock(mutex_);
     return state_;
 }
@@ -160,6 +158,7 @@ int64_t Engine::load_prefixes(const std::string& path, const CancelToken* cancel
 
 // On the engine's thread; throws here what the task throws there.
 void Engine::run_between_steps(std::function<void()> task) {
+    home_.require("the engine");
     if (!params_.keep_prefixes) fail(Status::invalid, "this engine keeps no prefixes");
     std::packaged_task<void()> packaged(std::move(task));
     std::future<void> done = packaged.get_future();

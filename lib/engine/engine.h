@@ -19,6 +19,7 @@
 #include "base/buffer.h"
 #include "base/cancel.h"
 #include "base/log.h"
+#include "base/own_thread.h"
 #include "base/shortlist.h"
 #include "engine/lookup_draft.h"
 #include "engine/request.h"
@@ -55,10 +56,13 @@ class Engine {
   public:
     // Takes the memory for keys and values, logits and activations. Throws invalid or out_of_memory.
     Engine(std::shared_ptr<const model::Model> model, const EngineParams& params, const Logger& log);
-    // Ends what is under way.
+    // Ends what is under way. Not in a child of fork(): it would wait for a thread that is not there.
     ~Engine();
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
+
+    // Whether this process is a child of the one that has the engine's thread. Then every call below throws invalid.
+    bool is_left() const noexcept { return home_.is_left(); }
 
     // Throws invalid (an empty prompt, an id or parameter out of range, an engine that is ending) or
     // context_full where the prompt can never fit.
@@ -156,6 +160,7 @@ class Engine {
     bool is_idle_ = true;  // every request has been told its end
     bool is_draining_ = false;
     CancelToken stopping_;
+    const HomeProcess home_;
 
     std::thread thread_;  // last: it uses all of the above
 };

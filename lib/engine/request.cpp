@@ -5,6 +5,7 @@
 namespace minim::engine {
 
 Request::Take Request::take(TokenEvent& event, Clock::time_point deadline) {
+    require_home();
     std::unique_lock lock(mutex_);
     const auto has_news = [&] { return !events_.empty() || ended_; };
     if (deadline == Clock::time_point::max()) {
@@ -22,6 +23,7 @@ Request::Take Request::take(TokenEvent& event, Clock::time_point deadline) {
 }
 
 void Request::cancel() {
+    if (is_left()) return;
     {
         const std::lock_guard lock(mutex_);
         cancelled_ = true;
@@ -39,6 +41,7 @@ void Request::notify() {
 }
 
 RequestState Request::state() const {
+    require_home();
     const std::lock_guard lock(mutex_);
     RequestState state = state_;
     if (!events_.empty()) state.finish = Finish::none;

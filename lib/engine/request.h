@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/own_thread.h"
 #include "engine/answer.h"
 
 namespace minim::engine {
@@ -47,6 +48,11 @@ class Request {
 
     enum class Take { token, ended, nothing_yet };
 
+    // Whether this process is a child of the one that has the engine's thread. Then take() and state() throw invalid, cancel()
+    // does nothing, and the request must not be destroyed: its locks may be held for ever.
+    bool is_left() const noexcept { return home_.is_left(); }
+    void require_home() const { home_.require("the engine"); }
+
     // The next token. Waits until there is one, the text has ended, or `deadline`; one owner at a time.
     // Throws what ended the request where that was an error.
     Take take(TokenEvent& event, Clock::time_point deadline);
@@ -70,6 +76,7 @@ class Request {
 
     const std::vector<int32_t> prompt_;
     const RequestParams params_;
+    const HomeProcess home_;
     std::atomic<bool> cancelled_{false};
 
     mutable std::mutex mutex_;

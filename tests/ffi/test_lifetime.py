@@ -43,6 +43,36 @@ class Lifetime(unittest.TestCase):
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
+    def test_a_forked_child_ends_and_is_told_what_it_cannot_use(self):
+        program = (
+            "import gc, os, sys; sys.path.insert(0, sys.argv[1]); import minim\n"
+            "model = minim.Model(sys.argv[2], threads=4)\n"
+            "session = model.session(context=64)\n"
+            "engine = minim.Engine(model, kv_tokens=1024)\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            "    try:\n"
+            "        session.eval([5])\n"
+            "    except minim.Error as error:\n"
+            "        if 'made before fork()' in str(error):\n"
+            "            del engine, session, model\n"
+            "            gc.collect()\n"
+            "            sys.exit(7)\n"
+            "    sys.exit(1)\n"
+            "_, status = os.waitpid(child, 0)\n"
+            "if os.fork() == 0:\n"
+            "    sys.exit(0)\n"
+            "session.eval([5])\n"
+            "print(os.waitstatus_to_exitcode(status), os.waitstatus_to_exitcode(os.wait()[1]))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(ROOT / "examples" / "python"), str(Q8_0)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "7 0\n", ""))
+
     def test_a_model_in_memory_answers_like_a_mapped_one(self):
         golden = prompt("chat_capital")
         for mmap in (True, False, None):
