@@ -42,6 +42,13 @@
  * - Threads: each handle's comment says whether one or any thread may use it at a time. Callbacks run on
  *   the thread that made the call, with no lock held; log lines may come from any thread that is inside a
  *   call, and from an engine's own.
+ * - The library's own threads are called "minim-1", "minim-2" ... and "minim-engine". They block all signals but
+ *   those that a fault raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS), so the host's threads get
+ *   the process's signals.
+ * - fork(): a child process has none of the library's threads. There, calls that need them fail with
+ *   MINIM_E_INVALID (all that work with a model, session or engine; of a runtime of one thread, or with
+ *   `parallel_for`, only an engine's), and *_free and *_close return at once, leaving some memory behind. A child may
+ *   create a runtime of its own and open the model there. exec() after fork() needs no care.
  */
 #ifndef MINIM_H
 #define MINIM_H
@@ -662,8 +669,10 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_session_fork(minim_session* sessio
  * Writes the session to a file: tokens, keys and values, and the logits after the last token, so that a
  * restored session goes on with the same bits. Of a generation under way the tokens up to the last reported
  * one. The file has the size of the keys and values and little more, and gets its name when it is whole and
- * on the disk: a call that fails, or a process that dies, leaves a file of that name as it was. Errors:
- * NOT_FOUND (the folder), IO (also where the disk has no room), CANCELLED.
+ * on the disk: a call that fails, or a process that dies, leaves a file of that name as it was. A new file can be read
+ * and written by its owner alone; one that replaces another keeps that one's permissions, and where `path` is a symbolic
+ * link the file that it points to is replaced. Errors: NOT_FOUND (the folder), IO (also where the disk has no room),
+ * CANCELLED.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_save(minim_session* session, const char* path,
                                                            minim_cancel* cancel, minim_error* err);
@@ -932,8 +941,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_engine_get_state(const minim_engin
 /*
  * Writes the prefix cache to a file: the keys and values of texts that ended, and the tokens they belong to.
  * A later engine of the same model adds them to its own cache, the last used first, as far as it has room;
- * *n_pages, which may be NULL, is how many pages of at most 64 tokens were read. Requests wait meanwhile.
- * Errors: as minim_session_save and minim_session_restore; INVALID where the engine keeps no prefixes.
+ * *n_pages, which may be NULL, is how many pages of at most 64 tokens were read. Requests wait meanwhile. Permissions of
+ * the file are as with minim_session_save. Errors: as minim_session_save and minim_session_restore; INVALID where the engine keeps no prefixes.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_save_prefixes(minim_engine* engine, const char* path,
                                                                    minim_cancel* cancel, minim_error* err);

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <limits>
 #include <random>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -17,12 +19,30 @@
 namespace minim {
 namespace {
 
-constexpr mode_t k_mode = 0666;  // less what the process's umask takes away
+// Less what the process's umask takes away.
+constexpr mode_t k_usual_mode = 0666;
+constexpr mode_t k_owner_mode = 0600;
+constexpr mode_t k_group_permissions = 0070;
+constexpr mode_t k_permissions = 0777;
 
 std::string folder_of(const std::string& path) {
     const size_t slash = path.rfind('/');
     if (slash == std::string::npos) return ".";
     return path.substr(0, std::max<size_t>(slash, 1));
+}
+
+// Where the path leads by symbolic links, the last of which may point to a file that is not there yet.
+std::string follow_links(const std::string& path) {
+    constexpr int k_most_links = 40;  // as Linux has it
+    std::string at = path;
+    for (int i = 0; i < k_most_links; ++i) {
+        char to[PATH_MAX];
+        const ssize_t length = ::readlink(at.c_str(), to, sizeof(to));
+        if (length < 0) return at;  // no link, or nothing that can be looked at: opening it says what it is
+        const std::string_view text(to, static_cast<size_t>(length));
+        at = text.starts_with('/') ? std::string(text) : format_text("{}/{}", folder_of(at), text);
+    }
+    fail_io(path, "write", ELOOP);
 }
 
 // Where an open file without a name can be found; nowhere without a /proc.
@@ -42,12 +62,15 @@ NewFile::Draft::~Draft() {
     if (!name.empty()) ::unlink(name.c_str());
 }
 
-NewFile::NewFile(std::string path, uint64_t bytes) : path_(std::move(path)), folder_(folder_of(path_)) {
+NewFile::NewFile(std::string path, uint64_t bytes, Readers readers) : path_(std::move(path)) {
     if (path_.empty()) fail(Status::invalid, "the file path is empty");
-    struct stat info {};
-    if (::stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-        fail_io(path_, "write", S_ISDIR(info.st_mode) ? EISDIR : EINVAL);
-    open_draft();
+    target_ = follow_links(path_);
+    folder_ = folder_of(target_);
+    struct stat old {};
+    const bool is_there = ::stat(target_.c_str(), &old) == 0;
+    if (is_there && !S_ISREG(old.st_mode)) fail_io(path_, "write", S_ISDIR(old.st_mode) ? EISDIR : EINVAL);
+    open_draft(is_there || readers == Readers::owner ? k_owner_mode : k_usual_mode);
+    if (is_there) take_permissions(old);
     if (bytes == 0) return;
     if (bytes > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) fail_io(path_, "write", EFBIG);
     // Better no room now than no room at the end; a file system that cannot tell goes unasked.
@@ -56,22 +79,37 @@ NewFile::NewFile(std::string path, uint64_t bytes) : path_(std::move(path)), fol
         fail_io(path_, format_text("make room for {} bytes", bytes), code);
 }
 
-void NewFile::open_draft() {
+void NewFile::open_draft(mode_t mode) {
     // One without a name is removed by the kernel, however this process ends.
-    draft_.descriptor = ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, k_mode);
+    draft_.descriptor = ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
     if (draft_.descriptor >= 0) {
         if (::access(place_of(draft_.descriptor).c_str(), F_OK) == 0) return;
         ::close(std::exchange(draft_.descriptor, -1));
     }
     std::string name = free_name();
-    draft_.descriptor = ::open(name.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, k_mode);
+    draft_.descriptor = ::open(name.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
     if (draft_.descriptor < 0) fail_io(path_, "write", errno);
     draft_.name = std::move(name);
 }
 
+// Those of the file that the draft will replace, and its owner and group where this process may give them away.
+void NewFile::take_permissions(const struct stat& old) const {
+    mode_t mode = old.st_mode & k_permissions;
+    struct stat own {};
+    if (::fstat(draft_.descriptor, &own) != 0) fail_io(path_, "write", errno);
+    if (own.st_uid != old.st_uid || own.st_gid != old.st_gid) {
+        // What one group may do, another may not.
+        if (::fchown(draft_.descriptor, old.st_uid, old.st_gid) != 0 &&
+            ::fchown(draft_.descriptor, own.st_uid, old.st_gid) != 0)
+            mode &= ~k_group_permissions;
+    }
+    if ((own.st_mode & k_permissions) == mode) return;  // some file systems have but one for all files
+    if (::fchmod(draft_.descriptor, mode) != 0) fail_io(path_, "set the permissions", errno);
+}
+
 std::string NewFile::free_name() const {
     std::random_device random;
-    return format_text("{}.{:08x}{:08x}", path_, random(), random());
+    return format_text("{}.{:08x}{:08x}", target_, random(), random());
 }
 
 void NewFile::write(std::span<const std::byte> data) {
@@ -112,7 +150,7 @@ void NewFile::commit() {
             fail_io(path_, "write", errno);
         draft_.name = std::move(name);
     }
-    if (::rename(draft_.name.c_str(), path_.c_str()) != 0) fail_io(path_, "write", errno);
+    if (::rename(draft_.name.c_str(), target_.c_str()) != 0) fail_io(path_, "write", errno);
     draft_.name.clear();
     // The name is on the disk once its folder is. A folder that cannot be flushed has its name all the same.
     const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -2,6 +2,8 @@
 // whatever happens to this process meanwhile.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,12 +11,19 @@
 
 namespace minim {
 
+// Who may read a file that was not there before.
+enum class Readers : uint8_t {
+    usual,  // as the process's umask has it
+    owner,  // nobody else: it holds what somebody said
+};
+
 // Every error names the path. A file that is not committed leaves nothing behind.
 class NewFile {
   public:
-    // A file of `bytes` bytes to be called `path`, whose folder must exist. Throws invalid, not_found or io:
-    // also where the disk has no room for it.
-    NewFile(std::string path, uint64_t bytes);
+    // A file of `bytes` bytes to be called `path`, whose folder must exist. Where the path is a symbolic link, the file that it
+    // points to is replaced, and the link stays. A file that is replaced passes on its permissions. Throws invalid, not_found or
+    // io: also where the disk has no room for it.
+    NewFile(std::string path, uint64_t bytes, Readers readers = Readers::usual);
     NewFile(const NewFile&) = delete;
     NewFile& operator=(const NewFile&) = delete;
 
@@ -39,11 +48,13 @@ class NewFile {
         ~Draft();
     };
 
-    void open_draft();
+    void open_draft(mode_t mode);
+    void take_permissions(const struct stat& old) const;
     std::string free_name() const;
 
-    std::string path_;
-    std::string folder_;
+    std::string path_;    // as the caller has it
+    std::string target_;  // what it leads to
+    std::string folder_;  // of the target
     Draft draft_;
     uint64_t appended_ = 0;
 };

@@ -66,7 +66,7 @@ void PrefixCache::save(const std::string& path, uint64_t model, const CancelToke
     header.counts[0] = records.size();
     seal_header(header, bytes);
 
-    NewFile file(path, bytes);
+    NewFile file(path, bytes, Readers::owner);
     file.write(bytes_of(header));
     file.write(std::as_bytes(std::span(records)));
     file.write(bytes_of(hash_bytes(std::as_bytes(std::span(records)))));

@@ -86,7 +86,7 @@ void write_state(const std::string& path, const State& state, const Sequence& kv
     page_hashes.reserve(static_cast<size_t>(n_pages));
     std::vector<std::byte> last_page;
     const HostPage host_page(kv.pool());
-    NewFile file(path, places.end);
+    NewFile file(path, places.end, Readers::owner);
     file.write(bytes_of(header));
     file.write(std::as_bytes(state.tokens));
     file.write(std::as_bytes(state.logits));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -21,10 +22,16 @@ void write(NewFile& file, std::string_view text) {
     file.write(std::as_bytes(std::span(text)));
 }
 
-void put(const std::string& path, std::string_view text) {
-    NewFile file(path, text.size());
+void put(const std::string& path, std::string_view text, Readers readers = Readers::usual) {
+    NewFile file(path, text.size(), readers);
     write(file, text);
     file.commit();
+}
+
+mode_t mode_of(const std::string& path) {
+    struct stat info {};
+    REQUIRE(::stat(path.c_str(), &info) == 0);
+    return info.st_mode & 0777;
 }
 
 }  // namespace
@@ -125,12 +132,63 @@ TEST_CASE("a process that is killed while it writes leaves the old file") {
     CHECK(n_files(folder) == 1);
 }
 
-TEST_CASE("a file gets the permissions that the process gives new files") {
+TEST_CASE("a file gets the permissions that the process gives new files, or its owner's alone") {
     const TemporaryFolder folder;
-    const mode_t before = ::umask(0027);
-    put(folder / "a", "text");
-    ::umask(before);
-    struct stat info {};
-    REQUIRE(::stat((folder / "a").c_str(), &info) == 0);
-    CHECK((info.st_mode & 0777) == 0640);
+    for (const mode_t mask : {mode_t{0027}, mode_t{0000}, mode_t{0077}}) {
+        const mode_t before = ::umask(mask);
+        put(folder / "usual", "text");
+        put(folder / "owner", "text", Readers::owner);
+        ::umask(before);
+        CHECK(mode_of(folder / "usual") == (0666 & ~mask));
+        CHECK(mode_of(folder / "owner") == 0600);
+        std::filesystem::remove(folder / "usual");
+        std::filesystem::remove(folder / "owner");
+    }
+}
+
+TEST_CASE("a file in the place of another one has its permissions, whoever may read new ones") {
+    const TemporaryFolder folder;
+    const std::string path = folder / "a";
+    put(path, "old");
+    for (const mode_t mode : {mode_t{0600}, mode_t{0640}, mode_t{0666}, mode_t{0755}, mode_t{0400}}) {
+        for (const Readers readers : {Readers::usual, Readers::owner}) {
+            REQUIRE(::chmod(path.c_str(), mode) == 0);
+            put(path, "new", readers);
+            CHECK(mode_of(path) == mode);
+        }
+    }
+}
+
+TEST_CASE("a file that a symbolic link points to is replaced, and the link stays") {
+    const TemporaryFolder folder;
+    const std::string link = folder / "link";
+    std::filesystem::create_directory(folder / "deep");
+    put(folder / "deep/target", "old");
+    REQUIRE(::chmod((folder / "deep/target").c_str(), 0620) == 0);
+    std::filesystem::create_symlink("deep/second", link);
+    std::filesystem::create_symlink("target", folder / "deep/second");
+    put(link, "new");
+    CHECK(std::filesystem::is_symlink(link));
+    CHECK(std::filesystem::is_symlink(folder / "deep/second"));
+    CHECK(text_of(folder / "deep/target") == "new");
+    CHECK(mode_of(folder / "deep/target") == 0620);
+    CHECK(n_files(folder) == 2);
+    CHECK(std::distance(std::filesystem::directory_iterator(folder / "deep"), {}) == 2);
+
+    // One that points to no file yet.
+    std::filesystem::remove(folder / "deep/target");
+    put(link, "first", Readers::owner);
+    CHECK(std::filesystem::is_symlink(link));
+    CHECK(text_of(folder / "deep/target") == "first");
+    CHECK(mode_of(folder / "deep/target") == 0600);
+
+    // With the whole path in it.
+    std::filesystem::create_symlink(folder / "deep/target", folder / "whole");
+    put(folder / "whole", "again");
+    CHECK(text_of(folder / "deep/target") == "again");
+
+    std::filesystem::create_symlink("circle", folder / "circle");
+    expect_error(Status::io, "circle", [&] { put(folder / "circle", "text"); });
+    std::filesystem::create_symlink("no/folder/file", folder / "nowhere");
+    expect_error(Status::not_found, "nowhere", [&] { put(folder / "nowhere", "text"); });
 }
