@@ -84,7 +84,7 @@ minim_status minim_constraint_from_tools(minim_model* model, const char* tools, 
         required(out, "out") = nullptr;
         const minim_model& of = required(model, "model");
         const json::Value parsed = json::parse(&required(tools, "tools"), "tools", json::Source::argument);
-        const constraint::ToolChoice choice = {std::string(optional_text(name)), single != 0};
+        const constraint::ToolChoice choice = {std::string(optional_text(name)), flag(single, "single")};
         *out = compiled(of, constraint::grammar_of_tool_calls(parsed, choice, of.model().tokenizer()),
                         params_of(params, "minim_constraint_params"));
     });
@@ -97,7 +97,7 @@ void minim_constraint_free(minim_constraint* constraint) {
 minim_status minim_sampling_set_constraint(minim_sampling* sampling, const minim_constraint* constraint,
                                            minim_error* err) {
     return guard(err, [&] {
-        auto& params = required(sampling, "sampling").params;
-        params.constraint = constraint != nullptr ? constraint->constraint : nullptr;
+        const SamplingWriter writer(required(sampling, "sampling"));
+        writer.params().constraint = constraint != nullptr ? constraint->constraint : nullptr;
     });
 }

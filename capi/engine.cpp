@@ -34,13 +34,14 @@ engine::EngineParams engine_params(const minim_engine_params& p) {
     if (p.n_requests != 0) params.n_requests = p.n_requests;
     params.n_batch = p.n_batch != 0 ? p.n_batch : std::max(params.n_batch, params.n_requests);
     params.n_prompt_rows = p.n_prompt_rows;
-    params.keep_prefixes = p.forget_prefixes == 0;
+    params.keep_prefixes = !flag(p.forget_prefixes, "forget_prefixes");
     return params;
 }
 
 engine::RequestParams request_params(const minim_sampling* sampling, const minim_request_params& p) {
     engine::RequestParams params;
-    if (sampling != nullptr) params.generate = sampling->params;
+    if (p.reserved != 0) fail(Status::invalid, "reserved is {}; it must be 0", p.reserved);
+    if (sampling != nullptr) params.generate = SamplingReader(*sampling).params();
     params.priority = p.priority;
     params.timeout_ms = p.timeout_ms;
     if (p.notify != nullptr)
@@ -117,6 +118,7 @@ minim_status minim_engine_submit(minim_engine* engine, const minim_sampling* sam
         required(out, "out") = nullptr;
         minim_engine& handle = required(engine, "engine");
         const std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");
+        handle.engine->check_length(count);  // before the prompt is copied, whose length may be a mistake
         auto request = std::make_unique<minim_request>();
         request->top.reserve(sampling::k_max_top_logprobs);
         request->open = handle.open;
@@ -130,7 +132,7 @@ minim_status minim_request_next(minim_request* request, int64_t timeout_ms, mini
                                 minim_error* err) {
     return guard(err, DevicesOf(request), [&] {
         required(request, "request").request->require_home();
-        const InUse use(request->in_use);
+        const Use use(*request);
         required(next, "next");
         result_to(token, "minim_token", minim_token{});  // checks the struct before a token is taken
         switch (request->request->take(request->event, deadline_after(timeout_ms))) {
@@ -174,5 +176,5 @@ minim_status minim_request_get_state(const minim_request* request, minim_request
 void minim_request_free(minim_request* request) {
     if (request != nullptr && request->request->is_left()) return;
     minim_request_cancel(request);
-    delete request;
+    release(request);
 }

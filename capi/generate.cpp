@@ -27,9 +27,10 @@ void begin(minim_session& session, const minim_sampling* options, std::span<cons
            const CancelToken* cancel) {
     session.top.reserve(
         sampling::k_max_top_logprobs);  // later calls must not fail between choosing and reporting a token
+    engine::GenerateParams params;
+    if (options != nullptr) params = SamplingReader(*options).params();
     session.end_generation();
-    session.generation.emplace(
-        *session.session, options == nullptr ? engine::GenerateParams() : options->params, prompt, cancel);
+    session.generation.emplace(*session.session, params, prompt, cancel);
 }
 
 // False when the text has ended.
@@ -57,7 +58,8 @@ minim_status minim_generate(minim_session* session, const minim_sampling* sampli
                 if (on_token == nullptr) continue;
                 const minim_token token = token_view(session->event, session->top);
                 session->publish_status();
-                if (on_token(user_data, &token) != 0) session->generation->stop();
+                if (on_token(user_data, &token) != 0 || session->in_use.is_released())
+                    session->generation->stop();
             }
         } catch (...) {
             session->generation->stop();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,20 +48,53 @@ struct OpenModel {
     std::shared_ptr<const model::Model> model;
 };
 
-// Held while a call uses a handle that belongs to one thread at a time.
+// Of a handle that belongs to one call at a time. It may be released in the middle of that call, by a callback or another thread:
+// then the end of the call deletes it.
 class InUse {
   public:
-    explicit InUse(std::atomic_flag& flag) : flag_(flag) {
-        if (flag_.test_and_set(std::memory_order_acquire))
-            fail(Status::busy, "the handle is in use by another thread");
+    // Throws busy.
+    void begin() {
+        State idle = State::idle;
+        if (!state_.compare_exchange_strong(idle, State::in_use, std::memory_order_acquire))
+            fail(Status::busy,
+                 "the handle is in use by another call, of another thread or one that a callback is part of");
     }
-    ~InUse() { flag_.clear(std::memory_order_release); }
-    InUse(const InUse&) = delete;
-    InUse& operator=(const InUse&) = delete;
+    // False where the handle was released meanwhile: it is to be deleted now.
+    [[nodiscard]] bool end() noexcept {
+        return state_.exchange(State::idle, std::memory_order_acq_rel) != State::released;
+    }
+    // False where the handle is in use: it is to be deleted now otherwise.
+    [[nodiscard]] bool release() noexcept {
+        State in_use = State::in_use;
+        return !state_.compare_exchange_strong(in_use, State::released, std::memory_order_acq_rel) &&
+               in_use == State::idle;
+    }
+    bool is_released() const noexcept { return state_.load(std::memory_order_acquire) == State::released; }
 
   private:
-    std::atomic_flag& flag_;
+    enum class State : uint8_t { idle, in_use, released };
+    std::atomic<State> state_{State::idle};
 };
+
+// A call that uses such a handle.
+template <typename Handle>
+class Use {
+  public:
+    explicit Use(Handle& handle) : handle_(handle) { handle.in_use.begin(); }
+    ~Use() {
+        if (!handle_.in_use.end()) delete &handle_;
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+  private:
+    Handle& handle_;
+};
+
+template <typename Handle>
+void release(Handle* handle) noexcept {
+    if (handle != nullptr && handle->in_use.release()) delete handle;
+}
 
 const CancelToken* token_of(const minim_cancel* cancel) noexcept;
 
@@ -87,7 +121,7 @@ struct minim_session {
     std::optional<minim::engine::Generation> generation;
     minim::engine::TokenEvent event;  // what the pointers of the last minim_token point into
     std::vector<minim_token_probability> top;
-    std::atomic_flag in_use = ATOMIC_FLAG_INIT;
+    minim::capi::InUse in_use;
 
     // What callbacks and other threads may ask for while a call is at work.
     mutable std::mutex status_mutex;
@@ -119,7 +153,7 @@ class DevicesOf {
     // Of a model, session, engine or request; null is fine.
     template <typename Handle>
     explicit DevicesOf(const Handle* handle) noexcept
-        : model_(handle == nullptr ? nullptr : handle->open.model.get()) {}
+        : model_(handle == nullptr ? nullptr : handle->open.model) {}
 
     int32_t operator()(std::string_view device) const noexcept {
         if (model_ == nullptr) return -1;
@@ -130,24 +164,24 @@ class DevicesOf {
     }
 
   private:
-    const model::Model* model_;
+    std::shared_ptr<const model::Model> model_;  // the call may end the handle
 };
 
 // A session at work: nobody else gets in, and its status is told at the end.
 class SessionUse {
   public:
-    explicit SessionUse(minim_session& session) : in_use_(flag_of(session)), session_(session) {}
+    explicit SessionUse(minim_session& session) : use_(checked(session)), session_(session) {}
     ~SessionUse() { session_.publish_status(); }
     SessionUse(const SessionUse&) = delete;
     SessionUse& operator=(const SessionUse&) = delete;
 
   private:
-    static std::atomic_flag& flag_of(minim_session& session) {
+    static minim_session& checked(minim_session& session) {
         session.open.runtime->require_threads();
-        return session.in_use;
+        return session;
     }
 
-    InUse in_use_;
+    Use<minim_session> use_;
     minim_session& session_;
 };
 
@@ -163,7 +197,7 @@ struct minim_request {
     std::shared_ptr<minim::engine::Request> request;
     minim::engine::TokenEvent event;  // what the pointers of the last minim_token point into
     std::vector<minim_token_probability> top;
-    std::atomic_flag in_use = ATOMIC_FLAG_INIT;
+    minim::capi::InUse in_use;
 };
 
 struct minim_constraint {
@@ -172,7 +206,40 @@ struct minim_constraint {
 
 struct minim_sampling {
     minim::engine::GenerateParams params;
+    mutable std::shared_mutex mutex;  // never waited for: whoever does not get it is told so
 };
+
+namespace minim::capi {
+
+// The options of a sampling while a call reads or changes them. Throws busy where another thread changes them, or would see the
+// change.
+class SamplingReader {
+  public:
+    explicit SamplingReader(const minim_sampling& sampling)
+        : sampling_(sampling), lock_(sampling.mutex, std::try_to_lock) {
+        if (!lock_) fail(Status::busy, "another thread is changing the sampling");
+    }
+    const engine::GenerateParams& params() const noexcept { return sampling_.params; }
+
+  private:
+    const minim_sampling& sampling_;
+    std::shared_lock<std::shared_mutex> lock_;
+};
+
+class SamplingWriter {
+  public:
+    explicit SamplingWriter(minim_sampling& sampling)
+        : sampling_(sampling), lock_(sampling.mutex, std::try_to_lock) {
+        if (!lock_) fail(Status::busy, "the sampling is in use by another thread");
+    }
+    engine::GenerateParams& params() const noexcept { return sampling_.params; }
+
+  private:
+    minim_sampling& sampling_;
+    std::unique_lock<std::shared_mutex> lock_;
+};
+
+}  // namespace minim::capi
 
 struct minim_tokens {
     std::vector<int32_t> ids;
@@ -187,6 +254,7 @@ struct minim_decoder {
     minim::tokenizer::StreamDecoder stream;
     bool skip_special = false;
     std::string text;
+    minim::capi::InUse in_use = {};
 };
 
 struct minim_cancel {

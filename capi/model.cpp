@@ -185,7 +185,7 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
         model::OpenOptions options;
         options.residence = residence_of(p.residence);
         options.cancel = token_of(cancel);
-        options.engine_tokenizer = p.engine_tokenizer != 0;
+        options.engine_tokenizer = flag(p.engine_tokenizer, "engine_tokenizer");
         options.prefault = flag(p.prefault, "prefault");
         options.expand = expand_of(p.expand);
         options.packed_file = packed_file_of(p.packed_file);

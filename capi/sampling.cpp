@@ -20,21 +20,24 @@ void minim_sampling_free(minim_sampling* sampling) {
 minim_status minim_sampling_set_i64(minim_sampling* sampling, const char* name, int64_t value,
                                     minim_error* err) {
     return guard(err, [&] {
-        engine::set_option(required(sampling, "sampling").params, &required(name, "name"), value);
+        const SamplingWriter writer(required(sampling, "sampling"));
+        engine::set_option(writer.params(), &required(name, "name"), value);
     });
 }
 
 minim_status minim_sampling_set_f64(minim_sampling* sampling, const char* name, double value,
                                     minim_error* err) {
     return guard(err, [&] {
-        engine::set_option(required(sampling, "sampling").params, &required(name, "name"), value);
+        const SamplingWriter writer(required(sampling, "sampling"));
+        engine::set_option(writer.params(), &required(name, "name"), value);
     });
 }
 
 minim_status minim_sampling_add_stop(minim_sampling* sampling, const char* text, size_t length,
                                      minim_error* err) {
     return guard(err, [&] {
-        auto& stops = required(sampling, "sampling").params.stop_texts;
+        const SamplingWriter writer(required(sampling, "sampling"));
+        auto& stops = writer.params().stop_texts;
         const std::string_view stop = text_argument(text, length, "text");
         if (stop.empty()) fail(Status::invalid, "a stop text is empty");
         if (stops.size() >= minim::sampling::k_max_stop_strings) {
@@ -48,7 +51,7 @@ minim_status minim_sampling_add_stop(minim_sampling* sampling, const char* text,
 minim_status minim_sampling_add_stop_token(minim_sampling* sampling, int32_t id, minim_error* err) {
     return guard(err, [&] {
         if (id < 0) fail(Status::invalid, "stop token {} is no token", id);
-        required(sampling, "sampling").params.stop_tokens.push_back(id);
+        SamplingWriter(required(sampling, "sampling")).params().stop_tokens.push_back(id);
     });
 }
 
@@ -59,7 +62,7 @@ minim_status minim_sampling_add_logit_bias(minim_sampling* sampling, int32_t id,
         if (!(bias <= minim::sampling::k_max_penalty)) {  // also refuses NaN
             fail(Status::invalid, "the logit bias of token {} is {}", id, bias);
         }
-        required(sampling, "sampling").params.sampling.logit_bias.push_back({id, bias});
+        SamplingWriter(required(sampling, "sampling")).params().sampling.logit_bias.push_back({id, bias});
     });
 }
 

@@ -42,7 +42,7 @@ minim_status minim_session_create(minim_model* model, const minim_session_params
 }
 
 void minim_session_free(minim_session* session) {
-    delete session;
+    release(session);
 }
 
 size_t minim_session_token_count(const minim_session* session) {
@@ -108,13 +108,14 @@ minim_status minim_session_eval(minim_session* session, const int32_t* ids, size
                                 float* logits, size_t capacity, minim_cancel* cancel, minim_error* err) {
     return guard(err, DevicesOf(session), [&] {
         const SessionUse use(required(session, "session"));
+        const bool wants_all = flag(all_logits, "all_logits");
         if (logits != nullptr && capacity == 0) fail(Status::invalid, "the capacity of the logits is 0");
         const std::span<float> out(logits, logits == nullptr ? 0 : capacity);
         const std::span<const int32_t> tokens = ids_argument(ids, count, "ids");
         if (session->generation) {  // bad arguments do not end it
-            session->session->check_eval(tokens, all_logits != 0, out, session->n_unreported());
+            session->session->check_eval(tokens, wants_all, out, session->n_unreported());
             session->end_generation();
         }
-        session->session->eval(tokens, all_logits != 0, out, token_of(cancel));
+        session->session->eval(tokens, wants_all, out, token_of(cancel));
     });
 }

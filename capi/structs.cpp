@@ -5,7 +5,11 @@
 namespace minim::capi {
 namespace {
 
-uint32_t checked_size(const void* caller, const char* name, uint32_t first_version_bytes) {
+// Further beyond the struct that we know, a size is no newer version but a field that nobody set.
+constexpr uint32_t k_most_unknown_bytes = 4096;
+
+uint32_t checked_size(const void* caller, const char* name, uint32_t first_version_bytes,
+                      uint32_t known_bytes) {
     if (caller == nullptr) fail(Status::invalid, "argument {} is NULL", name);
     uint32_t size = 0;
     std::memcpy(&size, caller, sizeof(size));
@@ -14,6 +18,11 @@ uint32_t checked_size(const void* caller, const char* name, uint32_t first_versi
              "{}.size is {}, at least {} is expected: initialise the struct with its INIT macro", name, size,
              first_version_bytes);
     }
+    if (size > known_bytes && size - known_bytes > k_most_unknown_bytes) {
+        fail(Status::invalid,
+             "{}.size is {}, at most {} is expected: initialise the struct with its INIT macro", name, size,
+             known_bytes);
+    }
     return size;
 }
 
@@ -21,7 +30,7 @@ uint32_t checked_size(const void* caller, const char* name, uint32_t first_versi
 
 void read_struct(const void* caller, const char* name, uint32_t first_version_bytes, void* known,
                  uint32_t known_bytes) {
-    const uint32_t size = checked_size(caller, name, first_version_bytes);
+    const uint32_t size = checked_size(caller, name, first_version_bytes, known_bytes);
     const auto* bytes = static_cast<const unsigned char*>(caller);
     for (uint32_t i = known_bytes; i < size; ++i) {
         if (bytes[i] != 0) {
@@ -34,7 +43,7 @@ void read_struct(const void* caller, const char* name, uint32_t first_version_by
 
 void write_struct(void* caller, const char* name, uint32_t first_version_bytes, const void* known,
                   uint32_t known_bytes) {
-    const uint32_t size = checked_size(caller, name, first_version_bytes);
+    const uint32_t size = checked_size(caller, name, first_version_bytes, known_bytes);
     std::memcpy(caller, known, std::min(size, known_bytes));
     std::memcpy(caller, &size, sizeof(size));
 }

@@ -10,7 +10,7 @@
 namespace minim::capi {
 
 // Copies min(size, known) bytes of the caller's struct into `known`. Throws invalid where `size` is smaller
-// than the struct's first version, unsupported where the part beyond `known` is not all zero.
+// than the struct's first version or larger than any version will be, unsupported where the part beyond `known` is not all zero.
 void read_struct(const void* caller, const char* name, uint32_t first_version_bytes, void* known,
                  uint32_t known_bytes);
 

@@ -18,7 +18,10 @@ inline std::string_view text_argument(const char* text, size_t length, const cha
         if (length == 0) return {};
         fail(Status::invalid, "argument {} is NULL", name);
     }
-    return {text, length == SIZE_MAX ? std::strlen(text) : length};
+    if (length == SIZE_MAX) return {text, std::strlen(text)};
+    if (length > PTRDIFF_MAX)
+        fail(Status::invalid, "{} of {} bytes: no memory holds that many", name, length);
+    return {text, length};
 }
 
 // An optional zero-terminated text: null is empty.
@@ -28,6 +31,8 @@ inline std::string_view optional_text(const char* text) {
 
 inline std::span<const int32_t> ids_argument(const int32_t* ids, size_t count, const char* name) {
     if (ids == nullptr && count > 0) fail(Status::invalid, "argument {} is NULL", name);
+    if (count > PTRDIFF_MAX / sizeof(int32_t))
+        fail(Status::invalid, "{} of {} tokens: no memory holds that many", name, count);
     return {ids, count};
 }
 

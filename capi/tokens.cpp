@@ -44,7 +44,8 @@ minim_status minim_detokenize(const minim_model* model, const int32_t* ids, size
     return guard(err, [&] {
         required(out, "out") = nullptr;
         const tokenizer::Tokenizer& tokenizer = required(model, "model").model().tokenizer();
-        *out = new minim_text{tokenizer.decode(ids_argument(ids, count, "ids"), skip_special != 0)};
+        *out = new minim_text{
+            tokenizer.decode(ids_argument(ids, count, "ids"), flag(skip_special, "skip_special"))};
     });
 }
 
@@ -73,7 +74,7 @@ minim_status minim_decoder_create(const minim_model* model, int32_t skip_special
                                   minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        *out = new minim_decoder{required(model, "model").open, {}, skip_special != 0, {}};
+        *out = new minim_decoder{required(model, "model").open, {}, flag(skip_special, "skip_special"), {}};
     });
 }
 
@@ -81,6 +82,7 @@ minim_status minim_decoder_push(minim_decoder* decoder, int32_t id, const char**
                                 minim_error* err) {
     return guard(err, [&] {
         minim_decoder& d = required(decoder, "decoder");
+        const Use use(d);
         required(text, "text");
         required(length, "length");
         const tokenizer::Tokenizer& tokenizer = d.open.model->tokenizer();
@@ -95,6 +97,7 @@ minim_status minim_decoder_finish(minim_decoder* decoder, const char** text, siz
                                   minim_error* err) {
     return guard(err, [&] {
         minim_decoder& d = required(decoder, "decoder");
+        const Use use(d);
         required(text, "text");
         required(length, "length");
         d.text = d.stream.finish();
@@ -104,5 +107,5 @@ minim_status minim_decoder_finish(minim_decoder* decoder, const char** text, siz
 }
 
 void minim_decoder_free(minim_decoder* decoder) {
-    delete decoder;
+    release(decoder);
 }

@@ -13,12 +13,24 @@ DeviceName::DeviceName(std::string_view name) noexcept {
 
 Error::Error(Status status, Reason reason, std::string_view message, const ErrorFacts& facts) noexcept
     : status_(status), reason_(reason), facts_(facts), message_{} {
-    size_t length = std::min(message.size(), sizeof(message_) - 1);
-    // Cut before a UTF-8 sequence, not inside it: hosts decode the text strictly.
-    if (length < message.size()) {
-        while (length > 0 && (static_cast<unsigned char>(message[length]) & 0xC0U) == 0x80U) --length;
+    constexpr size_t k_room = sizeof(message_) - 1;
+    if (message.size() <= k_room) {
+        std::memcpy(message_, message.data(), message.size());
+        return;
     }
-    std::memcpy(message_, message.data(), length);
+    // A long message quotes what it is about, and says behind it what is wrong. Cut between UTF-8 sequences, not inside one: hosts
+    // decode the text strictly.
+    const auto is_inside = [&](size_t at) {
+        return at < message.size() && (static_cast<unsigned char>(message[at]) & 0xC0U) == 0x80U;
+    };
+    constexpr std::string_view k_cut = " ... ";
+    size_t head = k_room / 2;
+    while (head > 0 && is_inside(head)) --head;
+    size_t tail = message.size() - (k_room - head - k_cut.size());
+    while (is_inside(tail)) ++tail;
+    char* end = std::copy_n(message.data(), head, message_);
+    end = std::ranges::copy(k_cut, end).out;
+    std::ranges::copy(message.substr(tail), end);
 }
 
 void fail_out_of_memory(std::string_view what, uint64_t requested_bytes, uint64_t available_bytes) {

@@ -98,21 +98,23 @@ Engine::~Engine() {
     thread_.join();
 }
 
+void Engine::check_length(uint64_t n_tokens) const {
+    if (n_tokens < static_cast<uint64_t>(n_context_)) return;
+    ErrorFacts facts;
+    facts.requested = static_cast<int64_t>(std::min<uint64_t>(n_tokens, INT64_MAX));
+    facts.available = n_context_ - 1;
+    throw Error(Status::context_full, Reason::none,
+                format_text("a prompt of {} tokens does not fit into a context of {} with an answer",
+                            n_tokens, n_context_),
+                facts);
+}
+
 std::shared_ptr<Request> Engine::submit(std::vector<int32_t> prompt, RequestParams params) {
     home_.require("the engine");
     if (prompt.empty()) fail(Status::invalid, "the prompt is empty");
+    check_length(prompt.size());
     check_ids(prompt, model_->config());
     if (params.timeout_ms < 0) fail(Status::invalid, "a timeout of {} ms", params.timeout_ms);
-    const auto n_prompt = static_cast<int64_t>(prompt.size());
-    if (n_prompt >= n_context_) {
-        ErrorFacts facts;
-        facts.requested = n_prompt;
-        facts.available = n_context_ - 1;
-        throw Error(Status::context_full, Reason::none,
-                    format_text("a prompt of {} tokens does not fit into a context of {} with an answer",
-                                n_prompt, n_context_),
-                    facts);
-    }
     auto request = std::make_shared<Request>(std::move(prompt), std::move(params));
     WorkList one;
     one.push_back(std::make_unique<Work>(request, *model_, 0));

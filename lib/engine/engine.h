@@ -64,6 +64,9 @@ class Engine {
     // Whether this process is a child of the one that has the engine's thread. Then every call below throws invalid.
     bool is_left() const noexcept { return home_.is_left(); }
 
+    // Throws context_full where a prompt of so many tokens can never fit.
+    void check_length(uint64_t n_tokens) const;
+
     // Throws invalid (an empty prompt, an id or parameter out of range, an engine that is ending) or
     // context_full where the prompt can never fit.
     std::shared_ptr<Request> submit(std::vector<int32_t> prompt, RequestParams params);

@@ -31,13 +31,22 @@ void Request::cancel() {
         ended_ = true;
     }
     changed_.notify_all();
+    if (notifier_ == std::this_thread::get_id())
+        return;                              // called by `notify`, which comes to its end after this
     const std::lock_guard lock(notifying_);  // one that is under way comes to its end
 }
 
-void Request::notify() {
+void Request::notify() noexcept {
     if (!params_.notify) return;
     const std::lock_guard lock(notifying_);
-    if (!cancelled_) params_.notify();
+    if (cancelled_) return;
+    notifier_ = std::this_thread::get_id();
+    try {
+        params_.notify();
+    } catch (...) {
+        // Nobody on the engine's thread could do anything about it; the request goes on.
+    }
+    notifier_ = std::thread::id();
 }
 
 RequestState Request::state() const {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -22,7 +23,8 @@ struct RequestParams {
     GenerateParams generate;
     int32_t priority = 0;    // higher ones go first
     int64_t timeout_ms = 0;  // from submission on; then the text ends where it is. 0: none
-    // Called on the engine's thread when there is something to take. Must not block or call the engine.
+    // Called on the engine's thread when there is something to take. Must not block or call the engine; may cancel requests. What it
+    // throws is dropped.
     std::function<void()> notify;
 };
 
@@ -57,7 +59,8 @@ class Request {
     // Throws what ended the request where that was an error.
     Take take(TokenEvent& event, Clock::time_point deadline);
 
-    // Ends the text after what was reported, at once; `notify` is not called any more. Any thread.
+    // Ends the text after what was reported, at once; `notify` is not called any more: one that runs on another thread is waited for.
+    // Any thread.
     void cancel();
 
     // Any thread. `finish` is none until the last token was taken.
@@ -72,7 +75,7 @@ class Request {
     void end(const RequestState& state, const std::optional<Error>& error);
 
   private:
-    void notify();
+    void notify() noexcept;
 
     const std::vector<int32_t> prompt_;
     const RequestParams params_;
@@ -85,7 +88,8 @@ class Request {
     RequestState state_;
     bool ended_ = false;
     std::optional<Error> error_;
-    std::mutex notifying_;  // held while `notify` runs
+    std::mutex notifying_;                        // held while `notify` runs
+    std::atomic<std::thread::id> notifier_ = {};  // who runs it just now
 };
 
 }  // namespace minim::engine

@@ -146,7 +146,6 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<const model::Model> mo
 }
 
 void Session::check(std::span<const int32_t> ids, int64_t n_forgotten) const {
-    check_ids(ids, model_->config());
     const int64_t n_held = n_tokens() - n_forgotten;
     const auto n_new = static_cast<int64_t>(ids.size());
     if (n_held + n_new > n_context_) {
@@ -158,6 +157,7 @@ void Session::check(std::span<const int32_t> ids, int64_t n_forgotten) const {
                                 n_context_, n_held),
                     facts);
     }
+    check_ids(ids, model_->config());  // no more of them than may be there
 }
 
 void Session::check_eval(std::span<const int32_t> ids, bool all_logits, std::span<const float> logits,

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -69,6 +71,25 @@ static void test_structs(minim_runtime* runtime, const char* path) {
     newer.later_field = 0;
     CHECK_OK(minim_model_open(runtime, path, &newer.params, NULL, &model, &err));
     minim_model_close(model);
+
+    /* A size that nobody set is not followed beyond the struct, where no memory may be. */
+    {
+        const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+        char* memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        minim_model_params* last = (minim_model_params*)(void*)(memory + page - sizeof(minim_model_params));
+        minim_tensor_info* info = (minim_tensor_info*)(void*)(memory + page - sizeof(minim_tensor_info));
+        minim_checkpoint* checkpoint = NULL;
+        CHECK((void*)memory != MAP_FAILED && mprotect(memory + page, page, PROT_NONE) == 0);
+        last->size = 0xCCCCCCCCU;
+        CHECK_FAILS(minim_model_open(runtime, path, last, NULL, &model, &err), MINIM_E_INVALID);
+        last->size = (uint32_t)sizeof(minim_model_params) + 4097;
+        CHECK_FAILS(minim_model_open(runtime, path, last, NULL, &model, &err), MINIM_E_INVALID);
+        CHECK_OK(minim_checkpoint_open(runtime, path, &checkpoint, &err));
+        info->size = 0xCCCCCCCCU;
+        CHECK_FAILS(minim_checkpoint_tensor(checkpoint, 0, info, &err), MINIM_E_INVALID);
+        minim_checkpoint_close(checkpoint);
+        CHECK(munmap(memory, 2 * page) == 0);
+    }
 
     /* A short error struct is filled as far as it goes. */
     {
@@ -579,6 +600,148 @@ static void test_misuse_from_another_thread(minim_model* model) {
     minim_session_free(i.session);
 }
 
+/* A session may be released while a call uses it: the end of the call ends it. */
+static int32_t free_in_callback(void* user_data, const minim_token* token) {
+    (void)token;
+    minim_session_free(user_data);
+    return 0;
+}
+
+static void test_release_in_a_callback(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_session* session = NULL;
+    minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
+    const int32_t ids[] = {2018, 2003, 315};
+    CHECK_OK(minim_session_create(model, NULL, &session, &err));
+    CHECK_OK(minim_generate(session, NULL, ids, 3, free_in_callback, session, NULL, &result, &err));
+    CHECK(result.finish == MINIM_FINISH_STOPPED && result.n_generated == 1);
+}
+
+/* Lengths that no memory holds are found out before a token is looked at, and those of a prompt that is too long too: behind the
+ * ids here there is no memory. */
+static void test_lengths(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t counts[] = {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 8, 1000000000};
+    char* memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const int32_t* ids = (const int32_t*)(void*)(memory + page - 2 * sizeof(int32_t));
+    minim_session* session = NULL;
+    minim_engine* engine = NULL;
+    minim_request* request = NULL;
+    minim_tokens* tokens = NULL;
+    minim_text* text = NULL;
+    minim_engine_params params = MINIM_ENGINE_PARAMS_INIT;
+    size_t i;
+    CHECK((void*)memory != MAP_FAILED && mprotect(memory + page, page, PROT_NONE) == 0);
+    params.kv_tokens = 256;
+    CHECK_OK(minim_session_create(model, NULL, &session, &err));
+    CHECK_OK(minim_engine_create(model, &params, &engine, &err));
+    for (i = 0; i < 4; ++i) {
+        const minim_status expected = i < 2 ? MINIM_E_INVALID : MINIM_E_CONTEXT_FULL;
+        CHECK_FAILS(minim_session_eval(session, ids, counts[i], 0, NULL, 0, NULL, &err), expected);
+        CHECK_FAILS(minim_generate(session, NULL, ids, counts[i], NULL, NULL, NULL, NULL, &err), expected);
+        CHECK_FAILS(minim_generate_begin(session, NULL, ids, counts[i], NULL, &err), expected);
+        CHECK_FAILS(minim_engine_submit(engine, NULL, ids, counts[i], NULL, &request, &err), expected);
+    }
+    CHECK_FAILS(minim_detokenize(model, ids, SIZE_MAX, 0, &text, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_tokenize(model, "a", SIZE_MAX - 1, 0, &tokens, &err), MINIM_E_INVALID);
+    minim_engine_free(engine);
+    minim_session_free(session);
+    CHECK(munmap(memory, 2 * page) == 0);
+}
+
+/* Fields of which only 0 and 1 mean something, and those that mean nothing yet. */
+static void test_fields(minim_model* model, const char* path, minim_runtime* runtime) {
+    minim_error err = MINIM_ERROR_INIT;
+    const int32_t id = 5;
+    minim_engine* engine = NULL;
+    minim_request* request = NULL;
+    minim_session* session = NULL;
+    minim_model* other = NULL;
+    minim_text* text = NULL;
+    minim_decoder* decoder = NULL;
+    minim_constraint* constraint = NULL;
+    minim_engine_params engine_params = MINIM_ENGINE_PARAMS_INIT;
+    minim_request_params request_params = MINIM_REQUEST_PARAMS_INIT;
+    minim_model_params model_params = MINIM_MODEL_PARAMS_INIT;
+    engine_params.kv_tokens = 256;
+    engine_params.forget_prefixes = 77;
+    CHECK_FAILS(minim_engine_create(model, &engine_params, &engine, &err), MINIM_E_INVALID);
+    engine_params.forget_prefixes = 1;
+    CHECK_OK(minim_engine_create(model, &engine_params, &engine, &err));
+    request_params.reserved = 5;
+    CHECK_FAILS(minim_engine_submit(engine, NULL, &id, 1, &request_params, &request, &err), MINIM_E_INVALID);
+    minim_engine_free(engine);
+    model_params.engine_tokenizer = 99;
+    CHECK_FAILS(minim_model_open(runtime, path, &model_params, NULL, &other, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_session_create(model, NULL, &session, &err));
+    CHECK_FAILS(minim_session_eval(session, &id, 1, 2, NULL, 0, NULL, &err), MINIM_E_INVALID);
+    minim_session_free(session);
+    CHECK_FAILS(minim_detokenize(model, &id, 1, 2, &text, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_decoder_create(model, -1, &decoder, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_tools(model, "[{\"name\": \"now\"}]", NULL, 2, NULL, &constraint, &err),
+                MINIM_E_INVALID);
+}
+
+/* Options and decoders that several threads use at once: each call does its work or says that it cannot. */
+typedef struct contended {
+    minim_sampling* sampling;
+    minim_decoder* decoder;
+    minim_session* session; /* each thread's own */
+    int n_busy;
+} contended;
+
+static void count_outcome(minim_status status, int* n_busy) {
+    CHECK(status == MINIM_OK || status == MINIM_E_BUSY);
+    *n_busy += status == MINIM_E_BUSY;
+}
+
+static void* contend(void* user_data) {
+    contended* c = user_data;
+    int i;
+    for (i = 0; i < 3000; ++i) {
+        minim_error err = MINIM_ERROR_INIT;
+        const char* text = NULL;
+        size_t length = 0;
+        const int32_t ids[] = {5, 6};
+        count_outcome(minim_sampling_add_stop_token(c->sampling, 1 + i % 100, &err), &c->n_busy);
+        count_outcome(minim_sampling_set_i64(c->sampling, "max_tokens", 1, &err), &c->n_busy);
+        count_outcome(minim_decoder_push(c->decoder, 300 + i % 100, &text, &length, &err), &c->n_busy);
+        if (i % 100 != 0) continue;
+        count_outcome(minim_session_truncate(c->session, 0, &err), &c->n_busy);
+        count_outcome(minim_generate(c->session, c->sampling, ids, 2, NULL, NULL, NULL, NULL, &err),
+                      &c->n_busy);
+    }
+    return NULL;
+}
+
+static void test_handles_in_use(minim_model* model) {
+    enum { N_THREADS = 4 };
+    minim_error err = MINIM_ERROR_INIT;
+    minim_sampling* sampling = NULL;
+    minim_decoder* decoder = NULL;
+    contended c[N_THREADS];
+    pthread_t threads[N_THREADS];
+    minim_session_params params = MINIM_SESSION_PARAMS_INIT;
+    int i;
+    params.max_context = 64;
+    CHECK_OK(minim_sampling_create(&sampling, &err));
+    CHECK_OK(minim_decoder_create(model, 0, &decoder, &err));
+    for (i = 0; i < N_THREADS; ++i) {
+        const contended one = {sampling, decoder, NULL, 0};
+        c[i] = one;
+        CHECK_OK(minim_session_create(model, &params, &c[i].session, &err));
+        CHECK(pthread_create(&threads[i], NULL, contend, &c[i]) == 0);
+    }
+    for (i = 0; i < N_THREADS; ++i) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+        minim_session_free(c[i].session);
+    }
+    CHECK_OK(minim_sampling_set_i64(sampling, "max_tokens", 2, &err));
+    minim_decoder_free(decoder);
+    minim_sampling_free(sampling);
+}
+
 static int32_t count_progress(void* user_data, uint64_t done, uint64_t total) {
     uint64_t* last = user_data;
     CHECK(done >= *last && done <= total);
@@ -863,6 +1026,10 @@ int main(int argc, char** argv) {
     test_engine(model);
     test_generation(model);
     test_misuse_from_another_thread(model);
+    test_release_in_a_callback(model);
+    test_lengths(model);
+    test_fields(model, argv[1], runtime);
+    test_handles_in_use(model);
 
     /* Parents released first: the session keeps them. */
     CHECK_OK(minim_session_create(model, NULL, &session, &err));

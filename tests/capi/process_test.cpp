@@ -1,6 +1,6 @@
 // The library in a process that is its host's: what fork(), signals and limits do to it and what it does to them.
 //
-// usage: process_test fork|signals|threads MODEL
+// usage: process_test fork|signals|threads|notify MODEL
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -249,10 +251,89 @@ void name_threads() {
     host.free();
 }
 
+// What a host's notify does with a request.
+struct Notified {
+    minim_request* request = nullptr;
+    std::atomic<bool> is_handed_over{false};  // `request` is set
+    std::atomic<bool> is_done{false};
+};
+
+void wait_for(const std::atomic<bool>& flag) {
+    while (!flag) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+minim_request* submit_with(const Host& host, minim_notify_fn notify, Notified& notified) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_sampling* sampling = nullptr;
+    require_ok(minim_sampling_create(&sampling, &err), err, "sampling");
+    require_ok(minim_sampling_set_i64(sampling, "max_tokens", 5, &err), err, "max_tokens");
+    require_ok(minim_sampling_set_i64(sampling, "ignore_end", 1, &err), err, "ignore_end");
+    minim_request_params params = MINIM_REQUEST_PARAMS_INIT;
+    params.notify = notify;
+    params.notify_user_data = &notified;
+    const int32_t ids[] = {5, 6, 7, 8};
+    require_ok(minim_engine_submit(host.engine, sampling, ids, 4, &params, &notified.request, &err), err,
+               "submit");
+    minim_sampling_free(sampling);
+    notified.is_handed_over = true;
+    return notified.request;
+}
+
+// The engine goes on whatever a host's notify does to its own request, and though it throws.
+void misuse_notify() {
+    ::alarm(120);
+    Host host(2);
+    minim_error err = MINIM_ERROR_INIT;
+
+    Notified throwing;
+    minim_request* request = submit_with(
+        host, [](void*) { throw std::runtime_error("notify"); }, throwing);
+    int32_t n_tokens = 0;
+    for (int32_t next = MINIM_NEXT_PENDING; next != MINIM_NEXT_END;) {
+        minim_token token = MINIM_TOKEN_INIT;
+        require_ok(minim_request_next(request, -1, &token, &next, &err), err, "next");
+        if (next == MINIM_NEXT_TOKEN) ++n_tokens;
+    }
+    require(n_tokens == 5, "a request whose notify throws loses tokens");
+    minim_request_free(request);
+
+    Notified cancelling;
+    request = submit_with(
+        host,
+        [](void* user_data) {
+            auto& notified = *static_cast<Notified*>(user_data);
+            wait_for(notified.is_handed_over);
+            minim_request_cancel(notified.request);
+            notified.is_done = true;
+        },
+        cancelling);
+    wait_for(cancelling.is_done);
+    minim_request_state state = MINIM_REQUEST_STATE_INIT;
+    require_ok(minim_request_get_state(request, &state, &err), err, "state");
+    require(state.n_generated <= 5, "a cancelled request goes on");
+    minim_request_free(request);
+
+    Notified freeing;
+    submit_with(
+        host,
+        [](void* user_data) {
+            auto& notified = *static_cast<Notified*>(user_data);
+            wait_for(notified.is_handed_over);
+            minim_request_free(notified.request);
+            notified.is_done = true;
+        },
+        freeing);
+    wait_for(freeing.is_done);
+
+    int32_t done = 0;
+    require_ok(minim_engine_drain(host.engine, -1, &done, &err), err, "drain");
+    host.free();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) give_up("usage: process_test fork|signals|threads MODEL");
+    if (argc != 3) give_up("usage: process_test fork|signals|threads|notify MODEL");
     ::pthread_setname_np(::pthread_self(), "main");
     const std::string_view what = argv[1];
     g_model_path = argv[2];
@@ -262,7 +343,9 @@ int main(int argc, char** argv) {
         wait_for_signals();
     else if (what == "threads")
         name_threads();
+    else if (what == "notify")
+        misuse_notify();
     else
-        give_up("usage: process_test fork|signals|threads MODEL");
+        give_up("usage: process_test fork|signals|threads|notify MODEL");
     return 0;
 }

@@ -33,26 +33,40 @@ TEST_CASE("an error carries its status, reason, text and figures") {
 TEST_CASE("an error text of exactly the room is kept whole") {
     const std::string text(k_longest, 'a');
     CHECK(kept(text) == text);
-    CHECK(kept(text + "b") == text);
     CHECK(kept("").empty());
 }
 
-TEST_CASE("an error text is cut before a character, never inside it") {
+TEST_CASE("a longer error text keeps its beginning and its end") {
+    const std::string text = kept("regex '" + std::string(100'000, 'a') + "': unmatched ) at byte 99999");
+    CHECK(text.size() == k_longest);
+    CHECK(text.starts_with("regex 'aaa"));
+    CHECK(text.ends_with("aaa': unmatched ) at byte 99999"));
+    CHECK(text.find("aaa ... aaa") != std::string::npos);
+}
+
+TEST_CASE("an error text is cut between characters, never inside one") {
     for (const std::string character : {"\u00E9", "\u20AC", "\U0001F437"}) {
-        for (size_t before = k_longest - 4; before <= k_longest; ++before) {
-            const std::string head(before, 'a');
-            const std::string text = kept(head + character + "tail of the text");
-            INFO(character << " at byte " << before);
-            const bool fits = before + character.size() <= k_longest;
-            CHECK(text.substr(0, before) == head);
-            CHECK((text.find(character) != std::string::npos) == fits);
-            if (!fits) CHECK(text == head);
+        std::string middle;
+        while (middle.size() < 3000) middle += character;
+        for (size_t shift = 0; shift < 8; ++shift) {
+            const std::string begin(shift, 'a');
+            const std::string end(7 - shift, 'z');
+            const std::string text = kept(begin + middle + end);
+            INFO(character << ", " << shift);
+            CHECK(text.size() <= k_longest);
+            CHECK(text.size() > k_longest - 8);
+            const size_t cut = text.find(" ... ");
+            REQUIRE(cut != std::string::npos);
+            CHECK((cut - begin.size()) % character.size() == 0);
+            CHECK((text.size() - cut - 5 - end.size()) % character.size() == 0);
+            CHECK(text.starts_with(begin + character));
+            CHECK(text.ends_with(character + end));
         }
     }
 }
 
-TEST_CASE("a text of continuation bytes alone is cut to nothing") {
-    CHECK(kept(std::string(5000, '\x80')).empty());
+TEST_CASE("of a long text of continuation bytes alone nothing is kept but that it is cut") {
+    CHECK(kept(std::string(5000, '\x80')) == " ... ");
 }
 
 TEST_CASE("a bad file is an io error where its reason is io, else a format error") {
