@@ -22,6 +22,7 @@ import json
 import operator
 import os
 import threading
+import time
 import types
 import typing
 

@@ -270,6 +270,7 @@ _STATUS_CALLS = {
     "model_open": [pointer, text, pointer, pointer, pointer],
     "model_get_info": [pointer, pointer],
     "model_device_memory": [pointer, size, pointer],
+    "model_layer_devices": [pointer, i32, pointer],
     "model_checkpoint": [pointer, pointer],
     "tokenize": [pointer, text, size, i32, pointer],
     "detokenize": [pointer, ids, size, i32, pointer],
@@ -375,7 +376,13 @@ def _load_library():
 library = _load_library()
 
 
+# Those whose arguments ctypes knows: it would pass a handle of a call that it does not know as a C int.
+DECLARED = {*_STATUS_CALLS, *_PLAIN_CALLS, *_RELEASES}
+
+
 def call(name, *arguments):
+    if name not in DECLARED:
+        raise AttributeError(f"minim_{name} has no row in the tables of minim_abi.py")
     return getattr(library, "minim_" + name)(*arguments)
 
 

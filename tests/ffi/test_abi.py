@@ -92,3 +92,15 @@ class Abi(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+    def test_every_call_of_the_binding_is_declared_and_exported(self):
+        exported = set((ROOT / "tests" / "capi" / "exports.txt").read_text().split())
+        self.assertLessEqual({"minim_" + name for name in abi.DECLARED}, exported)
+        source = (ROOT / "examples" / "python" / "minim.py").read_text()
+        used = set(re.findall(r"(?:call|check|_get|_check|_out|_own)\(\s*(?:[\w.]+,\s*)?\"(\w+)\"", source))
+        self.assertIn("model_layer_devices", used)
+        self.assertLessEqual(used, abi.DECLARED)
+
+    def test_a_call_that_is_not_declared_is_refused(self):
+        with self.assertRaisesRegex(AttributeError, "minim_decoder_free has no row"):
+            abi.call("decoder_free", None)

@@ -92,6 +92,7 @@ class Engine(unittest.TestCase):
     def test_draining(self):
         with minim.Engine(model(), kv_tokens=2048) as engine:
             request = engine.submit([5, 6, 7], ignore_end=1, max_tokens=30)
+            self.assertTrue(engine.drain(timeout=60))
             self.assertTrue(engine.drain())
             self.assertEqual(len(request.result().ids), 30)
             with self.assertRaises(minim.Error) as raised:

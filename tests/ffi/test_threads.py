@@ -24,6 +24,16 @@ class Threads(unittest.TestCase):
                 with self.subTest(name):
                     self.assertEqual(ids, golden_ids[: len(ids)])
 
+    def test_layers_are_placed_alike_for_every_thread(self):
+        def places():
+            with minim.Model(Q8_0, threads=1) as opened:
+                return [opened.layer_devices(layer) for layer in range(3)]
+
+        # Handles of other threads lie where they do not fit into a C int.
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for made in (pool.submit(places), pool.submit(places)):
+                self.assertEqual(made.result(), [(0, 0)] * 3)
+
     def test_decoding_on_fewer_or_pinned_threads_changes_no_bit(self):
         ids = prompt("memory")["ids"][:20]
 
