@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/format_text.h"
+#include "base/memory_info.h"
 
 namespace minim {
 
@@ -35,8 +36,11 @@ Error::Error(Status status, Reason reason, std::string_view message, const Error
 
 void fail_out_of_memory(std::string_view what, uint64_t requested_bytes, uint64_t available_bytes) {
     char text[512];
-    const auto end = fmt::format_to_n(text, sizeof(text), "{}: {} bytes needed, {} bytes available", what,
-                                      requested_bytes, available_bytes);
+    const bool is_limit = requested_bytes > available_address_space_bytes();
+    const auto end = fmt::format_to_n(
+        text, sizeof(text), "{}: {} bytes needed, {} bytes available{}", what, requested_bytes,
+        available_bytes,
+        is_limit ? " under the process's limit of address space (ulimit -v, RLIMIT_AS)" : "");
     const size_t length = std::min(end.size, sizeof(text));
     constexpr uint64_t k_largest = INT64_MAX;
     ErrorFacts facts;

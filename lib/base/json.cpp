@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include <locale.h>
+
 #include <algorithm>
 #include <charconv>
 #include <numeric>
@@ -165,6 +167,26 @@ void append(std::string& out, const Value& value) {
     out += value.is_object() ? '}' : ']';
 }
 
+// nlohmann-json reads numbers with strtod(), and puts the decimal point of the thread's locale in their text for it: a host's may be
+// a comma. While this lives the thread has the C locale.
+class PlainNumbers {
+  public:
+    PlainNumbers() : c_(::newlocale(LC_ALL_MASK, "C", nullptr)) {
+        if (c_ == nullptr) fail(Status::out_of_memory, "the C locale cannot be made");
+        before_ = ::uselocale(c_);
+    }
+    ~PlainNumbers() {
+        ::uselocale(before_);
+        ::freelocale(c_);
+    }
+    PlainNumbers(const PlainNumbers&) = delete;
+    PlainNumbers& operator=(const PlainNumbers&) = delete;
+
+  private:
+    locale_t c_;
+    locale_t before_ = nullptr;
+};
+
 }  // namespace
 
 bool Value::is_integer() const noexcept {
@@ -177,6 +199,7 @@ Value parse(std::string_view text, std::string_view what, Source source) {
     if (nul != std::string_view::npos) {
         refuse(source, Reason::format, "{}: not valid JSON at byte {}", what, nul + 1);
     }
+    const PlainNumbers plain;
     TreeBuilder builder(what, source);
     if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
         refuse(source, Reason::format, "{}: not valid JSON", what);

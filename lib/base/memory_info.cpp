@@ -91,8 +91,16 @@ uint64_t cgroup_available() noexcept {
 
 }  // namespace
 
+uint64_t available_address_space_bytes() noexcept {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+    uint64_t used = 0;
+    read_memory_line("/proc/self/status", "VmSize:", used);
+    return limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, used);
+}
+
 uint64_t available_memory_bytes() noexcept {
-    return std::min(kernel_available(), cgroup_available());
+    return std::min({kernel_available(), cgroup_available(), available_address_space_bytes()});
 }
 
 uint64_t total_memory_bytes() noexcept {

@@ -5,9 +5,12 @@
 
 namespace minim {
 
-// The smaller of what the kernel calls available and what is left under the process's control groups.
-// UINT64_MAX where neither can be read.
+// The least of what the kernel calls available, what is left under the process's control groups, and what is left of its address
+// space. UINT64_MAX where none can be read.
 uint64_t available_memory_bytes() noexcept;
+
+// Left under RLIMIT_AS (ulimit -v); UINT64_MAX where there is no limit.
+uint64_t available_address_space_bytes() noexcept;
 
 // What the process may lock in memory without a privilege, UINT64_MAX where there is no limit, and what it has locked.
 struct LockLimit {

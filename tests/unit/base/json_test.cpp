@@ -1,9 +1,12 @@
 #include "base/json.h"
 
+#include <clocale>
+#include <cstdlib>
 #include <string>
 
 #include "base/error.h"
 #include "support/catch.h"
+#include "support/temporary_folder.h"
 
 namespace minim::json {
 namespace {
@@ -41,6 +44,40 @@ std::string digits(std::string_view text) {
 
 std::string nested(size_t depth) {
     return std::string(depth, '[') + std::string(depth, ']');
+}
+
+TEST_CASE("numbers are read alike whatever the locale's decimal point is") {
+    const test::TemporaryFolder folder;
+    const char* before = std::getenv("LOCPATH");
+    const std::string path = before == nullptr ? "" : before;
+    REQUIRE(::setenv("LOCPATH", folder.path().c_str(), 1) == 0);
+    int n_found = 0;
+    // With a comma, and with a point of two bytes.
+    for (const std::string name : {"de_DE", "ps_AF"}) {
+        const std::string make =
+            "localedef -c -i " + name + " -f UTF-8 '" + (folder / (name + ".UTF-8")) + "' >/dev/null 2>&1";
+        static_cast<void>(std::system(make.c_str()));
+        if (std::setlocale(LC_NUMERIC, (name + ".UTF-8").c_str()) == nullptr) continue;
+        ++n_found;
+        CHECK(std::string(std::localeconv()->decimal_point) != ".");
+        const Value numbers = document("[0.5, -1.25e3, 1E-2, 7, 2.0]");
+        const char* const texts[] = {"0.5", "-1.25e3", "1E-2", "7", "2.0"};
+        const double values[] = {0.5, -1250.0, 0.01, 7.0, 2.0};
+        REQUIRE(numbers.items.size() == 5);
+        for (size_t i = 0; i < 5; ++i) {
+            INFO(name << ", " << texts[i]);
+            CHECK(numbers.items[i].text == texts[i]);
+            CHECK(numbers.items[i].number == values[i]);
+        }
+        CHECK(parse_error("[1e400]").find("out of range") != std::string::npos);
+    }
+    std::setlocale(LC_NUMERIC, "C");
+    if (before == nullptr) {
+        ::unsetenv("LOCPATH");
+    } else {
+        ::setenv("LOCPATH", path.c_str(), 1);
+    }
+    if (n_found == 0) WARN("skipped: localedef makes no locale here");
 }
 
 TEST_CASE("keys keep their order") {
