@@ -9,11 +9,13 @@
  *     minim_session *session = NULL;
  *     minim_sampling *sampling = NULL;
  *     minim_tokens *prompt = NULL;
+ *     minim_session_params context = MINIM_SESSION_PARAMS_INIT;
+ *     context.max_context = 8192;
  *     const char *messages = "[{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]";
  *
  *     if (minim_runtime_create(NULL, &runtime, &err) != MINIM_OK ||
  *         minim_model_open(runtime, "model.gguf", NULL, NULL, &model, &err) != MINIM_OK ||
- *         minim_session_create(model, NULL, &session, &err) != MINIM_OK ||
+ *         minim_session_create(model, &context, &session, &err) != MINIM_OK ||
  *         minim_sampling_create(&sampling, &err) != MINIM_OK ||
  *         minim_chat_tokenize(model, messages, NULL, NULL, MINIM_SPECIALS_SAFE, &prompt, &err) != MINIM_OK ||
  *         minim_generate(session, sampling, minim_tokens_data(prompt), minim_tokens_count(prompt),
@@ -25,23 +27,28 @@
  * Conventions, once for all calls:
  *
  * - Handles are opaque. *_free and *_close accept NULL, return nothing and cannot fail. A child keeps its
- *   parent alive (a session its model, a model its runtime), so handles may be released in any order.
+ *   parent alive (a session its model, a model its runtime), so handles may be released in any order. Sessions,
+ *   requests and decoders may be released while a call uses them, by its callback or another thread: the call then ends
+ *   them. Other handles must not be released before the calls that use them have returned.
  * - A call that can fail returns minim_status and takes a minim_error last, which may be NULL. Where a
  *   call fails, its out-parameter is NULL (handles) or untouched (values), and every handle is as it was
  *   before the call.
  * - Structs start with `size`, set by the *_INIT macro. Every other field may stay zero: zero is the
  *   default. A library older than its caller refuses a struct whose unknown tail is not all zero
- *   (MINIM_E_UNSUPPORTED).
+ *   (MINIM_E_UNSUPPORTED), or is longer than 4096 bytes (MINIM_E_INVALID).
  * - Text is UTF-8. Text going in is a zero-terminated string, or a pointer and a length in bytes where
  *   the comment says so. Text coming out lies in memory of the library whose lifetime the comment of the
  *   call states.
  * - The library prints nothing, keeps no global state, and never aborts or exits the process. It reads
- *   two environment variables, for debugging: MINIM_LOG (level 1..4: a runtime without a logger writes
- *   its log to standard error) and MINIM_CPU (scalar, avx2, avx2_vnni, avx512, avx512_vbmi: kernels of
- *   another instruction set that the processor has).
+ *   three environment variables: MINIM_PLUGIN_PATH (folders with plug-ins, see minim_devices) and, for debugging,
+ *   MINIM_LOG (level 1..4: a runtime without a logger writes its log to standard error) and MINIM_CPU (scalar, avx2,
+ *   avx2_vnni, avx512, avx512_vbmi: kernels of another instruction set that the processor has).
+ * - Results are the same bits only where the host leaves the floating-point environment of its threads as it was:
+ *   another rounding mode, or subnormal numbers flushed to zero, changes them.
  * - Threads: each handle's comment says whether one or any thread may use it at a time. Callbacks run on
- *   the thread that made the call, with no lock held; log lines may come from any thread that is inside a
- *   call, and from an engine's own.
+ *   the thread that made the call, with no lock held that other calls wait for; log lines may come from any thread that
+ *   is inside a call, and from an engine's own. A C++ exception out of a callback ends the call with MINIM_E_INTERNAL.
+ *   longjmp() out of a callback leaves the handle in use for ever (MINIM_E_BUSY).
  * - The library's own threads are called "minim-1", "minim-2" ... and "minim-engine". They block all signals but
  *   those that a fault raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS), so the host's threads get
  *   the process's signals.
@@ -109,7 +116,7 @@ enum {
     MINIM_E_CONTEXT_FULL = 8, /* the session's context cannot take the tokens */
     MINIM_E_CANCELLED = 9,
     MINIM_E_DEVICE_LOST = 10,
-    MINIM_E_BUSY = 11,    /* the handle is in use by another thread */
+    MINIM_E_BUSY = 11,    /* the handle is in use by another call */
     MINIM_E_INTERNAL = 12 /* a mistake of the library's */
 };
 
@@ -155,11 +162,12 @@ typedef struct minim_runtime minim_runtime;       /* any thread */
 typedef struct minim_checkpoint minim_checkpoint; /* immutable, any thread */
 typedef struct minim_model minim_model;           /* immutable, any thread */
 typedef struct minim_session minim_session;       /* one thread at a time; else MINIM_E_BUSY */
-typedef struct minim_sampling minim_sampling;     /* one thread at a time while it is changed */
-typedef struct minim_tokens minim_tokens;         /* immutable, any thread */
-typedef struct minim_text minim_text;             /* immutable, any thread */
-typedef struct minim_decoder minim_decoder;       /* one thread at a time */
-typedef struct minim_cancel minim_cancel;         /* any thread; trigger also from a signal handler */
+typedef struct minim_sampling
+    minim_sampling;                         /* one thread at a time while it is changed; else MINIM_E_BUSY */
+typedef struct minim_tokens minim_tokens;   /* immutable, any thread */
+typedef struct minim_text minim_text;       /* immutable, any thread */
+typedef struct minim_decoder minim_decoder; /* one thread at a time; else MINIM_E_BUSY */
+typedef struct minim_cancel minim_cancel;   /* any thread; trigger also from a signal handler */
 
 /* Token ids and texts that calls return. The data lives as long as the handle. */
 MINIM_API const int32_t* minim_tokens_data(const minim_tokens* tokens); /* never NULL */
@@ -226,7 +234,7 @@ typedef struct minim_runtime_params {
     uint32_t flags;    /* none defined: 0 */
     int32_t n_threads; /* threads for arithmetic, the caller's included; 0: the cores this process may use */
     int32_t log_level; /* MINIM_LOG_*: the most detailed lines the logger gets */
-    minim_log_fn log;  /* NULL: silence */
+    minim_log_fn log; /* NULL: silence. Called until the runtime and all that was made with it are released */
     void* log_user_data;
     int32_t n_threads_decode; /* threads for steps of one token, which memory limits; 0: n_threads */
     int32_t pin_threads;      /* 1: each thread of the library stays on a core of its own */
@@ -640,7 +648,9 @@ typedef struct minim_session_params {
     { sizeof(minim_session_params), 0, 0, 0, 0, 0, 0 }
 
 /* Takes the memory for the whole context at once: OUT_OF_MEMORY here names the largest context that
- * would fit. */
+ * would fit. Without `params` that is the context the model was trained for: 46 GiB for MiniMax-M2 and F16. On top comes work
+ * space that grows with n_ubatch and the model's width (125 MiB for MiniMax-M2 and 512 rows), which
+ * minim_session_kv_bytes leaves out. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_create(minim_model* model,
                                                              const minim_session_params* params,
                                                              minim_session** out, minim_error* err);
@@ -855,7 +865,8 @@ typedef struct minim_generate_result {
  * Appends the prompt and generates, calling `on_token` for each token. `sampling`, `on_token`, `cancel` and
  * `result` may be NULL. The prompt may be empty only where the session already holds tokens. The session
  * keeps the prompt and the reported tokens, also when an error ends the text in the middle; a prompt that
- * fails leaves nothing. `result` is filled in every case. Errors: INVALID, CONTEXT_FULL (the prompt does not
+ * fails leaves nothing. `result` is filled also where the call fails, but for BUSY and for INVALID of a NULL session, and
+ * in a child of fork(). Errors: INVALID, CONTEXT_FULL (the prompt does not
  * fit; nothing is evaluated), CANCELLED.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_generate(minim_session* session, const minim_sampling* sampling,
@@ -950,7 +961,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_engine_load_prefixes(minim_engine*
                                                                    minim_cancel* cancel, uint64_t* n_pages,
                                                                    minim_error* err);
 
-/* Called on the engine's thread when a request has something new. Must not block or call the library. */
+/* Called on the engine's thread when a request has something new. Must not block, and of this library call nothing but
+ * minim_request_cancel and minim_request_free. What it throws is dropped. */
 typedef void (*minim_notify_fn)(void* user_data);
 
 typedef struct minim_request_params {
@@ -987,7 +999,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_request_next(minim_request* reques
                                                            minim_token* token, int32_t* next,
                                                            minim_error* err);
 
-/* Ends the answer after what was reported so far (MINIM_FINISH_STOPPED). */
+/* Ends the answer after what was reported so far (MINIM_FINISH_STOPPED). Where `notify` is running on another thread, waits
+ * for its end: the caller must hold no lock that `notify` takes. */
 MINIM_API void minim_request_cancel(minim_request* request);
 
 typedef struct minim_request_state {
@@ -1009,7 +1022,8 @@ typedef struct minim_request_state {
 
 MINIM_API MINIM_MUST_CHECK minim_status minim_request_get_state(const minim_request* request,
                                                                 minim_request_state* out, minim_error* err);
-/* Cancels it where it has not ended. `notify` is not called any more once this has returned. */
+/* Cancels it where it has not ended, and waits as minim_request_cancel does. `notify` is not called any more once this has
+ * returned. */
 MINIM_API void minim_request_free(minim_request* request);
 
 /* --------------------------------------------------------------------------------------------- formats */

@@ -524,8 +524,8 @@ void Engine::remove_ended() {
 void Engine::fail_running(const Error& error) noexcept {
     try {
         log_.write(LogLevel::error, "a step of {} requests failed: {}", running_.size(), error.what());
-    } catch (const std::bad_alloc&) {
-        // The requests say it too.
+    } catch (...) {
+        // For want of memory, or thrown by the host's logger. The requests say it too.
     }
     for (const auto& work : running_) end(*work, Finish::stopped, error);
 }
