@@ -62,11 +62,14 @@ def _ids_pointer(array):
 
 
 def _utf8(text):
-    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(memoryview(text))
 
 
 def _path(path):
-    return os.fsencode(path)
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError(f"the path {path!r} holds a null character")
+    return encoded
 
 
 def _json(value):

@@ -68,6 +68,11 @@ class Error(Exception):
         self.offset, self.requested, self.available, self.os_code = offset, requested, available, os_code
         self.device = device
 
+    def __reduce__(self):
+        """For pickle and copy, which know nothing of the arguments."""
+        figures = (self.offset, self.requested, self.available, self.os_code, self.device)
+        return (type(self), (self.status, self.message, self.reason, *figures))
+
 
 class _Sized(c.Structure):
     def __init__(self, **fields):

@@ -1,5 +1,7 @@
 """Calls that fail say what was wrong and leave everything as it was."""
 
+import copy
+import pickle
 import unittest
 
 from support import Q8_0, minim, model, prompt
@@ -20,6 +22,28 @@ class Errors(unittest.TestCase):
         self.assertEqual(len(session), 0)
         answer = [token.id for token in session.generate(CAPITAL["ids"])]
         self.assertEqual(answer, CAPITAL["greedy_ids"][:-1])
+
+    def test_an_error_can_be_pickled_and_copied(self):
+        with self.assertRaises(minim.Error) as caught:
+            minim.Model("/nonexistent")
+        error = caught.exception
+        for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+            self.assertIs(type(other), minim.Error)
+            self.assertEqual(str(other), str(error))
+            self.assertEqual(vars(other), vars(error))
+            self.assertIs(other.status, minim.Status.NOT_FOUND)
+
+    def test_a_number_is_no_text(self):
+        for call in (model().tokenize, lambda n: model().constraint(choices=[n])):
+            with self.assertRaises(TypeError):
+                call(5)
+        with model().session(context=64) as session, self.assertRaises(TypeError):
+            session.generate([5], stop=[5])
+        self.assertEqual(model().tokenize(bytearray(b"a")), model().tokenize("a"))
+
+    def test_a_path_with_a_null_character_is_refused(self):
+        with self.assertRaises(ValueError):
+            minim.Model(str(Q8_0) + "\0x")
 
     def test_an_empty_prompt_is_invalid(self):
         with model().session(context=128) as session:
