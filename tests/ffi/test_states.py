@@ -34,6 +34,25 @@ class States(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.path = pathlib.Path(self.folder.name) / "state"
 
+    def test_only_their_owner_reads_new_states_and_prefixes(self):
+        prefixes, link = self.path.with_name("prefixes"), self.path.with_name("link")
+        before = os.umask(0)
+        try:
+            with model().session(context=64) as session:
+                session.eval([5, 6])
+                session.save(self.path)
+                self.assertEqual(self.path.stat().st_mode & 0o777, 0o600)
+                self.path.chmod(0o640)
+                link.symlink_to("state")
+                session.save(link)
+            with minim.Engine(model(), kv_tokens=1024) as engine:
+                engine.save_prefixes(prefixes)
+        finally:
+            os.umask(before)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(self.path.stat().st_mode & 0o777, 0o640)
+        self.assertEqual(prefixes.stat().st_mode & 0o777, 0o600)
+
     def test_a_fork_answers_like_the_session_it_came_from(self):
         golden = prompt("chat_capital")
         with model().session(context=512) as session:
