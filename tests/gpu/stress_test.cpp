@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gpu/models.h"
+#include "gpu/vary_steps.h"
 #include "kv/sequence.h"
 #include "model/minimax_m2.h"
 
@@ -66,10 +67,11 @@ class Text {
 };
 
 // The first step whose logits are not those of step 0, or n_steps. Step 0 is computed, step 1 recorded, the others are repeated.
-int64_t first_that_differs(const model::Model& model, int64_t n_steps) {
+int64_t first_that_differs(const model::Model& model, int64_t n_steps, bool varies) {
     Text text(model);
     const std::vector<float> first = text.next_logits();
     for (int64_t step = 1; step < n_steps; ++step) {
+        if (varies) vary_step(step);
         const std::vector<float> logits = text.next_logits();
         if (std::memcmp(first.data(), logits.data(), first.size() * sizeof(float)) != 0) return step;
     }
@@ -83,7 +85,7 @@ bool check(const model::Model& model, int64_t n_steps, size_t n_texts) {
     for (size_t i = 0; i < n_texts; ++i) {
         threads.emplace_back([&, i] {
             try {
-                differs[i] = first_that_differs(model, n_steps);
+                differs[i] = first_that_differs(model, n_steps, n_texts == 1);
             } catch (const std::exception& error) {
                 std::printf("FAILED: %s\n", error.what());
                 has_failed = true;
@@ -110,6 +112,7 @@ int run(int64_t n_steps) {
     }
     const auto model = open_on(model_path(), {0}, backend::Arithmetic::fast);
     bool is_good = check(*model, n_steps, 1);
+    vary_step(0);
     is_good = check(*model, n_steps, 4) && is_good;
     const backend::StepCounts counts = model->stages()[0].backend->step_counts();
     std::printf("steps: %lld computed, %lld recorded, %lld repeated, %lld records failed%s%s\n",
