@@ -85,6 +85,10 @@ std::shared_ptr<const backend::Backend> open_device(std::string_view name, const
                                                     backend::Arithmetic arithmetic, uint64_t budget_bytes) {
     auto device = placement::open_device(name, threads, runtime.cpu_level, arithmetic, budget_bytes);
     if (!device->remark().empty()) runtime.log.info("{}: {}", name, device->remark());
+    // The runtime outlives its models (OpenModel).
+    device->on_warning([&log = runtime.log, name = std::string(name)](std::string_view text) {
+        log.warning("{}: {}", name, text);
+    });
     return device;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,6 +101,7 @@ class CudaBackend : public backend::Backend {
 
     std::string_view name() const noexcept override { return name_; }
     std::string_view remark() const noexcept override { return remark_; }
+    void on_warning(std::function<void(std::string_view)> say) const override { say_ = std::move(say); }
     bool uses_host_memory() const noexcept override { return false; }
     uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
     std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
@@ -318,6 +320,7 @@ class CudaBackend : public backend::Backend {
     void drop_record(Stream& stream) const;
     void make_room_for_record(Stream& stream) const;
     void note_failed_record(Stream& stream, const char* why) const;
+    void warn(std::string_view what, std::string_view why) const noexcept;
     bool repeat(Stream& stream, const Record& record) const;
     bool attends_fast(const AttendArgs& args) const;
 
@@ -330,6 +333,7 @@ class CudaBackend : public backend::Backend {
     mutable PinnedBlocks pinned_blocks_;
     mutable backend::DeviceMemory pinned_;
     std::string remark_;
+    mutable std::function<void(std::string_view)> say_;
     mutable DenseProducts dense_;
     mutable std::atomic<const char*> why_lost_ = nullptr;
     mutable std::atomic<int64_t> n_computed_ = 0;
@@ -492,7 +496,17 @@ void CudaBackend::note_failed_record(Stream& s, const char* why) const {
     if (++s.n_failed_records < k_most_failed_records) return;
     s.n_failed_records = 0;
     s.records_nothing = !s.records_early;
+    warn(s.records_early ? "steps are recorded without early launch from now on"
+                         : "steps are launched kernel by kernel from now on, which is slower",
+         why);
     s.records_early = false;
+}
+
+void CudaBackend::warn(std::string_view what, std::string_view why) const noexcept {
+    try {
+        if (say_) say_(format_text("{}: {}", what, why));
+    } catch (...) {  // no memory to say it; counted it is
+    }
 }
 
 // Whether the record's work was started. If not, the step is to be computed. Where the device has no room for what a record

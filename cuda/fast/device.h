@@ -110,7 +110,7 @@ MINIM_DEVICE const uint8_t* aligned(const uint8_t* p) {
     return static_cast<const uint8_t*>(__builtin_assume_aligned(p, bytes));
 }
 
-// a * b rounded by itself, as on the host: no addition is fused with it.
+// a * b rounded as on the host: no addition is fused with it.
 MINIM_DEVICE float rounded_product(float a, float b) {
 #if defined(__CUDA_ARCH__)
     return __fmul_rn(a, b);

@@ -199,6 +199,10 @@ class Backend {
     // What its user should know of how it computes, as text; empty: nothing.
     virtual std::string_view remark() const noexcept { return {}; }
 
+    // Has `say` called, from any thread, when something makes steps slower from then on without failing them. Set before the first
+    // reserve(); `say` must outlive the backend.
+    virtual void on_warning(std::function<void(std::string_view)> say) const { static_cast<void>(say); }
+
     // ---- memory ----
 
     virtual bool uses_host_memory() const noexcept { return true; }

@@ -1,4 +1,4 @@
-// The time of each operation of a step by itself, of all layers together: on a GPU without the host or the gaps between
+// The time of each operation of a step, of all layers together: on a GPU without the host or the gaps between
 // operations, since they are recorded as one and repeated.
 #pragma once
 

@@ -107,6 +107,27 @@ TEST_CASE("recorded steps: where no record can be made or started, steps are com
     }
 }
 
+TEST_CASE("recorded steps: a device says once for each stream that it records differently, or no longer") {
+    const auto model = open(1);
+    std::vector<std::string> said;
+    model->stages()[0].backend->on_warning([&](std::string_view text) { said.emplace_back(text); });
+    const std::vector<float> expected = computed(model, 9);
+    REQUIRE(said.size() == 2);
+    CHECK(said[0] == "steps are recorded without early launch from now on: no record can be begun");
+    CHECK(said[1] ==
+          "steps are launched kernel by kernel from now on, which is slower: no record can be begun");
+    said.clear();
+    const SetRecords refusing({.refuse_early = true});
+    CHECK(decoded(model, 9) == expected);
+    REQUIRE(said.size() == 1);
+    CHECK(said[0] == "steps are recorded without early launch from now on: it cannot be a graph");
+    CHECK(records().n_repeats > 0);  // without early launch
+    const backend::StepCounts counts = model->stages()[0].backend->step_counts();
+    CHECK(counts.repeated == records().n_repeats);
+    CHECK(counts.failed == 9);
+    model->stages()[0].backend->on_warning(nullptr);
+}
+
 TEST_CASE("recorded steps: kernels that start early are not recorded, or a record does not start at times") {
     for (const size_t n_devices : {1, 2}) {
         const auto model = open(n_devices);

@@ -6,12 +6,12 @@
 #
 # STAGES, separated by commas:
 #   smoke     the programs load, a device is usable, decoders give the host's bits
-#   correct   all tests of the backend, the self-check at the model's shapes, an answer as on the processor
+#   correct   all tests of the backend, the self-check at the model's shapes, an answer as on the CPU
 #   stress    equal steps give equal bits, with and without parts of the launch path
 #   sanitize  compute-sanitizer on one test a tool
 #   speed     tokens/s of synthetic models; operation by operation; without parts of the launch path
 #   profile   Nsight Compute on a decode step and a prompt
-#   offload   experts on the processor, some and all
+#   offload   experts on the CPU, some and all
 #
 # BUILD_FOLDER: .gpu/build unless named. Every step has a limit of its own, and all of them the seconds given; logs are under $OUT,
 # or a new folder; a table comes last. Exit code: 0 all well, 1 something failed or no device is usable.
@@ -112,7 +112,7 @@ each_case() {
 
 if wants correct; then
     step "gpu_test, all" 90 "$gpu_test" || each_case 60
-    step "real shapes beside the processor" 100 "$build/tests/gpu/gpu_selfcheck"
+    step "real shapes beside the CPU" 100 "$build/tests/gpu/gpu_selfcheck"
     found '^FAIL| cases, ' 40
     for device in cpu cuda:0; do
         step "an answer on $device" 40 bash -c '"$0" -m "$1" -p "What is the capital of France?" --temp 0 --device "$2" > "$3"' \
@@ -188,7 +188,7 @@ if wants offload; then
         # shellcheck disable=SC2086
         speed "8 layers IQ4_XS, ${how:-all on the GPU}" 40 --layers 8 --vocab 32000 --experts-format IQ4_XS -p 512 -n 48 -r 3 $how
     done
-    step "8 layers IQ4_XS, the processor alone" 40 "$bench" --synthetic --layers 8 --vocab 32000 --experts-format IQ4_XS -p 512 -n 48 -r 3
+    step "8 layers IQ4_XS, the CPU alone" 40 "$bench" --synthetic --layers 8 --vocab 32000 --experts-format IQ4_XS -p 512 -n 48 -r 3
     found '^(pp|tg)'
 fi
 finish

@@ -5,7 +5,7 @@
 
 namespace minim::test {
 
-// Before step `step` of the only text. On a GPU every step differs by itself; emulated threads are told how.
+// Called before step `step` of the only text. Nothing to do on a GPU, whose steps differ anyway.
 void vary_step(int64_t step);
 
 }  // namespace minim::test

@@ -1,4 +1,4 @@
-// Attention over long contexts: the fast kernels beside exact ones on the same GPU, and once beside the processor. Then the
+// Attention over long contexts: the fast kernels beside exact ones on the same GPU, and once beside the CPU. Then the
 // tops of rows of logits.
 #include <cmath>
 #include <cstring>
@@ -131,7 +131,7 @@ void check_attend(Rig& rig, Report& report) {
             }
         }
         check(rig, report, {kv, s.contexts.back(), 4, 2}, rig.exact, "exact");
-        check(rig, report, {kv, s.host_context, 5, 1}, rig.host, "the processor");
+        check(rig, report, {kv, s.host_context, 5, 1}, rig.host, "the CPU");
     }
     for (const Format kv : {Format::f16, Format::q8_0})
         check(rig, report, {kv, s.long_context, 1, 1}, rig.exact, "exact");

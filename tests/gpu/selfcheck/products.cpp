@@ -1,4 +1,4 @@
-// Norm, products, the router and experts on the GPU, compared with the processor.
+// Norm, products, the router and experts on the GPU, compared with the CPU.
 #include <cmath>
 #include <numeric>
 #include <string>
@@ -15,7 +15,7 @@ using backend::ExpertWeights;
 using backend::LinearTask;
 using backend::Matrix;
 
-// From so many rows on a GPU rounds the inputs of float weights (cuda/fast_step.cpp).
+// From this row count on a GPU rounds the inputs of float weights (cuda/fast_step.cpp).
 constexpr int64_t k_least_rounded_rows = 5;
 
 // Products of packed weights have the same integer sums, added up in another order. Inputs of BF16 weights are rounded to 8
@@ -40,8 +40,7 @@ std::vector<float> quantised_inputs(test::Random& random, int64_t count) {
         for (size_t i = 0; i < 32; ++i) x[block + i] = scale * static_cast<float>(random.below(127) - 63);
         const auto peak = static_cast<size_t>(random.below(16)) * 2;
         x[block + peak] = 127.0F * scale;
-        x[block + peak + 1] =
-            -std::abs(x[block + peak + 1]);  // the processor keeps sums of neighbours below 129
+        x[block + peak + 1] = -std::abs(x[block + peak + 1]);  // the CPU keeps sums of neighbours below 129
     }
     return x;
 }

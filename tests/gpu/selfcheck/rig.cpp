@@ -24,8 +24,8 @@ Shapes reduced_shapes() {
             .few_and_many = {1, 4, 5, 65, 130},
             .route_rows = {1, 5, 33},
             .attend_rows = {1, 5, 20},
-            .contexts = {1, 64, 65},
-            .long_context = 700,
+            .contexts = {1, 64, 65, 260},
+            .long_context = 3000,
             .host_context = 130};
 }
 

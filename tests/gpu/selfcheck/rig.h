@@ -24,7 +24,7 @@ struct Shapes {
     int64_t expert_ff = 1536;
     int64_t n_vocab = 200064;
     int64_t head_rows = 50016;
-    std::vector<int64_t> few_and_many = {1, 2, 4, 5, 33, 64, 65, 512, 2048};  // rows of a step
+    std::vector<int64_t> few_and_many = {1, 2, 4, 5, 32, 33, 64, 65, 512, 2048};  // rows of a step
     std::vector<int64_t> route_rows = {1, 4, 5, 32, 2048};
     std::vector<int64_t> attend_rows = {1, 2, 5, 64, 300};
     std::vector<int64_t> contexts = {1, 63, 64, 65, 1000, 8192};

@@ -1,4 +1,4 @@
-// Every operation of the CUDA backend at the model's shapes, beside the processor and exact arithmetic on the same bytes.
+// Every operation of the CUDA backend at the model's shapes, beside the CPU and exact arithmetic on the same bytes.
 //
 //   gpu_selfcheck [--reduced] [FILTER]
 //
