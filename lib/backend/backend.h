@@ -201,7 +201,7 @@ class Backend {
 
     // Has `say` called, from any thread, when something makes steps slower from then on without failing them. Set before the first
     // reserve(); `say` must outlive the backend.
-    virtual void on_warning(std::function<void(std::string_view)> say) const { static_cast<void>(say); }
+    virtual void on_warning(const std::function<void(std::string_view)>& /*say*/) const {}
 
     // ---- memory ----
 

@@ -123,7 +123,9 @@ class CpuBackend : public backend::Backend {
   private:
     static CpuScratch& own(backend::Scratch& scratch) { return static_cast<CpuScratch&>(scratch); }
 
-    const Machine& machine_for(int64_t n_rows) const noexcept { return n_rows == 1 ? decode_machine_ : machine_; }
+    const Machine& machine_for(int64_t n_rows) const noexcept {
+        return n_rows == 1 ? decode_machine_ : machine_;
+    }
 
     Machine machine_;         // for several rows: bound by arithmetic
     Machine decode_machine_;  // for one row: bound by memory, where fewer threads may do
