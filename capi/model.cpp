@@ -66,10 +66,10 @@ int32_t place_among(std::span<const std::string_view> names, std::string_view de
     return found == names.end() ? -1 : static_cast<int32_t>(found - names.begin());
 }
 
-model::Expand expand_of(int32_t expand) {
-    if (expand == MINIM_EXPAND_AUTO) return model::Expand::automatic;
-    if (expand == MINIM_EXPAND_OFF) return model::Expand::off;
-    if (expand == MINIM_EXPAND_ON) return model::Expand::on;
+weights::Expand expand_of(int32_t expand) {
+    if (expand == MINIM_EXPAND_AUTO) return weights::Expand::automatic;
+    if (expand == MINIM_EXPAND_OFF) return weights::Expand::off;
+    if (expand == MINIM_EXPAND_ON) return weights::Expand::on;
     fail(Status::invalid, "expand is {}; auto (0), off (1) and on (2) are known", expand);
 }
 
@@ -198,8 +198,10 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
                 return p.progress(p.progress_user_data, done, total) == 0;
             };
         }
+        placement::Spread spread = spread_of(p, *shared);
+        options.loader = spread.host;
         auto model = std::make_shared<const model::Model>(
-            &required(path, "path"), placement::split_over(spread_of(p, *shared)), options, shared->log);
+            &required(path, "path"), placement::split_over(std::move(spread)), options, shared->log);
         std::string text = placement::placement_text(model->shares());
         shared->log.info("{}: {}", path, text);
         *out = new minim_model{{shared, std::move(model)}, std::move(text)};
@@ -250,7 +252,7 @@ minim_status minim_model_device_memory(const minim_model* model, size_t index, m
         if (index >= shares.size()) fail(Status::invalid, "device {} of {}", index, shares.size());
         const model::Share& share = shares[index];
         const backend::Backend& backend = *share.backend;
-        const model::WeightBytes& weights = m.weight_bytes()[index];
+        const weights::WeightBytes& weights = m.weight_bytes()[index];
         const backend::MemoryState memory = backend.memory();
         const model::Config& config = m.config();
         const model::CrossingBytes crossing =

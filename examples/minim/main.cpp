@@ -4,6 +4,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include "interrupt.h"
 #include "options.h"
 #include "output.h"
+#include "plan.h"
 
 namespace {
 
@@ -51,6 +53,11 @@ int run(const cli::Options& options) {
 int main(int argc, char** argv) {
     std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write
     try {
+        if (argc > 1 && std::string_view(argv[1]) == "plan") {
+            cli::plan(argc - 1, argv + 1);
+            cli::flush_output();
+            return 0;
+        }
         const std::optional<cli::Options> options = cli::parse_options(argc, argv);
         if (!options) {
             cli::flush_output();

@@ -332,6 +332,60 @@ MINIM_API size_t minim_devices_count(const minim_devices* devices); /* 0 for NUL
 MINIM_API MINIM_MUST_CHECK minim_status minim_devices_get(const minim_devices* devices, size_t index,
                                                           minim_device_info* out, minim_error* err);
 
+/* ----------------------------------------------------------------------------------------------- plan */
+
+enum {
+    MINIM_KV_AUTO = 0,
+    MINIM_KV_F16 = 1,
+    MINIM_KV_F32 = 2,
+    MINIM_KV_BF16 = 3,
+    MINIM_KV_Q8_0 = 4,
+    MINIM_KV_Q4_0 = 5 /* keys are rotated, so that they lose less */
+};
+
+typedef struct minim_plan_params {
+    uint32_t size;
+    uint32_t flags; /* none defined: 0 */
+    /* Texts "NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH]", as "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; such devices need not exist. In the
+       order of the layers. NULL: the usable devices of this machine. */
+    const char* const* devices;
+    size_t n_devices; /* with devices not NULL, 0 plans for the CPU alone */
+    const char*
+        host; /* "MEMORY,BANDWIDTH", as "768GiB,576GB/s"; NULL: this machine, whose bandwidth is measured once and
+                              kept in the user's cache folder */
+    int64_t n_context;   /* tokens of one sequence */
+    int32_t n_sequences; /* concurrent sequences, each of which reserves the context; 0: 1 */
+    int32_t n_ubatch;    /* rows of a prompt step; 0: 512 */
+    int32_t k_format;    /* MINIM_KV_*; AUTO: F16 */
+    int32_t v_format;
+    const char* overrides; /* as in minim_model_params; NULL: none */
+    const double*
+        split; /* shares of the layers, one a device; shares that add up to the model's layers are counts of layers.
+                              NULL: chosen by memory and bandwidth */
+    size_t n_split;
+} minim_plan_params;
+#define MINIM_PLAN_PARAMS_INIT \
+    { sizeof(minim_plan_params), 0, NULL, 0, NULL, 0, 0, 0, MINIM_KV_AUTO, MINIM_KV_AUTO, NULL, NULL, 0 }
+
+/*
+ * Plans where the weights of a checkpoint go, what each memory holds, and how fast that will be. Reads headers only: the checkpoint
+ * may be larger than this machine. Writes a JSON object:
+ *   fits                       true if every memory has room for its part
+ *   devices                    a list in the order of `devices`: name, dense_bytes, expert_bytes, kv_bytes, work_bytes, free_bytes,
+ *                              n_layers, n_experts
+ *   host                       the same sizes
+ *   bytes_per_token            dense, experts, kv_at_context: read to decode one token
+ *   decode_tokens_per_second   of one sequence whose context is full
+ *   prompt_tokens_per_second   of a prompt as long as the context
+ *   decode_seconds             the parts of a token's time: dense, kv_cache, device_experts, host_experts, launches, hand_over
+ *   choices                    sentences: what was placed where; if it does not fit, what would
+ * `runtime` gives log and threads. Errors: those of minim_checkpoint_open, FORMAT and UNSUPPORTED as minim_model_open, INVALID
+ * (a text that describes no device, quoted; an unknown device in `overrides`). A plan that does not fit is no error.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_plan_make(minim_runtime* runtime, const char* path,
+                                                        const minim_plan_params* params, minim_text** out,
+                                                        minim_error* err);
+
 /* ---------------------------------------------------------------------------------------------- models */
 
 /* Bytes made available so far, read and put into the kernels' order, and in all; monotonic. In all 0 where nothing is to be
@@ -623,15 +677,6 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize(const minim_model* m
                                                             minim_error* err);
 
 /* -------------------------------------------------------------------------------------------- sessions */
-
-enum {
-    MINIM_KV_AUTO = 0,
-    MINIM_KV_F16 = 1,
-    MINIM_KV_F32 = 2,
-    MINIM_KV_BF16 = 3,
-    MINIM_KV_Q8_0 = 4,
-    MINIM_KV_Q4_0 = 5 /* keys are rotated, so that they lose less */
-};
 
 typedef struct minim_session_params {
     uint32_t size;

@@ -279,6 +279,44 @@ class Devices {
     HandleType handle_;
 };
 
+struct PlanOptions {
+    std::optional<std::vector<std::string>>
+        devices;       // "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; none: those of the machine
+    std::string host;  // "768GiB,576GB/s"; "": this machine
+    int64_t n_context = 0;
+    int32_t n_sequences = 1;
+    int32_t n_ubatch = 512;
+    int32_t k_format = MINIM_KV_AUTO;
+    int32_t v_format = MINIM_KV_AUTO;
+    std::string overrides;      // "PATTERN=DEVICE,..."
+    std::vector<double> split;  // shares of the layers, one a device
+};
+
+// Plans where the weights of a checkpoint go, as JSON (minim_plan_make).
+inline std::string plan(const Runtime& runtime, const std::string& path, const PlanOptions& options) {
+    std::vector<const char*> devices;
+    if (options.devices)
+        for (const std::string& device : *options.devices) devices.push_back(device.c_str());
+    devices.push_back(nullptr);  // so that there is an address without devices, too
+    minim_plan_params params = MINIM_PLAN_PARAMS_INIT;
+    params.devices = options.devices ? devices.data() : nullptr;
+    params.n_devices = options.devices ? options.devices->size() : 0;
+    params.host = options.host.empty() ? nullptr : options.host.c_str();
+    params.n_context = options.n_context;
+    params.n_sequences = options.n_sequences;
+    params.n_ubatch = options.n_ubatch;
+    params.k_format = options.k_format;
+    params.v_format = options.v_format;
+    params.overrides = options.overrides.empty() ? nullptr : options.overrides.c_str();
+    params.split = options.split.empty() ? nullptr : options.split.data();
+    params.n_split = options.split.size();
+    minim_text* text = nullptr;
+    detail::check([&](minim_error* error) {
+        return minim_plan_make(runtime.get(), path.c_str(), &params, &text, error);
+    });
+    return Text(text).str();
+}
+
 struct ModelOptions {
     std::string backend;        // "": "cpu"
     std::string devices;        // "cuda:0,cuda:1"; "": the backend has all layers

@@ -48,8 +48,6 @@ Residents load_tensors(const Contents& contents, Residence how, const Progress& 
     Residents residents;
     residents.data.resize(contents.tensors.size());
     LoadCounter counter(total, progress, cancel);
-    if (how == Residence::owned)
-        for (const File& file : contents.files) file.expect_reads_in_order();
     const bool reads_ahead = how == Residence::mapped && total <= available_memory_bytes();
     map(contents, order, reads_ahead, counter, residents);
     return residents;

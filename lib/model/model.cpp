@@ -6,34 +6,16 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "base/json.h"
-#include "checkpoint/text_file.h"
-#include "model/choose_residence.h"
+#include "model/bind.h"
 #include "model/fingerprint.h"
-#include "model/mapped_weights.h"
-#include "model/place_weights.h"
+#include "model/headers.h"
 #include "model/vocabulary.h"
+#include "weights/mapped.h"
 
 namespace minim::model {
 namespace {
 
 using checkpoint::Checkpoint;
-
-constexpr uint64_t k_largest_text_file = uint64_t{256} << 20;
-
-// What a safetensors folder keeps beside the weights. A missing optional file is an empty string.
-std::string side_file(const Checkpoint& checkpoint, const char* name, bool required) {
-    try {
-        return checkpoint::read_text_file(checkpoint.folder() + "/" + name, k_largest_text_file);
-    } catch (const Error& error) {
-        if (error.status() == Status::not_found && !required) return {};
-        throw;
-    }
-}
-
-Config read_config(const Checkpoint& checkpoint, const Logger& log) {
-    if (checkpoint.kind() == Checkpoint::Kind::gguf) return config_from_gguf(checkpoint.metadata(), log);
-    return config_from_json(side_file(checkpoint, "config.json", true), log);
-}
 
 tokenizer::Vocabulary read_vocabulary(const Checkpoint& checkpoint, const Logger& log) {
     if (checkpoint.kind() == Checkpoint::Kind::gguf) return vocabulary_from_gguf(checkpoint.metadata(), log);
@@ -73,12 +55,6 @@ int32_t first_of_added_tokens(const tokenizer::Tokenizer& tokenizer) {
     return first;
 }
 
-bool packs_any(const backend::Backend& backend, const Checkpoint& checkpoint) {
-    return std::ranges::any_of(checkpoint.tensors(), [&](const checkpoint::Tensor& tensor) {
-        return tensor.format && backend.packs(*tensor.format);
-    });
-}
-
 // Without devices that got no layer.
 std::vector<Stage> checked_stages(std::vector<Stage> stages, const Config& config) {
     std::erase_if(stages, [](const Stage& stage) { return stage.n_layer == 0; });
@@ -98,7 +74,7 @@ Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> ba
              const OpenOptions& options, const Logger& log)
     : Model(
           path,
-          [&](const Config& config, Weights&) {
+          [&](const Config& config, std::span<const weights::WeightSpec>) {
               return std::vector<Stage>{{std::move(backend), config.n_layer}};
           },
           options, log) {}
@@ -122,7 +98,7 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
         }
     }
     if (!why_no_chat_template_.empty()) log.warning("{}", why_no_chat_template_);
-    Weights shapes = check_weights(checkpoint_, config_);
+    specs_ = bind_weights(checkpoint_, config_, log);
 
     const auto n_tokens = static_cast<int64_t>(tokenizer_->n_tokens());
     const bool disagrees = checkpoint_.kind() == Checkpoint::Kind::gguf ? n_tokens != config_.n_vocab
@@ -131,9 +107,9 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
         fail_file(Reason::shape, "the tokenizer has {} tokens, the embedding {} rows", n_tokens,
                   config_.n_vocab);
     }
-    stages_ = checked_stages(split(config_, shapes), config_);
+    stages_ = checked_stages(split(config_, specs_), config_);
     shares_ = shares_of(stages_);
-    load_weights(options, shapes.gathered != nullptr, log);
+    load_weights(options, log);
     unused_rows_ = rows_without_token(*tokenizer_, config_.n_vocab);
     first_added_token_ = first_of_added_tokens(*tokenizer_);
     forward_.emplace(stages_, config_, weights_);
@@ -146,103 +122,39 @@ const backend::Backend* Model::host_backend() const noexcept {
     return nullptr;
 }
 
-// Weights that are `gathered` from several tensors lie in no file as they are computed with.
-void Model::load_weights(const OpenOptions& options, bool gathered, const Logger& log) {
-    using checkpoint::Residence;
-    const bool packs_to_file = !options.packed_file.empty();
-    if (packs_to_file) check_packed_file(options);
-    std::optional<Residence> residence = options.residence;
-    if (gathered && !packs_to_file) {
-        if (residence == Residence::mapped)
-            log.warning(
-                "weights of several tensors each are copied, not mapped: their codes and scales are brought "
-                "together");
-        residence = Residence::owned;
-    }
-    const bool on_host_alone = shares_.size() == 1 && host_backend() != nullptr;
-    bool packs = false;
-    for (const Share& share : shares_)
-        packs |= share.backend->uses_host_memory() && packs_any(*share.backend, checkpoint_);
-    if (on_host_alone && !packs_to_file) {
-        const Residence chosen = choose_residence(residence, checkpoint_.tensor_bytes(), packs, log);
-        if (chosen == Residence::mapped) return map_weights(options, log);
-    }
-    // Weights of the host that stay in their files are read ahead by place_weights().
-    checkpoint_.load(Residence::owned, {}, options.cancel);
+void Model::load_weights(const OpenOptions& options, const Logger& log) {
+    parts_ = parts_of(shares_, specs_);
+    const std::vector<weights::Storage> storage =
+        weights::choose_storage(parts_, options.residence, options.packed_file, log);
+    checkpoint_.load(checkpoint::Residence::owned, {}, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
-    weights_ = bind_weights(checkpoint_, config_, log);
-    const bool copies_host =
-        !packs_to_file && (on_host_alone || choose_residence(residence, host_weight_bytes(shares_, weights_),
-                                                             packs, log) == Residence::owned);
-    const ReadWeights read = [this](const std::byte* from, std::span<std::byte> out) {
-        if (weights_.gathered != nullptr && weights_.gathered->holds(from))
-            return weights_.gathered->read(from, out);
-        checkpoint_.read(from, out);
-    };
-    if (!copies_host && !packs_to_file && host_backend() != nullptr) keep_mapped(options, {}, log);
-    const PlaceOptions place = {.copies_host = copies_host,
-                                .packed_file = options.packed_file,
-                                .origin = origin_of(fingerprint_, checkpoint_.files()),
-                                .checks_packed = packs_to_file && makes_present(options),
-                                .expand = options.expand,
-                                .progress = options.progress,
-                                .cancel = options.cancel};
-    weight_memory_ = place_weights(shares_, place, read, weights_, log);
-    weights_.gathered.reset();
-    if (packs_to_file) keep_mapped(options, {}, log);
-    weight_bytes_ = model::weight_bytes(shares_, weights_, weight_memory_);
-}
-
-void Model::check_packed_file(const OpenOptions& options) const {
-    const auto n_host =
-        std::ranges::count_if(shares_, [](const Share& share) { return share.backend->uses_host_memory(); });
-    if (n_host == 0)
-        fail(Status::invalid, "packed_file {}: no weights stay on the host", options.packed_file);
-    if (n_host > 1)
-        fail(Status::invalid,
-             "packed_file {}: {} backends compute on the host, and a file has the weights of one",
-             options.packed_file, n_host);
-    if (options.residence == checkpoint::Residence::owned)
-        fail(Status::invalid, "packed_file {}: it is mapped, and the weights are to be copied into memory",
-             options.packed_file);
-}
-
-// Whether mapped weights of the host are to be in memory before the model is ready.
-bool Model::makes_present(const OpenOptions& options) const {
-    return options.prefault || host_backend()->host_memory().locks();
-}
-
-void Model::map_weights(const OpenOptions& options, const Logger& log) {
-    checkpoint_.load(checkpoint::Residence::mapped,
-                     makes_present(options) ? checkpoint::Progress() : options.progress, options.cancel);
-    fingerprint_ = model::fingerprint(checkpoint_, config_);
-    weights_ = bind_weights(checkpoint_, config_, log);
-    keep_mapped(options, options.progress, log);
-    weight_bytes_ = model::weight_bytes(shares_, weights_, {});
-}
-
-// What the host's weights that stay in their files ask for.
-void Model::keep_mapped(const OpenOptions& options, const checkpoint::Progress& progress, const Logger& log) {
-    const backend::Backend& host = *host_backend();
-    if (host.host_memory().is_placed())
-        log.warning("numa {}: mapped weights lie where the system has put the pages of their files",
-                    to_string(host.host_memory().plan()->mode));
-    if (makes_present(options))
-        make_present(mapped_blocks(shares_, weights_), host, progress, options.cancel);
+    weights::PlaceOptions place = {.packed_file = options.packed_file,
+                                   .origin = weights::origin_of(fingerprint_, checkpoint_.files()),
+                                   .prefault = options.prefault,
+                                   .expand = options.expand,
+                                   .threads = options.loader ? options.loader.get() : host_backend(),
+                                   .progress = options.progress,
+                                   .cancel = options.cancel};
+    for (const Share& share : shares_) place.part_hashes.push_back(hash_of(share));
+    placed_ = weights::place(parts_, storage, place, checkpoint_, log);
+    for (size_t i = 0; i < parts_.size(); ++i) weight_bytes_.push_back(placed_[i].bytes(parts_[i]));
+    weights_ = join(parts_, placed_, config_.n_layer);
 }
 
 std::vector<WeightBlock> Model::host_blocks() const {
     std::vector<WeightBlock> blocks;
-    for (const WeightMemory& memory : weight_memory_) {
-        for (size_t b = 0; b < memory.host.size(); ++b) {
-            const bool is_common = b + 1 == memory.host.size();
-            blocks.push_back({{memory.host[b].data(), memory.host[b].size()},
+    for (size_t p = 0; p < parts_.size(); ++p) {
+        const weights::PlacedPart& placed = placed_[p];
+        for (size_t b = 0; b < placed.host.size(); ++b) {
+            const bool is_common = b + 1 == placed.host.size();
+            blocks.push_back({{placed.host[b].data(), placed.host[b].size()},
                               true,
                               is_common ? -1 : static_cast<int32_t>(b)});
         }
+        if (weight_bytes_[p].is_mapped)
+            for (const auto block : weights::mapped_blocks(parts_[p].weights, placed.weights.matrices))
+                blocks.push_back({block});
     }
-    if (!blocks.empty() || host_backend() == nullptr) return blocks;
-    for (const auto block : mapped_blocks(shares_, weights_)) blocks.push_back({block});
     return blocks;
 }
 

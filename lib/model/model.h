@@ -17,19 +17,22 @@
 #include "constraint/token_trie.h"
 #include "model/config.h"
 #include "model/minimax_m2.h"
-#include "model/place_weights.h"
 #include "model/stage.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
+#include "weights/place.h"
 
 namespace minim::model {
 
 struct OpenOptions {
-    std::optional<checkpoint::Residence> residence;  // of weights in host memory; empty: choose_residence.h
+    std::optional<checkpoint::Residence>
+        residence;            // of weights in host memory; empty: weights/choose_storage.h
     std::string packed_file;  // that those are mapped from, packed, and made if need be; empty: none
-    Expand expand = Expand::automatic;  // of those that are copied or packed
+    weights::Expand expand = weights::Expand::automatic;  // of those that are copied or packed
     checkpoint::Progress progress;
     const CancelToken* cancel = nullptr;
+    // Of the host: its threads fill devices. Null: a stage's backend on the host, or the caller's thread alone.
+    std::shared_ptr<const backend::Backend> loader = nullptr;
     bool prefault = false;          // mapped weights are brought into memory before the model is ready
     bool engine_tokenizer = false;  // split text as llama.cpp does, for token-exact comparisons with it
 };
@@ -46,8 +49,9 @@ class Model {
     Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
           const OpenOptions& options, const Logger& log);
     // Layers on several devices: the stages' layers must be the model's. A device with memory of its own gets copies
-    // of its weights, whatever the residence. Of the weights there are shapes and formats, and no data.
-    using Split = std::function<std::vector<Stage>(const Config& config, Weights& shapes)>;
+    // of its weights, whatever the residence.
+    using Split =
+        std::function<std::vector<Stage>(const Config& config, std::span<const weights::WeightSpec> weights)>;
     Model(const std::string& path, const Split& split, const OpenOptions& options, const Logger& log);
     Model(const Model&) = delete;
     Model& operator=(const Model&) = delete;
@@ -62,7 +66,7 @@ class Model {
     }  // of the first layers
     const ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
-    std::span<const WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a share
+    std::span<const weights::WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a share
     std::vector<WeightBlock> host_blocks() const;
     const backend::Backend* host_backend() const noexcept;  // null where no layer is on the host
     uint64_t fingerprint() const noexcept { return fingerprint_; }
@@ -82,11 +86,7 @@ class Model {
     const chat::Template& chat_template() const;
 
   private:
-    void load_weights(const OpenOptions& options, bool gathered, const Logger& log);
-    void check_packed_file(const OpenOptions& options) const;
-    bool makes_present(const OpenOptions& options) const;
-    void map_weights(const OpenOptions& options, const Logger& log);
-    void keep_mapped(const OpenOptions& options, const checkpoint::Progress& progress, const Logger& log);
+    void load_weights(const OpenOptions& options, const Logger& log);
 
     checkpoint::Checkpoint checkpoint_;
     Config config_;
@@ -99,9 +99,11 @@ class Model {
     uint64_t fingerprint_ = 0;
     std::vector<Stage> stages_;
     std::vector<Share> shares_;
-    std::vector<WeightMemory> weight_memory_;
+    std::vector<weights::WeightSpec> specs_;
+    std::vector<weights::Part> parts_;                // a share
+    std::vector<weights::PlacedPart> placed_;         // a share
+    std::vector<weights::WeightBytes> weight_bytes_;  // a share
     Weights weights_;
-    std::vector<WeightBytes> weight_bytes_;
     std::optional<ForwardPass> forward_;
     mutable std::mutex token_trie_mutex_;
     mutable std::shared_ptr<const constraint::TokenTrie> token_trie_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/roles.h"
 
 namespace minim::model {
 namespace {
@@ -17,6 +18,19 @@ size_t share_with(std::span<const Share> shares, const backend::Backend& backend
 }
 
 }  // namespace
+
+bool Share::has_experts_of(int64_t layer) const noexcept {
+    return std::ranges::binary_search(expert_layers, layer);
+}
+
+bool Share::has(const weights::WeightSpec& weight) const noexcept {
+    const auto role = static_cast<Role>(weight.role);
+    if (role == Role::embedding) return has_embedding;
+    if (weight.layer < 0) return has_output;
+    if (weight.is_expert()) return has_experts_of(weight.layer);
+    if (role == Role::experts_norm) return has_experts_of(weight.layer) && !has_layer(weight.layer);
+    return has_layer(weight.layer);
+}
 
 std::vector<Share> shares_of(std::span<const Stage> stages) {
     std::vector<Share> shares;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "weights/spec.h"
 
 namespace minim::model {
 
@@ -39,6 +40,8 @@ struct Share {
     bool has_layer(int64_t layer) const noexcept {
         return layer >= first_layer && layer < first_layer + n_layer;
     }
+    bool has_experts_of(int64_t layer) const noexcept;
+    bool has(const weights::WeightSpec& weight) const noexcept;
 };
 
 // One a stage, in their order, then one for each further device, in the order in which the layers name it.

@@ -7,9 +7,10 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "base/memory_info.h"
-#include "model/place_weights.h"
+#include "model/weights.h"
 #include "placement/fit_experts.h"
 #include "placement/plugins.h"
+#include "weights/device_target.h"
 
 namespace minim::placement {
 namespace {
@@ -71,10 +72,10 @@ std::vector<double> memory_of(std::span<const std::shared_ptr<const backend::Bac
 // Bytes of the layers behind the first n_on_host, without experts whose place is said, and of embedding and head where
 // they lie beside them.
 model::LayerSizes sizes_on_devices(const Spread& spread, int64_t n_on_host, const std::vector<bool>& is_said,
-                                   model::Weights& shapes) {
+                                   std::span<const weights::WeightSpec> weights) {
     const auto& device = spread.devices.front();  // any: shapes alone count
     const auto bytes_of = [&](const model::Share& share) {
-        return static_cast<double>(model::block_bytes(share, shapes));
+        return static_cast<double>(weights::device_bytes(model::part_of(share, weights).weights));
     };
     model::LayerSizes sizes;
     if (n_on_host == 0) sizes.before = bytes_of({.backend = device, .has_embedding = true});
@@ -135,13 +136,14 @@ model::Model::Split split_over(Spread spread) {
         fail(Status::invalid, "{} layers on the devices are not possible", spread.n_device_layers);
     if (spread.fit_context < 0)
         fail(Status::invalid, "a context of {} tokens is not possible", spread.fit_context);
-    return [spread = std::move(spread)](const model::Config& config, model::Weights& shapes) {
+    return [spread = std::move(spread)](const model::Config& config,
+                                        std::span<const weights::WeightSpec> weights) {
         const int64_t n_on_devices =
             spread.n_device_layers < 0 ? config.n_layer : std::min(spread.n_device_layers, config.n_layer);
         const int64_t n_on_host = config.n_layer - n_on_devices;
         const std::vector<bool> is_said = layers_with_rules(spread.experts, config.n_layer);
         const std::vector<int64_t> counts =
-            spread.shares.empty() ? model::split_layers(sizes_on_devices(spread, n_on_host, is_said, shapes),
+            spread.shares.empty() ? model::split_layers(sizes_on_devices(spread, n_on_host, is_said, weights),
                                                         memory_of(spread.devices))
                                   : model::split_layers(n_on_devices, spread.shares);
         std::vector<model::Stage> stages;
@@ -150,7 +152,7 @@ model::Model::Split split_over(Spread spread) {
         std::erase_if(stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
         place_experts(spread.experts, stages);
         if (spread.fit_context > 0)
-            fit_experts(spread.fit_context, config, shapes, is_said, spread.host, stages);
+            fit_experts(spread.fit_context, config, weights, is_said, spread.host, stages);
         return stages;
     };
 }

@@ -26,7 +26,7 @@ struct Named {
     size_t stage;
     int64_t layer_of_stage;  // -1: of none
     bool is_of_experts;
-    const Override* decides = nullptr;
+    int64_t decides = -1;  // the first rule that matches, -1: none
 };
 
 void add_layer(std::vector<Named>& all, size_t stage, int64_t layer_of_stage, int64_t layer) {
@@ -67,20 +67,27 @@ class Pattern {
     int32_t start_;
 };
 
-std::string text_of(const Override& rule) {
-    return format_text("{}={}", rule.pattern, rule.device->name());
+std::string text_of(const OverrideText& rule) {
+    return format_text("{}={}", rule.pattern, rule.device);
 }
 
-void match(std::span<const Override> overrides, std::span<Named> all) {
-    for (const Override& rule : overrides) {
+std::vector<OverrideText> texts_of(std::span<const Override> overrides) {
+    std::vector<OverrideText> texts;
+    for (const Override& rule : overrides) texts.push_back({rule.pattern, std::string(rule.device->name())});
+    return texts;
+}
+
+void match(std::span<const OverrideText> overrides, std::span<Named> all) {
+    for (size_t r = 0; r < overrides.size(); ++r) {
+        const OverrideText& rule = overrides[r];
         Pattern pattern(rule.pattern);
         bool matches = false;
         bool decides = false;
         for (Named& tensor : all) {
             if (!pattern.matches(tensor.name)) continue;
             matches = true;
-            if (tensor.decides != nullptr) continue;
-            tensor.decides = &rule;
+            if (tensor.decides >= 0) continue;
+            tensor.decides = static_cast<int64_t>(r);
             decides = true;
         }
         if (!matches)
@@ -94,7 +101,7 @@ void match(std::span<const Override> overrides, std::span<Named> all) {
 
 // Whether a rule says where a tensor of the experts of a layer lies.
 bool is_said(const ExpertRules& rules, const Named& tensor, int64_t layer, int64_t n_layer) {
-    if (tensor.decides != nullptr) return true;
+    if (tensor.decides >= 0) return true;
     return rules.n_host_layers >= 0 ? layer < rules.n_host_layers : layer >= n_layer + rules.n_host_layers;
 }
 
@@ -135,7 +142,7 @@ std::vector<Override> make_overrides(std::string_view text,
 std::vector<bool> layers_with_rules(const ExpertRules& rules, int64_t n_layer) {
     const Stage whole = {nullptr, n_layer};
     std::vector<Named> all = all_names({&whole, 1});
-    match(rules.overrides, all);
+    match(texts_of(rules.overrides), all);
     std::vector<bool> layers(static_cast<size_t>(n_layer));
     for (const Named& tensor : all)
         if (tensor.is_of_experts && is_said(rules, tensor, tensor.layer_of_stage, n_layer))
@@ -145,7 +152,7 @@ std::vector<bool> layers_with_rules(const ExpertRules& rules, int64_t n_layer) {
 
 void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
     std::vector<Named> all = all_names(stages);
-    match(rules.overrides, all);
+    match(texts_of(rules.overrides), all);
     int64_t n_layer = 0;
     for (Stage& stage : stages) {
         stage.experts.assign(static_cast<size_t>(stage.n_layer), nullptr);
@@ -154,7 +161,8 @@ void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
     // Where a device of the processor has the layer, it has the experts too.
     const auto device_for = [&](const Named& tensor, int64_t layer) {
         const auto& own = stages[tensor.stage].backend;
-        const auto& wanted = tensor.decides != nullptr ? tensor.decides->device : rules.host;
+        const auto& wanted =
+            tensor.decides >= 0 ? rules.overrides[static_cast<size_t>(tensor.decides)].device : rules.host;
         const bool stays = !is_said(rules, tensor, layer, n_layer);
         return stays || (wanted == rules.host && own->uses_host_memory()) ? own : wanted;
     };
@@ -162,10 +170,11 @@ void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
     for (const Named& tensor : all) {
         const auto& own = stages[tensor.stage].backend;
         if (!tensor.is_of_experts) {
-            if (tensor.decides != nullptr && device_for(tensor, 0) != own)
+            if (tensor.decides >= 0 && device_for(tensor, 0) != own)
                 fail(Status::unsupported,
                      "override {}: {} stays on {} with its layer; only experts may lie elsewhere",
-                     text_of(*tensor.decides), tensor.name, own->name());
+                     text_of(texts_of(rules.overrides)[static_cast<size_t>(tensor.decides)]), tensor.name,
+                     own->name());
             continue;
         }
         auto& place = stages[tensor.stage].experts[static_cast<size_t>(tensor.layer_of_stage)];
@@ -177,6 +186,24 @@ void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
                  place->name(), device->name(), tensor.name);
         place = device;
     }
+}
+
+std::vector<WantedPlace> wanted_places(std::span<const OverrideText> overrides, int64_t n_layer) {
+    const Stage whole = {nullptr, n_layer};
+    std::vector<Named> all = all_names({&whole, 1});
+    match(overrides, all);
+    std::vector<WantedPlace> wanted;
+    for (const Named& tensor : all) {
+        if (tensor.decides < 0 && !tensor.is_of_experts) continue;
+        WantedPlace place = {tensor.name, tensor.layer_of_stage, tensor.is_of_experts, "", ""};
+        if (tensor.decides >= 0) {
+            const OverrideText& rule = overrides[static_cast<size_t>(tensor.decides)];
+            place.device = rule.device;
+            place.rule = text_of(rule);
+        }
+        wanted.push_back(std::move(place));
+    }
+    return wanted;
 }
 
 }  // namespace minim::placement

@@ -25,6 +25,17 @@ struct OverrideText {
 // Throws invalid for what is not of that form.
 std::vector<OverrideText> parse_overrides(std::string_view text);
 
+// What overrides say of one tensor; of experts also those of which they say nothing.
+struct WantedPlace {
+    std::string tensor;
+    int64_t layer = -1;  // -1: of none
+    bool is_of_experts = false;
+    std::string device;  // as the text names it; empty: nothing is said
+    std::string rule;    // the item of the text, for messages
+};
+// Throws as layers_with_rules().
+std::vector<WantedPlace> wanted_places(std::span<const OverrideText> overrides, int64_t n_layer);
+
 // Tensors whose names a regular expression matches, at any place in them, go to a device. Names are those of GGUF files
 // (blk.3.ffn_up_exps.weight), whatever the checkpoint is.
 struct Override {

@@ -7,7 +7,8 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "model/minimax_m2.h"
-#include "model/place_weights.h"
+#include "model/weights.h"
+#include "weights/device_target.h"
 
 namespace minim::placement {
 namespace {
@@ -41,9 +42,8 @@ std::vector<uint64_t> work_bytes(std::span<const Stage> stages, const model::Con
     return bytes;
 }
 
-uint64_t expert_bytes(const std::shared_ptr<const backend::Backend>& backend, int64_t layer,
-                      model::Weights& shapes) {
-    return model::block_bytes({.backend = backend, .expert_layers = {layer}}, shapes);
+uint64_t share_bytes(const Share& share, std::span<const weights::WeightSpec> weights) {
+    return weights::device_bytes(model::part_of(share, weights).weights);
 }
 
 [[noreturn]] void fail_no_room(const Share& share, uint64_t needed, uint64_t available) {
@@ -62,7 +62,7 @@ uint64_t expert_bytes(const std::shared_ptr<const backend::Backend>& backend, in
 
 }  // namespace
 
-void fit_experts(int64_t n_context, const model::Config& config, model::Weights& shapes,
+void fit_experts(int64_t n_context, const model::Config& config, std::span<const weights::WeightSpec> weights,
                  const std::vector<bool>& is_said, const std::shared_ptr<const backend::Backend>& host,
                  std::span<Stage> stages) {
     if (n_context > INT32_MAX)
@@ -86,14 +86,14 @@ void fit_experts(int64_t n_context, const model::Config& config, model::Weights&
         const uint64_t available = stage.backend->available_bytes();
         const uint64_t usable = available - available / k_spare_part;
         uint64_t needed = kv_bytes(stage.n_layer, n_context, config);
-        for (const uint64_t more : {model::block_bytes(shares[s], shapes), work[s]})
+        for (const uint64_t more : {share_bytes(shares[s], weights), work[s]})
             if (!checked_add(needed, more, needed)) needed = UINT64_MAX;
         if (needed > usable) fail_no_room(shares[s], needed, usable);
         uint64_t left = usable - needed;
         for (int64_t i = stage.n_layer - 1; i >= 0; --i) {
             const int64_t layer = shares[s].first_layer + i;
             if (is_said[static_cast<size_t>(layer)]) continue;
-            const uint64_t bytes = expert_bytes(stage.backend, layer, shapes);
+            const uint64_t bytes = share_bytes({.backend = stage.backend, .expert_layers = {layer}}, weights);
             if (bytes > left) break;
             left -= bytes;
             stage.experts[static_cast<size_t>(i)] = stage.backend;

@@ -10,7 +10,7 @@
 #include "backend/backend.h"
 #include "model/config.h"
 #include "model/stage.h"
-#include "model/weights.h"
+#include "weights/spec.h"
 
 namespace minim::placement {
 
@@ -18,7 +18,7 @@ namespace minim::placement {
 // a hundredth of what the device could give. The experts of a device's first layers go to `host`, those of its last
 // layers stay; `is_said` has the layers whose place is not to be changed. Throws out_of_device_memory where a device has
 // no room for what is left then.
-void fit_experts(int64_t n_context, const model::Config& config, model::Weights& shapes,
+void fit_experts(int64_t n_context, const model::Config& config, std::span<const weights::WeightSpec> weights,
                  const std::vector<bool>& is_said, const std::shared_ptr<const backend::Backend>& host,
                  std::span<model::Stage> stages);
 

@@ -35,9 +35,9 @@ placement::Threads make_threads(const Options& options, int32_t n_threads) {
     return threads;
 }
 
-model::Expand expand_of(const Options& options) {
-    if (options.expand == "off") return model::Expand::off;
-    return options.expand == "on" ? model::Expand::on : model::Expand::automatic;
+weights::Expand expand_of(const Options& options) {
+    if (options.expand == "off") return weights::Expand::off;
+    return options.expand == "on" ? weights::Expand::on : weights::Expand::automatic;
 }
 
 model::StepRow row_of(const kv::Sequence& text, int64_t number, int64_t position, int64_t n_vocab,

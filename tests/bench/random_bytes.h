@@ -18,8 +18,8 @@ constexpr bool has_byte_scales(Format format) {
 class RandomBytes {
   public:
     RandomBytes() = default;
-    explicit RandomBytes(Format format)
-        : is_set_(has_byte_scales(format) ? k_numbers | k_byte_scales : k_numbers) {}
+    explicit RandomBytes(Format format, uint64_t seed = 0)
+        : is_set_(has_byte_scales(format) ? k_numbers | k_byte_scales : k_numbers), state_(k_start ^ seed) {}
 
     void fill(std::span<std::byte> bytes) {  // whole words of 8 bytes
         auto* words = reinterpret_cast<uint64_t*>(bytes.data());
@@ -30,12 +30,13 @@ class RandomBytes {
     }
 
   private:
+    static constexpr uint64_t k_start = 0x9E3779B97F4A7C15U;
     static constexpr uint64_t k_numbers = 0x2000200020002000U;
     // No lower byte is a subnormal E4M3, or an E8M0 below 2^-55.
     static constexpr uint64_t k_byte_scales = 0x0048004800480048U;
 
     uint64_t is_set_ = k_numbers;
-    uint64_t state_ = 0x9E3779B97F4A7C15U;
+    uint64_t state_ = k_start;
 };
 
 }  // namespace minim::bench

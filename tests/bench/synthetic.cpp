@@ -4,11 +4,12 @@
 #include <map>
 #include <random>
 #include <tuple>
+#include <utility>
 
 #include "base/buffer.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "model/place_weights.h"
+#include "model/roles.h"
 #include "random_bytes.h"
 #include "reference/reference_backend.h"
 
@@ -16,9 +17,10 @@ namespace minim::bench {
 namespace {
 
 using backend::Backend;
-using backend::ExpertStack;
 using backend::Matrix;
-using backend::Vector;
+using model::Role;
+using weights::Use;
+using weights::WeightSpec;
 
 // Of every matrix: a cache line on the host, a wide load on a GPU.
 constexpr uint64_t k_alignment = 256;
@@ -28,10 +30,6 @@ constexpr uint64_t k_piece_bytes = uint64_t{16} << 20;
 // of any token soon outweighs the token. Then nearly all tokens would choose the same experts.
 constexpr float k_faint = 0x1p-64F;
 
-uint64_t aligned_bytes(const Matrix& m) {
-    return align_up(static_cast<uint64_t>(m.rows * m.row_bytes), k_alignment);
-}
-
 // Makes a row blind to what all tokens have in common: lower and upper bytes of 16 bits have a mean of their own.
 void centre(std::span<float> row) {
     double sum[2] = {};
@@ -40,110 +38,135 @@ void centre(std::span<float> row) {
         row[c] -= static_cast<float>(sum[c % 2] / (0.5 * static_cast<double>(row.size())));
 }
 
-// The weights of one share, one after another in a block of its device's memory.
-class Maker {
+uint64_t aligned_bytes(const WeightSpec& weight, Format format) {
+    return align_up(static_cast<uint64_t>(weight.rows * row_bytes(format, weight.cols)), k_alignment);
+}
+
+// The weights of a model of this shape, as a checkpoint would list them.
+class Specs {
   public:
-    // Without a block nothing is made, only counted.
-    Maker(const Backend& backend, bool packs, const model::ExpandedFormats& expanded, std::byte* block,
-          std::mt19937& random)
-        : backend_(backend), packs_(packs), expanded_(expanded), block_(block), random_(random) {}
+    explicit Specs(const SyntheticShape& shape) : shape_(shape) {}
 
-    uint64_t used_bytes() const { return used_bytes_; }
-
-    Matrix matrix(Format format, int64_t rows, int64_t cols) {
-        Matrix m = rows_of(expanded_.held(format), rows, cols);
-        m.packed = packs_ && backend_.packs(m.format);
-        m.data = random_matrices(m, 1);
-        return m;
-    }
-
-    // Read row by row: never packed.
-    Matrix embedding(Format format, int64_t rows, int64_t cols) {
-        Matrix m = rows_of(format, rows, cols);
-        m.data = random_matrices(m, 1);
-        return m;
-    }
-
-    ExpertStack stack(Format format, int64_t n_expert, int64_t rows, int64_t cols) {
-        Matrix m = rows_of(expanded_.held(format), rows, cols);
-        m.packed = packs_ && backend_.packs(m.format);
-        const std::byte* data = random_matrices(m, n_expert);
-        ExpertStack s;
-        s.format = m.format;
-        s.rows = rows;
-        s.cols = cols;
-        s.row_bytes = m.row_bytes;
-        s.packed = m.packed;
-        for (int64_t e = 0; e < n_expert; ++e) {
-            s.expert.push_back(data);
-            if (data != nullptr) data += aligned_bytes(m);
+    std::vector<WeightSpec> make() {
+        const int64_t q_width = shape_.n_head * shape_.head_dim;
+        const int64_t kv_width = shape_.n_head_kv * shape_.head_dim;
+        const int64_t hidden = shape_.hidden;
+        add(Role::embedding, Use::rows, shape_.head_format, shape_.n_vocab, hidden);
+        for (layer_ = 0; layer_ < shape_.n_layer; ++layer_) {
+            vector(Role::attn_norm, hidden);
+            add(Role::wq, Use::product, shape_.dense_format, q_width, hidden);
+            add(Role::wk, Use::product, shape_.dense_format, kv_width, hidden);
+            add(Role::wv, Use::product, shape_.dense_format, kv_width, hidden);
+            add(Role::wo, Use::product, shape_.dense_format, hidden, q_width);
+            add(Role::router, Use::rows, Format::f32, shape_.n_expert, hidden);
+            vector(Role::q_norm, q_width);
+            vector(Role::k_norm, kv_width);
+            vector(Role::ffn_norm, hidden);
+            vector(Role::experts_norm, hidden);
+            experts(Role::gate, shape_.gate_format, shape_.expert_ff, hidden);
+            experts(Role::up, shape_.up_format, shape_.expert_ff, hidden);
+            experts(Role::down, shape_.down_format, hidden, shape_.expert_ff);
         }
-        return s;
-    }
-
-    // Normal numbers: with bytes drawn evenly all scores would be alike.
-    Matrix router(int64_t rows, int64_t cols) {
-        Matrix m = rows_of(Format::f32, rows, cols);
-        std::byte* data = take(aligned_bytes(m));
-        m.data = data;
-        if (data == nullptr) return m;
-        std::vector<float> values(static_cast<size_t>(rows * cols));
-        std::normal_distribution<float> normal(0.0F, 0.02F);
-        for (float& value : values) value = normal(random_);
-        for (int64_t row = 0; row < rows; ++row)
-            centre(std::span(values).subspan(static_cast<size_t>(row * cols), static_cast<size_t>(cols)));
-        write(data, values);
-        return m;
-    }
-
-    Vector ones(int64_t size) {
-        const std::vector<float> values(static_cast<size_t>(size), 1.0F);
-        std::byte* data = take(align_up(values.size() * sizeof(float), k_alignment));
-        if (data != nullptr) write(data, values);
-        return {reinterpret_cast<const float*>(data), size};
+        layer_ = -1;
+        vector(Role::output_norm, hidden);
+        add(Role::output, Use::product, shape_.head_format, shape_.n_vocab, hidden);
+        return std::move(all_);
     }
 
   private:
-    using Kind = std::tuple<Format, int64_t, int64_t, int64_t, bool>;
-
-    Matrix rows_of(Format format, int64_t rows, int64_t cols) const {
+    void add(Role role, Use use, Format format, int64_t rows, int64_t cols, int64_t expert = -1) {
         uint64_t bytes = 0;
         if (!row_bytes(format, static_cast<uint64_t>(cols), bytes))
             fail(Status::invalid, "rows of {} are no whole blocks of {}", cols, traits(format).name);
-        return {.format = format, .rows = rows, .cols = cols, .row_bytes = static_cast<int64_t>(bytes)};
+        all_.push_back({.role = static_cast<int32_t>(role),
+                        .layer = static_cast<int32_t>(layer_),
+                        .expert = static_cast<int32_t>(expert),
+                        .use = use,
+                        .format = format,
+                        .rows = rows,
+                        .cols = cols,
+                        .row_bytes = static_cast<int64_t>(bytes)});
+    }
+    void vector(Role role, int64_t size) { add(role, Use::vector, Format::f32, 1, size); }
+    void experts(Role role, Format format, int64_t rows, int64_t cols) {
+        for (int64_t e = 0; e < shape_.n_expert; ++e) add(role, Use::product, format, rows, cols, e);
     }
 
-    std::byte* take(uint64_t bytes) {
-        std::byte* place = block_ == nullptr ? nullptr : block_ + used_bytes_;
-        used_bytes_ += bytes;
-        return place;
+    const SyntheticShape& shape_;
+    int64_t layer_ = -1;
+    std::vector<WeightSpec> all_;
+};
+
+// Bytes of a part with some formats expanded.
+uint64_t part_bytes(const weights::Part& part, const weights::ExpandedFormats& expanded) {
+    uint64_t total = 0;
+    for (const WeightSpec* weight : part.weights)
+        total += aligned_bytes(*weight,
+                               weight->use == Use::product ? expanded.held(weight->format) : weight->format);
+    return total;
+}
+
+// Makes the weights of one part, one after another in a block of its device's memory.
+class Maker {
+  public:
+    Maker(const Backend& backend, bool packs, const weights::ExpandedFormats& expanded, std::byte* block,
+          std::mt19937& random)
+        : backend_(backend), packs_(packs), expanded_(expanded), next_(block), random_(random) {}
+
+    std::vector<Matrix> make(const weights::Part& part) {
+        std::vector<Matrix> matrices;
+        for (const WeightSpec* weight : part.weights) matrices.push_back(matrix(*weight));
+        return matrices;
+    }
+
+  private:
+    // Of a weight of the first layer that has it: other layers have the same bytes.
+    using Kind = std::tuple<int32_t, int32_t>;  // role, expert
+
+    Matrix matrix(const WeightSpec& weight) {
+        const bool is_product = weight.use == Use::product;
+        Matrix m = {.format = is_product ? expanded_.held(weight.format) : weight.format,
+                    .rows = weight.rows,
+                    .cols = weight.cols};
+        m.row_bytes = row_bytes(m.format, m.cols);
+        m.packed = is_product && packs_ && backend_.packs(m.format);
+        const auto role = static_cast<Role>(weight.role);
+        if (role == Role::wo || role == Role::down) m.scale = k_faint;
+        const uint64_t bytes = aligned_bytes(weight, m.format);
+        std::byte* data = std::exchange(next_, next_ + bytes);
+        m.data = data;
+        const auto [first, is_new] = first_of_.try_emplace({weight.role, weight.expert}, data);
+        if (!is_new) {
+            backend_.copy(data, first->second, bytes);
+        } else if (weight.use == Use::vector) {
+            write(data, std::vector<float>(static_cast<size_t>(weight.cols), 1.0F));
+        } else if (role == Role::router) {
+            make_router(weight, data);
+        } else {
+            write_random(data, bytes, m.format);
+            if (m.packed) backend_.pack({&data, 1}, m);
+        }
+        return m;
+    }
+
+    // Normal numbers: with bytes drawn evenly all scores would be alike.
+    void make_router(const WeightSpec& weight, std::byte* to) {
+        std::vector<float> values(static_cast<size_t>(weight.rows * weight.cols));
+        std::normal_distribution<float> normal(0.0F, 0.02F);
+        for (float& value : values) value = normal(random_);
+        const auto cols = static_cast<size_t>(weight.cols);
+        for (int64_t row = 0; row < weight.rows; ++row)
+            centre(std::span(values).subspan(static_cast<size_t>(row) * cols, cols));
+        write(to, values);
     }
 
     void write(std::byte* to, const std::vector<float>& values) const {
         backend_.write(to, reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float));
     }
 
-    // n matrices of one shape, one after another.
-    const std::byte* random_matrices(const Matrix& m, int64_t n) {
-        const uint64_t bytes = static_cast<uint64_t>(n) * aligned_bytes(m);
-        std::byte* data = take(bytes);
-        if (data == nullptr) return nullptr;
-        const auto [first, is_new] = first_of_.try_emplace({m.format, m.rows, m.cols, n, m.packed}, data);
-        if (!is_new) {
-            backend_.copy(data, first->second, bytes);
-            return data;
-        }
-        write_random(data, bytes, m.format);
-        if (!m.packed) return data;
-        std::vector<std::byte*> places;
-        for (int64_t i = 0; i < n; ++i) places.push_back(data + static_cast<uint64_t>(i) * aligned_bytes(m));
-        backend_.pack(places, m);
-        return data;
-    }
-
-    void write_random(std::byte* to, uint64_t bytes, Format format) const {
+    void write_random(std::byte* to, uint64_t bytes, Format format) {
         const Buffer piece(std::min(bytes, k_piece_bytes), "random weights");
-        RandomBytes random(format);
+        RandomBytes random(format, random_());
         for (uint64_t at = 0; at < bytes; at += k_piece_bytes) {
             const uint64_t count = std::min(k_piece_bytes, bytes - at);
             random.fill({piece.data(), count});
@@ -153,50 +176,11 @@ class Maker {
 
     const Backend& backend_;
     const bool packs_;
-    const model::ExpandedFormats expanded_;
-    std::byte* const block_;
+    const weights::ExpandedFormats expanded_;
+    std::byte* next_;
     std::mt19937& random_;
-    uint64_t used_bytes_ = 0;
     std::map<Kind, const std::byte*> first_of_;
 };
-
-void make_attention(const SyntheticShape& shape, Maker& maker, model::LayerWeights& layer) {
-    const int64_t q_width = shape.n_head * shape.head_dim;
-    const int64_t kv_width = shape.n_head_kv * shape.head_dim;
-    layer.attn_norm = maker.ones(shape.hidden);
-    layer.wq = maker.matrix(shape.dense_format, q_width, shape.hidden);
-    layer.wk = maker.matrix(shape.dense_format, kv_width, shape.hidden);
-    layer.wv = maker.matrix(shape.dense_format, kv_width, shape.hidden);
-    layer.q_norm = maker.ones(q_width);
-    layer.k_norm = maker.ones(kv_width);
-    layer.wo = maker.matrix(shape.dense_format, shape.hidden, q_width);
-    layer.ffn_norm = maker.ones(shape.hidden);
-    layer.router = maker.router(shape.n_expert, shape.hidden);
-    layer.wo.scale = k_faint;
-}
-
-void make_experts(const SyntheticShape& shape, Maker& maker, model::LayerWeights& layer) {
-    layer.experts.gate = maker.stack(shape.gate_format, shape.n_expert, shape.expert_ff, shape.hidden);
-    layer.experts.up = maker.stack(shape.up_format, shape.n_expert, shape.expert_ff, shape.hidden);
-    layer.experts.down = maker.stack(shape.down_format, shape.n_expert, shape.hidden, shape.expert_ff);
-    layer.experts.down.scale.assign(static_cast<size_t>(shape.n_expert), k_faint);
-}
-
-void make_share(const SyntheticShape& shape, const model::Share& share, Maker& maker,
-                model::Weights& weights) {
-    if (share.has_embedding)
-        weights.embedding = maker.embedding(shape.head_format, shape.n_vocab, shape.hidden);
-    for (int64_t i = 0; i < shape.n_layer; ++i) {
-        model::LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
-        const bool has_experts = std::ranges::binary_search(share.expert_layers, i);
-        if (share.has_layer(i)) make_attention(shape, maker, layer);
-        if (has_experts && !share.has_layer(i)) layer.experts_norm = maker.ones(shape.hidden);
-        if (has_experts) make_experts(shape, maker, layer);
-    }
-    if (!share.has_output) return;
-    weights.output_norm = maker.ones(shape.hidden);
-    weights.output = maker.matrix(shape.head_format, shape.n_vocab, shape.hidden);
-}
 
 model::Config config_of(const SyntheticShape& shape) {
     model::Config config;
@@ -220,35 +204,30 @@ model::Config config_of(const SyntheticShape& shape) {
 }  // namespace
 
 SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::Split& split, bool packs,
-                              model::Expand expand) {
+                              weights::Expand expand) {
     SyntheticModel made;
     made.config = config_of(shape);
-    made.weights.layers.resize(static_cast<size_t>(shape.n_layer));
-    std::mt19937 random(1);
-    // Layers are split by their sizes.
-    const model::Stage whole = {reference::make_reference_backend(), shape.n_layer};
-    Maker shapes(*whole.backend, packs, {}, nullptr, random);
-    make_share(shape, model::shares_of({&whole, 1}).front(), shapes, made.weights);
-    made.stages = split(made.config, made.weights);
+    made.specs = Specs(shape).make();
+    made.stages = split(made.config, made.specs);
     made.shares = model::shares_of(made.stages);
-    std::vector<model::ExpandedFormats> expanded(made.shares.size());
-    for (size_t i = 0; i < made.shares.size(); ++i) {
-        const model::Share& share = made.shares[i];
-        model::check_formats(share, made.weights);
-        if (packs && share.backend->uses_host_memory())
-            expanded[i] = model::choose_expanded(share, made.weights, expand, Logger());
-    }
+    const std::vector<weights::Part> parts = model::parts_of(made.shares, made.specs);
     // All memory first: a model that does not fit is known before anything is made.
-    for (const bool makes : {false, true}) {
-        for (size_t i = 0; i < made.shares.size(); ++i) {
-            const Backend& backend = *made.shares[i].backend;
-            Maker maker(backend, packs, expanded[i], makes ? made.memory[i]->data() : nullptr, random);
-            make_share(shape, made.shares[i], maker, made.weights);
-            if (!makes)
-                made.memory.push_back(
-                    backend.allocate(maker.used_bytes(), "weights", backend::MemoryUse::weights));
-        }
+    std::vector<weights::ExpandedFormats> expanded(parts.size());
+    made.placed.resize(parts.size());
+    for (size_t i = 0; i < parts.size(); ++i) {
+        const Backend& backend = *parts[i].backend;
+        weights::check_formats(parts[i]);
+        if (packs && backend.uses_host_memory())
+            expanded[i] = weights::choose_expanded(backend, parts[i].weights, expand, Logger());
+        made.placed[i].device =
+            backend.allocate(part_bytes(parts[i], expanded[i]), "weights", backend::MemoryUse::weights);
     }
+    std::mt19937 random(1);
+    for (size_t i = 0; i < parts.size(); ++i) {
+        Maker maker(*parts[i].backend, packs, expanded[i], made.placed[i].device->data(), random);
+        made.placed[i].weights.matrices = maker.make(parts[i]);
+    }
+    made.weights = model::join(parts, made.placed, shape.n_layer);
     return made;
 }
 

@@ -36,7 +36,8 @@ struct SyntheticModel {
     std::vector<model::Stage> stages;
     std::vector<model::Share> shares;
     model::Weights weights;
-    std::vector<std::unique_ptr<backend::Memory>> memory;  // a share
+    std::vector<weights::WeightSpec> specs;
+    std::vector<weights::PlacedPart> placed;  // a share
 };
 
 // Matrices of one format and shape have the same bytes: they are made on the host once, a piece at a time, and copied
@@ -44,6 +45,6 @@ struct SyntheticModel {
 // of a file would be. Throws out_of_memory or out_of_device_memory before anything is made, unsupported for a format that
 // a device does not compute with, and invalid where a row is no whole number of blocks.
 SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::Split& split, bool packs,
-                              model::Expand expand);
+                              weights::Expand expand);
 
 }  // namespace minim::bench

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "model/packed_file.h"
+#include "weights/packed_file.h"
 #include "require.h"
 #include "support/temporary_folder.h"
 
@@ -19,9 +19,9 @@ namespace {
 
 using namespace minim;
 using minim::fuzz::require;
-using model::PackedFile;
-using model::PackedHeader;
-using model::PackedRun;
+using weights::PackedFile;
+using weights::PackedHeader;
+using weights::PackedRun;
 
 using Bytes = std::vector<std::byte>;
 
@@ -41,11 +41,11 @@ void open(const std::string& path, const Bytes& bytes) {
         if (!packed->read_runs(header.n_runs)) return;
         const std::span<const PackedRun> runs = packed->runs();
         require(packed->bytes().size() == bytes.size(), "a file is mapped whole");
-        require(model::first_packed_byte(runs.size()) <= bytes.size(), "the table lies in the file");
+        require(weights::first_packed_byte(runs.size()) <= bytes.size(), "the table lies in the file");
         const auto written = std::span(bytes).subspan(sizeof(PackedHeader), runs.size_bytes());
         require(std::ranges::equal(std::as_bytes(runs), written), "runs are read as they were written");
-        const model::ExpandedFormats expanded = packed->expanded();
-        require(model::ExpandedFormats::of_bits(expanded.bits()).bits() == expanded.bits(),
+        const weights::ExpandedFormats expanded = packed->expanded();
+        require(weights::ExpandedFormats::of_bits(expanded.bits()).bits() == expanded.bits(),
                 "expanded formats are a set that can be written");
     });
 }
@@ -56,7 +56,7 @@ void sign(Bytes& bytes) {
     PackedHeader header;
     std::memcpy(&header, bytes.data(), sizeof(header));
     std::memcpy(header.magic, "minim-pk", sizeof(header.magic));
-    header.version = model::k_packed_version;
+    header.version = weights::k_packed_version;
     header.model = k_model;
     header.origin = k_origin;
     header.file_bytes = bytes.size();

@@ -20,7 +20,7 @@ using backend::Arithmetic;
 // All layers on the first device, their experts with the processor.
 std::shared_ptr<const model::Model> open_with_host_experts(const std::string& path, Arithmetic arithmetic) {
     const Logger silent;
-    const auto split = [&](const model::Config& config, model::Weights&) {
+    const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
         const auto threads = std::make_shared<const ThreadPool>(1);
         const auto host = placement::make_backend(arithmetic == Arithmetic::fast ? "cpu" : "reference",
                                                   threads, active_cpu_level());

@@ -20,7 +20,7 @@ namespace minim::test {
 inline std::shared_ptr<const model::Model> open_on(const std::string& path, std::vector<int32_t> devices,
                                                    backend::Arithmetic arithmetic) {
     const Logger silent;
-    const auto split = [&](const model::Config& config, model::Weights&) {
+    const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
         std::vector<model::Stage> stages;
         const auto n = static_cast<int64_t>(devices.size());
         for (int64_t i = 0; i < n; ++i)

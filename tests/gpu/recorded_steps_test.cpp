@@ -14,7 +14,7 @@ namespace {
 
 std::shared_ptr<const model::Model> open(size_t n_devices) {
     const Logger silent;
-    const auto split = [&](const model::Config& config, model::Weights&) {
+    const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
         std::vector<model::Stage> stages;
         const auto n = static_cast<int64_t>(n_devices);
         for (int64_t i = 0; i < n; ++i)
@@ -29,7 +29,7 @@ std::shared_ptr<const model::Model> open(size_t n_devices) {
 // The layers on the first device; of their experts one layer's with the processor and the last one's on the second device.
 std::shared_ptr<const model::Model> open_apart() {
     const Logger silent;
-    const auto split = [&](const model::Config& config, model::Weights&) {
+    const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
         const std::shared_ptr<const backend::Backend> first =
             cuda::make_cuda_backend(0, backend::Arithmetic::fast);
         model::Stage stage = {first, config.n_layer, {first, first, first}};

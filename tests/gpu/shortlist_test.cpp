@@ -97,7 +97,7 @@ std::vector<float> some_logits(int64_t n_vocab, Random& random, bool coarse) {
 
 std::shared_ptr<const model::Model> open_model() {
     const Logger silent;
-    const auto whole = [](const model::Config& config, const model::Weights&) {
+    const auto whole = [](const model::Config& config, std::span<const weights::WeightSpec>) {
         return std::vector<model::Stage>{{cuda::make_cuda_backend(0, Arithmetic::fast), config.n_layer}};
     };
     return std::make_shared<const model::Model>(std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf",

@@ -7,30 +7,29 @@
 #include "engine/session.h"
 #include "gpu/recorder.h"
 #include "model/model.h"
-#include "model/upload_ring.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "weights/upload_ring.h"
 
 namespace minim::test {
 
 TEST_CASE("weights travel in as many pinned pieces at a time as there are, and all arrive") {
-    using model::UploadRing;
+    using weights::UploadRing;
     std::vector<std::byte> source(9 * UploadRing::k_piece_bytes + 123);
     for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i * 7 + i / 4096);
-    const model::ReadWeights read = [](const std::byte* from, std::span<std::byte> out) {
-        std::memcpy(out.data(), from, out.size());
-    };
-    const checkpoint::Progress progress;
     for (const bool pins : {true, false}) {
         most_late_copies() = 0;
         const auto device = cuda::make_cuda_backend(0, backend::Arithmetic::fast);
         const auto memory = device->allocate(source.size(), "weights", backend::MemoryUse::weights);
-        checkpoint::LoadCounter counter(source.size(), progress, nullptr);
         std::vector<std::byte> arrived(source.size());
         refuses_pinned() = !pins;
         {
-            UploadRing ring(*device, memory->data(), read, counter);
-            ring.append(source.data(), source.size());
+            UploadRing ring(*device);
+            for (size_t at = 0; at < source.size(); at += UploadRing::k_piece_bytes) {
+                const size_t count = std::min<size_t>(UploadRing::k_piece_bytes, source.size() - at);
+                std::memcpy(ring.room(), source.data() + at, count);
+                ring.send(memory->data() + at, count);
+            }
             ring.finish();
         }
         refuses_pinned() = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpu/cpu_backend.h"
+#include "model/roles.h"
 #include "placement/backends.h"
 
 namespace minim::test {
@@ -38,7 +39,7 @@ Devices make_devices(size_t count, const sim::Options& options) {
 std::shared_ptr<const model::Model> model_on(const Devices& devices, const model::OpenOptions& options,
                                              const std::string& path) {
     const Logger silent;
-    const auto split = [&](const model::Config& config, model::Weights&) {
+    const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
         return spread(devices, config.n_layer);
     };
     return std::make_shared<const model::Model>(path, split, options, silent);
@@ -47,7 +48,7 @@ std::shared_ptr<const model::Model> model_on(const Devices& devices, const model
 std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices,
                                                      const model::OpenOptions& options) {
     const Logger silent;
-    const auto split = [&](const model::Config& config, model::Weights&) {
+    const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
         std::vector<model::Stage> stages = spread(devices, config.n_layer - 1);
         stages.insert(stages.begin(), {cpu_backend(), 1});
         return stages;
@@ -92,10 +93,14 @@ std::vector<float> last_logits(engine::Session& session) {
     return {logits.begin(), logits.end()};
 }
 
-model::Weights shapes_of_layers(size_t n_layer) {
-    model::Weights shapes;
-    shapes.layers.resize(n_layer);
-    for (model::LayerWeights& layer : shapes.layers) layer.wq = {.rows = 4, .row_bytes = 1024};
+std::vector<weights::WeightSpec> shapes_of_layers(size_t n_layer) {
+    std::vector<weights::WeightSpec> shapes(n_layer);
+    for (size_t i = 0; i < n_layer; ++i) {
+        shapes[i].role = static_cast<int32_t>(model::Role::wq);
+        shapes[i].layer = static_cast<int32_t>(i);
+        shapes[i].rows = 4;
+        shapes[i].row_bytes = 1024;
+    }
     return shapes;
 }
 

@@ -40,7 +40,7 @@ std::vector<float> all_logits(engine::Session& session, const std::vector<int32_
 std::vector<float> last_logits(engine::Session& session);
 
 // What says how much layers of one size take.
-model::Weights shapes_of_layers(size_t n_layer);
+std::vector<weights::WeightSpec> shapes_of_layers(size_t n_layer);
 
 bool is_empty(const Devices& devices);
 

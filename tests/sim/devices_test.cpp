@@ -112,7 +112,7 @@ TEST_CASE("layers go to the devices in the order and the shares asked for, the r
     const auto host = open("cpu");
     model::Config config;
     config.n_layer = 10;
-    model::Weights shapes = shapes_of_layers(10);
+    std::vector<weights::WeightSpec> shapes = shapes_of_layers(10);
     const auto counts = [&](placement::Spread spread) {
         std::string text;
         for (const model::Stage& stage : placement::split_over(std::move(spread))(config, shapes))
@@ -125,7 +125,7 @@ TEST_CASE("layers go to the devices in the order and the shares asked for, the r
     CHECK(counts({.devices = both, .n_device_layers = 4, .host = host}) == "cpu=6 sim:0=2 sim:1=2 ");
     CHECK(counts({.devices = both, .n_device_layers = 99, .host = host}) == "sim:0=5 sim:1=5 ");
     // By bytes: the first layer weighs as much as ten others. A rule is judged by where its layer comes to lie.
-    shapes.layers[0].wq.rows *= 10;
+    shapes[0].rows *= 10;
     CHECK(counts({.devices = both, .host = host}) == "sim:0=1 sim:1=9 ");
     const auto rules = [&](size_t device) {
         return placement::ExpertRules{.overrides = {{R"(blk\.2\.attn_q)", both[device]}}, .host = host};

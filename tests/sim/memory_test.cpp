@@ -30,7 +30,7 @@ TEST_CASE("a device tells what is used of it for what, and all of it is told") {
     CHECK(loaded.used(MemoryUse::weights) == model->weight_bytes()[1].total);
     CHECK(loaded.used() == loaded.used(MemoryUse::weights));
     uint64_t weights = 0;
-    for (const model::WeightBytes& stage : model->weight_bytes()) {
+    for (const weights::WeightBytes& stage : model->weight_bytes()) {
         CHECK(stage.experts > 0);
         CHECK(stage.experts < stage.total);
         CHECK_FALSE(stage.is_mapped);
@@ -136,7 +136,7 @@ TEST_CASE("a context that a budget does not leave room for is refused with the o
 TEST_CASE("layers that are spread by free memory keep to the budgets") {
     model::Config config;
     config.n_layer = 10;
-    model::Weights shapes = shapes_of_layers(10);
+    std::vector<weights::WeightSpec> shapes = shapes_of_layers(10);
     const auto stages =
         placement::split_over({.devices = {device_with(8 * k_mib), device_with(32 * k_mib)}})(config, shapes);
     REQUIRE(stages.size() == 2);

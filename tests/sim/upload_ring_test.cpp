@@ -1,5 +1,5 @@
 // Weights on their way from the files to devices: what waits for what, and that all of it arrives.
-#include "model/upload_ring.h"
+#include "weights/upload_ring.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,13 +12,14 @@
 #include "base/error.h"
 #include "sim/devices.h"
 #include "support/catch.h"
+#include "support/gguf_writer.h"
 #include "support/helpers.h"
+#include "weights/device_target.h"
 
 namespace minim::test {
 namespace {
 
-using checkpoint::LoadCounter;
-using model::UploadRing;
+using weights::UploadRing;
 
 constexpr uint64_t k_piece = UploadRing::k_piece_bytes;
 
@@ -80,24 +81,24 @@ std::vector<std::byte> contents(const sim::SimBackend& device, const backend::Me
 
 }  // namespace
 
-TEST_CASE("a piece is read while those before it travel, and is never read into before it has arrived") {
+TEST_CASE("a piece is filled while those before it travel, and never before what it held has arrived") {
     const WatchedDevice device(0, {});
     const std::vector<std::byte> source = some_bytes(6 * k_piece + 1000);
     const auto memory = device.allocate(source.size(), "weights", backend::MemoryUse::weights);
-    const model::ReadWeights read = [&](const std::byte* from, std::span<std::byte> out) {
-        device.log << "read ";
-        std::memcpy(out.data(), from, out.size());
-    };
-    const checkpoint::Progress progress;
-    LoadCounter counter(source.size(), progress, nullptr);
     {
-        UploadRing ring(device, memory->data(), read, counter);
-        ring.append(source.data(), source.size());
+        UploadRing ring(device);
+        for (uint64_t at = 0; at < source.size(); at += k_piece) {
+            std::byte* room = ring.room();
+            device.log << "fill ";
+            const uint64_t count = std::min(k_piece, source.size() - at);
+            std::memcpy(room, source.data() + at, count);
+            ring.send(memory->data() + at, count);
+        }
         ring.finish();
     }
     CHECK(device.log.str() ==
-          "read send read send read send read send "
-          "wait read send wait read send wait read send "
+          "fill send fill send fill send fill send "
+          "wait fill send wait fill send wait fill send "
           "wait wait wait wait ");
     CHECK(device.most_waiting == UploadRing::k_pieces);
     CHECK(device.pieces.size() == UploadRing::k_pieces);
@@ -105,78 +106,77 @@ TEST_CASE("a piece is read while those before it travel, and is never read into 
     CHECK(contents(device, *memory) == source);
 }
 
-TEST_CASE("parts of any size, with gaps between them, arrive at their places and share pieces") {
+TEST_CASE(
+    "weights of any size arrive at their places, some megabytes together and in the order of the file") {
+    const TemporaryFolder folder;
+    const std::vector<int64_t> sizes = {1, 255, 256, 257, 4096, k_piece - 1, 3, k_piece, 2 * k_piece + 77, 5};
+    int64_t bytes = 0;
+    for (const int64_t size : sizes) bytes += size;
+    const std::vector<std::byte> source = some_bytes(static_cast<uint64_t>(bytes));
+    GgufWriter gguf;
+    int64_t at = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+        const auto* begin = source.data() + at;
+        at += sizes[i];
+        gguf.add_tensor({.name = "t" + std::to_string(i),
+                         .type = traits(Format::i8).gguf_type,
+                         .dims = {static_cast<uint64_t>(sizes[i])},
+                         .data = {begin, begin + sizes[i]}});
+    }
+    gguf.write(folder / "m.gguf");
+    const Logger silent;
+    checkpoint::Checkpoint checkpoint = checkpoint::Checkpoint::open(folder / "m.gguf", silent);
+    checkpoint.load(checkpoint::Residence::owned);
+    // The last weight first: where weights lie is the layout's business, not that of the list.
+    std::vector<weights::WeightSpec> specs;
+    std::vector<const weights::WeightSpec*> listed;
+    for (const checkpoint::Tensor& tensor : checkpoint.tensors())
+        specs.push_back({.rows = tensor.shape[0], .cols = 1, .row_bytes = 1, .source = {.tensor = &tensor}});
+    for (const weights::WeightSpec& spec : specs) listed.insert(listed.begin(), &spec);
+
     const WatchedDevice device(0, {});
-    const std::vector<uint64_t> sizes = {1, 255, 256, 257, 4096, k_piece - 1, 3, k_piece, 2 * k_piece + 77,
-                                         0, 5};
-    uint64_t bytes = 0;
-    for (const uint64_t size : sizes) bytes += size + 100;
-    const std::vector<std::byte> source = some_bytes(bytes);
-    const auto memory = device.allocate(bytes, "weights", backend::MemoryUse::weights);
-    const model::ReadWeights read = [&](const std::byte* from, std::span<std::byte> out) {
-        REQUIRE(out.size() <= k_piece);
-        std::memcpy(out.data(), from, out.size());
-    };
+    const std::shared_ptr<const backend::Backend> host = cpu_backend();
+    weights::DeviceTarget target(listed, device);
     uint64_t last = 0;
     const checkpoint::Progress progress = [&](uint64_t done, uint64_t) {
         CHECK(done - last <= 2 * k_piece);
         last = done;
         return true;
     };
-    LoadCounter counter(bytes - 100 * sizes.size(), progress, nullptr);
-    UploadRing ring(device, memory->data(), read, counter);
-    uint64_t at = 0;
-    for (const uint64_t size : sizes) {
-        ring.append(source.data() + at, size);
-        ring.skip(100);
-        at += size + 100;
-    }
-    ring.finish();
-    CHECK(last == bytes - 100 * sizes.size());
-    CHECK(device.counts().transfers == static_cast<int64_t>((bytes + k_piece - 1) / k_piece));
+    checkpoint::LoadCounter counter(target.bytes_to_read(), progress, nullptr);
+    target.fill(weights::Reader(checkpoint), *host, counter);
+    CHECK(last == static_cast<uint64_t>(bytes));
+    CHECK(device.counts().transfers <= bytes / static_cast<int64_t>(k_piece) + 2);
+    const weights::PlacedMatrices placed = target.take_placed();
+    const auto memory = target.take_memory();
     const std::vector<std::byte> arrived = contents(device, *memory);
     at = 0;
-    for (const uint64_t size : sizes) {
-        CHECK(std::memcmp(arrived.data() + at, source.data() + at, size) == 0);
-        at += size + 100;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+        const auto* data = placed.matrices[sizes.size() - 1 - i].data;
+        CHECK((data - memory->data()) % 256 == 0);
+        CHECK(std::memcmp(arrived.data() + (data - memory->data()), source.data() + at,
+                          static_cast<size_t>(sizes[i])) == 0);
+        at += sizes[i];
     }
 }
 
-TEST_CASE("what fails on the way, or is cancelled, ends the ring with nothing left on the device") {
+TEST_CASE("a transfer that fails ends the ring with nothing left on the device") {
     const std::vector<std::byte> source = some_bytes(5 * k_piece);
     for (const int64_t failing : {1, 3, 5}) {
         const sim::SimBackend device(0, {.failing_transfer = failing});
         {
             const auto memory = device.allocate(source.size(), "weights", backend::MemoryUse::weights);
-            const model::ReadWeights read = [](const std::byte* from, std::span<std::byte> out) {
-                std::memcpy(out.data(), from, out.size());
-            };
-            const checkpoint::Progress progress;
-            LoadCounter counter(source.size(), progress, nullptr);
             expect_error(Status::device_lost, "sim:0: a transfer failed", [&] {
-                UploadRing ring(device, memory->data(), read, counter);
-                ring.append(source.data(), source.size());
+                UploadRing ring(device);
+                for (uint64_t at = 0; at < source.size(); at += k_piece) {
+                    std::memcpy(ring.room(), source.data() + at, k_piece);
+                    ring.send(memory->data() + at, k_piece);
+                }
                 ring.finish();
             });
         }
         CHECK(device.used_bytes() == 0);
     }
-    const sim::SimBackend device(0, {});
-    {
-        const auto memory = device.allocate(source.size(), "weights", backend::MemoryUse::weights);
-        int n_reads = 0;
-        const model::ReadWeights read = [&](const std::byte*, std::span<std::byte>) {
-            if (++n_reads == 3) fail_file(Reason::truncated, "the file has shrunk");
-        };
-        const checkpoint::Progress progress;
-        LoadCounter counter(source.size(), progress, nullptr);
-        expect_error(Status::format, "the file has shrunk", [&] {
-            UploadRing ring(device, memory->data(), read, counter);
-            ring.append(source.data(), source.size());
-        });
-        CHECK(device.counts().transfers <= 2);
-    }
-    CHECK(device.used_bytes() == 0);
 }
 
 TEST_CASE("a model that comes over a slow link is the same, and its files are read and not mapped in") {

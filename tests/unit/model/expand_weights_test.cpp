@@ -1,6 +1,4 @@
 // Weights in grid points, held with a code for each.
-#include "model/expand_weights.h"
-
 #include <cstring>
 #include <random>
 #include <string>
@@ -10,6 +8,7 @@
 #include "format/iq1_m.h"
 #include "placement/backends.h"
 #include "support.h"
+#include "weights/expand.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -53,7 +52,7 @@ TinyModel model_of(Format format) {
     return tiny;
 }
 
-std::unique_ptr<const model::Model> opened(const std::string& path, model::Expand expand, CpuLevel level) {
+std::unique_ptr<const model::Model> opened(const std::string& path, weights::Expand expand, CpuLevel level) {
     static const Logger silent;
     model::OpenOptions options;
     options.residence = checkpoint::Residence::owned;
@@ -73,8 +72,8 @@ TEST_CASE("expanded weights give the logits of grid points, bit for bit") {
     tiny.write(path);
     const std::vector<int32_t> ids = tiny.random_ids(40);
     for (const CpuLevel level : {CpuLevel::scalar, active_cpu_level()}) {
-        const auto points = opened(path, model::Expand::off, level);
-        const auto expanded = opened(path, model::Expand::on, level);
+        const auto points = opened(path, weights::Expand::off, level);
+        const auto expanded = opened(path, weights::Expand::on, level);
         CHECK(points->weights().layers[1].experts.down.format == format);
         CHECK(expanded->weights().layers[1].experts.down.format == expanded_format(format));
         CHECK(expanded->weights().layers[0].wv.format == expanded_format(format));
@@ -92,20 +91,20 @@ TEST_CASE("little weight, other formats and mapped weights are not expanded") {
     const TemporaryFolder folder;
     const std::string path = folder / "tiny.gguf";
     model_of(Format::iq3_s).write(path);
-    const auto small = opened(path, model::Expand::automatic, active_cpu_level());
+    const auto small = opened(path, weights::Expand::automatic, active_cpu_level());
     CHECK(small->weights().output.format == Format::iq3_s);
 
     static const Logger silent;
     model::OpenOptions options;
     options.residence = checkpoint::Residence::mapped;
-    options.expand = model::Expand::on;
+    options.expand = weights::Expand::on;
     const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
     const model::Model mapped(path, backend, options, silent);
     CHECK(mapped.weights().output.format == Format::iq3_s);
 
     const std::string others = folder / "others.gguf";
     TinyModel().write(others);
-    CHECK(opened(others, model::Expand::on, active_cpu_level())->weights().output.format == Format::f32);
+    CHECK(opened(others, weights::Expand::on, active_cpu_level())->weights().output.format == Format::f32);
     options.residence = checkpoint::Residence::owned;
     const model::Model plain(
         path, placement::make_backend("reference", std::make_shared<ThreadPool>(2), active_cpu_level()),
@@ -117,53 +116,46 @@ TEST_CASE("weights that would fill the memory stay in grid points, unless they s
     const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
     // Of weights only shapes count, here: experts of IQ3_S that would fit, and of IQ2_S, with others that would not.
     constexpr int64_t k_rows = 1 << 16;
-    const auto stack_of = [](Format format, int64_t n_expert) {
-        uint64_t bytes = 0;
-        REQUIRE(row_bytes(format, 1024, bytes));
-        backend::ExpertStack stack;
-        stack.format = format;
-        stack.rows = k_rows;
-        stack.cols = 1024;
-        stack.row_bytes = static_cast<int64_t>(bytes);
-        stack.expert.resize(static_cast<size_t>(n_expert));
-        return stack;
+    std::vector<weights::WeightSpec> specs;
+    const auto add_experts = [&](Format format, int64_t n_expert) {
+        weights::WeightSpec spec = {.layer = 0, .use = weights::Use::product, .format = format};
+        spec.rows = k_rows;
+        spec.cols = 1024;
+        spec.row_bytes = row_bytes(format, 1024);
+        for (int64_t e = 0; e < n_expert; ++e) specs.push_back(spec);
     };
-    model::Weights weights;
-    weights.layers.resize(1);
-    weights.layers[0].experts = {stack_of(Format::iq3_s, 4), stack_of(Format::iq2_s, 4),
-                                 stack_of(Format::iq4_xs, 4)};
-    const model::Share share = {.backend = backend, .expert_layers = {0}};
+    for (const Format format : {Format::iq3_s, Format::iq2_s, Format::iq4_xs}) add_experts(format, 4);
     const Lines lines;
-    const auto chosen = [&](model::Expand expand) {
-        return model::choose_expanded(share, weights, expand, lines.log);
+    const auto chosen = [&](weights::Expand expand) {
+        std::vector<const weights::WeightSpec*> all;
+        for (const weights::WeightSpec& spec : specs) all.push_back(&spec);
+        return weights::choose_expanded(*backend, all, expand, lines.log);
     };
-    const auto all = chosen(model::Expand::on);
+    const auto all = chosen(weights::Expand::on);
     CHECK((all.contains(Format::iq3_s) && all.contains(Format::iq2_s) && !all.contains(Format::iq4_xs)));
     CHECK(all.held(Format::iq3_s) == Format::x3_s);
     CHECK(all.held(Format::iq4_xs) == Format::iq4_xs);
     CHECK(lines.all.empty());
-    const auto none = chosen(model::Expand::off);
+    const auto none = chosen(weights::Expand::off);
     CHECK((!none.contains(Format::iq3_s) && !none.contains(Format::iq2_s)));
 
-    chosen(model::Expand::automatic);
+    chosen(weights::Expand::automatic);
     CHECK(lines.holding("expanded weights of IQ3_S take") == 1);
     CHECK(lines.holding("expanded weights of IQ2_S take") == 1);
     CHECK(lines.holding("weights stay in grid points") == 0);
 
-    const uint64_t expert_bytes = k_rows * static_cast<uint64_t>(weights.layers[0].experts.down.row_bytes);
-    const auto too_many = static_cast<int64_t>(available_memory_bytes() / expert_bytes);
-    weights.layers[0].experts.down = stack_of(Format::iq4_xs, too_many);
-    const auto small = chosen(model::Expand::automatic);
+    add_experts(Format::iq4_xs, static_cast<int64_t>(available_memory_bytes() / specs.back().bytes()));
+    const auto small = chosen(weights::Expand::automatic);
     CHECK((!small.contains(Format::iq3_s) && !small.contains(Format::iq2_s)));
     CHECK(lines.holding("weights stay in grid points") == 1);
     CHECK(lines.all.size() == 3);
-    CHECK(chosen(model::Expand::on).contains(Format::iq3_s));
+    CHECK(chosen(weights::Expand::on).contains(Format::iq3_s));
 }
 
 TEST_CASE("how much of the time expanded weights take can be measured for every grid") {
     const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
     for (const Format format : k_grids) {
-        const double time = model::expanded_time(*backend, format);
+        const double time = weights::expanded_time(*backend, format);
         INFO(traits(format).name << ": " << time);
         CHECK(time > 0.01);
         CHECK(time < 100.0);

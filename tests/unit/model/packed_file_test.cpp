@@ -1,6 +1,6 @@
 // Weights packed into a file: mapped from it when the model is opened again, made anew where they are others, and never
 // taken for what they are not.
-#include "model/packed_file.h"
+#include "weights/packed_file.h"
 
 #include <sys/resource.h>
 
@@ -99,7 +99,7 @@ TEST_CASE("a packed file is made once and mapped from then on, with the bits of 
             mapped.check_complete();
             CHECK((mapped.total > 0) == prefault);
             CHECK(model->weights().layers[0].wq.packed == copied->weights().layers[0].wq.packed);
-            const model::WeightBytes bytes = model->weight_bytes()[0];
+            const weights::WeightBytes bytes = model->weight_bytes()[0];
             CHECK(bytes.is_mapped);
             CHECK(bytes.total <= copied->weight_bytes()[0].total);
             const std::vector<model::WeightBlock> blocks = model->host_blocks();
@@ -135,18 +135,18 @@ TEST_CASE("a packed file of another version, cut short, lengthened or altered at
         text[at] = static_cast<char>(text[at] ^ change);
         put(packed.path, text);
     };
-    with(offsetof(model::PackedHeader, version), 2);
+    with(offsetof(weights::PackedHeader, version), 2);
     packed.check_is_made_anew("was made by another version");
     expect_error(Status::format, "of another model", [&] {
-        with(offsetof(model::PackedHeader, version), 2);
+        with(offsetof(weights::PackedHeader, version), 2);
         open_with(k_mix_ik, packed_in(packed.path));  // which would be made anew if it were of this one
     });
-    for (const size_t at : {offsetof(model::PackedHeader, model), offsetof(model::PackedHeader, contents),
-                            offsetof(model::PackedHeader, n_runs), offsetof(model::PackedHeader, hash)}) {
+    for (const size_t at : {offsetof(weights::PackedHeader, model), offsetof(weights::PackedHeader, contents),
+                            offsetof(weights::PackedHeader, n_runs), offsetof(weights::PackedHeader, hash)}) {
         with(at, 1);
         packed.check_is_made_anew("was altered");
     }
-    with(sizeof(model::PackedHeader) + 40, 64);  // where a run lies
+    with(sizeof(weights::PackedHeader) + 40, 64);  // where a run lies
     packed.check_is_made_anew("otherwise");
     put(packed.path, packed.text.substr(0, packed.text.size() - 1));
     packed.check_is_made_anew("has not the size");
@@ -156,17 +156,17 @@ TEST_CASE("a packed file of another version, cut short, lengthened or altered at
 
 TEST_CASE("runs that do not lie in the packed file are not read, whatever its hashes say") {
     Packed packed;
-    model::PackedHeader header;
+    weights::PackedHeader header;
     std::memcpy(&header, packed.text.data(), sizeof(header));
-    std::vector<model::PackedRun> runs(header.n_runs);
+    std::vector<weights::PackedRun> runs(header.n_runs);
     const auto forge = [&](const auto& change) {
         std::string text = packed.text;
         std::memcpy(runs.data(), text.data() + sizeof(header), runs.size() * sizeof(runs[0]));
-        model::PackedHeader forged = header;
+        weights::PackedHeader forged = header;
         change(forged, runs);
         forged.runs_hash = hash_bytes(std::as_bytes(std::span(runs)));
         forged.hash =
-            hash_bytes(std::as_bytes(std::span(&forged, 1)).first(offsetof(model::PackedHeader, hash)));
+            hash_bytes(std::as_bytes(std::span(&forged, 1)).first(offsetof(weights::PackedHeader, hash)));
         std::memcpy(text.data(), &forged, sizeof(forged));
         std::memcpy(text.data() + sizeof(forged), runs.data(), runs.size() * sizeof(runs[0]));
         put(packed.path, text);
@@ -240,7 +240,7 @@ TEST_CASE("a file of another kind or of another model is left as it is") {
 
 TEST_CASE("altered weights are found when all of the packed file is read") {
     Packed packed;
-    const uint64_t first = model::first_packed_byte(0);
+    const uint64_t first = weights::first_packed_byte(0);
     for (const size_t at : {packed.text.size() - 1, packed.text.size() / 2, packed.text.size() / 3}) {
         REQUIRE(at > first);
         std::string text = packed.text;
@@ -258,35 +258,35 @@ TEST_CASE("altered weights are found when all of the packed file is read") {
 TEST_CASE("weights are expanded as in the packed file, unless it is said how") {
     const TemporaryFolder folder;
     const std::string path = folder / "packed";
-    const auto opened = [&](model::Expand expand) {
+    const auto opened = [&](weights::Expand expand) {
         model::OpenOptions options = packed_in(path);
         options.expand = expand;
         return open_with(k_mix_iq, options);
     };
-    const auto points = opened(model::Expand::off);
+    const auto points = opened(weights::Expand::off);
     const std::vector<float> expected = some_logits(*points);
     const uint64_t bytes = std::filesystem::file_size(path);
-    const auto expanded = opened(model::Expand::on);
+    const auto expanded = opened(weights::Expand::on);
     CHECK(std::filesystem::file_size(path) > bytes);
     CHECK(same_bits(some_logits(*expanded), expected));
     CHECK(same_bits(some_logits(*points), expected));  // from the file that has no name any more
-    const auto again = opened(model::Expand::automatic);
+    const auto again = opened(weights::Expand::automatic);
     CHECK(again->weight_bytes()[0].total == expanded->weight_bytes()[0].total);
     CHECK(same_bits(some_logits(*again), expected));
-    CHECK(opened(model::Expand::off)->weight_bytes()[0].total == points->weight_bytes()[0].total);
+    CHECK(opened(weights::Expand::off)->weight_bytes()[0].total == points->weight_bytes()[0].total);
     CHECK(std::filesystem::file_size(path) == bytes);
 }
 
 TEST_CASE("how an unsuitable packed file is expanded says nothing about the one in its place") {
     const TemporaryFolder folder;
     model::OpenOptions options = packed_in(folder / "packed");
-    options.expand = model::Expand::on;
+    options.expand = weights::Expand::on;
     open_with(k_mix_iq, options);
     const uint64_t expanded = std::filesystem::file_size(options.packed_file);
     std::string text = text_of(options.packed_file);
-    text[sizeof(model::PackedHeader) + 8] ^= 1;
+    text[sizeof(weights::PackedHeader) + 8] ^= 1;
     put(options.packed_file, text);
-    options.expand = model::Expand::automatic;  // too little to be worth it
+    options.expand = weights::Expand::automatic;  // too little to be worth it
     open_with(k_mix_iq, options);
     CHECK(std::filesystem::file_size(options.packed_file) < expanded);
 }
@@ -389,5 +389,5 @@ TEST_CASE("packed rows lie as they do in the files of this version") {
         all += hash_bytes(out, name);
     }
     CHECK(all == 0xD3ED80BD16B44441);
-    CHECK(model::k_packed_version == 1);
+    CHECK(weights::k_packed_version == 1);
 }

@@ -4,12 +4,13 @@
 #include <vector>
 
 #include "kv/sequence.h"
+#include "model/bind.h"
 #include "model/minimax_m2.h"
 #include "model/weights.h"
 #include "plain_forward.h"
 #include "reference/reference_backend.h"
-#include "safetensors_folder.h"
 #include "support.h"
+#include "support/safetensors_folder.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -115,13 +116,21 @@ struct Bound {
     Lines lines;
     model::Config config;
     checkpoint::Checkpoint checkpoint;
+    std::shared_ptr<const backend::Backend> backend = reference::make_reference_backend();
+    std::vector<weights::WeightSpec> specs;
+    std::vector<weights::Part> parts;
+    std::vector<weights::PlacedPart> placed;
     model::Weights weights;
 
     Bound(const Folder& tensors, const TinyShape& shape, const Change& change)
         : config(config_of(shape)), checkpoint(opened(tensors)) {
         change(config);
         checkpoint.load(checkpoint::Residence::mapped);
-        weights = model::bind_weights(checkpoint, config, lines.log);
+        specs = model::bind_weights(checkpoint, config, lines.log);
+        const model::Stage stage = {backend, config.n_layer};
+        parts = model::parts_of(model::shares_of({&stage, 1}), specs);
+        placed = weights::place(parts, std::array{weights::Storage::mapped}, {}, checkpoint, lines.log);
+        weights = model::join(parts, placed, config.n_layer);
     }
 
   private:
@@ -134,16 +143,16 @@ struct Bound {
 void unchanged(model::Config&) {}
 
 std::vector<float> logits_of(const Bound& bound, const std::vector<int32_t>& ids) {
-    const auto backend = reference::make_reference_backend();
+    const backend::Backend& backend = *bound.backend;
     const auto n = static_cast<int64_t>(ids.size());
     const model::Config& config = bound.config;
     kv::Sequence cache =
         kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, n);
-    model::StepSpace space(*backend, config, n, n);
+    model::StepSpace space(backend, config, n, n);
     std::vector<model::StepRow> rows;
     for (int64_t i = 0; i < n; ++i) rows.push_back({ids[static_cast<size_t>(i)], {&cache.view(), i}, true});
     std::vector<float> logits(ids.size() * static_cast<size_t>(config.n_vocab));
-    model::ForwardPass(*backend, config, bound.weights).step(rows, space, logits.data(), nullptr);
+    model::ForwardPass(backend, config, bound.weights).step(rows, space, logits.data(), nullptr);
     return logits;
 }
 

@@ -1,0 +1,9 @@
+// minim plan, which has a command line of its own.
+#pragma once
+
+namespace cli {
+
+// `argv[0]` is "plan". Throws UsageError and minim::Exception.
+void plan(int argc, char** argv);
+
+}  // namespace cli

@@ -1,0 +1,384 @@
+#include "model/bind.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "checkpoint/printable.h"
+#include "model/roles.h"
+#include "model/tensor_names.h"
+#include "weights/assembled.h"
+
+namespace minim::model {
+namespace {
+
+using checkpoint::Checkpoint;
+using checkpoint::shape_text;
+using checkpoint::Tensor;
+using weights::Source;
+using weights::Use;
+using weights::WeightSpec;
+
+// Finds tensors by name, checks their shapes, and remembers which were used.
+class Binder {
+  public:
+    explicit Binder(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+    const Tensor* find(const std::string& name) {
+        const Tensor* tensor = name.empty() ? nullptr : checkpoint_.find(name);
+        if (tensor != nullptr) used_.insert(tensor);
+        return tensor;
+    }
+
+    // The first of the names that exists.
+    const Tensor* find_any(std::span<const std::string> names) {
+        for (const std::string& name : names) {
+            if (const Tensor* tensor = find(name)) return tensor;
+        }
+        return nullptr;
+    }
+
+    const Tensor& required(std::span<const std::string> names) {
+        if (const Tensor* tensor = find_any(names)) return *tensor;
+        fail_missing(names);
+    }
+
+    // Names the spelling of the checkpoint's own kind; GGUF's comes first.
+    [[noreturn]] void fail_missing(std::span<const std::string> names) const {
+        fail_file(Reason::value, "tensor {} is missing", names[is_gguf() || names.size() == 1 ? 0 : 1]);
+    }
+
+    bool is_gguf() const { return checkpoint_.kind() == Checkpoint::Kind::gguf; }
+    bool was_used(const Tensor& tensor) const { return used_.contains(&tensor); }
+
+    static void check_shape(const Tensor& tensor, std::span<const int64_t> wanted) {
+        if (!std::ranges::equal(tensor.shape, wanted)) {
+            fail_file(Reason::shape, "tensor {} has shape {}, the configuration asks for {}", tensor.name,
+                      shape_text(tensor.shape), shape_text(wanted));
+        }
+    }
+
+    // The format of a weight, with its row size.
+    static Format weight_format(const Tensor& tensor, int64_t cols, int64_t& bytes_per_row) {
+        uint64_t bytes = 0;
+        if (!tensor.format || traits(*tensor.format).decode_row == nullptr) {
+            fail(Status::unsupported, "tensor {} is of type {}, which holds no weights here", tensor.name,
+                 tensor.type_name);
+        }
+        if (!row_bytes(*tensor.format, static_cast<uint64_t>(cols), bytes)) {
+            fail_file(Reason::shape, "tensor {}: rows of {} are no whole blocks of {}", tensor.name, cols,
+                      tensor.type_name);
+        }
+        bytes_per_row = static_cast<int64_t>(bytes);
+        return *tensor.format;
+    }
+
+    // The weight of a linear, in one tensor or in several.
+    WeightSpec linear(std::span<const std::string> names, int64_t rows, int64_t cols) {
+        const weights::FindTensor find_tensor = [this](const std::string& name) { return find(name); };
+        for (const std::string& name : names) {
+            if (auto assembled = weights::find_assembled(find_tensor, name, rows, cols))
+                return of_assembled(std::move(*assembled));
+        }
+        return matrix(required(names), rows, cols);
+    }
+
+    WeightSpec matrix(const Tensor& tensor, int64_t rows, int64_t cols) {
+        const int64_t wanted[] = {rows, cols};
+        check_shape(tensor, wanted);
+        WeightSpec spec;
+        spec.use = Use::product;
+        spec.format = weight_format(tensor, cols, spec.row_bytes);
+        spec.rows = rows;
+        spec.cols = cols;
+        spec.source.tensor = &tensor;
+        spec.source.factor = companion_scale(tensor, 1);
+        return spec;
+    }
+
+    // Norms and biases: float, or widened to float when they are read.
+    WeightSpec vector(const Tensor& tensor, int64_t size) {
+        const int64_t wanted[] = {size};
+        check_shape(tensor, wanted);
+        if (tensor.format != Format::f32 && tensor.format != Format::f16 && tensor.format != Format::bf16) {
+            fail(Status::unsupported, "tensor {} is of type {}; norms and biases are F32, F16 or BF16",
+                 tensor.name, tensor.type_name);
+        }
+        WeightSpec spec;
+        spec.use = Use::vector;
+        spec.rows = 1;
+        spec.cols = size;
+        spec.row_bytes = size * static_cast<int64_t>(sizeof(float));
+        spec.source.tensor = &tensor;
+        return spec;
+    }
+
+    // Rows [first_row, first_row + rows) of every expert of a stack [n_expert, stack_rows, cols], one an expert.
+    std::vector<WeightSpec> expert_stack(const Tensor& tensor, int64_t n_expert, int64_t stack_rows,
+                                         int64_t first_row, int64_t rows, int64_t cols) {
+        const int64_t wanted[] = {n_expert, stack_rows, cols};
+        check_shape(tensor, wanted);
+        WeightSpec spec;
+        spec.use = Use::product;
+        spec.format = weight_format(tensor, cols, spec.row_bytes);
+        spec.rows = rows;
+        spec.cols = cols;
+        spec.source.tensor = &tensor;
+        spec.source.factor = companion_scale(tensor, n_expert);
+        const bool is_per_expert = spec.source.factor != nullptr && spec.source.factor->bytes > sizeof(float);
+        std::vector<WeightSpec> experts;
+        for (int64_t e = 0; e < n_expert; ++e) {
+            spec.source.offset = static_cast<uint64_t>((e * stack_rows + first_row) * spec.row_bytes);
+            spec.source.factor_index = is_per_expert ? e : 0;
+            experts.push_back(spec);
+        }
+        return experts;
+    }
+
+    // One tensor an expert, as safetensors checkpoints keep them.
+    std::vector<WeightSpec> single_experts(int64_t layer, const char* part, int64_t n_expert, int64_t rows,
+                                           int64_t cols) {
+        std::vector<WeightSpec> experts;
+        for (int64_t e = 0; e < n_expert; ++e) {
+            const std::string name = names::single_expert(layer, e, part);
+            WeightSpec spec = linear({&name, 1}, rows, cols);
+            if (e > 0 && spec.format != experts.front().format) {
+                fail(Status::unsupported, "tensor {} is of type {}, expert 0 of type {}", name,
+                     traits(spec.format).name, traits(experts.front().format).name);
+            }
+            experts.push_back(std::move(spec));
+        }
+        return experts;
+    }
+
+  private:
+    // The optional factors beside a packed tensor: X.weight has X.scale, one value or one an expert.
+    const Tensor* companion_scale(const Tensor& tensor, int64_t n_expert) {
+        constexpr std::string_view k_suffix = ".weight";
+        if (!tensor.name.ends_with(k_suffix)) return nullptr;
+        const std::string stem = tensor.name.substr(0, tensor.name.size() - k_suffix.size());
+        find(stem + ".input_scale");  // for activation quantisation only
+        const Tensor* scale = find(stem + ".scale");
+        if (scale == nullptr) return nullptr;
+        if (scale->format != Format::f32) {
+            fail(Status::unsupported, "tensor {} is of type {}, not F32", scale->name, scale->type_name);
+        }
+        if (scale->bytes == 0) fail_file(Reason::shape, "tensor {} is empty", scale->name);
+        const auto n_scales = static_cast<int64_t>(scale->bytes / sizeof(float));
+        if (n_scales > 1 && n_expert == 1)
+            fail_file(Reason::shape, "tensor {} has {} scales beside it", tensor.name, n_scales);
+        if (n_scales > 1 && n_scales != n_expert) {
+            fail_file(Reason::shape, "tensor {} has {} scales for {} experts", tensor.name, n_scales,
+                      n_expert);
+        }
+        return scale;
+    }
+
+    static WeightSpec of_assembled(weights::AssembledMatrix matrix) {
+        WeightSpec spec;
+        spec.use = Use::product;
+        spec.format = matrix.format;
+        spec.rows = matrix.rows;
+        spec.cols = matrix.cols;
+        spec.row_bytes = matrix.row_bytes;
+        spec.source.tensor = matrix.codes;
+        spec.source.assembled = std::make_shared<const weights::AssembledMatrix>(std::move(matrix));
+        return spec;
+    }
+
+    const Checkpoint& checkpoint_;
+    std::unordered_set<const Tensor*> used_;
+};
+
+// The weights found so far, in their order.
+struct Found {
+    std::vector<WeightSpec> all;
+
+    void add(Role role, int64_t layer, WeightSpec spec) {
+        spec.role = static_cast<int32_t>(role);
+        spec.layer = static_cast<int32_t>(layer);
+        all.push_back(std::move(spec));
+    }
+    void add_experts(Role role, int64_t layer, std::vector<WeightSpec> experts) {
+        int32_t expert = 0;
+        for (WeightSpec& spec : experts) {
+            spec.expert = expert++;
+            add(role, layer, std::move(spec));
+        }
+    }
+};
+
+WeightSpec rows_of(const WeightSpec& whole, int64_t first, int64_t count) {
+    WeightSpec part = whole;
+    part.source.offset += static_cast<uint64_t>(first * whole.row_bytes);
+    part.rows = count;
+    return part;
+}
+
+// Read one row at a time or in float.
+WeightSpec as_rows(WeightSpec spec) {
+    spec.use = Use::rows;
+    return spec;
+}
+
+const Tensor& required(Binder& binder, int64_t layer, names::Part part) {
+    return binder.required(names::layer(layer, part));
+}
+
+void bind_qkv(Binder& binder, const Config& config, int64_t layer, Found& found) {
+    const int64_t q_rows = config.n_head * config.head_dim;
+    const int64_t kv_rows = config.n_head_kv * config.head_dim;
+    if (const Tensor* fused = binder.find(names::fused_qkv(layer))) {
+        const WeightSpec qkv = binder.matrix(*fused, q_rows + 2 * kv_rows, config.hidden);
+        found.add(Role::wq, layer, rows_of(qkv, 0, q_rows));
+        found.add(Role::wk, layer, rows_of(qkv, q_rows, kv_rows));
+        found.add(Role::wv, layer, rows_of(qkv, q_rows + kv_rows, kv_rows));
+        return;
+    }
+    const auto linear = [&](names::Part part, int64_t rows) {
+        return binder.linear(names::layer(layer, part), rows, config.hidden);
+    };
+    found.add(Role::wq, layer, linear(names::Part::attn_q, q_rows));
+    found.add(Role::wk, layer, linear(names::Part::attn_k, kv_rows));
+    found.add(Role::wv, layer, linear(names::Part::attn_v, kv_rows));
+}
+
+// The number of experts is the router's row count, layer by layer: a pruned model may keep fewer.
+WeightSpec bind_router(Binder& binder, const Config& config, int64_t layer) {
+    const Tensor& router = required(binder, layer, names::Part::router);
+    const int64_t n_expert = router.shape.empty() ? 0 : router.shape.front();
+    if (n_expert < config.n_expert_used || n_expert > config.n_expert) {
+        fail_file(Reason::shape, "tensor {} has {} rows; the configuration has {} experts, {} of them used",
+                  router.name, n_expert, config.n_expert, config.n_expert_used);
+    }
+    return as_rows(binder.matrix(router, n_expert, config.hidden));
+}
+
+void bind_experts(Binder& binder, const Config& config, int64_t layer, int64_t n_expert, Found& found) {
+    const int64_t ff = config.expert_ff;
+    const auto add_stack = [&](Role role, const Tensor& tensor, int64_t stack_rows, int64_t first,
+                               int64_t rows, int64_t cols) {
+        found.add_experts(role, layer, binder.expert_stack(tensor, n_expert, stack_rows, first, rows, cols));
+    };
+    const auto add_fused = [&](const Tensor& fused) {
+        add_stack(Role::gate, fused, 2 * ff, 0, ff, config.hidden);
+        add_stack(Role::up, fused, 2 * ff, ff, ff, config.hidden);
+    };
+    if (const Tensor* fused = binder.find(names::fused_gate_up_gguf(layer))) {
+        add_fused(*fused);
+    } else if (const Tensor* hf = binder.find(names::fused_gate_up_hf(layer))) {
+        add_fused(*hf);
+    } else if (const Tensor* gate = binder.find(names::stacked_expert(layer, "gate"))) {
+        const std::string up = names::stacked_expert(layer, "up");
+        add_stack(Role::gate, *gate, ff, 0, ff, config.hidden);
+        add_stack(Role::up, binder.required({&up, 1}), ff, 0, ff, config.hidden);
+    } else if (binder.is_gguf()) {
+        const std::string missing = names::stacked_expert(layer, "gate");
+        binder.fail_missing({&missing, 1});
+    } else {
+        const auto add_single = [&](Role role, const char* part, int64_t rows, int64_t cols) {
+            found.add_experts(role, layer, binder.single_experts(layer, part, n_expert, rows, cols));
+        };
+        add_single(Role::gate, "w1", ff, config.hidden);
+        add_single(Role::up, "w3", ff, config.hidden);
+        return add_single(Role::down, "w2", config.hidden, ff);
+    }
+    const std::string down[] = {names::stacked_expert(layer, "down"), names::fused_down_hf(layer)};
+    add_stack(Role::down, binder.required(down), config.hidden, 0, config.hidden, ff);
+}
+
+// Returns how many experts the layer has.
+int64_t bind_layer(Binder& binder, const Config& config, int64_t layer, Found& found) {
+    const int64_t q_rows = config.n_head * config.head_dim;
+    const int64_t kv_rows = config.n_head_kv * config.head_dim;
+    const auto vector = [&](names::Part part, int64_t size) {
+        return binder.vector(required(binder, layer, part), size);
+    };
+    found.add(Role::attn_norm, layer, vector(names::Part::attn_norm, config.hidden));
+    bind_qkv(binder, config, layer, found);
+    const WeightSpec q_norm = vector(names::Part::attn_q_norm, q_rows);
+    const WeightSpec k_norm = vector(names::Part::attn_k_norm, kv_rows);
+    found.add(Role::wo, layer,
+              binder.linear(names::layer(layer, names::Part::attn_output), config.hidden, q_rows));
+    const WeightSpec ffn_norm = vector(names::Part::ffn_norm, config.hidden);
+    const WeightSpec router = bind_router(binder, config, layer);
+    found.add(Role::router, layer, router);
+    found.add(Role::q_norm, layer, q_norm);
+    found.add(Role::k_norm, layer, k_norm);
+    found.add(Role::ffn_norm, layer, ffn_norm);
+    if (const Tensor* bias = binder.find_any(names::layer(layer, names::Part::router_bias)))
+        found.add(Role::router_bias, layer, binder.vector(*bias, router.rows));
+    found.add(Role::experts_norm, layer, ffn_norm);
+    bind_experts(binder, config, layer, router.rows, found);
+    return router.rows;
+}
+
+// A correction bias in all layers or in none: without it a layer chooses other experts.
+void check_router_biases(const Binder& binder, const Config& config, const Found& found) {
+    std::vector<bool> has_bias(static_cast<size_t>(config.n_layer));
+    for (const WeightSpec& weight : found.all)
+        if (weight.role == static_cast<int32_t>(Role::router_bias))
+            has_bias[static_cast<size_t>(weight.layer)] = true;
+    if (!config.needs_router_bias && std::ranges::count(has_bias, true) == 0) return;
+    const auto without = std::ranges::find(has_bias, false);
+    if (without == has_bias.end()) return;
+    binder.fail_missing(names::layer(without - has_bias.begin(), names::Part::router_bias));
+}
+
+// GGUF layers beyond the model's own that have a tensor of multi-token prediction.
+std::set<int64_t> gguf_mtp_layers(const Checkpoint& checkpoint, const Config& config) {
+    std::set<int64_t> layers;
+    for (const Tensor& tensor : checkpoint.tensors()) {
+        const int64_t layer = names::gguf_layer(tensor.name);
+        if (layer >= 0 && names::is_mtp(tensor.name, config.n_layer, config.n_mtp_layer))
+            layers.insert(layer);
+    }
+    return layers;
+}
+
+// A tensor nobody asked for may change what the model computes (a bias, rope factors): refuse it by name.
+void check_leftovers(const Checkpoint& checkpoint, const Binder& binder, const Config& config,
+                     const Logger& log) {
+    const std::set<int64_t> mtp_layers = gguf_mtp_layers(checkpoint, config);
+    int64_t n_mtp = 0;
+    for (const Tensor& tensor : checkpoint.tensors()) {
+        if (binder.was_used(tensor) || names::is_ignored(tensor.name)) continue;
+        if (names::is_mtp(tensor.name, config.n_layer, config.n_mtp_layer) ||
+            mtp_layers.contains(names::gguf_layer(tensor.name))) {
+            ++n_mtp;
+            continue;
+        }
+        fail(Status::unsupported, "tensor {} ({} {}) has no place in a MiniMax-M2 model",
+             checkpoint::printable(tensor.name), tensor.type_name, shape_text(tensor.shape));
+    }
+    if (n_mtp > 0) log.info("{} tensors of multi-token-prediction layers skipped", n_mtp);
+}
+
+}  // namespace
+
+std::vector<WeightSpec> bind_weights(const Checkpoint& checkpoint, Config& config, const Logger& log) {
+    Binder binder(checkpoint);
+    Found found;
+    const Tensor& embedding = binder.required(names::embedding());
+    const int64_t n_vocab = embedding.shape.empty() ? 0 : embedding.shape.front();
+    if (n_vocab < 1 || n_vocab > INT32_MAX || (config.n_vocab != 0 && n_vocab != config.n_vocab)) {
+        fail_file(Reason::shape, "tensor {} has {} rows, the configuration {} tokens", embedding.name,
+                  n_vocab, config.n_vocab);
+    }
+    config.n_vocab = n_vocab;
+    found.add(Role::embedding, -1, as_rows(binder.matrix(embedding, config.n_vocab, config.hidden)));
+    const WeightSpec output_norm = binder.vector(binder.required(names::output_norm()), config.hidden);
+    const WeightSpec output = binder.linear(names::output(), config.n_vocab, config.hidden);
+    int64_t most_experts = 0;
+    for (int64_t layer = 0; layer < config.n_layer; ++layer)
+        most_experts = std::max(most_experts, bind_layer(binder, config, layer, found));
+    found.add(Role::output_norm, -1, output_norm);
+    found.add(Role::output, -1, output);
+    config.n_expert = most_experts;
+    check_router_biases(binder, config, found);
+    check_leftovers(checkpoint, binder, config, log);
+    return std::move(found.all);
+}
+
+}  // namespace minim::model

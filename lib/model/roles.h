@@ -1,0 +1,28 @@
+// What the weights of the architecture are, in the order in which they are listed for each layer.
+#pragma once
+
+#include <cstdint>
+
+namespace minim::model {
+
+enum class Role : int32_t {
+    embedding,
+    attn_norm,
+    wq,
+    wk,
+    wv,
+    wo,
+    router,
+    q_norm,
+    k_norm,
+    ffn_norm,
+    router_bias,
+    experts_norm,  // ffn_norm once more, on a device that has experts of the layer and not its attention
+    gate,          // of an expert, as the two that follow
+    up,
+    down,
+    output_norm,
+    output,
+};
+
+}  // namespace minim::model

@@ -1,0 +1,183 @@
+#include "placement/facts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/format_text.h"
+#include "base/memory_info.h"
+#include "base/thread_pool.h"
+
+namespace minim::placement {
+namespace {
+
+struct Unit {
+    std::string_view name;
+    double bytes;
+};
+
+constexpr Unit k_units[] = {{"B", 1.0},         {"kB", 1e3},           {"MB", 1e6},
+                            {"GB", 1e9},        {"TB", 1e12},          {"KiB", 1024.0},
+                            {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+
+constexpr double k_most_bytes = 1e18;
+
+// A number above 0 and a unit, nothing else.
+std::optional<double> size_of(std::string_view text) {
+    double number = 0.0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+    if (error != std::errc() || !std::isfinite(number) || number <= 0.0) return std::nullopt;
+    const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
+    const auto* const unit = std::ranges::find(k_units, rest, &Unit::name);
+    if (unit == std::end(k_units)) return std::nullopt;
+    const double bytes = number * unit->bytes;
+    return bytes >= 1.0 && bytes <= k_most_bytes ? std::optional(bytes) : std::nullopt;
+}
+
+std::optional<double> bandwidth_of(std::string_view text) {
+    constexpr std::string_view k_per_second = "/s";
+    if (!text.ends_with(k_per_second)) return std::nullopt;
+    return size_of(text.substr(0, text.size() - k_per_second.size()));
+}
+
+std::vector<std::string_view> parts_of(std::string_view text) {
+    std::vector<std::string_view> parts;
+    for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        parts.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return parts;
+}
+
+// ---- measured bandwidth ----
+
+constexpr int64_t k_measured_bytes = int64_t{128} << 20;
+constexpr int64_t k_task_bytes = int64_t{1} << 20;
+constexpr int k_rounds = 4;
+
+// Seconds to read the buffer once by all threads.
+double time_read(const ThreadPool& pool, const Buffer& buffer, std::vector<uint64_t>& sums) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.run(k_measured_bytes / k_task_bytes, [&](int64_t i, int32_t thread) {
+        const auto* words = buffer.as<uint64_t>() + i * k_task_bytes / 8;
+        uint64_t sum[4] = {};
+        for (int64_t w = 0; w < k_task_bytes / 8; w += 4)
+            for (int k = 0; k < 4; ++k) sum[k] += words[w + k];
+        sums[static_cast<size_t>(thread) * 8] += sum[0] ^ sum[1] ^ sum[2] ^ sum[3];
+    });
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double measure_bandwidth(int32_t n_threads) {
+    const ThreadPool pool(n_threads);
+    const Buffer buffer(static_cast<uint64_t>(k_measured_bytes), "measuring the memory's bandwidth");
+    std::memset(buffer.data(), 1, buffer.size());  // pages that are all zeros may be one
+    std::vector<uint64_t> sums(static_cast<size_t>(n_threads) * 8);
+    double best = time_read(pool, buffer, sums);
+    for (int round = 1; round < k_rounds; ++round) best = std::min(best, time_read(pool, buffer, sums));
+    return static_cast<double>(k_measured_bytes) / best;
+}
+
+std::string cache_path(int32_t n_threads) {
+    const char* cache = std::getenv("XDG_CACHE_HOME");
+    const char* home = std::getenv("HOME");
+    std::string folder;
+    if (cache != nullptr && *cache == '/') {
+        folder = cache;
+    } else if (home != nullptr && *home == '/') {
+        folder = std::string(home) + "/.cache";
+    } else {
+        return {};
+    }
+    char host[256] = {};
+    std::ifstream name("/proc/sys/kernel/hostname");
+    name.getline(host, sizeof(host));
+    return format_text("{}/minim/bandwidth-{}-{}", folder, host, n_threads);
+}
+
+// A cache that cannot be read or written is none.
+double cached_bandwidth(int32_t n_threads) {
+    const std::string path = cache_path(n_threads);
+    double value = 0.0;
+    if (!path.empty()) {
+        std::string text;
+        std::getline(std::ifstream(path), text);
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (error == std::errc() && value > 1e8 && value < 1e14) return value;
+    }
+    value = measure_bandwidth(n_threads);
+    if (!path.empty()) {
+        std::error_code ignored;
+        std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+        std::ofstream(path) << format_text("{:.0f}\n", value);
+    }
+    return value;
+}
+
+}  // namespace
+
+std::string device_name(std::string_view text) {
+    constexpr std::string_view k_cuda = "CUDA";
+    if (text == "CPU") return "cpu";
+    const std::string_view digits =
+        text.starts_with(k_cuda) ? text.substr(k_cuda.size()) : std::string_view();
+    const bool is_number =
+        !digits.empty() && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+    return is_number ? "cuda:" + std::string(digits) : std::string(text);
+}
+
+DeviceFacts parse_device(std::string_view text) {
+    const auto refuse = [&] {
+        fail(Status::invalid,
+             "device '{}' is not of the form NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH], as in "
+             "cuda:0=96GiB,1790GB/s,pcie=50GB/s",
+             text);
+    };
+    const size_t equals = text.find('=');
+    if (equals == std::string_view::npos || equals == 0) refuse();
+    DeviceFacts facts;
+    facts.name = device_name(text.substr(0, equals));
+    const bool is_name = std::ranges::all_of(facts.name, [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == ':' || c == '_' || c == '-';
+    });
+    if (!is_name || facts.name == "cpu" || facts.name == "reference") refuse();
+    const std::vector<std::string_view> parts = parts_of(text.substr(equals + 1));
+    constexpr std::string_view k_pcie = "pcie=";
+    if (parts.size() < 2 || parts.size() > 3 || (parts.size() == 3 && !parts[2].starts_with(k_pcie)))
+        refuse();
+    const auto memory = size_of(parts[0]);
+    const auto bandwidth = bandwidth_of(parts[1]);
+    const auto link = parts.size() == 3 ? bandwidth_of(parts[2].substr(k_pcie.size())) : std::optional(0.0);
+    if (!memory || !bandwidth || !link) refuse();
+    facts.memory_bytes = static_cast<uint64_t>(*memory);
+    facts.bytes_per_second = *bandwidth;
+    facts.link_bytes_per_second = *link;
+    return facts;
+}
+
+HostFacts parse_host(std::string_view text) {
+    const std::vector<std::string_view> parts = parts_of(text);
+    const auto memory = parts.size() == 2 ? size_of(parts[0]) : std::nullopt;
+    const auto bandwidth = parts.size() == 2 ? bandwidth_of(parts[1]) : std::nullopt;
+    if (!memory || !bandwidth)
+        fail(Status::invalid, "host '{}' is not of the form MEMORY,BANDWIDTH, as in 768GiB,576GB/s", text);
+    return {static_cast<uint64_t>(*memory), *bandwidth, false};
+}
+
+HostFacts measured_host(int32_t n_threads) {
+    return {std::min(available_memory_bytes(), total_memory_bytes()), cached_bandwidth(n_threads), true};
+}
+
+}  // namespace minim::placement

@@ -1,0 +1,37 @@
+// What a plan knows of a machine: memory and bandwidth of each device and of the host, described as text or found out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace minim::placement {
+
+struct DeviceFacts {
+    std::string name;  // "cuda:0"
+    uint64_t memory_bytes = 0;
+    double bytes_per_second = 0.0;       // of its memory
+    double link_bytes_per_second = 0.0;  // between host and device; 0: not known
+};
+
+struct HostFacts {
+    uint64_t memory_bytes = 0;
+    double bytes_per_second = 0.0;
+    bool is_measured = false;  // the bandwidth is what programs reach, not what the modules are made for
+};
+
+// "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the last part may be left out. Sizes are a number with B, kB, MB, GB, TB, KiB, MiB, GiB
+// or TiB, bandwidths the same with "/s". "CUDA0" stands for "cuda:0". Throws invalid, quoting the text.
+DeviceFacts parse_device(std::string_view text);
+
+// "768GiB,576GB/s". Throws as parse_device().
+HostFacts parse_host(std::string_view text);
+
+// The name of a device as this library has it: "CUDA0" is "cuda:0", "CPU" is "cpu"; others stay.
+std::string device_name(std::string_view text);
+
+// This machine: memory that processes may use, and the bandwidth that n_threads reach, measured in some 100 ms and kept in
+// $XDG_CACHE_HOME/minim (or ~/.cache/minim) for the next time.
+HostFacts measured_host(int32_t n_threads);
+
+}  // namespace minim::placement

@@ -1,0 +1,452 @@
+#include "placement/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "backend/kv_view.h"
+#include "base/error.h"
+#include "base/format_text.h"
+#include "model/roles.h"
+#include "model/stage.h"
+#include "placement/predict.h"
+
+namespace minim::placement {
+namespace {
+
+using model::Role;
+
+constexpr int32_t k_host = -1;
+constexpr int32_t k_not_said = -2;
+
+// What stays free in each memory, for what nobody counts.
+constexpr uint64_t k_reserve_bytes = uint64_t{512} << 20;
+constexpr double k_reserve_part = 0.02;
+// What a driver takes for a context and the code of the kernels.
+constexpr uint64_t k_driver_bytes = uint64_t{500} << 20;
+constexpr uint64_t k_staging_bytes = uint64_t{16} << 20;
+
+constexpr int64_t k_context_step = 256;  // of what a refusal says would fit
+
+uint64_t reserve_of(uint64_t memory) {
+    return std::min(k_reserve_bytes, static_cast<uint64_t>(k_reserve_part * static_cast<double>(memory)));
+}
+
+// Bytes of the model by layer.
+struct Sizes {
+    std::vector<uint64_t> dense, experts;  // a layer
+    std::vector<int64_t> n_experts;
+    uint64_t embedding = 0;
+    uint64_t head = 0;
+    uint64_t layer_kv = 0;  // of all sequences
+};
+
+Sizes sizes_of(const PlanRequest& request) {
+    const auto n = static_cast<size_t>(request.config.n_layer);
+    Sizes sizes;
+    sizes.dense.resize(n);
+    sizes.experts.resize(n);
+    sizes.n_experts.resize(n);
+    for (const weights::WeightSpec& weight : request.weights) {
+        const auto role = static_cast<Role>(weight.role);
+        const auto layer = static_cast<size_t>(std::max(weight.layer, 0));
+        if (role == Role::experts_norm) continue;  // a few kilobytes beside experts that lie elsewhere
+        if (role == Role::embedding) {
+            sizes.embedding += weight.bytes();
+        } else if (weight.layer < 0) {
+            sizes.head += weight.bytes();
+        } else if (weight.is_expert()) {
+            sizes.experts[layer] += weight.bytes();
+            if (role == Role::gate) ++sizes.n_experts[layer];
+        } else {
+            sizes.dense[layer] += weight.bytes();
+        }
+    }
+    const model::Config& config = request.config;
+    const backend::KvLayout layout = {1, config.n_head_kv, config.head_dim, request.k_format,
+                                      request.v_format};
+    const int64_t n_pages =
+        (request.n_context + backend::k_kv_page_tokens - 1) / backend::k_kv_page_tokens * request.n_sequences;
+    sizes.layer_kv = static_cast<uint64_t>(n_pages * layout.page_bytes());
+    return sizes;
+}
+
+// Buffers of a step of n_rows rows, as the backends lay them out, by and large: activations of rows and of slots, scores,
+// quantised copies, tables of pages, and rows of logits.
+uint64_t step_bytes(const model::Config& config, int64_t n_rows, int64_t n_context, bool is_device) {
+    const auto floats = [](int64_t count) { return static_cast<uint64_t>(count) * sizeof(float); };
+    const int64_t slots = n_rows * config.n_expert_used;
+    const int64_t q = config.n_head * config.head_dim;
+    const int64_t kv = config.n_head_kv * config.head_dim;
+    const int64_t longest = std::max(config.hidden, q);
+    uint64_t bytes = floats(n_rows * (2 * config.hidden + 2 * q + 2 * kv + 4 * config.n_expert_used));
+    bytes += floats(slots * (config.expert_ff + std::max(config.hidden, config.expert_ff)));
+    bytes += floats(n_rows * (config.n_expert + longest)) + floats(slots * config.expert_ff / 2);
+    bytes += static_cast<uint64_t>(n_rows * (n_context / backend::k_kv_page_tokens + 1)) * sizeof(uint64_t);
+    bytes += floats(std::min<int64_t>(n_rows, 64) * config.n_vocab);
+    if (is_device) bytes += floats(n_rows * q) + k_staging_bytes + k_driver_bytes;
+    return bytes;
+}
+
+// How many layers each device has; what is left of the model's layers comes before them, on the host.
+using Counts = std::vector<int64_t>;
+
+class Planner {
+  public:
+    explicit Planner(const PlanRequest& request)
+        : request_(request), sizes_(sizes_of(request)), n_layer_(request.config.n_layer) {
+        const int64_t n_rows = std::min(request.n_ubatch, request.n_context);
+        device_work_ = step_bytes(request.config, n_rows, request.n_context, true);
+        host_work_ = step_bytes(request.config, n_rows, request.n_context, false);
+        read_rules();
+    }
+
+    Plan make() {
+        Plan best = request_.shares.empty() ? search() : filled(counts_of_shares());
+        describe(best);
+        return best;
+    }
+
+  private:
+    int32_t device_of(const std::string& name, const std::string& rule) const {
+        const std::string wanted = device_name(name);
+        if (wanted == "cpu") return k_host;
+        const auto found = std::ranges::find(request_.devices, wanted, &DeviceFacts::name);
+        if (found == request_.devices.end()) {
+            std::string known = "cpu";
+            for (const DeviceFacts& device : request_.devices) known += ", " + device.name;
+            fail(Status::invalid, "override {}: device '{}' is not in the plan (there are: {})", rule, name,
+                 known);
+        }
+        return static_cast<int32_t>(found - request_.devices.begin());
+    }
+
+    void read_rules() {
+        said_.assign(static_cast<size_t>(n_layer_), k_not_said);
+        if (request_.overrides.empty()) return;
+        wanted_ = wanted_places(parse_overrides(request_.overrides), n_layer_);
+        for (const WantedPlace& place : wanted_)
+            if (place.is_of_experts && !place.device.empty())
+                said_[static_cast<size_t>(place.layer)] = device_of(place.device, place.rule);
+    }
+
+    // What the rules part: experts of one layer, or anything else from its layer.
+    void check_rules(const Plan& plan) const {
+        for (const WantedPlace& place : wanted_) {
+            const auto layer = static_cast<size_t>(std::max<int64_t>(place.layer, 0));
+            const int32_t own = place.layer < 0 ? k_not_said : plan.layer_device[layer];
+            const int32_t wanted = place.device.empty() ? own : device_of(place.device, place.rule);
+            if (place.is_of_experts && wanted != plan.expert_device[layer])
+                fail(Status::unsupported,
+                     "experts of layer {} would be in two places ({}); a layer's stay together", place.layer,
+                     place.tensor);
+            if (!place.is_of_experts && place.layer >= 0 && wanted != own)
+                fail(Status::unsupported,
+                     "override {}: {} stays with its layer; only experts may lie elsewhere", place.rule,
+                     place.tensor);
+        }
+    }
+
+    uint64_t capacity(size_t device) const {
+        const uint64_t memory = request_.devices[device].memory_bytes;
+        const uint64_t taken = reserve_of(memory) + device_work_;
+        return memory > taken ? memory - taken : 0;
+    }
+
+    Counts counts_of_shares() const {
+        const double sum = std::accumulate(request_.shares.begin(), request_.shares.end(), 0.0);
+        const bool are_counts =
+            sum == static_cast<double>(n_layer_) &&
+            std::ranges::all_of(request_.shares, [](double s) { return s == std::floor(s); });
+        if (!are_counts) return model::split_layers(n_layer_, request_.shares);
+        Counts counts;
+        for (const double share : request_.shares) counts.push_back(static_cast<int64_t>(share));
+        return counts;
+    }
+
+    // Layers in proportion to the room, as a start.
+    Counts proportional(int64_t n_on_devices) const {
+        std::vector<double> room;
+        for (size_t d = 0; d < request_.devices.size(); ++d)
+            room.push_back(static_cast<double>(std::max<uint64_t>(capacity(d), 1)));
+        return model::split_layers(n_on_devices, room);
+    }
+
+    // Places the experts of these layers: where rules say, else on the layer's device, the last layers first, as long as
+    // there is room, else on the host.
+    Plan filled(const Counts& counts) const {
+        Plan plan;
+        plan.layer_device.assign(static_cast<size_t>(n_layer_), k_host);
+        plan.expert_device.assign(static_cast<size_t>(n_layer_), k_host);
+        int64_t layer = n_layer_ - std::accumulate(counts.begin(), counts.end(), int64_t{0});
+        for (size_t d = 0; d < counts.size(); ++d)
+            for (int64_t i = 0; i < counts[d]; ++i)
+                plan.layer_device[static_cast<size_t>(layer++)] = static_cast<int32_t>(d);
+        for (const DeviceFacts& device : request_.devices) plan.devices.push_back({.name = device.name});
+        plan.host.name = "cpu";
+        plan.host.work_bytes = host_work_;
+        for (PlannedPlace& place : plan.devices) place.work_bytes = device_work_;
+        add_dense(plan);
+        add_experts(plan);
+        finish(plan);
+        return plan;
+    }
+
+    PlannedPlace& place(Plan& plan, int32_t device) const {
+        return device == k_host ? plan.host : plan.devices[static_cast<size_t>(device)];
+    }
+
+    void add_dense(Plan& plan) const {
+        for (size_t l = 0; l < plan.layer_device.size(); ++l) {
+            PlannedPlace& there = place(plan, plan.layer_device[l]);
+            there.dense_bytes += sizes_.dense[l];
+            there.kv_bytes += sizes_.layer_kv;
+            ++there.n_layers;
+        }
+        place(plan, plan.layer_device.front()).dense_bytes += sizes_.embedding;
+        place(plan, plan.layer_device.back()).dense_bytes += sizes_.head;
+    }
+
+    void add_experts(Plan& plan) const {
+        const auto add = [&](size_t layer, int32_t device) {
+            plan.expert_device[layer] = device;
+            PlannedPlace& there = place(plan, device);
+            there.expert_bytes += sizes_.experts[layer];
+            there.n_experts += sizes_.n_experts[layer];
+        };
+        for (size_t l = 0; l < said_.size(); ++l)
+            if (said_[l] != k_not_said) add(l, said_[l]);
+        for (size_t l = said_.size(); l-- > 0;) {
+            if (said_[l] != k_not_said) continue;
+            const int32_t device = plan.layer_device[l];
+            const bool has_room =
+                device != k_host && sizes_.experts[l] + used(plan.devices[static_cast<size_t>(device)]) <=
+                                        capacity(static_cast<size_t>(device));
+            add(l, has_room ? device : k_host);
+        }
+    }
+
+    static uint64_t used(const PlannedPlace& place) {
+        return place.dense_bytes + place.expert_bytes + place.kv_bytes;
+    }
+
+    // Bytes beyond what the memories have.
+    uint64_t overflow(const Plan& plan) const {
+        uint64_t over = 0;
+        for (size_t d = 0; d < plan.devices.size(); ++d)
+            if (used(plan.devices[d]) > capacity(d)) over += used(plan.devices[d]) - capacity(d);
+        return over;
+    }
+    uint64_t host_overflow(const Plan& plan) const {
+        const uint64_t room = request_.host.memory_bytes - reserve_of(request_.host.memory_bytes);
+        const uint64_t all = used(plan.host) + plan.host.work_bytes;
+        return all > room ? all - room : 0;
+    }
+
+    void finish(Plan& plan) const {
+        const auto left = [](uint64_t memory, const PlannedPlace& place) {
+            const uint64_t taken = used(place) + place.work_bytes + reserve_of(memory);
+            return memory > taken ? memory - taken : 0;
+        };
+        for (size_t d = 0; d < plan.devices.size(); ++d)
+            plan.devices[d].free_bytes = left(request_.devices[d].memory_bytes, plan.devices[d]);
+        plan.host.free_bytes = left(request_.host.memory_bytes, plan.host);
+        plan.fits = overflow(plan) == 0 && host_overflow(plan) == 0;
+        const int64_t n_used = request_.config.n_expert_used;
+        plan.token_dense_bytes = sizes_.head;
+        for (size_t l = 0; l < sizes_.dense.size(); ++l) {
+            plan.token_dense_bytes += sizes_.dense[l];
+            if (sizes_.n_experts[l] > 0)
+                plan.token_expert_bytes += sizes_.experts[l] / static_cast<uint64_t>(sizes_.n_experts[l]) *
+                                           static_cast<uint64_t>(n_used);
+        }
+        plan.token_kv_bytes =
+            sizes_.layer_kv / static_cast<uint64_t>(request_.n_sequences) * static_cast<uint64_t>(n_layer_);
+        std::vector<LayerReads> reads;
+        for (size_t l = 0; l < sizes_.dense.size(); ++l)
+            reads.push_back(
+                {static_cast<double>(sizes_.dense[l]),
+                 static_cast<double>(sizes_.layer_kv / static_cast<uint64_t>(request_.n_sequences)),
+                 static_cast<double>(sizes_.experts[l]),
+                 sizes_.n_experts[l] > 0
+                     ? static_cast<double>(n_used) / static_cast<double>(sizes_.n_experts[l])
+                     : 0.0});
+        predict({request_.config, request_.devices, request_.host, reads, static_cast<double>(sizes_.head),
+                 request_.n_context, request_.n_ubatch},
+                plan);
+    }
+
+    // The order of plans: what fits, then what decodes faster, then what fills devices alike.
+    auto rank(const Plan& plan) const {
+        double imbalance = 0.0;
+        for (size_t d = 0; d < plan.devices.size(); ++d) {
+            const double filled = static_cast<double>(used(plan.devices[d])) /
+                                  static_cast<double>(std::max<uint64_t>(capacity(d), 1));
+            imbalance += filled * filled;
+        }
+        const double read_seconds = plan.decode_seconds.total() - plan.decode_seconds.hand_over;
+        // Picoseconds: rounding of sums is no reason to move a layer.
+        return std::tuple(overflow(plan), host_overflow(plan), std::llround(read_seconds * 1e9), imbalance);
+    }
+
+    // From layers in proportion to the room, moves layers from one device to another as long as that helps.
+    Plan improved(Plan best, Counts counts) const {
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (const int64_t step : {int64_t{8}, int64_t{2}, int64_t{1}}) {
+                for (size_t from = 0; from < counts.size(); ++from) {
+                    for (size_t to = 0; to < counts.size(); ++to) {
+                        if (from == to || counts[from] < step) continue;
+                        Counts other = counts;
+                        other[from] -= step;
+                        other[to] += step;
+                        Plan plan = filled(other);
+                        if (rank(plan) >= rank(best)) continue;
+                        best = std::move(plan);
+                        counts = std::move(other);
+                        moved = true;
+                    }
+                }
+            }
+        }
+        return best;
+    }
+
+    // All layers on devices if attention and KV cache have room there, else as many as have.
+    Plan search() const {
+        if (request_.devices.empty()) return filled({});
+        int64_t n_on_devices = n_layer_;
+        while (true) {
+            const Counts counts = proportional(n_on_devices);
+            Plan plan = improved(filled(counts), counts);
+            if (overflow(plan) == 0 || n_on_devices == 0 || !request_.overrides.empty()) return plan;
+            --n_on_devices;
+        }
+    }
+
+    void describe(Plan& plan) {
+        check_rules(plan);
+        for (size_t d = 0; d < plan.devices.size(); ++d) describe_device(plan, d);
+        if (plan.host.n_layers > 0 && !plan.devices.empty())
+            plan.choices.push_back(
+                format_text("{} layers stay with the CPU: the devices have no room for their attention "
+                            "weights and KV cache",
+                            plan.host.n_layers));
+        if (plan.host.expert_bytes > 0)
+            plan.choices.push_back(format_text("{} of {} experts ({}) are in host memory{}",
+                                               plan.host.n_experts, n_experts(),
+                                               size_text(plan.host.expert_bytes),
+                                               request_.overrides.empty() ? "" : ", as far as -ot says so"));
+        if (!plan.fits) describe_refusal(plan);
+    }
+
+    int64_t n_experts() const {
+        return std::accumulate(sizes_.n_experts.begin(), sizes_.n_experts.end(), int64_t{0});
+    }
+
+    static std::string size_text(uint64_t bytes) {
+        return format_text("{:.1f} GiB", static_cast<double>(bytes) / 1073741824.0);
+    }
+
+    void describe_device(Plan& plan, size_t d) const {
+        const PlannedPlace& place = plan.devices[d];
+        if (place.n_layers == 0 && place.n_experts == 0) {
+            plan.choices.push_back(format_text("{}: nothing", place.name));
+            return;
+        }
+        int64_t with_experts = 0;
+        for (size_t l = 0; l < plan.expert_device.size(); ++l)
+            with_experts += plan.expert_device[l] == static_cast<int32_t>(d) ? 1 : 0;
+        plan.choices.push_back(format_text(
+            "{}: attention and KV cache of {} layers, experts of {} layers; {} of {} used, {} free",
+            place.name, place.n_layers, with_experts, size_text(used(place) + place.work_bytes),
+            size_text(request_.devices[d].memory_bytes), size_text(place.free_bytes)));
+    }
+
+    bool fits_with(int64_t n_context, Format k, Format v) const {
+        PlanRequest other = request_;
+        other.n_context = n_context;
+        other.k_format = k;
+        other.v_format = v;
+        Planner planner(other);
+        const Plan plan =
+            other.shares.empty() ? planner.search() : planner.filled(planner.counts_of_shares());
+        return plan.fits;
+    }
+
+    // The largest context that fits; 0: none.
+    int64_t largest_context(Format k, Format v) const {
+        int64_t low = 0;
+        int64_t high = request_.n_context / k_context_step;
+        while (low < high) {
+            const int64_t middle = (low + high + 1) / 2;
+            if (fits_with(middle * k_context_step, k, v)) {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        return low * k_context_step;
+    }
+
+    void describe_refusal(Plan& plan) const {
+        for (size_t d = 0; d < plan.devices.size(); ++d)
+            if (used(plan.devices[d]) > capacity(d))
+                plan.choices.push_back(format_text(
+                    "{}: does not fit: {} wanted beside work space and reserve, {} there",
+                    plan.devices[d].name, size_text(used(plan.devices[d])), size_text(capacity(d))));
+        if (host_overflow(plan) > 0)
+            plan.choices.push_back(format_text("host: does not fit: {} wanted, {} there",
+                                               size_text(used(plan.host) + plan.host.work_bytes),
+                                               size_text(request_.host.memory_bytes)));
+        if (const int64_t context = largest_context(request_.k_format, request_.v_format); context > 0)
+            plan.choices.push_back(format_text("a context of {} tokens would fit", context));
+        const bool is_q8_0 = request_.k_format == Format::q8_0 && request_.v_format == Format::q8_0;
+        if (!is_q8_0 && fits_with(request_.n_context, Format::q8_0, Format::q8_0))
+            plan.choices.push_back(format_text("a KV cache of Q8_0 would fit {} tokens", request_.n_context));
+        plan.choices.push_back(format_text("{} more memory would do: {} on devices, {} on the host",
+                                           size_text(overflow(plan) + host_overflow(plan)),
+                                           size_text(overflow(plan)), size_text(host_overflow(plan))));
+    }
+
+    const PlanRequest& request_;
+    const Sizes sizes_;
+    const int64_t n_layer_;
+    uint64_t device_work_ = 0;
+    uint64_t host_work_ = 0;
+    std::vector<WantedPlace> wanted_;
+    std::vector<int32_t> said_;  // a layer: where rules put its experts
+};
+
+void check(const PlanRequest& request) {
+    if (request.n_context < 1 || request.n_context > INT32_MAX)
+        fail(Status::invalid, "a context of {} tokens is not possible", request.n_context);
+    if (request.n_sequences < 1 || request.n_sequences > 65536)
+        fail(Status::invalid, "{} sequences are not possible; 1 to 65536 are", request.n_sequences);
+    if (request.n_ubatch < 1 || request.n_ubatch > 65536)
+        fail(Status::invalid, "micro-batches of {} rows are not possible; 1 to 65536 are", request.n_ubatch);
+    for (const Format format : {request.k_format, request.v_format})
+        if (!backend::is_kv_format(format))
+            fail(Status::invalid, "the KV cache cannot hold {}", traits(format).name);
+    for (size_t i = 0; i < request.devices.size(); ++i)
+        for (size_t k = 0; k < i; ++k)
+            if (request.devices[i].name == request.devices[k].name)
+                fail(Status::invalid, "device {} is named twice", request.devices[i].name);
+    if (!request.shares.empty() && request.shares.size() != request.devices.size())
+        fail(Status::invalid, "{} shares of the layers for {} devices", request.shares.size(),
+             request.devices.size());
+    for (const double share : request.shares)
+        if (!(share >= 0.0) || !std::isfinite(share))
+            fail(Status::invalid, "a device's share of the layers is {}", share);
+}
+
+}  // namespace
+
+Plan make_plan(const PlanRequest& request) {
+    check(request);
+    return Planner(request).make();
+}
+
+}  // namespace minim::placement

@@ -1,0 +1,95 @@
+#include "weights/choose_storage.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/memory_info.h"
+
+namespace minim::weights {
+namespace {
+
+using checkpoint::Residence;
+
+bool is_on_host(const Part& part) {
+    return part.backend->uses_host_memory();
+}
+
+bool packs_any(const Part& part) {
+    return std::ranges::any_of(part.weights, [&](const WeightSpec* weight) {
+        return weight->use == Use::product && part.backend->packs(weight->format);
+    });
+}
+
+bool has_assembled(const Part& part) {
+    return std::ranges::any_of(part.weights,
+                               [](const WeightSpec* weight) { return weight->source.assembled != nullptr; });
+}
+
+void check_packed_file(std::span<const Part> parts, std::optional<Residence> residence,
+                       const std::string& packed_file) {
+    const auto n_host = std::ranges::count_if(parts, is_on_host);
+    if (n_host == 0) fail(Status::invalid, "packed_file {}: no weights stay on the host", packed_file);
+    if (n_host > 1)
+        fail(Status::invalid,
+             "packed_file {}: {} backends compute on the host, and a file has the weights of one",
+             packed_file, n_host);
+    if (residence == Residence::owned)
+        fail(Status::invalid, "packed_file {}: it is mapped, and the weights are to be copied into memory",
+             packed_file);
+}
+
+Storage host_storage(std::span<const Part> parts, std::optional<Residence> residence, const Logger& log) {
+    uint64_t bytes = 0;
+    bool packs = false;
+    bool assembles = false;
+    for (const Part& part : parts) {
+        if (!is_on_host(part)) continue;
+        bytes += part.bytes();
+        packs |= packs_any(part);
+        assembles |= has_assembled(part);
+    }
+    if (assembles) {
+        if (residence == Residence::mapped)
+            log.warning(
+                "weights of several tensors each are copied, not mapped: their codes and scales are brought "
+                "together");
+        return Storage::memory;
+    }
+    return choose_residence(residence, bytes, packs, log) == Residence::owned ? Storage::memory
+                                                                              : Storage::mapped;
+}
+
+}  // namespace
+
+uint64_t Part::bytes() const {
+    uint64_t total = 0;
+    for (const WeightSpec* weight : weights) total += weight->bytes();
+    return total;
+}
+
+std::vector<Storage> choose_storage(std::span<const Part> parts, std::optional<Residence> residence,
+                                    const std::string& packed_file, const Logger& log) {
+    Storage on_host = Storage::packed;
+    if (!packed_file.empty()) {
+        check_packed_file(parts, residence, packed_file);
+    } else if (std::ranges::any_of(parts, is_on_host)) {
+        on_host = host_storage(parts, residence, log);
+    }
+    std::vector<Storage> all;
+    for (const Part& part : parts) all.push_back(is_on_host(part) ? on_host : Storage::device);
+    return all;
+}
+
+Residence choose_residence(std::optional<Residence> wanted, uint64_t bytes, bool packs, const Logger& log) {
+    if (wanted) return *wanted;
+    if (!packs) return Residence::mapped;
+    const uint64_t available = available_memory_bytes();
+    if (bytes <= available - available / 10) return Residence::owned;
+    log.warning(
+        "weights of {} bytes stay in their file, where they are read more slowly than from a packed file: "
+        "of {} bytes of available memory, less than a tenth would be left",
+        bytes, available);
+    return Residence::mapped;
+}
+
+}  // namespace minim::weights

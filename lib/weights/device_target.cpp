@@ -1,0 +1,78 @@
+#include "weights/device_target.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/checked.h"
+
+namespace minim::weights {
+namespace {
+
+// Of every matrix in a device's memory: a wide load on a GPU.
+constexpr uint64_t k_alignment = 256;
+
+// The most target bytes of a job.
+uint64_t most_job_bytes(const Layout& layout) {
+    PieceCursor cursor(layout);
+    std::vector<Piece> pieces;
+    uint64_t most = 0;
+    while (cursor.next_job(pieces, read_bytes) > 0) {
+        const Piece& last = pieces.back();
+        most = std::max(most, last.to() + last.stored_bytes() - pieces.front().to());
+    }
+    return most;
+}
+
+}  // namespace
+
+uint64_t device_bytes(std::span<const WeightSpec* const> weights) {
+    uint64_t total = 0;
+    for (const WeightSpec* weight : weights) total += align_up(weight->bytes(), k_alignment);
+    return total;
+}
+
+DeviceTarget::DeviceTarget(std::span<const WeightSpec* const> weights, const backend::Backend& backend)
+    : weights_(weights),
+      backend_(backend),
+      layout_(weights, backend, {.alignment = k_alignment}),
+      memory_(backend.allocate(device_bytes(weights), "weights", backend::MemoryUse::weights)) {}
+
+void DeviceTarget::fill(const Reader& reader, const backend::Backend& threads,
+                        checkpoint::LoadCounter& counter) {
+    UploadRing ring(backend_, most_job_bytes(layout_));
+    std::byte* staged = nullptr;
+    uint64_t first = 0;  // byte of the block that is staged first
+    const Target target = {[&](std::span<const Piece> pieces) {
+                               staged = ring.room();
+                               first = pieces.front().to();
+                           },
+                           [&](const Piece& piece) { return staged + (piece.to() - first); },
+                           {},
+                           [&](std::span<const Piece> pieces) {
+                               const Piece& last = pieces.back();
+                               ring.send(memory_->data() + first, last.to() + last.stored_bytes() - first);
+                           }};
+    load(layout_, reader, threads, target, counter);
+    ring.finish();
+    placed_ = layout_.placed([&](const Run& run) { return memory_->data() + run.to; });
+}
+
+// Matrices of one shape and role are packed by one call: those of a layer's experts.
+void DeviceTarget::pack(const CancelToken* cancel) {
+    std::vector<std::byte*> data;
+    for (size_t i = 0; i < weights_.size(); i += std::max<size_t>(data.size(), 1)) {
+        const WeightSpec& first = *weights_[i];
+        data.clear();
+        if (first.use != Use::product || !backend_.packs(first.format)) continue;
+        throw_if_cancelled(cancel, "loading");
+        for (size_t k = i; k < weights_.size(); ++k) {
+            const WeightSpec& weight = *weights_[k];
+            if (weight.role != first.role || weight.layer != first.layer) break;
+            data.push_back(memory_->data() + (placed_.matrices[k].data - memory_->data()));
+        }
+        backend_.pack(data, placed_.matrices[i]);
+        for (size_t k = i; k < i + data.size(); ++k) placed_.matrices[k].packed = true;
+    }
+}
+
+}  // namespace minim::weights

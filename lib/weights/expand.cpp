@@ -1,0 +1,156 @@
+#include "weights/expand.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/cache.h"
+#include "base/memory_info.h"
+
+namespace minim::weights {
+namespace {
+
+using backend::Backend;
+using backend::Matrix;
+
+// Of a format; less is not worth the time that measuring takes.
+constexpr uint64_t k_least_bytes = uint64_t{64} << 20;
+// What is not clearly faster stays as small as it is.
+constexpr double k_least_gain = 0.95;
+
+constexpr int64_t k_cols = 3072;
+constexpr uint64_t k_measured_bytes = uint64_t{32} << 20;  // of grid points
+constexpr int k_rounds = 5;
+constexpr int64_t k_fill_bytes = int64_t{1} << 20;  // by one thread at a time
+
+constexpr const char* k_what = "measuring expanded weights";
+
+// Packed weights that nobody has made: codes by chance, scales that are numbers of a normal size.
+class MadeUpMatrix {
+  public:
+    MadeUpMatrix(const Backend& backend, Format format, int64_t rows)
+        : bytes_(static_cast<uint64_t>(rows * row_bytes(format, k_cols)), k_what),
+          matrix_{.data = bytes_.data(),
+                  .format = format,
+                  .rows = rows,
+                  .cols = k_cols,
+                  .row_bytes = row_bytes(format, k_cols),
+                  .packed = true} {
+        const auto n_words = static_cast<int64_t>(bytes_.size() / sizeof(uint64_t));
+        constexpr int64_t k_fill_words = k_fill_bytes / static_cast<int64_t>(sizeof(uint64_t));
+        backend.run_tasks((n_words + k_fill_words - 1) / k_fill_words, [&](int64_t i, int32_t) {
+            auto state = static_cast<uint64_t>(i);
+            for (int64_t w = i * k_fill_words; w < std::min(n_words, (i + 1) * k_fill_words); ++w) {
+                state = state * 6364136223846793005U + 1442695040888963407U;
+                bytes_.as<uint64_t>()[w] =
+                    ((state ^ (state >> 29)) & 0x0FFF0FFF0FFF0FFFU) | 0x2000200020002000U;
+            }
+        });
+    }
+
+    // Seconds of a product with one row.
+    double time_product(const Backend& backend, backend::Scratch& scratch, const float* h, float* y) const {
+        evict_from_caches({bytes_.data(), bytes_.size()});
+        const backend::LinearTask task = {&matrix_, y, false};
+        const auto start = std::chrono::steady_clock::now();
+        backend.linear(scratch, h, 1, {&task, 1});
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+
+  private:
+    Buffer bytes_;
+    Matrix matrix_;
+};
+
+double median(std::vector<double> values) {
+    std::ranges::sort(values);
+    return values[values.size() / 2];
+}
+
+// Bytes that the weights take with some formats expanded.
+uint64_t stored_bytes(std::span<const WeightSpec* const> weights, const ExpandedFormats& expanded) {
+    uint64_t total = 0;
+    for (const WeightSpec* weight : weights) {
+        const Format format = weight->use == Use::product ? expanded.held(weight->format) : weight->format;
+        total += static_cast<uint64_t>(weight->rows * row_bytes(format, weight->cols));
+    }
+    return total;
+}
+
+// Of a format that can be expanded; 0 for every other one.
+uint64_t bit_of(const FormatTraits& entry) {
+    return expanded_format(entry.format) ? uint64_t{1} << entry.gguf_type : 0;
+}
+
+}  // namespace
+
+uint64_t ExpandedFormats::bits() const noexcept {
+    uint64_t bits = 0;
+    for (const FormatTraits& entry : all_formats())
+        if (contains(entry.format)) bits |= bit_of(entry);
+    return bits;
+}
+
+ExpandedFormats ExpandedFormats::of_bits(uint64_t bits) noexcept {
+    ExpandedFormats formats;
+    for (const FormatTraits& entry : all_formats())
+        if ((bits & bit_of(entry)) != 0) formats.add(entry.format);
+    return formats;
+}
+
+double expanded_time(const Backend& backend, Format format) {
+    const int64_t together = backend.pack_rows_together();
+    const int64_t rows =
+        static_cast<int64_t>(k_measured_bytes) / row_bytes(format, k_cols) / together * together;
+    const MadeUpMatrix points(backend, format, rows);
+    const MadeUpMatrix expanded(backend, *expanded_format(format), rows);
+    const auto scratch = backend.reserve({.n_rows = 1, .hidden = k_cols});
+    const std::vector<float> h(k_cols, 1.0F);
+    std::vector<float> y(static_cast<size_t>(rows));
+    std::vector<double> shares;
+    for (int round = 0; round < k_rounds; ++round) {
+        const double with_points = points.time_product(backend, *scratch, h.data(), y.data());
+        shares.push_back(expanded.time_product(backend, *scratch, h.data(), y.data()) / with_points);
+    }
+    return median(std::move(shares));
+}
+
+ExpandedFormats choose_expanded(const Backend& backend, std::span<const WeightSpec* const> weights,
+                                Expand expand, const Logger& log) {
+    if (expand == Expand::off) return {};
+    std::array<uint64_t, k_format_count> product_bytes = {};
+    for (const WeightSpec* weight : weights)
+        if (weight->use == Use::product)
+            product_bytes[static_cast<size_t>(weight->format)] += weight->bytes();
+    const uint64_t least_bytes = expand == Expand::on ? 1 : k_least_bytes;
+    ExpandedFormats possible;
+    std::vector<Format> formats;
+    for (const FormatTraits& entry : all_formats()) {
+        const auto expanded = expanded_format(entry.format);
+        if (!expanded || !backend.packs(entry.format) || !backend.packs(*expanded)) continue;
+        if (product_bytes[static_cast<size_t>(entry.format)] < least_bytes) continue;
+        possible.add(entry.format);
+        formats.push_back(entry.format);
+    }
+    if (expand == Expand::on || formats.empty()) return possible;
+
+    const uint64_t wanted = stored_bytes(weights, possible);
+    uint64_t available = available_memory_bytes();
+    if (backend.host_memory().locks()) available = std::min(available, lock_limit().left());
+    if (wanted > available / 4 * 3) {
+        log.info("{}: weights stay in grid points: expanded they would take {} bytes of {}", backend.name(),
+                 wanted, available);
+        return {};
+    }
+    ExpandedFormats chosen;
+    for (const Format format : formats) {
+        const double time = expanded_time(backend, format);
+        log.info("{}: expanded weights of {} take {:.2f} of the time of grid points", backend.name(),
+                 traits(format).name, time);
+        if (time <= k_least_gain) chosen.add(format);
+    }
+    return chosen;
+}
+
+}  // namespace minim::weights

@@ -1,0 +1,64 @@
+#include "weights/host_target.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/memory_info.h"
+#include "weights/tasks_that_throw.h"
+
+namespace minim::weights {
+namespace {
+
+// Memory that is prefaulted in one job, and by one thread: a huge page.
+constexpr uint64_t k_present_job_bytes = uint64_t{64} << 20;
+constexpr uint64_t k_present_bytes = uint64_t{2} << 20;
+constexpr uint64_t k_alignment = 64;
+
+constexpr const char* k_what = "weights in host memory";
+
+}  // namespace
+
+HostTarget::HostTarget(const Layout& layout, const backend::Backend& backend) : backend_(backend) {
+    std::vector<uint64_t> sizes(layout.buffer_bytes().begin(), layout.buffer_bytes().end());
+    for (uint64_t& bytes : sizes) bytes = align_up(bytes, k_alignment);
+    const uint64_t total = std::accumulate(sizes.begin(), sizes.end(), uint64_t{0});
+    const uint64_t available = available_memory_bytes();
+    if (total > available) fail_out_of_memory(k_what, total, available);
+    const HostMemory& memory = backend_.host_memory();
+    for (size_t b = 0; b < sizes.size(); ++b) {
+        const int32_t node = b == layout.common_buffer() ? HostMemory::k_any_node : static_cast<int32_t>(b);
+        buffers_.push_back(memory.take(sizes[b], k_what, node, Buffer::Presence::later));
+    }
+    present_bytes_.resize(buffers_.size());
+}
+
+Target HostTarget::target() {
+    return {[this](std::span<const Piece> pieces) { prefault(pieces); },
+            [this](const Piece& piece) { return buffers_[piece.run->buffer].data() + piece.to(); }};
+}
+
+// The memory of the pieces, and a good deal of what comes after it: by all threads, as zeroing takes its time.
+void HostTarget::prefault(std::span<const Piece> pieces) {
+    for (size_t b = 0; b < buffers_.size(); ++b) {
+        const Buffer& buffer = buffers_[b];
+        uint64_t end = 0;
+        for (const Piece& piece : pieces) {
+            if (piece.run->buffer != b) continue;
+            end = std::max(end, piece.to() + piece.stored_bytes());
+        }
+        const uint64_t from = present_bytes_[b];
+        if (end <= from) continue;
+        end = std::min(buffer.size(), align_up(end + k_present_job_bytes, k_present_bytes));
+        run_tasks_that_throw(backend_,
+                             static_cast<int64_t>((end - from + k_present_bytes - 1) / k_present_bytes),
+                             [&](int64_t i, int32_t) {
+                                 const uint64_t at = from + static_cast<uint64_t>(i) * k_present_bytes;
+                                 buffer.make_present(at, std::min(k_present_bytes, end - at), k_what);
+                             });
+        present_bytes_[b] = end;
+    }
+}
+
+}  // namespace minim::weights

@@ -1,0 +1,91 @@
+// Where the weights of one device go: into one buffer, or one a NUMA node for the rows that are split among the nodes and
+// one more for everything else. Planned from specs alone, before any memory is taken.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "weights/expand.h"
+#include "weights/spec.h"
+
+namespace minim::weights {
+
+// Rows of a weight that lie together in the checkpoint and at their target.
+struct Run {
+    const WeightSpec* weight = nullptr;
+    uint64_t from = 0;       // of the weight's bytes
+    backend::Matrix read;    // as they are read; `packed`: they are reordered on their way
+    backend::Matrix stored;  // as they are stored; `data` is null
+    size_t buffer = 0;
+    uint64_t to = 0;  // from the start of the buffer
+
+    // Where a row that begins `at` bytes into the run is stored. Any byte of rows whose size does not change.
+    uint64_t stored_at(uint64_t at) const {
+        if (stored.row_bytes == read.row_bytes) return at;
+        return at / static_cast<uint64_t>(read.row_bytes) * static_cast<uint64_t>(stored.row_bytes);
+    }
+};
+
+// The matrices of one device as operations take them, one a weight.
+struct PlacedMatrices {
+    std::vector<backend::Matrix> matrices;
+    // What matrices whose rows are split among NUMA nodes point to: elements keep their addresses.
+    std::deque<backend::RowSplit> splits;
+    std::deque<std::vector<const std::byte*>> parts;
+};
+
+struct LayoutOptions {
+    bool packs = false;         // products that the device packs are reordered on their way
+    bool splits_nodes = false;  // rows of products are split among the NUMA nodes of the device's memory
+    ExpandedFormats expanded = {};
+    uint64_t alignment = 64;  // of every run
+    uint64_t first_byte = 0;  // before the runs; of the single buffer
+};
+
+class Layout {
+  public:
+    // The weights and the backend must outlive it.
+    Layout(std::span<const WeightSpec* const> weights, const backend::Backend& backend,
+           const LayoutOptions& options);
+
+    std::span<const Run> runs() const noexcept { return runs_; }  // in the order of the weights
+    // Indexes of the runs in the order in which the files hold them: targets are filled from front to back.
+    std::span<const uint32_t> file_order() const noexcept { return file_order_; }
+    std::span<const uint64_t> buffer_bytes() const noexcept { return buffer_bytes_; }
+    size_t common_buffer() const noexcept { return buffer_bytes_.size() - 1; }
+
+    uint64_t read_bytes() const noexcept { return read_bytes_; }
+    uint64_t stored_bytes() const noexcept { return stored_bytes_; }
+    const ExpandedFormats& expanded() const noexcept { return options_.expanded; }
+
+    // Bytes of the run that are read together: whole panels of what is packed, whole groups of rows of an assembled matrix
+    // that is not; else 1.
+    uint64_t unit_bytes(const Run& run) const noexcept;
+
+    // Returns the matrices once each run lies at place(run). Their factors are 1.
+    PlacedMatrices placed(const std::function<const std::byte*(const Run&)>& place) const;
+
+  private:
+    backend::Matrix stored(const backend::Matrix& read) const;
+    const backend::RowSplit* split_of(const WeightSpec& weight);
+    void add(const WeightSpec& weight);
+    void add_run(const Run& run);
+    void find_places();
+
+    std::span<const WeightSpec* const> weights_;
+    const backend::Backend& backend_;
+    const LayoutOptions options_;
+    std::vector<const backend::RowSplit*> split_;  // a weight; null: its rows lie together
+    std::deque<backend::RowSplit> splits_;
+    std::vector<Run> runs_;
+    std::vector<uint32_t> file_order_;
+    std::vector<uint64_t> buffer_bytes_;
+    uint64_t read_bytes_ = 0;
+    uint64_t stored_bytes_ = 0;
+};
+
+}  // namespace minim::weights

@@ -1,0 +1,63 @@
+// The one way of weights into memory: read by pieces in the order of the files, packed on the way if the layout says so, and
+// written to their target. A job of some megabytes is done by all threads, each with a buffer of its own, while the
+// system reads ahead. Nothing is read or written twice.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "checkpoint/load_counter.h"
+#include "weights/layout.h"
+#include "weights/reader.h"
+
+namespace minim::weights {
+
+// Of a run: whole panels if it is packed.
+struct Piece {
+    const Run* run = nullptr;
+    uint64_t at = 0;
+    uint64_t bytes = 0;
+
+    uint64_t stored_at() const { return run->stored_at(at); }
+    uint64_t stored_bytes() const { return run->stored_at(bytes); }
+    uint64_t to() const { return run->to + stored_at(); }  // as Run::to
+};
+
+inline uint64_t read_bytes(const Piece& piece) {
+    return piece.bytes;
+}
+
+// The pieces of a layout in the order of the files.
+class PieceCursor {
+  public:
+    explicit PieceCursor(const Layout& layout) : layout_(layout) {}
+
+    // Returns a piece of no bytes at the end.
+    Piece next();
+    // Fills `pieces` with those of the next job and returns how many bytes they have together, as bytes(piece) counts
+    // them: k_load_block_bytes, or less than one piece more.
+    uint64_t next_job(std::vector<Piece>& pieces, const std::function<uint64_t(const Piece&)>& bytes);
+
+  private:
+    const Layout& layout_;
+    size_t run_ = 0;
+    uint64_t at_ = 0;
+};
+
+// Where pieces are written to. prepare() and commit() are called on the loading thread, before and after each job.
+struct Target {
+    std::function<void(std::span<const Piece>)> prepare;      // makes room
+    std::function<std::byte*(const Piece&)> place;            // of a piece's stored bytes; any thread
+    std::function<void(const Piece&)> written = {};           // once a piece is; any thread
+    std::function<void(std::span<const Piece>)> commit = {};  // once all of them are
+};
+
+// Reads everything that the layout names. `threads` does the work; it is also the backend that packs. Throws what
+// reading and the target throw, and cancelled.
+void load(const Layout& layout, const Reader& reader, const backend::Backend& threads, const Target& target,
+          checkpoint::LoadCounter& counter);
+
+}  // namespace minim::weights

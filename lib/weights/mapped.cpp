@@ -1,0 +1,108 @@
+#include "weights/mapped.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory_info.h"
+#include "weights/tasks_that_throw.h"
+
+namespace minim::weights {
+namespace {
+
+using checkpoint::k_load_block_bytes;
+
+// What norms and biases take between two matrices.
+constexpr int64_t k_most_gap_bytes = int64_t{1} << 20;
+constexpr uint64_t k_task_bytes = uint64_t{128} << 10;
+constexpr const char* k_what = "mapped weights";
+
+const std::byte* widen(const WeightSpec& weight, const Reader& reader,
+                       std::deque<std::vector<float>>& widened) {
+    std::vector<float>& values = widened.emplace_back(static_cast<size_t>(weight.cols));
+    reader.read(weight, 0, std::as_writable_bytes(std::span(values)));
+    return reinterpret_cast<const std::byte*>(values.data());
+}
+
+}  // namespace
+
+PlacedMatrices map_weights(std::span<const WeightSpec* const> weights, const Reader& reader,
+                           std::deque<std::vector<float>>& widened) {
+    PlacedMatrices all;
+    for (const WeightSpec* weight : weights) {
+        const std::byte* data = reader.mapped(*weight);
+        if (data == nullptr && weight->use != Use::vector)
+            fail_internal("tensor {} is not stored as one matrix", weight->source.tensor->name);
+        all.matrices.push_back({.data = data != nullptr ? data : widen(*weight, reader, widened),
+                                .format = weight->format,
+                                .rows = weight->rows,
+                                .cols = weight->cols,
+                                .row_bytes = weight->row_bytes});
+    }
+    return all;
+}
+
+// Vectors lie between the matrices, or outside the files if they were widened.
+std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
+                                 std::span<const backend::Matrix> matrices) {
+    std::vector<Block> all;
+    for (size_t i = 0; i < weights.size(); ++i) {
+        const backend::Matrix& matrix = matrices[i];
+        if (weights[i]->use != Use::vector)
+            all.emplace_back(matrix.data, static_cast<size_t>(matrix.rows * matrix.row_bytes));
+    }
+    std::ranges::sort(all, std::less<>(), [](const Block& block) { return block.data(); });
+    std::vector<Block> blocks;
+    for (const Block& next : all) {
+        const bool joins = !blocks.empty() &&
+                           next.data() - (blocks.back().data() + blocks.back().size()) <= k_most_gap_bytes;
+        if (!joins) {
+            blocks.push_back(next);
+            continue;
+        }
+        const std::byte* begin = blocks.back().data();
+        const std::byte* end = std::max(begin + blocks.back().size(), next.data() + next.size());
+        blocks.back() = {begin, static_cast<size_t>(end - begin)};
+    }
+    return blocks;
+}
+
+void check_room(std::span<const Block> blocks) {
+    uint64_t total = 0;
+    for (const Block block : blocks) total += block.size();
+    const uint64_t available = available_memory_bytes();
+    if (total > available) fail_out_of_memory(k_what, total, available);
+}
+
+void prefault(std::span<const Block> blocks, const backend::Backend& backend,
+              checkpoint::LoadCounter& counter) {
+    check_room(blocks);
+    const HostMemory& memory = backend.host_memory();
+    if (memory.locks())
+        for (const Block block : blocks) memory.lock(block.data(), block.size(), k_what);
+    for (const Block block : blocks) {
+        for (uint64_t at = 0; at < block.size(); at += k_load_block_bytes) {
+            const Block now = block.subspan(at, std::min<uint64_t>(k_load_block_bytes, block.size() - at));
+            const uint64_t n_tasks = (now.size() + k_task_bytes - 1) / k_task_bytes;
+            run_tasks_that_throw(backend, static_cast<int64_t>(n_tasks), [&](int64_t i, int32_t) {
+                const uint64_t from = static_cast<uint64_t>(i) * k_task_bytes;
+                make_mapped_present(now.subspan(from, std::min<uint64_t>(k_task_bytes, now.size() - from)));
+            });
+            counter.add(now.size());
+        }
+    }
+}
+
+void read_ahead(std::span<const WeightSpec* const> weights, const Reader& reader,
+                checkpoint::LoadCounter& counter) {
+    for (const WeightSpec* weight : weights) {
+        for (uint64_t at = 0; at < weight->bytes(); at += k_load_block_bytes) {
+            const uint64_t bytes = std::min<uint64_t>(k_load_block_bytes, weight->bytes() - at);
+            reader.read_ahead(*weight, at, bytes);
+            counter.add(bytes);
+        }
+    }
+}
+
+}  // namespace minim::weights

@@ -1,0 +1,40 @@
+// Weights that stay in mapped files.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "checkpoint/load_counter.h"
+#include "weights/layout.h"
+#include "weights/reader.h"
+
+namespace minim::weights {
+
+using Block = std::span<const std::byte>;
+
+// Points each weight into its mapped file. Vectors that are not stored as float are widened into `widened`, whose elements
+// keep their addresses. No matrix may be assembled.
+PlacedMatrices map_weights(std::span<const WeightSpec* const> weights, const Reader& reader,
+                           std::deque<std::vector<float>>& widened);
+
+// Returns the bytes of the matrices that are not vectors as few blocks; what lies between two matrices of a file is
+// included.
+std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
+                                 std::span<const backend::Matrix> matrices);
+
+// Throws out_of_memory if the blocks do not fit into the available memory.
+void check_room(std::span<const Block> blocks);
+
+// Brings the blocks into memory on all threads of the backend, and keeps them there if its memory is locked. Throws
+// out_of_memory if they do not fit or may not be locked, io and cancelled.
+void prefault(std::span<const Block> blocks, const backend::Backend& backend,
+              checkpoint::LoadCounter& counter);
+
+// Asks the system to read the weights ahead of their use. Throws cancelled.
+void read_ahead(std::span<const WeightSpec* const> weights, const Reader& reader,
+                checkpoint::LoadCounter& counter);
+
+}  // namespace minim::weights

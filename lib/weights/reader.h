@@ -1,0 +1,36 @@
+// Reads weights out of a checkpoint as their specs describe them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "checkpoint/checkpoint.h"
+#include "weights/spec.h"
+
+namespace minim::weights {
+
+// Any thread. The checkpoint must be loaded, and outlive this.
+class Reader {
+  public:
+    explicit Reader(const checkpoint::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+    // Reads bytes [at, at + out.size()) of the weight. Throws what reading the file throws, and format if an assembled
+    // matrix holds NaN.
+    void read(const WeightSpec& weight, uint64_t at, std::span<std::byte> out) const;
+
+    // Returns the factor of the whole matrix. Throws format if it is no usable number.
+    float factor(const WeightSpec& weight) const;
+
+    // Returns the mapped bytes of the weight, or null if the file does not hold them as the spec describes them: assembled
+    // matrices, and vectors of another type or at an address that is not a float's.
+    const std::byte* mapped(const WeightSpec& weight) const;
+
+    // Asks the system to read bytes of the weight ahead of their use. Advice only.
+    void read_ahead(const WeightSpec& weight, uint64_t at, uint64_t bytes) const noexcept;
+
+  private:
+    const checkpoint::Checkpoint& checkpoint_;
+};
+
+}  // namespace minim::weights

@@ -1,0 +1,49 @@
+// What a weight is, apart from where it lies: all of it is known from the checkpoint's headers. Planners, counters and
+// loaders work on lists of these; only the architecture (model/) knows what a role means.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "checkpoint/tensor.h"
+#include "format/format.h"
+
+namespace minim::weights {
+
+// How operations read a weight.
+enum class Use : uint8_t {
+    rows,     // a matrix, one row at a time or in float: embedding, router
+    product,  // a matrix of linear() or experts(), which a device may want packed
+    vector,   // floats: norms and biases
+};
+
+struct AssembledMatrix;  // assembled.h
+
+// Where the bytes of a weight come from.
+struct Source {
+    const checkpoint::Tensor* tensor = nullptr;  // holds the rows, or the codes of an assembled matrix
+    uint64_t offset = 0;                         // of the first row in that tensor, in bytes
+    std::shared_ptr<const AssembledMatrix> assembled =
+        nullptr;  // set if codes and scales are tensors of their own
+    // The factor of the whole matrix is element `factor_index` of this tensor; null: 1.
+    const checkpoint::Tensor* factor = nullptr;
+    int64_t factor_index = 0;
+};
+
+// A matrix of `rows` outputs and `cols` inputs, or a vector: one row of float.
+struct WeightSpec {
+    int32_t role = 0;     // of the architecture
+    int32_t layer = -1;   // -1: of no layer
+    int32_t expert = -1;  // -1: of no expert
+    Use use = Use::rows;
+    Format format = Format::f32;
+    int64_t rows = 0;
+    int64_t cols = 0;
+    int64_t row_bytes = 0;
+    Source source = {};
+
+    uint64_t bytes() const noexcept { return static_cast<uint64_t>(rows * row_bytes); }
+    bool is_expert() const noexcept { return expert >= 0; }
+};
+
+}  // namespace minim::weights

@@ -1,0 +1,47 @@
+// Tasks on all threads of a backend that may throw: the first exception is thrown again when the job is done.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+
+#include "backend/backend.h"
+
+namespace minim::weights {
+
+class FirstError {
+  public:
+    // Does nothing once a task has failed.
+    template <typename Task>
+    void run(const Task& task) noexcept {
+        if (failed_.load(std::memory_order_relaxed)) return;
+        try {
+            task();
+        } catch (...) {
+            const std::lock_guard lock(mutex_);
+            if (error_ == nullptr) error_ = std::current_exception();
+            failed_.store(true, std::memory_order_relaxed);
+        }
+    }
+    // Once all tasks are done.
+    void rethrow() const {
+        if (error_ != nullptr) std::rethrow_exception(error_);
+    }
+
+  private:
+    std::atomic<bool> failed_{false};
+    std::mutex mutex_;
+    std::exception_ptr error_;
+};
+
+// As Backend::run_tasks: task(i, thread) for each i in [0, n_tasks). Those that have not begun when one fails are left
+// out.
+template <typename Task>
+void run_tasks_that_throw(const backend::Backend& backend, int64_t n_tasks, const Task& task) {
+    FirstError error;
+    backend.run_tasks(n_tasks, [&](int64_t i, int32_t thread) { error.run([&] { task(i, thread); }); });
+    error.rethrow();
+}
+
+}  // namespace minim::weights

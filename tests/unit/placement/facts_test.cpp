@@ -1,0 +1,69 @@
+#include "placement/facts.h"
+
+#include <string>
+
+#include "support/catch.h"
+#include "support/helpers.h"
+
+using namespace minim;
+using namespace minim::test;
+using namespace minim::placement;
+
+TEST_CASE("a device is described by its name, memory and bandwidths in any unit") {
+    const DeviceFacts device = parse_device("cuda:0=96GiB,1790GB/s,pcie=50GB/s");
+    CHECK(device.name == "cuda:0");
+    CHECK(device.memory_bytes == uint64_t{96} << 30);
+    CHECK(device.bytes_per_second == 1790e9);
+    CHECK(device.link_bytes_per_second == 50e9);
+
+    const DeviceFacts other = parse_device("CUDA12=1.5TB,0.9TiB/s");
+    CHECK(other.name == "cuda:12");
+    CHECK(other.memory_bytes == 1'500'000'000'000);
+    CHECK(other.bytes_per_second == 0.9 * 1099511627776.0);
+    CHECK(other.link_bytes_per_second == 0.0);
+
+    CHECK(parse_device("sim:0=4096kB,7B/s").memory_bytes == 4'096'000);
+    CHECK(parse_device("sim:0=4096KiB,7B/s").memory_bytes == 4'194'304);
+    CHECK(parse_host("768GiB,576GB/s").memory_bytes == uint64_t{768} << 30);
+    CHECK(parse_host("64GB,100MiB/s").bytes_per_second == 104'857'600.0);
+}
+
+TEST_CASE("a text that describes no device is quoted") {
+    for (const char* text : {"",
+                             "cuda:0",
+                             "cuda:0=",
+                             "=96GiB,1GB/s",
+                             "cuda:0=96GiB",
+                             "cuda:0=96,1GB/s",
+                             "cuda:0=96GiB,1GB",
+                             "cuda:0=96GiB,1GB/s,",
+                             "cuda:0=96GiB,1GB/s,50GB/s",
+                             "cuda:0=96GiB,1GB/s,pcie=50GB",
+                             "cuda:0=-1GiB,1GB/s",
+                             "cuda:0=0GiB,1GB/s",
+                             "cuda:0=96gib,1GB/s",
+                             "cuda:0=96 GiB,1GB/s",
+                             "cuda:0=1e3GiB,1GB/s",
+                             "cuda:0=nanGiB,1GB/s",
+                             "cuda:0=infGiB,1GB/s",
+                             "cuda:0=99999999999TiB,1GB/s",
+                             "CPU=96GiB,1GB/s",
+                             "cuda:0=96GiB,1GB/s,pcie=50GB/s,x",
+                             "cu da=96GiB,1GB/s",
+                             "cuda:0=0.5B,1GB/s"}) {
+        INFO(text);
+        expect_error(Status::invalid, "'" + std::string(text) + "'", [&] { parse_device(text); });
+    }
+    for (const char* text : {"", "768GiB", "768GiB,576GB", "768,576GB/s", "768GiB,576GB/s,1GB/s", "x,y"}) {
+        INFO(text);
+        expect_error(Status::invalid, "'" + std::string(text) + "'", [&] { parse_host(text); });
+    }
+}
+
+TEST_CASE("this machine's memory and bandwidth are found out") {
+    const HostFacts host = measured_host(1);
+    CHECK(host.is_measured);
+    CHECK(host.memory_bytes > 0);
+    CHECK(host.bytes_per_second > 1e8);
+    CHECK(measured_host(1).bytes_per_second > 1e8);  // from the cache, if there is a place for one
+}

@@ -1,0 +1,265 @@
+// Plans for a made-up model of 10 layers: 1 MiB of dense weights and 16 experts of 1 MiB each a layer.
+#include "placement/plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "model/roles.h"
+#include "support/catch.h"
+#include "support/helpers.h"
+
+using namespace minim;
+using namespace minim::test;
+using namespace minim::placement;
+using model::Role;
+
+namespace {
+
+constexpr uint64_t k_mib = uint64_t{1} << 20;
+constexpr uint64_t k_gib = uint64_t{1} << 30;
+constexpr int64_t k_layers = 10;
+constexpr int64_t k_experts = 16;
+
+model::Config config_of_model() {
+    model::Config config;
+    config.n_layer = k_layers;
+    config.hidden = 1024;
+    config.n_head = 8;
+    config.n_head_kv = 2;
+    config.head_dim = 128;
+    config.n_expert = k_experts;
+    config.n_expert_used = 4;
+    config.expert_ff = 512;
+    config.n_vocab = 1024;
+    return config;
+}
+
+std::vector<weights::WeightSpec> weights_of_model(uint64_t expert_bytes) {
+    std::vector<weights::WeightSpec> all;
+    const auto add = [&](Role role, int64_t layer, int64_t expert, uint64_t bytes) {
+        all.push_back({.role = static_cast<int32_t>(role),
+                       .layer = static_cast<int32_t>(layer),
+                       .expert = static_cast<int32_t>(expert),
+                       .use = weights::Use::product,
+                       .rows = 1,
+                       .row_bytes = static_cast<int64_t>(bytes)});
+    };
+    add(Role::embedding, -1, -1, 3 * k_mib);
+    for (int64_t layer = 0; layer < k_layers; ++layer) {
+        add(Role::wq, layer, -1, k_mib);
+        for (int64_t e = 0; e < k_experts; ++e) add(Role::gate, layer, e, expert_bytes);
+    }
+    add(Role::output, -1, -1, 2 * k_mib);
+    return all;
+}
+
+// Devices named a:0, a:1 ... with so many GiB each.
+std::vector<DeviceFacts> devices_of(const std::vector<double>& gib, double bandwidth = 1e12) {
+    std::vector<DeviceFacts> devices;
+    for (const double size : gib)
+        devices.push_back({"a:" + std::to_string(devices.size()),
+                           static_cast<uint64_t>(size * static_cast<double>(k_gib)), bandwidth, 25e9});
+    return devices;
+}
+
+struct Case {
+    model::Config config = config_of_model();
+    std::vector<weights::WeightSpec> weights = weights_of_model(64 * k_mib);
+    std::vector<DeviceFacts> devices = {};
+    HostFacts host = {64 * k_gib, 1e11, false};
+    int64_t n_context = 1024;
+    int64_t n_sequences = 1;
+    std::string overrides = {};
+    std::vector<double> shares = {};
+
+    Plan plan() const {
+        return make_plan({.config = config,
+                          .weights = weights,
+                          .devices = devices,
+                          .host = host,
+                          .n_context = n_context,
+                          .n_sequences = n_sequences,
+                          .overrides = overrides,
+                          .shares = shares});
+    }
+};
+
+int64_t experts_on_devices(const Plan& plan) {
+    return std::accumulate(plan.devices.begin(), plan.devices.end(), int64_t{0},
+                           [](int64_t n, const PlannedPlace& place) { return n + place.n_experts; });
+}
+
+bool says(const Plan& plan, const std::string& part) {
+    return std::ranges::any_of(plan.choices,
+                               [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("bytes are those of the weights, wherever they lie") {
+    for (const std::vector<double>& gib :
+         {std::vector<double>{}, {3.0}, {24.0}, {4.0, 2.0}, {6.0, 6.0, 6.0}}) {
+        const Case c = {.devices = devices_of(gib)};
+        const Plan plan = c.plan();
+        REQUIRE(plan.fits);
+        uint64_t dense = plan.host.dense_bytes;
+        uint64_t experts = plan.host.expert_bytes;
+        uint64_t kv = plan.host.kv_bytes;
+        for (size_t d = 0; d < plan.devices.size(); ++d) {
+            const PlannedPlace& place = plan.devices[d];
+            dense += place.dense_bytes;
+            experts += place.expert_bytes;
+            kv += place.kv_bytes;
+            CHECK(place.expert_bytes == static_cast<uint64_t>(place.n_experts) * 64 * k_mib);
+            CHECK(place.dense_bytes + place.expert_bytes + place.kv_bytes + place.work_bytes +
+                      place.free_bytes <=
+                  c.devices[d].memory_bytes);
+        }
+        CHECK(dense == (3 + 10 + 2) * k_mib);
+        CHECK(experts == uint64_t{k_layers * k_experts} * 64 * k_mib);
+        CHECK(kv == uint64_t{1024} * k_layers * 2 * 2 * 128 * 2);  // K and V, 2 heads, F16
+        CHECK(plan.token_dense_bytes == (10 + 2) * k_mib);
+        CHECK(plan.token_expert_bytes == uint64_t{k_layers * 4} * 64 * k_mib);
+        CHECK(plan.token_kv_bytes == kv);
+    }
+}
+
+TEST_CASE("experts stay on devices if all fit, else the last layers of each device keep theirs") {
+    const Case roomy = {.devices = devices_of({8.0, 8.0})};
+    CHECK(experts_on_devices(roomy.plan()) == k_layers * k_experts);
+    CHECK(roomy.plan().devices[0].n_layers == 5);
+    CHECK(roomy.plan().devices[1].n_layers == 5);
+    CHECK(roomy.plan().host.expert_bytes == 0);
+
+    const Case tight = {.devices = devices_of({4.0})};
+    const Plan plan = tight.plan();
+    CHECK(plan.devices[0].n_layers == k_layers);
+    CHECK(plan.devices[0].n_experts == 3 * k_experts);
+    CHECK(plan.expert_device.front() == -1);
+    CHECK(plan.expert_device.back() == 0);
+    CHECK(plan.host.n_experts == 7 * k_experts);
+    CHECK(says(plan, "112 of 160 experts"));
+}
+
+TEST_CASE("faster devices get layers first, equal ones alike") {
+    Case c = {.devices = devices_of({24.0, 24.0})};
+    c.devices[1].bytes_per_second = 2e12;
+    CHECK(c.plan().devices[1].n_layers == k_layers);
+    c.devices[1].bytes_per_second = 1e12;
+    CHECK(c.plan().devices[1].n_layers == 5);
+}
+
+TEST_CASE("more memory and bandwidth never make decoding slower, more context never faster") {
+    Case c = {.devices = devices_of({3.0, 2.0})};
+    double before = 0.0;
+    for (double gib = 2.0; gib < 9.0; gib += 0.25) {
+        c.devices[1].memory_bytes = static_cast<uint64_t>(gib * static_cast<double>(k_gib));
+        const double now = c.plan().decode_tokens_per_second;
+        CHECK(now >= 0.99 * before);
+        before = now;
+    }
+    for (double bandwidth = 2e11; bandwidth < 4e12; bandwidth *= 1.3) {
+        c.devices[0].bytes_per_second = bandwidth;
+        const double now = c.plan().decode_tokens_per_second;
+        if (bandwidth > 2e11) CHECK(now >= 0.99 * before);
+        before = now;
+    }
+    for (const int64_t context : {2048, 8192, 65536, 262144}) {
+        c.n_context = context;
+        const double now = c.plan().decode_tokens_per_second;
+        CHECK(now <= 1.01 * before);
+        before = now;
+    }
+}
+
+TEST_CASE("the parts of a token's time make its time") {
+    const Plan plan = Case{.devices = devices_of({4.0, 2.0})}.plan();
+    CHECK(std::abs(plan.decode_seconds.total() * plan.decode_tokens_per_second - 1.0) < 1e-9);
+    CHECK(plan.decode_seconds.host_experts > 0.0);
+    CHECK(plan.decode_seconds.device_experts > 0.0);
+    CHECK(plan.decode_seconds.hand_over > 0.0);
+    CHECK(Case().plan().decode_seconds.hand_over == 0.0);
+}
+
+TEST_CASE("rules and shares are kept to") {
+    Case c = {.devices = devices_of({24.0, 24.0})};
+    c.overrides = "exps=CPU";
+    CHECK(experts_on_devices(c.plan()) == 0);
+    CHECK(c.plan().host.n_experts == k_layers * k_experts);
+    c.overrides = R"(blk\.[0-3]\.ffn_.*_exps=a:1,exps=cpu)";
+    CHECK(c.plan().devices[1].n_experts == 4 * k_experts);
+    CHECK(c.plan().devices[0].n_experts == 0);
+    c.overrides = "";
+    c.shares = {7, 3};
+    CHECK(c.plan().devices[0].n_layers == 7);
+    c.shares = {1, 4};
+    CHECK(c.plan().devices[1].n_layers == 8);
+
+    c.shares = {};
+    c.overrides = "exps=a:7";
+    expect_error(Status::invalid, "device 'a:7' is not in the plan", [&] { c.plan(); });
+    c.overrides = "nothing=cpu";
+    expect_error(Status::invalid, "nothing", [&] { c.plan(); });
+    c.overrides = "ffn_up_exps=cpu";
+    expect_error(Status::unsupported, "in two places", [&] { c.plan(); });
+    c.overrides = "attn_q=cpu";
+    expect_error(Status::unsupported, "stays with its layer", [&] { c.plan(); });
+}
+
+TEST_CASE("a plan that does not fit says what would") {
+    Case c = {.devices = devices_of({24.0}), .host = {4 * k_gib, 1e11, false}};
+    c.n_context = 4'000'000;
+    const Plan plan = c.plan();
+    CHECK_FALSE(plan.fits);
+    CHECK(says(plan, "a context of "));
+    CHECK(says(plan, "GiB more memory would do"));
+
+    c.n_context = 1024;
+    c.overrides = "exps=cpu";
+    CHECK_FALSE(c.plan().fits);
+    CHECK(says(c.plan(), "host: does not fit"));
+    c.overrides = "exps=a:0";
+    c.devices = devices_of({4.0});
+    CHECK_FALSE(c.plan().fits);
+    CHECK(says(c.plan(), "a:0: does not fit"));
+}
+
+TEST_CASE("each sequence reserves its context") {
+    Case c = {.devices = devices_of({24.0})};
+    const uint64_t one = c.plan().devices[0].kv_bytes;
+    c.n_sequences = 5;
+    CHECK(c.plan().devices[0].kv_bytes == 5 * one);
+    CHECK(c.plan().token_kv_bytes == one);
+}
+
+TEST_CASE("numbers that make no sense are refused") {
+    Case c = {.devices = devices_of({24.0})};
+    c.n_context = 0;
+    expect_error(Status::invalid, "a context of 0 tokens", [&] { c.plan(); });
+    c.n_context = 1024;
+    c.n_sequences = -1;
+    expect_error(Status::invalid, "-1 sequences", [&] { c.plan(); });
+    c.n_sequences = 1;
+    c.shares = {1, 1};
+    expect_error(Status::invalid, "2 shares of the layers for 1 devices", [&] { c.plan(); });
+    c.shares = {-1};
+    expect_error(Status::invalid, "share of the layers is -1", [&] { c.plan(); });
+    c.shares = {};
+    c.devices.push_back(c.devices[0]);
+    expect_error(Status::invalid, "a:0 is named twice", [&] { c.plan(); });
+}
+
+TEST_CASE("a plan as JSON has the keys that the C ABI documents") {
+    const Plan plan = Case{.devices = devices_of({4.0})}.plan();
+    const json::Value value = json::parse(to_json(plan), "plan", json::Source::argument);
+    CHECK(json::find(&value, "fits")->boolean);
+    const json::Value& device = json::find(&value, "devices")->items.at(0);
+    CHECK(json::find(&device, "name")->is_string("a:0"));
+    CHECK(json::to_int64(*json::find(&device, "n_experts")) == plan.devices[0].n_experts);
+    CHECK(json::to_int64(*json::find(json::find(&value, "host"), "expert_bytes")) ==
+          static_cast<int64_t>(plan.host.expert_bytes));
+    CHECK(json::find(&value, "choices")->items.size() == plan.choices.size());
+}

@@ -1,0 +1,232 @@
+// Matrices that a folder keeps in several tensors: found, refused, and read piece by piece.
+#include "weights/assembled.h"
+
+#include <cstring>
+#include <random>
+
+#include "base/half.h"
+#include "format/e4m3.h"
+#include "support/catch.h"
+#include "support/helpers.h"
+#include "support/safetensors_folder.h"
+#include "support/temporary_folder.h"
+
+using namespace minim;
+using namespace minim::test;
+
+namespace {
+
+constexpr int64_t k_rows = 152;
+constexpr int64_t k_cols = 256;
+
+Stored bytes_of(const std::string& type, const std::vector<int64_t>& shape, size_t bytes, uint32_t seed) {
+    std::mt19937 random(seed);
+    Stored stored = {type, shape, std::vector<std::byte>(bytes)};
+    for (std::byte& byte : stored.data) byte = static_cast<std::byte>(random() % 0x7FU);
+    return stored;
+}
+
+Stored floats(const std::vector<int64_t>& shape, size_t count) {
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = 0.25F + static_cast<float>(i);
+    return stored(shape, values.data());
+}
+
+Folder fp8(const Stored& scales, const char* name = "X.weight_scale_inv") {
+    return {{"X.weight", bytes_of("F8_E4M3", {k_rows, k_cols}, k_rows * k_cols, 1)}, {name, scales}};
+}
+
+Folder nvfp4() {
+    const float factor = 0.5F;
+    return {{"X.weight", bytes_of("U8", {k_rows, k_cols / 2}, k_rows * k_cols / 2, 2)},
+            {"X.weight_scale", bytes_of("F8_E4M3", {k_rows, k_cols / 16}, k_rows * k_cols / 16, 3)},
+            {"X.weight_scale_2", stored({}, &factor)},
+            {"X.input_scale", stored({}, &factor)}};
+}
+
+Folder packed_nvfp4() {
+    Folder folder = nvfp4();
+    const float divisor = 4.0F;
+    folder["X.weight_packed"] = folder.at("X.weight");
+    folder["X.weight_global_scale"] = stored({1}, &divisor);
+    folder.erase("X.weight");
+    folder.erase("X.weight_scale_2");
+    return folder;
+}
+
+Folder mxfp4() {
+    return {{"X.weight_packed", bytes_of("U8", {k_rows, k_cols / 2}, k_rows * k_cols / 2, 4)},
+            {"X.weight_scale", bytes_of("U8", {k_rows, k_cols / 32}, k_rows * k_cols / 32, 5)}};
+}
+
+Folder awq() {
+    return {{"X.qweight", bytes_of("I32", {k_cols, k_rows / 8}, k_rows * k_cols / 2, 6)},
+            {"X.qzeros", bytes_of("I32", {k_cols / 128, k_rows / 8}, k_cols / 128 * k_rows / 2, 7)},
+            {"X.scales", bytes_of("F16", {k_cols / 128, k_rows}, k_cols / 128 * k_rows * 2, 8)}};
+}
+
+// A file with one matrix X, and an odd number of bytes before it.
+struct Opened {
+    TemporaryFolder folder;
+    Lines lines;
+    checkpoint::Checkpoint checkpoint;
+
+    explicit Opened(Folder tensors) : checkpoint(open(std::move(tensors))) {
+        checkpoint.load(checkpoint::Residence::owned);
+    }
+    std::optional<weights::AssembledMatrix> find(int64_t rows = k_rows, int64_t cols = k_cols) const {
+        return weights::find_assembled([&](const std::string& name) { return checkpoint.find(name); },
+                                       "X.weight", rows, cols);
+    }
+
+  private:
+    checkpoint::Checkpoint open(Folder tensors) {
+        tensors["A"] = bytes_of("U8", {13}, 13, 9);
+        write(tensors, folder / "model.safetensors");
+        return checkpoint::Checkpoint::open(folder / "model.safetensors", lines.log);
+    }
+};
+
+std::vector<std::byte> all_rows(const Opened& opened) {
+    const weights::AssembledMatrix matrix = *opened.find();
+    std::vector<std::byte> rows(static_cast<size_t>(matrix.rows * matrix.row_bytes));
+    weights::read_assembled(opened.checkpoint, matrix, 0, rows);
+    return rows;
+}
+
+std::vector<float> decoded(const Opened& opened) {
+    const std::vector<std::byte> rows = all_rows(opened);
+    std::vector<float> out(k_rows * k_cols);
+    decode_rows(opened.find()->format, rows.data(), k_rows, opened.find()->row_bytes, k_cols, out.data());
+    return out;
+}
+
+void expect_refusal(const Folder& tensors, Status status, std::string_view part, int64_t rows = k_rows,
+                    int64_t cols = k_cols) {
+    const Opened opened(tensors);
+    expect_error(status, part, [&] { static_cast<void>(opened.find(rows, cols)); });
+}
+
+}  // namespace
+
+TEST_CASE("the tensors beside a weight show how it is packed") {
+    using Kind = weights::AssembledMatrix::Kind;
+    const auto kind_of = [](const Folder& tensors) { return Opened(tensors).find()->kind; };
+    CHECK(kind_of(fp8(floats({2, 2}, 4))) == Kind::fp8_blocks);
+    CHECK(kind_of(fp8(floats({2, 2}, 4), "X.weight_scale")) == Kind::fp8_blocks);
+    CHECK(kind_of(fp8(floats({k_rows}, k_rows))) == Kind::fp8_rows);
+    CHECK(kind_of(fp8(floats({k_rows, 1}, k_rows))) == Kind::fp8_rows);
+    CHECK(kind_of(fp8(floats({}, 1))) == Kind::fp8_whole);
+    CHECK(kind_of(fp8(floats({1}, 1))) == Kind::fp8_whole);
+    CHECK(kind_of(nvfp4()) == Kind::nvfp4);
+    CHECK(kind_of(packed_nvfp4()) == Kind::nvfp4);
+    CHECK(kind_of(mxfp4()) == Kind::mxfp4);
+    CHECK(kind_of(awq()) == Kind::awq);
+    CHECK_FALSE(Opened({{"X.weight", floats({2, 2}, 4)}}).find());
+    CHECK_FALSE(Opened(Folder()).find());
+}
+
+TEST_CASE("FP8 weights have the scale of their block, their row or their matrix") {
+    const auto check = [](const Stored& scales, const auto& scale_at) {
+        const Folder folder = fp8(scales);
+        const std::vector<float> out = decoded(Opened(folder));
+        const std::vector<std::byte>& codes = folder.at("X.weight").data;
+        for (int64_t n = 0; n < k_rows; ++n) {
+            for (int64_t k = 0; k < k_cols; ++k) {
+                const auto i = static_cast<size_t>(n * k_cols + k);
+                REQUIRE(out[i] == e4m3_to_float(std::to_integer<uint8_t>(codes[i])) * scale_at(n, k));
+            }
+        }
+    };
+    check(floats({2, 2}, 4),
+          [](int64_t n, int64_t k) { return 0.25F + static_cast<float>(n / 128 * 2 + k / 128); });
+    check(floats({k_rows}, k_rows), [](int64_t n, int64_t) { return 0.25F + static_cast<float>(n); });
+    check(floats({1}, 1), [](int64_t, int64_t) { return 0.25F; });
+    Stored narrow = {"BF16", {}, std::vector<std::byte>(2)};
+    const uint16_t bits = float_to_bf16(0.75F);
+    std::memcpy(narrow.data.data(), &bits, sizeof(bits));
+    check(narrow, [](int64_t, int64_t) { return 0.75F; });
+}
+
+TEST_CASE("any piece of assembled rows has the bytes that it has in the whole") {
+    for (const Folder& tensors :
+         {fp8(floats({2, 2}, 4)), fp8(floats({k_rows}, k_rows)), nvfp4(), mxfp4(), awq()}) {
+        const Opened opened(tensors);
+        const std::vector<std::byte> whole = all_rows(opened);
+        const weights::AssembledMatrix matrix = *opened.find();
+        std::mt19937 random(1);
+        for (int round = 0; round < 200; ++round) {
+            const size_t from = random() % whole.size();
+            const size_t count = random() % std::min<size_t>(whole.size() - from, 5000) + 1;
+            std::vector<std::byte> piece(count);
+            weights::read_assembled(opened.checkpoint, matrix, from, piece);
+            REQUIRE(std::equal(piece.begin(), piece.end(), whole.begin() + static_cast<int64_t>(from)));
+        }
+    }
+}
+
+TEST_CASE("the factor of a matrix multiplies or divides, as its format says") {
+    const Opened multiplied(nvfp4());
+    CHECK(weights::read_factor(multiplied.checkpoint, *multiplied.find()) == 0.5F);
+    const Opened divided(packed_nvfp4());
+    CHECK(weights::read_factor(divided.checkpoint, *divided.find()) == 0.25F);
+    const Opened none(awq());
+    CHECK(weights::read_factor(none.checkpoint, *none.find()) == 1.0F);
+    Folder zeros = nvfp4();
+    const float zero = 0.0F;
+    zeros["X.weight_scale_2"] = stored({}, &zero);
+    const Opened pruned(zeros);
+    CHECK(weights::read_factor(pruned.checkpoint, *pruned.find()) == 0.0F);
+    zeros = packed_nvfp4();
+    zeros["X.weight_global_scale"] = stored({1}, &zero);
+    const Opened endless(zeros);
+    expect_error(Status::format, "tensor X.weight_global_scale is 0",
+                 [&] { static_cast<void>(weights::read_factor(endless.checkpoint, *endless.find())); });
+    for (const float bad : {-1.0F, std::nanf(""), HUGE_VALF}) {
+        Folder folder = nvfp4();
+        folder["X.weight_scale_2"] = stored({}, &bad);
+        const Opened opened(folder);
+        expect_error(Status::format, "tensor X.weight_scale_2 is",
+                     [&] { static_cast<void>(weights::read_factor(opened.checkpoint, *opened.find())); });
+    }
+}
+
+TEST_CASE("numbers that are none are refused with their tensor and rows") {
+    Folder folder = fp8(floats({2, 2}, 4));
+    folder.at("X.weight").data[151 * k_cols + 3] = std::byte{0xFF};
+    expect_error(Status::format, "tensor X.weight has NaN in rows 144 to 151",
+                 [&] { all_rows(Opened(folder)); });
+    folder = nvfp4();
+    folder.at("X.weight_scale").data[5] = std::byte{0x7F};
+    expect_error(Status::format, "tensor X.weight_scale has NaN in rows 0 to 15",
+                 [&] { all_rows(Opened(folder)); });
+}
+
+TEST_CASE("what is missing beside a weight, or of another shape or type, is named") {
+    const auto without = [](Folder folder, const std::string& name) {
+        folder.erase(name);
+        return folder;
+    };
+    expect_refusal(without(nvfp4(), "X.weight_scale"), Status::format, "tensor X.weight_scale is missing");
+    expect_refusal(without(nvfp4(), "X.weight_scale_2"), Status::format,
+                   "tensor X.weight_scale_2 is missing");
+    expect_refusal(without(mxfp4(), "X.weight_scale"), Status::format, "tensor X.weight_scale is missing");
+    expect_refusal(without(awq(), "X.qzeros"), Status::format, "tensor X.qzeros is missing");
+    expect_refusal(without(awq(), "X.scales"), Status::format, "tensor X.scales is missing");
+    expect_refusal(fp8(floats({2, 3}, 6)), Status::format, "tensor X.weight_scale_inv has shape [2, 3]");
+    expect_refusal(fp8(floats({2, 2}, 4)), Status::format, "tensor X.weight has shape [152, 256]",
+                   k_rows + 8);
+    expect_refusal(awq(), Status::format, "tensor X.qweight has shape [256, 19]", k_rows + 8);
+    expect_refusal(fp8(bytes_of("U8", {2, 2}, 4, 1), "X.weight_scale"), Status::unsupported,
+                   "tensor X.weight_scale is of type U8");
+
+    Folder folder = awq();
+    folder["X.g_idx"] = bytes_of("I32", {k_cols}, k_cols * 4, 1);
+    expect_refusal(folder, Status::unsupported, "X.g_idx: weights of GPTQ");
+    folder = mxfp4();
+    folder.at("X.weight_packed").type = "I32";
+    folder.at("X.weight_packed").shape.back() /= 4;
+    expect_refusal(folder, Status::unsupported, "tensor X.weight_packed (I32");
+    folder = {{"X.weight", bytes_of("F8_E4M3", {4, 96}, 4 * 96, 1)}, {"X.weight_scale", floats({}, 1)}};
+    expect_refusal(folder, Status::unsupported, "rows of 96 inputs are no multiple of 128", 4, 96);
+}
