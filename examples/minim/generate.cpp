@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -19,7 +20,7 @@ constexpr int64_t k_default_context = 4096;
 constexpr int64_t k_default_answer = 2048;  // room beside a prompt that fills the default context
 constexpr int32_t k_penalty_last_n = 64;    // what --repeat-penalty means in llama.cpp
 
-// `text` as a JSON string. Bytes that are no UTF-8 stay, and the library refuses them.
+// `text`, which is UTF-8, as a JSON string.
 std::string json_string(std::string_view text) {
     std::string out = "\"";
     for (const char c : text) {
@@ -42,8 +43,7 @@ std::string chat_messages(const std::string& system, const std::string& prompt) 
     return messages + fmt::format(R"({{"role": "user", "content": {}}}])", json_string(prompt));
 }
 
-minim::Tokens prompt_tokens(const minim::Model& model, const Options& options) {
-    std::string prompt = input_text(options);
+minim::Tokens prompt_tokens(const minim::Model& model, const Options& options, std::string prompt) {
     if (options.raw) return model.tokenize(prompt);
     const bool from_file = !options.text;
     if (from_file && !prompt.empty() && prompt.back() == '\n')
@@ -176,20 +176,22 @@ std::optional<minim_generate_result> partial_result(const minim::Session& sessio
 }  // namespace
 
 bool generate(const Options& options, const minim::Cancel& cancel) {
+    // A text that cannot be read is found before a model of many gigabytes is.
+    std::string text = prompt_text(options);
     const auto start = std::chrono::steady_clock::now();
     const minim::Runtime runtime = open_runtime(options);
     const minim::Model model = open_model(runtime, options, cancel);
     const double load_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
-    const minim::Tokens prompt = prompt_tokens(model, options);
+    const minim::Tokens prompt = prompt_tokens(model, options, std::move(text));
     minim::SessionOptions session_options;
     session_options.max_context =
         context_size(options, static_cast<int64_t>(prompt.size()), model.info().n_context_train);
     session_options.n_batch = options.n_batch;
     session_options.n_ubatch = options.n_ubatch;
-    session_options.k_format = options.kv;
-    session_options.v_format = options.kv;
+    session_options.k_format = options.k_format;
+    session_options.v_format = options.v_format;
     minim::Session session(model, session_options);
 
     bool line_is_open = false;

@@ -1,6 +1,11 @@
 // minim: asks a MiniMax-M2 model one question from the command line, and looks into checkpoints.
 // Exit codes: 0 done, 1 an error, 2 a command line that cannot be understood, 130 ended by Ctrl-C.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <optional>
 #include <string>
@@ -18,6 +23,16 @@ namespace {
 
 constexpr int k_exit_error = 1;
 constexpr int k_exit_usage = 2;
+
+// Where the caller closed standard input, output or error, the next file that is opened would take its place. They are opened in
+// the other direction here, so that their use is an error.
+void fill_standard_descriptors() {
+    for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+        if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
+        if (open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) != descriptor)
+            std::_Exit(k_exit_error);
+    }
+}
 
 // minim: error: MESSAGE (MINIM_E_FORMAT, truncated)
 int report(const minim::Exception& error) {
@@ -51,6 +66,7 @@ int run(const cli::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    fill_standard_descriptors();
     std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write
     try {
         if (argc > 1 && std::string_view(argv[1]) == "plan") {

@@ -1,14 +1,14 @@
 #include "options.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <map>
-#include <string_view>
-#include <vector>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
+#include "arguments.h"
+#include "input.h"
 #include "minim/minim.hpp"
 #include "output.h"
 
@@ -22,37 +22,6 @@ constexpr int64_t k_largest_int64 = std::numeric_limits<int64_t>::max();
 template <typename Number>
 CLI::Validator within(Number lowest, Number highest) {
     return CLI::Range(lowest, highest).description("");
-}
-
-// Options whose next argument is free text, which may look like an option.
-bool takes_text(std::string_view argument) {
-    constexpr std::array<std::string_view, 7> k_names = {"-m", "--model", "-p",      "--prompt",
-                                                         "-f", "--file",  "--system"};
-    return std::find(k_names.begin(), k_names.end(), argument) != k_names.end();
-}
-
-// CLI11 has no short options of several letters, so llama.cpp's are spelled out.
-std::string_view spelled_out(std::string_view argument) {
-    if (argument == "-tb") return "--threads-batch";
-    if (argument == "-ub") return "--ubatch-size";
-    if (argument == "-ngl") return "--n-gpu-layers";
-    if (argument == "-ts") return "--tensor-split";
-    if (argument == "-dev") return "--device";
-    if (argument == "-ot") return "--override-tensor";
-    if (argument == "-cmoe") return "--cpu-moe";
-    if (argument == "-ncmoe") return "--n-cpu-moe";
-    return argument;
-}
-
-// The arguments without the program's name, last first as CLI11 wants them.
-std::vector<std::string> arguments_for_parser(int argc, char** argv) {
-    std::vector<std::string> arguments;
-    for (int i = 1; i < argc; ++i) {
-        const bool is_text = i > 1 && takes_text(argv[i - 1]);
-        arguments.emplace_back(is_text ? argv[i] : spelled_out(argv[i]));
-    }
-    std::reverse(arguments.begin(), arguments.end());
-    return arguments;
 }
 
 void add_text_options(CLI::App& app, Options& options, const std::string& what) {
@@ -147,7 +116,7 @@ void add_model_options(CLI::App& app, Options& options) {
     app.add_flag("--no-mmap", options.no_mmap, "read the weights into memory in any case")
         ->excludes(mmap)
         ->excludes(packed_file);
-    app.add_flag("--verbose", options.verbose, "log what the library does to standard error");
+    app.add_flag("--verbose", options.verbose, "also -v: log what the library does to standard error");
 }
 
 void add_batch_options(CLI::App& app, Options& options) {
@@ -163,17 +132,21 @@ void add_batch_options(CLI::App& app, Options& options) {
                                                     {"bf16", MINIM_KV_BF16},
                                                     {"q8_0", MINIM_KV_Q8_0},
                                                     {"q4_0", MINIM_KV_Q4_0}};
-    app.add_option("--kv", options.kv,
-                   "how keys and values are kept: f16, f32, bf16, q8_0 or q4_0 (default f16)")
-        ->type_name("FORMAT")
-        ->transform(CLI::CheckedTransformer(formats, CLI::ignore_case).description(""));
+    const auto add_format = [&](const char* name, int32_t& format, const char* help) {
+        app.add_option(name, format, help)
+            ->type_name("FORMAT")
+            ->transform(CLI::CheckedTransformer(formats, CLI::ignore_case).description(""));
+    };
+    add_format("--kv", options.kv, "format of the KV cache: f16, f32, bf16, q8_0 or q4_0 (default f16)");
+    add_format("--cache-type-k", options.k_format, "also -ctk: of the keys alone (default: as --kv)");
+    add_format("--cache-type-v", options.v_format, "also -ctv: of the values alone (default: as --kv)");
 }
 
 void add_generate_options(CLI::App& app, Options& options) {
     add_text_options(app, options, "what to say to the model");
     add_model_options(app, options);
     add_batch_options(app, options);
-    app.add_option("--system", options.system, "system message (default: the chat template's own)")
+    app.add_option("--system", options.system, "also -sys: system message (default: the chat template's own)")
         ->type_name("TEXT");
     app.add_option("-j,--json-schema", options.json_schema,
                    "the answer is JSON that fits this JSON Schema; '{}' is any JSON")
@@ -210,7 +183,7 @@ void add_generate_options(CLI::App& app, Options& options) {
         ->type_name("X")
         ->check(within(0.001, 1000.0))
         ->capture_default_str();
-    app.add_option("--seed", options.seed, "the same seed gives the same text; -1: chance")
+    app.add_option("--seed", options.seed, "also -s: the same seed gives the same text; -1: chance")
         ->type_name("N")
         ->capture_default_str();
 }
@@ -254,6 +227,11 @@ CLI::App* add_perplexity(CLI::App& app, Options& options) {
     return perplexity;
 }
 
+void complete_kv_formats(Options& options) {
+    if (options.k_format == MINIM_KV_AUTO) options.k_format = options.kv;
+    if (options.v_format == MINIM_KV_AUTO) options.v_format = options.kv;
+}
+
 void require_model_and_text(const Options& options) {
     if (options.model.empty()) throw UsageError("-m is required: the model to open");
     if (!options.text && options.text_file.empty()) throw UsageError("-p or -f is required: the text");
@@ -277,7 +255,10 @@ std::optional<Options> parse_options(int argc, char** argv) {
     const CLI::App* devices = app.add_subcommand("devices", "list what there is to compute on, and why not");
 
     try {
-        app.parse(arguments_for_parser(argc, argv));
+        Arguments arguments = read_arguments(argc, argv);
+        std::reverse(arguments.values.begin(), arguments.values.end());  // last first, as CLI11 wants them
+        app.parse(std::move(arguments.values));
+        for (const std::string& note : arguments.notes) print_note("minim: note: " + note + "\n");
     } catch (const CLI::CallForHelp&) {
         print(app.help());
         return std::nullopt;
@@ -301,6 +282,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
     }
     if (tokenize->parsed()) options.command = Command::tokenize;
     if (perplexity->parsed()) options.command = Command::perplexity;
+    complete_kv_formats(options);
+    options.system = utf8_text(std::move(options.system), "--system");
+    options.json_schema = utf8_text(std::move(options.json_schema), "--json-schema");
     require_model_and_text(options);
     return options;
 }

@@ -38,7 +38,9 @@ struct Options {
     bool deterministic = false;
     int32_t n_batch = 0;
     int32_t n_ubatch = 0;
-    int32_t kv = 0;  // MINIM_KV_*
+    int32_t kv = 0;  // MINIM_KV_*, of keys and values that have no format of their own
+    int32_t k_format = 0;
+    int32_t v_format = 0;
     bool mmap = false;
     bool no_mmap = false;
     bool verbose = false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -49,9 +50,10 @@ double chunk_loss(minim::Session& session, std::span<const int32_t> chunk, size_
 }  // namespace
 
 void perplexity(const Options& options, const minim::Cancel& cancel) {
+    const std::string text = prompt_text(options);
     const minim::Runtime runtime = open_runtime(options);
     const minim::Model model = open_model(runtime, options, cancel);
-    const minim::Tokens tokens = model.tokenize(input_text(options));
+    const minim::Tokens tokens = model.tokenize(text);
     const auto chunk_tokens = static_cast<size_t>(options.chunk_tokens);
     const size_t n_chunks = tokens.size() / chunk_tokens;
     if (n_chunks == 0) {
@@ -63,8 +65,8 @@ void perplexity(const Options& options, const minim::Cancel& cancel) {
     session_options.max_context = chunk_tokens;
     session_options.n_batch = options.n_batch;
     session_options.n_ubatch = options.n_ubatch;
-    session_options.k_format = options.kv;
-    session_options.v_format = options.kv;
+    session_options.k_format = options.k_format;
+    session_options.v_format = options.v_format;
     minim::Session session(model, session_options);
     const auto n_vocab = static_cast<size_t>(model.info().n_vocab);
     const bool show_progress = isatty(STDERR_FILENO) == 1;

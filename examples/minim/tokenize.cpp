@@ -19,9 +19,10 @@ int32_t specials_of(const std::string& mode) {
 }  // namespace
 
 void tokenize(const Options& options, const minim::Cancel& cancel) {
+    const std::string text = input_text(options);
     const minim::Runtime runtime = open_runtime(options);
     const minim::Model model = open_model(runtime, options, cancel);
-    const minim::Tokens tokens = model.tokenize(input_text(options), specials_of(options.specials));
+    const minim::Tokens tokens = model.tokenize(text, specials_of(options.specials));
     if (options.ids_only) {
         print(fmt::format("{}\n", fmt::join(tokens.begin(), tokens.end(), " ")));
     } else {

@@ -1,6 +1,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
@@ -62,6 +63,40 @@ class Generate(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("q3", done.stderr)
 
+    def test_options_of_llama_cpp_mean_the_same_or_are_said_to_be_ignored(self):
+        base = ("-m", Q8_0, "-p", QUESTION, "--temp", 0)
+        for arguments, ignored in (
+            (("-fa", "on"), "-fa"),
+            (("-fa",), "-fa"),
+            (("-fa", "-n", 100), "-fa"),
+            (("--flash-attn=auto",), "--flash-attn"),
+            (("--flash-attn", "off"), "--flash-attn"),
+            (("--jinja", "--no-warmup", "-st"), "--no-warmup"),
+            (("-s", 5), None),
+            (("--n-predict", -1), None),
+            (("-n100", "-t2", "-c512"), None),
+        ):
+            with self.subTest(arguments):
+                done = run(*base, *arguments)
+                self.assertEqual((done.returncode, done.stdout), (0, ANSWER))
+                notes = [line for line in done.stderr.splitlines() if line.startswith("minim: note: ")]
+                self.assertEqual(bool(notes), ignored is not None)
+                if ignored is not None:
+                    self.assertTrue(any(f"{ignored} is ignored" in line for line in notes))
+
+    def test_keys_and_values_may_be_kept_in_formats_of_their_own(self):
+        def kv_bytes(*arguments):
+            done = run("-m", Q8_0, "-p", QUESTION, "-n", 1, "-c", 4096, *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return float(re.search(r"KV ([\d.]+) MiB", done.stderr)[1])
+
+        full, both, keys = kv_bytes(), kv_bytes("--kv", "q8_0"), kv_bytes("-ctk", "q8_0")
+        self.assertGreater(full, keys)
+        self.assertGreater(keys, both)
+        self.assertEqual(kv_bytes("-ctk", "q8_0", "-ctv", "Q8_0"), both)
+        self.assertEqual(kv_bytes("--cache-type-v=q8_0"), keys)
+        self.assertEqual(kv_bytes("--kv", "q8_0", "--cache-type-v", "f16"), keys)
+
     def test_long_options_are_the_short_ones(self):
         done = run(
             "--model",
@@ -95,6 +130,67 @@ class Generate(unittest.TestCase):
             path.write_text(QUESTION + "\n")
             self.assertEqual(run("-m", Q8_0, "-f", path, "--temp", 0).stdout, ANSWER)
             self.assertEqual(run("-m", Q8_0, "-f", "-", "--temp", 0, input=QUESTION).stdout, ANSWER)
+
+    def test_a_byte_order_mark_is_no_part_of_the_prompt(self):
+        mark = b"\xef\xbb\xbf"
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "prompt.txt"
+            path.write_bytes(mark + QUESTION.encode())
+            self.assertEqual(run("-m", Q8_0, "-f", path, "--temp", 0).stdout, ANSWER)
+        marked = mark.decode() + QUESTION
+        self.assertEqual(run("-m", Q8_0, "-f", "-", "--temp", 0, input=marked).stdout, ANSWER)
+        self.assertEqual(run("-m", Q8_0, "-p", marked, "--temp", 0).stdout, ANSWER)
+        plain = run("-m", Q8_0, "-p", "Hi", "--system", "Be brief.", "-n", 1).stderr
+        done = run("-m", Q8_0, "-p", "Hi", "--system", "\ufeffBe brief.", "-n", 1).stderr
+        self.assertEqual(*(re.search(r"prompt: +(\d+) tokens", text)[1] for text in (plain, done)))
+
+    def test_a_text_that_is_not_utf_8_is_named_with_its_byte(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "gr\u00fc\u00dfe.txt"
+            for data, byte in (
+                ("Gr\u00fc\u00dfe".encode("latin-1"), "byte 2 (0xfc)"),
+                ("na\u00efve".encode("utf-8")[:3] + b"x", "byte 2 (0xc3)"),
+                (b"lone \xed\xa0\xbd", "byte 5 (0xed)"),
+                (b"overlong \xc0\xaf", "byte 9 (0xc0)"),
+                (b"beyond \xf4\x90\x80\x80", "byte 7 (0xf4)"),
+                ("Hi there".encode("utf-16"), "UTF-16"),
+                ("Hi there".encode("utf-16-be"), "UTF-16"),
+                ("Hi there".encode("utf-16-le"), "UTF-16"),
+            ):
+                for extra in ((), ("--raw",)):
+                    with self.subTest((data, extra)):
+                        path.write_bytes(data)
+                        done = run("-m", Q8_0, "-f", path, *extra)
+                        self.assertEqual((done.returncode, done.stdout), (1, ""))
+                        self.assertIn(f"'{path}': the text is not UTF-8", errors_of(done)[0])
+                        self.assertIn(byte, errors_of(done)[0])
+        for option in ("-p", "--system", "--json-schema"):
+            with self.subTest(option):
+                arguments = [] if option == "-p" else ["-p", "x"]
+                done = subprocess.run(
+                    [PROGRAM, "-m", str(Q8_0), *arguments, option, b"caf\xe9"], capture_output=True, timeout=60
+                )
+                self.assertEqual((done.returncode, done.stdout), (1, b""))
+                self.assertIn(f"{option}: the text is not UTF-8 at byte 3 (0xe9)".encode(), done.stderr)
+
+    def test_a_closed_standard_input_or_output_is_an_error_and_no_file_takes_its_place(self):
+        def shell(redirections, *arguments):
+            command = ["sh", "-c", f'exec "$0" "$@" {redirections}', PROGRAM, "-m", str(Q8_0), *arguments]
+            return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
+
+        for redirections in ("<&-", "<&- >&-", "<&- 2>&-", "<&- >&- 2>&-"):
+            with self.subTest(redirections):
+                done = shell(redirections, "-f", "-")
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                if "2>" not in redirections:
+                    self.assertIn("cannot read standard input", done.stderr)
+        done = shell("<&-", "-p", QUESTION, "--temp", "0")
+        self.assertEqual((done.returncode, done.stdout), (0, ANSWER))
+        done = shell("2>&-", "-p", QUESTION, "--temp", "0")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, ANSWER, ""))
+        done = shell(">&-", "-p", QUESTION, "--temp", "0")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("cannot write to standard output", done.stderr)
 
     def test_a_raw_prompt_is_continued_and_its_special_tokens_are_recognised(self):
         prompt = (

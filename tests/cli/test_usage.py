@@ -26,6 +26,10 @@ class Usage(unittest.TestCase):
             ("-m", Q8_0, "-p", "x", "-ts", "1,-1"),
             ("-m", Q8_0, "-p", "x", "--device-memory", "much"),
             ("-m", Q8_0, "-p", "x", "stray"),
+            ("-m", Q8_0, "-p", "x", "-ctk", "q9_9"),
+            ("-m", Q8_0, "-p", "x", "--cache-type-v", "iq4_nl"),
+            ("-m", Q8_0, "-p", "x", "-fa", "maybe"),
+            ("-m", Q8_0, "-p", "x", "--flash-attn=maybe"),
             ("devices", "stray"),
             ("inspect",),
             ("inspect", "a", "b"),
@@ -39,6 +43,32 @@ class Usage(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
                 self.assertEqual(len(errors_of(done)), 1)
                 self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_a_short_option_that_is_not_known_is_never_read_as_another_with_a_value(self):
+        base = ("-m", Q8_0, "-p", "x")
+        for arguments, word in (
+            (("-nkvo",), "-nkvo"),
+            (("-cb",), "-cb"),
+            (("-np", 4), "-np"),
+            (("-pps",), "-pps"),
+            (("-mg", 0), "-mg"),
+            (("-bf", "file"), "-bf"),
+            (("-jf", "schema.json"), "-jf"),
+            (("-help",), "-help"),
+            (("-n=5",), "-n=5"),
+            (("-fmoe",), "-fmoe"),
+            (("-hf", "owner/name"), "downloads nothing"),
+            (("--hf-repo=owner/name",), "downloads nothing"),
+            (("-no-cnv",), "--raw"),
+            (("-md", "draft.gguf"), "draft"),
+        ):
+            with self.subTest(arguments):
+                done = run(*base, *arguments)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertEqual(len(errors_of(done)), 1)
+                self.assertIn(word, done.stderr)
+        done = run("-pps", "-m", Q8_0)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
 
     def test_help_names_every_option(self):
         done = run("--help")
@@ -71,6 +101,8 @@ class Usage(unittest.TestCase):
             "--packed-file",
             "--verbose",
             "--backend",
+            "-ctk",
+            "-ctv",
             "--device",
             "-ngl",
             "-ts",
