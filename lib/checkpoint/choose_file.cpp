@@ -1,10 +1,17 @@
 #include "checkpoint/choose_file.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <set>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/byte_source.h"
+#include "checkpoint/gguf_header.h"
 #include "checkpoint/gguf_parts.h"
 
 namespace minim::checkpoint {
@@ -19,8 +26,9 @@ std::set<std::string> gguf_sets(const std::string& folder) {
     fs::directory_iterator entry(folder, error);
     while (!error && entry != fs::directory_iterator()) {
         const fs::path& path = entry->path();
-        if (path.extension() == ".gguf") {
-            const std::string name = path.filename().string();
+        const std::string name = path.filename().string();
+        const bool is_hidden = name.starts_with('.');  // "._model.gguf", as macOS leaves beside each file
+        if (path.extension() == ".gguf" && !is_hidden) {
             if (auto part = parse_part_name(name)) {
                 part->number = 1;
                 sets.insert(part_file_name(*part));
@@ -34,6 +42,29 @@ std::set<std::string> gguf_sets(const std::string& folder) {
     return sets;
 }
 
+// Whether the file says that it holds something else than a model: an importance matrix, a projector, an adapter.
+bool holds_no_model(const std::string& path) {
+    constexpr std::string_view k_others[] = {"imatrix", "clip", "controlvector"};  // as architectures
+    try {
+        const File file(path);
+        const GgufHeader header = read_gguf_header(ByteSource(file));
+        const auto type = header.metadata.string("general.type");
+        if (type) return *type != "model";
+        const auto architecture = header.metadata.string("general.architecture");
+        return !architecture || std::ranges::find(k_others, *architecture) != std::end(k_others);
+    } catch (const Error&) {
+        return false;  // damaged or missing: the caller is to choose
+    }
+}
+
+// Leaves the models, where there is one.
+void drop_what_is_no_model(const std::string& folder, std::set<std::string>& sets) {
+    std::set<std::string> models = sets;
+    std::erase_if(
+        models, [&](const std::string& name) { return holds_no_model((fs::path(folder) / name).string()); });
+    if (!models.empty()) sets = std::move(models);
+}
+
 }  // namespace
 
 std::string choose_file(const std::string& path) {
@@ -43,7 +74,8 @@ std::string choose_file(const std::string& path) {
         const fs::path file = fs::path(path) / name;
         if (fs::exists(file, error)) return file.string();
     }
-    const std::set<std::string> sets = gguf_sets(path);
+    std::set<std::string> sets = gguf_sets(path);
+    if (sets.size() > 1) drop_what_is_no_model(path, sets);
     if (sets.empty()) {
         fail(Status::not_found, "{}: the folder holds no model: no model.safetensors, index or GGUF file",
              path);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "checkpoint/foreign_file.h"
 #include "checkpoint/gguf_metadata.h"
 #include "checkpoint/name_order.h"
 #include "checkpoint/printable.h"
@@ -25,12 +26,13 @@ constexpr uint64_t k_default_alignment = 32;
 constexpr uint64_t k_largest_alignment = uint64_t{1} << 20;
 constexpr uint64_t k_largest_size = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
 
-uint32_t read_version(HeaderReader& in) {
+uint32_t read_version(HeaderReader& in, const ByteSource& source) {
     std::array<char, 4> magic{};
     in.read(std::as_writable_bytes(std::span(magic)), "the magic");
     if (std::string_view(magic.data(), magic.size()) != "GGUF") {
-        fail_at(in.file(), Reason::format, 0, "not a GGUF file: it begins with {}",
-                printable(std::string_view(magic.data(), magic.size())));
+        const std::string what = describe_foreign(source);
+        fail_at(in.file(), Reason::format, 0, "not a GGUF file: {}{}", what.empty() ? "it begins with " : "",
+                what.empty() ? printable(std::string_view(magic.data(), magic.size())) : what);
     }
     const auto version = in.number<uint32_t>("the version");
     if (version != 0 && (version & 0xFFFFU) == 0) {
@@ -189,7 +191,7 @@ GgufHeader read_gguf_header(const ByteSource& source) {
     HeaderReader in(source);
     if (source.size() == 0) fail_at(source.name(), Reason::truncated, 0, "the file is empty");
     GgufHeader header;
-    header.version = read_version(in);
+    header.version = read_version(in, source);
     if (source.size() < k_fixed_header_bytes) {
         fail_at(source.name(), Reason::truncated, source.size(), "the file ends inside the header");
     }

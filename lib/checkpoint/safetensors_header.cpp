@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/format_text.h"
+#include "checkpoint/foreign_file.h"
 #include "checkpoint/json_reader.h"
 #include "checkpoint/name_order.h"
 #include "checkpoint/printable.h"
@@ -54,7 +55,21 @@ struct Record {
     uint64_t position = 0;  // of the member in the file
 };
 
+// Whether there is a length that the file can hold, and a brace behind it. What other files begin with may be a length, too.
+bool begins_like_a_header(const ByteSource& source) {
+    if (source.size() <= k_length_bytes) return false;
+    uint64_t length = 0;
+    char first = '\0';
+    source.read_at(0, std::as_writable_bytes(std::span(&length, 1)));
+    source.read_at(k_length_bytes, std::as_writable_bytes(std::span(&first, 1)));
+    return length > 0 && length <= std::min(k_json_cap_bytes, source.size() - k_length_bytes) && first == '{';
+}
+
 std::string read_json(const ByteSource& source) {
+    if (!begins_like_a_header(source)) {
+        if (const std::string what = describe_foreign(source); !what.empty())
+            fail_at(source.name(), Reason::format, 0, "not a safetensors file: {}", what);
+    }
     if (source.size() < k_length_bytes) {
         fail_at(source.name(), Reason::truncated, 0, "{} bytes are too few for a safetensors file",
                 source.size());
