@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -58,11 +61,93 @@ void drop_repeated_keys(Value& object) {
     object.items.resize(kept);
 }
 
+// A number that Python's json writes and JSON does not have.
+struct NonFinite {
+    size_t string;  // which of the text's keys and strings stands for it
+    double value;
+    std::string_view text;
+};
+
+struct Spelling {
+    std::string_view text;
+    std::string_view string;  // of as many bytes, so that positions in errors stay true
+    double value;
+};
+
+constexpr Spelling k_non_finite[] = {
+    {"NaN", "\"N\"", std::numeric_limits<double>::quiet_NaN()},
+    {"Infinity", "\"Infini\"", std::numeric_limits<double>::infinity()},
+    {"-Infinity", "\"-Infini\"", -std::numeric_limits<double>::infinity()},
+};
+
+const Spelling* non_finite_at(std::string_view text) {
+    const auto* const found = std::find_if(std::begin(k_non_finite), std::end(k_non_finite),
+                                           [&](const Spelling& s) { return text.starts_with(s.text); });
+    return found == std::end(k_non_finite) ? nullptr : found;
+}
+
+// Puts a string in the place of each number that is not finite, as nlohmann-json takes none, and says which.
+std::vector<NonFinite> replace_non_finite(std::string& text) {
+    std::vector<NonFinite> found;
+    size_t n_strings = 0;
+    for (size_t at = 0; at < text.size(); ++at) {
+        if (text[at] == '"') {
+            for (++at; at < text.size() && text[at] != '"'; ++at) {
+                if (text[at] == '\\') ++at;
+            }
+            ++n_strings;
+        } else if (const Spelling* spelling = non_finite_at(std::string_view(text).substr(at))) {
+            found.push_back({n_strings++, spelling->value, spelling->text});
+            text.replace(at, spelling->string.size(), spelling->string);
+            at += spelling->string.size() - 1;
+        }
+    }
+    return found;
+}
+
+// What is wrong, where it is no mere slip: `error` is what nlohmann-json says, `position` counts the bytes that were read.
+std::string_view cause_of(std::string_view error, std::string_view text, size_t position) {
+    error = error.substr(0, error.find("; last read"));  // behind it comes the text itself
+    if (error.find("surrogate") != std::string_view::npos)
+        return "half of a surrogate pair, which stands for no character";
+    if (error.find("ill-formed UTF-8") != std::string_view::npos) return "the text is not UTF-8";
+    for (size_t back = 1; back <= std::min<size_t>(position, 2); ++back) {
+        if (position <= text.size() && non_finite_at(text.substr(position - back)) != nullptr)
+            return "JSON has no NaN and no Infinity";
+    }
+    return {};
+}
+
+// ".content", or "[\"a key\"]" for one that is no plain word.
+void append_member(std::string& path, const std::string& key) {
+    constexpr size_t k_longest = 64;
+    const auto is_word = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+               c == '-';
+    };
+    if (!key.empty() && key.size() <= k_longest && std::all_of(key.begin(), key.end(), is_word)) {
+        path += '.' + key;
+        return;
+    }
+    std::string shown = key;
+    if (shown.size() > k_longest) {
+        shown.resize(k_longest);
+        while (!shown.empty() && (static_cast<unsigned char>(shown.back()) & 0x80) != 0) shown.pop_back();
+        shown += "...";
+    }
+    path += '[';
+    append_quoted(path, shown);
+    path += ']';
+}
+
 // Receives nlohmann-json's events. `open` holds the containers not yet closed; their addresses are stable,
 // because a container's parent gets no further element while the container is open.
 class TreeBuilder {
   public:
-    TreeBuilder(std::string_view what, Source source) : what_(what), source_(source) {}
+    // `non_finite` has the numbers that strings stand for, with their places among all strings; see replace_non_finite().
+    TreeBuilder(std::string_view text, std::string_view what, Source source,
+                std::span<const NonFinite> non_finite)
+        : text_(text), what_(what), source_(source), non_finite_(non_finite) {}
 
     Value take() { return std::move(root_); }
 
@@ -82,12 +167,21 @@ class TreeBuilder {
     }
     bool number_float(double value, const std::string& literal) { return add_number(value, literal); }
     bool string(std::string& text) {
+        if (!non_finite_.empty() && non_finite_.front().string == n_strings_) {
+            const NonFinite& number = non_finite_.front();
+            non_finite_ = non_finite_.subspan(1);
+            ++n_strings_;
+            return add_number(number.value, std::string(number.text));
+        }
+        ++n_strings_;
         add(Value::Kind::string).text = std::move(text);
         return true;
     }
     bool start_array(size_t /*unknown*/) { return open(Value::Kind::array); }
     bool start_object(size_t /*unknown*/) { return open(Value::Kind::object); }
     bool key(std::string& text) {
+        if (!non_finite_.empty() && non_finite_.front().string == n_strings_) return false;  // a number as a key
+        ++n_strings_;
         open_.back()->keys.push_back(std::move(text));
         return true;
     }
@@ -108,10 +202,26 @@ class TreeBuilder {
         if (error.id == k_number_overflow) {
             refuse(source_, Reason::value, "{}: number out of range before byte {}", what_, position);
         }
-        refuse(source_, Reason::format, "{}: not valid JSON at byte {}", what_, position);
+        const std::string_view cause = cause_of(error.what(), text_, position);
+        if (cause.empty()) refuse(source_, Reason::format, "{}: not valid JSON at byte {}", what_, position);
+        refuse(source_, Reason::format, "{}{}: not valid JSON at byte {}: {}", what_, place(), position,
+               cause);
     }
 
   private:
+    // Where the value or key that is being read lies: "[1].content".
+    std::string place() const {
+        std::string path;
+        for (const Value* container : open_) {
+            const bool is_last = container == open_.back();
+            if (container->is_array()) {
+                path += format_text("[{}]", container->items.size() - (is_last ? 0 : 1));
+            } else if (container->keys.size() > container->items.size() || !is_last) {
+                append_member(path, container->keys.back());
+            }
+        }
+        return path;
+    }
     Value& add(Value::Kind kind) {
         Value& slot = open_.empty() ? root_ : open_.back()->items.emplace_back();
         slot.kind = kind;
@@ -131,8 +241,11 @@ class TreeBuilder {
         return true;
     }
 
+    std::string_view text_;
     std::string_view what_;
     Source source_;
+    std::span<const NonFinite> non_finite_;  // those still to come
+    size_t n_strings_ = 0;                   // keys and strings so far
     Value root_;
     std::vector<Value*> open_;
 };
@@ -200,7 +313,15 @@ Value parse(std::string_view text, std::string_view what, Source source) {
         refuse(source, Reason::format, "{}: not valid JSON at byte {}", what, nul + 1);
     }
     const PlainNumbers plain;
-    TreeBuilder builder(what, source);
+    std::string replaced;
+    std::vector<NonFinite> non_finite;
+    if (source == Source::file &&
+        (text.find("NaN") != std::string_view::npos || text.find("Infinity") != std::string_view::npos)) {
+        replaced = text;
+        non_finite = replace_non_finite(replaced);
+        text = replaced;
+    }
+    TreeBuilder builder(text, what, source, non_finite);
     if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
         refuse(source, Reason::format, "{}: not valid JSON", what);
     }

@@ -41,7 +41,7 @@ enum class Source { argument, file };
 
 // Reads one document. Of a repeated key the last value counts, at the place of the first, as in Python.
 // Throws, naming the document `what`, on anything that is not strict JSON in UTF-8, on a number beyond the
-// range of a double and on nesting beyond k_max_depth.
+// range of a double and on nesting beyond k_max_depth. Files may have NaN, Infinity and -Infinity, as Python writes and reads them.
 Value parse(std::string_view text, std::string_view what, Source source);
 
 // The member of an object; nullptr where `value` is nullptr, is no object or has no such key.

@@ -1,7 +1,9 @@
 #include "base/json.h"
 
 #include <clocale>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 #include "base/error.h"
@@ -148,6 +150,47 @@ TEST_CASE("malformed JSON is an invalid argument with the place of the fault") {
                             "\"\xed\xa0\x80\"", "[", "]", "nul", "/* c */ 1"}) {
         INFO(bad);
         CHECK(parse_error(bad).starts_with("doc: not valid JSON at byte "));
+    }
+}
+
+TEST_CASE("a text that is not Unicode, and a number that is not finite, are named with their place") {
+    const std::string surrogate = "half of a surrogate pair, which stands for no character";
+    CHECK(parse_error(R"([{"a": 1}, {"content": "x \ud83d y"}])") ==
+          "doc[1].content: not valid JSON at byte 33: " + surrogate);
+    CHECK(parse_error(R"({"a": {"b c": ["z", "\udc00"]}})") ==
+          "doc.a[\"b c\"][1]: not valid JSON at byte 27: " + surrogate);
+    CHECK(parse_error("[[],[\"surrogate \xE9t\xE9\"]]") ==
+          "doc[1][0]: not valid JSON at byte 18: the text is not UTF-8");
+    CHECK(parse_error("{\"k\xFF\": 1}") == "doc: not valid JSON at byte 4: the text is not UTF-8");
+    const std::string number = "JSON has no NaN and no Infinity";
+    CHECK(parse_error(R"({"x": [1, Infinity]})") == "doc.x[1]: not valid JSON at byte 11: " + number);
+    CHECK(parse_error(R"({"x": {"y": -Infinity}})") == "doc.x.y: not valid JSON at byte 14: " + number);
+    CHECK(parse_error(R"({"x": [], "y": NaN})") == "doc.y: not valid JSON at byte 16: " + number);
+    // What only looks like one of them.
+    CHECK(parse_error(R"(["surrogate; last read", ill-formed])") == "doc: not valid JSON at byte 26");
+    CHECK(parse_error("[Nan]") == "doc: not valid JSON at byte 2");
+    const std::string long_key(1000, 'k');
+    CHECK(parse_error("{\"" + long_key + "\": NaN}").size() < 200);
+}
+
+TEST_CASE("a file may have the numbers that Python writes and JSON does not have") {
+    const Value value = parse(R"({"a\"b": [NaN, "NaN", -Infinity, "\\"], "Infinity": Infinity, "n": -1})",
+                              "doc", Source::file);
+    REQUIRE(value.keys == std::vector<std::string>{"a\"b", "Infinity", "n"});
+    const std::vector<Value>& list = value.items[0].items;
+    REQUIRE(list.size() == 4);
+    CHECK((list[0].is_number() && std::isnan(list[0].number) && list[0].text == "NaN"));
+    CHECK(list[1].is_string("NaN"));
+    CHECK((list[2].is_number() && list[2].number == -std::numeric_limits<double>::infinity()));
+    CHECK(list[3].is_string("\\"));
+    CHECK((value.items[1].is_number() && std::isinf(value.items[1].number)));
+    CHECK_FALSE(value.items[1].is_integer());
+    CHECK(value.items[2].number == -1.0);
+    CHECK(to_text(value) == R"({"a\"b":[NaN,"NaN",-Infinity,"\\"],"Infinity":Infinity,"n":-1})");
+    for (const char* bad :
+         {"[Infinityx]", "[-NaN]", "[+Infinity]", "[NaN NaN]", "{NaN: 1}", "[\"NaN]", "[\"\\"}) {
+        INFO(bad);
+        CHECK(file_reason(bad) == Reason::format);
     }
 }
 
