@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/printable.h"
+#include "model/other_models.h"
 #include "model/roles.h"
 #include "model/tensor_names.h"
 #include "weights/assembled.h"
@@ -19,6 +20,17 @@ using checkpoint::Tensor;
 using weights::Source;
 using weights::Use;
 using weights::WeightSpec;
+
+// Throws unsupported if a tensor's name tells of a quantisation that is not read.
+void refuse_other_quantisations(const Checkpoint& checkpoint) {
+    if (checkpoint.kind() == Checkpoint::Kind::gguf) return;
+    for (const Tensor& tensor : checkpoint.tensors()) {
+        const std::string_view what = quantisation_of_tensor(tensor.name);
+        if (!what.empty())
+            fail(Status::unsupported, "a folder quantised by {} (tensor {}) is not supported", what,
+                 checkpoint::printable(tensor.name));
+    }
+}
 
 // Finds tensors by name, checks their shapes, and remembers which were used.
 class Binder {
@@ -44,9 +56,13 @@ class Binder {
         fail_missing(names);
     }
 
-    // Names the spelling of the checkpoint's own kind; GGUF's comes first.
+    // Names the first spelling of the checkpoint's own kind.
     [[noreturn]] void fail_missing(std::span<const std::string> names) const {
-        fail_file(Reason::value, "tensor {} is missing", names[is_gguf() || names.size() == 1 ? 0 : 1]);
+        refuse_other_quantisations(checkpoint_);
+        const auto own = std::ranges::find_if(names, [&](const std::string& name) {
+            return (name.starts_with("model.") || name.starts_with("lm_head.")) != is_gguf();
+        });
+        fail_file(Reason::value, "tensor {} is missing", own == names.end() ? names.front() : *own);
     }
 
     bool is_gguf() const { return checkpoint_.kind() == Checkpoint::Kind::gguf; }
@@ -137,14 +153,14 @@ class Binder {
     }
 
     // One tensor an expert, as safetensors checkpoints keep them.
-    std::vector<WeightSpec> single_experts(int64_t layer, const char* part, int64_t n_expert, int64_t rows,
-                                           int64_t cols) {
+    std::vector<WeightSpec> single_experts(int64_t layer, names::ExpertPart part, int64_t n_expert,
+                                           int64_t rows, int64_t cols) {
         std::vector<WeightSpec> experts;
         for (int64_t e = 0; e < n_expert; ++e) {
-            const std::string name = names::single_expert(layer, e, part);
-            WeightSpec spec = linear({&name, 1}, rows, cols);
+            const auto spellings = names::single_expert(layer, e, part);
+            WeightSpec spec = linear(spellings, rows, cols);
             if (e > 0 && spec.format != experts.front().format) {
-                fail(Status::unsupported, "tensor {} is of type {}, expert 0 of type {}", name,
+                fail(Status::unsupported, "tensor {} is of type {}, expert 0 of type {}", spellings[0],
                      traits(spec.format).name, traits(experts.front().format).name);
             }
             experts.push_back(std::move(spec));
@@ -267,7 +283,7 @@ void bind_experts(Binder& binder, const Config& config, int64_t layer, int64_t n
     };
     if (const Tensor* fused = binder.find(names::fused_gate_up_gguf(layer))) {
         add_fused(*fused);
-    } else if (const Tensor* hf = binder.find(names::fused_gate_up_hf(layer))) {
+    } else if (const Tensor* hf = binder.find_any(names::fused_gate_up_hf(layer))) {
         add_fused(*hf);
     } else if (const Tensor* gate = binder.find(names::stacked_expert(layer, "gate"))) {
         const std::string up = names::stacked_expert(layer, "up");
@@ -277,14 +293,15 @@ void bind_experts(Binder& binder, const Config& config, int64_t layer, int64_t n
         const std::string missing = names::stacked_expert(layer, "gate");
         binder.fail_missing({&missing, 1});
     } else {
-        const auto add_single = [&](Role role, const char* part, int64_t rows, int64_t cols) {
+        const auto add_single = [&](Role role, names::ExpertPart part, int64_t rows, int64_t cols) {
             found.add_experts(role, layer, binder.single_experts(layer, part, n_expert, rows, cols));
         };
-        add_single(Role::gate, "w1", ff, config.hidden);
-        add_single(Role::up, "w3", ff, config.hidden);
-        return add_single(Role::down, "w2", config.hidden, ff);
+        add_single(Role::gate, names::ExpertPart::gate, ff, config.hidden);
+        add_single(Role::up, names::ExpertPart::up, ff, config.hidden);
+        return add_single(Role::down, names::ExpertPart::down, config.hidden, ff);
     }
-    const std::string down[] = {names::stacked_expert(layer, "down"), names::fused_down_hf(layer)};
+    names::Spellings down = names::fused_down_hf(layer);
+    down.insert(down.begin(), names::stacked_expert(layer, "down"));
     add_stack(Role::down, binder.required(down), config.hidden, 0, config.hidden, ff);
 }
 
@@ -349,6 +366,7 @@ void check_leftovers(const Checkpoint& checkpoint, const Binder& binder, const C
             ++n_mtp;
             continue;
         }
+        refuse_other_quantisations(checkpoint);
         fail(Status::unsupported, "tensor {} ({} {}) has no place in a MiniMax-M2 model",
              checkpoint::printable(tensor.name), tensor.type_name, shape_text(tensor.shape));
     }

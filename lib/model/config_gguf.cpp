@@ -5,6 +5,7 @@
 #include "checkpoint/printable.h"
 #include "model/config.h"
 #include "model/config_check.h"
+#include "model/other_models.h"
 
 namespace minim::model {
 namespace {
@@ -76,6 +77,11 @@ void check_architecture(const Metadata& metadata) {
     }
     const auto architecture = metadata.string("general.architecture");
     if (!architecture) fail_file(Reason::value, "metadata key general.architecture is missing");
+    if (const std::string_view what = other_model(*architecture); !what.empty()) {
+        fail(Status::unsupported,
+             "the model is {} (general.architecture = {}), and not supported; this library runs {}", what,
+             printable(*architecture), k_architecture);
+    }
     if (*architecture != k_architecture) {
         fail(Status::unsupported, "architecture {} is not supported; this library runs {}",
              printable(*architecture), k_architecture);

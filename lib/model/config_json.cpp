@@ -1,12 +1,16 @@
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "model/config.h"
 #include "model/config_check.h"
+#include "model/other_models.h"
 
 namespace minim::model {
 namespace {
@@ -43,6 +47,16 @@ double required_number(const Value& object, const char* key) {
     if (value == nullptr || !value->is_number())
         fail_file(Reason::value, "config.json: {} is missing or no number", key);
     return value->number;
+}
+
+// A value as JSON, cut where it is long.
+std::string shown(const Value& value) {
+    constexpr size_t k_longest = 120;
+    std::string text = to_text(value);
+    if (text.size() <= k_longest) return text;
+    text.resize(k_longest);
+    while ((static_cast<unsigned char>(text.back()) & 0x80U) != 0) text.pop_back();  // no part of a character
+    return text + "...";
 }
 
 [[noreturn]] void refuse(const char* key, const Value& value, const char* meaning) {
@@ -147,14 +161,46 @@ void refuse_unless(const Value& quantization, const char* key, const char* meani
         refuse(key, *value, meaning);
 }
 
+[[noreturn]] void refuse_quantisation(const std::string& what, const std::string& where) {
+    fail(Status::unsupported,
+         "a folder quantised by {} (config.json: {}) is not supported; take a GGUF file or an FP8, NVFP4, "
+         "MXFP4 or AWQ folder of "
+         "the model",
+         what, where);
+}
+
+bool has_any(const Value& object, std::initializer_list<const char*> keys) {
+    return std::ranges::any_of(keys, [&](const char* key) { return find(object, key) != nullptr; });
+}
+
+// MLX writes {"group_size": 64, "bits": 4}, often twice.
+bool is_of_mlx(const Value& quantization) {
+    return find(quantization, "group_size") != nullptr && find(quantization, "bits") != nullptr &&
+           !has_any(quantization, {"quant_method", "quant_algo"});
+}
+
+// The method of a quantization_config, which some writers leave out.
+std::string quantisation_method(const Value& quantization) {
+    const Value* method = find(quantization, "quant_method");
+    if (method != nullptr && method->is_string()) return method->text;
+    if (method == nullptr && is_of_mlx(quantization)) return "mlx";
+    if (method == nullptr && has_any(quantization, {"load_in_4bit", "load_in_8bit", "bnb_4bit_quant_type"}))
+        return "bitsandbytes";
+    if (method == nullptr && has_any(quantization, {"weight_quant_params", "quant_config"})) return "hqq";
+    if (method == nullptr && has_any(quantization, {"quant_algo", "quantized_layers"})) return "modelopt";
+    fail_file(Reason::value, "config.json: quantization_config has no quant_method");
+}
+
 // What the tensors of quantised weights do not show by themselves (gathered_weights.h).
 void check_quantization(const Value& object) {
+    if (const Value* mlx = find(object, "quantization"); mlx != nullptr && is_of_mlx(*mlx))
+        refuse_quantisation(std::string(other_quantisation("mlx")), "quantization = " + shown(*mlx));
     const Value* quantization = find(object, "quantization_config");
     if (quantization == nullptr) return;
-    const Value* method = find(*quantization, "quant_method");
-    if (method == nullptr || !method->is_string())
-        fail_file(Reason::value, "config.json: quantization_config has no quant_method");
-    if (method->text == "fp8") {
+    const std::string method = quantisation_method(*quantization);
+    if (const std::string_view other = other_quantisation(method); !other.empty())
+        refuse_quantisation(std::string(other), "quantization_config = " + shown(*quantization));
+    if (method == "fp8") {
         refuse_unless(*quantization, "fmt", "this kind of FP8", [](const Value& fmt) {
             return fmt.is_string("float8_e4m3fn") || fmt.is_string("e4m3");
         });
@@ -162,7 +208,7 @@ void check_quantization(const Value& object) {
             return size.is_array() && size.items.size() == 2 && is_number(size.items[0], 128) &&
                    is_number(size.items[1], 128);
         });
-    } else if (method->text == "awq") {
+    } else if (method == "awq") {
         refuse_unless(*quantization, "bits", "AWQ of these bits",
                       [](const Value& bits) { return is_number(bits, 4); });
         refuse_unless(*quantization, "group_size", "AWQ in these groups",
@@ -170,8 +216,8 @@ void check_quantization(const Value& object) {
         refuse_unless(*quantization, "version", "this layout of AWQ", [](const Value& version) {
             return version.is_string("gemm") || version.is_string("GEMM");
         });
-    } else if (method->text != "modelopt" && method->text != "compressed-tensors") {
-        refuse("quant_method", *method, "this quantisation");
+    } else if (method != "modelopt" && method != "compressed-tensors") {
+        refuse("quant_method", *find(*quantization, "quant_method"), "this quantisation");
     }
 }
 
@@ -196,16 +242,32 @@ int64_t rotary_dim(const Value& object, int64_t head_dim) {
     return std::llround(required_number(holder, "partial_rotary_factor") * static_cast<double>(head_dim));
 }
 
+[[noreturn]] void refuse_architecture(const std::string& names, std::string_view what) {
+    if (what.empty())
+        fail(Status::unsupported, "architecture {} is not supported; this library runs MiniMaxM2ForCausalLM",
+             names);
+    fail(Status::unsupported,
+         "the model is {} (config.json: {}), and not supported; this library runs MiniMax-M2 "
+         "(MiniMaxM2ForCausalLM)",
+         what, names);
+}
+
 void check_architecture(const Value& object) {
     const Value* names = find(object, "architectures");
+    const Value* type = find(object, "model_type");
+    const std::string_view other = type != nullptr && type->is_string() ? other_model(type->text) : "";
     if (names == nullptr || !names->is_array() || names->items.empty()) {
+        if (!other.empty()) refuse_architecture("model_type = " + to_text(*type), other);
         fail_file(Reason::value, "config.json: architectures is missing");
     }
     for (const Value& name : names->items) {
         if (name.is_string("MiniMaxM2ForCausalLM")) return;
     }
-    fail(Status::unsupported, "architecture {} is not supported; this library runs MiniMaxM2ForCausalLM",
-         to_text(*names));
+    for (const Value& name : names->items) {
+        const std::string_view what = name.is_string() ? other_model(name.text) : "";
+        if (!what.empty()) refuse_architecture("architectures = " + to_text(*names), what);
+    }
+    refuse_architecture(to_text(*names), other);
 }
 
 }  // namespace

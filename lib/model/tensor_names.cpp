@@ -1,5 +1,6 @@
 #include "model/tensor_names.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/format_text.h"
@@ -10,23 +11,34 @@ namespace {
 struct PartNames {
     const char* gguf;
     const char* hf;
-    const char* other;  // an older or newer spelling, relative to the same prefix as its column; null if none
-    bool other_is_gguf;
+    const char* other_gguf;  // an older spelling, or null
 };
 
-// In the order of Part.
+// In the order of Part. The router's names are behind the prefixes of k_mixtures.
 constexpr PartNames k_parts[] = {
-    {"attn_norm.weight", "input_layernorm.weight", nullptr, false},
-    {"attn_q.weight", "self_attn.q_proj.weight", nullptr, false},
-    {"attn_k.weight", "self_attn.k_proj.weight", nullptr, false},
-    {"attn_v.weight", "self_attn.v_proj.weight", nullptr, false},
-    {"attn_output.weight", "self_attn.o_proj.weight", nullptr, false},
-    {"attn_q_norm.weight", "self_attn.q_norm.weight", nullptr, false},
-    {"attn_k_norm.weight", "self_attn.k_norm.weight", nullptr, false},
-    {"ffn_norm.weight", "post_attention_layernorm.weight", "post_attention_norm.weight", true},
-    {"ffn_gate_inp.weight", "block_sparse_moe.gate.weight", "mlp.gate.weight", false},
-    {"exp_probs_b.bias", "block_sparse_moe.e_score_correction_bias", "mlp.e_score_correction_bias", false},
+    {"attn_norm.weight", "input_layernorm.weight", nullptr},
+    {"attn_q.weight", "self_attn.q_proj.weight", nullptr},
+    {"attn_k.weight", "self_attn.k_proj.weight", nullptr},
+    {"attn_v.weight", "self_attn.v_proj.weight", nullptr},
+    {"attn_output.weight", "self_attn.o_proj.weight", nullptr},
+    {"attn_q_norm.weight", "self_attn.q_norm.weight", nullptr},
+    {"attn_k_norm.weight", "self_attn.k_norm.weight", nullptr},
+    {"ffn_norm.weight", "post_attention_layernorm.weight", "post_attention_norm.weight"},
+    {"ffn_gate_inp.weight", nullptr, nullptr},
+    {"exp_probs_b.bias", nullptr, nullptr},
 };
+
+// What the mixture of experts is called in safetensors folders: officially, and by newer tools.
+constexpr const char* k_mixtures[] = {"block_sparse_moe", "mlp"};
+
+// By ExpertPart: the official name, and that of newer tools.
+constexpr const char* k_expert_parts[][2] = {{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}};
+
+// Factors beside a weight, an attention or a cache that only quantised activations, keys or values need.
+constexpr std::string_view k_ignored_suffixes[] = {
+    ".rotary_emb.inv_freq", ".k_scale",      ".v_scale",      ".q_scale",          ".kv_scale",
+    ".prob_scale",          ".output_scale", ".input_scale",  ".activation_scale", ".input_global_scale",
+    ".k_zero_point",        ".v_zero_point", ".q_zero_point", ".input_zero_point", ".output_zero_point"};
 
 // The number after `prefix` at the start of a name, or -1.
 int64_t layer_index(std::string_view name, std::string_view prefix) {
@@ -41,22 +53,25 @@ int64_t layer_index(std::string_view name, std::string_view prefix) {
 }  // namespace
 
 Spellings embedding() {
-    return {"token_embd.weight", "model.embed_tokens.weight", ""};
+    return {"token_embd.weight", "model.embed_tokens.weight"};
 }
 Spellings output_norm() {
-    return {"output_norm.weight", "model.norm.weight", ""};
+    return {"output_norm.weight", "model.norm.weight"};
 }
 Spellings output() {
-    return {"output.weight", "lm_head.weight", ""};
+    return {"output.weight", "lm_head.weight"};
 }
 
 Spellings layer(int64_t index, Part part) {
     const PartNames& names = k_parts[static_cast<size_t>(part)];
-    Spellings spellings = {format_text("blk.{}.{}", index, names.gguf),
-                           format_text("model.layers.{}.{}", index, names.hf), ""};
-    if (names.other != nullptr) {
-        spellings[2] =
-            format_text("{}.{}.{}", names.other_is_gguf ? "blk" : "model.layers", index, names.other);
+    Spellings spellings = {format_text("blk.{}.{}", index, names.gguf)};
+    if (names.hf != nullptr) spellings.push_back(format_text("model.layers.{}.{}", index, names.hf));
+    if (names.other_gguf != nullptr) spellings.push_back(format_text("blk.{}.{}", index, names.other_gguf));
+    for (const char* mixture : k_mixtures) {
+        const std::string prefix = format_text("model.layers.{}.{}", index, mixture);
+        if (part == Part::router) spellings.push_back(prefix + ".gate.weight");
+        if (part == Part::router_bias) spellings.push_back(prefix + ".e_score_correction_bias");
+        if (part == Part::router_bias) spellings.push_back(prefix + ".gate.e_score_correction_bias");
     }
     return spellings;
 }
@@ -72,19 +87,32 @@ std::string stacked_expert(int64_t layer, std::string_view part) {
 std::string fused_gate_up_gguf(int64_t layer) {
     return format_text("blk.{}.ffn_gate_up_exps.weight", layer);
 }
-std::string fused_gate_up_hf(int64_t layer) {
-    return format_text("model.layers.{}.mlp.experts.gate_up_proj", layer);
+Spellings fused_gate_up_hf(int64_t layer) {
+    Spellings spellings;
+    for (const char* mixture : k_mixtures)
+        spellings.push_back(format_text("model.layers.{}.{}.experts.gate_up_proj", layer, mixture));
+    return spellings;
 }
-std::string fused_down_hf(int64_t layer) {
-    return format_text("model.layers.{}.mlp.experts.down_proj", layer);
+Spellings fused_down_hf(int64_t layer) {
+    Spellings spellings;
+    for (const char* mixture : k_mixtures)
+        spellings.push_back(format_text("model.layers.{}.{}.experts.down_proj", layer, mixture));
+    return spellings;
 }
 
-std::string single_expert(int64_t layer, int64_t expert, std::string_view part) {
-    return format_text("model.layers.{}.block_sparse_moe.experts.{}.{}.weight", layer, expert, part);
+Spellings single_expert(int64_t layer, int64_t expert, ExpertPart part) {
+    Spellings spellings;
+    for (const char* mixture : k_mixtures) {
+        for (const char* name : k_expert_parts[static_cast<size_t>(part)])
+            spellings.push_back(
+                format_text("model.layers.{}.{}.experts.{}.{}.weight", layer, mixture, expert, name));
+    }
+    return spellings;
 }
 
 bool is_ignored(std::string_view name) {
-    return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".k_scale") || name.ends_with(".v_scale");
+    return std::ranges::any_of(k_ignored_suffixes,
+                               [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
 int64_t gguf_layer(std::string_view name) {

@@ -1,10 +1,10 @@
 // What the tensors of a MiniMax-M2 checkpoint are called, in GGUF files and in safetensors folders.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace minim::model::names {
 
@@ -21,8 +21,10 @@ enum class Part {
     router_bias
 };
 
+enum class ExpertPart { gate, up, down };
+
 // Spellings in the order they are looked for.
-using Spellings = std::array<std::string, 3>;
+using Spellings = std::vector<std::string>;
 
 Spellings embedding();
 Spellings output_norm();
@@ -32,13 +34,13 @@ Spellings layer(int64_t index, Part part);
 std::string fused_qkv(int64_t layer);                              // GGUF: rows Q, K, V
 std::string stacked_expert(int64_t layer, std::string_view part);  // GGUF: "gate", "up", "down"
 std::string fused_gate_up_gguf(int64_t layer);                     // gate rows, then up rows
-std::string fused_gate_up_hf(int64_t layer);
-std::string fused_down_hf(int64_t layer);
-std::string single_expert(int64_t layer, int64_t expert,
-                          std::string_view part);  // safetensors: "w1", "w2", "w3"
+// Safetensors: block_sparse_moe or mlp, and for single experts w1, w3, w2 or gate_proj, up_proj, down_proj.
+Spellings fused_gate_up_hf(int64_t layer);
+Spellings fused_down_hf(int64_t layer);
+Spellings single_expert(int64_t layer, int64_t expert, ExpertPart part);
 
-// A tensor that changes nothing: precomputed rotary frequencies that old exporters wrote, factors for keys and values of
-// eight bits.
+// A tensor that changes nothing: precomputed rotary frequencies that old exporters wrote, factors for activations, keys and
+// values of eight or four bits, which are not quantised here.
 bool is_ignored(std::string_view name);
 
 // The layer of a GGUF name, -1 where the name is of no layer.

@@ -140,6 +140,17 @@ TEST_CASE("a GGUF of another architecture or kind is unsupported, by name") {
     CHECK(config_of(with("general.type", std::string("model"))).n_layer == 62);
 }
 
+TEST_CASE("MiniMax's other models are named") {
+    for (const auto& [architecture, what] :
+         {std::pair("minimax-m3", "MiniMax-M3 or M3.1, which has block-sparse attention"),
+          std::pair("minimax-01", "MiniMax-Text-01"), std::pair("minimax-text-01", "MiniMax-Text-01"),
+          std::pair("minimax_m1", "MiniMax-M1"), std::pair("minimax", "linear attention"),
+          std::pair("minimax-h3", "MiniMax-H3")})
+        expect_error(Status::unsupported, what, [&, name = architecture] {
+            config_of(with("general.architecture", std::string(name)));
+        });
+}
+
 TEST_CASE("an architecture that is no text is shown as escapes") {
     expect_error(Status::unsupported, "\\xFF",
                  [] { config_of(with("general.architecture", std::string("\xFF\n"))); });

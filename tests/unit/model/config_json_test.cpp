@@ -103,6 +103,26 @@ TEST_CASE("the architecture decides, whatever the model type") {
                  [] { config_of(with("architectures", {"MiniMaxText01ForCausalLM"})); });
     expect_error(Status::unsupported, "MiniMaxM3ForCausalLM",
                  [] { config_of(with("architectures", {"MiniMaxM3ForCausalLM"})); });
+    const std::tuple<json, std::string> others[] = {
+        {{"MiniMaxM3ForCausalLM"}, "the model is MiniMax-M3 or M3.1, which has block-sparse attention"},
+        {{"MiniMaxM3VLForConditionalGeneration"}, "MiniMax-M3"},
+        {{"MiniMaxM3_1ForCausalLM"}, "MiniMax-M3 or M3.1"},
+        {{"MiniMaxH3Model"}, "MiniMax-H3"},
+        {{"MiniMaxM1ForCausalLM"}, "MiniMax-M1, which has linear attention"},
+        {{"MiniMaxText01ForCausalLM"}, "MiniMax-Text-01, which has linear attention"},
+        {{"MiniMaxVL01ForConditionalGeneration"}, "MiniMax-VL-01"},
+        {{"MiniMaxForCausalLM"}, "MiniMax-Text-01 or M1"},
+        {{"Custom"}, "MiniMax-M3"}};  // by its type
+    for (const auto& [names, text] : others) {
+        json object = with("architectures", names);
+        if (names == json{"Custom"}) object["model_type"] = "minimax_m3_vl";
+        expect_error(Status::unsupported, text, [&] { config_of(object); });
+    }
+    json typed = without("architectures");
+    typed["model_type"] = "minimax_m1";
+    expect_error(Status::unsupported, "MiniMax-M1", [&] { config_of(typed); });
+    expect_error(Status::unsupported, "architecture [\"LlamaForCausalLM\"] is not supported",
+                 [] { config_of(with("architectures", {"LlamaForCausalLM"})); });
     for (const json& value : {json(), json("MiniMaxM2ForCausalLM"), json::array()}) {
         expect_error(Status::format, "architectures", [&] { config_of(with("architectures", value)); });
     }
@@ -297,4 +317,50 @@ TEST_CASE("quantised folders are read as far as their configuration is known") {
     for (const auto& [quantization, part] : refused)
         expect_error(Status::unsupported, part, [&, &q = quantization] { config_of(with(q)); });
     expect_error(Status::format, "quant_method", [&] { config_of(with(json::object())); });
+    CHECK_NOTHROW(config_of(with({{"quant_algo", "NVFP4"}, {"producer", {{"name", "modelopt"}}}})));
+}
+
+TEST_CASE("formats of other frameworks are unsupported, by name") {
+    const json mlx = {{"group_size", 32}, {"bits", 6}};
+    const std::tuple<json, std::string> others[] = {
+        {mlx, "quantised by MLX"},
+        {{{"group_size", 32}, {"bits", 4}, {"mode", "mxfp4"}}, "quantised by MLX"},
+        {{{"quant_method", "mlx"}, {"bits", 4}}, "quantised by MLX"},
+        {{{"quant_method", "exl3"}, {"bits", 3.5}, {"head_bits", 6}}, "quantised by EXL3"},
+        {{{"quant_method", "hqq"}, {"skip_modules", {"lm_head"}}}, "quantised by HQQ"},
+        {{{"quant_config", {{"weight_quant_params", {{"nbits", 4}}}}}}, "quantised by HQQ"},
+        {{{"quant_method", "bitsandbytes"}, {"load_in_8bit", true}}, "quantised by bitsandbytes"},
+        {{{"load_in_4bit", true}, {"bnb_4bit_quant_type", "nf4"}}, "quantised by bitsandbytes"},
+        {{{"quant_method", "TorchAO"}}, "quantised by torchao"},
+        {{{"quant_method", "aqlm"}}, "quantised by AQLM"}};
+    for (const auto& [quantization, text] : others) {
+        json object = minimax_m2();
+        object["quantization_config"] = quantization;
+        expect_error(Status::unsupported, text, [&] { config_of(object); });
+    }
+    json object = minimax_m2();
+    object["quantization"] = mlx;
+    expect_error(Status::unsupported,
+                 "quantised by MLX, the framework for Apple's processors (config.json: quantization = {",
+                 [&] { config_of(object); });
+    object["quantization"]["model.layers.0.self_attn.q_proj"] = {{"note", std::string(5000, 'x')}};
+    expect_error(Status::unsupported, "...) is not supported", [&] { config_of(object); });
+}
+
+TEST_CASE("numbers that are not finite do no harm where they are not used") {
+    std::string text = minimax_m2().dump();
+    text.back() = ',';
+    const auto config_with = [&](const std::string& member) {
+        return model::config_from_json(text + member + "}", Logger());
+    };
+    CHECK(config_with(R"("time_step_limit": [0.0, Infinity])").n_layer == 62);
+    CHECK(config_with(R"("x": {"y": [-Infinity, NaN, "NaN"]}, "z": NaN)").hidden == 3072);
+    expect_error(Status::format, "rope base", [&] { config_with(R"("rope_theta": Infinity)"); });
+    expect_error(Status::format, "epsilon", [&] { config_with(R"("rms_norm_eps": NaN)"); });
+    expect_error(Status::format, "num_hidden_layers is Infinity",
+                 [&] { config_with(R"("num_hidden_layers": Infinity)"); });
+    expect_error(Status::unsupported, "sliding_window = NaN",
+                 [&] { config_with(R"("sliding_window": NaN)"); });
+    expect_error(Status::format, "rota",
+                 [&] { config_with(R"("rotary_dim": null, "partial_rotary_factor": Infinity)"); });
 }

@@ -172,6 +172,91 @@ TEST_CASE("both safetensors layouts give the logits of the formulas, and the sam
     CHECK(same_bits(released, newer));
 }
 
+// Moves every tensor whose name contains `from` to the name with `to` in its place, of the layers or experts that `which` wants.
+void rename(Folder& folder, const std::string& from, const std::string& to,
+            const std::function<bool(const std::string&)>& which) {
+    const Folder before = folder;
+    for (const auto& [name, tensor] : before) {
+        const size_t at = name.find(from);
+        if (at == std::string::npos || !which(name)) continue;
+        std::string renamed = name;
+        renamed.replace(at, from.size(), to);
+        folder.erase(name);
+        folder[renamed] = tensor;
+    }
+}
+
+TEST_CASE("single experts have the names of any tool, in any mixture") {
+    TinyModel tiny = two_layers();
+    const auto ids = tiny.random_ids(9);
+    const Folder released = released_layout(tiny);
+    const auto expected = logits_of(Bound(released, tiny.shape, unchanged), ids);
+    const auto all = [](const std::string&) { return true; };
+    const auto in_layer_1 = [](const std::string& name) {
+        return name.find("layers.1.") != std::string::npos;
+    };
+    const auto odd_experts = [](const std::string& name) {
+        const size_t at = name.find("experts.") + 8;
+        return (name.at(at) - '0') % 2 == 1;
+    };
+    struct Tool {
+        std::function<bool(const std::string&)> parts, mixture;
+        const char* bias;
+    };
+    for (const Tool& tool :
+         {Tool{all, all, "mlp.e_score_correction_bias"},
+          Tool{all, in_layer_1, "mlp.gate.e_score_correction_bias"},
+          Tool{odd_experts, in_layer_1, "block_sparse_moe.gate.e_score_correction_bias"}}) {
+        Folder folder = released;
+        rename(folder, ".w1.", ".gate_proj.", tool.parts);
+        rename(folder, ".w3.", ".up_proj.", tool.parts);
+        rename(folder, ".w2.", ".down_proj.", tool.parts);
+        rename(folder, "block_sparse_moe.e_score_correction_bias", tool.bias, all);
+        rename(folder, ".block_sparse_moe.experts.", ".mlp.experts.", tool.mixture);
+        REQUIRE(folder.size() == released.size());
+        CHECK(same_bits(logits_of(Bound(folder, tiny.shape, unchanged), ids), expected));
+    }
+    Folder stacked = newer_layout(tiny);
+    rename(stacked, ".mlp.experts.", ".block_sparse_moe.experts.", in_layer_1);
+    CHECK(same_bits(logits_of(Bound(stacked, tiny.shape, unchanged), ids), expected));
+}
+
+TEST_CASE("scales of activations, keys and values change nothing") {
+    TinyModel tiny = two_layers();
+    Folder folder = released_layout(tiny);
+    const auto ids = tiny.random_ids(5);
+    const auto expected = logits_of(Bound(folder, tiny.shape, unchanged), ids);
+    const float scale = 0.5F;
+    for (const char* name : {"self_attn.q_scale", "self_attn.k_proj.output_scale", "self_attn.v_proj.v_scale",
+                             "self_attn.attn.k_scale", "self_attn.o_proj.input_scale",
+                             "block_sparse_moe.experts.2.w1.input_scale"})
+        folder[std::string("model.layers.1.") + name] = stored({1}, &scale);
+    CHECK(same_bits(logits_of(Bound(folder, tiny.shape, unchanged), ids), expected));
+    folder["model.layers.1.self_attn.q_proj.weight_shift"] = stored({1}, &scale);
+    expect_refusal(folder, Status::unsupported, "weight_shift");
+}
+
+TEST_CASE("tensors tell of a quantisation that is not read") {
+    struct Other {
+        const char* from;
+        const char* to;
+        const char* what;
+    };
+    for (const Other& other :
+         {Other{"1.self_attn.q_proj.weight", "1.self_attn.q_proj.trellis", "EXL3"},
+          Other{"1.self_attn.k_proj.weight", "1.self_attn.k_proj.W_q", "HQQ"},
+          Other{"0.self_attn.v_proj.weight", "0.self_attn.v_proj.weight.absmax", "bitsandbytes"},
+          Other{"1.block_sparse_moe.experts.0.w1.weight", "1.block_sparse_moe.switch_mlp.gate_proj.weight",
+                "MLX"}}) {
+        Folder folder = released_layout(two_layers());
+        rename(folder, other.from, other.to, [](const std::string&) { return true; });
+        expect_refusal(folder, Status::unsupported, std::string("a folder quantised by ") + other.what);
+    }
+    Folder folder = released_layout(two_layers());
+    folder["model.layers.0.self_attn.q_proj.biases"] = folder.at("model.norm.weight");
+    expect_refusal(folder, Status::unsupported, "a folder quantised by MLX");
+}
+
 TEST_CASE("a missing safetensors tensor is named as safetensors has it") {
     for (const char* name :
          {"model.embed_tokens.weight", "lm_head.weight", "model.layers.1.self_attn.k_proj.weight",

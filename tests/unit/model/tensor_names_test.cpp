@@ -11,7 +11,11 @@ TEST_CASE("a part of a layer has a GGUF name and a safetensors name") {
     CHECK(names::layer(61, names::Part::attn_output)[1] == "model.layers.61.self_attn.o_proj.weight");
     CHECK(names::layer(5, names::Part::ffn_norm)[1] == "model.layers.5.post_attention_layernorm.weight");
     CHECK(names::layer(5, names::Part::ffn_norm)[2] == "blk.5.post_attention_norm.weight");
-    CHECK(names::layer(5, names::Part::router)[2] == "model.layers.5.mlp.gate.weight");
+    CHECK(names::layer(5, names::Part::router) ==
+          names::Spellings{"blk.5.ffn_gate_inp.weight", "model.layers.5.block_sparse_moe.gate.weight",
+                           "model.layers.5.mlp.gate.weight"});
+    CHECK(names::layer(5, names::Part::router_bias).back() ==
+          "model.layers.5.mlp.gate.e_score_correction_bias");
     CHECK(names::layer(5, names::Part::router_bias)[0] == "blk.5.exp_probs_b.bias");
 }
 
@@ -40,8 +44,27 @@ TEST_CASE("tensors of the model and of layers beyond the declared ones are no mu
     CHECK_FALSE(names::is_mtp("blk.x.nextn.eh_proj.weight", 62, 1));
 }
 
-TEST_CASE("only precomputed rotary frequencies are ignored") {
-    CHECK(names::is_ignored("model.layers.0.self_attn.rotary_emb.inv_freq"));
-    CHECK_FALSE(names::is_ignored("rope_freqs.weight"));
-    CHECK_FALSE(names::is_ignored("inv_freq"));
+TEST_CASE("an expert has the official names and those of newer tools, in any mixture") {
+    CHECK(names::single_expert(3, 17, names::ExpertPart::up) ==
+          names::Spellings{"model.layers.3.block_sparse_moe.experts.17.w3.weight",
+                           "model.layers.3.block_sparse_moe.experts.17.up_proj.weight",
+                           "model.layers.3.mlp.experts.17.w3.weight",
+                           "model.layers.3.mlp.experts.17.up_proj.weight"});
+    CHECK(names::single_expert(0, 0, names::ExpertPart::gate)[1].ends_with(".gate_proj.weight"));
+    CHECK(names::single_expert(0, 0, names::ExpertPart::down)[0].ends_with(".w2.weight"));
+    CHECK(names::fused_down_hf(2)[0] == "model.layers.2.block_sparse_moe.experts.down_proj");
+}
+
+TEST_CASE("rotary frequencies and scales of what is not quantised here are ignored") {
+    for (const char* name :
+         {"model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.0.self_attn.q_scale",
+          "model.layers.0.self_attn.attn.k_scale", "model.layers.7.self_attn.v_proj.output_scale",
+          "model.layers.7.self_attn.k_proj.v_scale", "model.layers.7.self_attn.kv_scale",
+          "model.layers.7.mlp.experts.3.w1.input_scale", "lm_head.input_global_scale",
+          "model.layers.7.self_attn.k_zero_point"})
+        CHECK(names::is_ignored(name));
+    for (const char* name : {"rope_freqs.weight", "inv_freq", "model.layers.0.self_attn.q_proj.weight_scale",
+                             "model.layers.0.self_attn.q_proj.bias", "blk.0.attn_q.scale",
+                             "model.layers.0.self_attn.q_proj.weight_zero_point", "model.layers.0.xk_scale"})
+        CHECK_FALSE(names::is_ignored(name));
 }
