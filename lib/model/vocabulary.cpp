@@ -1,5 +1,6 @@
 #include "model/vocabulary.h"
 
+#include <cstdint>
 #include <string>
 
 #include "base/error.h"
@@ -11,13 +12,28 @@ namespace {
 using checkpoint::Metadata;
 using checkpoint::printable;
 
-// A token id, or -1 where the key is absent.
+// The id of a token that ends answers, or -1 where the key is absent or all its bits are set, as some writers put "none".
 int32_t token_id(const Metadata& metadata, const char* key, size_t n_tokens) {
+    const checkpoint::MetaValue* stored = metadata.find(key);
+    if (stored != nullptr && checkpoint::is_integer(stored->type)) {
+        const int64_t id = stored->signed_at(0);
+        if (id == -1 || (stored->type == checkpoint::MetaType::u32 && id == int64_t{UINT32_MAX})) return -1;
+    }
     const auto value = metadata.unsigned_integer(key);
     if (!value) return -1;
     if (*value >= n_tokens)
         fail_file(Reason::value, "metadata key {} is {}; there are {} tokens", key, *value, n_tokens);
     return static_cast<int32_t>(*value);
+}
+
+// The same of a token that nothing here depends on: what is no id is a warning.
+int32_t unused_token_id(const Metadata& metadata, const char* key, size_t n_tokens, const Logger& log) {
+    try {
+        return token_id(metadata, key, n_tokens);
+    } catch (const Error& error) {
+        log.warning("{}; the token is not used", error.what());
+        return -1;
+    }
 }
 
 }  // namespace
@@ -57,20 +73,22 @@ tokenizer::Vocabulary vocabulary_from_gguf(const Metadata& metadata, const Logge
             vocabulary.types[i] = static_cast<tokenizer::TokenType>(type);
         }
     }
-    vocabulary.bos = token_id(metadata, "tokenizer.ggml.bos_token_id", n);
+    vocabulary.add_bos = metadata.boolean("tokenizer.ggml.add_bos_token").value_or(false);
+    vocabulary.add_eos = metadata.boolean("tokenizer.ggml.add_eos_token").value_or(false);
     vocabulary.eos = token_id(metadata, "tokenizer.ggml.eos_token_id", n);
     vocabulary.eot = token_id(metadata, "tokenizer.ggml.eot_token_id", n);
     vocabulary.eom = token_id(metadata, "tokenizer.ggml.eom_token_id", n);
-    vocabulary.unk = token_id(metadata, "tokenizer.ggml.unknown_token_id", n);
-    vocabulary.pad = token_id(metadata, "tokenizer.ggml.padding_token_id", n);
-    vocabulary.fim.prefix = token_id(metadata, "tokenizer.ggml.fim_pre_token_id", n);
-    vocabulary.fim.suffix = token_id(metadata, "tokenizer.ggml.fim_suf_token_id", n);
-    vocabulary.fim.middle = token_id(metadata, "tokenizer.ggml.fim_mid_token_id", n);
-    vocabulary.fim.pad = token_id(metadata, "tokenizer.ggml.fim_pad_token_id", n);
-    vocabulary.fim.repository = token_id(metadata, "tokenizer.ggml.fim_rep_token_id", n);
-    vocabulary.fim.separator = token_id(metadata, "tokenizer.ggml.fim_sep_token_id", n);
-    vocabulary.add_bos = metadata.boolean("tokenizer.ggml.add_bos_token").value_or(false);
-    vocabulary.add_eos = metadata.boolean("tokenizer.ggml.add_eos_token").value_or(false);
+    const auto unused = [&](const char* key) { return unused_token_id(metadata, key, n, log); };
+    constexpr const char* k_bos = "tokenizer.ggml.bos_token_id";
+    vocabulary.bos = vocabulary.add_bos ? token_id(metadata, k_bos, n) : unused(k_bos);
+    vocabulary.unk = unused("tokenizer.ggml.unknown_token_id");
+    vocabulary.pad = unused("tokenizer.ggml.padding_token_id");
+    vocabulary.fim.prefix = unused("tokenizer.ggml.fim_pre_token_id");
+    vocabulary.fim.suffix = unused("tokenizer.ggml.fim_suf_token_id");
+    vocabulary.fim.middle = unused("tokenizer.ggml.fim_mid_token_id");
+    vocabulary.fim.pad = unused("tokenizer.ggml.fim_pad_token_id");
+    vocabulary.fim.repository = unused("tokenizer.ggml.fim_rep_token_id");
+    vocabulary.fim.separator = unused("tokenizer.ggml.fim_sep_token_id");
     return vocabulary;
 }
 

@@ -51,4 +51,15 @@ std::optional<int32_t> AddedTokenMatcher::id_of(std::string_view text) const noe
     return found->id;
 }
 
+std::optional<AddedTokenMatch> AddedTokenPasses::find(std::string_view text, size_t from) const noexcept {
+    const auto found = first.find(text, from);
+    const auto before = second.find(found ? text.substr(0, found->begin) : text, from);
+    return before ? before : found;
+}
+
+std::optional<int32_t> AddedTokenPasses::id_of(std::string_view text) const noexcept {
+    const auto id = first.id_of(text);
+    return id ? id : second.id_of(text);
+}
+
 }  // namespace minim::tokenizer

@@ -40,4 +40,17 @@ class AddedTokenMatcher {
     std::array<bool, 256> starts_{};
 };
 
+// Added tokens are found in two passes: the second looks only in what the first leaves between its tokens, as the tokenizers
+// library does for those that are `normalized`.
+struct AddedTokenPasses {
+    AddedTokenMatcher first;
+    AddedTokenMatcher second;
+
+    // The first token of either pass at or after `from`. Searches the rest of the text each time.
+    std::optional<AddedTokenMatch> find(std::string_view text, size_t from) const noexcept;
+
+    // The token whose whole text this is.
+    std::optional<int32_t> id_of(std::string_view text) const noexcept;
+};
+
 }  // namespace minim::tokenizer

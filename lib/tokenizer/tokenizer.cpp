@@ -31,8 +31,8 @@ Tokenizer::Tokenizer(Vocabulary vocabulary, PieceRules rules, const Logger& logg
     : vocabulary_(checked(std::move(vocabulary))),
       rules_(rules),
       encoder_(make_encoder(vocabulary_, logger)),
-      all_added_(make_matcher(vocabulary_, false)),
-      user_defined_(make_matcher(vocabulary_, true)),
+      all_added_(make_passes(vocabulary_, false)),
+      user_defined_(make_passes(vocabulary_, true)),
       eog_ids_(find_eog_ids(vocabulary_, logger)) {
     std::vector<std::string>().swap(vocabulary_.merges);
 
@@ -59,14 +59,25 @@ void Tokenizer::encode_append(std::string_view text, Specials specials, std::vec
         fail(Status::invalid, "a text of {} bytes is too long to tokenise", text.size());
 
     MergeScratch scratch;
+    if (specials == Specials::none) return encode_span(text, scratch, out);
+    const AddedTokenPasses& added = specials == Specials::exact ? all_added_ : user_defined_;
     size_t begin = 0;
-    if (specials != Specials::none) {
-        const AddedTokenMatcher& added = specials == Specials::exact ? all_added_ : user_defined_;
-        while (const auto match = added.find(text, begin)) {
-            encode_span(text.substr(begin, match->begin - begin), scratch, out);
-            out.push_back(match->id);
-            begin = match->end;
-        }
+    while (const auto match = added.first.find(text, begin)) {
+        encode_between(text.substr(begin, match->begin - begin), added.second, scratch, out);
+        out.push_back(match->id);
+        begin = match->end;
+    }
+    encode_between(text.substr(begin), added.second, scratch, out);
+}
+
+// What lies between two tokens of the first pass.
+void Tokenizer::encode_between(std::string_view text, const AddedTokenMatcher& added, MergeScratch& scratch,
+                               std::vector<int32_t>& out) const {
+    size_t begin = 0;
+    while (const auto match = added.find(text, begin)) {
+        encode_span(text.substr(begin, match->begin - begin), scratch, out);
+        out.push_back(match->id);
+        begin = match->end;
     }
     encode_span(text.substr(begin), scratch, out);
 }

@@ -80,14 +80,16 @@ class Tokenizer {
     PieceRules rules() const noexcept { return rules_; }
 
   private:
+    void encode_between(std::string_view text, const AddedTokenMatcher& added, MergeScratch& scratch,
+                        std::vector<int32_t>& out) const;
     void encode_span(std::string_view text, MergeScratch& scratch, std::vector<int32_t>& out) const;
     size_t row(int32_t id) const;
 
     Vocabulary vocabulary_;  // without merges
     PieceRules rules_;
     BytePairEncoder encoder_;
-    AddedTokenMatcher all_added_;
-    AddedTokenMatcher user_defined_;
+    AddedTokenPasses all_added_;
+    AddedTokenPasses user_defined_;
     std::string bytes_;              // of all tokens, one after another
     std::vector<size_t> byte_ends_;  // by id
     std::vector<int32_t> eog_ids_;

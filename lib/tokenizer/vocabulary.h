@@ -58,6 +58,8 @@ struct Vocabulary {
     bool add_eos = false;
     bool ignore_merges =
         false;  // a piece that is a token's whole text becomes that token, whatever the merges say
+    // Added tokens that are looked for only in what the other added tokens leave of a text.
+    std::vector<int32_t> normalized;
     std::vector<int32_t> extra_eog;  // the eos_token_id list of generation_config.json
 };
 

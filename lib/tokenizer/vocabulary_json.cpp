@@ -77,25 +77,67 @@ void check_split(const Value& split) {
     require(!flag(split, "invert", false), "the pre_tokenizer's split is inverted");
 }
 
-void check_pre_tokenizer(const Value& pre_tokenizer) {
-    require(type_of(pre_tokenizer) == "Sequence", "the pre_tokenizer is not a Sequence");
-    const Value& steps = member(pre_tokenizer, "pretokenizers");
-    require(steps.is_array() && steps.items.size() == 2, "the pre_tokenizer is not Split, then ByteLevel");
-    check_split(steps.items[0]);
-    require(type_of(steps.items[1]) == "ByteLevel", "the pre_tokenizer's second step is not ByteLevel");
-    require(!flag(steps.items[1], "add_prefix_space", true), "the pre_tokenizer adds a leading space");
-    require(!flag(steps.items[1], "use_regex", true),
+// The steps of a component: those of a Sequence, and of Sequences in it, in their order; of any other one itself, of null none.
+void append_steps(const Value& component, const char* list, std::vector<const Value*>& steps) {
+    if (component.is_null()) return;
+    const Value& inner = member(component, list);
+    if (type_of(component) != "Sequence" || !inner.is_array()) {
+        steps.push_back(&component);
+        return;
+    }
+    for (const Value& step : inner.items) append_steps(step, list, steps);
+}
+
+std::vector<const Value*> steps_of(const Value& tokenizer, const char* component, const char* list) {
+    std::vector<const Value*> steps;
+    append_steps(member(tokenizer, component), list, steps);
+    return steps;
+}
+
+// A normalizer that leaves every text as it is.
+bool changes_nothing(const Value& normalizer) {
+    const std::string_view type = type_of(normalizer);
+    if (type == "Strip")
+        return !flag(normalizer, "strip_left", true) && !flag(normalizer, "strip_right", true);
+    if (type == "Prepend") return member(normalizer, "prepend").is_string("");
+    if (type != "Replace") return false;
+    const Value& pattern = member(member(normalizer, "pattern"), "String");
+    const Value& content = member(normalizer, "content");
+    return pattern.is_string() && content.is_string() && pattern.text == content.text;
+}
+
+// A template without a special token: {"Sequence": {...}} alone, as for single texts. Pairs of texts do not occur.
+bool adds_nothing(const Value& post_processor) {
+    if (type_of(post_processor) == "ByteLevel") return true;  // offsets alone
+    const Value& single = member(post_processor, "single");
+    if (type_of(post_processor) != "TemplateProcessing" || !single.is_array()) return false;
+    return single.items.size() == 1 && member(single.items.front(), "Sequence").is_object();
+}
+
+void check_pre_tokenizer(const Value& tokenizer) {
+    require(type_of(member(tokenizer, "pre_tokenizer")) == "Sequence", "the pre_tokenizer is not a Sequence");
+    const std::vector<const Value*> steps = steps_of(tokenizer, "pre_tokenizer", "pretokenizers");
+    require(steps.size() == 2, "the pre_tokenizer is not Split, then ByteLevel");
+    check_split(*steps[0]);
+    require(type_of(*steps[1]) == "ByteLevel", "the pre_tokenizer's second step is not ByteLevel");
+    require(!flag(*steps[1], "add_prefix_space", true), "the pre_tokenizer adds a leading space");
+    require(!flag(*steps[1], "use_regex", true),
             "the pre_tokenizer's ByteLevel step has a pattern of its own");
 }
 
 void check_pipeline(const Value& tokenizer) {
-    require(member(tokenizer, "normalizer").is_null(), "a normalizer is set");
-    check_pre_tokenizer(member(tokenizer, "pre_tokenizer"));
-    const Value& post_processor = member(tokenizer, "post_processor");
-    require(post_processor.is_null() || type_of(post_processor) == "ByteLevel",
-            "the post_processor is not ByteLevel");
-    const Value& decoder = member(tokenizer, "decoder");
-    require(decoder.is_null() || type_of(decoder) == "ByteLevel", "the decoder is not ByteLevel");
+    for (const Value* step : steps_of(tokenizer, "normalizer", "normalizers"))
+        require(changes_nothing(*step), format_text("the normalizer {} is set", type_of(*step)));
+    check_pre_tokenizer(tokenizer);
+    for (const Value* step : steps_of(tokenizer, "post_processor", "processors"))
+        require(adds_nothing(*step),
+                format_text("the post_processor {} adds tokens or is not known", type_of(*step)));
+    const std::vector<const Value*> decoders = steps_of(tokenizer, "decoder", "decoders");
+    for (const Value* step : decoders) {
+        const bool is_known =
+            type_of(*step) == "ByteLevel" || (type_of(*step) == "Fuse" && decoders.size() > 1);
+        require(is_known, format_text("the decoder {} is not ByteLevel", type_of(*step)));
+    }
 }
 
 void check_model(const Value& model) {
@@ -114,6 +156,7 @@ struct Entry {
     int32_t id;
     TokenType type;
     const std::string* text;
+    bool is_normalized = false;  // an added token that is looked for behind the others
 };
 
 std::vector<Entry> vocabulary_entries(const Value& vocab) {
@@ -139,8 +182,9 @@ void append_added_entries(const Value& added_tokens, std::vector<Entry>& entries
         for (const char* key : {"lstrip", "rstrip", "single_word"}) {
             require(!flag(token, key, false), format_text("the added token {} has {}", text, key));
         }
-        entries.push_back(
-            {id, flag(token, "special", false) ? TokenType::control : TokenType::user_defined, &text});
+        const bool is_special = flag(token, "special", false);
+        entries.push_back({id, is_special ? TokenType::control : TokenType::user_defined, &text,
+                           flag(token, "normalized", !is_special)});
     }
 }
 
@@ -168,6 +212,7 @@ void fill_rows(const std::vector<Entry>& entries, Vocabulary& vocabulary) {
         }
         text = *entry.text;
         type = entry.type;
+        if (entry.is_normalized) vocabulary.normalized.push_back(entry.id);
     }
 }
 
@@ -197,7 +242,7 @@ int32_t added_token(const Vocabulary& vocabulary, std::string_view text) {
     return k_no_token;
 }
 
-// bos_token and its like: a string, or an object with `content`, or null.
+// eos_token: a string, or an object with `content`, or null.
 int32_t named_token(const Value& config, const char* key, const Vocabulary& vocabulary) {
     const Value& value = member(config, key);
     if (value.is_null()) return k_no_token;
@@ -207,6 +252,17 @@ int32_t named_token(const Value& config, const char* key, const Vocabulary& voca
     if (id == k_no_token)
         fail_file(Reason::value, "{}: {} {} is no added token", k_tokenizer_config, key, text);
     return id;
+}
+
+// The same of a token that nothing here depends on: any other value is a warning.
+int32_t unused_named_token(const Value& config, const char* key, const Vocabulary& vocabulary,
+                           const Logger& logger) {
+    try {
+        return named_token(config, key, vocabulary);
+    } catch (const Error& error) {
+        logger.warning("{}; the token is not used", error.what());
+        return k_no_token;
+    }
 }
 
 // eos_token_id and its like: a number, or a list of numbers, or null.
@@ -219,6 +275,22 @@ std::vector<int32_t> listed_ids(const Value& config, const char* key) {
         ids.push_back(id_of(value, k_generation_config, key));
     }
     return ids;
+}
+
+std::vector<int32_t> unused_listed_ids(const Value& config, const char* key, size_t n_tokens,
+                                       const Logger& logger) {
+    try {
+        const std::vector<int32_t> ids = listed_ids(config, key);
+        for (const int32_t id : ids) {
+            if (static_cast<size_t>(id) >= n_tokens)
+                fail_file(Reason::value, "{}: {} {} is not one of {} tokens", k_generation_config, key, id,
+                          n_tokens);
+        }
+        return ids;
+    } catch (const Error& error) {
+        logger.warning("{}; the token is not used", error.what());
+        return {};
+    }
 }
 
 // The tokenizer's own configuration goes before the generation configuration, which is known to carry another
@@ -234,14 +306,17 @@ int32_t preferred(int32_t own, const std::vector<int32_t>& other, const char* na
 
 void fill_special_ids(const Value& config, const Value& generation, Vocabulary& vocabulary,
                       const Logger& logger) {
-    const auto preferred_id = [&](const char* name, const char* id_name) {
-        return preferred(named_token(config, name, vocabulary), listed_ids(generation, id_name), name,
-                         logger);
+    const auto unused = [&](const char* name) {
+        return unused_named_token(config, name, vocabulary, logger);
     };
-    vocabulary.bos = preferred_id("bos_token", "bos_token_id");
-    vocabulary.eos = preferred_id("eos_token", "eos_token_id");
-    vocabulary.pad = preferred_id("pad_token", "pad_token_id");
-    vocabulary.unk = named_token(config, "unk_token", vocabulary);
+    const auto unused_ids = [&](const char* name) {
+        return unused_listed_ids(generation, name, vocabulary.tokens.size(), logger);
+    };
+    vocabulary.bos = preferred(unused("bos_token"), unused_ids("bos_token_id"), "bos_token", logger);
+    vocabulary.eos = preferred(named_token(config, "eos_token", vocabulary),
+                               listed_ids(generation, "eos_token_id"), "eos_token", logger);
+    vocabulary.pad = preferred(unused("pad_token"), unused_ids("pad_token_id"), "pad_token", logger);
+    vocabulary.unk = unused("unk_token");
     vocabulary.extra_eog = listed_ids(generation, "eos_token_id");
 
     vocabulary.fim.prefix = added_token(vocabulary, "<fim_prefix>");

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -130,8 +131,10 @@ BytePairEncoder make_encoder(const Vocabulary& vocabulary, const Logger& logger)
     return encoder;
 }
 
-AddedTokenMatcher make_matcher(const Vocabulary& vocabulary, bool user_defined_only) {
-    std::vector<AddedToken> added;
+AddedTokenPasses make_passes(const Vocabulary& vocabulary, bool user_defined_only) {
+    std::vector<AddedToken> first_pass;
+    std::vector<AddedToken> second_pass;
+    const std::unordered_set<int32_t> normalized(vocabulary.normalized.begin(), vocabulary.normalized.end());
     std::unordered_map<std::string_view, size_t> seen;
     for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
         const TokenType type = vocabulary.types[id];
@@ -147,9 +150,10 @@ AddedTokenMatcher make_matcher(const Vocabulary& vocabulary, bool user_defined_o
             fail_file(Reason::duplicate, "vocabulary: the added tokens {} and {} are both {}", first->second,
                       id, text);
         }
-        added.push_back({text, static_cast<int32_t>(id)});
+        const auto token = static_cast<int32_t>(id);
+        (normalized.contains(token) ? second_pass : first_pass).push_back({text, token});
     }
-    return AddedTokenMatcher(std::move(added));
+    return {AddedTokenMatcher(std::move(first_pass)), AddedTokenMatcher(std::move(second_pass))};
 }
 
 std::vector<int32_t> find_eog_ids(const Vocabulary& vocabulary, const Logger& logger) {

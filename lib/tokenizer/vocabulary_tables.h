@@ -18,8 +18,8 @@ void check_rows(const Vocabulary& vocabulary);
 // vocabulary that was cut down) are left out with a warning: their parts stay apart, as in other engines.
 BytePairEncoder make_encoder(const Vocabulary& vocabulary, const Logger& logger);
 
-// All added tokens, or only the user-defined ones.
-AddedTokenMatcher make_matcher(const Vocabulary& vocabulary, bool user_defined_only);
+// All added tokens, or only the user-defined ones, each in its pass.
+AddedTokenPasses make_passes(const Vocabulary& vocabulary, bool user_defined_only);
 
 // eos, eot, eom and the extra ids, sorted and without duplicates. Warns when generation_config does not list
 // eos or eos is not the text that ends a MiniMax-M2 message.

@@ -117,14 +117,55 @@ TEST_CASE("types that do not match the tokens are format errors") {
     }
 }
 
-TEST_CASE("a special id beyond the tokens is a format error that names its key") {
-    for (const char* key :
-         {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-          "tokenizer.ggml.padding_token_id", "tokenizer.ggml.fim_sep_token_id"}) {
-        for (const int64_t id : {int64_t{4}, int64_t{-1}, int64_t{1} << 40}) {
+TEST_CASE("an id beyond the tokens that ends answers is a format error that names its key") {
+    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                            "tokenizer.ggml.eom_token_id", "tokenizer.ggml.bos_token_id"}) {
+        for (const int64_t id : {int64_t{4}, int64_t{-2}, int64_t{1} << 40, int64_t{UINT32_MAX}}) {
             Parts parts;
-            parts.more = [&](GgufWriter& g) { g.add(key, id); };
+            parts.more = [&](GgufWriter& g) {
+                g.add(key, id);
+                g.add("tokenizer.ggml.add_bos_token", true);  // so that it is used
+            };
             expect_refusal(parts, Status::format, key);
+        }
+    }
+}
+
+TEST_CASE("an id that nobody uses is a warning where it is none") {
+    const Change odd[] = {
+        [](GgufWriter& g) { g.add("tokenizer.ggml.padding_token_id", uint32_t{4}); },
+        [](GgufWriter& g) { g.add("tokenizer.ggml.unknown_token_id", int64_t{1} << 40); },
+        [](GgufWriter& g) { g.add("tokenizer.ggml.bos_token_id", int32_t{-7}); },
+        [](GgufWriter& g) { g.add("tokenizer.ggml.fim_sep_token_id", "<sep>"); },
+    };
+    for (const Change& change : odd) {
+        Parts parts;
+        parts.more = change;
+        Lines lines;
+        const tokenizer::Vocabulary vocabulary = vocabulary_of(parts, lines.log);
+        CHECK((vocabulary.pad == tokenizer::k_no_token && vocabulary.unk == tokenizer::k_no_token));
+        CHECK((vocabulary.bos == tokenizer::k_no_token && vocabulary.fim.separator == tokenizer::k_no_token));
+        CHECK(lines.holding("the token is not used") == 1);
+    }
+}
+
+TEST_CASE("an id with all bits set is none") {
+    for (const char* key : {"tokenizer.ggml.padding_token_id", "tokenizer.ggml.unknown_token_id",
+                            "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
+        for (const bool is_signed : {false, true}) {
+            Parts parts;
+            parts.more = [&](GgufWriter& g) {
+                if (is_signed) {
+                    g.add(key, int32_t{-1});
+                } else {
+                    g.add(key, UINT32_MAX);
+                }
+            };
+            Lines lines;
+            const tokenizer::Vocabulary vocabulary = vocabulary_of(parts, lines.log);
+            CHECK((vocabulary.pad == tokenizer::k_no_token && vocabulary.unk == tokenizer::k_no_token));
+            CHECK((vocabulary.eos == tokenizer::k_no_token && vocabulary.eot == tokenizer::k_no_token));
+            CHECK(lines.all.empty());
         }
     }
 }

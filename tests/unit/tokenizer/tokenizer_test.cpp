@@ -227,3 +227,29 @@ TEST_CASE("one tokenizer serves many threads") {
     for (std::thread& thread : threads) thread.join();
     CHECK(wrong == std::vector<int>(4, 0));
 }
+
+TEST_CASE("normalized added tokens are looked for in what the others leave") {
+    auto s = testing::sample_vocabulary();
+    const int32_t overlapping = testing::add_token(s.vocabulary, "o</think", TokenType::user_defined);
+    const int32_t control = testing::add_token(s.vocabulary, "<<stop>>", TokenType::control);
+    const int32_t longer = testing::add_token(s.vocabulary, "<think>ing", TokenType::user_defined);
+    Vocabulary in_one_pass = s.vocabulary;
+    s.vocabulary.normalized = {overlapping, control, longer};
+    const Tokenizer two(s.vocabulary, PieceRules::model, Logger());
+    const Tokenizer one(in_one_pass, PieceRules::model, Logger());
+    const std::string text = "o</think>";
+    CHECK(one.encode(text, Specials::exact) == testing::ids({overlapping, '>'}));
+    CHECK(two.encode(text, Specials::exact) == testing::ids({'o', s.end_think}));
+    CHECK(two.encode(text, Specials::safe) == testing::ids({'o', s.end_think}));
+    CHECK(two.encode("o</think", Specials::safe) == testing::ids({overlapping}));
+    CHECK(one.encode("<think>ing", Specials::exact) == testing::ids({longer}));
+    CHECK(two.encode("<think>ing", Specials::exact) == testing::ids({s.think, 'i', 'n', 'g'}));
+    CHECK(two.encode("o</think<<stop>></think>", Specials::exact) ==
+          testing::ids({overlapping, control, s.end_think}));
+    CHECK(two.encode("<<stop>>", Specials::safe).size() > 1);
+    CHECK(two.find("<<stop>>") == control);
+    const auto found = two.find_added("a<<stop>> </think>", 0);
+    REQUIRE(found);
+    CHECK((found->begin == 1 && found->id == control));
+    CHECK(two.find_added("o</think>", 0)->id == s.end_think);
+}

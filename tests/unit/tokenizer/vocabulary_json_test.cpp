@@ -7,6 +7,7 @@
 #include "support/catch.h"
 #include "tiny_files.h"
 #include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include "vocabularies.h"
 
 using namespace minim;
@@ -87,6 +88,30 @@ Json& split(Json& json) {
 }
 Json& byte_level(Json& json) {
     return json["pre_tokenizer"]["pretokenizers"][1];
+}
+
+const Json& split_of_sample() {
+    static const Json step = sample_json()["pre_tokenizer"]["pretokenizers"][0];
+    return step;
+}
+const Json& byte_level_of_sample() {
+    static const Json step = sample_json()["pre_tokenizer"]["pretokenizers"][1];
+    return step;
+}
+
+Json sequence(const char* list, const Json& steps) {
+    return {{"type", "Sequence"}, {list, steps}};
+}
+
+// A TemplateProcessing of texts with a special token before them, if it is not empty.
+Json template_of(const std::vector<std::string>& texts, const std::string& special) {
+    Json single = Json::array();
+    if (!special.empty()) single.push_back({{"SpecialToken", {{"id", special}, {"type_id", 0}}}});
+    for (const std::string& text : texts) single.push_back({{"Sequence", {{"id", text}, {"type_id", 0}}}});
+    return {{"type", "TemplateProcessing"},
+            {"single", single},
+            {"pair", Json::array()},
+            {"special_tokens", Json::object()}};
 }
 
 }  // namespace
@@ -199,6 +224,94 @@ TEST_CASE("another pipeline is unsupported and the error says what differs") {
     expect([](Json& json) { json["model"]["end_of_word_suffix"] = "</w>"; }, "end_of_word_suffix");
     expect([](Json& json) { json["added_tokens"][0]["lstrip"] = true; }, "lstrip");
     expect([](Json& json) { json["added_tokens"][0]["single_word"] = true; }, "single_word");
+    expect(
+        [](Json& json) {
+            json["normalizer"] = sequence("normalizers", {{{"type", "NFKC"}}});
+        },
+        "normalizer NFKC");
+    expect(
+        [](Json& json) {
+            json["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}};
+        },
+        "normalizer Strip");
+    expect(
+        [](Json& json) {
+            json["normalizer"] = {{"type", "Prepend"}, {"prepend", "_"}};
+        },
+        "normalizer Prepend");
+    expect([](Json& json) { json["post_processor"] = template_of({"A"}, "]~!b["); },
+           "post_processor TemplateProcessing");
+    expect(
+        [](Json& json) {
+            json["decoder"] = sequence("decoders", {{{"type", "ByteLevel"}}, {{"type", "Strip"}}});
+        },
+        "decoder Strip");
+    expect([](Json& json) { json["decoder"] = {{"type", "Fuse"}}; }, "decoder Fuse");
+}
+
+TEST_CASE("steps without effect are taken") {
+    const Vocabulary plain = read(sample_json());
+    const std::pair<const char*, Json> without_effect[] = {
+        {"normalizer", sequence("normalizers", Json::array())},
+        {"normalizer", sequence("normalizers", {sequence("normalizers", Json::array()), nullptr})},
+        {"normalizer", {{"type", "Strip"}, {"strip_left", false}, {"strip_right", false}}},
+        {"normalizer", {{"type", "Prepend"}, {"prepend", ""}}},
+        {"normalizer", {{"type", "Replace"}, {"pattern", {{"String", "x"}}}, {"content", "x"}}},
+        {"post_processor", nullptr},
+        {"post_processor", template_of({"A"}, "")},
+        {"post_processor", sequence("processors", {{{"type", "ByteLevel"}}, template_of({"A"}, "")})},
+        {"post_processor", sequence("processors", Json::array())},
+        {"pre_tokenizer", sequence("pretokenizers", Json::array({sample_json()["pre_tokenizer"]}))},
+        {"pre_tokenizer",
+         sequence("pretokenizers", {sequence("pretokenizers", Json::array()), split_of_sample(),
+                                    sequence("pretokenizers", Json::array({byte_level_of_sample()}))})},
+        {"decoder", nullptr},
+        {"decoder", sequence("decoders", {{{"type", "ByteLevel"}}})},
+        {"decoder", sequence("decoders", {{{"type", "ByteLevel"}}, {{"type", "Fuse"}}})},
+    };
+    for (const auto& [component, value] : without_effect) {
+        CAPTURE(component, value.dump());
+        Json json = sample_json();
+        json[component] = value;
+        const Vocabulary vocabulary = read(json);
+        CHECK(vocabulary.tokens == plain.tokens);
+        CHECK(vocabulary.merges == plain.merges);
+    }
+}
+
+TEST_CASE("added tokens that are normalized are noted; those that are not special are so by default") {
+    const auto s = testing::sample_vocabulary();
+    CHECK(read(sample_json()).normalized.empty());
+    Json json = sample_json();
+    for (Json& token : json["added_tokens"]) {
+        if (token["content"] == "<think>") token["normalized"] = true;
+        if (token["content"] == "</think>" || token["content"] == "[e~[") token.erase("normalized");
+    }
+    CHECK(read(json).normalized == std::vector<int32_t>{s.think, s.end_think});
+}
+
+TEST_CASE("special tokens that nobody uses are a warning where they are none") {
+    const auto s = testing::sample_vocabulary();
+    const std::pair<const char*, const char*> odd[] = {
+        {R"({"unk_token": "hello"})", ""},
+        {R"({"unk_token": {"content": "<unk>"}})", ""},
+        {R"({"pad_token": 0, "eos_token": "[e~["})", ""},
+        {R"({"bos_token": "a"})", ""},
+        {"", R"({"pad_token_id": -1})"},
+        {"", R"({"pad_token_id": 4294967295, "eos_token_id": 5})"},
+        {"", R"({"bos_token_id": [70000]})"},
+    };
+    for (const auto& [config, generation] : odd) {
+        CAPTURE(config, generation);
+        LogLines log;
+        const auto v = vocabulary_from_json(sample_json().dump(), config, generation, log.logger);
+        CHECK((v.bos == k_no_token && v.pad == k_no_token && v.unk == k_no_token));
+        REQUIRE(log.lines.size() == 1);
+        CHECK(contains(log.lines.front(), "the token is not used"));
+        CHECK_NOTHROW(Tokenizer(v, PieceRules::model, Logger()));
+    }
+    CHECK(contains(file_error(sample_json().dump(), R"({"eos_token": "hello"})"), "eos_token hello"));
+    CHECK(read(sample_json(), R"({"pad_token": "[e~["})").pad == s.end);
 }
 
 TEST_CASE("broken JSON is a format error that names the file") {
