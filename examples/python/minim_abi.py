@@ -1,4 +1,5 @@
-"""minim.h in ctypes: structures, signatures, errors, handles, and where the library is; minim.py uses it."""
+"""minim.h in ctypes: structures, signatures, errors, handles, and where the library is; minim.py uses it. The structures and
+signatures themselves are in minim_tables.py, which is written from the header."""
 
 import ctypes as c
 import ctypes.util
@@ -7,6 +8,8 @@ import os
 import pathlib
 import threading
 import weakref
+
+import minim_tables as tables
 
 
 class Named(str, enum.Enum):
@@ -74,281 +77,76 @@ class Error(Exception):
         return (type(self), (self.status, self.message, self.reason, *figures))
 
 
+i32, u32, i64, u64, f32, f64 = c.c_int32, c.c_uint32, c.c_int64, c.c_uint64, c.c_float, c.c_double
+size, text, pointer, ids = c.c_size_t, c.c_char_p, c.c_void_p, c.POINTER(c.c_int32)
+
+_TYPES = {
+    "void": None,
+    "int32_t": i32,
+    "minim_status": i32,
+    "uint32_t": u32,
+    "int64_t": i64,
+    "uint64_t": u64,
+    "size_t": size,
+    "float": f32,
+    "double": f64,
+    "const char*": text,
+    "const int32_t*": ids,
+}
+# Texts that come with a length, as they may hold zeros: ctypes would cut a c_char_p there.
+_WITH_LENGTH = {"minim_token.text", "minim_text_data"}
+
+
+def _type_of(c_type, owner=""):
+    """The ctypes type for one of the header's; every other pointer is a c_void_p."""
+    if owner in _WITH_LENGTH:
+        return pointer
+    return _TYPES[c_type] if c_type in _TYPES else _CALLBACKS.get(c_type, pointer)
+
+
 class _Sized(c.Structure):
     def __init__(self, **fields):
         super().__init__(size=c.sizeof(type(self)), **fields)
 
 
-def _struct(name, /, **fields):
-    """A ctypes structure whose first field is the size, which its constructor fills in."""
-    return type(name, (_Sized,), {"_fields_": [("size", c.c_uint32), *fields.items()]})
+def _structure(name, fields):
+    """A ctypes structure; where its first field is the size, its constructor fills that in."""
+
+    def field(field_name, c_type, length=None):
+        if c_type == "char":
+            return field_name, c.c_char * length
+        kind = pointer if c_type == "const int32_t*" else _type_of(c_type, f"{name}.{field_name}")
+        return field_name, kind if length is None else kind * length
+
+    base = _Sized if fields[0][0] == "size" else c.Structure
+    return type(name, (base,), {"_fields_": [field(*entry) for entry in fields]})
 
 
-i32, u32, i64, u64, f32, f64 = c.c_int32, c.c_uint32, c.c_int64, c.c_uint64, c.c_float, c.c_double
-size, text, pointer, ids = c.c_size_t, c.c_char_p, c.c_void_p, c.POINTER(c.c_int32)
-LogFn = c.CFUNCTYPE(None, pointer, i32, text)
-ProgressFn = c.CFUNCTYPE(i32, pointer, u64, u64)
+_CALLBACKS = {}
+for _name, (_result, _arguments) in tables.CALLBACKS.items():
+    _CALLBACKS[_name] = c.CFUNCTYPE(_type_of(_result), *map(_type_of, _arguments))
+STRUCTURES = {name: _structure(name, fields) for name, fields in tables.STRUCTS.items()}
 
-ErrorInfo = _struct(
-    "minim_error",
-    status=i32,
-    reason=i32,
-    device=i32,
-    os_code=i64,
-    requested=i64,
-    available=i64,
-    offset=i64,
-    message=c.c_char * 1024,
-)
-RuntimeParams = _struct(
-    "minim_runtime_params",
-    flags=u32,
-    n_threads=i32,
-    log_level=i32,
-    log=LogFn,
-    log_user_data=pointer,
-    n_threads_decode=i32,
-    pin_threads=i32,
-    parallel_for=pointer,
-    parallel_for_user_data=pointer,
-    numa=i32,
-    reserved=u32,
-)
-TensorInfo = _struct("minim_tensor_info", n_dims=i32, dims=i64 * 8, bytes=u64, name=text, format=text)
-ModelParams = _struct(
-    "minim_model_params",
-    flags=u32,
-    backend=text,
-    residence=i32,
-    engine_tokenizer=i32,
-    progress=ProgressFn,
-    progress_user_data=pointer,
-    devices=text,
-    split=pointer,
-    n_split=size,
-    n_device_layers=i32,
-    allow_cpu=i32,
-    budgets=pointer,
-    n_budgets=size,
-    overrides=text,
-    n_host_experts=i64,
-    fit_context=i64,
-    lock=i32,
-    prefault=i32,
-    deterministic=i32,
-    expand=i32,
-    packed_file=text,
-)
-DeviceInfo = _struct(
-    "minim_device_info",
-    usable=i32,
-    memory_bytes=u64,
-    free_bytes=u64,
-    name=text,
-    description=text,
-    reason=text,
-)
-ModelInfo = _struct(
-    "minim_model_info",
-    n_layer=i32,
-    hidden=i64,
-    n_head=i32,
-    n_head_kv=i32,
-    head_dim=i32,
-    rotary_dim=i32,
-    n_expert=i32,
-    n_expert_used=i32,
-    expert_ff=i64,
-    n_vocab=i64,
-    n_context_train=i64,
-    n_parameters=i64,
-    weight_bytes=u64,
-    kv_token_bytes_f16=u64,
-    rope_theta=f64,
-    name=text,
-    backend=text,
-    placement=text,
-)
-DeviceMemory = _struct(
-    "minim_device_memory",
-    first_layer=i32,
-    n_layer=i32,
-    weights_mapped=i32,
-    weight_bytes=u64,
-    expert_bytes=u64,
-    kv_bytes=u64,
-    work_bytes=u64,
-    free_bytes=u64,
-    name=text,
-    kept_bytes=u64,
-    budget_bytes=u64,
-    n_expert_layers=i64,
-    token_in_bytes=u64,
-    token_out_bytes=u64,
-    locked_bytes=u64,
-)
-NodeMemory = _struct(
-    "minim_node_memory", node=i32, n_threads=i32, n_threads_decode=i32, wanted_bytes=u64, weight_bytes=u64
-)
-LayerDevices = _struct("minim_layer_devices", device=i32, experts=i32)
-SessionParams = _struct(
-    "minim_session_params", flags=u32, max_context=u64, k_format=i32, v_format=i32, n_batch=i32, n_ubatch=i32
-)
-OptionInfo = _struct(
-    "minim_option_info", type=i32, minimum=f64, maximum=f64, default_value=f64, name=text, help=text
-)
-Token = _struct("minim_token", id=i32, text=pointer, text_length=size, logprob=f32, n_top=i32, top=pointer)
-GenerateResult = _struct(
-    "minim_generate_result",
-    finish=i32,
-    stop_token=i32,
-    reserved=u32,
-    n_prompt=u64,
-    n_generated=u64,
-    prompt_us=u64,
-    generate_us=u64,
-    seed=u64,
-)
-ConstraintParams = _struct("minim_constraint_params", flags=u32, starts_after=text)
-
-EngineParams = _struct(
-    "minim_engine_params",
-    flags=u32,
-    kv_tokens=u64,
-    k_format=i32,
-    v_format=i32,
-    n_requests=i32,
-    n_batch=i32,
-    n_prompt_rows=i32,
-    forget_prefixes=i32,
-)
-EngineState = _struct(
-    "minim_engine_state",
-    reserved=u32,
-    n_waiting=u64,
-    n_running=u64,
-    n_steps=u64,
-    n_evaluated=u64,
-    n_preempted=u64,
-    n_pages=u64,
-    n_pages_held=u64,
-    n_pages_cached=u64,
-)
-RequestParams = _struct(
-    "minim_request_params",
-    flags=u32,
-    priority=i32,
-    reserved=i32,
-    timeout_ms=i64,
-    notify=pointer,
-    notify_user_data=pointer,
-)
-RequestState = _struct(
-    "minim_request_state",
-    finish=i32,
-    stop_token=i32,
-    reserved=u32,
-    n_prompt=u64,
-    n_cached=u64,
-    n_generated=u64,
-    n_preempted=u64,
-    queue_us=u64,
-    prompt_us=u64,
-    generate_us=u64,
-    seed=u64,
-)
-
-
-class TokenProbability(c.Structure):
-    _fields_ = [("id", i32), ("logprob", f32)]
-
-
-# Calls that return a status: the arguments before the minim_error, which each takes last.
-_STATUS_CALLS = {
-    "runtime_create": [pointer, pointer],
-    "checkpoint_open": [pointer, text, pointer],
-    "checkpoint_metadata": [pointer, text, size, pointer],
-    "checkpoint_tensor": [pointer, size, pointer],
-    "devices_list": [pointer, pointer],
-    "devices_get": [pointer, size, pointer],
-    "model_nodes": [pointer, pointer, size, pointer],
-    "model_open": [pointer, text, pointer, pointer, pointer],
-    "model_get_info": [pointer, pointer],
-    "model_device_memory": [pointer, size, pointer],
-    "model_layer_devices": [pointer, i32, pointer],
-    "model_checkpoint": [pointer, pointer],
-    "tokenize": [pointer, text, size, i32, pointer],
-    "detokenize": [pointer, ids, size, i32, pointer],
-    "token_text": [pointer, i32, pointer],
-    "chat_render": [pointer, text, text, text, pointer],
-    "chat_tokenize": [pointer, text, text, text, i32, pointer],
-    "session_create": [pointer, pointer, pointer],
-    "session_fork": [pointer, pointer],
-    "session_save": [pointer, text, pointer],
-    "session_restore": [pointer, text, pointer, pointer, pointer],
-    "session_truncate": [pointer, size],
-    "session_eval": [pointer, ids, size, i32, pointer, size, pointer],
-    "constraint_from_schema": [pointer, text, pointer, pointer],
-    "constraint_from_regex": [pointer, text, pointer, pointer],
-    "constraint_from_choices": [pointer, pointer, size, pointer, pointer],
-    "constraint_from_tools": [pointer, text, text, i32, pointer, pointer],
-    "sampling_create": [pointer],
-    "sampling_set_constraint": [pointer, pointer],
-    "sampling_set_i64": [pointer, text, i64],
-    "sampling_set_f64": [pointer, text, f64],
-    "sampling_add_stop": [pointer, text, size],
-    "sampling_add_stop_token": [pointer, i32],
-    "sampling_add_logit_bias": [pointer, i32, f32],
-    "sampling_option": [size, pointer],
-    "generate_begin": [pointer, pointer, ids, size, pointer],
-    "generate_next": [pointer, pointer, pointer, pointer],
-    "generate_state": [pointer, pointer],
-    "engine_create": [pointer, pointer, pointer],
-    "engine_drain": [pointer, i64, pointer],
-    "engine_get_state": [pointer, pointer],
-    "engine_save_prefixes": [pointer, text, pointer],
-    "engine_load_prefixes": [pointer, text, pointer, pointer],
-    "engine_submit": [pointer, pointer, ids, size, pointer, pointer],
-    "request_next": [pointer, i64, pointer, pointer],
-    "request_get_state": [pointer, pointer],
-    "format_decode": [text, pointer, size, size, pointer],
-}
-_PLAIN_CALLS = {
-    "version": (text, []),
-    "build_info": (text, []),
-    "has_feature": (i32, [text]),
-    "tokens_data": (pointer, [pointer]),
-    "tokens_count": (size, [pointer]),
-    "text_data": (pointer, [pointer]),
-    "text_length": (size, [pointer]),
-    "checkpoint_file_count": (size, [pointer]),
-    "checkpoint_file_bytes": (u64, [pointer]),
-    "checkpoint_metadata_count": (size, [pointer]),
-    "runtime_numa": (text, [pointer]),
-    "checkpoint_metadata_key": (text, [pointer, size]),
-    "checkpoint_tensor_count": (size, [pointer]),
-    "devices_count": (size, [pointer]),
-    "model_device_count": (size, [pointer]),
-    "token_attributes": (i32, [pointer, i32]),
-    "session_token_count": (size, [pointer]),
-    "session_context_size": (size, [pointer]),
-    "session_kv_bytes": (u64, [pointer]),
-    "sampling_option_count": (size, []),
-}
-_RELEASES = [
-    "tokens_free",
-    "text_free",
-    "runtime_free",
-    "checkpoint_close",
-    "devices_free",
-    "model_close",
-    "session_free",
-    "sampling_free",
-    "constraint_free",
-    "engine_free",
-    "request_cancel",
-    "request_free",
-]
+LogFn, ProgressFn = _CALLBACKS["minim_log_fn"], _CALLBACKS["minim_progress_fn"]
+ErrorInfo = STRUCTURES["minim_error"]
+RuntimeParams = STRUCTURES["minim_runtime_params"]
+TensorInfo = STRUCTURES["minim_tensor_info"]
+ModelParams = STRUCTURES["minim_model_params"]
+DeviceInfo = STRUCTURES["minim_device_info"]
+ModelInfo = STRUCTURES["minim_model_info"]
+DeviceMemory = STRUCTURES["minim_device_memory"]
+NodeMemory = STRUCTURES["minim_node_memory"]
+LayerDevices = STRUCTURES["minim_layer_devices"]
+SessionParams = STRUCTURES["minim_session_params"]
+OptionInfo = STRUCTURES["minim_option_info"]
+Token = STRUCTURES["minim_token"]
+TokenProbability = STRUCTURES["minim_token_probability"]
+GenerateResult = STRUCTURES["minim_generate_result"]
+ConstraintParams = STRUCTURES["minim_constraint_params"]
+EngineParams = STRUCTURES["minim_engine_params"]
+EngineState = STRUCTURES["minim_engine_state"]
+RequestParams = STRUCTURES["minim_request_params"]
+RequestState = STRUCTURES["minim_request_state"]
 
 
 def _library_path():
@@ -366,28 +164,22 @@ def _load_library():
         library = c.CDLL(_library_path())
     except OSError as error:
         raise ImportError(f"cannot load the minim library: {error}; MINIM_LIBRARY may name it") from error
-    for name, arguments in _STATUS_CALLS.items():
-        function = getattr(library, "minim_" + name)
-        function.restype, function.argtypes = i32, [*arguments, pointer]
-    for name, (result, arguments) in _PLAIN_CALLS.items():
-        function = getattr(library, "minim_" + name)
-        function.restype, function.argtypes = result, arguments
-    for name in _RELEASES:
-        function = getattr(library, "minim_" + name)
-        function.restype, function.argtypes = None, [pointer]
+    for name, (result, arguments) in tables.FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = _type_of(result, name), [_type_of(kind) for kind in arguments]
     return library
 
 
 library = _load_library()
 
 
-# Those whose arguments ctypes knows: it would pass a handle of a call that it does not know as a C int.
-DECLARED = {*_STATUS_CALLS, *_PLAIN_CALLS, *_RELEASES}
+# The calls, without "minim_". ctypes would pass a handle of a call that it does not know as a C int.
+DECLARED = {name.removeprefix("minim_") for name in tables.FUNCTIONS}
 
 
 def call(name, *arguments):
     if name not in DECLARED:
-        raise AttributeError(f"minim_{name} has no row in the tables of minim_abi.py")
+        raise AttributeError(f"minim_{name} is no call of minim.h as minim_tables.py has it")
     return getattr(library, "minim_" + name)(*arguments)
 
 

@@ -1,5 +1,5 @@
-/* Prints what the compiler makes of minim.h: "STRUCT FIELD OFFSET SIZE" a line, and "STRUCT - 0 SIZE" for
- * the whole. */
+/* Written by tools/describe_abi.py from include/minim/minim.h; do not edit.
+ * Prints what the compiler makes of minim.h: "STRUCT FIELD OFFSET SIZE" a line, and "STRUCT - 0 SIZE" for the whole. */
 #include <stdio.h>
 
 #include "minim/minim.h"
@@ -8,6 +8,7 @@
 #define FIELD(type, field) \
     printf("%s %s %zu %zu\n", #type, #field, offsetof(type, field), sizeof(((type*)NULL)->field))
 
+/* clang-format off */
 int main(void) {
     STRUCT(minim_error);
     FIELD(minim_error, size);
@@ -19,7 +20,6 @@ int main(void) {
     FIELD(minim_error, available);
     FIELD(minim_error, offset);
     FIELD(minim_error, message);
-
     STRUCT(minim_runtime_params);
     FIELD(minim_runtime_params, size);
     FIELD(minim_runtime_params, flags);
@@ -33,7 +33,6 @@ int main(void) {
     FIELD(minim_runtime_params, parallel_for_user_data);
     FIELD(minim_runtime_params, numa);
     FIELD(minim_runtime_params, reserved);
-
     STRUCT(minim_tensor_info);
     FIELD(minim_tensor_info, size);
     FIELD(minim_tensor_info, n_dims);
@@ -41,7 +40,14 @@ int main(void) {
     FIELD(minim_tensor_info, bytes);
     FIELD(minim_tensor_info, name);
     FIELD(minim_tensor_info, format);
-
+    STRUCT(minim_device_info);
+    FIELD(minim_device_info, size);
+    FIELD(minim_device_info, usable);
+    FIELD(minim_device_info, memory_bytes);
+    FIELD(minim_device_info, free_bytes);
+    FIELD(minim_device_info, name);
+    FIELD(minim_device_info, description);
+    FIELD(minim_device_info, reason);
     STRUCT(minim_model_params);
     FIELD(minim_model_params, size);
     FIELD(minim_model_params, flags);
@@ -65,16 +71,6 @@ int main(void) {
     FIELD(minim_model_params, deterministic);
     FIELD(minim_model_params, expand);
     FIELD(minim_model_params, packed_file);
-
-    STRUCT(minim_device_info);
-    FIELD(minim_device_info, size);
-    FIELD(minim_device_info, usable);
-    FIELD(minim_device_info, memory_bytes);
-    FIELD(minim_device_info, free_bytes);
-    FIELD(minim_device_info, name);
-    FIELD(minim_device_info, description);
-    FIELD(minim_device_info, reason);
-
     STRUCT(minim_model_info);
     FIELD(minim_model_info, size);
     FIELD(minim_model_info, n_layer);
@@ -95,7 +91,6 @@ int main(void) {
     FIELD(minim_model_info, name);
     FIELD(minim_model_info, backend);
     FIELD(minim_model_info, placement);
-
     STRUCT(minim_device_memory);
     FIELD(minim_device_memory, size);
     FIELD(minim_device_memory, first_layer);
@@ -113,12 +108,10 @@ int main(void) {
     FIELD(minim_device_memory, token_in_bytes);
     FIELD(minim_device_memory, token_out_bytes);
     FIELD(minim_device_memory, locked_bytes);
-
     STRUCT(minim_layer_devices);
     FIELD(minim_layer_devices, size);
     FIELD(minim_layer_devices, device);
     FIELD(minim_layer_devices, experts);
-
     STRUCT(minim_node_memory);
     FIELD(minim_node_memory, size);
     FIELD(minim_node_memory, node);
@@ -126,7 +119,6 @@ int main(void) {
     FIELD(minim_node_memory, n_threads_decode);
     FIELD(minim_node_memory, wanted_bytes);
     FIELD(minim_node_memory, weight_bytes);
-
     STRUCT(minim_session_params);
     FIELD(minim_session_params, size);
     FIELD(minim_session_params, flags);
@@ -135,7 +127,10 @@ int main(void) {
     FIELD(minim_session_params, v_format);
     FIELD(minim_session_params, n_batch);
     FIELD(minim_session_params, n_ubatch);
-
+    STRUCT(minim_constraint_params);
+    FIELD(minim_constraint_params, size);
+    FIELD(minim_constraint_params, flags);
+    FIELD(minim_constraint_params, starts_after);
     STRUCT(minim_option_info);
     FIELD(minim_option_info, size);
     FIELD(minim_option_info, type);
@@ -144,11 +139,9 @@ int main(void) {
     FIELD(minim_option_info, default_value);
     FIELD(minim_option_info, name);
     FIELD(minim_option_info, help);
-
     STRUCT(minim_token_probability);
     FIELD(minim_token_probability, id);
     FIELD(minim_token_probability, logprob);
-
     STRUCT(minim_token);
     FIELD(minim_token, size);
     FIELD(minim_token, id);
@@ -157,7 +150,6 @@ int main(void) {
     FIELD(minim_token, logprob);
     FIELD(minim_token, n_top);
     FIELD(minim_token, top);
-
     STRUCT(minim_generate_result);
     FIELD(minim_generate_result, size);
     FIELD(minim_generate_result, finish);
@@ -168,12 +160,6 @@ int main(void) {
     FIELD(minim_generate_result, prompt_us);
     FIELD(minim_generate_result, generate_us);
     FIELD(minim_generate_result, seed);
-
-    STRUCT(minim_constraint_params);
-    FIELD(minim_constraint_params, size);
-    FIELD(minim_constraint_params, flags);
-    FIELD(minim_constraint_params, starts_after);
-
     STRUCT(minim_engine_params);
     FIELD(minim_engine_params, size);
     FIELD(minim_engine_params, flags);
@@ -184,7 +170,6 @@ int main(void) {
     FIELD(minim_engine_params, n_batch);
     FIELD(minim_engine_params, n_prompt_rows);
     FIELD(minim_engine_params, forget_prefixes);
-
     STRUCT(minim_engine_state);
     FIELD(minim_engine_state, size);
     FIELD(minim_engine_state, reserved);
@@ -196,7 +181,6 @@ int main(void) {
     FIELD(minim_engine_state, n_pages);
     FIELD(minim_engine_state, n_pages_held);
     FIELD(minim_engine_state, n_pages_cached);
-
     STRUCT(minim_request_params);
     FIELD(minim_request_params, size);
     FIELD(minim_request_params, flags);
@@ -205,7 +189,6 @@ int main(void) {
     FIELD(minim_request_params, timeout_ms);
     FIELD(minim_request_params, notify);
     FIELD(minim_request_params, notify_user_data);
-
     STRUCT(minim_request_state);
     FIELD(minim_request_state, size);
     FIELD(minim_request_state, finish);
@@ -219,5 +202,13 @@ int main(void) {
     FIELD(minim_request_state, prompt_us);
     FIELD(minim_request_state, generate_us);
     FIELD(minim_request_state, seed);
+    STRUCT(minim_format_info);
+    FIELD(minim_format_info, size);
+    FIELD(minim_format_info, gguf_type);
+    FIELD(minim_format_info, block_elems);
+    FIELD(minim_format_info, block_bytes);
+    FIELD(minim_format_info, row_header_bytes);
+    FIELD(minim_format_info, is_weight);
+    FIELD(minim_format_info, name);
     return 0;
 }

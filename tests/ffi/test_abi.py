@@ -1,34 +1,17 @@
-"""The structures of minim_abi.py are those of minim.h."""
+"""minim.h, its description, the tables of the binding and the exports say the same."""
 
 import ctypes
 import os
+import pathlib
 import re
 import subprocess
+import sys
+import tempfile
 import unittest
 
 from support import ROOT, abi, minim
 
-STRUCTS = {
-    "minim_error": abi.ErrorInfo,
-    "minim_runtime_params": abi.RuntimeParams,
-    "minim_tensor_info": abi.TensorInfo,
-    "minim_model_params": abi.ModelParams,
-    "minim_model_info": abi.ModelInfo,
-    "minim_device_info": abi.DeviceInfo,
-    "minim_device_memory": abi.DeviceMemory,
-    "minim_layer_devices": abi.LayerDevices,
-    "minim_node_memory": abi.NodeMemory,
-    "minim_session_params": abi.SessionParams,
-    "minim_option_info": abi.OptionInfo,
-    "minim_token_probability": abi.TokenProbability,
-    "minim_token": abi.Token,
-    "minim_generate_result": abi.GenerateResult,
-    "minim_constraint_params": abi.ConstraintParams,
-    "minim_engine_params": abi.EngineParams,
-    "minim_engine_state": abi.EngineState,
-    "minim_request_params": abi.RequestParams,
-    "minim_request_state": abi.RequestState,
-}
+TOOL = ROOT / "tools" / "describe_abi.py"
 
 
 def compiled_layout():
@@ -49,8 +32,8 @@ def compiled_layout():
 class Abi(unittest.TestCase):
     def test_every_structure_has_the_compiler_s_offsets_and_sizes(self):
         layout = compiled_layout()
-        self.assertEqual(set(layout), set(STRUCTS))
-        for name, struct in STRUCTS.items():
+        self.assertEqual(set(layout), set(abi.STRUCTURES))
+        for name, struct in abi.STRUCTURES.items():
             size, fields = layout[name]
             with self.subTest(name):
                 declared = [
@@ -60,10 +43,12 @@ class Abi(unittest.TestCase):
                 self.assertEqual(declared, fields)
                 self.assertEqual(ctypes.sizeof(struct), size)
 
-    def test_every_structure_of_the_header_that_starts_with_a_size_is_known(self):
+    def test_every_struct_and_call_of_the_header_is_described(self):
         header = (ROOT / "include" / "minim" / "minim.h").read_text()
-        declared = set(re.findall(r"typedef struct (minim_\w+) \{\s*uint32_t size;", header))
-        self.assertEqual(declared - set(STRUCTS), {"minim_format_info"})
+        structs = set(re.findall(r"^\} (minim_\w+);", header, re.MULTILINE))
+        self.assertEqual(structs, set(abi.STRUCTURES))
+        calls = set(re.findall(r"^(?:MINIM_API|minim_)[^;#]*?\b(minim_\w+)\(", header, re.MULTILINE))
+        self.assertEqual(calls, set(abi.tables.FUNCTIONS))
 
     def test_statuses_reasons_and_finishes_have_the_header_s_numbers(self):
         header = (ROOT / "include" / "minim" / "minim.h").read_text()
@@ -89,18 +74,61 @@ class Abi(unittest.TestCase):
         self.assertTrue(minim.has_feature("gguf"))
         self.assertFalse(minim.has_feature("time travel"))
 
-
-if __name__ == "__main__":
-    unittest.main()
-
-    def test_every_call_of_the_binding_is_declared_and_exported(self):
-        exported = set((ROOT / "tests" / "capi" / "exports.txt").read_text().split())
-        self.assertLessEqual({"minim_" + name for name in abi.DECLARED}, exported)
+    def test_every_call_of_the_binding_is_declared(self):
         source = (ROOT / "examples" / "python" / "minim.py").read_text()
         used = set(re.findall(r"(?:call|check|_get|_check|_out|_own)\(\s*(?:[\w.]+,\s*)?\"(\w+)\"", source))
         self.assertIn("model_layer_devices", used)
         self.assertLessEqual(used, abi.DECLARED)
 
     def test_a_call_that_is_not_declared_is_refused(self):
-        with self.assertRaisesRegex(AttributeError, "minim_decoder_free has no row"):
-            abi.call("decoder_free", None)
+        with self.assertRaisesRegex(AttributeError, "minim_time_travel is no call"):
+            abi.call("time_travel", None)
+
+
+class Description(unittest.TestCase):
+    """tools/describe_abi.py --check of the tree as it is, and of copies with a planted difference."""
+
+    FILES = ("include/minim/minim.h", "bindings/abi.json", "examples/python/minim_tables.py")
+    FILES += ("tests/capi/exports.txt", "tests/ffi/abi_layout.c")
+
+    def check(self, root):
+        done = subprocess.run(
+            [sys.executable, TOOL, "--check", "--root", root], capture_output=True, text=True, timeout=60
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def test_header_description_tables_and_exports_agree(self):
+        self.assertEqual(self.check(ROOT), (0, ""))
+
+    def test_a_planted_difference_in_any_of_them_is_found(self):
+        planted = (
+            ("include/minim/minim.h", "int32_t n_ubatch;", "int64_t n_ubatch;", "n_ubatch"),
+            ("include/minim/minim.h", "MINIM_KV_Q4_0 = 5", "MINIM_KV_Q4_0 = 6", "MINIM_KV_Q4_0"),
+            ("include/minim/minim.h", "minim_session_fork(", "minim_session_split(", "minim_session_split"),
+            ("include/minim/minim.h", "typedef int32_t (*minim_token_fn)", "typedef void (*minim_token_fn)", "minim_token_fn"),
+            ("include/minim/minim.h", "int32_t skip_special, minim_text** out", "minim_text** out", "minim_detokenize"),
+            ("include/minim/minim.h", "uint64_t seed;", "uint64_t seed, nonce;", "nonce"),
+            ("include/minim/minim.h", "uint64_t seed;", "struct { int a; } seed;", "a type that is not known"),
+            ("include/minim/minim.h", "uint64_t seed;", "uint128_t seed;", "a type that is not known: 'uint128_t'"),
+            ("bindings/abi.json", '"minim_request_free"', '"minim_request_drop"', "abi.json"),
+            ("examples/python/minim_tables.py", "'int64_t'", "'int32_t'", "minim_tables.py"),
+            ("tests/capi/exports.txt", "minim_version\n", "", "exports.txt"),
+            ("tests/ffi/abi_layout.c", "    FIELD(minim_token, id);\n", "", "abi_layout.c"),
+        )
+        for name, before, after, named in planted:
+            with self.subTest((name, after)), tempfile.TemporaryDirectory() as folder:
+                for file in self.FILES:
+                    path = pathlib.Path(folder) / file
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    text = (ROOT / file).read_text(encoding="utf-8")
+                    if file == name:
+                        self.assertIn(before, text)
+                        text = text.replace(before, after, 1)
+                    path.write_text(text, encoding="utf-8")
+                status, output = self.check(folder)
+                self.assertEqual(status, 1)
+                self.assertIn(named, output)
+
+
+if __name__ == "__main__":
+    unittest.main()
