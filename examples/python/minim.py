@@ -12,13 +12,16 @@ The library is the file named by MINIM_LIBRARY, else the newest one in a build f
 file lies in, else the system's. minim.h is the manual: names and meanings here are its own.
 
 Handles close themselves when collected, in any order; close() and `with` do it earlier. A Model may be used
-from many threads, a Session by one at a time. What a callback raises comes out of the call that ran it.
+from many threads, a Session by one at a time. What a callback raises comes out of the call that ran it. Ctrl-C, or
+what else a signal handler raises, ends a call on the main thread, which then works on a thread of its own.
 """
 
+import collections
 import collections.abc
 import ctypes as c
 import functools
 import json
+import math
 import operator
 import os
 import threading
@@ -61,8 +64,27 @@ def _ids_pointer(array):
     return array.ctypes.data_as(abi.ids)
 
 
-def _utf8(text):
-    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(memoryview(text))
+def _utf8(text, name="the text"):
+    """Bytes of a str in UTF-8, or of an object of bytes as they are."""
+    if not isinstance(text, str):
+        view = memoryview(text)
+        if view.format not in ("B", "b", "c"):
+            raise TypeError(f"{name} is a str or bytes, not {type(text).__name__}")
+        return bytes(view)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        half = text[error.start]
+        raise ValueError(
+            f"{name} has half of a surrogate pair, {half!r}, at position {error.start}: it stands for no character"
+        ) from None
+
+
+def _zero_terminated(text, name):
+    encoded = _utf8(text, name)
+    if b"\0" in encoded:
+        raise ValueError(f"{name} {text!r} holds a null character")
+    return encoded
 
 
 def _path(path):
@@ -78,13 +100,18 @@ def _json(value):
 
 # ------------------------------------------------------------------------------- runtimes, checkpoints
 
-_LOG_LEVELS = ["off", "error", "warning", "info", "debug"]
+_LOG_LEVELS = {"off": 0, "error": 1, "warning": 2, "info": 3, "debug": 4}
 
 
 class _Runtime(abi.Handle):
     def __init__(
-        self, threads=0, log=None, log_level="warning", threads_decode=0, pin_threads=False, numa="auto"
+        self, threads=0, log=None, log_level=None, threads_decode=0, pin_threads=False, numa="auto"
     ):
+        if log is None and log_level is not None:
+            raise ValueError(f"log_level is {log_level!r}, but log, which would get the lines, is None")
+        level = "warning" if log_level is None else log_level
+        if level not in range(len(_LOG_LEVELS)):
+            level = _choice(_LOG_LEVELS, level, "log_level")
         raised = []
 
         @abi.LogFn
@@ -94,8 +121,6 @@ class _Runtime(abi.Handle):
             except BaseException as exception:
                 raised.append(exception)
 
-        if log_level in _LOG_LEVELS:
-            log_level = _LOG_LEVELS.index(log_level)
         params = abi.RuntimeParams(
             n_threads=_int32(threads),
             n_threads_decode=_int32(threads_decode),
@@ -103,7 +128,7 @@ class _Runtime(abi.Handle):
             numa=_choice(_NUMA, numa, "numa"),
         )
         if log is not None:
-            params.log, params.log_level = write, operator.index(log_level)
+            params.log, params.log_level = write, operator.index(level)
         out = c.c_void_p()
         abi.check("runtime_create", c.byref(params), c.byref(out))
         self._own("runtime_free", out.value, raised, write)
@@ -131,6 +156,8 @@ class _Metadata(collections.abc.Mapping):
 
     def __getitem__(self, key):
         name = key.encode("utf-8", "surrogateescape")
+        if b"\0" in name:
+            raise KeyError(key)
         try:
             return self._checkpoint._out(abi.take_text, "checkpoint_metadata", name, 0).decode(
                 "utf-8", "replace"
@@ -176,7 +203,7 @@ class Checkpoint(abi.Handle):
 
 _SPECIALS = {True: 0, "exact": 0, "safe": 1, False: 2, "none": 2}
 _KV_FORMATS = {"auto": 0, "f16": 1, "f32": 2, "bf16": 3, "q8_0": 4, "q4_0": 5}
-_RESIDENCE = {None: 0, True: 1, False: 2}
+_RESIDENCE = {None: 0, True: 1, False: 2}  # by `mmap`
 _ALL_LAYERS = 2**31 - 1
 _EXPAND = {"auto": 0, "off": 1, "on": 2}
 _NUMA = {"auto": 0, "off": 1, "interleave": 2, "split": 3}
@@ -271,7 +298,7 @@ class Model(abi.Handle):
     mmap       True: map the file; False: read the weights into memory; None: read them where memory allows
     engine_tokenizer  True: split text as llama.cpp does
     progress   progress(done_bytes, total_bytes); to cancel, raise
-    log        log(level, line), from any thread, up to log_level: "error", "warning", "info", "debug"
+    log        log(level, line), from any thread, up to log_level: "error", "warning" (the default), "info", "debug"
     """
 
     def __init__(
@@ -300,22 +327,24 @@ class Model(abi.Handle):
         engine_tokenizer=False,
         progress=None,
         log=None,
-        log_level="warning",
+        log_level=None,
     ):
+        residence = _choice(_RESIDENCE, mmap, "mmap")
         runtime = _Runtime(threads, log, log_level, threads_decode, pin_threads, numa)
 
         @abi.ProgressFn
         def report(_, done, total):
-            try:
-                progress(done, total)
+            try:  # also without `progress`: what a signal handler raises, as Ctrl-C does, ends the call here
+                if progress is not None:
+                    progress(done, total)
                 return 0
             except BaseException as exception:
                 runtime._raised.append(exception)
                 return 1
 
         params = abi.ModelParams(
-            backend=backend.encode(),
-            residence=_RESIDENCE[mmap],
+            backend=_zero_terminated(backend, "backend"),
+            residence=residence,
             engine_tokenizer=int(engine_tokenizer),
             lock=int(lock),
             prefault=int(prefault),
@@ -324,7 +353,8 @@ class Model(abi.Handle):
             packed_file=None if packed_file is None else _path(packed_file),
         )
         if devices is not None and device_layers != 0:
-            params.devices = (devices if isinstance(devices, str) else ",".join(devices)).encode()
+            names = devices if isinstance(devices, str) else ",".join(devices)
+            params.devices = _zero_terminated(names, "devices")
             params.n_device_layers = _int32(device_layers or 0)
             params.allow_cpu = int(allow_cpu)
         shares = None
@@ -337,11 +367,10 @@ class Model(abi.Handle):
             params.budgets, params.n_budgets = c.cast(limits, c.c_void_p), len(budgets)
         if overrides is not None and not isinstance(overrides, str):
             overrides = ",".join(f"{pattern}={device}" for pattern, device in overrides.items())
-        params.overrides = None if overrides is None else overrides.encode()
+        params.overrides = None if overrides is None else _zero_terminated(overrides, "overrides")
         params.n_host_experts = _ALL_LAYERS if host_experts is True else host_experts
         params.fit_context = fit_context or 0
-        if progress is not None:
-            params.progress = report
+        params.progress = report
         self._runtime, out = runtime, c.c_void_p()
         try:
             runtime._check("model_open", _path(path), c.byref(params), None, c.byref(out))
@@ -489,12 +518,107 @@ class Model(abi.Handle):
         params = _session_params(context, kv, n_batch, n_ubatch)
         return Session(self, lambda out: self._check("session_create", c.byref(params), out))
 
-    def restore(self, path, context=0, kv=None, n_batch=0, n_ubatch=0):
-        """The session that Session.save() wrote, with the context size and KV format it had."""
+    def restore(self, path, context=0, kv=None, n_batch=0, n_ubatch=0, *, cancel=None):
+        """The session that Session.save() wrote, with the context size and KV format it had. cancel: a Cancel."""
         params = _session_params(context, "auto" if kv is None else kv, n_batch, n_ubatch)
-        return Session(
-            self, lambda out: self._check("session_restore", _path(path), c.byref(params), None, out)
-        )
+        file = _path(path)
+
+        def restored(out):
+            return _cancellable(
+                lambda switch: self._check("session_restore", file, c.byref(params), switch, out), cancel
+            )
+
+        return Session(self, restored)
+
+
+# ------------------------------------------------------------------------------------------- cancelling
+
+
+class Cancel(abi.Handle):
+    """Ends work in progress: the call that it was given to raises an Error of status CANCELLED.
+
+    trigger() may be called from any thread, before the call too; the switch stays on until reset().
+    """
+
+    def __init__(self):
+        out = c.c_void_p()
+        abi.check("cancel_create", c.byref(out))
+        self._own("cancel_free", out.value, [])
+        self._is_on = False
+
+    def trigger(self):
+        self._is_on = True
+        self._get("cancel_trigger")
+
+    def reset(self):
+        self._is_on = False
+        self._get("cancel_reset")
+
+
+def _cancellable(work, cancel=None):
+    """work(handle of a Cancel). Python runs signal handlers on the main thread and only between its instructions, so there the
+    work is done by another thread, and ends early where a handler raises."""
+    with Cancel() if cancel is None else _borrowed(cancel) as switch:
+
+        def with_handle():
+            return switch._use(lambda _, handle: work(handle), "cancel")
+
+        if threading.current_thread() is not threading.main_thread():
+            return with_handle()
+        return _on_a_thread(with_handle, switch)
+
+
+class _borrowed:
+    """A Cancel of the caller's, which stays open."""
+
+    def __init__(self, cancel):
+        if not isinstance(cancel, Cancel):
+            raise TypeError(f"cancel is a minim.Cancel, not {type(cancel).__name__}")
+        self._cancel = cancel
+
+    def __enter__(self):
+        return self._cancel
+
+    def __exit__(self, *exception):
+        pass
+
+
+def _on_a_thread(work, switch):
+    outcome, begun, done = [], threading.Event(), threading.Event()
+
+    def run():
+        begun.set()
+        try:
+            outcome.append((work(), None))
+        except BaseException as exception:
+            outcome.append((None, exception))
+        finally:
+            done.set()
+
+    interruption = None
+    try:
+        threading.Thread(target=run, name="minim call").start()
+    except RuntimeError:  # there can be no more threads
+        run()
+    except BaseException as exception:
+        if not begun.wait(5):  # interrupted before there was a thread
+            raise
+        interruption = exception
+        switch._get("cancel_trigger")
+    while not done.is_set():
+        try:
+            done.wait()  # join() may take an interrupted thread for ended
+        except BaseException as exception:  # of a signal handler; the first one counts, and the work has to end before
+            interruption = interruption or exception
+            switch._get("cancel_trigger")
+    if interruption is not None:
+        if not switch._is_on:
+            switch._get("cancel_reset")
+        raise interruption
+    value, exception = outcome[0]
+    if exception is not None:
+        raise exception
+    return value
 
 
 # ------------------------------------------------------------------------------------------ generation
@@ -507,14 +631,34 @@ class Token(typing.NamedTuple):
     top_logprobs: list  # of (id, logprob)
 
 
+def _values(name, structure):
+    """A named tuple with the fields of a structure, but for its size and what is reserved."""
+    names = [field for field, _ in structure._fields_ if field not in ("size", "reserved")]
+    kind = collections.namedtuple(name, names, module=__name__)
+    kind.__doc__ = f"The values of a minim.h structure: {', '.join(names)}."
+    return kind
+
+
+def _values_of(kind, structure):
+    values = (getattr(structure, name) for name in kind._fields)
+    return kind(*(value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values))
+
+
+GenerateResult = _values("GenerateResult", abi.GenerateResult)
+EngineState = _values("EngineState", abi.EngineState)
+RequestState = _values("RequestState", abi.RequestState)
+SamplingOption = _values("SamplingOption", abi.OptionInfo)
+
+
 @functools.lru_cache(maxsize=None)
 def sampling_options():
-    """The options of Session.generate by name: minim_option_info structures."""
+    """The options of Session.generate by name: SamplingOptions, with type, minimum, maximum, default_value and help."""
     options = {}
     for index in range(abi.call("sampling_option_count")):
         info = abi.OptionInfo()
         abi.check("sampling_option", index, c.byref(info))
-        options[info.name.decode()] = info
+        option = _values_of(SamplingOption, info)
+        options[option.name] = option
     return options
 
 
@@ -549,7 +693,7 @@ class _Sampling(abi.Handle):
             if value is not None:
                 self._set(name, value)
         for text in [stop] if isinstance(stop, (str, bytes)) else stop or ():
-            data = _utf8(text)
+            data = _utf8(text, "a stop text")
             self._check("sampling_add_stop", data, len(data))
         for id in stop_tokens or ():
             self._check("sampling_add_stop_token", _int32(id))
@@ -584,28 +728,38 @@ def _token_of(token):
 class Generation:
     """Iterates over the Tokens of one answer."""
 
-    def __init__(self, session):
-        self._session, self._change = session, session._change
+    def __init__(self, session, cancel):
+        self._session, self._change, self._cancel = session, session._change, cancel
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        token = self._session._use(self._read, "generate_next")
+        if self._cancel is None:
+            token = self._session._use(self._read, "generate_next", None)
+        else:
+            token = self._cancel._use(
+                lambda _, switch: self._session._use(self._read, "generate_next", switch), "cancel"
+            )
         if token is None:
             raise StopIteration
         return token
 
-    def _read(self, name, handle):
+    def _read(self, name, handle, switch):
         """The next token, copied before another call on the session can touch it."""
         token, has_token = abi.Token(), c.c_int32()
         with self._session._reading:
             if self._session._change != self._change:
                 raise Error(Status.INVALID, "another call on the session ended this generation")
-            abi.check(name, handle, c.byref(token), c.byref(has_token), None)
+            abi.check(name, handle, c.byref(token), c.byref(has_token), switch)
             if not has_token.value:
                 return None
             return _token_of(token)
+
+
+def _prompt_ids(model, prompt, special):
+    is_text = isinstance(prompt, (str, bytes, bytearray))
+    return _ids_of(model.tokenize(prompt, special) if is_text else prompt)
 
 
 def _session_params(context, kv, n_batch, n_ubatch):
@@ -646,9 +800,10 @@ class Session(_ModelPart):
         """A second session with the same tokens, which shares their keys and values with this one."""
         return Session(self.model, lambda out: self._check("session_fork", out))
 
-    def save(self, path):
-        """Writes the session to a file, for Model.restore(): all of it, or the file stays as it was."""
-        self._check("session_save", _path(path), None)
+    def save(self, path, *, cancel=None):
+        """Writes the session to a file, for Model.restore(): all of it, or the file stays as it was. cancel: a Cancel."""
+        file = _path(path)
+        _cancellable(lambda switch: self._check("session_save", file, switch), cancel)
 
     def truncate(self, count):
         """Forgets every token from position `count` on."""
@@ -657,19 +812,16 @@ class Session(_ModelPart):
         self._check("session_truncate", min(count, 2**63))
         self._change += 1
 
-    def eval(self, ids, all_logits=False):
-        """Appends and evaluates tokens. Logits as float32 [n, n_vocab], or [1, n_vocab] of the last token."""
+    def eval(self, ids, all_logits=False, *, cancel=None):
+        """Appends and evaluates tokens. Logits as float32 [n, n_vocab], or [1, n_vocab] of the last token. cancel: a Cancel."""
         array = _ids_of(ids)
         logits = np.empty((array.size if all_logits else 1, self.model.n_vocab), np.float32)
-        self._check(
-            "session_eval",
-            _ids_pointer(array),
-            array.size,
-            int(all_logits),
-            logits.ctypes.data,
-            logits.size,
-            None,
-        )
+
+        def work(switch):
+            tokens = _ids_pointer(array), array.size
+            self._check("session_eval", *tokens, int(all_logits), logits.ctypes.data, logits.size, switch)
+
+        _cancellable(work, cancel)
         self._change += 1
         return logits
 
@@ -683,29 +835,38 @@ class Session(_ModelPart):
         stop=(),
         stop_tokens=(),
         logit_bias=None,
+        special="safe",
+        cancel=None,
         **options,
     ):
         """Evaluates the prompt, ids or a text, at once and returns an iterator over the answer's Tokens.
+
+        Of a text no control tokens are recognised, so that what a user wrote ends no turn; special="exact" recognises all, for
+        texts of render_chat(). A conversation is better given as the ids of tokenize_chat(). cancel: a Cancel, for the prompt and
+        for the tokens.
 
         options: see sampling_options(): top_k, top_p, min_p, repetition_penalty, presence_penalty,
         frequency_penalty, seed, logprobs, top_logprobs, min_tokens ... None is the same as leaving one out.
         logit_bias maps ids to what is added to their logits. schema is a JSON Schema that the answer fits, or any
         Constraint. The answer comes without the token that ends it.
         """
-        ids = self.model.tokenize(prompt) if isinstance(prompt, (str, bytes)) else prompt
-        array = _ids_of(ids)
+        array = _prompt_ids(self.model, prompt, special)
         options.update(max_tokens=max_tokens, temperature=temperature)
         with _Sampling(self.model, options, logit_bias, stop, stop_tokens, schema) as sampling:
-            self._check("generate_begin", sampling._handle, _ids_pointer(array), array.size, None)
+
+            def work(switch):
+                self._check("generate_begin", sampling._handle, _ids_pointer(array), array.size, switch)
+
+            _cancellable(work, cancel)
         self._change += 1
-        return Generation(self)
+        return Generation(self, cancel)
 
     @property
     def result(self):
-        """The minim_generate_result of the last generation: n_prompt, n_generated, prompt_us, seed ..."""
+        """The GenerateResult of the last generation: n_prompt, n_generated, prompt_us, seed ..."""
         result = abi.GenerateResult()
         self._check("generate_state", c.byref(result))
-        return result
+        return _values_of(GenerateResult, result)
 
     @property
     def finish_reason(self):
@@ -757,17 +918,19 @@ class Engine(_ModelPart):
         stop=(),
         stop_tokens=(),
         logit_bias=None,
+        special="safe",
         **options,
     ):
         """Hands a prompt in, ids or a text, and returns a Request at once.
 
-        priority: higher ones go first. timeout: seconds after which the answer ends where it is. The others are
-        those of Session.generate().
+        priority: higher ones go first. timeout: seconds after which the answer ends where it is; None or 0: none. The
+        others are those of Session.generate().
         """
-        array = _ids_of(self.model.tokenize(prompt) if isinstance(prompt, (str, bytes)) else prompt)
+        array = _prompt_ids(self.model, prompt, special)
+        seconds = _seconds(timeout)
+        has_limit = seconds is not None and seconds > 0
         params = abi.RequestParams(
-            priority=_int32(priority),
-            timeout_ms=0 if timeout is None else max(1, min(int(timeout * 1000), 2**62)),
+            priority=_int32(priority), timeout_ms=max(1, int(seconds * 1000)) if has_limit else 0
         )
         options.update(max_tokens=max_tokens, temperature=temperature)
         with _Sampling(self.model, options, logit_bias, stop, stop_tokens, schema) as sampling:
@@ -779,29 +942,32 @@ class Engine(_ModelPart):
             )
 
     def drain(self, timeout=None):
-        """Takes no more requests and waits for those under way; False where they are not done in `timeout` seconds."""
-        done = c.c_int32()
-        end = None if timeout is None else time.monotonic() + timeout
-        while not done.value and (end is None or time.monotonic() <= end):
-            self._check("engine_drain", _SLICE_MS, c.byref(done))
-        return bool(done.value)
+        """Takes no more requests and waits for those under way; False if they are not done in `timeout` seconds."""
+        done, seconds = c.c_int32(), _seconds(timeout)
+        end = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left_ms = _SLICE_MS if end is None else math.ceil((end - time.monotonic()) * 1000)
+            self._check("engine_drain", max(0, min(left_ms, _SLICE_MS)), c.byref(done))
+            if done.value or left_ms <= 0:
+                return bool(done.value)
 
-    def save_prefixes(self, path):
-        """Writes the keys and values that are kept of earlier texts to a file."""
-        self._check("engine_save_prefixes", _path(path), None)
+    def save_prefixes(self, path, *, cancel=None):
+        """Writes the keys and values that are kept of earlier texts to a file. cancel: a Cancel."""
+        file = _path(path)
+        _cancellable(lambda switch: self._check("engine_save_prefixes", file, switch), cancel)
 
-    def load_prefixes(self, path):
-        """Adds those that save_prefixes() wrote, as far as there is room; returns how many pages were read."""
-        n_pages = c.c_uint64()
-        self._check("engine_load_prefixes", _path(path), None, c.byref(n_pages))
+    def load_prefixes(self, path, *, cancel=None):
+        """Adds those that save_prefixes() wrote, as far as there is room; returns how many pages were read. cancel: a Cancel."""
+        file, n_pages = _path(path), c.c_uint64()
+        _cancellable(lambda switch: self._check("engine_load_prefixes", file, switch, c.byref(n_pages)), cancel)
         return n_pages.value
 
     @property
     def state(self):
-        """The minim_engine_state: n_waiting, n_running, n_steps, n_evaluated, n_pages_cached ..."""
+        """An EngineState: n_waiting, n_running, n_steps, n_evaluated, n_pages_cached ..."""
         state = abi.EngineState()
         self._check("engine_get_state", c.byref(state))
-        return state
+        return _values_of(EngineState, state)
 
 
 class Answer(typing.NamedTuple):
@@ -813,6 +979,18 @@ class Answer(typing.NamedTuple):
 _SLICE_MS = 100  # how long a call waits before Python may look after its signals
 
 
+def _seconds(timeout):
+    """A number of seconds, or None for no limit."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, (str, bytes)):
+        raise TypeError(f"the timeout {timeout!r} is no number of seconds")
+    seconds = float(timeout)
+    if math.isnan(seconds) or seconds < 0:
+        raise ValueError(f"the timeout is {timeout!r} seconds")
+    return seconds if seconds < 2**40 else None
+
+
 class Request(abi.Handle):
     """A request that Engine.submit() made. Its answer can be read once, by tokens() or by result()."""
 
@@ -820,6 +998,7 @@ class Request(abi.Handle):
 
     def __init__(self, engine, create):
         self._reading = threading.Lock()
+        self._kept = []  # tokens that a result() took whose time was over
         out = c.c_void_p()
         create(c.byref(out))
         self._own("request_free", out.value, engine._raised, engine.model._runtime)
@@ -827,21 +1006,33 @@ class Request(abi.Handle):
     def tokens(self):
         """Iterates over the Tokens of the answer as they come."""
         while True:
-            token = self._use(self._next, "request_next")
+            token = self._kept.pop(0) if self._kept else self._use(self._next, "request_next", None)
             if token is None:
                 return
             yield token
 
-    def _next(self, name, handle):
+    def _next(self, name, handle, end):
+        """The next token, None behind the last one. TimeoutError if it has not come by the time `end`."""
         token, what = abi.Token(), c.c_int32(-1)
         with self._reading:
-            while what.value not in (self._END, self._TOKEN):
-                abi.check(name, handle, _SLICE_MS, c.byref(token), c.byref(what))
-            return _token_of(token) if what.value == self._TOKEN else None
+            while True:
+                left_ms = _SLICE_MS if end is None else math.ceil((end - time.monotonic()) * 1000)
+                abi.check(name, handle, max(0, min(left_ms, _SLICE_MS)), c.byref(token), c.byref(what))
+                if what.value == self._TOKEN:
+                    return _token_of(token)
+                if what.value == self._END:
+                    return None
+                if left_ms <= 0:
+                    raise TimeoutError("the request has not ended yet")
 
-    def result(self):
-        """Waits for the end: an Answer of the ids and the text that tokens() has not given yet."""
-        tokens = list(self.tokens())
+    def result(self, timeout=None):
+        """Waits for the end: an Answer of the ids and the text that tokens() has not given yet. TimeoutError if that takes more
+        than `timeout` seconds; the request goes on, and nothing of its answer is lost."""
+        seconds = _seconds(timeout)
+        end = None if seconds is None else time.monotonic() + seconds
+        while (token := self._use(self._next, "request_next", end)) is not None:
+            self._kept.append(token)
+        tokens, self._kept = self._kept, []
         return Answer([t.id for t in tokens], "".join(t.text for t in tokens), self.finish_reason)
 
     def cancel(self):
@@ -850,10 +1041,10 @@ class Request(abi.Handle):
 
     @property
     def state(self):
-        """The minim_request_state: n_prompt, n_cached, n_generated, prompt_us, generate_us, seed ..."""
+        """A RequestState: n_prompt, n_cached, n_generated, prompt_us, generate_us, seed ..."""
         state = abi.RequestState()
         self._check("request_get_state", c.byref(state))
-        return state
+        return _values_of(RequestState, state)
 
     @property
     def cached_tokens(self):
@@ -875,7 +1066,7 @@ def decode_format(name, row_bytes, count):
     if count < 0:
         raise ValueError(f"count is {count}")
     out = np.empty(count, np.float32)
-    abi.check("format_decode", name.encode(), row, len(row), count, out.ctypes.data)
+    abi.check("format_decode", _zero_terminated(name, "the format"), row, len(row), count, out.ctypes.data)
     return out
 
 
@@ -888,4 +1079,4 @@ def build_info():
 
 
 def has_feature(name):
-    return abi.call("has_feature", name.encode()) == 1
+    return abi.call("has_feature", _zero_terminated(name, "the feature")) == 1
