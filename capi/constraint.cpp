@@ -35,11 +35,14 @@ minim_constraint* compiled(const minim_model& model, Grammar grammar, const mini
         std::move(grammar), tokenizer, open->model->token_trie(), starts_after)};
 }
 
-std::vector<std::string_view> choices_argument(const char* const* choices, size_t count) {
+// `lengths` may be null: then each text ends with a zero.
+std::vector<std::string_view> choices_argument(const char* const* choices, const size_t* lengths,
+                                               size_t count) {
     if (count == 0) fail(Status::invalid, "there are no choices");
     required(choices, "choices");
     std::vector<std::string_view> texts;
-    for (size_t i = 0; i < count; ++i) texts.emplace_back(&required(choices[i], "choices"));
+    for (size_t i = 0; i < count; ++i)
+        texts.push_back(text_argument(choices[i], lengths != nullptr ? lengths[i] : SIZE_MAX, "choices"));
     return texts;
 }
 
@@ -66,13 +69,37 @@ minim_status minim_constraint_from_regex(minim_model* model, const char* pattern
     });
 }
 
+minim_status minim_constraint_from_regex_n(minim_model* model, const char* pattern, size_t length,
+                                           const minim_constraint_params* params, minim_constraint** out,
+                                           minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        *out = compiled(required(model, "model"),
+                        constraint::grammar_of_regex(text_argument(pattern, length, "pattern")),
+                        params_of(params, "minim_constraint_params"));
+    });
+}
+
 minim_status minim_constraint_from_choices(minim_model* model, const char* const* choices, size_t count,
                                            const minim_constraint_params* params, minim_constraint** out,
                                            minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
         *out = compiled(required(model, "model"),
-                        constraint::grammar_of_choices(choices_argument(choices, count)),
+                        constraint::grammar_of_choices(choices_argument(choices, nullptr, count)),
+                        params_of(params, "minim_constraint_params"));
+    });
+}
+
+minim_status minim_constraint_from_choices_n(minim_model* model, const char* const* choices,
+                                             const size_t* lengths, size_t count,
+                                             const minim_constraint_params* params, minim_constraint** out,
+                                             minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        required(lengths, "lengths");
+        *out = compiled(required(model, "model"),
+                        constraint::grammar_of_choices(choices_argument(choices, lengths, count)),
                         params_of(params, "minim_constraint_params"));
     });
 }
@@ -87,6 +114,15 @@ minim_status minim_constraint_from_tools(minim_model* model, const char* tools, 
         const constraint::ToolChoice choice = {std::string(optional_text(name)), flag(single, "single")};
         *out = compiled(of, constraint::grammar_of_tool_calls(parsed, choice, of.model().tokenizer()),
                         params_of(params, "minim_constraint_params"));
+    });
+}
+
+minim_status minim_constraint_matches(const minim_constraint* constraint, const char* text, size_t length,
+                                      int32_t* matches, minim_error* err) {
+    return guard(err, [&] {
+        required(matches, "matches") = 0;
+        const auto& form = *required(constraint, "constraint").constraint;
+        *matches = form.matches(text_argument(text, length, "text")) ? 1 : 0;
     });
 }
 

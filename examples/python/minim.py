@@ -87,6 +87,13 @@ def _zero_terminated(text, name):
     return encoded
 
 
+def _zero_terminated(text, name):
+    encoded = _utf8(text)
+    if b"\0" in encoded:
+        raise ValueError(f"{name} {text!r} holds a null character")
+    return encoded
+
+
 def _path(path):
     encoded = os.fsencode(path)
     if b"\0" in encoded:
@@ -502,16 +509,21 @@ class Model(abi.Handle):
         given = [form for form in (schema, regex, choices, tools) if form is not None]
         if len(given) != 1:
             raise TypeError("a constraint is one of schema, regex, choices and tools")
-        params = abi.ConstraintParams(starts_after=None if starts_after is None else _utf8(starts_after))
+        params = abi.ConstraintParams(
+            starts_after=None if starts_after is None else _zero_terminated(starts_after, "starts_after")
+        )
         if schema is not None:
             call = "constraint_from_schema", _json(schema)
         elif regex is not None:
-            call = "constraint_from_regex", _utf8(regex)
+            pattern = _utf8(regex)
+            call = "constraint_from_regex_n", pattern, len(pattern)
         elif choices is not None:
             texts = [_utf8(choice) for choice in choices]
-            call = "constraint_from_choices", (c.c_char_p * len(texts))(*texts), len(texts)
+            lengths = (c.c_size_t * len(texts))(*map(len, texts))
+            call = "constraint_from_choices_n", (c.c_char_p * len(texts))(*texts), lengths, len(texts)
         else:
-            call = "constraint_from_tools", _json(tools), None if tool is None else _utf8(tool), int(single)
+            name = None if tool is None else _zero_terminated(tool, "tool")
+            call = "constraint_from_tools", _json(tools), name, int(single)
         return Constraint(self, lambda out: self._check(*call, c.byref(params), out))
 
     def session(self, context=0, kv="f16", n_batch=0, n_ubatch=0):
@@ -680,6 +692,13 @@ class Constraint(_ModelPart):
 
     def __init__(self, model, create):
         self._make(model, create, "constraint_free")
+
+    def matches(self, text):
+        """Whether the whole text (str or bytes) is one that the constraint allows."""
+        data = _utf8(text)
+        result = c.c_int32()
+        self._check("constraint_matches", data, len(data), c.byref(result))
+        return result.value != 0
 
 
 class _Sampling(abi.Handle):

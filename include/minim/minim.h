@@ -795,10 +795,20 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_schema(minim_model
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_regex(minim_model* model, const char* pattern,
                                                                     const minim_constraint_params* params,
                                                                     minim_constraint** out, minim_error* err);
-/* One of these texts. */
+/* The same for a pattern of `length` bytes, which may hold zeros; SIZE_MAX: up to the first zero. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_regex_n(minim_model* model, const char* pattern,
+                                                                      size_t length,
+                                                                      const minim_constraint_params* params,
+                                                                      minim_constraint** out,
+                                                                      minim_error* err);
+/* One of these texts, each up to its first zero. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_choices(
     minim_model* model, const char* const* choices, size_t count, const minim_constraint_params* params,
     minim_constraint** out, minim_error* err);
+/* The same for texts of `lengths[i]` bytes, which may hold zeros; SIZE_MAX: up to the first zero. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_choices_n(
+    minim_model* model, const char* const* choices, const size_t* lengths, size_t count,
+    const minim_constraint_params* params, minim_constraint** out, minim_error* err);
 /*
  * Calls of tools, with parameters that fit the tools' schemas. `tools` is the JSON list of a chat request;
  * `name` is the one tool that may be called, or NULL; `single` is 1 for exactly one call, 0 for one or
@@ -808,6 +818,16 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_tools(minim_model*
                                                                     const char* name, int32_t single,
                                                                     const minim_constraint_params* params,
                                                                     minim_constraint** out, minim_error* err);
+/*
+ * Sets `*matches` to 1 if the whole text is one that the constraint allows, else to 0. An answer that was generated
+ * to its end matches; the start of one does not. Markup that the model writes as tokens stands in the text as their
+ * text: "<minimax:tool_call>". With starts_after the text begins before that token.
+ *   text, length  any bytes; SIZE_MAX: up to the first zero
+ * Errors: INVALID (a NULL argument).
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_matches(const minim_constraint* constraint,
+                                                                 const char* text, size_t length,
+                                                                 int32_t* matches, minim_error* err);
 MINIM_API void minim_constraint_free(minim_constraint* constraint);
 
 /* -------------------------------------------------------------------------------------------- sampling */

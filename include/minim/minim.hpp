@@ -540,19 +540,23 @@ class Constraint {
                                  const ConstraintOptions& options = {}) {
         return made(options,
                     [&](const minim_constraint_params& params, minim_constraint** out, minim_error* error) {
-                        return minim_constraint_from_regex(model.get(), pattern.c_str(), &params, out, error);
+                        return minim_constraint_from_regex_n(model.get(), pattern.data(), pattern.size(),
+                                                             &params, out, error);
                     });
     }
 
     static Constraint from_choices(const Model& model, const std::vector<std::string>& choices,
                                    const ConstraintOptions& options = {}) {
         std::vector<const char*> texts;
-        texts.reserve(choices.size());
-        for (const std::string& choice : choices) texts.push_back(choice.c_str());
+        std::vector<size_t> lengths;
+        for (const std::string& choice : choices) {
+            texts.push_back(choice.data());
+            lengths.push_back(choice.size());
+        }
         return made(options,
                     [&](const minim_constraint_params& params, minim_constraint** out, minim_error* error) {
-                        return minim_constraint_from_choices(model.get(), texts.data(), texts.size(), &params,
-                                                             out, error);
+                        return minim_constraint_from_choices_n(model.get(), texts.data(), lengths.data(),
+                                                               texts.size(), &params, out, error);
                     });
     }
 
@@ -564,6 +568,15 @@ class Constraint {
                 return minim_constraint_from_tools(model.get(), tools.c_str(), detail::text_or_null(name),
                                                    single ? 1 : 0, &params, out, error);
             });
+    }
+
+    // Whether the whole text is one that the constraint allows.
+    bool matches(std::string_view text) const {
+        int32_t result = 0;
+        detail::check([&](minim_error* error) {
+            return minim_constraint_matches(get(), text.data(), text.size(), &result, error);
+        });
+        return result != 0;
     }
 
     const minim_constraint* get() const noexcept { return handle_.get(); }

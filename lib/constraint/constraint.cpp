@@ -1,6 +1,12 @@
 #include "constraint/constraint.h"
 
+#include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "constraint/positions.h"
 
 namespace minim::constraint {
 namespace {
@@ -40,6 +46,48 @@ std::shared_ptr<const StateTokens> Constraint::state_tokens(int32_t state) const
     tokens_.emplace(kind, tokens);
     tokens_bytes_ += tokens->bytes();
     return tokens;
+}
+
+bool Constraint::matches(std::string_view text) const {
+    struct Markup {
+        int32_t symbol;
+        std::string text;
+    };
+    std::vector<Markup> markup;
+    for (const Automaton::TokenSymbol& token : automaton_.tokens)
+        markup.push_back({token.symbol, std::string(tokenizer_->token_bytes(token.token))});
+    const std::string opener(starts_after_ ? tokenizer_->token_bytes(*starts_after_) : std::string_view());
+
+    Positions positions(automaton_);
+    const int32_t start = positions.start_of(automaton_.start_rule);
+    std::vector<int32_t> here;                        // positions that the text up to a place may lead to
+    std::map<size_t, std::vector<int32_t>> to_come;  // by place behind it: those that markup leads to
+    if (opener.empty()) here.push_back(start);
+    for (size_t at = 0;; ++at) {
+        if (const auto place = to_come.find(at); place != to_come.end()) {
+            here.insert(here.end(), place->second.begin(), place->second.end());
+            to_come.erase(place);
+        }
+        if (!opener.empty() && at >= opener.size() && text.substr(0, at).ends_with(opener))
+            here.push_back(start);
+        std::ranges::sort(here);
+        here.erase(std::unique(here.begin(), here.end()), here.end());
+        if (at == text.size()) break;
+        if (here.empty() && to_come.empty() && opener.empty()) return false;
+
+        for (const Markup& each : markup) {
+            if (!text.substr(at).starts_with(each.text)) continue;
+            for (const int32_t position : here) {
+                const int32_t next = positions.step(position, each.symbol);
+                if (next != Positions::k_dead) to_come[at + each.text.size()].push_back(next);
+            }
+        }
+        for (int32_t& position : here) position = positions.read(position, text.substr(at, 1));
+        std::erase(here, Positions::k_dead);
+        if (positions.are_many() && here.size() == 1 && to_come.empty() && opener.empty())
+            here[0] = positions.keep_only(here[0]);
+    }
+    return std::ranges::any_of(here, [&](int32_t position) { return positions.may_end(position); });
 }
 
 }  // namespace minim::constraint

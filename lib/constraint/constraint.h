@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 
 #include "constraint/automaton.h"
@@ -31,6 +32,10 @@ class Constraint {
     std::optional<int32_t> starts_after() const noexcept { return starts_after_; }
 
     std::shared_ptr<const StateTokens> state_tokens(int32_t state) const;
+
+    // Whether `text` is a whole answer: what tokens would write, with markup as its text. With starts_after the
+    // answer may begin after any place where that token's text stands.
+    bool matches(std::string_view text) const;
 
   private:
     std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;

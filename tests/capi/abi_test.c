@@ -275,6 +275,44 @@ static int32_t collect_text(void* user_data, const minim_token* token) {
     return 0;
 }
 
+static void test_constraint_matches(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_constraint *regex = NULL, *choices = NULL, *tools = NULL, *none = NULL;
+    const char* texts[] = {"x\0y", "no"};
+    const size_t lengths[] = {3, SIZE_MAX};
+    const char* call = "<minimax:tool_call>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>";
+    int32_t matches = -1;
+
+    CHECK_OK(minim_constraint_from_regex_n(model, "a\0[bc]", 6, NULL, &regex, &err));
+    CHECK_OK(minim_constraint_matches(regex, "a\0c", 3, &matches, &err));
+    CHECK(matches == 1);
+    CHECK_OK(minim_constraint_matches(regex, "a\0c", SIZE_MAX, &matches, &err));
+    CHECK(matches == 0);
+    CHECK_OK(minim_constraint_matches(regex, NULL, 0, &matches, &err));
+    CHECK(matches == 0);
+    CHECK_OK(minim_constraint_from_choices_n(model, texts, lengths, 2, NULL, &choices, &err));
+    CHECK_OK(minim_constraint_matches(choices, "x\0y", 3, &matches, &err));
+    CHECK(matches == 1);
+    CHECK_OK(minim_constraint_matches(choices, "no", 2, &matches, &err));
+    CHECK(matches == 1);
+    CHECK_OK(minim_constraint_matches(choices, "x", 1, &matches, &err));
+    CHECK(matches == 0);
+    CHECK_OK(minim_constraint_from_tools(model, "[{\"name\": \"now\"}]", NULL, 1, NULL, &tools, &err));
+    CHECK_OK(minim_constraint_matches(tools, call, SIZE_MAX, &matches, &err));
+    CHECK(matches == 1);
+
+    CHECK_FAILS(minim_constraint_matches(NULL, "a", 1, &matches, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_matches(regex, NULL, 1, &matches, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_matches(regex, "a", 1, NULL, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_regex_n(model, NULL, 1, NULL, &none, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_choices_n(model, texts, NULL, 2, NULL, &none, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_choices_n(model, NULL, lengths, 2, NULL, &none, &err), MINIM_E_INVALID);
+    CHECK(none == NULL);
+    minim_constraint_free(regex);
+    minim_constraint_free(choices);
+    minim_constraint_free(tools);
+}
+
 static void test_constraints(minim_model* model) {
     minim_error err = MINIM_ERROR_INIT;
     minim_constraint_params params = MINIM_CONSTRAINT_PARAMS_INIT;
@@ -1022,6 +1060,7 @@ int main(int argc, char** argv) {
     test_chat(model);
     test_session(model);
     test_constraints(model);
+    test_constraint_matches(model);
     test_states(model);
     test_engine(model);
     test_generation(model);

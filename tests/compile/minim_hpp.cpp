@@ -35,6 +35,7 @@ std::string compile_check(const std::string& path) {
         .set_constraint(minim::Constraint::from_regex(model, "a*"))
         .set_constraint(minim::Constraint::from_choices(model, {"yes", "no"}))
         .set_constraint(minim::Constraint::from_tools(model, "[]", "name", true));
+    if (minim::Constraint::from_regex(model, "a*").matches(std::string_view("a\0", 2))) text += "a";
     const minim::Tokens prompt = model.chat_tokenize("[]", "[]", "{}");
     const auto collect = [&](const minim_token& token) { text.append(token.text, token.text_length); };
     session.generate(sampling, prompt, collect, &cancel);
