@@ -75,7 +75,6 @@ void Sampler::accept(int32_t token, bool generated) {
 
 void Sampler::reset() {
     penalties_.clear();
-    penalties_enabled_ = true;
     random_ = Random(params_.seed);
 }
 
@@ -104,7 +103,7 @@ Choice Sampler::sample(std::span<const float> logits, std::span<const int32_t> b
 }
 
 void Sampler::append_changing(std::vector<int32_t>& tokens, std::span<const int32_t> banned) const {
-    if (penalties_enabled_) penalties_.append_ids(tokens);
+    penalties_.append_ids(tokens);
     for (const LogitBias& entry : params_.logit_bias) tokens.push_back(entry.token);
     tokens.insert(tokens.end(), forbidden_.begin(), forbidden_.end());
     tokens.insert(tokens.end(), banned.begin(), banned.end());
@@ -128,7 +127,7 @@ ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const i
     const bool is_greedy = params_.temperature == 0.0F;
     // The weights of a masked row are those that the device does not know.
     if (masked && needs_total()) return query;
-    if (penalties_enabled_ && penalties_.n_ids() + accepted.size() > size_t{2} * k_most_named) return query;
+    if (penalties_.n_ids() + accepted.size() > size_t{2} * k_most_named) return query;
     std::vector<int32_t>& named = query.named;
     append_changing(named, banned);
     if (penalties_.are_on()) named.insert(named.end(), accepted.begin(), accepted.end());
@@ -136,7 +135,7 @@ ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const i
     named.erase(std::unique(named.begin(), named.end()), named.end());
     const auto n_changing = std::ssize(named) - std::ssize(forbidden_);
     // Of what may not be chosen at all, the weight is wanted or nothing.
-    const bool has_new_logits = !params_.logit_bias.empty() || (penalties_enabled_ && penalties_.are_on());
+    const bool has_new_logits = !params_.logit_bias.empty() || penalties_.are_on();
     if (!needs_total() && !has_new_logits) named.clear();
     if (std::ssize(named) > k_most_named) return {};
 
@@ -183,10 +182,8 @@ std::optional<Choice> Sampler::sample(const Shortlist& top, std::span<const int3
 
 // As adjust_row().
 void Sampler::change_row(std::span<const int32_t> banned_now) {
-    if (penalties_enabled_) {
-        for (ShortRow::Change& change : short_row_.changes())
-            change.adjusted = penalties_.adjusted(change.token, change.adjusted);
-    }
+    for (ShortRow::Change& change : short_row_.changes())
+        change.adjusted = penalties_.adjusted(change.token, change.adjusted);
     for (const LogitBias& entry : params_.logit_bias) {
         float& logit = short_row_.change_of(entry.token).adjusted;
         logit = entry.bias == k_never ? k_never : logit + entry.bias;
@@ -250,7 +247,7 @@ void Sampler::copy_allowed(std::span<const float> logits, std::span<const uint64
 }
 
 void Sampler::adjust_row(std::span<const int32_t> banned_now) {
-    if (penalties_enabled_) penalties_.apply(adjusted_);
+    penalties_.apply(adjusted_);
     for (const LogitBias& entry : params_.logit_bias) {
         float& logit = adjusted_[static_cast<size_t>(entry.token)];
         // A token that is forbidden stays so at +inf, where the sum would be NaN.

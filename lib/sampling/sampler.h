@@ -39,9 +39,6 @@ class Sampler {
     // false for the prompt's tokens. Throws Status::invalid for an id outside the vocabulary.
     void accept(int32_t token, bool generated);
 
-    // While off, the history grows but no penalty acts: for the inside of tool calls. On at first.
-    void set_penalties_enabled(bool enabled) noexcept { penalties_enabled_ = enabled; }
-
     // Chooses from one row of n_vocab logits. `banned_now` lists ids that may not be chosen in this call (an
     // EOS token before min_tokens); `allowed`, where it is not empty, has one bit an id, 64 a word from the
     // lowest on, set for those that may. One random number is drawn at every temperature but 0, where none
@@ -61,7 +58,7 @@ class Sampler {
     std::optional<Choice> sample(const Shortlist& top, std::span<const int32_t> banned_now = {},
                                  std::span<const uint64_t> allowed = {});
 
-    // Back to the state after construction: no history, the seed's first number next, penalties on.
+    // Back to the state after construction: no history, the seed's first number next.
     void reset();
 
     const Params& params() const noexcept { return params_; }
@@ -90,7 +87,6 @@ class Sampler {
     int32_t n_vocab_;
     std::vector<int32_t> forbidden_;
     Penalties penalties_;
-    bool penalties_enabled_ = true;
     Random random_;
 
     std::vector<float> adjusted_;    // the row after penalties, bias and masks

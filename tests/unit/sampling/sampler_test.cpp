@@ -69,18 +69,6 @@ TEST_CASE("temperature 0 acts after penalties and bias and ignores the filters")
     CHECK(sampler.sample(logits).token == 0);
 }
 
-TEST_CASE("switched-off penalties still record the history") {
-    Params params = greedy();
-    params.repetition_penalty = 2.0F;
-    Sampler sampler(params, 2);
-    const std::vector<float> logits{3, 2};
-    sampler.set_penalties_enabled(false);
-    sampler.accept(0, true);
-    CHECK(sampler.sample(logits).token == 0);
-    sampler.set_penalties_enabled(true);
-    CHECK(sampler.sample(logits).token == 1);
-}
-
 TEST_CASE("biases of one token add up and -inf forbids it") {
     Params params = greedy();
     params.logit_bias = {{0, 1.0F}, {0, 1.0F}, {2, -k_infinity}};
