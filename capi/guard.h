@@ -1,10 +1,7 @@
 // The one place where exceptions become status codes: every export that can fail runs its body in guard().
 #pragma once
 
-#include <new>
-#include <stdexcept>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -18,26 +15,14 @@ void fill_error(minim_error* out, const Error& error, int32_t device) noexcept;
 // index_of(name): what minim_error.device is for the device that an error names.
 template <typename IndexOf, typename Body>
 minim_status guard(minim_error* out, const IndexOf& index_of, Body&& body) noexcept {
-    const auto report = [&](const Error& error) {
-        const std::string_view device = error.facts().device.text();
-        fill_error(out, error, device.empty() ? -1 : index_of(device));
-        return static_cast<minim_status>(error.status());
-    };
     try {
         std::forward<Body>(body)();
         return MINIM_OK;
-    } catch (const Error& error) {
-        return report(error);
-    } catch (const std::bad_alloc&) {
-        return report(Error(Status::out_of_memory, Reason::none, "out of memory"));
-    } catch (const std::length_error& error) {
-        return report(Error(Status::out_of_memory, Reason::none, error.what()));
-    } catch (const std::system_error& error) {
-        return report(Error(Status::internal, Reason::none, error.what()));
-    } catch (const std::exception& error) {
-        return report(Error(Status::internal, Reason::none, error.what()));
     } catch (...) {
-        return report(Error(Status::internal, Reason::none, "an exception of unknown type"));
+        const Error error = current_error();
+        const std::string_view device = error.facts().device.text();
+        fill_error(out, error, device.empty() ? -1 : index_of(device));
+        return static_cast<minim_status>(error.status());
     }
 }
 

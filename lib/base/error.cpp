@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <stdexcept>
 
 #include "base/format_text.h"
 #include "base/memory_info.h"
@@ -32,6 +34,22 @@ Error::Error(Status status, Reason reason, std::string_view message, const Error
     char* end = std::copy_n(message.data(), head, message_);
     end = std::ranges::copy(k_cut, end).out;
     std::ranges::copy(message.substr(tail), end);
+}
+
+Error current_error() noexcept {
+    try {
+        throw;
+    } catch (const Error& error) {
+        return error;
+    } catch (const std::bad_alloc&) {
+        return {Status::out_of_memory, Reason::none, "out of memory"};
+    } catch (const std::length_error& error) {
+        return {Status::out_of_memory, Reason::none, error.what()};
+    } catch (const std::exception& error) {
+        return {Status::internal, Reason::none, error.what()};
+    } catch (...) {
+        return {Status::internal, Reason::none, "an exception of unknown type"};
+    }
 }
 
 void fail_out_of_memory(std::string_view what, uint64_t requested_bytes, uint64_t available_bytes) {

@@ -78,6 +78,9 @@ class Error : public std::exception {
     char message_[1024];
 };
 
+// Returns the exception that is being handled as an Error. Call it in a catch block.
+Error current_error() noexcept;
+
 // Throws Error with a formatted message: fail(Status::invalid, "n_batch {} is not positive", n).
 template <typename... Args>
 [[noreturn]] void fail(Status status, fmt::format_string<Args...> text, Args&&... args) {
