@@ -158,17 +158,10 @@ minim_status minim_request_get_state(const minim_request* request, minim_request
                                      minim_error* err) {
     return guard(err, [&] {
         const engine::RequestState state = required(request, "request").request->state();
-        minim_request_state result{};
-        result.finish = static_cast<int32_t>(state.finish);
-        result.stop_token = state.stop_token;
-        result.n_prompt = static_cast<uint64_t>(state.n_prompt);
+        auto result = result_of<minim_request_state>(state);
         result.n_cached = static_cast<uint64_t>(state.n_cached);
-        result.n_generated = static_cast<uint64_t>(state.n_generated);
         result.n_preempted = static_cast<uint64_t>(state.n_preempted);
         result.queue_us = static_cast<uint64_t>(state.queue_us);
-        result.prompt_us = static_cast<uint64_t>(state.prompt_us);
-        result.generate_us = static_cast<uint64_t>(state.generate_us);
-        result.seed = state.seed;
         result_to(out, "minim_request_state", result);
     });
 }

@@ -11,18 +11,6 @@ namespace {
 static_assert(static_cast<int>(engine::Finish::end) == MINIM_FINISH_END);
 static_assert(static_cast<int>(engine::Finish::stopped) == MINIM_FINISH_STOPPED);
 
-minim_generate_result result_of(const engine::GenerationState& state) {
-    minim_generate_result result{};
-    result.finish = static_cast<int32_t>(state.finish);
-    result.stop_token = state.stop_token;
-    result.n_prompt = static_cast<uint64_t>(state.n_prompt);
-    result.n_generated = static_cast<uint64_t>(state.n_generated);
-    result.prompt_us = static_cast<uint64_t>(state.prompt_us);
-    result.generate_us = static_cast<uint64_t>(state.generate_us);
-    result.seed = state.seed;
-    return result;
-}
-
 void begin(minim_session& session, const minim_sampling* options, std::span<const int32_t> prompt,
            const CancelToken* cancel) {
     session.top.reserve(
@@ -51,7 +39,8 @@ minim_status minim_generate(minim_session* session, const minim_sampling* sampli
         begin(*session, sampling, ids_argument(prompt, count, "prompt"), token_of(cancel));
         const auto report = [&] {
             if (result != nullptr)
-                result_to(result, "minim_generate_result", result_of(session->generation->state()));
+                result_to(result, "minim_generate_result",
+                          result_of<minim_generate_result>(session->generation->state()));
         };
         try {
             while (next(*session, token_of(cancel))) {
@@ -101,6 +90,6 @@ minim_status minim_generate_state(const minim_session* session, minim_generate_r
             state = session->generation_state;
         }
         if (!state) fail(Status::invalid, "no generation was begun in this session");
-        result_to(result, "minim_generate_result", result_of(*state));
+        result_to(result, "minim_generate_result", result_of<minim_generate_result>(*state));
     });
 }

@@ -128,8 +128,9 @@ struct minim_session {
     size_t n_tokens = 0;
     std::optional<minim::engine::GenerationState> generation_state;
 
-    // Tokens that were generated but not reported, because their text is not settled.
+    // Tokens that were generated but not reported, because their text is not settled; and all others.
     int64_t n_unreported() const { return generation ? generation->n_unreported() : 0; }
+    int64_t n_reported() const { return session->n_tokens() - n_unreported(); }
 
     // The session keeps the prompt and the reported tokens, and forgets the others.
     void end_generation() {
@@ -139,7 +140,7 @@ struct minim_session {
 
     void publish_status() {
         const std::lock_guard lock(status_mutex);
-        n_tokens = static_cast<size_t>(session->n_tokens() - n_unreported());
+        n_tokens = static_cast<size_t>(n_reported());
         generation_state.reset();
         if (generation) generation_state = generation->state();
     }

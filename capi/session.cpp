@@ -15,7 +15,7 @@ engine::SessionParams session_params(const minim_session_params& p) {
     params.n_context = static_cast<int64_t>(p.max_context);
     params.k_format = kv_format(p.k_format, "k_format");
     params.v_format = kv_format(p.v_format, "v_format");
-    if (p.n_batch != 0) params.n_batch = p.n_batch;
+    if (p.n_batch < 0) fail(Status::invalid, "n_batch is {}; it must not be negative", p.n_batch);
     if (p.n_ubatch != 0) params.n_ubatch = p.n_ubatch;
     return params;
 }
@@ -62,10 +62,9 @@ uint64_t minim_session_kv_bytes(const minim_session* session) {
 minim_status minim_session_truncate(minim_session* session, size_t count, minim_error* err) {
     return guard(err, DevicesOf(session), [&] {
         const SessionUse use(required(session, "session"));
-        const int64_t n_tokens = session->session->n_tokens() - session->n_unreported();
-        if (count > static_cast<uint64_t>(n_tokens)) {
+        const int64_t n_tokens = session->n_reported();
+        if (count > static_cast<uint64_t>(n_tokens))
             fail(Status::invalid, "cannot truncate to {} tokens: the session holds {}", count, n_tokens);
-        }
         session->end_generation();
         session->session->truncate(static_cast<int64_t>(count));
     });
@@ -76,7 +75,7 @@ minim_status minim_session_fork(minim_session* session, minim_session** out, min
         required(out, "out") = nullptr;
         const SessionUse use(required(session, "session"));
         std::unique_ptr<engine::Session> fork = session->session->fork();
-        fork->truncate(fork->n_tokens() - session->n_unreported());
+        fork->truncate(session->n_reported());
         *out = new_session(session->open, std::move(fork));
     });
 }
@@ -85,9 +84,7 @@ minim_status minim_session_save(minim_session* session, const char* path, minim_
                                 minim_error* err) {
     return guard(err, DevicesOf(session), [&] {
         const SessionUse use(required(session, "session"));
-        required(path, "path");
-        const int64_t n_reported = session->session->n_tokens() - session->n_unreported();
-        session->session->save(path, n_reported, token_of(cancel));
+        session->session->save(&required(path, "path"), session->n_reported(), token_of(cancel));
     });
 }
 

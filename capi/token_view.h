@@ -1,4 +1,4 @@
-// A generated token as callers see it.
+// A generated token, and the state of an answer, as callers see them.
 #pragma once
 
 #include <vector>
@@ -23,6 +23,20 @@ inline minim_token token_view(const engine::TokenEvent& event, std::vector<minim
     token.n_top = static_cast<int32_t>(top.size());
     token.top = top.empty() ? nullptr : top.data();
     return token;
+}
+
+// Fills what minim_generate_result and minim_request_state have in common.
+template <typename Result>
+Result result_of(const engine::AnswerState& state) {
+    Result result{};
+    result.finish = static_cast<int32_t>(state.finish);
+    result.stop_token = state.stop_token;
+    result.n_prompt = static_cast<uint64_t>(state.n_prompt);
+    result.n_generated = static_cast<uint64_t>(state.n_generated);
+    result.prompt_us = static_cast<uint64_t>(state.prompt_us);
+    result.generate_us = static_cast<uint64_t>(state.generate_us);
+    result.seed = state.seed;
+    return result;
 }
 
 }  // namespace minim::capi

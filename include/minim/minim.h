@@ -685,9 +685,8 @@ typedef struct minim_session_params {
     int32_t k_format;     /* MINIM_KV_*; AUTO: F16. Q8_0 and Q4_0 want head dimensions of whole
                              blocks of 32, keys in Q4_0 a power of two */
     int32_t v_format;
-    int32_t n_batch;  /* upper bound of n_ubatch, as other engines have it; 0: 2048 */
-    int32_t n_ubatch; /* tokens evaluated together, at most n_batch and 65536; 0: 512. Changes speed,
-                             never results */
+    int32_t n_batch;  /* reserved, has no effect; must not be negative */
+    int32_t n_ubatch; /* tokens evaluated together, at most 65536; 0: 512. Changes speed, never results */
 } minim_session_params;
 #define MINIM_SESSION_PARAMS_INIT \
     { sizeof(minim_session_params), 0, 0, 0, 0, 0, 0 }

@@ -33,6 +33,7 @@ Answer::Answer(const model::Model& model, const GenerateParams& params)
     : model_(model),
       params_(params),
       sampler_(completed(params, model), static_cast<int32_t>(model.config().n_vocab), model.unused_rows()),
+      drafter_(params.n_draft),
       stops_(params.stop_texts) {
     const int64_t n_vocab = model.config().n_vocab;
     for (const int32_t id : params.stop_tokens) {

@@ -1,8 +1,8 @@
 // An answer in the making: chooses tokens from logits, detokenises, looks for stop texts, and reports each
-// token once its text is settled. Where the logits come from is its owner's business: one session
-// (generation.h) or a batch of many (engine.h).
+// token once its text is settled. A scheduler gives it the logits (scheduler.h).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -15,6 +15,7 @@
 #include "base/shortlist.h"
 #include "constraint/constraint.h"
 #include "constraint/matcher.h"
+#include "engine/lookup_draft.h"
 #include "model/model.h"
 #include "sampling/sampler.h"
 #include "sampling/stop_matcher.h"
@@ -48,6 +49,20 @@ enum class Finish : int32_t {
     timeout = 6
 };
 
+struct AnswerState {
+    Finish finish = Finish::none;  // none until the last token was taken
+    int32_t stop_token = -1;
+    int64_t n_prompt = 0;
+    int64_t n_generated = 0;  // reported: taken by the owner or still to be taken
+    int64_t prompt_us = 0;    // until the first token
+    int64_t generate_us = 0;  // from there to the last one
+    uint64_t seed = 0;
+    // Of a request to an engine:
+    int64_t n_cached = 0;     // tokens of the prompt whose keys and values were there already
+    int64_t n_preempted = 0;  // how often it was preempted because memory was short
+    int64_t queue_us = 0;     // from submission until it was first worked on
+};
+
 // A generated token with the text it completes, which may be none. While a character or a possible stop text
 // is unfinished, its tokens wait: nothing is reported that a stop text could still take back.
 struct TokenEvent {
@@ -60,6 +75,10 @@ struct LogitsRow {
     std::optional<Shortlist> top;
     std::function<std::span<const float>()> whole;
 };
+
+inline int64_t microseconds(std::chrono::steady_clock::duration duration) {
+    return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
+}
 
 class Answer {
   public:
@@ -96,6 +115,7 @@ class Answer {
     int64_t n_chosen() const noexcept { return n_chosen_; }
     int64_t n_reported() const noexcept { return n_reported_; }
     uint64_t seed() const noexcept { return sampler_.params().seed; }
+    Drafter& drafter() noexcept { return drafter_; }  // of draft tokens, if the parameters ask for some
 
   private:
     bool may_end() const { return n_chosen_ >= params_.min_tokens && (!matcher_ || matcher_->may_end()); }
@@ -106,6 +126,7 @@ class Answer {
     const model::Model& model_;
     GenerateParams params_;
     sampling::Sampler sampler_;
+    Drafter drafter_;
     sampling::StopMatcher stops_;
     tokenizer::StreamDecoder decoder_;
     std::vector<int32_t> end_tokens_;

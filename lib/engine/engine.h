@@ -16,13 +16,11 @@
 #include <thread>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/own_thread.h"
-#include "base/shortlist.h"
-#include "engine/lookup_draft.h"
 #include "engine/request.h"
+#include "engine/scheduler.h"
 #include "kv/prefix_cache.h"
 #include "kv/sequence.h"
 #include "model/model.h"
@@ -94,16 +92,12 @@ class Engine {
         Clock::time_point submitted = Clock::now();
         Clock::time_point first_token{};
         Answer answer;
-        std::vector<int32_t> tokens;  // the prompt and what was chosen
-        Drafter drafter;
-        std::vector<int32_t> guess;      // evaluated in the step being made, behind the last token
-        std::optional<kv::Sequence> kv;  // while it is worked on
-        int64_t n_evaluated = 0;
-        int64_t n_rows = 0;  // of the step being made
+        Sequence sequence;  // its tokens: the prompt and what was chosen
         bool ended = false;
         RequestState state;
 
-        int64_t n_due() const { return static_cast<int64_t>(tokens.size()) - n_evaluated; }
+        // Whether its prompt is read: it has chosen a token, or had before it was set aside.
+        bool is_answering() const { return sequence.n_due() == 1 && state.prompt_us > 0; }
         bool goes_before(const Work& other) const;
     };
     using WorkList = std::list<std::unique_ptr<Work>>;
@@ -115,23 +109,17 @@ class Engine {
     bool wait_for_work();
     void publish_state();
     void make_step();
-    void end_unwanted(WorkList& list);
+    void end_unwanted();
     void admit();
     bool start(Work& work);
     bool get_promise(Work& work, int64_t n_pages);
     void set_aside(WorkList::iterator work);
     void plan_answers();
     bool get_page(Work& work);
-    void guess(Work& work) const;
     void plan_prompts(int64_t n_rows);
     bool waits_for_prefix(const Work& work, std::span<Work* const> planned) const;
-    void plan(Work& work, int64_t n_rows);
     void keep_prefix(const Work& work, int64_t n_positions);
-    void ask_for_shortlists();
-    LogitsRow logits_row(int64_t row);
-    void choose(Work& work, int64_t first_row, double seconds);
-    void choose_tokens(Work& work, int64_t first_row);
-    void report(Work& work);
+    void choose(Work& work);
     void end(Work& work, Finish why, const std::optional<Error>& error);
     void remove_ended();
     void fail_running(const Error& error) noexcept;
@@ -143,11 +131,7 @@ class Engine {
     const int64_t n_context_;  // of one request
     const std::shared_ptr<kv::PagePool> pool_;
     kv::PrefixCache prefixes_;
-    model::StepSpace space_;
-    Buffer logits_;  // [n_requests, n_vocab]
-    std::vector<model::StepRow> rows_;
-    std::vector<Work*> asking_;            // who gets the logits: a row each, and one for each guessed token
-    std::vector<ShortlistQuery> queries_;  // of these rows; empty: all of them are copied to logits_
+    Scheduler scheduler_;
 
     // The engine's thread alone. Both lists: who goes before whom.
     WorkList waiting_;

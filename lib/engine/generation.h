@@ -6,23 +6,13 @@
 #include <optional>
 #include <span>
 
-#include "base/buffer.h"
 #include "base/cancel.h"
 #include "engine/answer.h"
-#include "engine/lookup_draft.h"
 #include "engine/session.h"
 
 namespace minim::engine {
 
-struct GenerationState {
-    Finish finish = Finish::none;
-    int32_t stop_token = -1;
-    int64_t n_prompt = 0;
-    int64_t n_generated = 0;  // reported ones
-    int64_t prompt_us = 0;
-    int64_t generate_us = 0;
-    uint64_t seed = 0;
-};
+using GenerationState = AnswerState;
 
 class Generation {
   public:
@@ -47,18 +37,8 @@ class Generation {
     }
 
   private:
-    void produce(const CancelToken* cancel);
-    std::optional<int32_t> choose_next(const CancelToken* cancel);
-    void produce_guessed(std::span<const int32_t> guess, const CancelToken* cancel);
-
     Session& session_;
     Answer answer_;
-    // Where guesses are wanted.
-    struct Drafts {
-        Drafter drafter;
-        Buffer logits;  // [1 + the longest guess, n_vocab]
-    };
-    std::optional<Drafts> drafts_;
     int64_t n_session_before_ = 0;  // session tokens with the prompt, before the first generated one
     GenerationState state_;
     std::chrono::steady_clock::time_point first_token_at_;

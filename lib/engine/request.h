@@ -28,18 +28,7 @@ struct RequestParams {
     std::function<void()> notify;
 };
 
-struct RequestState {
-    Finish finish = Finish::none;
-    int32_t stop_token = -1;
-    int64_t n_prompt = 0;
-    int64_t n_cached = 0;     // tokens of the prompt whose keys and values were there already
-    int64_t n_generated = 0;  // taken by the owner or still to be taken
-    int64_t n_preempted = 0;  // how often it was set aside for want of memory
-    int64_t queue_us = 0;     // from submission until it was first worked on
-    int64_t prompt_us = 0;    // until the first token
-    int64_t generate_us = 0;  // until the last one
-    uint64_t seed = 0;
-};
+using RequestState = AnswerState;
 
 class Request {
   public:

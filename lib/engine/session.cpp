@@ -1,7 +1,6 @@
 #include "engine/session.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/format_text.h"
@@ -63,10 +62,9 @@ SessionParams params_of_state(const model::Model& model, const kv::StateFile& fi
     return params;
 }
 
-int64_t step_rows(const SessionParams& params, int64_t n_context) {
-    if (params.n_batch < 1) fail(Status::invalid, "n_batch is {}", params.n_batch);
-    if (params.n_ubatch < 1) fail(Status::invalid, "n_ubatch is {}", params.n_ubatch);
-    return std::min({params.n_ubatch, params.n_batch, n_context, model::k_most_step_rows});
+int64_t step_rows(int64_t n_ubatch, int64_t n_context) {
+    if (n_ubatch < 1) fail(Status::invalid, "n_ubatch is {}", n_ubatch);
+    return std::min({n_ubatch, n_context, model::k_most_step_rows});
 }
 
 }  // namespace
@@ -92,43 +90,40 @@ void check_ids(std::span<const int32_t> ids, const model::Config& config) {
 }
 
 Session::Session(std::shared_ptr<const model::Model> model, const SessionParams& params, const Logger& log)
-    : model_(std::move(model)),
-      n_context_(context_length(*model_, params, log)),
-      space_(model_->stages(), model_->config(), step_rows(params, n_context_), n_context_),
-      kv_(make_pool(*model_, params.k_format, params.v_format), n_context_),
-      rows_(static_cast<size_t>(space_.n_rows())),
-      last_logits_(static_cast<uint64_t>(model_->config().n_vocab) * sizeof(float), "logits") {
-    tokens_.reserve(static_cast<size_t>(n_context_));
+    : Session(model, context_length(*model, params, log), params.n_ubatch) {
+    sequence_.kv.emplace(make_pool(*model_, params.k_format, params.v_format), n_context_);
 }
 
-Session::Session(const Session& parent, kv::Sequence kv)
-    : model_(parent.model_),
-      n_context_(parent.n_context_),
-      space_(model_->stages(), model_->config(), parent.space_.n_rows(), n_context_),
-      kv_(std::move(kv)),
-      rows_(parent.rows_.size()),
-      last_logits_(parent.last_logits_.size(), "logits"),
-      n_evaluated_(parent.n_evaluated_) {
-    tokens_.reserve(static_cast<size_t>(n_context_));
-    tokens_ = parent.tokens_;
-    std::memcpy(last_logits_.data(), parent.last_logits_.data(), last_logits_.size());
+// Without pages for its tokens.
+Session::Session(const std::shared_ptr<const model::Model>& model, int64_t n_context, int64_t n_ubatch)
+    : model_(model), n_context_(n_context), scheduler_(model, step_rows(n_ubatch, n_context), n_context, 1) {
+    sequence_.tokens.reserve(static_cast<size_t>(n_context));
+}
+
+void Session::set_state(std::span<const int32_t> tokens, int64_t n_evaluated, std::span<const float> logits) {
+    sequence_.tokens.assign(tokens.begin(), tokens.end());
+    sequence_.n_evaluated = n_evaluated;
+    if (logits.empty()) return;
+    std::ranges::copy(logits, scheduler_.put_logits(0).data());
+    sequence_.logits_row = 0;
 }
 
 std::unique_ptr<Session> Session::fork() {
-    fetch_last_logits();
-    return std::unique_ptr<Session>(new Session(*this, kv_.fork(n_evaluated_, n_context_)));
+    const auto logits = known_logits();
+    std::unique_ptr<Session> fork(new Session(model_, n_context_, scheduler_.n_rows()));
+    fork->sequence_.kv.emplace(sequence_.kv->fork(sequence_.n_evaluated, n_context_));
+    fork->set_state(sequence_.tokens, sequence_.n_evaluated, logits);
+    return fork;
 }
 
 void Session::save(const std::string& path, int64_t n_saved, const CancelToken* cancel) {
-    fetch_last_logits();
     kv::State state;
     state.model = model_->fingerprint();
     state.n_context = n_context_;
-    state.tokens = std::span(tokens_).first(static_cast<size_t>(n_saved));
+    state.tokens = tokens().first(static_cast<size_t>(n_saved));
     state.n_evaluated = n_evaluated_of(n_saved);
-    if (state.n_evaluated == n_saved && n_saved > 0)
-        state.logits = {last_logits_.as<float>(), static_cast<size_t>(model_->config().n_vocab)};
-    kv::write_state(path, state, kv_, cancel);
+    if (n_saved == n_tokens()) state.logits = known_logits();
+    kv::write_state(path, state, *sequence_.kv, cancel);
 }
 
 std::unique_ptr<Session> Session::restore(std::shared_ptr<const model::Model> model, const std::string& path,
@@ -138,10 +133,8 @@ std::unique_ptr<Session> Session::restore(std::shared_ptr<const model::Model> mo
     const kv::State state = file.state();
     const SessionParams as_saved = params_of_state(*model, file, params);
     auto session = std::make_unique<Session>(std::move(model), as_saved, log);
-    file.read_pages(session->kv_, cancel);
-    session->tokens_.assign(state.tokens.begin(), state.tokens.end());
-    session->n_evaluated_ = state.n_evaluated;
-    std::ranges::copy(state.logits, session->last_logits_.as<float>());
+    file.read_pages(*session->sequence_.kv, cancel);
+    session->set_state(state.tokens, state.n_evaluated, state.logits);
     return session;
 }
 
@@ -171,135 +164,85 @@ void Session::check_eval(std::span<const int32_t> ids, bool all_logits, std::spa
     }
 }
 
-// Evaluates tokens from `position` on, whose pages are held; rows from first_wanted on give logits.
-void Session::run_step(std::span<const int32_t> tokens, int64_t position, int64_t first_wanted,
-                       const model::StepOutput& output, const CancelToken* cancel) {
-    kept_row_.reset();
-    for (size_t i = 0; i < tokens.size(); ++i) {
-        const auto row = static_cast<int64_t>(i);
-        rows_[i] = {tokens[i], {&kv_.view(), position + row}, row >= first_wanted};
-    }
-    model_->forward().step(std::span(rows_).first(tokens.size()), space_, output, cancel);
-}
-
 void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<float> logits,
                    const CancelToken* cancel) {
     check_eval(ids, all_logits, logits, 0);
-    fetch_last_logits();  // which are still the session's should this fail
-    const int64_t n_vocab = model_->config().n_vocab;
+    known_logits();  // which are still the session's should this fail
     const int64_t n_before = n_tokens();
-    const int64_t n_rows = all_logits ? static_cast<int64_t>(ids.size()) : 1;
-
-    const bool every_row = all_logits && !logits.empty();
-    const bool keeps_row = logits.empty() && space_.keeps_logits();
-    tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+    const int64_t n_evaluated = sequence_.n_evaluated;
+    const auto logits_row = sequence_.logits_row;
+    const std::span<float> every_row = all_logits ? logits : std::span<float>();
+    sequence_.tokens.insert(sequence_.tokens.end(), ids.begin(), ids.end());
     try {
-        const auto n_total = n_tokens();
-        kv_.hold(n_evaluated_, n_total);
-        for (int64_t at = n_evaluated_; at < n_total; at += space_.n_rows()) {
-            const int64_t count = std::min(space_.n_rows(), n_total - at);
-            const auto chunk =
-                std::span(tokens_).subspan(static_cast<size_t>(at), static_cast<size_t>(count));
-            if (every_row) {
-                const int64_t first =
-                    std::max<int64_t>(n_before - at, 0);  // the row left from before gives none
-                run_step(chunk, at, first, {logits.data() + (at + first - n_before) * n_vocab, {}}, cancel);
-            } else {
-                run_step(chunk, at, n_total - 1 - at, {keeps_row ? nullptr : last_logits_.as<float>(), {}},
-                         cancel);
-            }
-        }
+        eval_chunks(n_before, every_row, cancel);
     } catch (...) {
-        tokens_.resize(static_cast<size_t>(n_before));
+        sequence_.tokens.resize(static_cast<size_t>(n_before));
+        sequence_.n_evaluated = n_evaluated;
+        sequence_.logits_row = logits_row;
         throw;
     }
-    n_evaluated_ = n_tokens();
-    if (keeps_row) kept_row_ = 0;
-    if (every_row) {
-        std::copy_n(logits.data() + (n_rows - 1) * n_vocab, n_vocab, last_logits_.as<float>());
+    const int64_t n_vocab = model_->config().n_vocab;
+    if (!every_row.empty()) {
+        const float* last = logits.data() + (std::ssize(ids) - 1) * n_vocab;
+        std::copy_n(last, n_vocab, scheduler_.put_logits(0).data());
+        sequence_.logits_row = 0;
     } else if (!logits.empty()) {
-        std::copy_n(last_logits_.as<float>(), n_vocab, logits.data());
+        std::ranges::copy(known_logits(), logits.data());
+    }
+}
+
+// Evaluates what is due. The logits after each token from position n_before on go to `every_row`, or those after the last
+// one stay with the scheduler.
+void Session::eval_chunks(int64_t n_before, std::span<float> every_row, const CancelToken* cancel) {
+    sequence_.kv->hold(sequence_.n_evaluated, n_tokens());
+    sequence_.answer = nullptr;
+    const int64_t first_wanted = every_row.empty() ? n_tokens() - 1 : n_before;
+    while (sequence_.n_due() > 0) {
+        const int64_t n_given = std::max<int64_t>(sequence_.n_evaluated - n_before, 0);
+        float* rows = every_row.empty() ? nullptr : every_row.data() + n_given * model_->config().n_vocab;
+        scheduler_.begin();
+        scheduler_.add_chunk(sequence_, std::min(scheduler_.n_rows(), sequence_.n_due()), first_wanted);
+        scheduler_.run(cancel, rows);
     }
 }
 
 void Session::append(int32_t token) {
     check({&token, 1}, 0);
-    if (n_evaluated_ < n_tokens()) fail_internal("two tokens wait for evaluation");
-    tokens_.push_back(token);
+    if (has_waiting_token()) fail_internal("two tokens wait for evaluation");
+    sequence_.tokens.push_back(token);
 }
 
 void Session::eval_last(const CancelToken* cancel) {
-    if (tokens_.empty()) fail(Status::invalid, "the prompt is empty");
-    if (!has_waiting_token()) return;
-    eval_waiting({space_.keeps_logits() ? nullptr : last_logits_.as<float>(), {}}, cancel);
-}
-
-void Session::eval_waiting(const model::StepOutput& output, const CancelToken* cancel) {
-    kv_.hold(n_evaluated_, n_tokens());
-    run_step(std::span(tokens_).last(1), n_tokens() - 1, 0, output, cancel);
-    n_evaluated_ = n_tokens();
-    if (space_.keeps_logits()) kept_row_ = 0;
+    if (n_tokens() == 0) fail(Status::invalid, "the prompt is empty");
+    if (has_waiting_token()) eval_chunks(n_tokens(), {}, cancel);
 }
 
 std::span<const float> Session::last_logits(const CancelToken* cancel) {
     eval_last(cancel);
-    fetch_last_logits();
-    return {last_logits_.as<float>(), static_cast<size_t>(model_->config().n_vocab)};
+    return known_logits();
 }
 
-void Session::fetch_last_logits() {
-    if (!kept_row_ || has_waiting_token()) return;
-    model_->forward().fetch_logits(space_, *kept_row_, last_logits_.as<float>());
-    kept_row_.reset();
+// The logits after the last token, from now on on the host; none if it is not evaluated yet.
+std::span<const float> Session::known_logits() {
+    if (has_waiting_token() || n_tokens() == 0) return {};
+    return scheduler_.logits(*sequence_.logits_row);
 }
 
-std::optional<Shortlist> Session::shortlist(const ShortlistQuery& query, const CancelToken* cancel) {
-    if (tokens_.empty()) fail(Status::invalid, "the prompt is empty");
-    if (!space_.keeps_logits() || query.n_candidates == 0) return std::nullopt;
+void Session::reserve_drafts(int64_t n) {
+    scheduler_.reserve_logits(1 + std::min(n, scheduler_.n_rows() - 1));
+}
+
+void Session::extend(Answer& answer, const CancelToken* cancel) {
     if (has_waiting_token()) {
-        eval_waiting({nullptr, {&query, 1}}, cancel);
-        return space_.shortlist(0);
+        sequence_.kv->hold(sequence_.n_evaluated, n_tokens());
+        sequence_.answer = &answer;
+        scheduler_.begin();
+        Sequence* const sequences[] = {&sequence_};
+        scheduler_.add_answers(sequences, scheduler_.n_logits_rows() - 1);
+        scheduler_.run(cancel);
     }
-    if (!kept_row_) return std::nullopt;
-    return model_->forward().shortlist(space_, *kept_row_, query);
-}
-
-void Session::eval_guess(std::span<const int32_t> guess, const ShortlistQuery& query, std::span<float> logits,
-                         const CancelToken* cancel) {
-    const int64_t position = n_tokens() - 1;
-    const auto n_rows = static_cast<int64_t>(guess.size()) + 1;
-    if (!has_waiting_token() || n_rows > space_.n_rows() || position + n_rows > n_context_ ||
-        std::ssize(logits) < n_rows * model_->config().n_vocab)
-        fail_internal("a guess of {} tokens in a session of {}", guess.size(), n_tokens());
-    kv_.hold(position, position + n_rows);
-    std::vector<int32_t> tokens = {tokens_.back()};
-    tokens.insert(tokens.end(), guess.begin(), guess.end());
-    guess_has_shortlists_ = space_.keeps_logits() && query.n_candidates > 0;
-    const std::vector<ShortlistQuery> queries(guess_has_shortlists_ ? tokens.size() : 0, query);
-    run_step(tokens, position, 0, {logits.data(), queries}, cancel);
-}
-
-std::optional<Shortlist> Session::guess_shortlist(int64_t row) const {
-    if (!guess_has_shortlists_) return std::nullopt;
-    return space_.shortlist(row);
-}
-
-std::span<const float> Session::guess_logits(int64_t row, std::span<float> logits) {
-    const int64_t n_vocab = model_->config().n_vocab;
-    const auto one = logits.subspan(static_cast<size_t>(row * n_vocab), static_cast<size_t>(n_vocab));
-    if (guess_has_shortlists_) model_->forward().fetch_logits(space_, row, one.data());
-    return one;
-}
-
-void Session::keep_guess(std::span<const int32_t> guess, int64_t count, std::span<const float> logits) {
-    const int64_t n_vocab = model_->config().n_vocab;
-    tokens_.insert(tokens_.end(), guess.begin(), guess.begin() + count);
-    n_evaluated_ = n_tokens();
-    if (guess_has_shortlists_) {
-        kept_row_ = count;
-    } else {
-        std::copy_n(logits.data() + count * n_vocab, n_vocab, last_logits_.as<float>());
-    }
+    sequence_.answer = &answer;
+    scheduler_.choose(sequence_);
 }
 
 void Session::truncate(int64_t count) {
@@ -308,15 +251,16 @@ void Session::truncate(int64_t count) {
     }
     if (count == n_tokens()) return;
     const int64_t n_evaluated = n_evaluated_of(count);
-    tokens_.resize(static_cast<size_t>(count));
-    kv_.truncate(count);
-    n_evaluated_ = n_evaluated;
+    sequence_.tokens.resize(static_cast<size_t>(count));
+    sequence_.kv->truncate(count);
+    sequence_.n_evaluated = n_evaluated;
 }
 
 // Tokens that count as evaluated where only the first `count` are kept. The logits of a new last one are
 // gone: it is evaluated again, so that they can be had.
 int64_t Session::n_evaluated_of(int64_t count) const noexcept {
-    return count == n_tokens() ? n_evaluated_ : std::min(n_evaluated_, std::max<int64_t>(count - 1, 0));
+    return count == n_tokens() ? sequence_.n_evaluated
+                               : std::min(sequence_.n_evaluated, std::max<int64_t>(count - 1, 0));
 }
 
 }  // namespace minim::engine

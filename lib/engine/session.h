@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/cancel.h"
 #include "base/log.h"
-#include "base/shortlist.h"
+#include "engine/scheduler.h"
 #include "kv/sequence.h"
 #include "model/model.h"
 
@@ -21,7 +20,6 @@ struct SessionParams {
     int64_t n_context = 0;           // 0: the length the model was trained for, or that of the state file
     std::optional<Format> k_format;  // none: F16, or what the state file holds
     std::optional<Format> v_format;
-    int64_t n_batch = 2048;
     int64_t n_ubatch = 512;  // rows of one step; changes speed and work space, never results
 };
 
@@ -45,12 +43,13 @@ class Session {
 
     const model::Model& model() const noexcept { return *model_; }
     int64_t n_context() const noexcept { return n_context_; }
-    uint64_t kv_bytes() const { return kv::bytes_for(kv_.layout(), n_context_); }  // of the whole context
+    // Of the whole context.
+    uint64_t kv_bytes() const { return kv::bytes_for(sequence_.kv->layout(), n_context_); }
 
     // All tokens, of which the last may not be evaluated yet: a generated token is evaluated when its
     // successor is asked for.
-    std::span<const int32_t> tokens() const noexcept { return tokens_; }
-    int64_t n_tokens() const noexcept { return static_cast<int64_t>(tokens_.size()); }
+    std::span<const int32_t> tokens() const noexcept { return sequence_.tokens; }
+    int64_t n_tokens() const noexcept { return sequence_.n_tokens(); }
 
     // Appends and evaluates `ids`. `logits` is empty, or holds [ids.size(), n_vocab] with all_logits, else
     // [1, n_vocab]. Throws invalid, context_full or cancelled with the session as it was; `logits` is then
@@ -71,27 +70,12 @@ class Session {
     // The logits after the last token, which is evaluated first likewise.
     std::span<const float> last_logits(const CancelToken* cancel);
 
-    // The top of the same logits, likewise, until the session is used again. None where it is not to be had: then
-    // nothing has been evaluated.
-    std::optional<Shortlist> shortlist(const ShortlistQuery& query, const CancelToken* cancel);
+    // Keeps room for the logits of n draft tokens a step. Throws out_of_memory.
+    void reserve_drafts(int64_t n);
 
-    // Evaluates the last token, which waits for it, and a guess of those that follow it: at most n_ubatch -
-    // 1, and no more than the context takes. `query` is asked of each row; the row itself is written to `logits`,
-    // [1 + guess.size(), n_vocab], as if each had been evaluated by itself, where it has no candidates or tops are not to
-    // be had. The guess is no part of the session until keep_guess().
-    void eval_guess(std::span<const int32_t> guess, const ShortlistQuery& query, std::span<float> logits,
-                    const CancelToken* cancel);
-
-    // A row of the guess just evaluated.
-    std::optional<Shortlist> guess_shortlist(int64_t row) const;
-    std::span<const float> guess_logits(int64_t row, std::span<float> logits);
-
-    // Appends the first `count` tokens of the guess just evaluated.
-    void keep_guess(std::span<const int32_t> guess, int64_t count, std::span<const float> logits);
-
-    // Whether the last token waits for its evaluation.
-    bool has_waiting_token() const noexcept { return n_evaluated_ < n_tokens(); }
-    int64_t n_ubatch() const noexcept { return space_.n_rows(); }
+    // Lets an answer choose the next token, and further ones as far as they were drafted, and appends them. There must be
+    // room for one. The last token is evaluated first likewise.
+    void extend(Answer& answer, const CancelToken* cancel);
 
     // Forgets the tokens from position `count` on.
     void truncate(int64_t count);
@@ -112,24 +96,18 @@ class Session {
                                             const CancelToken* cancel, const Logger& log);
 
   private:
-    Session(const Session& parent, kv::Sequence kv);
+    Session(const std::shared_ptr<const model::Model>& model, int64_t n_context, int64_t n_ubatch);
+    void set_state(std::span<const int32_t> tokens, int64_t n_evaluated, std::span<const float> logits);
     void check(std::span<const int32_t> ids, int64_t n_forgotten) const;
     int64_t n_evaluated_of(int64_t count) const noexcept;
-    void run_step(std::span<const int32_t> tokens, int64_t position, int64_t first_wanted,
-                  const model::StepOutput& output, const CancelToken* cancel);
-    void eval_waiting(const model::StepOutput& output, const CancelToken* cancel);
-    void fetch_last_logits();
+    bool has_waiting_token() const noexcept { return sequence_.n_due() > 0; }
+    void eval_chunks(int64_t n_before, std::span<float> every_row, const CancelToken* cancel);
+    std::span<const float> known_logits();
 
     std::shared_ptr<const model::Model> model_;
     int64_t n_context_;
-    model::StepSpace space_;  // before the cache, whose error names the context that still fits
-    kv::Sequence kv_;
-    std::vector<model::StepRow> rows_;  // [n_ubatch]
-    Buffer last_logits_;                // [n_vocab], valid while every token is evaluated
-    std::optional<int64_t> kept_row_;   // of the last step, where these are still on the device
-    bool guess_has_shortlists_ = false;
-    std::vector<int32_t> tokens_;  // capacity n_context: never grows later
-    int64_t n_evaluated_ = 0;      // n_tokens() or one less
+    Scheduler scheduler_;  // before the cache, whose error names the context that still fits
+    Sequence sequence_;    // at most one token is due; its tokens have capacity for n_context
 };
 
 }  // namespace minim::engine

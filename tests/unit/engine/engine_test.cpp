@@ -6,6 +6,7 @@
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "requests.h"
@@ -179,6 +180,46 @@ TEST_CASE("guesses change no answer of an engine") {
         CHECK(result_of(*second).ids.size() == 20);
         wait_until_idle(engine);
     }
+}
+
+TEST_CASE("drafts work beside other requests, and change no answer") {
+    constexpr int64_t k_tokens = 150;
+    // Rows of logits for a draft of each, for some of them, and hardly any rows of a step beside a prompt.
+    const auto [n_requests, n_batch] = GENERATE(std::pair(4, 64), std::pair(40, 64), std::pair(4, 5));
+    Engine engine(bundled_model(), engine_params(8192, n_requests, n_batch), k_silent);
+    std::vector<std::vector<int32_t>> prompts;
+    std::vector<RequestParams> params;
+    std::vector<std::shared_ptr<Request>> requests;
+    for (int32_t i = 0; i < 4; ++i) {
+        std::vector<int32_t> ids;  // a text that repeats itself
+        for (int32_t j = 0; j < 60; ++j) ids.push_back(20 + 30 * i + j % (5 + i));
+        params.push_back(tokens_wanted(k_tokens));
+        params.back().generate.n_draft = i == 3 ? 0 : 4 << i;
+        requests.push_back(engine.submit(ids, params.back()));
+        prompts.push_back(ids);
+    }
+    for (size_t i = 0; i < requests.size(); ++i) {
+        params[i].generate.n_draft = 0;
+        CHECK(result_of(*requests[i]).ids == alone(prompts[i], params[i]).ids);
+    }
+    wait_until_idle(engine);
+    CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
+}
+
+TEST_CASE("drafts that are right save steps beside other requests") {
+    constexpr int64_t k_tokens = 150;
+    Engine engine(bundled_model(), engine_params(), k_silent);
+    std::vector<std::shared_ptr<Request>> requests;
+    for (int32_t i = 0; i < 3; ++i) {
+        RequestParams params = tokens_wanted(k_tokens);
+        params.generate.n_draft = 8;
+        params.generate.sampling.logit_bias = {{40 + i, 1000.0F}};  // always the same token
+        requests.push_back(engine.submit(some_ids(9, 7 * i), params));
+    }
+    for (int32_t i = 0; i < 3; ++i)
+        CHECK(result_of(*requests[static_cast<size_t>(i)]).ids == std::vector<int32_t>(k_tokens, 40 + i));
+    wait_until_idle(engine);
+    CHECK(engine.state().n_steps < k_tokens);
 }
 
 TEST_CASE("an answer ends where the memory of the engine does") {

@@ -88,9 +88,6 @@ TEST_CASE("session settings out of range are refused") {
         CHECK(failure(params) == Status::invalid);
     }
     SessionParams params;
-    params.n_batch = 0;
-    CHECK(failure(params) == Status::invalid);
-    params = {};
     params.n_ubatch = -1;
     CHECK(failure(params) == Status::invalid);
     params = {};
@@ -136,17 +133,6 @@ TEST_CASE("pieces of any size give the bits of the whole") {
     twice.eval(std::span(ids).first(33), false, {}, nullptr);
     CHECK(same_bits(all_logits(twice, {ids.begin() + 33, ids.end()}),
                     {expected.begin() + 33 * static_cast<ptrdiff_t>(n_vocab()), expected.end()}));
-}
-
-TEST_CASE("n_batch bounds a step like n_ubatch") {
-    SessionParams params;
-    params.n_context = 128;
-    params.n_batch = 2;
-    const Logger silent;
-    Session session(bundled_model(), params, silent);
-    const auto ids = some_ids(9);
-    session.eval(ids, false, {}, nullptr);
-    CHECK(same_bits(last_logits(session), fresh_logits(ids)));
 }
 
 TEST_CASE("wrong arguments of an evaluation leave the session as it was") {

@@ -1,0 +1,155 @@
+// What a step of an engine takes: which requests run, their pages, and how many of their tokens.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/engine.h"
+
+namespace minim::engine {
+
+using backend::k_kv_page_tokens;
+constexpr int64_t k_least_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
+
+void Engine::admit() {
+    while (!waiting_.empty()) {
+        Work& next = *waiting_.front();
+        const bool has_place = std::ssize(running_) < params_.n_requests;
+        if (has_place && start(next)) {
+            move_in_order(waiting_.begin(), waiting_, running_);
+            continue;
+        }
+        // A request of higher priority does not wait for the end of one of lower priority.
+        if (running_.empty()) return;
+        const auto last = std::prev(running_.end());
+        if ((*last)->request->params().priority >= next.request->params().priority) return;
+        set_aside(last);
+    }
+}
+
+// Gives the request what is known of its tokens, and the promise of pages for the others and one more. False
+// where there are too few: those that run must have one page more each, or somebody would be set aside at
+// once.
+bool Engine::start(Work& work) {
+    Sequence& sequence = work.sequence;
+    const auto known =
+        std::span(sequence.tokens).first(sequence.tokens.size() - 1);  // the last gives the logits
+    sequence.kv.emplace(kv::Sequence::unpromised(pool_, n_context_));
+    if (params_.keep_prefixes) {
+        prefixes_.find(known);
+        prefixes_.extend(known, *sequence.kv);
+    }
+    const int64_t n_wanted = kv::page_count(sequence.n_tokens() + 1) - sequence.kv->n_pages();
+    if (!get_promise(work, n_wanted + std::ssize(running_))) {
+        sequence.kv.reset();
+        return false;
+    }
+    sequence.kv->limit_promise(n_wanted);
+    sequence.n_evaluated = params_.keep_prefixes ? prefixes_.extend(known, *sequence.kv) : 0;
+    if (work.state.queue_us == 0) {
+        work.state.n_cached = sequence.n_evaluated;
+        const auto waited = Clock::now() - work.submitted;
+        work.state.queue_us = std::max<int64_t>(microseconds(waited), 1);
+    }
+    return true;
+}
+
+// Of pages that nobody needs, or that the prefix cache lets go of. It loses none where all together are too
+// few.
+bool Engine::get_promise(Work& work, int64_t n_pages) {
+    if (work.sequence.kv->try_promise(n_pages)) return true;
+    if (pool_->state().n_unclaimed() + prefixes_.n_droppable() < n_pages) return false;
+    while (!work.sequence.kv->try_promise(n_pages))
+        if (!prefixes_.drop_oldest()) return false;
+    return true;
+}
+
+// Back among those that wait; what it has evaluated stays known as long as there is room.
+void Engine::set_aside(WorkList::iterator work) {
+    Sequence& sequence = (*work)->sequence;
+    keep_prefix(**work, sequence.n_evaluated);
+    sequence.kv.reset();
+    sequence.n_evaluated = 0;
+    ++(*work)->state.n_preempted;
+    ++counts_.n_preempted;
+    move_in_order(work, running_, waiting_);
+}
+
+// The next token of each answer, and drafts of those after it.
+void Engine::plan_answers() {
+    std::vector<Sequence*> answers;
+    for (auto it = running_.begin(); it != running_.end();) {
+        Work& work = **it;
+        if (!work.is_answering() || get_page(work)) {  // whoever is set aside comes later in the list
+            if (work.is_answering()) answers.push_back(&work.sequence);
+            ++it;
+        } else {
+            set_aside(it++);
+        }
+    }
+    if (answers.empty()) return;
+    const bool has_prompts = std::ssize(answers) < std::ssize(running_);
+    const int64_t n_for_prompts = has_prompts ? params_.n_prompt_rows : 0;
+    const int64_t n_free_rows = params_.n_batch - std::ssize(answers) - n_for_prompts;
+    const int64_t n_free_logits = scheduler_.n_logits_rows() - std::ssize(running_);
+    scheduler_.add_answers(answers, std::clamp<int64_t>(n_free_rows, 0, n_free_logits));
+}
+
+// A page for the next position. Where memory is short, the last of the running requests is set aside: false
+// where that is the work itself.
+bool Engine::get_page(Work& work) {
+    Sequence& sequence = work.sequence;
+    while (!sequence.kv->try_hold(sequence.n_evaluated, sequence.n_evaluated + 1)) {
+        if (prefixes_.drop_oldest()) continue;
+        const auto last = std::prev(running_.end());
+        if (last->get() == &work) return false;
+        set_aside(last);
+    }
+    return true;
+}
+
+// Pieces of prompts: the oldest request's first, then short ones, which leave more to the others. Nobody gets
+// more than an equal share of what is left.
+void Engine::plan_prompts(int64_t n_rows) {
+    std::vector<Work*> prompts;
+    for (const auto& work : running_)
+        if (work->sequence.n_rows == 0) prompts.push_back(work.get());
+    if (prompts.empty()) return;
+    std::stable_sort(prompts.begin() + 1, prompts.end(),
+                     [](const Work* a, const Work* b) { return a->sequence.n_due() < b->sequence.n_due(); });
+    std::vector<Work*> planned;
+    for (size_t i = 0; i < prompts.size() && n_rows > 0; ++i) {
+        Sequence& sequence = prompts[i]->sequence;
+        kv::Sequence& kv = *sequence.kv;
+        if (params_.keep_prefixes && sequence.n_evaluated == kv.n_pages() * k_kv_page_tokens) {
+            const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
+            sequence.n_evaluated = prefixes_.extend(known, kv);
+            kv.limit_promise(kv::page_count(sequence.n_tokens() + 1) - kv.n_pages());
+            if (waits_for_prefix(*prompts[i], planned)) continue;
+        }
+        const int64_t share = n_rows / static_cast<int64_t>(prompts.size() - i);
+        const int64_t n = std::min({std::max(share, k_least_prompt_rows), n_rows, sequence.n_due()});
+        if (!kv.try_hold(sequence.n_evaluated, sequence.n_evaluated + n))
+            fail_internal("pages that were promised are not there");
+        scheduler_.add_chunk(sequence, n, sequence.n_tokens() - 1);
+        planned.push_back(prompts[i]);
+        n_rows -= n;
+    }
+}
+
+// Whether somebody whose prompt begins alike, and is further on, is just reading what this one would read.
+bool Engine::waits_for_prefix(const Work& work, std::span<Work* const> planned) const {
+    const Sequence& own = work.sequence;
+    return std::ranges::any_of(planned, [&](const Work* other) {
+        if (other->sequence.n_evaluated < own.n_evaluated) return false;
+        const int64_t n_common = kv::common_length(own.tokens, other->sequence.tokens);
+        return std::min(n_common, own.n_tokens() - 1) / k_kv_page_tokens * k_kv_page_tokens > own.n_evaluated;
+    });
+}
+
+void Engine::keep_prefix(const Work& work, int64_t n_positions) {
+    if (!params_.keep_prefixes || !work.sequence.kv || n_positions == 0) return;
+    prefixes_.keep(std::span(work.sequence.tokens).first(static_cast<size_t>(n_positions)),
+                   *work.sequence.kv);
+}
+
+}  // namespace minim::engine

@@ -1,0 +1,150 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace minim::engine {
+
+using Clock = std::chrono::steady_clock;
+
+Scheduler::Scheduler(std::shared_ptr<const model::Model> model, int64_t n_rows, int64_t n_context,
+                     int64_t n_logits_rows)
+    : model_(std::move(model)),
+      n_context_(n_context),
+      space_(model_->stages(), model_->config(), n_rows, n_context) {
+    reserve_logits(n_logits_rows);
+    rows_.reserve(static_cast<size_t>(n_rows));
+}
+
+void Scheduler::reserve_logits(int64_t n) {
+    if (n <= std::ssize(places_)) return;
+    Buffer logits(static_cast<uint64_t>(n * model_->config().n_vocab) * sizeof(float), "logits");
+    std::copy_n(logits_.data(), logits_.size(), logits.data());
+    places_.resize(static_cast<size_t>(n));
+    logits_ = std::move(logits);
+}
+
+void Scheduler::begin() {
+    rows_.clear();
+    planned_.clear();
+    n_logits_planned_ = 0;
+}
+
+void Scheduler::add_answers(std::span<Sequence* const> sequences, int64_t n_drafts) {
+    auto n_left = std::ssize(sequences);  // without a draft yet
+    for (Sequence* sequence : sequences) {
+        const int64_t share = (n_drafts + n_left - 1) / n_left;
+        --n_left;
+        const int64_t room = std::min(share, n_context_ - sequence->n_tokens() - 1);
+        const auto draft = sequence->answer->drafter().guess(sequence->tokens, room);
+        const bool has_pages =
+            sequence->kv->try_hold(sequence->n_evaluated, sequence->n_tokens() + std::ssize(draft));
+        sequence->draft.assign(draft.begin(), has_pages ? draft.end() : draft.begin());
+        n_drafts -= std::ssize(sequence->draft);
+        add(*sequence, 1, sequence->n_evaluated);
+    }
+}
+
+void Scheduler::add_chunk(Sequence& sequence, int64_t n_rows, int64_t first_wanted) {
+    sequence.draft.clear();
+    add(sequence, n_rows, first_wanted);
+}
+
+void Scheduler::add(Sequence& sequence, int64_t n_rows, int64_t first_wanted) {
+    sequence.n_rows = n_rows;
+    sequence.logits_row.reset();
+    planned_.push_back(&sequence);
+    const auto add_row = [&](int32_t token, int64_t position) {
+        const bool is_wanted = position >= first_wanted;
+        rows_.push_back({token, {&sequence.kv->view(), position}, is_wanted});
+        if (is_wanted && !sequence.logits_row) sequence.logits_row = n_logits_planned_;
+        if (is_wanted) ++n_logits_planned_;
+    };
+    const int64_t end = sequence.n_evaluated + n_rows;
+    for (int64_t i = sequence.n_evaluated; i < end; ++i) add_row(sequence.tokens[static_cast<size_t>(i)], i);
+    for (size_t i = 0; i < sequence.draft.size(); ++i)
+        add_row(sequence.draft[i], end + static_cast<int64_t>(i));
+}
+
+// Asks the device for the top of each row, if that is enough to choose from.
+void Scheduler::ask_for_tops() {
+    queries_.clear();
+    if (!space_.keeps_logits()) return;
+    for (const Sequence* sequence : planned_) {
+        if (!sequence->logits_row) continue;
+        if (sequence->answer == nullptr) return;
+        queries_.insert(queries_.end(), sequence->draft.size() + 1, sequence->answer->query(sequence->draft));
+    }
+    const auto is_row = [](const ShortlistQuery& query) { return query.n_candidates == 0; };
+    if (std::ranges::all_of(queries_, is_row)) queries_.clear();
+}
+
+void Scheduler::run(const CancelToken* cancel, float* logits) {
+    ask_for_tops();
+    const bool has_answers =
+        std::ranges::any_of(planned_, [](const Sequence* sequence) { return sequence->answer != nullptr; });
+    const bool stay_on_device = logits == nullptr && space_.keeps_logits() && !has_answers;
+    float* host_logits = logits != nullptr ? logits : logits_.as<float>();
+    const Clock::time_point start = Clock::now();
+    model_->forward().step(rows_, space_, {stay_on_device ? nullptr : host_logits, queries_}, cancel);
+    seconds_a_row_ =
+        std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(n_planned());
+    for (Sequence* sequence : planned_) sequence->n_evaluated += sequence->n_rows;
+    for (int64_t row = 0; logits == nullptr && row < n_logits_planned_; ++row) {
+        const auto i = static_cast<size_t>(row);
+        const bool has_top = !queries_.empty() && queries_[i].n_candidates > 0;
+        places_[i] = has_top ? Place::with_top : stay_on_device ? Place::device : Place::host;
+    }
+}
+
+void Scheduler::choose(Sequence& sequence) {
+    Answer& answer = *sequence.answer;
+    const std::vector<int32_t> draft = std::exchange(sequence.draft, {});
+    const bool is_step = std::exchange(sequence.n_rows, 0) == 1;  // and not the end of a prompt
+    const int64_t n_before = answer.n_chosen();
+    for (size_t n_right = 0; !answer.has_ended(); ++n_right) {
+        const auto token = answer.choose(logits_of(*sequence.logits_row, answer));
+        if (!token) break;
+        sequence.tokens.push_back(*token);
+        if (answer.has_ended() || n_right == draft.size() || *token != draft[n_right]) break;
+        ++sequence.n_evaluated;
+        ++*sequence.logits_row;
+    }
+    // Another answer would ask for another top of the row.
+    Place& place = places_[static_cast<size_t>(*sequence.logits_row)];
+    if (place == Place::with_top) place = Place::device;
+    // What the tokens cost: the share of the step that the answer's rows are.
+    const double seconds = seconds_a_row_ * static_cast<double>(draft.size() + 1);
+    if (is_step) answer.drafter().learn(std::ssize(draft), answer.n_chosen() - n_before, seconds);
+}
+
+std::span<float> Scheduler::host_row(int64_t row) const {
+    const auto n_vocab = static_cast<size_t>(model_->config().n_vocab);
+    return {logits_.as<float>() + static_cast<size_t>(row) * n_vocab, n_vocab};
+}
+
+std::span<const float> Scheduler::logits(int64_t row) {
+    Place& place = places_[static_cast<size_t>(row)];
+    if (place != Place::host) model_->forward().fetch_logits(space_, row, host_row(row).data());
+    place = Place::host;
+    return host_row(row);
+}
+
+std::span<float> Scheduler::put_logits(int64_t row) {
+    places_[static_cast<size_t>(row)] = Place::host;
+    return host_row(row);
+}
+
+LogitsRow Scheduler::logits_of(int64_t row, const Answer& answer) {
+    LogitsRow logits_row;
+    logits_row.whole = [this, row] { return logits(row); };
+    const Place place = places_[static_cast<size_t>(row)];
+    if (place == Place::with_top) logits_row.top = space_.shortlist(row);
+    if (place != Place::device) return logits_row;
+    const ShortlistQuery query = answer.query();
+    if (query.n_candidates > 0) logits_row.top = model_->forward().shortlist(space_, row, query);
+    return logits_row;
+}
+
+}  // namespace minim::engine

@@ -1,0 +1,96 @@
+// Steps over sequences: a scheduler plans which tokens a forward pass evaluates, draft tokens among them, runs it, and
+// lets the answers choose their next tokens from its logits. A session is a scheduler of one sequence; an engine
+// decides which of many sequences a step takes, and how much of their prompts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/cancel.h"
+#include "base/shortlist.h"
+#include "engine/answer.h"
+#include "kv/sequence.h"
+#include "model/model.h"
+
+namespace minim::engine {
+
+// A sequence of tokens that steps evaluate.
+struct Sequence {
+    std::vector<int32_t> tokens;
+    std::optional<kv::Sequence> kv;  // none: it waits for pages
+    int64_t n_evaluated = 0;         // tokens whose keys and values are in `kv`
+    Answer* answer = nullptr;        // chooses the next tokens, with its sampler and constraint; may be null
+
+    // The last step that was planned for it.
+    int64_t n_rows = 0;                 // tokens evaluated, without the draft
+    std::vector<int32_t> draft;         // draft tokens, evaluated after the last token
+    std::optional<int64_t> logits_row;  // row of the logits after token n_evaluated - 1
+
+    int64_t n_tokens() const noexcept { return std::ssize(tokens); }
+    int64_t n_due() const noexcept { return n_tokens() - n_evaluated; }
+};
+
+// One thread at a time.
+class Scheduler {
+  public:
+    // Steps have at most n_rows rows, of which n_logits_rows keep logits. No sequence is longer than n_context.
+    // Throws out_of_memory or out_of_device_memory.
+    Scheduler(std::shared_ptr<const model::Model> model, int64_t n_rows, int64_t n_context,
+              int64_t n_logits_rows);
+
+    int64_t n_rows() const noexcept { return space_.n_rows(); }
+    int64_t n_logits_rows() const noexcept { return std::ssize(places_); }
+    int64_t n_planned() const noexcept { return std::ssize(rows_); }
+
+    // Keeps the logits of at least n rows from now on. Throws out_of_memory.
+    void reserve_logits(int64_t n);
+
+    // Starts the plan of a step.
+    void begin();
+
+    // Plans the next token of each sequence, whose page must be held, and at most n_drafts draft tokens after these.
+    // A sequence gets an equal share of them, if its context and the pool have room.
+    void add_answers(std::span<Sequence* const> sequences, int64_t n_drafts);
+
+    // Plans the next n_rows tokens of a sequence, whose pages must be held. Tokens from position first_wanted on
+    // give logits.
+    void add_chunk(Sequence& sequence, int64_t n_rows, int64_t first_wanted);
+
+    // Runs the planned step. Rows of logits go to `logits` if it is not null, else they can be had from logits().
+    // Throws as ForwardPass::step, with the sequences as they were.
+    void run(const CancelToken* cancel, float* logits = nullptr);
+
+    // Lets the answer of a sequence choose the token after its logits_row, and a further token after each draft token
+    // that it agrees with. Throws as Answer::choose.
+    void choose(Sequence& sequence);
+
+    // A row of logits, [n_vocab], copied from the device first if it is there; and a row for logits known already.
+    std::span<const float> logits(int64_t row);
+    std::span<float> put_logits(int64_t row);
+
+  private:
+    // Where a row of logits is; with_top: on the device, with the top that the answer asked for.
+    enum class Place : uint8_t { host, device, with_top };
+
+    void add(Sequence& sequence, int64_t n_rows, int64_t first_wanted);
+    void ask_for_tops();
+    std::span<float> host_row(int64_t row) const;
+    LogitsRow logits_of(int64_t row, const Answer& answer);
+
+    const std::shared_ptr<const model::Model> model_;
+    const int64_t n_context_;
+    model::StepSpace space_;
+    Buffer logits_;              // [places_.size(), n_vocab]
+    std::vector<Place> places_;  // of rows of logits
+    std::vector<model::StepRow> rows_;
+    std::vector<Sequence*> planned_;
+    std::vector<ShortlistQuery> queries_;  // one a row of logits; empty: all go to the host
+    int64_t n_logits_planned_ = 0;
+    double seconds_a_row_ = 0.0;  // of the last step
+};
+
+}  // namespace minim::engine
