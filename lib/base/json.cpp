@@ -349,8 +349,7 @@ std::string to_text(const Value& value) {
     return out;
 }
 
-void append_quoted(std::string& out, std::string_view text) {
-    out += '"';
+void append_escaped(std::string& out, std::string_view text) {
     for (const char c : text) {
         switch (c) {
             case '"':
@@ -382,6 +381,11 @@ void append_quoted(std::string& out, std::string_view text) {
                 }
         }
     }
+}
+
+void append_quoted(std::string& out, std::string_view text) {
+    out += '"';
+    append_escaped(out, text);
     out += '"';
 }
 

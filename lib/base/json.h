@@ -53,7 +53,8 @@ std::optional<int64_t> to_int64(const Value& value) noexcept;
 // The value as compact JSON, for messages.
 std::string to_text(const Value& value);
 
-// `text` in quotes, with JSON's escapes for quotes, backslashes and control characters.
+// `text` with JSON's escapes for quotes, backslashes and control characters; append_quoted() puts it in quotes.
+void append_escaped(std::string& out, std::string_view text);
 void append_quoted(std::string& out, std::string_view text);
 
 }  // namespace minim::json

@@ -1,0 +1,166 @@
+// Takes the output of a MiniMax-M2 model apart while it is generated: reasoning, content, and tool calls with their
+// arguments as JSON. A state machine over tags and text (tag_lexer.h); it holds back only what may still become a tag,
+// and whitespace that may turn out to be trailing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "chat/argument_value.h"
+#include "chat/tag_lexer.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace minim::chat {
+
+enum class ReasoningMode : uint8_t {
+    split,         // reasoning and content apart, without the tags
+    append_think,  // all in the content, behind a "<think>"
+    none,          // all in the content
+};
+
+enum class Finish : uint8_t { stop, length, tool_calls };
+
+struct ParserOptions {
+    ReasoningMode reasoning = ReasoningMode::split;
+    bool starts_in_reasoning = true;  // the prompt ends with an open think block
+};
+
+struct OutputDelta {
+    enum class Kind : uint8_t { reasoning, content, tool_call };
+    Kind kind = Kind::content;
+    int32_t index = -1;     // of the tool call
+    std::string_view name;  // of the function, in the first delta of a call
+    bool has_name = false;
+    std::string_view text;  // arguments: a fragment of their JSON
+};
+
+class OutputParser {
+  public:
+    // `tools`: as ToolSet takes them; without any there are no tool calls, and their tags are text.
+    OutputParser(json::Value tools, const ParserOptions& options);
+
+    // The deltas that the call brought, in order, are deltas() until the next call. Neighbours differ in kind or index.
+    void feed(std::string_view bytes);
+    // `finish`: stop or length. The last call; returns it, or tool_calls.
+    Finish finish(Finish finish);
+
+    size_t n_deltas() const noexcept { return deltas_.size(); }
+    OutputDelta delta(size_t index) const noexcept;
+    bool is_finished() const noexcept { return state_ == State::finished; }
+    // The output was cut within the last tool call that deltas were about: it must not be run.
+    bool last_call_is_cut() const noexcept { return state_ == State::finished && in_call_; }
+
+  private:
+    enum class State : uint8_t {
+        start,             // nothing but whitespace so far
+        text,              // reasoning or content
+        after_closer,      // after a </think> at the start of the content
+        after_block_open,  // after <minimax:tool_call> and whitespace: a block if an invoke tag follows
+        after_invoke_tag,  // after an invoke tag without a block: a call if a parameter or </invoke> follows
+        block,             // between calls
+        invoke,            // between parameters
+        value,             // within a parameter
+        after_value,       // after </parameter> and whitespace: data unless a tag follows
+        finished,
+    };
+    // What a value that the output ends within would end with.
+    enum class Tail : uint8_t { space, invoke_close, block_close };
+
+    struct StoredDelta {
+        OutputDelta::Kind kind;
+        int32_t index;
+        bool has_name;
+        size_t name_at;
+        size_t text_at;
+        size_t end;
+    };
+
+    TagSet wanted() const noexcept;
+    TagSet wanted_in_text() const noexcept;
+    TagSet wanted_in_block() const noexcept;
+    void run();
+    void take(const Token& token);
+    void take_start(const Token& token);
+    void take_text(const Token& token);
+    void take_after_closer(const Token& token);
+    void take_after_block_open(const Token& token);
+    void take_after_invoke_tag(const Token& token);
+    void take_block(const Token& token);
+    void take_invoke(const Token& token);
+    void take_value(const Token& token);
+    void take_after_value(const Token& token);
+
+    void leave_start();
+    void end_reasoning();
+    void hold(State state, std::string_view tag);
+    void release_held(State state);
+    void put_text(std::string_view text);
+    void put_space(std::string_view space);
+    void flush_space();
+    bool may_close_again() const noexcept;
+
+    void begin_call(std::string_view name, bool in_block);
+    void end_call();
+    void begin_value(std::string_view key);
+    void put_value(std::string_view text);
+    void flush_tail();
+    void end_value();
+
+    Finish finish_at(State state, std::string_view partial, Finish finish);
+    void emit(OutputDelta::Kind kind, std::string_view text);
+    void emit_call(std::string_view name);
+    void clear_deltas();
+
+    ToolSet tools_;
+    ParserOptions options_;
+    tokenizer::StreamDecoder decoder_;
+    std::string decoded_;
+    TagLexer lexer_;
+
+    State state_ = State::start;
+    bool in_reasoning_;
+    bool text_has_begun_ = false;  // of the reasoning, then of the content
+    std::string space_;            // whitespace that is left out if it turns out to be trailing
+
+    std::string held_;  // a tag, and whitespace after it, that is text unless the right tag follows
+    size_t held_tag_bytes_ = 0;
+    std::string held_name_;
+    State held_from_ = State::text;
+
+    bool in_call_ = false;
+    bool in_block_ = false;       // the call is in a block
+    bool after_invoke_ = false;   // directly after an </invoke>
+    int32_t n_calls_ = 0;
+    size_t n_parameters_ = 0;
+    std::string call_name_;
+
+    TypeSet types_;
+    bool value_has_begun_ = false;
+    std::string value_;  // what is known of a value that is no plain string
+    std::string tail_;   // whitespace and closers that a value may end with
+    Tail tail_kind_ = Tail::space;
+    std::string escaped_;
+
+    std::vector<StoredDelta> deltas_;
+    std::string delta_text_;
+};
+
+struct ParsedOutput {
+    struct Call {
+        std::string name;
+        std::string arguments;
+    };
+    std::optional<std::string> content;
+    std::optional<std::string> reasoning;
+    std::vector<Call> calls;  // without one that was cut
+    Finish finish = Finish::stop;
+};
+
+// The sum of the deltas.
+ParsedOutput parse_output(std::string_view bytes, json::Value tools, const ParserOptions& options, Finish finish);
+
+}  // namespace minim::chat

@@ -1,0 +1,145 @@
+// Model outputs and what they parse to, whole and cut at every byte.
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "chat/output_parser.h"
+#include "support/catch.h"
+
+namespace minim::chat {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Case {
+    std::string name;
+    std::string bytes;
+    std::string tools;
+    ParserOptions options;
+    Finish finish = Finish::stop;
+    Json expect;
+};
+
+std::string from_hex(const std::string& hex) {
+    std::string bytes;
+    for (size_t i = 0; i < hex.size(); i += 2)
+        bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    return bytes;
+}
+
+std::vector<Case> read_cases() {
+    std::ifstream file(MINIM_TEST_DATA "/chat/outputs.json");
+    const Json document = Json::parse(file);
+    std::vector<Case> cases;
+    for (const Json& from : document["cases"]) {
+        Case to;
+        to.name = from["name"].get<std::string>();
+        to.bytes = from.contains("text") ? from["text"].get<std::string>() : from_hex(from["bytes"].get<std::string>());
+        to.tools = from["tools"].is_null() ? "null" : document["tools"][from["tools"].get<std::string>()].dump();
+        const std::string mode = from["reasoning"].get<std::string>();
+        to.options.reasoning = mode == "minimax_m2"  ? ReasoningMode::split
+                               : mode == "none"      ? ReasoningMode::none
+                                                     : ReasoningMode::append_think;
+        to.options.starts_in_reasoning = from["starts_in_reasoning"].get<bool>();
+        to.finish = from["finish"] == "stop" ? Finish::stop : Finish::length;
+        to.expect = from["expect"];
+        cases.push_back(std::move(to));
+    }
+    return cases;
+}
+
+json::Value parsed(const std::string& text) {
+    return json::parse(text, "tools", json::Source::argument);
+}
+
+const char* name_of(Finish finish) {
+    return finish == Finish::stop ? "stop" : finish == Finish::length ? "length" : "tool_calls";
+}
+
+// The form of `expect`, without `partial`.
+Json as_json(const ParsedOutput& output) {
+    Json calls = Json::array();
+    for (const ParsedOutput::Call& call : output.calls)
+        calls.push_back({{"name", call.name}, {"arguments", call.arguments}});
+    return {{"content", output.content ? Json(*output.content) : Json()},
+            {"reasoning_content", output.reasoning ? Json(*output.reasoning) : Json()},
+            {"tool_calls", calls},
+            {"finish_reason", name_of(output.finish)}};
+}
+
+// What a client gathers from a stream.
+struct Gathered {
+    ParsedOutput output;
+
+    void add(const OutputParser& parser) {
+        for (size_t i = 0; i < parser.n_deltas(); ++i) {
+            const OutputDelta delta = parser.delta(i);
+            if (delta.kind == OutputDelta::Kind::tool_call) {
+                if (delta.has_name) {
+                    CHECK(delta.index == static_cast<int32_t>(output.calls.size()));
+                    output.calls.push_back({std::string(delta.name), {}});
+                }
+                REQUIRE(delta.index + 1 == static_cast<int32_t>(output.calls.size()));
+                output.calls.back().arguments += delta.text;
+                continue;
+            }
+            CHECK(!delta.text.empty());
+            CHECK(delta.index == -1);
+            auto& text = delta.kind == OutputDelta::Kind::reasoning ? output.reasoning : output.content;
+            text = text.value_or("") + std::string(delta.text);
+        }
+    }
+};
+
+// `partial` and the call that the stream began and the output was cut in.
+void check_partial(const Case& test, Gathered& gathered) {
+    const size_t n_complete = test.expect["tool_calls"].size();
+    if (gathered.output.calls.size() == n_complete) return;
+    REQUIRE(gathered.output.calls.size() == n_complete + 1);
+    REQUIRE(test.expect.contains("partial"));
+    const ParsedOutput::Call& partial = gathered.output.calls.back();
+    CHECK(partial.name == test.expect["partial"]["name"].get<std::string>());
+    CHECK(test.expect["partial"]["arguments"].get<std::string>().starts_with(partial.arguments));
+    CHECK(!Json::accept(partial.arguments));
+    gathered.output.calls.pop_back();
+}
+
+void check_stream(const Case& test, const std::vector<std::string_view>& pieces) {
+    OutputParser parser(parsed(test.tools), test.options);
+    Gathered gathered;
+    for (const std::string_view piece : pieces) {
+        parser.feed(piece);
+        gathered.add(parser);
+    }
+    gathered.output.finish = parser.finish(test.finish);
+    gathered.add(parser);
+    check_partial(test, gathered);
+    Json expect = test.expect;
+    expect.erase("partial");
+    CHECK(as_json(gathered.output) == expect);
+}
+
+TEST_CASE("every golden output parses to what it must, whole and cut at every byte") {
+    const std::vector<Case> cases = read_cases();
+    REQUIRE(cases.size() == 135);
+    for (const Case& test : cases) {
+        INFO("case " << test.name);
+        Json expect = test.expect;
+        expect.erase("partial");
+        CHECK(as_json(parse_output(test.bytes, parsed(test.tools), test.options, test.finish)) == expect);
+        const std::string_view bytes = test.bytes;
+        std::vector<std::string_view> single;
+        for (size_t i = 0; i < bytes.size(); ++i) {
+            single.push_back(bytes.substr(i, 1));
+            if (bytes.size() > 4000 && i % 97 != 0) continue;
+            check_stream(test, {bytes.substr(0, i), bytes.substr(i)});
+        }
+        check_stream(test, single);
+    }
+}
+
+}  // namespace
+}  // namespace minim::chat
