@@ -1,5 +1,6 @@
 #include "handles.h"
 #include "model/chat_tokens.h"
+#include "structs.h"
 #include "texts.h"
 
 using namespace minim;
@@ -7,11 +8,48 @@ using namespace minim::capi;
 
 namespace {
 
-std::vector<chat::Segment> rendered(const minim_model* model, const char* messages, const char* tools,
-                                    const char* kwargs) {
+chat::RenderOptions options_of(const minim_chat_params& params) {
+    chat::RenderOptions options;
+    switch (params.null_content) {
+        case MINIM_NULL_CONTENT_TEMPLATE:
+            break;
+        case MINIM_NULL_CONTENT_EMPTY:
+            options.null_content_is_empty = true;
+            break;
+        default:
+            fail(Status::invalid, "null_content is {}; template (0) and empty (1) are known",
+                 params.null_content);
+    }
+    return options;
+}
+
+std::vector<chat::Segment> rendered(const minim_model* model, const char* messages,
+                                    const minim_chat_params& params) {
     const chat::Template& chat_template = required(model, "model").model().chat_template();
-    return chat::render(chat_template, &required(messages, "messages"), optional_text(tools),
-                        optional_text(kwargs), {});
+    const std::string_view name = optional_text(params.template_name);
+    if (!name.empty() && name != "default")
+        fail(Status::not_found, "the checkpoint has no chat template '{}'", name);
+    return chat::render(chat_template, &required(messages, "messages"), optional_text(params.tools),
+                        optional_text(params.kwargs), options_of(params));
+}
+
+minim_chat_params params_with(const char* tools, const char* kwargs) {
+    minim_chat_params params = MINIM_CHAT_PARAMS_INIT;
+    params.tools = tools;
+    params.kwargs = kwargs;
+    return params;
+}
+
+void render_to(const minim_model* model, const char* messages, const minim_chat_params& params,
+               minim_text** out) {
+    *out = new minim_text{chat::join(rendered(model, messages, params))};
+}
+
+void tokenize_to(const minim_model* model, const char* messages, const minim_chat_params& params,
+                 int32_t specials, minim_tokens** out) {
+    const tokenizer::Specials user_specials = specials_of(specials);
+    const std::vector<chat::Segment> segments = rendered(model, messages, params);
+    *out = new minim_tokens{model::chat_tokens(model->model().tokenizer(), segments, user_specials)};
 }
 
 }  // namespace
@@ -20,7 +58,7 @@ minim_status minim_chat_render(const minim_model* model, const char* messages, c
                                const char* kwargs, minim_text** out, minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        *out = new minim_text{chat::join(rendered(model, messages, tools, kwargs))};
+        render_to(model, messages, params_with(tools, kwargs), out);
     });
 }
 
@@ -28,9 +66,23 @@ minim_status minim_chat_tokenize(const minim_model* model, const char* messages,
                                  const char* kwargs, int32_t specials, minim_tokens** out, minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        const tokenizer::Specials user_specials = specials_of(specials);
-        const std::vector<chat::Segment> segments = rendered(model, messages, tools, kwargs);
-        const tokenizer::Tokenizer& tokenizer = model->model().tokenizer();
-        *out = new minim_tokens{model::chat_tokens(tokenizer, segments, user_specials)};
+        tokenize_to(model, messages, params_with(tools, kwargs), specials, out);
+    });
+}
+
+minim_status minim_chat_render_with(const minim_model* model, const char* messages,
+                                    const minim_chat_params* params, minim_text** out, minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        render_to(model, messages, params_of(params, "minim_chat_params"), out);
+    });
+}
+
+minim_status minim_chat_tokenize_with(const minim_model* model, const char* messages,
+                                      const minim_chat_params* params, int32_t specials, minim_tokens** out,
+                                      minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        tokenize_to(model, messages, params_of(params, "minim_chat_params"), specials, out);
     });
 }

@@ -16,6 +16,7 @@
 #include "base/cpu_features.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
+#include "chat/output_parser.h"
 #include "checkpoint/checkpoint.h"
 #include "constraint/constraint.h"
 #include "engine/engine.h"
@@ -256,6 +257,16 @@ struct minim_decoder {
     bool skip_special = false;
     std::string text;
     minim::capi::InUse in_use = {};
+};
+
+struct minim_output_parser {
+    minim::chat::OutputParser parser;
+    minim::capi::InUse in_use = {};
+};
+
+struct minim_output {
+    minim::chat::ParsedOutput output;
+    int32_t finish_reason = 0;
 };
 
 struct minim_cancel {

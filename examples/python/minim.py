@@ -42,6 +42,7 @@ class FinishReason(abi.Named):
     CONTEXT_FULL = "context_full", 4
     STOPPED = "stopped", 5
     TIMEOUT = "timeout", 6
+    TOOL_CALLS = "tool_calls", 7
 
 
 def _ids_of(ids):

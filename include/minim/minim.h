@@ -168,6 +168,8 @@ typedef struct minim_tokens minim_tokens;   /* immutable, any thread */
 typedef struct minim_text minim_text;       /* immutable, any thread */
 typedef struct minim_decoder minim_decoder; /* one thread at a time; else MINIM_E_BUSY */
 typedef struct minim_cancel minim_cancel;   /* any thread; trigger also from a signal handler */
+typedef struct minim_output_parser minim_output_parser; /* one thread at a time; else MINIM_E_BUSY */
+typedef struct minim_output minim_output;               /* immutable, any thread */
 
 /* Token ids and texts that calls return. The data lives as long as the handle. */
 MINIM_API const int32_t* minim_tokens_data(const minim_tokens* tokens); /* never NULL */
@@ -676,6 +678,150 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize(const minim_model* m
                                                             int32_t specials, minim_tokens** out,
                                                             minim_error* err);
 
+enum {
+    MINIM_NULL_CONTENT_TEMPLATE = 0, /* as the template prints it: "None" */
+    MINIM_NULL_CONTENT_EMPTY = 1     /* as an empty text, which clients mean by it */
+};
+
+typedef struct minim_chat_params {
+    uint32_t size;
+    uint32_t flags;       /* none is defined: 0 */
+    int32_t null_content; /* MINIM_NULL_CONTENT_*: a message without content, or with null for it */
+    int32_t reserved;     /* 0 */
+    const char* tools;    /* as for minim_chat_render */
+    const char* kwargs;   /* as for minim_chat_render */
+    const char*
+        template_name; /* one of a checkpoint that has several; NULL: "tool_use" if there are tools and it
+                                  exists, else "default" */
+} minim_chat_params;
+/* clang-format off */
+#define MINIM_CHAT_PARAMS_INIT { sizeof(minim_chat_params), 0, 0, 0, NULL, NULL, NULL }
+/* clang-format on */
+
+/* minim_chat_render and minim_chat_tokenize with more options; `params` may be NULL. Errors: theirs, and NOT_FOUND when
+ * the checkpoint has no template of that name. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_chat_render_with(const minim_model* model, const char* messages,
+                                                               const minim_chat_params* params,
+                                                               minim_text** out, minim_error* err);
+MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize_with(const minim_model* model,
+                                                                 const char* messages,
+                                                                 const minim_chat_params* params,
+                                                                 int32_t specials, minim_tokens** out,
+                                                                 minim_error* err);
+
+/* ---------------------------------------------------------------------------------------- model output */
+
+/* How reasoning (the text up to "</think>") is returned. */
+enum {
+    MINIM_REASONING_SPLIT = 0,        /* apart from the content, without the tags */
+    MINIM_REASONING_APPEND_THINK = 1, /* in the content, with the tags: "<think>" is put before it */
+    MINIM_REASONING_NONE = 2          /* in the content, as the model wrote it */
+};
+
+typedef struct minim_output_parser_params {
+    uint32_t size;
+    uint32_t flags;    /* none is defined: 0 */
+    int32_t reasoning; /* MINIM_REASONING_* */
+    int32_t
+        starts_in_content; /* 1: the prompt does not end in an open think block ("<think>" and a newline) */
+    const char* tools; /* JSON array as for minim_chat_render; NULL, "null" or "[]": no call is recognised */
+} minim_output_parser_params;
+/* clang-format off */
+#define MINIM_OUTPUT_PARSER_PARAMS_INIT { sizeof(minim_output_parser_params), 0, 0, 0, NULL }
+/* clang-format on */
+
+enum { MINIM_DELTA_REASONING = 1, MINIM_DELTA_CONTENT = 2, MINIM_DELTA_TOOL_CALL = 3 };
+
+/* A piece of parsed output. Pieces of the same kind (and index) add up to the whole text. */
+typedef struct minim_output_delta {
+    uint32_t size;
+    int32_t kind;       /* MINIM_DELTA_* */
+    int32_t index;      /* of the tool call: 0, 1, ...; -1 for the other kinds */
+    int32_t reserved;   /* 0 */
+    const char* name;   /* the function's, in the first delta of a call only, zero-terminated; else NULL */
+    size_t name_length; /* bytes, without the terminating zero */
+    const char* text;   /* reasoning, content, or a fragment of the arguments' JSON; not zero-terminated */
+    size_t length;      /* bytes of text; may be 0 in the first delta of a call */
+} minim_output_delta;
+/* clang-format off */
+#define MINIM_OUTPUT_DELTA_INIT { sizeof(minim_output_delta), 0, 0, 0, NULL, 0, NULL, 0 }
+/* clang-format on */
+
+/*
+ * Parses what a model generates, while it does: reasoning, content, and tool calls with arguments as JSON, coerced by
+ * the schemas of the tools. Malformed output is no error: what is no tool call is text. The deltas are valid UTF-8
+ * (U+FFFD for bytes that are none) and add up to the same texts however the output is cut. Only what may still become
+ * a tag, trailing whitespace, and arguments of other types than string are held back.
+ *
+ *     minim_output_parser_feed(parser, token.text, token.length, &n, &err);
+ *     for (size_t i = 0; i < n; ++i) {
+ *         minim_output_parser_delta(parser, i, &delta, &err);
+ *         ... send delta.text ...
+ *     }
+ *
+ * Errors: INVALID (tools are no JSON array of tools with names). Copies what it needs of `params`, which may be NULL.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_output_parser_create(const minim_output_parser_params* params,
+                                                                   minim_output_parser** out,
+                                                                   minim_error* err);
+/* Takes the next `length` bytes of output (SIZE_MAX: zero-terminated), without the end token. Sets `n_deltas` to the
+ * number of deltas that they bring. INVALID after minim_output_parser_finish. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_output_parser_feed(minim_output_parser* parser,
+                                                                 const char* text, size_t length,
+                                                                 size_t* n_deltas, minim_error* err);
+/*
+ * Ends the output, once. `finish` says how generation ended: MINIM_FINISH_END, _STOP_TEXT (the output is complete) or
+ * _LENGTH, _CONTEXT_FULL, _STOPPED, _TIMEOUT (it was cut). Sets `n_deltas` as feed does, and `finish_reason`, which may
+ * be NULL, to MINIM_FINISH_TOOL_CALLS if there was a call, else to `finish`. A call that the output was cut in does not
+ * count: `finish_reason` is then `finish`, and the call that the last tool-call deltas were about must not be run.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_output_parser_finish(minim_output_parser* parser,
+                                                                   int32_t finish, size_t* n_deltas,
+                                                                   int32_t* finish_reason, minim_error* err);
+/* Delta `index` (from 0) of the last feed or finish. Its texts are valid until the next feed, finish or free. INVALID
+ * when there is none. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_output_parser_delta(minim_output_parser* parser, size_t index,
+                                                                  minim_output_delta* out, minim_error* err);
+MINIM_API void minim_output_parser_free(minim_output_parser* parser);
+
+/* A whole output: what the deltas add up to, without a call that the output was cut in. Zero-terminated texts, which
+ * live as long as the minim_output. */
+typedef struct minim_output_info {
+    uint32_t size;
+    int32_t finish_reason; /* as minim_output_parser_finish gives it */
+    const char* content;   /* NULL: none */
+    size_t content_length; /* bytes */
+    const char* reasoning; /* NULL: none */
+    size_t reasoning_length;
+    size_t n_tool_calls;
+} minim_output_info;
+/* clang-format off */
+#define MINIM_OUTPUT_INFO_INIT { sizeof(minim_output_info), 0, NULL, 0, NULL, 0, 0 }
+/* clang-format on */
+
+typedef struct minim_tool_call {
+    uint32_t size;
+    int32_t reserved; /* 0 */
+    const char* name;
+    size_t name_length;
+    const char* arguments; /* a JSON object */
+    size_t arguments_length;
+} minim_tool_call;
+/* clang-format off */
+#define MINIM_TOOL_CALL_INIT { sizeof(minim_tool_call), 0, NULL, 0, NULL, 0 }
+/* clang-format on */
+
+/* Parses a whole output of `length` bytes (SIZE_MAX: zero-terminated); as the calls above do. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_output_parse(const minim_output_parser_params* params,
+                                                           const char* text, size_t length, int32_t finish,
+                                                           minim_output** out, minim_error* err);
+MINIM_API MINIM_MUST_CHECK minim_status minim_output_get_info(const minim_output* output,
+                                                              minim_output_info* out, minim_error* err);
+/* INVALID when `index` (from 0) is not below n_tool_calls. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_output_get_tool_call(const minim_output* output, size_t index,
+                                                                   minim_tool_call* out, minim_error* err);
+MINIM_API void minim_output_free(minim_output* output);
+
 /* -------------------------------------------------------------------------------------------- sessions */
 
 typedef struct minim_session_params {
@@ -907,8 +1053,9 @@ enum {
     MINIM_FINISH_STOP_TEXT = 2,
     MINIM_FINISH_LENGTH = 3, /* max_tokens */
     MINIM_FINISH_CONTEXT_FULL = 4,
-    MINIM_FINISH_STOPPED = 5, /* the callback asked for it, or the request was cancelled */
-    MINIM_FINISH_TIMEOUT = 6  /* requests only */
+    MINIM_FINISH_STOPPED = 5,   /* the callback asked for it, or the request was cancelled */
+    MINIM_FINISH_TIMEOUT = 6,   /* requests only */
+    MINIM_FINISH_TOOL_CALLS = 7 /* of parsed output only: the model calls tools */
 };
 
 typedef struct minim_generate_result {

@@ -115,8 +115,8 @@ bool append_number(std::string& out, std::string_view text) {
         // The fraction is lost in a double: its digits are then those of an integer below 2^54 or so.
         constexpr size_t k_most_digits = 400;
         char digits_of_double[k_most_digits];
-        const auto end = std::to_chars(std::begin(digits_of_double), std::end(digits_of_double), std::abs(value),
-                                       std::chars_format::fixed, 0);
+        const auto end = std::to_chars(std::begin(digits_of_double), std::end(digits_of_double),
+                                       std::abs(value), std::chars_format::fixed, 0);
         if (value < 0) out += '-';
         out.append(digits_of_double, end.ptr);
     } else {
@@ -157,7 +157,8 @@ std::optional<Value> strict_json(std::string_view text) {
 bool append_container(std::string& out, std::string_view text, TypeSet types) {
     const auto value = strict_json(text);
     if (!value) return false;
-    if (!(value->is_object() && types.has(TypeSet::object)) && !(value->is_array() && types.has(TypeSet::array)))
+    if (!(value->is_object() && types.has(TypeSet::object)) &&
+        !(value->is_array() && types.has(TypeSet::array)))
         return false;
     out += python_json(*value);
     return true;
@@ -206,7 +207,8 @@ const Value* resolve(const Value* root, std::string_view reference) {
         if (root->is_array()) {
             size_t index = 0;
             const auto [rest, error] = std::from_chars(key.data(), key.data() + key.size(), index);
-            const bool found = error == std::errc() && rest == key.data() + key.size() && index < root->items.size();
+            const bool found =
+                error == std::errc() && rest == key.data() + key.size() && index < root->items.size();
             root = found ? &root->items[index] : nullptr;
         } else {
             root = json::find(root, key);
@@ -295,7 +297,8 @@ void append_argument(std::string& out, std::string_view text, TypeSet types) {
     if (types.has(TypeSet::integer) && append_integer(out, word)) return;
     if (types.has(TypeSet::number) && append_number(out, word)) return;
     if (types.has(TypeSet::boolean) && append_boolean(out, word, !may_be_string)) return;
-    if ((types.has(TypeSet::object) || types.has(TypeSet::array)) && append_container(out, word, types)) return;
+    if ((types.has(TypeSet::object) || types.has(TypeSet::array)) && append_container(out, word, types))
+        return;
     if (may_be_string) return json::append_quoted(out, without_outer_newlines(text));
 
     if (const auto value = strict_json(word)) {

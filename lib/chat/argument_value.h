@@ -13,7 +13,15 @@ namespace minim::chat {
 // The kinds of JSON values that a schema allows.
 class TypeSet {
   public:
-    enum Bit : uint8_t { null = 1, boolean = 2, integer = 4, number = 8, string = 16, object = 32, array = 64 };
+    enum Bit : uint8_t {
+        null = 1,
+        boolean = 2,
+        integer = 4,
+        number = 8,
+        string = 16,
+        object = 32,
+        array = 64
+    };
 
     void add(Bit bit) noexcept { bits_ = static_cast<uint8_t>(bits_ | bit); }
     bool has(Bit bit) const noexcept { return (bits_ & bit) != 0; }

@@ -502,11 +502,14 @@ void OutputParser::emit_call(std::string_view name) {
 OutputDelta OutputParser::delta(size_t index) const noexcept {
     const StoredDelta& delta = deltas_[index];
     const std::string_view all = delta_text_;
-    const std::string_view name = delta.has_name ? all.substr(delta.name_at, delta.text_at - delta.name_at - 1) : "";
-    return {delta.kind, delta.index, name, delta.has_name, all.substr(delta.text_at, delta.end - delta.text_at)};
+    const std::string_view name =
+        delta.has_name ? all.substr(delta.name_at, delta.text_at - delta.name_at - 1) : "";
+    return {delta.kind, delta.index, name, delta.has_name,
+            all.substr(delta.text_at, delta.end - delta.text_at)};
 }
 
-ParsedOutput parse_output(std::string_view bytes, json::Value tools, const ParserOptions& options, Finish finish) {
+ParsedOutput parse_output(std::string_view bytes, json::Value tools, const ParserOptions& options,
+                          Finish finish) {
     ParsedOutput output;
     OutputParser parser(std::move(tools), options);
     const auto add = [&] {

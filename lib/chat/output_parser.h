@@ -132,8 +132,8 @@ class OutputParser {
     State held_from_ = State::text;
 
     bool in_call_ = false;
-    bool in_block_ = false;       // the call is in a block
-    bool after_invoke_ = false;   // directly after an </invoke>
+    bool in_block_ = false;      // the call is in a block
+    bool after_invoke_ = false;  // directly after an </invoke>
     int32_t n_calls_ = 0;
     size_t n_parameters_ = 0;
     std::string call_name_;
@@ -161,6 +161,7 @@ struct ParsedOutput {
 };
 
 // The sum of the deltas.
-ParsedOutput parse_output(std::string_view bytes, json::Value tools, const ParserOptions& options, Finish finish);
+ParsedOutput parse_output(std::string_view bytes, json::Value tools, const ParserOptions& options,
+                          Finish finish);
 
 }  // namespace minim::chat

@@ -1,5 +1,6 @@
 #include "chat/render.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -309,12 +310,26 @@ Value parse_optional(std::string_view text, std::string_view what, Value::Kind k
     return value;
 }
 
+void fill_content(Value& messages) {
+    for (Value& message : messages.items) {
+        if (!message.is_object()) continue;
+        const auto at = std::find(message.keys.begin(), message.keys.end(), "content");
+        const auto index = static_cast<size_t>(at - message.keys.begin());
+        if (index == message.keys.size()) {
+            message.keys.emplace_back("content");
+            message.items.emplace_back();
+        }
+        if (Value& content = message.items[index]; content.is_null()) content.kind = Value::Kind::string;
+    }
+}
+
 }  // namespace
 
 std::vector<Segment> render(const Template& chat_template, std::string_view messages_json,
                             std::string_view tools_json, std::string_view kwargs_json,
                             const RenderOptions& options) {
-    const Value messages = json::parse(messages_json, "messages", json::Source::argument);
+    Value messages = json::parse(messages_json, "messages", json::Source::argument);
+    if (options.null_content_is_empty) fill_content(messages);
     const Value tools = parse_optional(tools_json, "tools", Value::Kind::array);
     const Value kwargs = parse_optional(kwargs_json, "template variables", Value::Kind::object);
     const Conversation conversation = read_conversation(messages);

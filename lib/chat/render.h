@@ -24,6 +24,7 @@ struct Segment {
 struct RenderOptions {
     bool add_generation_prompt =
         true;  // end with the header of the assistant's message and an opened think block
+    bool null_content_is_empty = false;  // content that is null or missing as an empty text, not as "None"
 };
 
 // messages_json: array of message objects. tools_json: array of tools, or empty or "null" for none; tools

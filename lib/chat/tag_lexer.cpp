@@ -15,9 +15,9 @@ struct FixedTag {
 };
 
 constexpr FixedTag k_fixed_tags[] = {
-    {TokenKind::think_open, k_think_open},         {TokenKind::think_close, k_think_close},
-    {TokenKind::block_open, k_block_open},         {TokenKind::block_close, k_block_close},
-    {TokenKind::invoke_close, k_invoke_close},     {TokenKind::parameter_close, k_parameter_close},
+    {TokenKind::think_open, k_think_open},     {TokenKind::think_close, k_think_close},
+    {TokenKind::block_open, k_block_open},     {TokenKind::block_close, k_block_close},
+    {TokenKind::invoke_close, k_invoke_close}, {TokenKind::parameter_close, k_parameter_close},
 };
 
 enum class Match : uint8_t { none, partial, complete };
@@ -83,15 +83,18 @@ TagMatch match_tag(std::string_view text, TagSet wanted) {
         if (best.match != Match::complete && match.match != Match::none) best = match;
     };
     if (text[0] == 'i') {
-        if (wanted.has_bare_invoke()) consider(match_named(text, k_invoke_open.substr(1), TokenKind::invoke_open));
+        if (wanted.has_bare_invoke())
+            consider(match_named(text, k_invoke_open.substr(1), TokenKind::invoke_open));
         return best;
     }
     for (const FixedTag& tag : k_fixed_tags) {
         if (!wanted.has(tag.kind)) continue;
-        if (text.starts_with(tag.text)) return {Match::complete, {tag.kind, text.substr(0, tag.text.size()), {}}};
+        if (text.starts_with(tag.text))
+            return {Match::complete, {tag.kind, text.substr(0, tag.text.size()), {}}};
         if (tag.text.starts_with(text)) best.match = Match::partial;
     }
-    if (wanted.has(TokenKind::invoke_open)) consider(match_named(text, k_invoke_open, TokenKind::invoke_open));
+    if (wanted.has(TokenKind::invoke_open))
+        consider(match_named(text, k_invoke_open, TokenKind::invoke_open));
     if (wanted.has(TokenKind::parameter_open))
         consider(match_named(text, k_parameter_open, TokenKind::parameter_open));
     return best;
@@ -117,8 +120,8 @@ std::optional<Token> TagLexer::next(TagSet wanted) {
         }
     }
     const bool space = is_space(rest[0]);
-    const auto* const end = std::find_if(rest.begin() + 1, rest.end(),
-                                         [&](char c) { return c == '<' || is_space(c) != space; });
+    const auto* const end =
+        std::find_if(rest.begin() + 1, rest.end(), [&](char c) { return c == '<' || is_space(c) != space; });
     const std::string_view run = rest.substr(0, static_cast<size_t>(end - rest.begin()));
     at_ += run.size();
     return Token{space ? TokenKind::space : TokenKind::text, run, {}};

@@ -313,6 +313,115 @@ static void test_constraint_matches(minim_model* model) {
     minim_constraint_free(tools);
 }
 
+static void test_output_deltas(void) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_output_parser_params params = MINIM_OUTPUT_PARSER_PARAMS_INIT;
+    minim_output_parser* parser = NULL;
+    minim_output_delta delta = MINIM_OUTPUT_DELTA_INIT;
+    size_t n = 99;
+    int32_t reason = 0;
+
+    params.tools =
+        "[{\"name\": \"add\", \"parameters\": {\"properties\": {\"n\": {\"type\": \"integer\"}}}}]";
+    CHECK_OK(minim_output_parser_create(&params, &parser, &err));
+    CHECK_OK(minim_output_parser_feed(parser, "Hm.\n</th", SIZE_MAX, &n, &err));
+    CHECK(n == 1);
+    CHECK_OK(minim_output_parser_delta(parser, 0, &delta, &err));
+    CHECK(delta.kind == MINIM_DELTA_REASONING && delta.index == -1 && delta.name == NULL);
+    CHECK(delta.length == 3 && memcmp(delta.text, "Hm.", 3) == 0);
+    CHECK_FAILS(minim_output_parser_delta(parser, 1, &delta, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_output_parser_feed(parser, "ink>\n\nYes.\n<minimax:tool_call>\n<invoke name=\"add\">", 51,
+                                      &n, &err));
+    CHECK(n == 2);
+    CHECK_OK(minim_output_parser_delta(parser, 0, &delta, &err));
+    CHECK(delta.kind == MINIM_DELTA_CONTENT && delta.length == 4 && memcmp(delta.text, "Yes.", 4) == 0);
+    CHECK_OK(minim_output_parser_delta(parser, 1, &delta, &err));
+    CHECK(delta.kind == MINIM_DELTA_TOOL_CALL && delta.index == 0 && delta.length == 0);
+    CHECK(delta.name_length == 3 && strcmp(delta.name, "add") == 0);
+    CHECK_OK(minim_output_parser_feed(parser, "<parameter name=\"n\">+7</parameter></invoke>", SIZE_MAX, &n,
+                                      &err));
+    CHECK(n == 1);
+    CHECK_OK(minim_output_parser_delta(parser, 0, &delta, &err));
+    CHECK(delta.name == NULL && delta.length == 8 && memcmp(delta.text, "{\"n\": 7}", 8) == 0);
+    CHECK_FAILS(minim_output_parser_finish(parser, MINIM_FINISH_NONE, &n, &reason, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_output_parser_finish(parser, MINIM_FINISH_TOOL_CALLS, &n, &reason, &err),
+                MINIM_E_INVALID);
+    CHECK_OK(minim_output_parser_finish(parser, MINIM_FINISH_END, &n, &reason, &err));
+    CHECK(n == 0 && reason == MINIM_FINISH_TOOL_CALLS);
+    CHECK_FAILS(minim_output_parser_feed(parser, "", 0, &n, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_output_parser_finish(parser, MINIM_FINISH_END, &n, NULL, &err), MINIM_E_INVALID);
+    minim_output_parser_free(parser);
+    minim_output_parser_free(NULL);
+
+    CHECK_FAILS(minim_output_parser_create(NULL, NULL, &err), MINIM_E_INVALID);
+    params.tools = "[7]";
+    CHECK_FAILS(minim_output_parser_create(&params, &parser, &err), MINIM_E_INVALID);
+    CHECK(parser == NULL);
+    params.tools = NULL;
+    params.reasoning = 3;
+    CHECK_FAILS(minim_output_parser_create(&params, &parser, &err), MINIM_E_INVALID);
+    params.reasoning = MINIM_REASONING_NONE;
+    params.starts_in_content = 2;
+    CHECK_FAILS(minim_output_parser_create(&params, &parser, &err), MINIM_E_INVALID);
+}
+
+static void test_whole_output(void) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_output_parser_params params = MINIM_OUTPUT_PARSER_PARAMS_INIT;
+    minim_output_info info = MINIM_OUTPUT_INFO_INIT;
+    minim_tool_call call = MINIM_TOOL_CALL_INIT;
+    minim_output* output = NULL;
+
+    params.tools = "[{\"name\": \"now\"}]";
+    CHECK_OK(minim_output_parse(&params, "a</think>b<invoke name=now></invoke>", SIZE_MAX, MINIM_FINISH_END,
+                                &output, &err));
+    CHECK_OK(minim_output_get_info(output, &info, &err));
+    CHECK(info.finish_reason == MINIM_FINISH_TOOL_CALLS && info.n_tool_calls == 1);
+    CHECK(info.content_length == 1 && strcmp(info.content, "b") == 0);
+    CHECK(info.reasoning_length == 1 && strcmp(info.reasoning, "a") == 0);
+    CHECK_OK(minim_output_get_tool_call(output, 0, &call, &err));
+    CHECK(call.name_length == 3 && strcmp(call.name, "now") == 0);
+    CHECK(call.arguments_length == 2 && strcmp(call.arguments, "{}") == 0);
+    CHECK_FAILS(minim_output_get_tool_call(output, 1, &call, &err), MINIM_E_INVALID);
+    minim_output_free(output);
+    minim_output_free(NULL);
+
+    CHECK_OK(minim_output_parse(NULL, "still", 5, MINIM_FINISH_CONTEXT_FULL, &output, &err));
+    CHECK_OK(minim_output_get_info(output, &info, &err));
+    CHECK(info.finish_reason == MINIM_FINISH_CONTEXT_FULL && info.content == NULL && info.n_tool_calls == 0);
+    minim_output_free(output);
+    CHECK_FAILS(minim_output_parse(NULL, "x", 1, 99, &output, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_output_parse(NULL, NULL, 1, MINIM_FINISH_END, &output, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_output_get_info(NULL, &info, &err), MINIM_E_INVALID);
+}
+
+static void test_chat_params(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_chat_params params = MINIM_CHAT_PARAMS_INIT;
+    minim_text* text = NULL;
+    minim_tokens* tokens = NULL;
+    const char* messages =
+        "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"name\": \"now\"}]}]";
+
+    CHECK_OK(minim_chat_render_with(model, messages, NULL, &text, &err));
+    CHECK(strstr(minim_text_data(text), "]~b]ai\nNone\n<minimax:tool_call>") != NULL);
+    minim_text_free(text);
+    params.null_content = MINIM_NULL_CONTENT_EMPTY;
+    params.kwargs = "{\"add_generation_prompt\": false}";
+    CHECK_OK(minim_chat_render_with(model, messages, &params, &text, &err));
+    CHECK(strstr(minim_text_data(text), "]~b]ai\n\n<minimax:tool_call>") != NULL);
+    CHECK(strstr(minim_text_data(text), "<think>") == NULL);
+    minim_text_free(text);
+    CHECK_OK(minim_chat_tokenize_with(model, messages, &params, MINIM_SPECIALS_SAFE, &tokens, &err));
+    CHECK(minim_tokens_count(tokens) > 10);
+    minim_tokens_free(tokens);
+    params.null_content = 2;
+    CHECK_FAILS(minim_chat_render_with(model, messages, &params, &text, &err), MINIM_E_INVALID);
+    params.null_content = 0;
+    params.template_name = "other";
+    CHECK_FAILS(minim_chat_render_with(model, messages, &params, &text, &err), MINIM_E_NOT_FOUND);
+}
+
 static void test_constraints(minim_model* model) {
     minim_error err = MINIM_ERROR_INIT;
     minim_constraint_params params = MINIM_CONSTRAINT_PARAMS_INIT;
@@ -1059,6 +1168,9 @@ int main(int argc, char** argv) {
     test_tokens(model);
     test_chat(model);
     test_session(model);
+    test_output_deltas();
+    test_whole_output();
+    test_chat_params(model);
     test_constraints(model);
     test_constraint_matches(model);
     test_states(model);

@@ -153,6 +153,44 @@ FIELD(minim_generate_result, generate_us, 40);
 FIELD(minim_generate_result, seed, 48);
 SIZE(minim_generate_result, 56);
 
+FIELD(minim_output_parser_params, flags, 4);
+FIELD(minim_output_parser_params, reasoning, 8);
+FIELD(minim_output_parser_params, starts_in_content, 12);
+FIELD(minim_output_parser_params, tools, 16);
+SIZE(minim_output_parser_params, 24);
+
+FIELD(minim_output_delta, kind, 4);
+FIELD(minim_output_delta, index, 8);
+FIELD(minim_output_delta, reserved, 12);
+FIELD(minim_output_delta, name, 16);
+FIELD(minim_output_delta, name_length, 24);
+FIELD(minim_output_delta, text, 32);
+FIELD(minim_output_delta, length, 40);
+SIZE(minim_output_delta, 48);
+
+FIELD(minim_output_info, finish_reason, 4);
+FIELD(minim_output_info, content, 8);
+FIELD(minim_output_info, content_length, 16);
+FIELD(minim_output_info, reasoning, 24);
+FIELD(minim_output_info, reasoning_length, 32);
+FIELD(minim_output_info, n_tool_calls, 40);
+SIZE(minim_output_info, 48);
+
+FIELD(minim_tool_call, reserved, 4);
+FIELD(minim_tool_call, name, 8);
+FIELD(minim_tool_call, name_length, 16);
+FIELD(minim_tool_call, arguments, 24);
+FIELD(minim_tool_call, arguments_length, 32);
+SIZE(minim_tool_call, 40);
+
+FIELD(minim_chat_params, flags, 4);
+FIELD(minim_chat_params, null_content, 8);
+FIELD(minim_chat_params, reserved, 12);
+FIELD(minim_chat_params, tools, 16);
+FIELD(minim_chat_params, kwargs, 24);
+FIELD(minim_chat_params, template_name, 32);
+SIZE(minim_chat_params, 40);
+
 FIELD(minim_constraint_params, flags, 4);
 FIELD(minim_constraint_params, starts_after, 8);
 SIZE(minim_constraint_params, 16);

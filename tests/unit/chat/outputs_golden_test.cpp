@@ -37,12 +37,14 @@ std::vector<Case> read_cases() {
     for (const Json& from : document["cases"]) {
         Case to;
         to.name = from["name"].get<std::string>();
-        to.bytes = from.contains("text") ? from["text"].get<std::string>() : from_hex(from["bytes"].get<std::string>());
-        to.tools = from["tools"].is_null() ? "null" : document["tools"][from["tools"].get<std::string>()].dump();
+        to.bytes = from.contains("text") ? from["text"].get<std::string>()
+                                         : from_hex(from["bytes"].get<std::string>());
+        to.tools =
+            from["tools"].is_null() ? "null" : document["tools"][from["tools"].get<std::string>()].dump();
         const std::string mode = from["reasoning"].get<std::string>();
-        to.options.reasoning = mode == "minimax_m2"  ? ReasoningMode::split
-                               : mode == "none"      ? ReasoningMode::none
-                                                     : ReasoningMode::append_think;
+        to.options.reasoning = mode == "minimax_m2" ? ReasoningMode::split
+                               : mode == "none"     ? ReasoningMode::none
+                                                    : ReasoningMode::append_think;
         to.options.starts_in_reasoning = from["starts_in_reasoning"].get<bool>();
         to.finish = from["finish"] == "stop" ? Finish::stop : Finish::length;
         to.expect = from["expect"];
