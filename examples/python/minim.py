@@ -496,6 +496,27 @@ class Model(abi.Handle):
             _choice(_SPECIALS, special, "special"),
         )
 
+    def parse_output(
+        self, text, *, tools=None, reasoning="minimax_m2", starts_in_reasoning=True, finish="stop"
+    ):
+        """What the model wrote (str or bytes), taken apart: {"content", "reasoning_content", "tool_calls",
+        "finish_reason"}. `tools`: of the request. `reasoning`: "minimax_m2", "minimax_m2_append_think" or "none".
+        `starts_in_reasoning`: the prompt ends in an open think block. `finish`: "stop", or "length" for a cut output.
+        """
+        params = _parser_params(tools, reasoning, starts_in_reasoning)
+        data = _utf8(text)
+        output = c.c_void_p()
+        ended = _choice(_FINISHES, finish, "finish")
+        abi.check("output_parse", c.byref(params), data, len(data), ended, c.byref(output))
+        try:
+            return _whole_output(output)
+        finally:
+            abi.call("output_free", output)
+
+    def output_parser(self, tools=None, reasoning="minimax_m2", starts_in_reasoning=True):
+        """Takes output apart while it is generated; the arguments are those of parse_output()."""
+        return OutputParser(_parser_params(tools, reasoning, starts_in_reasoning))
+
     def constraint(
         self, schema=None, *, regex=None, choices=None, tools=None, tool=None, single=False, starts_after=None
     ):
@@ -700,6 +721,82 @@ class Constraint(_ModelPart):
         result = c.c_int32()
         self._check("constraint_matches", data, len(data), c.byref(result))
         return result.value != 0
+
+
+_REASONING = {"minimax_m2": 0, "minimax_m2_append_think": 1, "none": 2}
+_FINISHES = {"stop": FinishReason.END._number, "length": FinishReason.LENGTH._number}
+_FINISH_NAMES = {1: "stop", 3: "length", 7: "tool_calls"}
+_DELTA_KINDS = {1: "reasoning_content", 2: "content"}
+
+
+def _parser_params(tools, reasoning, starts_in_reasoning):
+    return abi.OutputParserParams(
+        reasoning=_choice(_REASONING, reasoning, "reasoning"),
+        starts_in_content=int(not starts_in_reasoning),
+        tools=_json(tools),
+    )
+
+
+def _decoded(data, length):
+    text = abi.bytes_at(data, length)
+    return None if text is None else text.decode()
+
+
+def _whole_output(output):
+    info, call = abi.OutputInfo(), abi.ToolCall()
+    abi.check("output_get_info", output, c.byref(info))
+    calls = []
+    for index in range(info.n_tool_calls):
+        abi.check("output_get_tool_call", output, index, c.byref(call))
+        name, arguments = _decoded(call.name, call.name_length), _decoded(call.arguments, call.arguments_length)
+        calls.append({"name": name, "arguments": arguments})
+    return {
+        "content": _decoded(info.content, info.content_length),
+        "reasoning_content": _decoded(info.reasoning, info.reasoning_length),
+        "tool_calls": calls,
+        "finish_reason": _FINISH_NAMES[info.finish_reason],
+    }
+
+
+class OutputParser(abi.Handle):
+    """Output taken apart while it is generated; made by Model.output_parser(). Deltas are {"reasoning_content": str},
+    {"content": str} or {"tool_call": {"index", "name", "arguments"}}, the name in the first of a call only.
+    """
+
+    def __init__(self, params):
+        out = c.c_void_p()
+        abi.check("output_parser_create", c.byref(params), c.byref(out))
+        self._own("output_parser_free", out.value, [])
+        self.finish_reason = None  # set by finish(): "stop", "length" or "tool_calls"
+
+    def feed(self, data):
+        """The deltas that these bytes (or str) bring."""
+        data, n_deltas = _utf8(data), c.c_size_t()
+        with self._lock:
+            self._check("output_parser_feed", data, len(data), c.byref(n_deltas))
+            return self._deltas(n_deltas.value)
+
+    def finish(self, finish="stop"):
+        """The last deltas; sets finish_reason. "length": the output was cut, and a call it ends within is not one."""
+        ended, n_deltas, reason = _choice(_FINISHES, finish, "finish"), c.c_size_t(), c.c_int32()
+        with self._lock:
+            self._check("output_parser_finish", ended, c.byref(n_deltas), c.byref(reason))
+            self.finish_reason = _FINISH_NAMES[reason.value]
+            return self._deltas(n_deltas.value)
+
+    def _deltas(self, count):
+        return [self._delta(index) for index in range(count)]
+
+    def _delta(self, index):
+        delta = abi.OutputDelta()
+        self._check("output_parser_delta", index, c.byref(delta))
+        text = abi.bytes_at(delta.text, delta.length).decode()
+        if delta.kind in _DELTA_KINDS:
+            return {_DELTA_KINDS[delta.kind]: text}
+        call = {"index": delta.index, "arguments": text}
+        if delta.name is not None:
+            call["name"] = _decoded(delta.name, delta.name_length)
+        return {"tool_call": call}
 
 
 class _Sampling(abi.Handle):

@@ -94,7 +94,16 @@ _TYPES = {
     "const int32_t*": ids,
 }
 # Texts that come with a length, as they may hold zeros: ctypes would cut a c_char_p there.
-_WITH_LENGTH = {"minim_token.text", "minim_text_data"}
+_WITH_LENGTH = {
+    "minim_token.text",
+    "minim_text_data",
+    "minim_output_delta.name",
+    "minim_output_delta.text",
+    "minim_output_info.content",
+    "minim_output_info.reasoning",
+    "minim_tool_call.name",
+    "minim_tool_call.arguments",
+}
 
 
 def _type_of(c_type, owner=""):
@@ -143,6 +152,12 @@ Token = STRUCTURES["minim_token"]
 TokenProbability = STRUCTURES["minim_token_probability"]
 GenerateResult = STRUCTURES["minim_generate_result"]
 ConstraintParams = STRUCTURES["minim_constraint_params"]
+ChatParams = STRUCTURES["minim_chat_params"]
+OutputParserParams = STRUCTURES["minim_output_parser_params"]
+OutputDelta = STRUCTURES["minim_output_delta"]
+OutputInfo = STRUCTURES["minim_output_info"]
+ToolCall = STRUCTURES["minim_tool_call"]
+PlanParams = STRUCTURES["minim_plan_params"]
 EngineParams = STRUCTURES["minim_engine_params"]
 EngineState = STRUCTURES["minim_engine_state"]
 RequestParams = STRUCTURES["minim_request_params"]
@@ -196,6 +211,11 @@ def check(name, *arguments):
             err.os_code,
             err.device,
         )
+
+
+def bytes_at(data, length):
+    """The text of a pointer and a length as bytes; None for NULL."""
+    return None if data is None else c.string_at(data, length)
 
 
 def take_text(text):
