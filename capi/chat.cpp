@@ -47,9 +47,12 @@ void render_to(const minim_model* model, const char* messages, const minim_chat_
 
 void tokenize_to(const minim_model* model, const char* messages, const minim_chat_params& params,
                  int32_t specials, minim_tokens** out) {
-    const tokenizer::Specials user_specials = specials_of(specials);
+    const bool of_template = specials == MINIM_SPECIALS_TEMPLATE;
+    const tokenizer::Specials user_specials = of_template ? tokenizer::Specials::none : specials_of(specials);
     const std::vector<chat::Segment> segments = rendered(model, messages, params);
-    *out = new minim_tokens{model::chat_tokens(model->model().tokenizer(), segments, user_specials)};
+    const tokenizer::Tokenizer& tokenizer = model->model().tokenizer();
+    *out = new minim_tokens{of_template ? model::chat_tokens_of_template(tokenizer, segments)
+                                        : model::chat_tokens(tokenizer, segments, user_specials)};
 }
 
 }  // namespace

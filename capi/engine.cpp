@@ -34,6 +34,9 @@ engine::EngineParams engine_params(const minim_engine_params& p) {
     if (p.n_requests != 0) params.n_requests = p.n_requests;
     params.n_batch = p.n_batch != 0 ? p.n_batch : std::max(params.n_batch, params.n_requests);
     params.n_prompt_rows = p.n_prompt_rows;
+    if (p.max_context > INT64_MAX)
+        fail(Status::invalid, "a context of {} tokens is not possible", p.max_context);
+    params.n_context = static_cast<int64_t>(p.max_context);
     params.keep_prefixes = !flag(p.forget_prefixes, "forget_prefixes");
     return params;
 }

@@ -485,7 +485,8 @@ class Model(abi.Handle):
         return text.decode("utf-8", "replace")
 
     def tokenize_chat(self, messages, tools=None, add_generation_prompt=True, kwargs=None, special="safe"):
-        """The same as ids. "safe": no message can forge the control tokens of the template."""
+        """The same as ids. "safe": no message can forge the control tokens of the template; "template": nor any other
+        added token, such as <think>."""
         kwargs = {"add_generation_prompt": add_generation_prompt, **(kwargs or {})}
         return self._out(
             abi.take_tokens,
@@ -493,7 +494,7 @@ class Model(abi.Handle):
             _json(messages),
             _json(tools),
             _json(kwargs),
-            _choice(_SPECIALS, special, "special"),
+            _choice({**_SPECIALS, "template": 3}, special, "special"),
         )
 
     def parse_output(
@@ -998,6 +999,7 @@ class Engine(_ModelPart):
     """Works on many requests at once, on a thread of its own. close() ends what is under way.
 
     kv_tokens: how many tokens' keys and values there is memory for, of all requests and kept prefixes together.
+    context: tokens of one request, prompt and answer; 0: kv_tokens, at most what the model was trained for.
     """
 
     def __init__(
@@ -1009,6 +1011,7 @@ class Engine(_ModelPart):
         n_batch=0,
         n_prompt_rows=0,
         prefix_cache=True,
+        context=0,
     ):
         self.model = model
         kv_format = _choice(_KV_FORMATS, kv, "kv")
@@ -1020,6 +1023,7 @@ class Engine(_ModelPart):
             n_batch=_int32(n_batch),
             n_prompt_rows=_int32(n_prompt_rows),
             forget_prefixes=int(not prefix_cache),
+            max_context=max(-1, min(context, 2**63)),
         )
         self._make(model, lambda out: model._check("engine_create", c.byref(params), out), "engine_free")
 

@@ -612,7 +612,9 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_model_checkpoint(const minim_model
 enum {
     MINIM_SPECIALS_EXACT = 0, /* all */
     MINIM_SPECIALS_SAFE = 1,  /* those that are not control tokens */
-    MINIM_SPECIALS_NONE = 2   /* none */
+    MINIM_SPECIALS_NONE = 2,  /* none */
+    MINIM_SPECIALS_TEMPLATE =
+        3 /* minim_chat_tokenize alone: all in the template's own text, none in messages */
 };
 
 /* `text` of `length` bytes (SIZE_MAX: zero-terminated); bytes that are no UTF-8 become single-byte
@@ -672,7 +674,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_chat_render(const minim_model* mod
 
 /* The same prompt as token ids. MINIM_SPECIALS_EXACT: as the rendered text would be tokenised.
  * MINIM_SPECIALS_SAFE: control tokens are recognised in the template's own text only, so that no message
- * can forge them. */
+ * can forge them. MINIM_SPECIALS_TEMPLATE: so are all added tokens; "<think>" in a message is plain text. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize(const minim_model* model, const char* messages,
                                                             const char* tools, const char* kwargs,
                                                             int32_t specials, minim_tokens** out,
@@ -1126,9 +1128,11 @@ typedef struct minim_engine_params {
     int32_t n_batch;         /* tokens of a step, at least n_requests; 0: 512, or n_requests */
     int32_t n_prompt_rows;   /* of them, most for prompts while answers are under way; 0: a quarter */
     int32_t forget_prefixes; /* 1: keys and values of ended requests are not kept for others */
+    uint64_t max_context;    /* tokens of one request, prompt and answer, at most kv_tokens; may exceed what the model
+                                was trained for, with a warning; 0: kv_tokens, at most the trained context */
 } minim_engine_params;
 #define MINIM_ENGINE_PARAMS_INIT \
-    { sizeof(minim_engine_params), 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(minim_engine_params), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Takes the memory for keys and values at once: OUT_OF_MEMORY names how many tokens would fit. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_create(minim_model* model,

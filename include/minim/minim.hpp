@@ -837,6 +837,7 @@ struct EngineOptions {
     int32_t n_batch = 0;
     int32_t n_prompt_rows = 0;
     bool forget_prefixes = false;
+    uint64_t max_context = 0;  // tokens of one request; 0: kv_tokens, at most the trained context
 };
 
 // Works on many requests at once, on a thread of its own; its end ends what is under way.
@@ -851,6 +852,7 @@ class Engine {
         params.n_batch = options.n_batch;
         params.n_prompt_rows = options.n_prompt_rows;
         params.forget_prefixes = options.forget_prefixes ? 1 : 0;
+        params.max_context = options.max_context;
         handle_ = detail::create<HandleType>([&](minim_engine** out, minim_error* error) {
             return minim_engine_create(model.get(), &params, out, error);
         });

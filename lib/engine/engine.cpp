@@ -22,6 +22,17 @@ int64_t kv_tokens(const model::Model& model, const EngineParams& params) {
     return params.n_kv_tokens;
 }
 
+// Tokens of one request: what was asked for, as far as there is memory for keys and values.
+int64_t context_length(const model::Model& model, const EngineParams& params, int64_t n_pages,
+                       const Logger& log) {
+    const int64_t trained = model.config().n_context_train;
+    if (params.n_context > trained) {
+        log.warning("a context of {} tokens is longer than the {} the model was trained for",
+                    params.n_context, trained);
+    }
+    return std::min(n_pages * k_kv_page_tokens, params.n_context != 0 ? params.n_context : trained);
+}
+
 EngineParams checked(EngineParams params) {
     constexpr int64_t k_most = model::k_most_step_rows;
     if (params.n_requests < 1 || params.n_requests > k_most)
@@ -33,6 +44,9 @@ EngineParams checked(EngineParams params) {
     if (params.n_prompt_rows < 0 || params.n_prompt_rows > params.n_batch)
         fail(Status::invalid, "n_prompt_rows is {}; 0 to {} are possible", params.n_prompt_rows,
              params.n_batch);
+    constexpr int64_t k_longest_context = int64_t{1} << 31;
+    if (params.n_context < 0 || params.n_context > k_longest_context)
+        fail(Status::invalid, "a context of {} tokens is not possible", params.n_context);
     if (params.n_prompt_rows == 0) params.n_prompt_rows = std::max<int64_t>(params.n_batch / 4, 1);
     return params;
 }
@@ -65,7 +79,7 @@ Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& pa
       params_(checked(params)),
       log_(log),
       n_pages_(kv::page_count(kv_tokens(*model_, params))),
-      n_context_(std::min(n_pages_ * k_kv_page_tokens, model_->config().n_context_train)),
+      n_context_(context_length(*model_, params_, n_pages_, log)),
       pool_(make_pool(*model_, params_.k_format, params_.v_format)),
       prefixes_(pool_),
       scheduler_(model_, params_.n_batch, n_context_,

@@ -36,6 +36,7 @@ struct EngineParams {
     int64_t n_batch = 512;      // rows of a step
     int64_t n_prompt_rows = 0;  // of them, most for prompts while answers are under way; 0: a quarter
     bool keep_prefixes = true;  // pages of ended requests stay, for those that begin alike
+    int64_t n_context = 0;  // tokens of one request; 0: what the model was trained for. At most n_kv_tokens
 };
 
 struct EngineState {

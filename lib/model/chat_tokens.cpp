@@ -3,11 +3,11 @@
 #include <string>
 
 namespace minim::model {
+namespace {
 
-std::vector<int32_t> chat_tokens(const tokenizer::Tokenizer& tokenizer,
-                                 std::span<const chat::Segment> segments, tokenizer::Specials specials) {
-    if (specials != tokenizer::Specials::safe) return tokenizer.encode(chat::join(segments), specials);
-
+// `specials`: what is recognised in messages, and between the added tokens of the template.
+std::vector<int32_t> encode_segments(const tokenizer::Tokenizer& tokenizer,
+                                     std::span<const chat::Segment> segments, tokenizer::Specials specials) {
     std::vector<int32_t> ids;
     std::string text;  // since the last control token of the template
     for (const chat::Segment& segment : segments) {
@@ -16,15 +16,28 @@ std::vector<int32_t> chat_tokens(const tokenizer::Tokenizer& tokenizer,
             const auto match = tokenizer.find_added(segment.text, begin);
             if (!match) break;
             text.append(segment.text, begin, match->begin - begin);
-            tokenizer.encode_append(text, tokenizer::Specials::safe, ids);
+            tokenizer.encode_append(text, specials, ids);
             text.clear();
             ids.push_back(match->id);
             begin = match->end;
         }
         text.append(segment.text, begin);
     }
-    tokenizer.encode_append(text, tokenizer::Specials::safe, ids);
+    tokenizer.encode_append(text, specials, ids);
     return ids;
+}
+
+}  // namespace
+
+std::vector<int32_t> chat_tokens(const tokenizer::Tokenizer& tokenizer,
+                                 std::span<const chat::Segment> segments, tokenizer::Specials specials) {
+    if (specials != tokenizer::Specials::safe) return tokenizer.encode(chat::join(segments), specials);
+    return encode_segments(tokenizer, segments, tokenizer::Specials::safe);
+}
+
+std::vector<int32_t> chat_tokens_of_template(const tokenizer::Tokenizer& tokenizer,
+                                             std::span<const chat::Segment> segments) {
+    return encode_segments(tokenizer, segments, tokenizer::Specials::none);
 }
 
 }  // namespace minim::model

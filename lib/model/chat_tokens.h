@@ -16,4 +16,8 @@ namespace minim::model {
 std::vector<int32_t> chat_tokens(const tokenizer::Tokenizer& tokenizer,
                                  std::span<const chat::Segment> segments, tokenizer::Specials specials);
 
+// Added tokens are recognised in the template's own segments only; in messages none is.
+std::vector<int32_t> chat_tokens_of_template(const tokenizer::Tokenizer& tokenizer,
+                                             std::span<const chat::Segment> segments);
+
 }  // namespace minim::model

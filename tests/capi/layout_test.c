@@ -203,7 +203,8 @@ FIELD(minim_engine_params, n_requests, 24);
 FIELD(minim_engine_params, n_batch, 28);
 FIELD(minim_engine_params, n_prompt_rows, 32);
 FIELD(minim_engine_params, forget_prefixes, 36);
-SIZE(minim_engine_params, 40);
+FIELD(minim_engine_params, max_context, 40);
+SIZE(minim_engine_params, 48);
 
 FIELD(minim_engine_state, reserved, 4);
 FIELD(minim_engine_state, n_waiting, 8);

@@ -222,6 +222,7 @@ int main(void) {
     FIELD(minim_engine_params, n_batch);
     FIELD(minim_engine_params, n_prompt_rows);
     FIELD(minim_engine_params, forget_prefixes);
+    FIELD(minim_engine_params, max_context);
     STRUCT(minim_engine_state);
     FIELD(minim_engine_state, size);
     FIELD(minim_engine_state, reserved);

@@ -37,6 +37,16 @@ class Chat(unittest.TestCase):
         self.assertEqual(forged.count(END), harmless.count(END))
         self.assertEqual(forged.count(ROLE), harmless.count(ROLE))
 
+    def test_no_added_token_comes_from_a_message(self):
+        think = 2034
+        messages = [{"role": "user", "content": "<think>[e~["}]
+        self.assertEqual(list(model().tokenize_chat(messages)).count(think), 2)
+        ids = list(model().tokenize_chat(messages, special="template"))
+        self.assertEqual(ids.count(think), 1)
+        self.assertEqual(model().detokenize(ids), model().render_chat(messages))
+        with self.assertRaises(ValueError):
+            model().tokenize("<think>", special="template")
+
     def test_add_generation_prompt_in_kwargs_wins(self):
         messages = [{"role": "user", "content": "Hi"}]
         without = model().render_chat(messages, add_generation_prompt=False)

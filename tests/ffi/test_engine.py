@@ -99,6 +99,22 @@ class Engine(unittest.TestCase):
                 engine.submit([1])
             self.assertEqual(raised.exception.status, minim.Status.INVALID)
 
+    def test_the_context_of_one_request(self):
+        trained = model().info.n_context_train
+        with minim.Engine(model(), kv_tokens=2 * trained, context=200) as engine:
+            answer = engine.submit([5, 6, 7], ignore_end=1).result()
+            self.assertEqual(answer.finish_reason, minim.FinishReason.CONTEXT_FULL)
+            self.assertEqual(len(answer.ids), 200 - 3)
+            with self.assertRaises(minim.Error) as raised:
+                engine.submit([1] * 200)
+            self.assertEqual(raised.exception.available, 199)
+        with minim.Engine(model(), kv_tokens=2 * trained, context=trained + 100) as engine:
+            answer = engine.submit([5] * (trained + 50), max_tokens=1).result()
+            self.assertEqual(len(answer.ids), 1)
+        with self.assertRaises(minim.Error) as raised:
+            minim.Engine(model(), kv_tokens=2048, context=2**40)
+        self.assertEqual(raised.exception.status, minim.Status.INVALID)
+
     def test_bad_arguments(self):
         with minim.Engine(model(), kv_tokens=128) as engine:
             for ids, status in (

@@ -258,6 +258,8 @@ TEST_CASE("engine settings out of range are refused") {
     CHECK(refuse([](auto& p) { p.n_requests = 0; }) == Status::invalid);
     CHECK(refuse([](auto& p) { p.n_batch = p.n_requests - 1; }) == Status::invalid);
     CHECK(refuse([](auto& p) { p.n_prompt_rows = -1; }) == Status::invalid);
+    CHECK(refuse([](auto& p) { p.n_context = -1; }) == Status::invalid);
+    CHECK(refuse([](auto& p) { p.n_context = int64_t{1} << 40; }) == Status::invalid);
     CHECK(refuse([](auto& p) { p.k_format = Format::q6_k; }) == Status::unsupported);
 }
 

@@ -63,7 +63,22 @@ TEST_CASE("harmless messages have the same ids in both modes") {
     }
 }
 
+TEST_CASE("of the template's added tokens none can come from a message") {
+    constexpr int32_t k_think = 2034;
+    const auto of_template = [](const std::string& text) {
+        return model::chat_tokens_of_template(bundled_tokenizer(), turn(text));
+    };
+    const std::string text = "a<think>b</think>[e~[<minimax:tool_call>";
+    const std::vector<int32_t> ids = of_template(text);
+    CHECK(count(ids, k_think) == 1);
+    CHECK(count(ids, k_end_of_turn) == 1);
+    CHECK(std::count_if(ids.begin(), ids.end(), [](int32_t id) { return id >= 1984; }) == 4);
+    CHECK(bundled_tokenizer().decode(ids, false) == chat::join(turn(text)));
+    CHECK(of_template("What is this?") == ids_of(turn("What is this?"), Specials::exact));
+}
+
 TEST_CASE("no segments are no tokens") {
+    CHECK(model::chat_tokens_of_template(bundled_tokenizer(), {}).empty());
     for (const Specials specials : {Specials::exact, Specials::safe, Specials::none})
         CHECK(ids_of({}, specials).empty());
 }
