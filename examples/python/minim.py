@@ -88,13 +88,6 @@ def _zero_terminated(text, name):
     return encoded
 
 
-def _zero_terminated(text, name):
-    encoded = _utf8(text)
-    if b"\0" in encoded:
-        raise ValueError(f"{name} {text!r} holds a null character")
-    return encoded
-
-
 def _path(path):
     encoded = os.fsencode(path)
     if b"\0" in encoded:
@@ -250,6 +243,49 @@ class _Devices(abi.Handle):
 def devices():
     """What there is to compute on: a list of Device, the processor first."""
     return list(_Devices())
+
+
+def plan(
+    path,
+    *,
+    context,
+    devices=None,
+    host=None,
+    parallel=1,
+    kv="f16",
+    overrides=None,
+    split=None,
+    ubatch=512,
+    threads=0,
+):
+    """Where the weights of a checkpoint would go, and how fast that would be, as a dict: minim.h (minim_plan_make) has its keys.
+    Only headers are read. `devices`: texts such as "cuda:0=96GiB,1790GB/s,pcie=50GB/s", of devices that need not exist; [] is
+    the CPU alone, None the devices of this machine. `host`: "768GiB,576GB/s"; None is this machine. `context`: tokens of each
+    of `parallel` sequences. `kv`: a format of the KV cache, or a pair for keys and values. `overrides`: "exps=CPU" and the like.
+    `split`: each device's share of the layers.
+    """
+    k_format, v_format = (kv, kv) if isinstance(kv, str) else kv
+    texts = [devices] if isinstance(devices, str) else devices
+    encoded = [_zero_terminated(text, "the device") for text in texts or []]
+    names = (c.c_char_p * (len(encoded) + 1))(*encoded, None)
+    shares = [float(share) for share in split or []]
+    params = abi.PlanParams(
+        devices=None if devices is None else c.cast(names, c.c_void_p),
+        n_devices=len(encoded),
+        host=None if host is None else _zero_terminated(host, "the host"),
+        n_context=context,
+        n_sequences=_int32(parallel),
+        n_ubatch=_int32(ubatch),
+        k_format=_choice(_KV_FORMATS, k_format.lower(), "kv"),
+        v_format=_choice(_KV_FORMATS, v_format.lower(), "kv"),
+        overrides=None if overrides is None else _zero_terminated(overrides, "the overrides"),
+        split=c.cast((c.c_double * len(shares))(*shares), c.c_void_p) if shares else None,
+        n_split=len(shares),
+    )
+    text = c.c_void_p()
+    with _Runtime(threads=threads) as runtime:
+        runtime._check("plan_make", _path(path), c.byref(params), c.byref(text))
+    return json.loads(abi.take_text(text))
 
 
 class DeviceMemory(typing.NamedTuple):
