@@ -24,17 +24,6 @@ std::optional<checkpoint::Residence> residence_of(int32_t residence) {
     fail(Status::invalid, "residence is {}; auto (0), mapped (1) and owned (2) are known", residence);
 }
 
-int64_t parameter_count(const checkpoint::Checkpoint& checkpoint) {
-    int64_t total = 0;
-    for (const checkpoint::Tensor& tensor : checkpoint.tensors()) {
-        if (tensor.bytes == 0) continue;  // it may claim any other dimensions
-        int64_t count = 1;
-        for (const int64_t dimension : tensor.shape) count *= dimension;
-        total += count;
-    }
-    return total;
-}
-
 uint64_t weight_bytes(const checkpoint::Checkpoint& checkpoint) {
     uint64_t total = 0;
     for (const checkpoint::Tensor& tensor : checkpoint.tensors()) total += tensor.bytes;
@@ -228,7 +217,7 @@ minim_status minim_model_get_info(const minim_model* model, minim_model_info* ou
         info.expert_ff = config.expert_ff;
         info.n_vocab = config.n_vocab;
         info.n_context_train = config.n_context_train;
-        info.n_parameters = parameter_count(m.checkpoint());
+        info.n_parameters = m.n_parameters();
         info.weight_bytes = weight_bytes(m.checkpoint());
         info.kv_token_bytes_f16 =
             static_cast<uint64_t>(config.n_layer * 2 * config.n_head_kv * config.head_dim * 2);

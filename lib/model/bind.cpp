@@ -1,6 +1,7 @@
 #include "model/bind.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <unordered_set>
 
@@ -35,7 +36,8 @@ void refuse_other_quantisations(const Checkpoint& checkpoint) {
 // Finds tensors by name, checks their shapes, and remembers which were used.
 class Binder {
   public:
-    explicit Binder(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+    Binder(const Checkpoint& checkpoint, const weights::PackingHints& packing)
+        : checkpoint_(checkpoint), packing_(packing) {}
 
     const Tensor* find(const std::string& name) {
         const Tensor* tensor = name.empty() ? nullptr : checkpoint_.find(name);
@@ -90,14 +92,31 @@ class Binder {
         return *tensor.format;
     }
 
-    // The weight of a linear, in one tensor or in several.
-    WeightSpec linear(std::span<const std::string> names, int64_t rows, int64_t cols) {
-        const weights::FindTensor find_tensor = [this](const std::string& name) { return find(name); };
+    // The weight of a linear, in one tensor or in several; nothing if there is none of these names.
+    std::optional<WeightSpec> find_linear(std::span<const std::string> names, int64_t rows, int64_t cols) {
         for (const std::string& name : names) {
-            if (auto assembled = weights::find_assembled(find_tensor, name, rows, cols))
+            if (auto assembled = weights::find_assembled(finder(), name, rows, cols, packing_))
                 return of_assembled(std::move(*assembled));
         }
-        return matrix(required(names), rows, cols);
+        if (const Tensor* tensor = find_any(names)) return matrix(*tensor, rows, cols);
+        return std::nullopt;
+    }
+
+    WeightSpec linear(std::span<const std::string> names, int64_t rows, int64_t cols) {
+        if (auto found = find_linear(names, rows, cols)) return *found;
+        fail_missing(names);
+    }
+
+    // One expert after the other of a stack of a safetensors folder: plain with inputs inside, else assembled.
+    std::vector<WeightSpec> stacked_experts(const Tensor& tensor, weights::StackPart part, int64_t rows,
+                                            int64_t cols, bool transposed) {
+        std::vector<WeightSpec> experts;
+        for (part.index = 0; part.index < part.n; ++part.index) {
+            auto assembled = weights::find_stacked(finder(), tensor.name, rows, cols, part, transposed);
+            if (!assembled) return expert_stack(tensor, part.n, part.stack_rows, part.first_row, rows, cols);
+            experts.push_back(of_assembled(std::move(*assembled)));
+        }
+        return experts;
     }
 
     WeightSpec matrix(const Tensor& tensor, int64_t rows, int64_t cols) {
@@ -169,6 +188,10 @@ class Binder {
     }
 
   private:
+    weights::FindTensor finder() {
+        return [this](const std::string& name) { return find(name); };
+    }
+
     // The optional factors beside a packed tensor: X.weight has X.scale, one value or one an expert.
     const Tensor* companion_scale(const Tensor& tensor, int64_t n_expert) {
         constexpr std::string_view k_suffix = ".weight";
@@ -204,6 +227,7 @@ class Binder {
     }
 
     const Checkpoint& checkpoint_;
+    const weights::PackingHints& packing_;
     std::unordered_set<const Tensor*> used_;
 };
 
@@ -245,11 +269,10 @@ const Tensor& required(Binder& binder, int64_t layer, names::Part part) {
 void bind_qkv(Binder& binder, const Config& config, int64_t layer, Found& found) {
     const int64_t q_rows = config.n_head * config.head_dim;
     const int64_t kv_rows = config.n_head_kv * config.head_dim;
-    if (const Tensor* fused = binder.find(names::fused_qkv(layer))) {
-        const WeightSpec qkv = binder.matrix(*fused, q_rows + 2 * kv_rows, config.hidden);
-        found.add(Role::wq, layer, rows_of(qkv, 0, q_rows));
-        found.add(Role::wk, layer, rows_of(qkv, q_rows, kv_rows));
-        found.add(Role::wv, layer, rows_of(qkv, q_rows + kv_rows, kv_rows));
+    if (const auto qkv = binder.find_linear(names::fused_qkv(layer), q_rows + 2 * kv_rows, config.hidden)) {
+        found.add(Role::wq, layer, rows_of(*qkv, 0, q_rows));
+        found.add(Role::wk, layer, rows_of(*qkv, q_rows, kv_rows));
+        found.add(Role::wv, layer, rows_of(*qkv, q_rows + kv_rows, kv_rows));
         return;
     }
     const auto linear = [&](names::Part part, int64_t rows) {
@@ -271,20 +294,40 @@ WeightSpec bind_router(Binder& binder, const Config& config, int64_t layer) {
     return as_rows(binder.matrix(router, n_expert, config.hidden));
 }
 
+// The stacks of a safetensors folder: [n, 2 ff, hidden] and [n, hidden, ff], or with inputs outside, [n, hidden, 2 ff] and
+// [n, ff, hidden]. If 2 ff is hidden, the second tensor alone shows which.
+void bind_stacks(Binder& binder, const Config& config, int64_t layer, int64_t n_expert, const Tensor& gate_up,
+                 Found& found) {
+    const int64_t ff = config.expert_ff;
+    const int64_t hidden = config.hidden;
+    const Tensor& down = binder.required(names::fused_down_hf(layer));
+    const auto has_shape = [](const Tensor& tensor, int64_t middle, int64_t last) {
+        return tensor.shape.size() == 3 && tensor.shape[1] == middle && tensor.shape[2] == last;
+    };
+    const bool transposed =
+        2 * ff != hidden ? has_shape(gate_up, hidden, 2 * ff) : has_shape(down, ff, hidden);
+    const auto add = [&](Role role, const Tensor& tensor, int64_t stack_rows, int64_t first, int64_t rows,
+                         int64_t cols) {
+        found.add_experts(
+            role, layer,
+            binder.stacked_experts(tensor, {n_expert, 0, stack_rows, first}, rows, cols, transposed));
+    };
+    add(Role::gate, gate_up, 2 * ff, 0, ff, hidden);
+    add(Role::up, gate_up, 2 * ff, ff, ff, hidden);
+    add(Role::down, down, hidden, 0, hidden, ff);
+}
+
 void bind_experts(Binder& binder, const Config& config, int64_t layer, int64_t n_expert, Found& found) {
     const int64_t ff = config.expert_ff;
     const auto add_stack = [&](Role role, const Tensor& tensor, int64_t stack_rows, int64_t first,
                                int64_t rows, int64_t cols) {
         found.add_experts(role, layer, binder.expert_stack(tensor, n_expert, stack_rows, first, rows, cols));
     };
-    const auto add_fused = [&](const Tensor& fused) {
-        add_stack(Role::gate, fused, 2 * ff, 0, ff, config.hidden);
-        add_stack(Role::up, fused, 2 * ff, ff, ff, config.hidden);
-    };
+    if (const Tensor* hf = binder.find_any(names::fused_gate_up_hf(layer)))
+        return bind_stacks(binder, config, layer, n_expert, *hf, found);
     if (const Tensor* fused = binder.find(names::fused_gate_up_gguf(layer))) {
-        add_fused(*fused);
-    } else if (const Tensor* hf = binder.find_any(names::fused_gate_up_hf(layer))) {
-        add_fused(*hf);
+        add_stack(Role::gate, *fused, 2 * ff, 0, ff, config.hidden);
+        add_stack(Role::up, *fused, 2 * ff, ff, ff, config.hidden);
     } else if (const Tensor* gate = binder.find(names::stacked_expert(layer, "gate"))) {
         const std::string up = names::stacked_expert(layer, "up");
         add_stack(Role::gate, *gate, ff, 0, ff, config.hidden);
@@ -300,9 +343,8 @@ void bind_experts(Binder& binder, const Config& config, int64_t layer, int64_t n
         add_single(Role::up, names::ExpertPart::up, ff, config.hidden);
         return add_single(Role::down, names::ExpertPart::down, config.hidden, ff);
     }
-    names::Spellings down = names::fused_down_hf(layer);
-    down.insert(down.begin(), names::stacked_expert(layer, "down"));
-    add_stack(Role::down, binder.required(down), config.hidden, 0, config.hidden, ff);
+    const std::string down = names::stacked_expert(layer, "down");
+    add_stack(Role::down, binder.required({&down, 1}), config.hidden, 0, config.hidden, ff);
 }
 
 // Returns how many experts the layer has.
@@ -376,7 +418,7 @@ void check_leftovers(const Checkpoint& checkpoint, const Binder& binder, const C
 }  // namespace
 
 std::vector<WeightSpec> bind_weights(const Checkpoint& checkpoint, Config& config, const Logger& log) {
-    Binder binder(checkpoint);
+    Binder binder(checkpoint, config.packing);
     Found found;
     const Tensor& embedding = binder.required(names::embedding());
     const int64_t n_vocab = embedding.shape.empty() ? 0 : embedding.shape.front();
@@ -397,6 +439,13 @@ std::vector<WeightSpec> bind_weights(const Checkpoint& checkpoint, Config& confi
     check_router_biases(binder, config, found);
     check_leftovers(checkpoint, binder, config, log);
     return std::move(found.all);
+}
+
+int64_t parameter_count(std::span<const WeightSpec> weights) {
+    int64_t total = 0;
+    for (const WeightSpec& weight : weights)
+        if (weight.role != static_cast<int32_t>(Role::experts_norm)) total += weight.rows * weight.cols;
+    return total;
 }
 
 }  // namespace minim::model

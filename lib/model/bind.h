@@ -2,6 +2,7 @@
 // configuration: once, from headers alone, so that a bad checkpoint fails before its data is read.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "base/log.h"
@@ -17,5 +18,8 @@ namespace minim::model {
 // pass does not know), always naming the tensor. Multi-token-prediction tensors are skipped with a note in the log.
 std::vector<weights::WeightSpec> bind_weights(const checkpoint::Checkpoint& checkpoint, Config& config,
                                               const Logger& log);
+
+// Numbers of the model: each weight once.
+int64_t parameter_count(std::span<const weights::WeightSpec> weights);
 
 }  // namespace minim::model

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "checkpoint/metadata.h"
+#include "weights/assembled.h"
 
 namespace minim::model {
 
@@ -30,6 +31,7 @@ struct Config {
     float norm_eps = 0.0F;
     float expert_weights_scale = 1.0F;  // multiplies the normalised gates
     bool needs_router_bias = false;     // the configuration says that there is one
+    weights::PackingHints packing;      // of quantised folders
 };
 
 // Both throw format (a required key is missing, of another type, or senseless) or unsupported (the model asks

@@ -11,6 +11,7 @@
 #include "model/config.h"
 #include "model/config_check.h"
 #include "model/other_models.h"
+#include "model/quantisation.h"
 
 namespace minim::model {
 namespace {
@@ -47,16 +48,6 @@ double required_number(const Value& object, const char* key) {
     if (value == nullptr || !value->is_number())
         fail_file(Reason::value, "config.json: {} is missing or no number", key);
     return value->number;
-}
-
-// A value as JSON, cut where it is long.
-std::string shown(const Value& value) {
-    constexpr size_t k_longest = 120;
-    std::string text = to_text(value);
-    if (text.size() <= k_longest) return text;
-    text.resize(k_longest);
-    while ((static_cast<unsigned char>(text.back()) & 0x80U) != 0) text.pop_back();  // no part of a character
-    return text + "...";
 }
 
 [[noreturn]] void refuse(const char* key, const Value& value, const char* meaning) {
@@ -155,72 +146,6 @@ void refuse_what_is_not_computed(const Value& object) {
     for (const char* key : {"rope_scaling", "rope_parameters"}) refuse_rope_scaling(object, key);
 }
 
-void refuse_unless(const Value& quantization, const char* key, const char* meaning,
-                   const std::function<bool(const Value&)>& is_known) {
-    if (const Value* value = find(quantization, key); value != nullptr && !is_known(*value))
-        refuse(key, *value, meaning);
-}
-
-[[noreturn]] void refuse_quantisation(const std::string& what, const std::string& where) {
-    fail(Status::unsupported,
-         "a folder quantised by {} (config.json: {}) is not supported; take a GGUF file or an FP8, NVFP4, "
-         "MXFP4 or AWQ folder of "
-         "the model",
-         what, where);
-}
-
-bool has_any(const Value& object, std::initializer_list<const char*> keys) {
-    return std::ranges::any_of(keys, [&](const char* key) { return find(object, key) != nullptr; });
-}
-
-// MLX writes {"group_size": 64, "bits": 4}, often twice.
-bool is_of_mlx(const Value& quantization) {
-    return find(quantization, "group_size") != nullptr && find(quantization, "bits") != nullptr &&
-           !has_any(quantization, {"quant_method", "quant_algo"});
-}
-
-// The method of a quantization_config, which some writers leave out.
-std::string quantisation_method(const Value& quantization) {
-    const Value* method = find(quantization, "quant_method");
-    if (method != nullptr && method->is_string()) return method->text;
-    if (method == nullptr && is_of_mlx(quantization)) return "mlx";
-    if (method == nullptr && has_any(quantization, {"load_in_4bit", "load_in_8bit", "bnb_4bit_quant_type"}))
-        return "bitsandbytes";
-    if (method == nullptr && has_any(quantization, {"weight_quant_params", "quant_config"})) return "hqq";
-    if (method == nullptr && has_any(quantization, {"quant_algo", "quantized_layers"})) return "modelopt";
-    fail_file(Reason::value, "config.json: quantization_config has no quant_method");
-}
-
-// What the tensors of quantised weights do not show by themselves (gathered_weights.h).
-void check_quantization(const Value& object) {
-    if (const Value* mlx = find(object, "quantization"); mlx != nullptr && is_of_mlx(*mlx))
-        refuse_quantisation(std::string(other_quantisation("mlx")), "quantization = " + shown(*mlx));
-    const Value* quantization = find(object, "quantization_config");
-    if (quantization == nullptr) return;
-    const std::string method = quantisation_method(*quantization);
-    if (const std::string_view other = other_quantisation(method); !other.empty())
-        refuse_quantisation(std::string(other), "quantization_config = " + shown(*quantization));
-    if (method == "fp8") {
-        refuse_unless(*quantization, "fmt", "this kind of FP8", [](const Value& fmt) {
-            return fmt.is_string("float8_e4m3fn") || fmt.is_string("e4m3");
-        });
-        refuse_unless(*quantization, "weight_block_size", "FP8 in these blocks", [](const Value& size) {
-            return size.is_array() && size.items.size() == 2 && is_number(size.items[0], 128) &&
-                   is_number(size.items[1], 128);
-        });
-    } else if (method == "awq") {
-        refuse_unless(*quantization, "bits", "AWQ of these bits",
-                      [](const Value& bits) { return is_number(bits, 4); });
-        refuse_unless(*quantization, "group_size", "AWQ in these groups",
-                      [](const Value& size) { return is_number(size, 128); });
-        refuse_unless(*quantization, "version", "this layout of AWQ", [](const Value& version) {
-            return version.is_string("gemm") || version.is_string("GEMM");
-        });
-    } else if (method != "modelopt" && method != "compressed-tensors") {
-        refuse("quant_method", *find(*quantization, "quant_method"), "this quantisation");
-    }
-}
-
 double rope_theta(const Value& object) {
     if (const Value* parameters = find(object, "rope_parameters"); parameters != nullptr) {
         if (find(*parameters, "rope_theta") != nullptr) return required_number(*parameters, "rope_theta");
@@ -277,9 +202,9 @@ Config config_from_json(std::string_view config_json, const Logger&) {
     if (!object.is_object()) fail_file(Reason::format, "config.json is not a JSON object");
     check_architecture(object);
     refuse_what_is_not_computed(object);
-    check_quantization(object);
 
     Config config;
+    config.packing = packing_hints(object);
     config.n_layer = required(object, "num_hidden_layers");
     check_attention_kinds(object, config.n_layer);
     if (const Value* modules = find(object, "num_mtp_modules"))

@@ -99,6 +99,7 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
     }
     if (!why_no_chat_template_.empty()) log.warning("{}", why_no_chat_template_);
     specs_ = bind_weights(checkpoint_, config_, log);
+    n_parameters_ = parameter_count(specs_);
 
     const auto n_tokens = static_cast<int64_t>(tokenizer_->n_tokens());
     const bool disagrees = checkpoint_.kind() == Checkpoint::Kind::gguf ? n_tokens != config_.n_vocab

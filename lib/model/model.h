@@ -66,6 +66,8 @@ class Model {
     }  // of the first layers
     const ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
+    // Numbers of the model, whatever they are stored with: scales and zero points do not count.
+    int64_t n_parameters() const noexcept { return n_parameters_; }
     std::span<const weights::WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a share
     std::vector<WeightBlock> host_blocks() const;
     const backend::Backend* host_backend() const noexcept;  // null where no layer is on the host
@@ -100,6 +102,7 @@ class Model {
     std::vector<Stage> stages_;
     std::vector<Share> shares_;
     std::vector<weights::WeightSpec> specs_;
+    int64_t n_parameters_ = 0;
     std::vector<weights::Part> parts_;                // a share
     std::vector<weights::PlacedPart> placed_;         // a share
     std::vector<weights::WeightBytes> weight_bytes_;  // a share

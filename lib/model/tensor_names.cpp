@@ -76,8 +76,9 @@ Spellings layer(int64_t index, Part part) {
     return spellings;
 }
 
-std::string fused_qkv(int64_t layer) {
-    return format_text("blk.{}.attn_qkv.weight", layer);
+Spellings fused_qkv(int64_t layer) {
+    return {format_text("blk.{}.attn_qkv.weight", layer),
+            format_text("model.layers.{}.self_attn.qkv_proj.weight", layer)};
 }
 
 std::string stacked_expert(int64_t layer, std::string_view part) {

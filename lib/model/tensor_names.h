@@ -31,7 +31,7 @@ Spellings output_norm();
 Spellings output();
 Spellings layer(int64_t index, Part part);
 
-std::string fused_qkv(int64_t layer);                              // GGUF: rows Q, K, V
+Spellings fused_qkv(int64_t layer);                                // rows Q, K, V
 std::string stacked_expert(int64_t layer, std::string_view part);  // GGUF: "gate", "up", "down"
 std::string fused_gate_up_gguf(int64_t layer);                     // gate rows, then up rows
 // Safetensors: block_sparse_moe or mlp, and for single experts w1, w3, w2 or gate_proj, up_proj, down_proj.

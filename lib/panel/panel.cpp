@@ -92,6 +92,7 @@ PanelShape panel_shape(Format format) noexcept {
         case Format::q4_1:
         case Format::q5_1:
         case Format::int4_z128:
+        case Format::int4_z32:
         case Format::q4_k:
         case Format::q5_k:
         case Format::iq4_xs:

@@ -1,5 +1,5 @@
-// Weight matrices that quantised safetensors folders keep in several tensors: codes, scales, zero points. Each becomes
-// rows of one block format while it is read; no number changes.
+// Weight matrices that quantised safetensors folders do not keep as rows: codes, scales and zero points in tensors of their own, or
+// stacks of experts with inputs outside. Each becomes rows of one block format while it is read; no number changes.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,38 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "format/format.h"
 
 namespace minim::weights {
 
+// What config.json says of packed weights and the tensors do not show.
+struct PackingHints {
+    int32_t gptq_zero_bias = 1;     // added to the zero points of GPTQ's tensors
+    bool orders_inputs = false;     // inputs may be in groups by activation: g_idx is not trivial
+    std::optional<bool> symmetric;  // of all groups; nothing: not said, or not of all
+    struct Group {
+        int64_t bits = 0;
+        int64_t size = 0;  // inputs; -1: all of a row
+    };
+    std::vector<Group> groups;  // of whole numbers, all that are declared; empty: none is
+    std::string text;           // of the declaration, for messages
+};
+
+// One expert of a tensor [n, stack_rows, cols], or of one with inputs outside [n, cols, stack_rows].
+struct StackPart {
+    int64_t n = 0;
+    int64_t index = 0;
+    int64_t stack_rows = 0;
+    int64_t first_row = 0;
+};
+
 struct AssembledMatrix {
-    enum class Kind : uint8_t { fp8_blocks, fp8_rows, fp8_whole, nvfp4, mxfp4, awq };
+    enum class Kind : uint8_t { fp8, mxfp8, nvfp4, mxfp4, awq, integers, transposed };
+    // How codes of whole numbers are packed.
+    enum class Codes : uint8_t { words_of_rows, words_of_columns, awq_words, bytes };
 
     Kind kind;
     Format format;  // of the rows
@@ -23,25 +47,43 @@ struct AssembledMatrix {
     int64_t cols;
     int64_t row_bytes;
     const checkpoint::Tensor* codes;
-    const checkpoint::Tensor* scales;
-    const checkpoint::Tensor* zeros = nullptr;   // awq
-    const checkpoint::Tensor* factor = nullptr;  // nvfp4: of the whole matrix
+    const checkpoint::Tensor* scales = nullptr;
+    const checkpoint::Tensor* zeros = nullptr;   // of whole numbers
+    const checkpoint::Tensor* groups = nullptr;  // the group of each input, if these are not in order
+    const checkpoint::Tensor* factor = nullptr;  // NVFP4: of the whole matrix
     bool divides = false;                        // the weights are divided by the factor, not multiplied
+    float multiplier = 1.0F;                     // of the whole matrix, beside the factor
+    int64_t first_row = 0;                       // in a stack, counted over all experts
+    int64_t stack_rows = 0;                      // transposed: outputs of an expert's matrix
+    int64_t scale_rows = 1;                      // FP8: rows that share a scale
+    // Of whole numbers.
+    Codes packing = Codes::bytes;
+    int32_t bits = 0;
+    int64_t group = 0;  // inputs that share a scale
+    int32_t zero_bias = 0;
+    bool is_symmetric = false;  // the format has no zero point: all must be the middle one
 };
 
 // Finds a tensor by its name, or null.
 using FindTensor = std::function<const checkpoint::Tensor*(const std::string& name)>;
 
 // Returns the tensors of the matrix [rows, cols] whose plain form would be called `name` (X.weight), or nothing if it is
-// one plain tensor or absent. Throws format (a tensor is missing or of another shape) and unsupported (a packing that is
-// not read), naming the tensor.
+// one plain tensor or absent. Throws format (a tensor is missing, of another shape, or contradicts the hints) and
+// unsupported (a packing that is not read), naming the tensor.
 std::optional<AssembledMatrix> find_assembled(const FindTensor& find, const std::string& name, int64_t rows,
-                                              int64_t cols);
+                                              int64_t cols, const PackingHints& hints = {});
+
+// The same of one expert of a stack called `name`, with inputs inside or, if `transposed`, outside.
+std::optional<AssembledMatrix> find_stacked(const FindTensor& find, const std::string& name, int64_t rows,
+                                            int64_t cols, const StackPart& part, bool transposed);
 
 // Reads bytes [at, at + out.size()) of the assembled rows. The checkpoint must be loaded. Any thread. Throws what reading
-// throws, and format if a number is NaN.
+// throws, and format if a number is NaN, a group does not exist or a zero point contradicts the configuration.
 void read_assembled(const checkpoint::Checkpoint& checkpoint, const AssembledMatrix& matrix, uint64_t at,
                     std::span<std::byte> out);
+
+// Rows that are best read together.
+int64_t rows_together(const AssembledMatrix& matrix) noexcept;
 
 // Returns the factor of the whole matrix, 1 if it has none. 0 is taken: all weights are 0 then. Throws format for a
 // negative factor, for NaN and infinity, and for a divisor of 0.

@@ -66,7 +66,9 @@ constexpr LinearKernels float_kernels() {
     kernels.by_format[static_cast<size_t>(Format::f16)] = {Activation::f32, linear_float<V, F16Elements<V>>};
     kernels.by_format[static_cast<size_t>(Format::bf16)] = {Activation::f32,
                                                             linear_float<V, Bf16Elements<V>>};
-    kernels.by_format[static_cast<size_t>(Format::fp8_e4m3_b128)] = {Activation::f32, linear_fp8<V>};
+    kernels.by_format[static_cast<size_t>(Format::fp8_e4m3_b128)] = {Activation::f32,
+                                                                     linear_fp8<V, FP8_E4M3_B128>};
+    kernels.by_format[static_cast<size_t>(Format::mxfp8)] = {Activation::f32, linear_fp8<V, MXFP8>};
     return kernels;
 }
 

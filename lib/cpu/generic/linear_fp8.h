@@ -1,4 +1,4 @@
-// y = W h for weights of FP8_E4M3_B128 and F32 inputs:
+// y = W h for weights of FP8_E4M3_B128 and MXFP8 and F32 inputs:
 //
 //   y(row) = sum over blocks of scale(row, block) * (sum over its columns of e4m3(row, column) * h(column))
 //
@@ -9,13 +9,24 @@
 
 #include "cpu/generic/elements.h"
 #include "cpu/generic/float_tiles.h"
+#include "format/e2m1.h"
 #include "format/fp8_e4m3_b128.h"
+#include "format/mxfp8.h"
 
 namespace minim::cpu::generic {
 
-template <class V, int n_rows, int n_tokens>
+inline float scale_of(FP8_E4M3_B128, const std::byte* block) {
+    float scale;
+    memcpy(&scale, block + FP8_E4M3_B128::scale_at, sizeof(scale));
+    return scale;
+}
+
+inline float scale_of(MXFP8, const std::byte* block) {
+    return e8m0_to_float(static_cast<uint8_t>(block[MXFP8::exponent_at]));
+}
+
+template <class V, class Block, int n_rows, int n_tokens>
 void linear_fp8_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
-    using Block = FP8_E4M3_B128;
     const std::byte* block[n_rows];
     const float* input[n_tokens];
     for (int r = 0; r < n_rows; ++r) block[r] = Linear<V>::weight_row(args, r0 + r);
@@ -42,9 +53,7 @@ void linear_fp8_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
             }
         }
         for (int r = 0; r < n_rows; ++r) {
-            float scale;
-            memcpy(&scale, block[r] + Block::scale_at, sizeof(scale));
-            const auto factor = V::all(k_e4m3_half_factor * scale);
+            const auto factor = V::all(k_e4m3_half_factor * scale_of(Block(), block[r]));
             for (int t = 0; t < n_tokens; ++t) {
                 sum[r * n_tokens + t] = V::fma(part[r * n_tokens + t], factor, sum[r * n_tokens + t]);
             }
@@ -57,11 +66,11 @@ void linear_fp8_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
     }
 }
 
-template <class V>
+template <class V, class Block>
 void linear_fp8(const LinearArgs& args) {
     for_each_tile<V::k_fp8_rows, V::k_fp8_tokens, 4>(
         args, [&](int64_t r, auto n_rows, int64_t t, auto n_tokens) {
-            linear_fp8_tile<V, decltype(n_rows)::k_value, decltype(n_tokens)::k_value>(args, r, t);
+            linear_fp8_tile<V, Block, decltype(n_rows)::k_value, decltype(n_tokens)::k_value>(args, r, t);
         });
 }
 

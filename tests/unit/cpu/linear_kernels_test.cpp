@@ -211,7 +211,11 @@ TEST_CASE("codes and weights at their extremes do not saturate") {
         const panel::PanelShape shape = panel::panel_shape(format);
         const auto block = static_cast<size_t>(traits(format).block_bytes);
         const bool is_expanded = file_format(format) != format;
-        const size_t front = is_expanded ? sizeof(float) : static_cast<size_t>(shape.front_bytes);
+        // A scale of F32, and a zero point behind it where there is one.
+        const bool has_words = format == Format::int4_w32 || format == Format::int8_z32;
+        const size_t front = is_expanded ? sizeof(float)
+                             : has_words ? 8
+                                         : static_cast<size_t>(shape.front_bytes);
         const auto back = static_cast<size_t>(shape.back_bytes);
         for (const int fill : {0x00, 0x7F, 0x80, 0xFF, 0x0F, 0xF0, 0x33}) {
             if (format == Format::iq1_m && fill >= 0xF0) continue;  // its scale would be no number

@@ -48,6 +48,31 @@ bool fill_block(Format format, std::byte* block, Random& random) {
             std::memcpy(block + 2, &zero, sizeof(zero));
             return true;
         }
+        case Format::int4_z32: {
+            const auto zero = static_cast<uint16_t>(random.below(17));
+            put_f16(block, d / 8.0F);
+            std::memcpy(block + 2, &zero, sizeof(zero));
+            return true;
+        }
+        case Format::int4_w32: {
+            const float scale = d / 8.0F;
+            const auto zero = static_cast<uint32_t>(random.below(17));
+            std::memcpy(block, &scale, sizeof(scale));
+            std::memcpy(block + 4, &zero, sizeof(zero));
+            return true;
+        }
+        case Format::int8_z32: {
+            const float scale = d / 128.0F;
+            const auto zero = static_cast<int32_t>(random.below(257)) - 128;
+            std::memcpy(block, &scale, sizeof(scale));
+            std::memcpy(block + 4, &zero, sizeof(zero));
+            return true;
+        }
+        case Format::mxfp8:
+            block[0] = static_cast<std::byte>(118 + random.below(6));
+            for (int e = 0; e < 32; ++e)
+                if ((block[1 + e] & std::byte{0x7F}) == std::byte{0x7F}) block[1 + e] = std::byte{0x7E};
+            return true;
         default:
             return false;
     }

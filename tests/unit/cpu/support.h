@@ -31,7 +31,7 @@ class Random {
 
 // Whose kernels take inputs as floats.
 inline bool takes_floats(Format format) {
-    return traits(format).block_elems == 1 || format == Format::fp8_e4m3_b128;
+    return traits(format).block_elems == 1 || format == Format::fp8_e4m3_b128 || format == Format::mxfp8;
 }
 
 // Bytes of a matrix and its view. Random codes; scales that make weights of about 1.

@@ -295,6 +295,42 @@ TEST_CASE("figures of config.json that contradict each other are format errors")
     }
 }
 
+TEST_CASE("what tensors do not show is taken from the configuration of quantised folders") {
+    const auto hints = [](const json& quantization) {
+        json object = minimax_m2();
+        object["quantization_config"] = quantization;
+        return config_of(object).packing;
+    };
+    const auto gptq = hints(
+        {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 32}, {"desc_act", true}, {"sym", false}});
+    CHECK(gptq.gptq_zero_bias == 1);
+    CHECK(gptq.orders_inputs);
+    CHECK(gptq.symmetric == false);
+    REQUIRE(gptq.groups.size() == 1);
+    CHECK((gptq.groups[0].bits == 4 && gptq.groups[0].size == 32));
+    const auto second = hints({{"quant_method", "gptq"},
+                               {"bits", 8},
+                               {"checkpoint_format", "gptq_v2"},
+                               {"dynamic", {{"+:.*w2", {{"bits", 4}}}}}});
+    CHECK(second.gptq_zero_bias == 0);
+    CHECK(second.groups.back().bits == 4);
+    CHECK(
+        hints({{"quant_method", "auto-round"}, {"packing_format", "auto_round:auto_gptq"}}).gptq_zero_bias ==
+        1);
+    CHECK(hints({{"quant_method", "auto-round"}, {"packing_format", "auto_round"}}).gptq_zero_bias == 0);
+    const json ints = {{"num_bits", 4},    {"type", "int"},     {"strategy", "group"},
+                       {"group_size", 64}, {"symmetric", true}, {"actorder", "group"}};
+    const json floats = {{"num_bits", 8}, {"type", "float"}, {"strategy", "channel"}};
+    const auto mixed =
+        hints({{"quant_method", "compressed-tensors"},
+               {"config_groups", {{"group_0", {{"weights", floats}}}, {"group_1", {{"weights", ints}}}}}});
+    CHECK(mixed.orders_inputs);
+    CHECK(mixed.symmetric == true);
+    REQUIRE(mixed.groups.size() == 1);
+    CHECK(mixed.groups[0].size == 64);
+    CHECK(hints({{"quant_method", "mxfp8"}, {"weight_block_size", {1, 32}}}).groups.empty());
+}
+
 TEST_CASE("quantised folders are read as far as their configuration is known") {
     const auto with = [](const json& quantization) {
         json object = minimax_m2();
@@ -308,11 +344,18 @@ TEST_CASE("quantised folders are read as far as their configuration is known") {
           json{{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}, {"version", "gemm"}}})
         CHECK_NOTHROW(config_of(with(known)));
     const std::tuple<json, std::string> refused[] = {
-        {{{"quant_method", "gptq"}, {"bits", 4}}, "quant_method = \"gptq\""},
+        {{{"quant_method", "gptq"}, {"bits", 3}}, "bits = 3"},
+        {{{"quant_method", "gptq"}, {"bits", 4}, {"checkpoint_format", "marlin"}},
+         "checkpoint_format = \"marlin\""},
+        {{{"quant_method", "auto-round"}, {"bits", 2}}, "bits = 2"},
+        {{{"quant_method", "auto-round"}, {"packing_format", "auto_round:exl"}}, "packing_format"},
+        {{{"quant_method", "compressed-tensors"}, {"format", "marlin-24"}}, "format = \"marlin-24\""},
+        {{{"quant_method", "compressed-tensors"}, {"sparsity_config", {{"format", "sparse-24-bitmask"}}}},
+         "sparsity_config"},
+        {{{"quant_method", "own"}}, "quant_method = \"own\""},
         {{{"quant_method", "fp8"}, {"fmt", "e5m2"}}, "fmt = \"e5m2\""},
         {{{"quant_method", "fp8"}, {"weight_block_size", {1, 32}}}, "weight_block_size"},
         {{{"quant_method", "awq"}, {"bits", 8}}, "bits = 8"},
-        {{{"quant_method", "awq"}, {"group_size", 64}}, "group_size = 64"},
         {{{"quant_method", "awq"}, {"version", "gemv"}}, "version = \"gemv\""}};
     for (const auto& [quantization, part] : refused)
         expect_error(Status::unsupported, part, [&, &q = quantization] { config_of(with(q)); });

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <random>
+#include <span>
 
 #include "base/half.h"
 #include "format/e4m3.h"
@@ -65,6 +66,43 @@ Folder awq() {
             {"X.scales", bytes_of("F16", {k_cols / 128, k_rows}, k_cols / 128 * k_rows * 2, 8)}};
 }
 
+// BF16 numbers near 1.
+Stored half_floats(const std::string& type, const std::vector<int64_t>& shape, size_t count) {
+    Stored stored = {type, shape, {}};
+    for (size_t i = 0; i < count; ++i) {
+        const float value = 1.0F + static_cast<float>(i % 64) / 64.0F;
+        const uint16_t bits = type == "F16" ? float_to_f16(value) : float_to_bf16(value);
+        if (type == "F32") {
+            const auto bytes = std::as_bytes(std::span(&value, 1));
+            stored.data.insert(stored.data.end(), bytes.begin(), bytes.end());
+        } else {
+            const auto bytes = std::as_bytes(std::span(&bits, 1));
+            stored.data.insert(stored.data.end(), bytes.begin(), bytes.end());
+        }
+    }
+    return stored;
+}
+
+// compressed-tensors, symmetric.
+Folder int4(int64_t group, const std::string& scale_type = "BF16") {
+    return {{"X.weight_packed", bytes_of("I32", {k_rows, k_cols / 8}, k_rows * k_cols / 2, 6)},
+            {"X.weight_scale", half_floats(scale_type, {k_rows, k_cols / group},
+                                           static_cast<size_t>(k_rows * k_cols / group))}};
+}
+
+// GPTQ with zero points and inputs in order.
+Folder gptq(int64_t bits, int64_t group) {
+    const int64_t n_groups = k_cols / group;
+    Stored order = {"I32", {k_cols}, std::vector<std::byte>(k_cols * 4)};
+    for (int64_t k = 0; k < k_cols; ++k)
+        order.data[static_cast<size_t>(4 * k)] = static_cast<std::byte>(k / group);
+    const auto bytes = [&](int64_t count) { return static_cast<size_t>(count * bits / 8); };
+    return {{"X.qweight", bytes_of("I32", {k_cols * bits / 32, k_rows}, bytes(k_rows * k_cols), 6)},
+            {"X.qzeros", bytes_of("I32", {n_groups, k_rows * bits / 32}, bytes(n_groups * k_rows), 7)},
+            {"X.scales", half_floats("F16", {n_groups, k_rows}, static_cast<size_t>(n_groups * k_rows))},
+            {"X.g_idx", order}};
+}
+
 // A file with one matrix X, and an odd number of bytes before it.
 struct Opened {
     TemporaryFolder folder;
@@ -74,9 +112,10 @@ struct Opened {
     explicit Opened(Folder tensors) : checkpoint(open(std::move(tensors))) {
         checkpoint.load(checkpoint::Residence::owned);
     }
-    std::optional<weights::AssembledMatrix> find(int64_t rows = k_rows, int64_t cols = k_cols) const {
+    std::optional<weights::AssembledMatrix> find(int64_t rows = k_rows, int64_t cols = k_cols,
+                                                 const weights::PackingHints& hints = {}) const {
         return weights::find_assembled([&](const std::string& name) { return checkpoint.find(name); },
-                                       "X.weight", rows, cols);
+                                       "X.weight", rows, cols, hints);
     }
 
   private:
@@ -111,19 +150,98 @@ void expect_refusal(const Folder& tensors, Status status, std::string_view part,
 
 TEST_CASE("the tensors beside a weight show how it is packed") {
     using Kind = weights::AssembledMatrix::Kind;
-    const auto kind_of = [](const Folder& tensors) { return Opened(tensors).find()->kind; };
-    CHECK(kind_of(fp8(floats({2, 2}, 4))) == Kind::fp8_blocks);
-    CHECK(kind_of(fp8(floats({2, 2}, 4), "X.weight_scale")) == Kind::fp8_blocks);
-    CHECK(kind_of(fp8(floats({k_rows}, k_rows))) == Kind::fp8_rows);
-    CHECK(kind_of(fp8(floats({k_rows, 1}, k_rows))) == Kind::fp8_rows);
-    CHECK(kind_of(fp8(floats({}, 1))) == Kind::fp8_whole);
-    CHECK(kind_of(fp8(floats({1}, 1))) == Kind::fp8_whole);
-    CHECK(kind_of(nvfp4()) == Kind::nvfp4);
-    CHECK(kind_of(packed_nvfp4()) == Kind::nvfp4);
-    CHECK(kind_of(mxfp4()) == Kind::mxfp4);
-    CHECK(kind_of(awq()) == Kind::awq);
+    const auto is = [](const Folder& tensors, Kind kind, int64_t scale_rows = 1) {
+        const Opened opened(tensors);
+        const auto matrix = opened.find();
+        return matrix->kind == kind && matrix->scale_rows == scale_rows;
+    };
+    CHECK(is(fp8(floats({2, 2}, 4)), Kind::fp8, 128));
+    CHECK(is(fp8(floats({2, 2}, 4), "X.weight_scale"), Kind::fp8, 128));
+    CHECK(is(fp8(floats({k_rows}, k_rows)), Kind::fp8, 1));
+    CHECK(is(fp8(floats({k_rows, 1}, k_rows)), Kind::fp8, 1));
+    CHECK(is(fp8(floats({}, 1)), Kind::fp8, k_rows));
+    CHECK(is(fp8(floats({1}, 1)), Kind::fp8, k_rows));
+    CHECK(is(fp8(bytes_of("U8", {k_rows, k_cols / 32}, k_rows * k_cols / 32, 5)), Kind::mxfp8));
+    CHECK(is(nvfp4(), Kind::nvfp4));
+    CHECK(is(packed_nvfp4(), Kind::nvfp4));
+    CHECK(is(mxfp4(), Kind::mxfp4));
+    CHECK(is(awq(), Kind::awq));
+    CHECK(is(int4(64), Kind::integers));
+    CHECK(is(gptq(4, 32), Kind::integers));
     CHECK_FALSE(Opened({{"X.weight", floats({2, 2}, 4)}}).find());
     CHECK_FALSE(Opened(Folder()).find());
+}
+
+TEST_CASE("whole numbers are held in the smallest format that has them exactly") {
+    const auto format_of = [](const Folder& tensors, const weights::PackingHints& hints = {}) {
+        return Opened(tensors).find(k_rows, k_cols, hints)->format;
+    };
+    weights::PackingHints symmetric;
+    symmetric.symmetric = true;
+    CHECK(format_of(int4(32)) == Format::q4_0);
+    CHECK(format_of(int4(128)) == Format::int4_z128);
+    CHECK(format_of(int4(64, "F32")) == Format::int4_w32);
+    CHECK(format_of(gptq(4, 32)) == Format::int4_z32);
+    CHECK(format_of(gptq(4, 32), symmetric) == Format::q4_0);
+    CHECK(format_of(gptq(4, 256)) == Format::int4_z128);
+    CHECK(format_of(gptq(8, 64)) == Format::int8_z32);
+    CHECK(format_of(gptq(8, 64), symmetric) == Format::q8_0);
+    weights::PackingHints ordered;
+    ordered.orders_inputs = true;
+    CHECK(format_of(gptq(4, 32), ordered) == Format::f32);
+}
+
+TEST_CASE("config and tensors that contradict each other are refused by the tensor's name") {
+    const auto refused = [](const Folder& tensors, const weights::PackingHints& hints, Status status,
+                            std::string_view part) {
+        const Opened opened(tensors);
+        expect_error(status, part, [&] {
+            const auto matrix = opened.find(k_rows, k_cols, hints);
+            std::vector<std::byte> rows(static_cast<size_t>(matrix->rows * matrix->row_bytes));
+            weights::read_assembled(opened.checkpoint, *matrix, 0, rows);
+        });
+    };
+    Folder both = int4(32);
+    both["X.qweight"] = awq().at("X.qweight");
+    refused(both, {}, Status::format, "tensors X.weight_packed and X.qweight both hold one matrix");
+
+    weights::PackingHints hints;
+    hints.groups = {{8, 32}, {4, 128}};
+    hints.text = "gptq: some";
+    refused(int4(32), hints, Status::format,
+            "tensor X.weight_packed holds 4 bits in groups of 32 inputs, which config.json");
+
+    hints = {};
+    hints.symmetric = true;
+    refused(gptq(4, 32), hints, Status::format, "tensor X.qzeros has a zero point of");
+
+    Folder order = gptq(4, 32);
+    std::swap(order.at("X.g_idx").data[0], order.at("X.g_idx").data[4 * 40]);
+    refused(order, {}, Status::format, "tensor X.g_idx has inputs out of order (input 0 in group 1)");
+    hints = {};
+    hints.orders_inputs = true;
+    order.at("X.g_idx").data[8] = std::byte{99};
+    refused(order, hints, Status::format, "tensor X.g_idx puts input 2 into group 99 of 8");
+
+    Folder nan = int4(32);
+    nan.at("X.weight_scale").data[6] = std::byte{0xC0};
+    nan.at("X.weight_scale").data[7] = std::byte{0x7F};
+    refused(nan, {}, Status::format, "tensor X.weight_scale has NaN in rows 0 to 15");
+    nan = mxfp4();
+    nan.at("X.weight_scale").data[3] = std::byte{0xFF};
+    refused(nan, {}, Status::format, "tensor X.weight_scale has NaN in rows 0 to 15");
+
+    Folder shape = int4(32);
+    shape.at("X.weight_scale").shape = {k_rows / 2, k_cols / 32 * 2};
+    refused(shape, {}, Status::format, "tensor X.weight_scale has shape");
+    shape = int4(32);
+    shape.at("X.weight_scale").shape = {k_rows, 5};
+    shape.at("X.weight_scale").data.resize(k_rows * 5 * 2);
+    refused(shape, {}, Status::format, "tensor X.weight_scale has 5 groups for rows of 256 inputs");
+    shape = int4(32);
+    shape.at("X.weight_scale").shape = {k_rows, 16};
+    shape.at("X.weight_scale").data.resize(k_rows * 16 * 2);
+    refused(shape, {}, Status::unsupported, "in groups of 16 inputs");
 }
 
 TEST_CASE("FP8 weights have the scale of their block, their row or their matrix") {
@@ -216,17 +334,14 @@ TEST_CASE("what is missing beside a weight, or of another shape or type, is name
     expect_refusal(fp8(floats({2, 3}, 6)), Status::format, "tensor X.weight_scale_inv has shape [2, 3]");
     expect_refusal(fp8(floats({2, 2}, 4)), Status::format, "tensor X.weight has shape [152, 256]",
                    k_rows + 8);
-    expect_refusal(awq(), Status::format, "tensor X.qweight has shape [256, 19]", k_rows + 8);
-    expect_refusal(fp8(bytes_of("U8", {2, 2}, 4, 1), "X.weight_scale"), Status::unsupported,
-                   "tensor X.weight_scale is of type U8");
+    expect_refusal(awq(), Status::format, "tensor X.scales has shape [2, 152]", k_rows + 8);
+    expect_refusal(fp8(bytes_of("U8", {2, 2}, 4, 1), "X.weight_scale"), Status::format,
+                   "tensor X.weight_scale has shape [2, 2]");
 
-    Folder folder = awq();
-    folder["X.g_idx"] = bytes_of("I32", {k_cols}, k_cols * 4, 1);
-    expect_refusal(folder, Status::unsupported, "X.g_idx: weights of GPTQ");
-    folder = mxfp4();
-    folder.at("X.weight_packed").type = "I32";
-    folder.at("X.weight_packed").shape.back() /= 4;
-    expect_refusal(folder, Status::unsupported, "tensor X.weight_packed (I32");
+    Folder folder = mxfp4();
+    folder.at("X.weight_packed").type = "I16";
+    folder.at("X.weight_packed").shape.back() /= 2;
+    expect_refusal(folder, Status::unsupported, "tensor X.weight_packed is of type I16");
     folder = {{"X.weight", bytes_of("F8_E4M3", {4, 96}, 4 * 96, 1)}, {"X.weight_scale", floats({}, 1)}};
     expect_refusal(folder, Status::unsupported, "rows of 96 inputs are no multiple of 128", 4, 96);
 }
