@@ -341,7 +341,8 @@ class Model(abi.Handle):
     packed_file       the backend's weights are mapped from this file, packed; it is made if need be
     mmap       True: map the file; False: read the weights into memory; None: read them where memory allows
     engine_tokenizer  True: split text as llama.cpp does
-    progress   progress(done_bytes, total_bytes); to cancel, raise
+    progress   progress(done_bytes, total_bytes), from another thread; to cancel, raise
+    cancel     a Cancel
     log        log(level, line), from any thread, up to log_level: "error", "warning" (the default), "info", "debug"
     """
 
@@ -370,6 +371,7 @@ class Model(abi.Handle):
         mmap=None,
         engine_tokenizer=False,
         progress=None,
+        cancel=None,
         log=None,
         log_level=None,
     ):
@@ -378,9 +380,8 @@ class Model(abi.Handle):
 
         @abi.ProgressFn
         def report(_, done, total):
-            try:  # also without `progress`: what a signal handler raises, as Ctrl-C does, ends the call here
-                if progress is not None:
-                    progress(done, total)
+            try:
+                progress(done, total)
                 return 0
             except BaseException as exception:
                 runtime._raised.append(exception)
@@ -414,10 +415,13 @@ class Model(abi.Handle):
         params.overrides = None if overrides is None else _zero_terminated(overrides, "overrides")
         params.n_host_experts = _ALL_LAYERS if host_experts is True else host_experts
         params.fit_context = fit_context or 0
-        params.progress = report
-        self._runtime, out = runtime, c.c_void_p()
+        if progress is not None:
+            params.progress = report
+        self._runtime, out, file = runtime, c.c_void_p(), _path(path)
         try:
-            runtime._check("model_open", _path(path), c.byref(params), None, c.byref(out))
+            _cancellable(
+                lambda switch: runtime._check("model_open", file, c.byref(params), switch, c.byref(out)), cancel
+            )
         finally:
             if out:
                 self._own("model_close", out.value, runtime._raised, runtime)

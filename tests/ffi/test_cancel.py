@@ -149,9 +149,14 @@ class Signals(unittest.TestCase):
     def test_opening_a_model_ends(self):
         def open_it():
             while True:  # one opening may be over before the signal comes
-                minim.Model(Q8_0, threads=1, mmap=False).close()
+                minim.Model(Q8_0, threads=1, mmap=False, progress=lambda *_: None).close()
 
-        self.assertLess(self.interrupt(open_it), 5)
+        for _ in range(5):
+            self.assertLess(self.interrupt(open_it, 0.2), 5)
+        with minim.Cancel() as cancel, self.assertRaises(minim.Error) as caught:
+            cancel.trigger()
+            minim.Model(Q8_0, mmap=False, cancel=cancel)
+        self.assertEqual(caught.exception.status, minim.Status.CANCELLED)
 
 
 if __name__ == "__main__":
