@@ -83,6 +83,9 @@ extern "C" {
 
 /* -------------------------------------------------------------------------------------------- versions */
 
+/* Within a major version, 0 included, calls, constants and fields at the end of structs are only added: a program works with
+ * every library of the same major version that is not older than its header. The shared library's SONAME, libminim.so.0, and
+ * the CMake package's version say the same. */
 #define MINIM_VERSION_MAJOR 0
 #define MINIM_VERSION_MINOR 1
 #define MINIM_VERSION_PATCH 0
@@ -515,7 +518,7 @@ typedef struct minim_model_info {
     int64_t expert_ff;
     int64_t n_vocab;         /* logits of a row: the embedding's rows, padding included */
     int64_t n_context_train; /* the longest context the model was trained for, in tokens */
-    int64_t n_parameters;
+    int64_t n_parameters; /* weights of the model, however they are stored: no scales, no zero points, no spare tensors */
     uint64_t weight_bytes;
     uint64_t kv_token_bytes_f16; /* KV cache of one token, in F16 */
     double rope_theta;
@@ -829,7 +832,7 @@ MINIM_API void minim_output_free(minim_output* output);
 typedef struct minim_session_params {
     uint32_t size;
     uint32_t flags;       /* none defined: 0 */
-    uint64_t max_context; /* tokens; 0: the checkpoint's own */
+    uint64_t max_context; /* tokens; 0: what the model was trained for, or as many as memory is there for */
     int32_t k_format;     /* MINIM_KV_*; AUTO: F16. Q8_0 and Q4_0 want head dimensions of whole
                              blocks of 32, keys in Q4_0 a power of two */
     int32_t v_format;
@@ -840,7 +843,8 @@ typedef struct minim_session_params {
     { sizeof(minim_session_params), 0, 0, 0, 0, 0, 0 }
 
 /* Takes the memory for the whole context at once: OUT_OF_MEMORY here names the largest context that
- * would fit. Without `params` that is the context the model was trained for: 46 GiB for MiniMax-M2 and F16. On top comes work
+ * would fit. Without `params` that is the context the model was trained for, 46 GiB for MiniMax-M2 and F16, or a shorter
+ * one that fits, with a warning in the log: minim_session_context_size tells. On top comes work
  * space that grows with n_ubatch and the model's width (125 MiB for MiniMax-M2 and 512 rows), which
  * minim_session_kv_bytes leaves out. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_session_create(minim_model* model,
@@ -1121,7 +1125,7 @@ typedef struct minim_engine_params {
     uint32_t size;
     uint32_t flags;     /* none defined: 0 */
     uint64_t kv_tokens; /* tokens whose keys and values there is memory for, of all requests and the prefix
-                              cache together; 0: the context the model was trained for */
+                              cache together; 0: the context the model was trained for, or as many as fit */
     int32_t k_format;   /* MINIM_KV_*; AUTO: F16 */
     int32_t v_format;
     int32_t n_requests;      /* worked on at once, others wait; 0: 64 */
