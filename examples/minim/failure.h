@@ -14,8 +14,16 @@ namespace cli {
     error.os_code = os_code;
     error.device = -1;
     error.offset = -1;
-    const size_t length = std::min(message.size(), sizeof(error.message) - 1);
-    std::copy_n(message.begin(), length, error.message);
+    constexpr size_t k_room = sizeof(error.message) - 1;
+    if (message.size() <= k_room) {
+        std::copy(message.begin(), message.end(), error.message);
+    } else {  // a long message quotes a path, and says behind it what is wrong
+        constexpr std::string_view k_cut = " ... ";
+        constexpr size_t k_head = k_room / 2;
+        char* end = std::copy_n(message.begin(), k_head, error.message);
+        end = std::copy(k_cut.begin(), k_cut.end(), end);
+        std::copy(message.end() - (k_room - k_head - k_cut.size()), message.end(), end);
+    }
     throw minim::Exception(error);
 }
 

@@ -590,6 +590,7 @@ class Model(abi.Handle):
         return Constraint(self, lambda out: self._check(*call, c.byref(params), out))
 
     def session(self, context=0, kv="f16", n_batch=0, n_ubatch=0):
+        """A Session. context: tokens; 0: what the model was trained for, or as many as there is memory for."""
         params = _session_params(context, kv, n_batch, n_ubatch)
         return Session(self, lambda out: self._check("session_create", c.byref(params), out))
 

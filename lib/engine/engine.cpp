@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/default_context.h"
 #include "engine/session.h"
 
 namespace minim::engine {
@@ -14,9 +15,11 @@ using Clock = Request::Clock;
 
 constexpr int64_t k_draft_rows = 32;  // of logits, beside one a request
 
-int64_t kv_tokens(const model::Model& model, const EngineParams& params) {
+int64_t kv_tokens(const model::Model& model, const EngineParams& params, const Logger& log) {
     constexpr int64_t k_limit = int64_t{1} << 40;
-    if (params.n_kv_tokens == 0) return model.config().n_context_train;
+    if (params.n_kv_tokens == 0)
+        return default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
+                               params.n_batch, log);
     if (params.n_kv_tokens < 1 || params.n_kv_tokens > k_limit)
         fail(Status::invalid, "keys and values of {} tokens are not possible", params.n_kv_tokens);
     return params.n_kv_tokens;
@@ -78,7 +81,7 @@ Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& pa
     : model_(std::move(model)),
       params_(checked(params)),
       log_(log),
-      n_pages_(kv::page_count(kv_tokens(*model_, params))),
+      n_pages_(kv::page_count(kv_tokens(*model_, params, log))),
       n_context_(context_length(*model_, params_, n_pages_, log)),
       pool_(make_pool(*model_, params_.k_format, params_.v_format)),
       prefixes_(pool_),

@@ -4,24 +4,11 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
+#include "engine/default_context.h"
 #include "kv/state_file.h"
 
 namespace minim::engine {
 namespace {
-
-int64_t context_length(const model::Model& model, const SessionParams& params, const Logger& log) {
-    const int64_t trained = model.config().n_context_train;
-    if (params.n_context == 0) return trained;
-    constexpr int64_t k_limit = int64_t{1} << 31;
-    if (params.n_context < 1 || params.n_context > k_limit) {
-        fail(Status::invalid, "a context of {} tokens is not possible", params.n_context);
-    }
-    if (params.n_context > trained) {
-        log.warning("a context of {} tokens is longer than the {} the model was trained for",
-                    params.n_context, trained);
-    }
-    return params.n_context;
-}
 
 Format format_of_state(std::optional<Format> wanted, Format saved, const char* what,
                        const std::string& path) {
@@ -65,6 +52,22 @@ SessionParams params_of_state(const model::Model& model, const kv::StateFile& fi
 int64_t step_rows(int64_t n_ubatch, int64_t n_context) {
     if (n_ubatch < 1) fail(Status::invalid, "n_ubatch is {}", n_ubatch);
     return std::min({n_ubatch, n_context, model::k_most_step_rows});
+}
+
+int64_t context_length(const model::Model& model, const SessionParams& params, const Logger& log) {
+    const int64_t trained = model.config().n_context_train;
+    if (params.n_context == 0)
+        return default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
+                               step_rows(params, trained), log);
+    constexpr int64_t k_limit = int64_t{1} << 31;
+    if (params.n_context < 1 || params.n_context > k_limit) {
+        fail(Status::invalid, "a context of {} tokens is not possible", params.n_context);
+    }
+    if (params.n_context > trained) {
+        log.warning("a context of {} tokens is longer than the {} the model was trained for",
+                    params.n_context, trained);
+    }
+    return params.n_context;
 }
 
 }  // namespace

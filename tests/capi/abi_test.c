@@ -1,5 +1,6 @@
 /* The C interface used from C: every group of calls, its errors, and the promises about handles and structs.
  * usage: abi_test MODEL MALFORMED_GGUF */
+#include <locale.h>
 #include <math.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -1141,6 +1142,58 @@ static void test_memory_options(const char* path) {
     free(logits);
 }
 
+static int32_t append_text(void* user_data, const minim_token* token) {
+    char* said = user_data;
+    CHECK(strlen(said) + token->text_length < 64);
+    memcpy(said + strlen(said), token->text, token->text_length + 1);
+    return 0;
+}
+
+/* Numbers in texts are the same in every locale. */
+static void test_numbers(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_checkpoint* checkpoint = NULL;
+    minim_text* text = NULL;
+    minim_constraint* constraint = NULL;
+    minim_session_params params = MINIM_SESSION_PARAMS_INIT;
+    minim_session* session = NULL;
+    minim_sampling* sampling = NULL;
+    minim_tokens* prompt = NULL;
+    char said[64] = "";
+    CHECK_OK(minim_model_checkpoint(model, &checkpoint, &err));
+    CHECK_OK(
+        minim_checkpoint_metadata(checkpoint, "minimax-m2.attention.layer_norm_rms_epsilon", 0, &text, &err));
+    CHECK(strchr(minim_text_data(text), ',') == NULL);
+    minim_text_free(text);
+    minim_checkpoint_close(checkpoint);
+
+    CHECK_OK(minim_chat_render(
+        model,
+        "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"tool_calls\": "
+        "[{\"function\": {\"name\": \"f\", \"arguments\": {\"x\": [0.25, -1.5e-7]}}}]}]",
+        NULL, NULL, &text, &err));
+    CHECK(strstr(minim_text_data(text), "[0.25, -1.5e-07]") != NULL);
+    minim_text_free(text);
+
+    CHECK_OK(minim_constraint_from_schema(model, "{\"enum\": [2.75, 3.5e1]}", NULL, &constraint, &err));
+    CHECK_OK(minim_sampling_create(&sampling, &err));
+    CHECK_OK(minim_sampling_set_f64(sampling, "temperature", 0.5, &err));
+    CHECK_OK(minim_sampling_set_constraint(sampling, constraint, &err));
+    params.max_context = 256;
+    CHECK_OK(minim_session_create(model, &params, &session, &err));
+    CHECK_OK(minim_tokenize(model, "Pi is", SIZE_MAX, MINIM_SPECIALS_SAFE, &prompt, &err));
+    CHECK_OK(minim_generate(session, sampling, minim_tokens_data(prompt), minim_tokens_count(prompt),
+                            append_text, said, NULL, NULL, &err));
+    CHECK(strcmp(said, "2.75") == 0 || strcmp(said, "3.5e1") == 0 || strcmp(said, "35") == 0 ||
+          strcmp(said, "35.0") == 0);
+    minim_tokens_free(prompt);
+    minim_session_free(session);
+    minim_sampling_free(sampling);
+    minim_constraint_free(constraint);
+    CHECK_FAILS(minim_constraint_from_schema(model, "{\"multipleOf\": 0,5}", NULL, &constraint, &err),
+                MINIM_E_INVALID);
+}
+
 int main(int argc, char** argv) {
     minim_error err = MINIM_ERROR_INIT;
     minim_runtime* runtime = NULL;
@@ -1148,7 +1201,9 @@ int main(int argc, char** argv) {
     minim_model* model = NULL;
     minim_session* session = NULL;
     const int32_t id = 2018;
-    CHECK(argc == 3);
+    const char* locale = setlocale(LC_ALL, ""); /* the host's, as most programs with a window set it */
+    CHECK(argc == 3 || argc == 4);
+    if (argc == 4) CHECK(locale != NULL && strcmp(localeconv()->decimal_point, argv[3]) == 0);
 
     test_versions();
     test_null_handles();
@@ -1173,6 +1228,7 @@ int main(int argc, char** argv) {
     test_chat_params(model);
     test_constraints(model);
     test_constraint_matches(model);
+    test_numbers(model);
     test_states(model);
     test_engine(model);
     test_generation(model);

@@ -2,7 +2,8 @@
 # can be made.
 #   cmake -DLOCALEDEF=... -DFOLDER=... -P locale_test.cmake -- PROGRAM [ARGUMENT...]
 set(command "")
-foreach(i RANGE 1 ${CMAKE_ARGC})
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE 1 ${last})
     if(is_command)
         list(APPEND command "${CMAKE_ARGV${i}}")
     endif()
@@ -10,7 +11,6 @@ foreach(i RANGE 1 ${CMAKE_ARGC})
         set(is_command TRUE)
     endif()
 endforeach()
-list(REMOVE_ITEM command "")
 file(MAKE_DIRECTORY ${FOLDER})
 execute_process(COMMAND ${LOCALEDEF} -c -i de_DE -f UTF-8 ${FOLDER}/de_DE.UTF-8 RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
 if(NOT EXISTS ${FOLDER}/de_DE.UTF-8)

@@ -119,6 +119,16 @@ class Usage(unittest.TestCase):
             self.assertEqual(done.returncode, 0)
             self.assertIn(f"minim {command}", done.stdout)
 
+    def test_an_error_about_a_long_path_keeps_its_end(self):
+        path = "/".join(["x" * 200] * 15)
+        done = run("-m", Q8_0, "-f", path)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot read 'xxx", done.stderr)
+        self.assertIn("No such file or directory (MINIM_E_NOT_FOUND)", done.stderr)
+        done = run("-m", path, "-p", "x")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("(MINIM_E_NOT_FOUND)", done.stderr)
+
     def test_the_version_is_one_line(self):
         done = run("--version")
         self.assertEqual(done.returncode, 0)

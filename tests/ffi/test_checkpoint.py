@@ -70,5 +70,14 @@ class Headers(unittest.TestCase):
             self.assertEqual(dict(checkpoint.metadata), dict(same.metadata))
 
 
+class Parameters(unittest.TestCase):
+    def test_weights_are_counted_however_they_are_stored(self):
+        folders = [path for path in MADE_MODELS.iterdir() if path.is_dir()]
+        self.assertGreaterEqual(len(folders), 4)
+        for path in (Q8_0, *folders):
+            with self.subTest(path.name), minim.Model(path, threads=1) as opened:
+                self.assertEqual(opened.info.n_parameters, 6957080)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -100,6 +100,17 @@ class Devices(unittest.TestCase):
             r"on sim:0: .*; a context of \d+ would fit; \d+ of the budget of 209715200 bytes",
         )
         model.session(100).close()
+        trained = model.info.n_context_train
+        self.assertEqual(model.session().context_size, trained)
+        roomy, lines = minim.Model(Q8_0, threads=2, devices="sim:0"), []
+        with roomy.session(trained):
+            [taken] = roomy.memory()
+        budget = taken.weights + taken.work + taken.kv // 4 + (1 << 20)
+        tight = minim.Model(Q8_0, threads=2, devices="sim:0", budgets=[budget], log=lambda _, line: lines.append(line))
+        with tight.session() as session:
+            self.assertLess(session.context_size, trained)
+            self.assertGreaterEqual(session.context_size, 64)
+        self.assertTrue(any("tokens are taken" in line for line in lines))
         self.assertGreater(model.memory()[1].kept, 0)
         for options, message in (
             ({"devices": "sim:0", "budgets": [1 << 20]}, "sim:0: .* of the budget of 1048576 bytes"),
