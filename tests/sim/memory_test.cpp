@@ -1,7 +1,6 @@
 // What is taken of devices' memory: within a budget, and no more than once by sessions that come and go.
 #include "backend/device_memory.h"
 #include "base/error.h"
-#include "engine/default_context.h"
 #include "kv/page_pool.h"
 #include "placement/devices.h"
 #include "sim/devices.h"
@@ -132,27 +131,6 @@ TEST_CASE("a context that a budget does not leave room for is refused with the o
     const int64_t fitting = std::atoll(text.c_str() + at + 13);
     CHECK(fitting >= 64);
     CHECK(make_session(model, fitting).n_context() == fitting);
-}
-
-TEST_CASE("a context that nobody asked for is the trained one, or as long as a budget leaves room for") {
-    const auto roomy = model_on({device_with(400 * k_mib)});
-    const int64_t trained = roomy->config().n_context_train;
-    CHECK(make_session(roomy, 0).n_context() == trained);
-    const auto device = device_with(24 * k_mib);
-    const auto model = model_on({device});
-    const auto layout = engine::kv_layout(model->config(), {}, {});
-    REQUIRE(static_cast<int64_t>(device->available_bytes()) < layout.page_bytes() * trained / 64);
-    test::Lines lines;
-    const int64_t fitting = engine::default_context(*model, layout, 512, lines.log);
-    CHECK(fitting > 0);
-    CHECK(fitting < trained);
-    CHECK(fitting % 64 == 0);
-    CHECK(lines.holding("are taken") == 1);
-    CHECK(layout.page_bytes() * fitting / 64 < static_cast<int64_t>(device->available_bytes()));
-    // In a format of fewer bits it is longer.
-    CHECK(engine::default_context(*model, engine::kv_layout(model->config(), Format::q8_0, Format::q8_0), 512,
-                                  lines.log) > fitting);
-    CHECK(make_session(model, 0).n_context() == fitting);
 }
 
 TEST_CASE("layers that are spread by free memory keep to the budgets") {
