@@ -23,14 +23,25 @@ chat::RenderOptions options_of(const minim_chat_params& params) {
     return options;
 }
 
+bool has_tools(const minim_chat_params& params) {
+    const std::string_view tools = optional_text(params.tools);
+    return !tools.empty() && tools != "null" && tools != "[]";
+}
+
 std::vector<chat::Segment> rendered(const minim_model* model, const char* messages,
                                     const minim_chat_params& params) {
-    const chat::Template& chat_template = required(model, "model").model().chat_template();
-    const std::string_view name = optional_text(params.template_name);
-    if (!name.empty() && name != "default")
-        fail(Status::not_found, "the checkpoint has no chat template '{}'", name);
-    return chat::render(chat_template, &required(messages, "messages"), optional_text(params.tools),
-                        optional_text(params.kwargs), options_of(params));
+    const OpenModel& open = required(model, "model").open;
+    const chat::Template& chat_template =
+        open.model->chat_templates().find(optional_text(params.template_name), has_tools(params));
+    std::vector<std::string> unread;
+    chat::RenderOptions options = options_of(params);
+    options.unread_variables = &unread;
+    std::vector<chat::Segment> segments =
+        chat::render(chat_template, &required(messages, "messages"), optional_text(params.tools),
+                     optional_text(params.kwargs), options);
+    for (const std::string& name : unread)
+        open.runtime->log.warning("the chat template does not use the variable '{}': it has no effect", name);
+    return segments;
 }
 
 minim_chat_params params_with(const char* tools, const char* kwargs) {

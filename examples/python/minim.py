@@ -518,24 +518,38 @@ class Model(abi.Handle):
         """Bits of MINIM_TOKEN_*, or -1 where `id` is no token."""
         return self._get("token_attributes", _int32(id))
 
-    def render_chat(self, messages, tools=None, add_generation_prompt=True, kwargs=None):
-        """The prompt for a conversation as text. kwargs: template variables, add_generation_prompt one."""
-        kwargs = {"add_generation_prompt": add_generation_prompt, **(kwargs or {})}
-        text = self._out(abi.take_text, "chat_render", _json(messages), _json(tools), _json(kwargs))
+    def render_chat(
+        self,
+        messages,
+        tools=None,
+        add_generation_prompt=True,
+        kwargs=None,
+        null_content="template",
+        template=None,
+    ):
+        """The prompt for a conversation as text. kwargs: template variables, add_generation_prompt one.
+        `null_content`: a message without content prints as the "template" has it (None), or as "empty" text.
+        `template`: the name of one of several that the checkpoint has.
+        """
+        params = _chat_params(tools, add_generation_prompt, kwargs, null_content, template)
+        text = self._out(abi.take_text, "chat_render_with", _json(messages), c.byref(params))
         return text.decode("utf-8", "replace")
 
-    def tokenize_chat(self, messages, tools=None, add_generation_prompt=True, kwargs=None, special="safe"):
+    def tokenize_chat(
+        self,
+        messages,
+        tools=None,
+        add_generation_prompt=True,
+        kwargs=None,
+        special="safe",
+        null_content="template",
+        template=None,
+    ):
         """The same as ids. "safe": no message can forge the control tokens of the template; "template": nor any other
         added token, such as <think>."""
-        kwargs = {"add_generation_prompt": add_generation_prompt, **(kwargs or {})}
-        return self._out(
-            abi.take_tokens,
-            "chat_tokenize",
-            _json(messages),
-            _json(tools),
-            _json(kwargs),
-            _choice({**_SPECIALS, "template": 3}, special, "special"),
-        )
+        params = _chat_params(tools, add_generation_prompt, kwargs, null_content, template)
+        specials = _choice({**_SPECIALS, "template": 3}, special, "special")
+        return self._out(abi.take_tokens, "chat_tokenize_with", _json(messages), c.byref(params), specials)
 
     def parse_output(
         self, text, *, tools=None, reasoning="minimax_m2", starts_in_reasoning=True, finish="stop"
@@ -763,6 +777,18 @@ class Constraint(_ModelPart):
         result = c.c_int32()
         self._check("constraint_matches", data, len(data), c.byref(result))
         return result.value != 0
+
+
+_NULL_CONTENT = {"template": 0, "empty": 1}
+
+
+def _chat_params(tools, add_generation_prompt, kwargs, null_content, template):
+    return abi.ChatParams(
+        null_content=_choice(_NULL_CONTENT, null_content, "null_content"),
+        tools=_json(tools),
+        kwargs=_json({"add_generation_prompt": add_generation_prompt, **(kwargs or {})}),
+        template_name=None if template is None else _zero_terminated(template, "the template"),
+    )
 
 
 _REASONING = {"minimax_m2": 0, "minimax_m2_append_think": 1, "none": 2}

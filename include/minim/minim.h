@@ -663,13 +663,17 @@ MINIM_API void minim_decoder_free(minim_decoder* decoder);
 /* ------------------------------------------------------------------------------------------------ chat */
 
 /*
- * The prompt for a conversation, by the checkpoint's chat template.
+ * Renders the prompt for a conversation: runs the checkpoint's chat template (Jinja) as it is, and gives what transformers
+ * gives. The template has access to nothing but these variables, and its work is bounded.
  *   messages  JSON array of objects: role, content, reasoning_content, tool_calls ...
  *   tools     JSON array in the OpenAI form, or NULL
  *   kwargs    JSON object of template variables: add_generation_prompt (default true), model_identity
- *             ..., or NULL
- * Errors: INVALID (bad JSON, a tool message without a call ...: the template's own text), UNSUPPORTED where
- * the checkpoint has no chat template or one that is not the MiniMax-M2 one.
+ *             ..., or NULL. One that the template does not use gives a warning in the log.
+ * Before that, in the messages: role "developer" in the first message becomes "system"; call arguments may be a JSON
+ * string; "reasoning" stands in for a missing reasoning_content; results of parallel calls take the order of the calls.
+ * Errors: INVALID (bad JSON; what the template raises, as for a tool message without a call, in its own words; a message
+ * that the template would leave out, by its place and role), UNSUPPORTED (the checkpoint has no chat template, or it uses
+ * a filter, test or statement that is not supported, by name and line).
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_chat_render(const minim_model* model, const char* messages,
                                                           const char* tools, const char* kwargs,

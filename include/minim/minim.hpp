@@ -339,6 +339,24 @@ struct ModelOptions {
     std::string packed_file;  // the backend's weights are mapped from it, packed; made if need be; "": none
 };
 
+// How a conversation is rendered; the fields of minim_chat_params, "" for none.
+struct ChatOptions {
+    std::string tools;
+    std::string kwargs;
+    std::string template_name;
+    bool null_content_is_empty = false;
+
+    // Valid as long as this is unchanged.
+    minim_chat_params params() const noexcept {
+        minim_chat_params params = MINIM_CHAT_PARAMS_INIT;
+        params.null_content = null_content_is_empty ? MINIM_NULL_CONTENT_EMPTY : MINIM_NULL_CONTENT_TEMPLATE;
+        params.tools = detail::text_or_null(tools);
+        params.kwargs = detail::text_or_null(kwargs);
+        params.template_name = detail::text_or_null(template_name);
+        return params;
+    }
+};
+
 class Model {
   public:
     Model(const Runtime& runtime, const std::string& path, const ModelOptions& options = {},
@@ -471,6 +489,27 @@ class Model {
         return Text(text);
     }
 
+    // With the options of ChatOptions.
+    Text chat_render_with(const std::string& messages, const ChatOptions& options) const {
+        const minim_chat_params params = options.params();
+        minim_text* text = nullptr;
+        detail::check([&](minim_error* error) {
+            return minim_chat_render_with(handle_.get(), messages.c_str(), &params, &text, error);
+        });
+        return Text(text);
+    }
+
+    Tokens chat_tokenize_with(const std::string& messages, const ChatOptions& options,
+                              int32_t specials = MINIM_SPECIALS_SAFE) const {
+        const minim_chat_params params = options.params();
+        minim_tokens* tokens = nullptr;
+        detail::check([&](minim_error* error) {
+            return minim_chat_tokenize_with(handle_.get(), messages.c_str(), &params, specials, &tokens,
+                                            error);
+        });
+        return Tokens(tokens);
+    }
+
     Tokens chat_tokenize(const std::string& messages, const std::string& tools = {},
                          const std::string& kwargs = {}, int32_t specials = MINIM_SPECIALS_SAFE) const {
         minim_tokens* tokens = nullptr;
@@ -595,6 +634,103 @@ class Constraint {
 
     HandleType handle_;
 };
+
+struct OutputParserOptions {
+    int32_t reasoning = MINIM_REASONING_SPLIT;
+    bool starts_in_content = false;
+    std::string tools;  // JSON as in a chat request; "": no call is recognised
+
+    // Valid as long as this is unchanged.
+    minim_output_parser_params params() const noexcept {
+        minim_output_parser_params params = MINIM_OUTPUT_PARSER_PARAMS_INIT;
+        params.reasoning = reasoning;
+        params.starts_in_content = starts_in_content ? 1 : 0;
+        params.tools = detail::text_or_null(tools);
+        return params;
+    }
+};
+
+// Takes output apart while it is generated. One thread at a time.
+class OutputParser {
+  public:
+    explicit OutputParser(const OutputParserOptions& options = {})
+        : handle_(detail::create<HandleType>([&](minim_output_parser** out, minim_error* error) {
+              const minim_output_parser_params params = options.params();
+              return minim_output_parser_create(&params, out, error);
+          })) {}
+
+    // Calls on_delta(const minim_output_delta&) for what these bytes bring.
+    template <typename OnDelta>
+    void feed(std::string_view text, OnDelta&& on_delta) {
+        size_t count = 0;
+        detail::check([&](minim_error* error) {
+            return minim_output_parser_feed(handle_.get(), text.data(), text.size(), &count, error);
+        });
+        hand_out(count, on_delta);
+    }
+
+    // The same for the end of the output; `finish` and the result are MINIM_FINISH_*.
+    template <typename OnDelta>
+    int32_t finish(int32_t finish, OnDelta&& on_delta) {
+        size_t count = 0;
+        int32_t reason = MINIM_FINISH_NONE;
+        detail::check([&](minim_error* error) {
+            return minim_output_parser_finish(handle_.get(), finish, &count, &reason, error);
+        });
+        hand_out(count, on_delta);
+        return reason;
+    }
+
+    minim_output_parser* get() const noexcept { return handle_.get(); }
+
+  private:
+    template <typename OnDelta>
+    void hand_out(size_t count, OnDelta& on_delta) {
+        for (size_t i = 0; i < count; ++i) {
+            minim_output_delta delta = MINIM_OUTPUT_DELTA_INIT;
+            detail::check([&](minim_error* error) {
+                return minim_output_parser_delta(handle_.get(), i, &delta, error);
+            });
+            on_delta(static_cast<const minim_output_delta&>(delta));
+        }
+    }
+
+    using HandleType = detail::Handle<minim_output_parser, minim_output_parser_free>;
+    HandleType handle_;
+};
+
+// A whole output taken apart.
+struct Output {
+    struct Call {
+        std::string name;
+        std::string arguments;  // JSON
+    };
+    std::optional<std::string> content;
+    std::optional<std::string> reasoning;
+    std::vector<Call> calls;
+    int32_t finish_reason = MINIM_FINISH_NONE;
+};
+
+inline Output parse_output(std::string_view text, int32_t finish, const OutputParserOptions& options = {}) {
+    const minim_output_parser_params params = options.params();
+    const auto handle = detail::create<detail::Handle<minim_output, minim_output_free>>(
+        [&](minim_output** out, minim_error* error) {
+            return minim_output_parse(&params, text.data(), text.size(), finish, out, error);
+        });
+    minim_output_info info = MINIM_OUTPUT_INFO_INIT;
+    detail::check([&](minim_error* error) { return minim_output_get_info(handle.get(), &info, error); });
+    Output output;
+    output.finish_reason = info.finish_reason;
+    if (info.content != nullptr) output.content.emplace(info.content, info.content_length);
+    if (info.reasoning != nullptr) output.reasoning.emplace(info.reasoning, info.reasoning_length);
+    for (size_t i = 0; i < info.n_tool_calls; ++i) {
+        minim_tool_call call = MINIM_TOOL_CALL_INIT;
+        detail::check(
+            [&](minim_error* error) { return minim_output_get_tool_call(handle.get(), i, &call, error); });
+        output.calls.push_back({{call.name, call.name_length}, {call.arguments, call.arguments_length}});
+    }
+    return output;
+}
 
 class Sampling {
   public:

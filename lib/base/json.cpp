@@ -195,8 +195,7 @@ class TreeBuilder {
         return true;
     }
     static bool binary(const std::vector<uint8_t>& /*bytes*/) { return false; }  // JSON text has none
-    bool parse_error(size_t position, const std::string& /*token*/,
-                     const nlohmann::detail::exception& error) {
+    bool parse_error(size_t position, const std::string& token, const nlohmann::detail::exception& error) {
         constexpr int k_number_overflow =
             406;  // "number overflow parsing" in nlohmann-json's list of exceptions
         if (error.id == k_number_overflow) {

@@ -1,32 +1,22 @@
-// The messages of a request, checked and brought into the order in which the template prints them, so that
-// rendering meets no surprises: a wrong sequence is an error here and never a message that silently goes
-// missing.
+// Brings the messages and tools of a request into the form that chat templates expect. Clients differ in what they send;
+// templates fail on some of it and pass over some of it without a word.
 #pragma once
-
-#include <cstddef>
-#include <vector>
 
 #include "base/json.h"
 
 namespace minim::chat {
 
-enum class Role { user, assistant, tool };
+// Changes `messages`, an array of objects:
+// - role `developer` of the first message becomes `system`;
+// - call arguments that are a JSON text become the object in it, missing ones an empty object;
+// - `reasoning` and `reasoning_details[].text` become a missing `reasoning_content`;
+// - results of parallel calls that carry the ids of their calls take the order of the calls: ids never reach the prompt,
+//   the model matches results by order;
+// - with `null_content_is_empty`, content that is null or missing becomes an empty text.
+// Throws Status::invalid, naming the message, when it is no array of objects or a call is malformed.
+void normalise_messages(json::Value& messages, bool null_content_is_empty);
 
-struct Turn {
-    Role role;
-    const json::Value* message;  // an object
-    size_t index;                // its place in the request, for error messages
-};
-
-struct Conversation {
-    const json::Value* system = nullptr;  // the first message if it is of role system or developer
-    std::vector<Turn> turns;              // all others; points into the tree it was read from
-};
-
-// Results of parallel calls that carry the ids of their calls are put in the order of the calls: ids never
-// reach the prompt, the model matches results by order. Throws Status::invalid, naming the message, when
-// `messages` is no array of objects, a role is unknown, a system message is not the first, or a tool message
-// follows no call.
-Conversation read_conversation(const json::Value& messages);
+// Wraps tools without {"type": "function", "function": ...} in it. Throws Status::invalid for what is no tool.
+void normalise_tools(json::Value& tools);
 
 }  // namespace minim::chat

@@ -1,6 +1,4 @@
-// Lays out a conversation as the prompt text a MiniMax-M2 model was trained on, byte for byte what the
-// checkpoint's Jinja template prints under Hugging Face's settings (trim_blocks, lstrip_blocks, its own
-// tojson).
+// Renders a conversation with the checkpoint's chat template, byte for byte what transformers prints with it.
 #pragma once
 
 #include <span>
@@ -16,29 +14,25 @@ namespace minim::chat {
 struct Segment {
     std::string text;
     // true: taken from the request (message text, reasoning, tool definitions and results, names and values
-    // of arguments, identity, date, place), where the spelling of a special token is only text. false: the
-    // template's own skeleton, where it is the token.
+    // of arguments, variables), where the spelling of a special token is only text. false: the template's own
+    // text, where it is the token.
     bool is_user_text;
 };
 
 struct RenderOptions {
-    bool add_generation_prompt =
-        true;  // end with the header of the assistant's message and an opened think block
+    bool add_generation_prompt = true;   // the variable of that name
     bool null_content_is_empty = false;  // content that is null or missing as an empty text, not as "None"
+    // Set to the names of variables in kwargs_json that the template does not read.
+    std::vector<std::string>* unread_variables = nullptr;
 };
 
-// messages_json: array of message objects. tools_json: array of tools, or empty or "null" for none; tools
-// without the
-// {"type": "function", "function": ...} wrapper are accepted. kwargs_json: object of template variables, or
-// empty or "null"; `model_identity` replaces the default identity, `add_generation_prompt` the option; others
-// have no effect.
+// messages_json: array of message objects. tools_json: array of tools, or empty or "null" for none. kwargs_json: object
+// of template variables, or empty or "null"; `add_generation_prompt` in it replaces the option.
+// conversation.h says what is done to messages and tools before.
 //
-// Beyond the template: role `developer` in the first message counts as `system`; call arguments may be a JSON
-// string or be missing; `reasoning` and `reasoning_details[].text` stand in for a missing
-// `reasoning_content`.
-//
-// Neighbouring segments differ in kind and none is empty. Throws Status::invalid on malformed JSON and on
-// whatever the template would fail on or leave out: read_conversation() lists the rules for roles.
+// Neighbouring segments differ in kind and none is empty. Throws Status::invalid on malformed JSON, on what the template
+// raises or fails on, and for a message of which the template reads nothing but the role: it would be lost without a
+// word. Throws Status::unsupported for what the interpreter of templates does not have.
 std::vector<Segment> render(const Template& chat_template, std::string_view messages_json,
                             std::string_view tools_json, std::string_view kwargs_json,
                             const RenderOptions& options);

@@ -1,19 +1,28 @@
-// Prompts are laid out natively, not by running the checkpoint's Jinja template. This file decides from the
-// template's text whether that layout is the right one and takes from it the one thing that varies between
-// releases of the MiniMax-M2 family: the sentence printed when a conversation has no system text.
+// A checkpoint's chat template, ready to render conversations: the Jinja text is run as it is.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace minim::chat {
 
+namespace jinja {
+struct ParsedTemplate;
+}
+
 struct Template {
-    std::string default_identity;
+    std::shared_ptr<const jinja::ParsedTemplate> parsed;
+    // Variables that stand for special tokens of the checkpoint: bos_token, eos_token ...
+    std::vector<std::pair<std::string, std::string>> special_tokens = {};
+
+    // The template reads a variable of that name somewhere.
+    bool reads(std::string_view variable) const;
 };
 
-// Throws Status::unsupported, naming what is missing and the format the text resembles, when it is not a
-// template of the MiniMax-M2 family.
-Template recognise_template(std::string_view jinja_text);
+// Throws Status::unsupported, with the line, for what is no Jinja template or uses what the interpreter does not have.
+Template parse_template(std::string_view jinja_text);
 
 }  // namespace minim::chat

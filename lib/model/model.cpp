@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
-#include "base/json.h"
 #include "model/bind.h"
 #include "model/fingerprint.h"
 #include "model/headers.h"
+#include "model/side_file.h"
 #include "model/vocabulary.h"
 #include "weights/mapped.h"
 
@@ -22,21 +22,6 @@ tokenizer::Vocabulary read_vocabulary(const Checkpoint& checkpoint, const Logger
     return tokenizer::vocabulary_from_json(side_file(checkpoint, "tokenizer.json", true),
                                            side_file(checkpoint, "tokenizer_config.json", false),
                                            side_file(checkpoint, "generation_config.json", false), log);
-}
-
-// chat_template.jinja word for word, else the field of tokenizer_config.json.
-std::string read_chat_template(const Checkpoint& checkpoint) {
-    if (checkpoint.kind() == Checkpoint::Kind::gguf) {
-        const auto text = checkpoint.metadata().string("tokenizer.chat_template");
-        return text ? std::string(*text) : std::string();
-    }
-    std::string text = side_file(checkpoint, "chat_template.jinja", false);
-    if (!text.empty()) return text;
-    const std::string config_text = side_file(checkpoint, "tokenizer_config.json", false);
-    if (config_text.empty()) return {};
-    const json::Value config = json::parse(config_text, "tokenizer_config.json", json::Source::file);
-    const json::Value* field = json::find(&config, "chat_template");
-    return field != nullptr && field->is_string() ? field->text : std::string();
 }
 
 // Rows without a token of their own: padding of the vocabulary.
@@ -86,18 +71,7 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
     const auto rules =
         options.engine_tokenizer ? tokenizer::PieceRules::gguf_engine : tokenizer::PieceRules::model;
     tokenizer_.emplace(read_vocabulary(checkpoint_, log), rules, log);
-    chat_template_text_ = read_chat_template(checkpoint_);
-    if (chat_template_text_.empty()) {
-        why_no_chat_template_ = format_text("{} has no chat template", path);
-    } else {
-        try {
-            chat_template_ = chat::recognise_template(chat_template_text_);
-        } catch (const Error& error) {
-            if (error.status() != Status::unsupported) throw;
-            why_no_chat_template_ = error.what();
-        }
-    }
-    if (!why_no_chat_template_.empty()) log.warning("{}", why_no_chat_template_);
+    chat_templates_ = ChatTemplates(checkpoint_, *tokenizer_, path, log);
     specs_ = bind_weights(checkpoint_, config_, log);
     n_parameters_ = parameter_count(specs_);
 
@@ -163,11 +137,6 @@ std::shared_ptr<const constraint::TokenTrie> Model::token_trie() const {
     const std::lock_guard lock(token_trie_mutex_);
     if (!token_trie_) token_trie_ = std::make_shared<const constraint::TokenTrie>(*tokenizer_);
     return token_trie_;
-}
-
-const chat::Template& Model::chat_template() const {
-    if (!chat_template_) fail(Status::unsupported, "{}", why_no_chat_template_);
-    return *chat_template_;
 }
 
 }  // namespace minim::model

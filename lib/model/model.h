@@ -12,9 +12,9 @@
 
 #include "backend/backend.h"
 #include "base/log.h"
-#include "chat/template.h"
 #include "checkpoint/checkpoint.h"
 #include "constraint/token_trie.h"
+#include "model/chat_templates.h"
 #include "model/config.h"
 #include "model/minimax_m2.h"
 #include "model/stage.h"
@@ -81,11 +81,7 @@ class Model {
     // Of the vocabulary, for constraints. Made when it is first asked for: few models need one.
     std::shared_ptr<const constraint::TokenTrie> token_trie() const;
 
-    // The chat template as written; empty where the checkpoint has none.
-    const std::string& chat_template_text() const noexcept { return chat_template_text_; }
-    // Throws unsupported, saying why, when the checkpoint has no template or one that is not rendered
-    // natively.
-    const chat::Template& chat_template() const;
+    const ChatTemplates& chat_templates() const noexcept { return chat_templates_; }
 
   private:
     void load_weights(const OpenOptions& options, const Logger& log);
@@ -95,9 +91,7 @@ class Model {
     std::optional<tokenizer::Tokenizer> tokenizer_;
     std::vector<uint8_t> unused_rows_;
     int32_t first_added_token_ = 0;
-    std::string chat_template_text_;
-    std::optional<chat::Template> chat_template_;
-    std::string why_no_chat_template_;
+    ChatTemplates chat_templates_;
     uint64_t fingerprint_ = 0;
     std::vector<Stage> stages_;
     std::vector<Share> shares_;

@@ -36,6 +36,16 @@ std::string compile_check(const std::string& path) {
         .set_constraint(minim::Constraint::from_choices(model, {"yes", "no"}))
         .set_constraint(minim::Constraint::from_tools(model, "[]", "name", true));
     if (minim::Constraint::from_regex(model, "a*").matches(std::string_view("a\0", 2))) text += "a";
+    minim::ChatOptions chat;
+    chat.null_content_is_empty = true;
+    const minim::Text rendered = model.chat_render_with("[]", chat);
+    const minim::Tokens other = model.chat_tokenize_with("[]", chat);
+    minim::OutputParser parser;
+    const auto ignore = [](const minim_output_delta&) {};
+    parser.feed("text", ignore);
+    const int32_t reason = parser.finish(MINIM_FINISH_END, ignore);
+    const minim::Output output = minim::parse_output("text", reason);
+    text += output.content.value_or("") + rendered.str() + std::to_string(other.size());
     const minim::Tokens prompt = model.chat_tokenize("[]", "[]", "{}");
     const auto collect = [&](const minim_token& token) { text.append(token.text, token.text_length); };
     session.generate(sampling, prompt, collect, &cancel);

@@ -1,11 +1,98 @@
+import contextlib
+import json
+import pathlib
+import tempfile
 import unittest
 
-from support import END, load_json, minim, model, prompt, prompt_names
+from support import DATA, END, MADE_MODELS, load_json, minim, model, prompt, prompt_names
 
 ROLE = 2003  # "]~b]", which starts a turn in minim-tiny
 
 
+TEMPLATE = (DATA / "chat" / "minim_tiny.jinja").read_text(encoding="utf-8")
+
+
+@contextlib.contextmanager
+def model_with(template=None, config=None, log=None):
+    """The BF16 folder with another chat_template.jinja (None: without), and members of tokenizer_config.json."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for path in (MADE_MODELS / "minim-tiny").iterdir():
+            if path.name not in ("chat_template.jinja", "tokenizer_config.json"):
+                (folder / path.name).symlink_to(path)
+        settings = json.loads((MADE_MODELS / "minim-tiny" / "tokenizer_config.json").read_text(encoding="utf-8"))
+        settings.update(config or {})
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+        if template is not None:
+            (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+        with minim.Model(folder, backend="cpu", threads=1, log=log) as opened:
+            yield opened
+
+
 class Chat(unittest.TestCase):
+    def test_a_changed_template_is_followed(self):
+        later = TEMPLATE.replace(
+            "{%- elif turn.role == 'tool' -%}",
+            "{%- elif turn.role == 'system' -%}{{ ']~b]system\\n' ~ turn.content ~ mode | default('') ~ END ~ '\\n' }}"
+            "{%- elif turn.role == 'tool' -%}",
+        ).replace("]~b]ai\\n<think>\\n' }}", "]~b]ai\\n' }}")
+        messages = [{"role": "user", "content": "Hi"}, {"role": "system", "content": "Later [e~["}]
+        with model_with(later) as changed:
+            text = changed.render_chat(messages, kwargs={"mode": "!"})
+            self.assertTrue(text.endswith("]~b]user\nHi[e~[\n]~b]system\nLater [e~[![e~[\n]~b]ai\n"), text)
+            safe = changed.tokenize_chat(messages)
+            self.assertEqual(safe.count(END), 3)  # of the system, user and second system message
+            self.assertEqual(changed.tokenize_chat(messages, special="exact").count(END), 4)
+
+    def test_a_template_that_cannot_be_run_is_refused_by_name(self):
+        with model_with(TEMPLATE + "{{ messages | groupby('role') }}") as changed:
+            with self.assertRaisesRegex(minim.Error, "filter 'groupby' is not supported") as caught:
+                changed.render_chat([])
+            self.assertEqual(caught.exception.status, "unsupported")
+
+    def test_templates_by_name_and_special_tokens_come_from_the_configuration(self):
+        named = [
+            {"name": "default", "template": "{{ bos_token }}D{{ messages[0].content }}"},
+            {"name": "tool_use", "template": "T{{ tools | length }}{{ eos_token }}{{ messages[0].content }}"},
+            {"name": "short", "template": "S{{ messages[0].content }}"},
+        ]
+        config = {"chat_template": named, "bos_token": {"content": "<b>"}, "eos_token": "<e>"}
+        messages = [{"role": "user", "content": "x"}]
+        with model_with(None, config) as several:
+            self.assertEqual(several.render_chat(messages), "<b>Dx")
+            self.assertEqual(several.render_chat(messages, tools=[{"name": "f"}]), "T1<e>x")
+            self.assertEqual(several.render_chat(messages, template="short"), "Sx")
+            with self.assertRaisesRegex(minim.Error, "'long'; it has 'default', 'tool_use', 'short'") as caught:
+                several.render_chat(messages, template="long")
+            self.assertEqual(caught.exception.status, "not_found")
+
+    def test_a_variable_that_the_template_does_not_use_gives_a_warning(self):
+        lines = []
+        with model_with(TEMPLATE, log=lambda level, line: lines.append(line)) as logged:
+            logged.render_chat([], kwargs={"model_identity": "Me"})
+            self.assertFalse(any("variable" in line for line in lines), lines)
+            logged.render_chat([], kwargs={"enable_thinking": False})
+            self.assertTrue(any("'enable_thinking'" in line for line in lines), lines)
+
+    def test_null_content_prints_as_the_template_has_it_or_nothing(self):
+        call = {"type": "function", "function": {"name": "now", "arguments": "{}"}}
+        messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+        self.assertIn("]~b]ai\nNone\n<minimax:tool_call>", model().render_chat(messages))
+        self.assertIn("]~b]ai\n\n<minimax:tool_call>", model().render_chat(messages, null_content="empty"))
+        empty = [{**messages[0], "content": ""}]
+        self.assertEqual(model().tokenize_chat(messages, null_content="empty"), model().tokenize_chat(empty))
+
+    def test_what_json_cannot_hold_is_refused_by_its_place_and_cause(self):
+        with self.assertRaisesRegex(minim.Error, r"messages\[1\]\.content: half of a surrogate pair"):
+            model().render_chat([{"role": "user", "content": "fine"}, {"role": "user", "content": "a \ud83d b"}])
+        call = {"function": {"name": "f", "arguments": {"x": [1, float("inf")]}}}
+        with self.assertRaisesRegex(
+            minim.Error, r"messages\[0\]\.tool_calls\[0\]\.function\.arguments\.x\[1\]: Infinity and NaN"
+        ):
+            model().render_chat([{"role": "assistant", "content": "", "tool_calls": [call]}])
+        with self.assertRaisesRegex(minim.Error, r"template variables\.top_p: Infinity and NaN"):
+            model().render_chat([], kwargs={"top_p": float("nan")})
+
     def test_every_golden_conversation_renders_to_the_golden_text(self):
         for index, case in enumerate(load_json("chat/golden.json")):
             with self.subTest(case=index):

@@ -9,80 +9,83 @@
 namespace minim::chat {
 namespace {
 
-std::string read_error(std::string_view json) {
-    return error_text([&] { read_conversation(json::parse(json, "messages", json::Source::argument)); });
+json::Value parsed(std::string_view text) {
+    return json::parse(text, "messages", json::Source::argument);
 }
 
-// The places in the request of the turns, in the order in which they are printed.
-std::vector<size_t> order(std::string_view json) {
-    const json::Value messages = json::parse(json, "messages", json::Source::argument);
+// What a conversation becomes, as compact JSON.
+std::string normalised(std::string_view text, bool null_content_is_empty = false) {
+    json::Value messages = parsed(text);
+    normalise_messages(messages, null_content_is_empty);
+    return json::to_text(messages);
+}
+
+std::string messages_error(std::string_view text) {
+    return error_text([&] { normalised(text); });
+}
+
+std::string normalised_tools(std::string_view text) {
+    json::Value tools = parsed(text);
+    normalise_tools(tools);
+    return json::to_text(tools);
+}
+
+// The places in the request of messages with a member "n" that says it, in the order that they get.
+std::vector<size_t> order(std::string_view text) {
+    json::Value messages = parsed(text);
+    for (size_t i = 0; i < messages.items.size(); ++i) {
+        messages.items[i].keys.emplace_back("n");
+        messages.items[i].items.push_back(parsed(std::to_string(i)));
+    }
+    normalise_messages(messages, false);
     std::vector<size_t> places;
-    for (const Turn& turn : read_conversation(messages).turns) places.push_back(turn.index);
+    for (const json::Value& message : messages.items)
+        places.push_back(static_cast<size_t>(*json::to_int64(*json::find(&message, "n"))));
     return places;
 }
 
-constexpr std::string_view k_no_call =
-    "invalid: Message has tool role, but there was no previous assistant message with a tool call!";
-
-TEST_CASE("a first message of role system or developer is the system message") {
-    for (const char* role : {"system", "developer"}) {
-        const json::Value messages =
-            json::parse(std::string(R"([{"role": ")") + role + R"("}, {"role": "user"}])", "messages",
-                        json::Source::argument);
-        const Conversation conversation = read_conversation(messages);
-        CHECK(conversation.system == &messages.items[0]);
-        REQUIRE(conversation.turns.size() == 1);
-        CHECK(conversation.turns[0].role == Role::user);
-        CHECK(conversation.turns[0].index == 1);
-    }
-}
-
-TEST_CASE("no messages at all are a conversation") {
-    CHECK(order("[]").empty());
-}
-
-TEST_CASE("a later system message is refused by its place") {
-    CHECK(read_error(R"([{"role": "user"}, {"role": "system"}])") ==
-          "invalid: messages[1]: role 'system' is possible in the first message only");
-    CHECK(read_error(R"([{"role": "system"}, {"role": "developer"}])") ==
-          "invalid: messages[1]: role 'developer' is possible in the first message only");
-}
-
-TEST_CASE("an unknown role is refused by its name and place") {
-    CHECK(read_error(R"([{"role": "user"}, {"role": "function"}])") ==
-          "invalid: messages[1]: role 'function' is not system, user, assistant or tool");
-    CHECK(read_error(R"([{"content": "x"}])") ==
-          "invalid: messages[0]: role none is not system, user, assistant or tool");
-    CHECK(read_error(R"([{"role": 5}])") ==
-          "invalid: messages[0]: role 5 is not system, user, assistant or tool");
-    CHECK(read_error(R"([{"role": "User"}])").find("'User'") != std::string::npos);
-}
-
-TEST_CASE("a long role is cut between characters in the message") {
-    std::string role = "a";
-    for (int i = 0; i < 2000; ++i) role += "\u00e9";
-    const std::string error = read_error("[{\"role\": \"" + role + "\"}]");
-    CHECK(error.size() < 200);
-    CHECK(error.find("\u00e9... is not") != std::string::npos);
+TEST_CASE("a first message of role developer is the system message, and no later one") {
+    CHECK(normalised(R"([{"role":"developer"},{"role":"developer"},{"role":"user"}])") ==
+          R"([{"role":"system"},{"role":"developer"},{"role":"user"}])");
+    CHECK(normalised("[]") == "[]");
 }
 
 TEST_CASE("what is no list of objects is refused") {
-    CHECK(read_error("{}") == "invalid: messages: not an array");
-    CHECK(read_error("null") == "invalid: messages: not an array");
-    CHECK(read_error(R"([{"role": "user"}, "x"])") == "invalid: messages[1]: not an object");
+    CHECK(messages_error("{}") == "invalid: messages: not an array");
+    CHECK(messages_error("null") == "invalid: messages: not an array");
+    CHECK(messages_error(R"([{"role": "user"}, "x"])") == "invalid: messages[1]: not an object");
 }
 
-TEST_CASE("a tool message needs a call in the last assistant message before it") {
-    CHECK(read_error(R"([{"role": "tool"}])") == k_no_call);
-    CHECK(read_error(R"([{"role": "assistant"}, {"role": "tool"}])") == k_no_call);
-    CHECK(read_error(R"([{"role": "assistant", "tool_calls": []}, {"role": "tool"}])") == k_no_call);
-    CHECK(read_error(
-              R"([{"role": "assistant", "tool_calls": [{}]}, {"role": "assistant"}, {"role": "tool"}])") ==
-          k_no_call);
-    CHECK(read_error(R"([{"role": "assistant", "tool_calls": [{}]}, {"role": "tool"}, {"role": "tool"}])") ==
-          "no error");
-    CHECK(read_error(R"([{"role": "assistant", "tool_calls": [{}]}, {"role": "user"}, {"role": "tool"}])") ==
-          "no error");
+TEST_CASE("null and missing content become an empty text where that is asked for") {
+    const std::string_view messages =
+        R"([{"role":"user","content":null},{"role":"assistant"},{"content":"x"}])";
+    CHECK(normalised(messages) == messages);
+    CHECK(normalised(messages, true) ==
+          R"([{"role":"user","content":""},{"role":"assistant","content":""},{"content":"x"}])");
+}
+
+TEST_CASE("reasoning under other names becomes reasoning_content") {
+    const auto of = [](const std::string& members) {
+        const std::string text = normalised(R"([{"role":"assistant",)" + members + "}]");
+        const json::Value messages = parsed(text);
+        const json::Value* reasoning = json::find(&messages.items[0], "reasoning_content");
+        return reasoning == nullptr ? std::string("none") : json::to_text(*reasoning);
+    };
+    CHECK(of(R"("reasoning":"r")") == "\"r\"");
+    CHECK(of(R"("reasoning":"r","reasoning_content":null)") == "\"r\"");
+    CHECK(of(R"("reasoning":"r","reasoning_content":"")") == "\"\"");
+    CHECK(of(R"("reasoning":"r","reasoning_content":5)") == "5");
+    CHECK(of(R"("reasoning":"","reasoning_details":[{"text":"a"},{"x":1},{"text":"b"},7])") == "\"ab\"");
+    CHECK(of(R"("reasoning":5,"reasoning_details":{})") == "none");
+    CHECK(normalised(R"([{"role":"user","reasoning":"r"}])") == R"([{"role":"user","reasoning":"r"}])");
+}
+
+TEST_CASE("a flat tool is wrapped") {
+    CHECK(normalised_tools(R"([{"type":"function","name":"f","parameters":{}}])") ==
+          R"([{"type":"function","function":{"name":"f","parameters":{}}}])");
+    CHECK(normalised_tools(R"([{"name":"f","type":"custom"}])") ==
+          R"([{"type":"function","function":{"name":"f","type":"custom"}}])");
+    CHECK(normalised_tools(R"([{"function":{"z":1}}])") == R"([{"function":{"z":1}}])");
 }
 
 TEST_CASE("results take the order of their calls") {

@@ -1,6 +1,9 @@
 #include "chat/render.h"
 
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "error_text.h"
 #include "support/catch.h"
@@ -8,7 +11,15 @@
 namespace minim::chat {
 namespace {
 
-const Template k_template{"Default identity."};
+// The template of minim-tiny with another sentence.
+Template make_template() {
+    std::ifstream file(MINIM_TEST_DATA "/chat/minim_tiny.jinja", std::ios::binary);
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::string sentence = "You are a helpful assistant.";
+    return parse_template(text.replace(text.find(sentence), sentence.size(), "Default identity."));
+}
+
+const Template k_template = make_template();
 const std::string k_head = "]~!b[]~b]system\nDefault identity.[e~[\n";
 const std::string k_call =
     R"({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}]})";
@@ -260,8 +271,10 @@ TEST_CASE("results come in the order of their calls") {
 
 TEST_CASE("a result that is neither text nor a list is refused") {
     for (const char* bad : {"null", "5", "true"}) {
-        CHECK(prompt_error("[" + k_call + R"(, {"role": "tool", "content": )" + bad + "}]") ==
-              std::string("invalid: messages[1].content: a tool result is text or a list, not ") + bad);
+        const std::string error =
+            prompt_error("[" + k_call + R"(, {"role": "tool", "content": )" + bad + "}]");
+        CHECK(error.starts_with("invalid: the chat template, line "));
+        CHECK(error.ends_with("object is not iterable"));
     }
 }
 
@@ -319,6 +332,58 @@ TEST_CASE("neighbouring segments differ in kind and none is empty") {
         CHECK_FALSE(segments[i].text.empty());
         if (i > 0) CHECK(segments[i].is_user_text != segments[i - 1].is_user_text);
     }
+}
+
+TEST_CASE("a message that the template would leave out is refused by its place and role") {
+    CHECK(prompt_error(R"([{"role": "user"}, {"role": "system"}])") ==
+          "invalid: messages[1]: role 'system' is possible in the first message only: the chat template "
+          "leaves others "
+          "out");
+    CHECK(prompt_error(R"([{"role": "system"}, {"role": "developer", "content": "x"}])")
+              .starts_with("invalid: messages[1]: role 'developer' is possible in the first message only"));
+    CHECK(prompt_error(R"([{"role": "user"}, {"role": "function", "content": "x"}])") ==
+          "invalid: messages[1]: role 'function' is not one that the chat template prints");
+    CHECK(prompt_error(R"([{"content": "x"}])") ==
+          "invalid: messages[0]: role none is not one that the chat template prints");
+    CHECK(prompt_error(R"([{"role": 5}])") ==
+          "invalid: messages[0]: role 5 is not one that the chat template prints");
+    std::string role = "a";
+    for (int i = 0; i < 2000; ++i) role += "\u00e9";
+    const std::string error = prompt_error("[{\"role\": \"" + role + "\"}]");
+    CHECK(error.size() < 200);
+    CHECK(error.find("\u00e9... is not") != std::string::npos);
+}
+
+TEST_CASE("a template that prints later system messages, or picks the last ones, is followed") {
+    const Template all = parse_template("{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}");
+    const Template last = parse_template("{% for m in messages[-1:] %}{{ m.content }}{% endfor %}");
+    const std::string_view messages =
+        R"([{"role": "user", "content": "a"}, {"role": "system", "content": "b"},
+                                          {"role": "user", "content": "c"}])";
+    CHECK(join(render(all, messages, "", "", {})) == "user:a;system:b;user:c;");
+    CHECK(join(render(last, R"([{"role": "user", "content": "a"}, {"role": "user", "content": "c"}])", "", "",
+                      {})) == "c");
+}
+
+TEST_CASE("content that is null or missing prints nothing where that is asked for") {
+    RenderOptions options{.add_generation_prompt = false, .null_content_is_empty = true};
+    for (const char* content : {R"("content": null, )", ""}) {
+        const std::string messages = std::string(R"([{"role": "assistant", )") + content +
+                                     R"("tool_calls": [{"function": {"name": "f"}}]}])";
+        CHECK(join(render(k_template, messages, "", "", options)) == k_head + k_called);
+    }
+}
+
+TEST_CASE("variables that the template does not read are listed") {
+    std::vector<std::string> unread = {"old"};
+    RenderOptions options{.unread_variables = &unread};
+    render(k_template, "[]", "",
+           R"({"model_identity": "M", "enable_thinking": false, "add_generation_prompt": true})", options);
+    CHECK(unread == std::vector<std::string>{"enable_thinking"});
+    render(k_template, "[]", "", "", options);
+    CHECK(unread.empty());
+    CHECK(prompt_error("[]", "", R"({"messages": []})") ==
+          "invalid: template variables: 'messages' is an argument of its own");
 }
 
 TEST_CASE("documents of the wrong shape are refused by name") {

@@ -1,124 +1,146 @@
 #include "chat/template.h"
 
-#include <fstream>
-#include <iterator>
 #include <string>
 
+#include "chat/render.h"
 #include "error_text.h"
 #include "support/catch.h"
 
 namespace minim::chat {
 namespace {
 
-std::string recognise_error(std::string_view jinja) {
-    return error_text([&] { recognise_template(jinja); });
+std::string printed(std::string_view source, std::string_view kwargs = "") {
+    return join(render(parse_template(source), "[]", "", kwargs, {}));
 }
 
-// The least text that has every piece of the family's layout; `identity` is the statement that gives the
-// sentence.
-std::string family_template(std::string_view identity) {
-    return "{{ ']~!b[' ~ ']~b]system' ~ ']~b]user' ~ ']~b]ai' ~ ']~b]tool' ~ '[e~[' }}\n"
-           "{{ '<minimax:tool_call><invoke name=\"' ~ '<parameter name=\"' ~ '<response>' }}\n"
-           "{{ '<think>' ~ '</think>' ~ message.reasoning_content }}\n" +
-           std::string(identity) + "\n{%- if add_generation_prompt %}{% endif %}";
+std::string refusal(std::string_view source) {
+    return error_text([&] { parse_template(source); });
 }
 
-std::string without(std::string text, const std::string& piece) {
-    for (size_t at = text.find(piece); at != std::string::npos; at = text.find(piece))
-        text.erase(at, piece.size());
+std::string failure(std::string_view source, std::string_view kwargs = "") {
+    return error_text([&] { printed(source, kwargs); });
+}
+
+// What of the prompt comes from the request, in braces.
+std::string marked(std::string_view source, std::string_view kwargs) {
+    std::string text;
+    for (const Segment& segment : render(parse_template(source), "[]", "", kwargs, {}))
+        text += segment.is_user_text ? "{" + segment.text + "}" : segment.text;
     return text;
 }
 
-const std::string k_statement = "{%- set model_identity = \"You are a helpful assistant.\" -%}";
-
-TEST_CASE("the template of minim-tiny is recognised") {
-    std::ifstream file(MINIM_TEST_DATA "/chat/minim_tiny.jinja", std::ios::binary);
-    REQUIRE(file);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    CHECK(recognise_template(text).default_identity == "You are a helpful assistant.");
+TEST_CASE("what the interpreter does not have is refused by name and line when a template is parsed") {
+    CHECK(refusal("a\n{{ x | urlize }}") ==
+          "unsupported: the chat template, line 2: the filter 'urlize' is not supported");
+    CHECK(refusal("{{ x is escaped }}") ==
+          "unsupported: the chat template, line 1: the test 'escaped' is not supported");
+    for (const char* word :
+         {"include", "extends", "import", "from", "block", "call", "filter", "with", "do", "autoescape"}) {
+        CHECK(refusal(std::string("\n\n{% ") + word + " 'a' %}") ==
+              std::string("unsupported: the chat template, line 3: the statement '") + word +
+                  "' is not supported");
+    }
+    for (const char* source : {"{{",
+                               "{{ a",
+                               "{% if a %}",
+                               "{% for x in y %}",
+                               "{% for in y %}{% endfor %}",
+                               "{% endif %}",
+                               "{{ 'a }}",
+                               "{{ (1 }}",
+                               "{{ 1) }}",
+                               "{{ a b }}",
+                               "{# a",
+                               "{% raw %}a",
+                               "{% set 1 = 2 %}",
+                               "{% macro f( %}",
+                               "{{ ! }}",
+                               "{% if %}{% endif %}",
+                               "{{ f(*a) }}",
+                               "{% break %}",
+                               "{{ 99999999999999999999 }}",
+                               "{{ '\\ud800' }}",
+                               "{% for x in y %}{% macro f() %}{% endmacro %}{% endfor %}",
+                               "",
+                               " \n",
+                               "\xff",
+                               "{{ [1, 2 }}",
+                               "{% set true = 1 %}"}) {
+        INFO(source);
+        CHECK(refusal(source).starts_with("unsupported: the chat template"));
+    }
 }
 
-TEST_CASE("the identity is read from a set statement or a default filter") {
-    const auto identity = [](std::string_view statement) {
-        return recognise_template(family_template(statement)).default_identity;
-    };
+TEST_CASE("a template has access to nothing but its variables") {
+    CHECK(failure("{{ strftime_now('%Y') }}") ==
+          "unsupported: the chat template, line 1: the chat template uses strftime_now, which is not "
+          "supported");
+    CHECK(failure("{{ ''.__class__ }}").find("unsafe") != std::string::npos);
+    CHECK(failure("{{ messages.append(1) }}").find("append() of a list, which is not supported") !=
+          std::string::npos);
+    CHECK(failure("{{ 'x'.format(1) }}").find("format() of a str, which is not supported") !=
+          std::string::npos);
+    CHECK(failure("{{ open('/etc/passwd') }}") == "invalid: the chat template, line 1: 'open' is undefined");
+    CHECK(failure("{{ raise_exception('No ' ~ 1) }}") == "invalid: No 1");
+}
+
+TEST_CASE("work is bounded in steps, depth and size") {
+    CHECK(failure("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}")
+              .find("steps") != std::string::npos);
+    CHECK(failure("{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}"
+                  "{% for a in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}")
+              .starts_with("invalid: the chat template, line 1: "));
+    CHECK(failure("{{ 'a' * 9999999999 }}").starts_with("invalid: "));
+    CHECK(failure("{{ range(9999999) }}").starts_with("invalid: "));
+    CHECK(failure("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}").find("recurses deeper") !=
+          std::string::npos);
     CHECK(
-        identity(
-            "{%- if model_identity is not defined -%}{%- set model_identity = \"Your name is MiniMax-M2.5.\" "
-            "-%}{%- endif -%}{{- model_identity }}") == "Your name is MiniMax-M2.5.");
-    CHECK(identity("{% set model_identity='a' %}") == "a");
-    CHECK(identity("{{ model_identity|default('b') }}") == "b");
-    CHECK(identity("{{ model_identity | default( \"c\" ) }}") == "c");
-    CHECK(identity("{{ model_identity | default('it\\'s \"x\"\\n\\\\') }}") == "it's \"x\"\n\\");
-    CHECK(identity("{% if model_identity == 'no' %}{% endif %}{{ model_identity | default('d') }}") == "d");
-    CHECK(identity("{# set model_identity = 'old' #}{% set model_identity = 'new' %}") == "new");
+        failure("{% set ns = namespace(x=[]) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}")
+            .find("nests values deeper") != std::string::npos);
+    CHECK(refusal("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}")
+              .find("nested deeper") != std::string::npos);
+    std::string sum = "{{ 1";
+    for (int i = 0; i < 5000; ++i) sum += " + 1";
+    CHECK(refusal(sum + " }}").find("nested deeper") != std::string::npos);
+    std::string blocks;
+    for (int i = 0; i < 5000; ++i) blocks += "{% if a %}";
+    CHECK(refusal(blocks).find("nested deeper") != std::string::npos);
 }
 
-TEST_CASE("a template without a plain identity sentence is refused") {
-    for (const char* statement :
-         {"{{ model_identity }}", "{{ model_identity | default(x) }}",
-          "{{ model_identity | default('a' ~ x) }}", "{{ model_identity | default('a', true) }}",
-          "{% set model_identity = 'a' + x %}", "{{ model_identity | default('open",
-          "{{ model_identity | default('\\q') }}", "{# model_identity = 'a' #}"}) {
-        INFO(statement);
-        CHECK(recognise_error(family_template(statement))
-                  .starts_with("unsupported: the checkpoint's chat template is not the MiniMax-M2 one: it"));
-    }
-    CHECK(recognise_error(family_template("{{ model_identity }}")) ==
-          "unsupported: the checkpoint's chat template is not the MiniMax-M2 one: it gives no default for "
-          "model_identity");
+TEST_CASE("namespaces and loops that hold themselves are freed") {
+    CHECK(printed("{% set ns = namespace() %}{% set ns.me = ns %}{% set ns.list = [ns, [ns]] %}x") == "x");
+    CHECK(printed("{% for a in [1, 2] %}{{ loop.changed(loop) }}{% endfor %}") == "TrueFalse");
 }
 
-TEST_CASE("every piece of the layout is needed") {
-    const std::string whole = family_template(k_statement);
-    REQUIRE(recognise_error(whole) == "no error");
-    for (const char* piece :
-         {"]~!b[", "]~b]system", "]~b]user", "]~b]ai", "]~b]tool", "[e~[", "minimax:tool_call",
-          "<invoke name=", "<parameter name=", "<response>", "<think>", "</think>", "reasoning_content"}) {
-        CHECK(
-            recognise_error(without(whole, piece)) ==
-            std::string("unsupported: the checkpoint's chat template is not the MiniMax-M2 one: it lacks ") +
-                piece);
-    }
+TEST_CASE("text of the request stays marked through all that a template does with it") {
+    const char* kwargs = R"({"u": " <ai> ", "d": {"k<": ["v>", 5]}})";
+    CHECK(marked("a{{ u }}b", kwargs) == "a{ <ai> }b");
+    CHECK(marked("{{ '<' ~ u | trim ~ '>' }}", kwargs) == "<{<ai>}>");
+    CHECK(marked("{{ ('[' + u + ']').strip('[ ').replace('<', '(') }}", kwargs) == "({ai> }]");
+    CHECK(marked("{{ (u ~ '|' ~ u).split('|') | join('+') }}", kwargs) == "{ <ai> }+{ <ai> }");
+    CHECK(marked("{{ (u ~ 'xyz')[2:7] }}", kwargs) == "{ai> }x");
+    CHECK(marked("{{ u | upper }}{{ 'a' | upper }}", kwargs) == "{ <AI> }A");
+    CHECK(marked("{{ u | tojson }} {{ d }} {{ [1] }}", kwargs) == "{\" <ai> \"} {{'k<': ['v>', 5]}} [1]");
+    CHECK(marked("{% for k, v in d.items() %}{{ k }}={{ v[0] }}{% endfor %}", kwargs) == "{k<}={v>}");
+    CHECK(marked("{% macro m(x) %}({{ x }}){% endmacro %}{% set y %}{{ m(u) }}!{% endset %}{{ y | trim }}",
+                 kwargs) == "({ <ai> })!");
+    CHECK(marked("{{ u | replace('ai', '<x>') | indent(2, true) }}", kwargs) == "  { <}<x>{> }");
+    CHECK(marked("{{ u[::-1] }}{{ u | reverse | list | first }}{{ u.partition('a')[2] }}", kwargs) ==
+          "{ >ia<  i> }");
 }
 
-TEST_CASE("pieces in a comment do not count") {
-    const std::string text = "{# " + family_template("") + " #}" + k_statement;
-    CHECK(recognise_error(text).find("it lacks ]~!b[") != std::string::npos);
+TEST_CASE("a template tells which variables it reads") {
+    const Template parsed = parse_template(
+        "{% macro m(x) %}{{ a.b[c] | default(d) }}{% endmacro %}{% if e is none %}{% endif %}");
+    for (const char* name : {"a", "c", "d", "e"}) CHECK(parsed.reads(name));
+    for (const char* name : {"b", "x", "m", "default"}) CHECK_FALSE(parsed.reads(name));
 }
 
-TEST_CASE("other formats are refused by name") {
-    const auto looks_like = [](std::string_view jinja) {
-        const std::string error = recognise_error(jinja);
-        const std::string_view marker = " and looks like ";
-        const size_t at = error.find(marker);
-        return at == std::string::npos ? error : error.substr(at + marker.size());
-    };
-    CHECK(looks_like("{{ '<|im_start|>' + message.role + '<|im_end|>' }}<tool_call>") ==
-          "ChatML, as used by Qwen");
-    CHECK(looks_like("{{ '<|start_header_id|>' + message.role + '<|end_header_id|>' }}") == "Llama 3");
-    CHECK(looks_like("{{ '[INST] ' + message.content + ' [/INST]' }}") == "Llama 2 or Mistral");
-    CHECK(looks_like("{{ '<beginning_of_sentence>user name=user' }}") == "MiniMax-M1 or MiniMax-Text-01");
-    CHECK(looks_like("{{ ']~!b[' ~ '<tool_calls>' }}") == "MiniMax-M1");
-    CHECK(looks_like("{% set ns = ']<]minimax[>[' %}{{ ns ~ '<tool_call>' }}") == "MiniMax-M3");
-    CHECK(looks_like(family_template(k_statement) + "{{ ']<]minimax[>[<tool_call>' }}") == "MiniMax-M3");
-    CHECK(looks_like("{{ messages }}") ==
-          "unsupported: the checkpoint's chat template is not the MiniMax-M2 one: it lacks ]~!b[");
-}
-
-TEST_CASE("an M1 template is refused because it lacks the tool call tag of M2") {
-    const std::string text =
-        without(family_template(k_statement), "minimax:tool_call") + "{{ '<tool_calls>' }}";
-    CHECK(recognise_error(text) ==
-          "unsupported: the checkpoint's chat template is not the MiniMax-M2 one: it lacks "
-          "minimax:tool_call; it has "
-          "<tool_calls> and looks like MiniMax-M1");
-}
-
-TEST_CASE("an empty template is refused") {
-    CHECK(recognise_error("") == "unsupported: the checkpoint's chat template is empty");
-    CHECK(recognise_error(" \n") == "unsupported: the checkpoint's chat template is empty");
-    CHECK(recognise_error("{#").starts_with("unsupported: "));
+TEST_CASE("numbers beyond 64 bits print, and are not calculated with") {
+    CHECK(printed("{{ n }} {{ n | tojson }} {{ n == n }}", R"({"n": 123456789012345678901234567890})") ==
+          "123456789012345678901234567890 123456789012345678901234567890 True");
+    CHECK(failure("{{ n + 1 }}", R"({"n": 123456789012345678901234567890})").starts_with("unsupported: "));
+    CHECK(failure("{{ 9223372036854775807 + 1 }}").starts_with("unsupported: "));
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ std::shared_ptr<const model::Model> bundled_model(std::string_view backend) {
 std::vector<int32_t> question(const std::string& text) {
     const auto model = bundled_model();
     const std::string messages = R"([{"role": "user", "content": ")" + text + R"("}])";
-    return model::chat_tokens(model->tokenizer(), chat::render(model->chat_template(), messages, "", "", {}),
+    return model::chat_tokens(model->tokenizer(),
+                              chat::render(model->chat_templates().find("", false), messages, "", "", {}),
                               tokenizer::Specials::exact);
 }
 

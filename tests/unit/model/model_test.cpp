@@ -51,7 +51,7 @@ TEST_CASE("a safetensors folder and the GGUF made of it are the same model") {
     CHECK(folder->config().n_expert == gguf->config().n_expert);
     CHECK(folder->config().n_vocab == gguf->config().n_vocab);
     CHECK(folder->config().rotary_dim == gguf->config().rotary_dim);
-    CHECK(folder->chat_template_text() == gguf->chat_template_text());
+    CHECK(folder->chat_templates().default_text() == gguf->chat_templates().default_text());
 
     const std::string text = "The capital of Peru is Lima. \U0001F437 1 + 1 = 2";
     const auto ids = gguf->tokenizer().encode(text, tokenizer::Specials::exact);
@@ -119,20 +119,21 @@ TEST_CASE("a checkpoint without a chat template says so when one is asked for") 
     Lines lines;
     const auto model = open_model(folder / "m.gguf", "cpu", &lines.log);
     CHECK(lines.holding("has no chat template") == 1);
-    CHECK(model->chat_template_text().empty());
-    expect_error(Status::unsupported, "m.gguf has no chat template", [&] { model->chat_template(); });
+    CHECK(model->chat_templates().default_text().empty());
+    expect_error(Status::unsupported, "m.gguf has no chat template",
+                 [&] { model->chat_templates().find("", false); });
 }
 
-TEST_CASE("another family's chat template is refused when asked for, and the model opens") {
+TEST_CASE("a chat template that cannot be run is refused when asked for, and the model opens") {
     const TemporaryFolder folder;
     TinyModel tiny = small();
     tiny.chat_template =
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}";
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | urlize }}<|im_end|>{% endfor %}";
     tiny.write(folder / "m.gguf");
     Lines lines;
     const auto model = open_model(folder / "m.gguf", "cpu", &lines.log);
-    CHECK(model->chat_template_text() == tiny.chat_template);
-    const auto error = error_of([&] { model->chat_template(); });
+    CHECK(model->chat_templates().default_text() == tiny.chat_template);
+    const auto error = error_of([&] { model->chat_templates().find("", false); });
     REQUIRE(error);
     CHECK(error->status() == Status::unsupported);
     CHECK(lines.holding(error->what()) == 1);
@@ -145,8 +146,29 @@ TEST_CASE("the family's chat template is recognised") {
     tiny.write(folder / "m.gguf");
     Lines lines;
     const auto model = open_model(folder / "m.gguf", "cpu", &lines.log);
-    CHECK_FALSE(model->chat_template().default_identity.empty());
+    CHECK(model->chat_templates().find("", false).reads("model_identity"));
     CHECK(lines.holding("template") == 0);
+}
+
+TEST_CASE("chat templates of a GGUF file are found by name") {
+    const TemporaryFolder folder;
+    GgufWriter gguf = small().writer();
+    gguf.add("tokenizer.chat_template", "D");
+    gguf.add("tokenizer.chat_template.tool_use", "T{{ tools | length }}");
+    gguf.add("tokenizer.chat_template.short", "S{{ eos_token }}");
+    gguf.write(folder / "m.gguf");
+    const auto model = open_model(folder / "m.gguf");
+    const auto prompt = [&](std::string_view name, std::string_view tools) {
+        const chat::Template& found = model->chat_templates().find(name, !tools.empty());
+        return chat::join(chat::render(found, "[]", tools, "", {}));
+    };
+    CHECK(prompt("", "") == "D");
+    CHECK(prompt("", R"([{"name": "f"}])") == "T1");
+    CHECK(prompt("default", R"([{"name": "f"}])") == "D");
+    CHECK(prompt("short", "").starts_with("S"));
+    CHECK(prompt("short", "").size() > 1);
+    expect_error(Status::not_found, "has no chat template 'long'; it has 'default', 'tool_use', 'short'",
+                 [&] { model->chat_templates().find("long", false); });
 }
 
 TEST_CASE("a chat template in tokenizer_config.json counts where there is no file of its own") {
@@ -156,7 +178,8 @@ TEST_CASE("a chat template in tokenizer_config.json counts where there is no fil
     auto config = nlohmann::json::parse(text_of(k_folder + "/tokenizer_config.json"));
     config["chat_template"] = text_of(k_folder + "/chat_template.jinja");
     replace_file(folder, "tokenizer_config.json", config.dump());
-    CHECK(open_model(folder.path())->chat_template_text() == config["chat_template"].get<std::string>());
+    CHECK(open_model(folder.path())->chat_templates().default_text() ==
+          config["chat_template"].get<std::string>());
 }
 
 TEST_CASE("mapped and copied weights give the same bits, though copied ones are packed") {

@@ -1,0 +1,56 @@
+// Filters, tests, methods and functions of chat templates. They know nothing but their arguments: no files, no clock, no
+// environment.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "chat/jinja_value.h"
+
+namespace minim::chat::jinja {
+
+// Bounds the work of one rendering: a step is about as much as looking up a variable or copying 8 bytes.
+class Meter {
+  public:
+    explicit Meter(uint64_t steps) : left_(steps) {}
+    // Throws Status::invalid when the steps are used up.
+    void spend(uint64_t steps);
+    void spend_text(size_t bytes) { spend(bytes / 8 + 1); }
+
+  private:
+    uint64_t left_;
+};
+
+struct Arguments {
+    std::vector<Value> positional;
+    std::vector<std::pair<std::string_view, Value>> keywords;
+};
+
+bool is_filter(std::string_view name) noexcept;
+bool is_test(std::string_view name) noexcept;
+bool is_function(std::string_view name) noexcept;
+// A function of Jinja or transformers that is_function() has not.
+bool is_unsupported_function(std::string_view name) noexcept;
+
+Value apply_filter(std::string_view name, const Value& value, const Arguments& arguments, Meter& meter);
+bool apply_test(std::string_view name, const Value& value, const Arguments& arguments, Meter& meter);
+// Of a value's method, or a function other than namespace(), which the interpreter makes.
+Value call_method(const Method& method, const Arguments& arguments, Meter& meter);
+
+// value.name and value[key]; undefined where there is none. Throws for an undefined value.
+Value attribute(const Value& value, std::string_view name);
+Value subscript(const Value& value, const Value& key, Meter& meter);
+// value[begin:end:step]; undefined or none for a missing bound.
+Value slice(const Value& value, const Value& begin, const Value& end, const Value& step, Meter& meter);
+
+// The items that a loop runs over: of a list, the keys of a dict, the characters of a text; none of undefined.
+std::vector<Value> items_of(const Value& value, Meter& meter);
+bool contains(const Value& container, const Value& item, Meter& meter);
+
+[[noreturn]] void fail_undefined(const Value& value);
+
+}  // namespace minim::chat::jinja

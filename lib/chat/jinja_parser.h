@@ -1,0 +1,21 @@
+// Parses the subset of Jinja that chat templates use. What is not supported is refused here, by name and line, and never
+// found out while a conversation is rendered.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "chat/jinja_ast.h"
+
+namespace minim::chat::jinja {
+
+struct ParsedTemplate {
+    Block body;
+    std::set<std::string, std::less<>> names;  // of all variables that are read anywhere
+};
+
+// Throws Status::unsupported.
+ParsedTemplate parse(std::string_view source);
+
+}  // namespace minim::chat::jinja

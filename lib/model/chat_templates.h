@@ -1,0 +1,44 @@
+// The chat templates of a checkpoint. Most have one; some have others by name, as "tool_use".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "chat/template.h"
+#include "checkpoint/checkpoint.h"
+#include "tokenizer/tokenizer.h"
+
+namespace minim::model {
+
+class ChatTemplates {
+  public:
+    ChatTemplates() = default;
+    // Reads chat_template.jinja, else `chat_template` of tokenizer_config.json (a text, or a list of named ones); of a
+    // GGUF file `tokenizer.chat_template` and `tokenizer.chat_template.NAME`. Logs a warning when there is none, and for
+    // each that cannot be used.
+    ChatTemplates(const checkpoint::Checkpoint& checkpoint, const tokenizer::Tokenizer& tokenizer,
+                  std::string_view file, const Logger& log);
+
+    // Of the default template, as written; empty when there is none.
+    const std::string& default_text() const noexcept;
+    // `name` empty: "tool_use" if the request has tools and it exists, else "default". Throws not_found for an unknown
+    // name, and unsupported, saying why, when the checkpoint has no template or it cannot be used.
+    const chat::Template& find(std::string_view name, bool has_tools) const;
+
+  private:
+    struct Entry {
+        std::string name;
+        std::string text;
+        std::optional<chat::Template> parsed;
+        std::string why_not;  // it cannot be used
+    };
+    const Entry* entry(std::string_view name) const noexcept;
+
+    std::vector<Entry> entries_;
+    std::string file_;
+};
+
+}  // namespace minim::model

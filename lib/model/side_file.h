@@ -1,0 +1,24 @@
+// The small text files beside the weights of a safetensors checkpoint.
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/text_file.h"
+
+namespace minim::model {
+
+inline constexpr uint64_t k_largest_text_file = uint64_t{256} << 20;
+
+// The text of a file of the checkpoint's folder; empty when it is not there and not required.
+inline std::string side_file(const checkpoint::Checkpoint& checkpoint, const char* name, bool required) {
+    try {
+        return checkpoint::read_text_file(checkpoint.folder() + "/" + name, k_largest_text_file);
+    } catch (const Error& error) {
+        if (error.status() == Status::not_found && !required) return {};
+        throw;
+    }
+}
+
+}  // namespace minim::model
