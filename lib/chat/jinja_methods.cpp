@@ -1,5 +1,6 @@
 // Methods of Python's str, list and dict, of loops, and Jinja's functions.
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "base/error.h"
@@ -162,14 +163,15 @@ std::optional<Value> text_method(std::string_view name, const MarkedText& self, 
         const Parameters given(name, arguments, {"keepends"});
         return texts(split_lines(self, given.flag(0, false)), meter);
     }
+    constexpr std::string_view k_others[] = {"upper", "lower", "capitalize", "title", "isdigit", "isspace"};
+    if (std::find(std::begin(k_others), std::end(k_others), name) == std::end(k_others)) return std::nullopt;
     const Parameters none_given(name, arguments, {});
     if (name == "upper") return text(change_case(self, Case::upper));
     if (name == "lower") return text(change_case(self, Case::lower));
     if (name == "capitalize") return text(change_case(self, Case::capitalised));
     if (name == "title") return text(change_case(self, Case::title));
     if (name == "isdigit") return boolean(all_digits(self.bytes()));
-    if (name == "isspace") return boolean(!self.is_empty() && strip(self, Side::left, nullptr).is_empty());
-    return std::nullopt;
+    return boolean(!self.is_empty() && strip(self, Side::left, nullptr).is_empty());
 }
 
 std::optional<Value> list_method(std::string_view name, const List& self, const Arguments& arguments,
