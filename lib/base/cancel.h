@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <utility>
 
 #include "base/error.h"
 
@@ -11,14 +13,21 @@ namespace minim {
 // trigger() is callable from any thread and from a signal handler: the flag is a lock-free atomic.
 class CancelToken {
   public:
+    CancelToken() = default;
+    // Also asks `check`, which must not throw, on the thread that calls triggered().
+    explicit CancelToken(std::function<bool()> check) : check_(std::move(check)) {}
+
     void trigger() noexcept { flag_.store(true, std::memory_order_relaxed); }
     void reset() noexcept { flag_.store(false, std::memory_order_relaxed); }
-    bool triggered() const noexcept { return flag_.load(std::memory_order_relaxed); }
+    bool triggered() const noexcept {
+        return flag_.load(std::memory_order_relaxed) || (check_ && check_());
+    }
 
     static_assert(std::atomic<bool>::is_always_lock_free);
 
   private:
     std::atomic<bool> flag_{false};
+    const std::function<bool()> check_;
 };
 
 inline bool is_cancelled(const CancelToken* token) noexcept {

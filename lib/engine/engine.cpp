@@ -15,6 +15,10 @@ using Clock = Request::Clock;
 
 constexpr int64_t k_draft_rows = 32;  // of logits, beside one a request
 
+// A step ends between layers. This is how long one may take, so that others wait for less than 100 ms.
+constexpr auto k_longest_wait = std::chrono::milliseconds(60);
+constexpr int64_t k_first_prompt_rows = 64;
+
 int64_t kv_tokens(const model::Model& model, const EngineParams& params, const Logger& log) {
     constexpr int64_t k_limit = int64_t{1} << 40;
     if (params.n_kv_tokens == 0)
@@ -66,9 +70,7 @@ Engine::Work::Work(std::shared_ptr<Request> r, const model::Model& model, int64_
 }
 
 bool Engine::Work::goes_before(const Work& other) const {
-    const int32_t priority = request->params().priority;
-    const int32_t others = other.request->params().priority;
-    return priority != others ? priority > others : order < other.order;
+    return priority() != other.priority() ? priority() > other.priority() : order < other.order;
 }
 
 void Engine::move_in_order(WorkList::iterator work, WorkList& from, WorkList& to) noexcept {
@@ -86,7 +88,8 @@ Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& pa
       pool_(make_pool(*model_, params_.k_format, params_.v_format)),
       prefixes_(pool_),
       scheduler_(model_, params_.n_batch, n_context_,
-                 std::min(params_.n_batch, params_.n_requests + k_draft_rows)) {
+                 std::min(params_.n_batch, params_.n_requests + k_draft_rows)),
+      n_prompt_rows_(std::min(params_.n_batch, k_first_prompt_rows)) {
     pool_->keep_pages(n_pages_);
     thread_ = start_thread("minim-engine", "the engine's thread", [this] { run(); });
 }
@@ -228,43 +231,99 @@ bool Engine::wait_for_work() {
 
 void Engine::make_step() {
     end_unwanted();
+    remove_ended();
     admit();
+    {
+        const std::lock_guard lock(mutex_);
+        publish_state();
+    }
     scheduler_.begin();
     for (const auto& work : running_) work->sequence.n_rows = 0;
     plan_answers();
     const int64_t n_answer_rows = scheduler_.n_planned();
     const int64_t n_left = params_.n_batch - n_answer_rows;
-    plan_prompts(n_answer_rows > 0 ? std::min(n_left, params_.n_prompt_rows) : n_left);
+    const int64_t n_most = n_answer_rows > 0 ? std::min(n_left, params_.n_prompt_rows) : n_left;
+    plan_prompts(std::min(n_most, n_prompt_rows_));
     if (scheduler_.n_planned() == 0) return;
-
-    scheduler_.run(&stopping_);
-    ++counts_.n_steps;
-    counts_.n_rows += scheduler_.n_planned();
+    run_step();
+    follow_step_time(scheduler_.n_planned() - n_answer_rows);
     for (const auto& work : running_) {
         const Sequence& sequence = work->sequence;
         const int64_t n_before = sequence.n_evaluated - sequence.n_rows;
         const int64_t n_pages = sequence.n_evaluated / k_kv_page_tokens;
         // Of a prompt at once, so that others need not read it too; of an answer when it ends.
-        if (n_before < work->state.n_prompt && n_pages > n_before / k_kv_page_tokens)
+        if (!work->ended && n_before < work->state.n_prompt && n_pages > n_before / k_kv_page_tokens)
             keep_prefix(*work, n_pages * k_kv_page_tokens);
     }
     for (const auto& work : running_)
-        if (work->sequence.n_rows > 0 && work->sequence.logits_row) choose(*work);
+        if (!work->ended && work->sequence.n_rows > 0 && work->sequence.logits_row) choose(*work);
+}
+
+// Throws cancelled if the step was ended early: its tokens are evaluated again, if somebody still wants them.
+void Engine::run_step() {
+    is_preempted_ = false;
+    longest_wait_ = {};
+    last_look_ = Clock::now();
+    is_in_step_ = true;
+    try {
+        scheduler_.run(&step_end_);
+    } catch (...) {
+        is_in_step_ = false;
+        // So that a long prompt comes to its end beside any number of urgent requests.
+        if (is_preempted_) n_prompt_rows_ = std::max(n_prompt_rows_ / 2, k_least_prompt_rows);
+        throw;
+    }
+    is_in_step_ = false;
+    ++counts_.n_steps;
+    counts_.n_rows += scheduler_.n_planned();
+}
+
+// Between layers of a step, on the engine's thread: whether nobody wants its result any more, or a request of higher priority is
+// not to wait for it. Tells requests that they have run out of time.
+bool Engine::is_step_unwanted() noexcept {
+    const Clock::time_point now = Clock::now();
+    longest_wait_ = std::max(longest_wait_, now - last_look_);
+    last_look_ = now;
+    if (stopping_.triggered()) return true;
+    const auto is_wanted = [&](const auto& work) {
+        return work->sequence.n_rows > 0 && !work->ended && !has_run_out(*work);
+    };
+    const auto first = std::ranges::find_if(running_, is_wanted);
+    if (first == running_.end()) return true;
+    {
+        const std::lock_guard lock(mutex_);
+        is_preempted_ = std::ranges::any_of(
+            submitted_, [&](const auto& work) { return work->priority() > (*first)->priority(); });
+    }
+    if (!is_preempted_) end_unwanted();
+    return is_preempted_;
+}
+
+// Plans fewer or more rows of prompts for the next step.
+void Engine::follow_step_time(int64_t n_prompt_rows) {
+    if (n_prompt_rows == 0) return;
+    longest_wait_ = std::max(longest_wait_, Clock::now() - last_look_);
+    const double ratio = std::chrono::duration<double>(k_longest_wait) / longest_wait_;
+    const auto n_fitting = static_cast<int64_t>(static_cast<double>(n_prompt_rows) * std::min(ratio, 2.0));
+    if (ratio < 1.0 || n_fitting > n_prompt_rows_)
+        n_prompt_rows_ =
+            std::clamp(n_fitting, std::min(k_least_prompt_rows, params_.n_batch), params_.n_batch);
+}
+
+bool Engine::has_run_out(const Work& work) const {
+    const int64_t timeout = work.request->params().timeout_ms;
+    const bool is_late = timeout > 0 && Clock::now() - work.submitted >= std::chrono::milliseconds(timeout);
+    return is_late || work.request->is_cancelled();
 }
 
 // Ends what was cancelled or has waited too long.
 void Engine::end_unwanted() {
     for (WorkList* list : {&waiting_, &running_}) {
         for (const auto& work : *list) {
-            const int64_t timeout = work->request->params().timeout_ms;
-            if (work->request->is_cancelled()) {
-                end(*work, Finish::stopped, std::nullopt);
-            } else if (timeout > 0 && Clock::now() - work->submitted >= std::chrono::milliseconds(timeout)) {
-                end(*work, Finish::timeout, std::nullopt);
-            }
+            if (!has_run_out(*work)) continue;
+            end(*work, work->request->is_cancelled() ? Finish::stopped : Finish::timeout, std::nullopt);
         }
     }
-    remove_ended();
 }
 
 void Engine::choose(Work& work) {
@@ -294,7 +353,7 @@ void Engine::end(Work& work, Finish why, const std::optional<Error>& error) {
     work.state.finish = why;
     if (why == Finish::end) work.state.stop_token = work.answer.end_token();
     if (!error) keep_prefix(work, work.sequence.n_evaluated);
-    work.sequence.kv.reset();
+    if (!is_in_step_) work.sequence.kv.reset();  // else the step still writes to its pages
     {
         // Who sees the end sees a state without the request, too.
         const std::lock_guard lock(mutex_);

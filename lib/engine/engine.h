@@ -50,6 +50,8 @@ struct EngineState {
     int64_t n_pages_cached = 0;  // by the prefix cache, alone or with requests
 };
 
+constexpr int64_t k_least_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
+
 // Any thread.
 class Engine {
   public:
@@ -99,6 +101,7 @@ class Engine {
 
         // Whether its prompt is read: it has chosen a token, or had before it was set aside.
         bool is_answering() const { return sequence.n_due() == 1 && state.prompt_us > 0; }
+        int32_t priority() const { return request->params().priority; }
         bool goes_before(const Work& other) const;
     };
     using WorkList = std::list<std::unique_ptr<Work>>;
@@ -110,6 +113,9 @@ class Engine {
     bool wait_for_work();
     void publish_state();
     void make_step();
+    void run_step();
+    bool is_step_unwanted() noexcept;
+    void follow_step_time(int64_t n_prompt_rows);
     void end_unwanted();
     void admit();
     bool start(Work& work);
@@ -123,6 +129,7 @@ class Engine {
     void choose(Work& work);
     void end(Work& work, Finish why, const std::optional<Error>& error);
     void remove_ended();
+    bool has_run_out(const Work& work) const;
     void fail_running(const Error& error) noexcept;
 
     const std::shared_ptr<const model::Model> model_;
@@ -138,6 +145,11 @@ class Engine {
     WorkList waiting_;
     WorkList running_;
     EngineState counts_;
+    bool is_in_step_ = false;
+    bool is_preempted_ = false;       // the step, by a request of higher priority
+    Clock::time_point last_look_;     // at what a step is still wanted for
+    Clock::duration longest_wait_{};  // between two such looks of the step
+    int64_t n_prompt_rows_;           // of a step, most for prompts: follows these waits
 
     mutable std::mutex mutex_;
     std::condition_variable changed_;
@@ -148,6 +160,7 @@ class Engine {
     bool is_idle_ = true;  // every request has been told its end
     bool is_draining_ = false;
     CancelToken stopping_;
+    CancelToken step_end_{[this] { return is_step_unwanted(); }};
     const HomeProcess home_;
 
     std::thread thread_;  // last: it uses all of the above

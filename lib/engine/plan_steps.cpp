@@ -8,7 +8,6 @@
 namespace minim::engine {
 
 using backend::k_kv_page_tokens;
-constexpr int64_t k_least_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
 
 void Engine::admit() {
     while (!waiting_.empty()) {
@@ -21,7 +20,7 @@ void Engine::admit() {
         // A request of higher priority does not wait for the end of one of lower priority.
         if (running_.empty()) return;
         const auto last = std::prev(running_.end());
-        if ((*last)->request->params().priority >= next.request->params().priority) return;
+        if ((*last)->priority() >= next.priority()) return;
         set_aside(last);
     }
 }
@@ -107,12 +106,15 @@ bool Engine::get_page(Work& work) {
     return true;
 }
 
-// Pieces of prompts: the oldest request's first, then short ones, which leave more to the others. Nobody gets
-// more than an equal share of what is left.
+// Chunks of prompts, of the highest priority that there is: the oldest request's first, then short ones, which leave
+// more to the others. Nobody gets more than an equal share of what is left.
 void Engine::plan_prompts(int64_t n_rows) {
     std::vector<Work*> prompts;
-    for (const auto& work : running_)
-        if (work->sequence.n_rows == 0) prompts.push_back(work.get());
+    for (const auto& work : running_) {
+        if (work->sequence.n_rows > 0) continue;
+        if (!prompts.empty() && work->priority() < prompts[0]->priority()) break;
+        prompts.push_back(work.get());
+    }
     if (prompts.empty()) return;
     std::stable_sort(prompts.begin() + 1, prompts.end(),
                      [](const Work* a, const Work* b) { return a->sequence.n_due() < b->sequence.n_due(); });

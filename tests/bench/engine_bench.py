@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What sessions and the engine save: prompts that begin alike, saved state, guessed tokens.
+"""What sessions and the engine save: prompts that begin alike, saved state, guessed tokens; how soon a step ends.
 
-    engine_bench.py MODEL [--prefix 2000] [--state 20000] [--threads N]
+    engine_bench.py MODEL [--prefix 2000] [--state 20000] [--stop 2000] [--threads N]
 
 Prompts are ids drawn by chance, so any model of the right shape will do. Speeds that are compared are taken in
 turns, and are medians.
@@ -103,12 +103,47 @@ def bench_drafts(model, n_tokens, rounds):
           f"({min(ratios):.3f} to {max(ratios):.3f})")
 
 
+def seconds_to_end(request):
+    start = time.perf_counter()
+    request.result()
+    return time.perf_counter() - start
+
+
+def bench_stop(model, n_prompt, rounds):
+    """How soon an engine that reads a long prompt turns to something else."""
+    dice, n_vocab = random.Random(4), min(model.n_vocab, 1900)
+    urgent = dict(max_tokens=1, ignore_end=1)
+    times = {"alone": [], "after a cancel": [], "of priority 10": [], "timeout": []}
+    with minim.Engine(model, kv_tokens=4 * n_prompt, max_requests=4, prefix_cache=False) as engine:
+        for _ in range(rounds):
+            times["alone"].append(seconds_to_end(engine.submit(ids_of(dice, 4, n_vocab), **urgent)))
+            reading = engine.submit(ids_of(dice, n_prompt, n_vocab), **urgent)
+            time.sleep(0.2 + 0.5 * dice.random())
+            times["of priority 10"].append(
+                seconds_to_end(engine.submit(ids_of(dice, 4, n_vocab), priority=10, **urgent)))
+            time.sleep(0.2 + 0.5 * dice.random())
+            reading.cancel()
+            times["after a cancel"].append(seconds_to_end(engine.submit(ids_of(dice, 4, n_vocab), **urgent)))
+            late = engine.submit(ids_of(dice, n_prompt, n_vocab), timeout=0.25, **urgent)
+            times["timeout"].append(seconds_to_end(late) - 0.25)
+        reading = engine.submit(ids_of(dice, n_prompt, n_vocab), **urgent)
+        whole = seconds_to_end(reading)
+    alone = statistics.median(times["alone"])
+    print(f"a prompt of {n_prompt} tokens: {n_prompt / whole:.1f} tokens/s; a request of 4 tokens alone: {1e3 * alone:.0f} ms")
+    for name in ("after a cancel", "of priority 10"):
+        late = [1e3 * (seconds - alone) for seconds in times[name]]
+        print(f"the same {name}, while the prompt is read: {statistics.median(late):.0f} ms later, at most {max(late):.0f}")
+    late = [1e3 * seconds for seconds in times["timeout"]]
+    print(f"a timeout while the prompt is read: {statistics.median(late):.0f} ms late, at most {max(late):.0f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model")
     parser.add_argument("--prefix", type=int, default=2000, help="tokens that prompts begin with alike")
     parser.add_argument("--state", type=int, default=20000, help="tokens of the saved session")
     parser.add_argument("--drafts", type=int, default=128, help="tokens to generate with and without guesses")
+    parser.add_argument("--stop", type=int, default=0, help="tokens of a prompt beside which others are stopped and started")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -117,6 +152,8 @@ def main():
             bench_prefix(model, options.prefix, options.rounds)
         if options.drafts > 0:
             bench_drafts(model, options.drafts, options.rounds)
+        if options.stop > 0:
+            bench_stop(model, options.stop, options.rounds)
         if options.state > 0:
             bench_state(model, options.state, options.rounds)
 

@@ -22,3 +22,15 @@ TEST_CASE("a triggered token stays triggered until it is reset") {
     token.reset();
     CHECK_NOTHROW(throw_if_cancelled(&token, "loading"));
 }
+
+TEST_CASE("a token with a check is triggered while the check says so") {
+    bool is_unwanted = false;
+    CancelToken token([&] { return is_unwanted; });
+    CHECK_FALSE(token.triggered());
+    is_unwanted = true;
+    CHECK(is_cancelled(&token));
+    is_unwanted = false;
+    CHECK_FALSE(token.triggered());
+    token.trigger();
+    CHECK(token.triggered());
+}

@@ -26,6 +26,18 @@ namespace {
 
 const Logger k_silent;
 
+// Slow enough that steps can be met while they are made.
+std::shared_ptr<const model::Model> slow_model() {
+    return bundled_model("reference");
+}
+
+std::vector<int32_t> alone_on_slow(const std::vector<int32_t>& ids, const RequestParams& params) {
+    engine::SessionParams settings;
+    settings.n_context = 4096;
+    engine::Session session(slow_model(), settings, k_silent);
+    return answer(session, ids, params.generate).ids;
+}
+
 }  // namespace
 
 TEST_CASE("a request is answered as a session would answer it") {
@@ -316,6 +328,57 @@ TEST_CASE("a request of higher priority goes first and sets others aside") {
     rest.ids.insert(rest.ids.begin(), first);
     CHECK(rest.state.n_preempted == 1);
     CHECK(rest.ids == alone(some_ids(20), tokens_wanted(400)).ids);
+}
+
+TEST_CASE("a cancelled prompt keeps the pages that are read") {
+    Engine engine(slow_model(), engine_params(4096, 4, 512), k_silent);
+    const auto ids = some_ids(4000);
+    const auto reading = engine.submit(ids, tokens_wanted(1));
+    while (engine.state().n_pages_cached < 2) std::this_thread::yield();
+    CHECK(engine.state().n_running == 1);  // also while a step is under way
+    CHECK(engine.state().n_waiting == 0);
+    reading->cancel();
+    wait_until_idle(engine);
+    const int64_t n_cached = engine.state().n_pages_cached;
+    CHECK(n_cached < 60);
+    CHECK(engine.state().n_pages_held == n_cached);
+    const auto beginning = std::vector<int32_t>(ids.begin(), ids.begin() + 140);
+    const Result result = result_of(*engine.submit(beginning, tokens_wanted(3)));
+    CHECK(result.state.n_cached >= 128);
+    CHECK(result.ids == alone_on_slow(beginning, tokens_wanted(3)));
+}
+
+TEST_CASE("a timeout ends one of several requests while a prompt is read") {
+    Engine engine(slow_model(), engine_params(8192, 4, 512), k_silent);
+    const auto reading = engine.submit(some_ids(3000), tokens_wanted(0));
+    std::atomic<bool> is_notified = false;
+    RequestParams params = tokens_wanted(0);
+    params.timeout_ms = 20;
+    params.notify = [&] { is_notified = true; };
+    const auto late = engine.submit(some_ids(3000, 9), params);
+    CHECK(result_of(*late).state.finish == Finish::timeout);
+    CHECK(reading->state().finish == Finish::none);
+    reading->cancel();
+    wait_until_idle(engine);
+    CHECK(is_notified);
+    CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
+}
+
+TEST_CASE("urgent requests end steps of a prompt, which comes to its end all the same") {
+    EngineParams settings = engine_params(8192, 2, 512);
+    settings.keep_prefixes = GENERATE(true, false);
+    Engine engine(slow_model(), settings, k_silent);
+    RequestParams wanted = tokens_wanted(2);
+    const auto reading = engine.submit(some_ids(700), wanted);
+    wanted.priority = 3;
+    for (int32_t i = 0; i < 12; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        const auto ids = some_ids(10, 11 * i);
+        CHECK(result_of(*engine.submit(ids, wanted)).ids == alone_on_slow(ids, wanted));
+    }
+    CHECK(result_of(*reading).ids == alone_on_slow(some_ids(700), wanted));
+    wait_until_idle(engine);
+    CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
 }
 
 TEST_CASE("answers go on while a long prompt is read") {
