@@ -16,7 +16,7 @@ using Clock = Request::Clock;
 constexpr int64_t k_draft_rows = 32;  // of logits, beside one a request
 
 // A step ends between layers. This is how long one may take, so that others wait for less than 100 ms.
-constexpr auto k_longest_wait = std::chrono::milliseconds(60);
+constexpr auto k_longest_wait = std::chrono::milliseconds(80);
 constexpr int64_t k_first_prompt_rows = 64;
 
 int64_t kv_tokens(const model::Model& model, const EngineParams& params, const Logger& log) {
@@ -225,8 +225,13 @@ bool Engine::wait_for_work() {
     is_idle_ = submitted_.empty() && waiting_.empty() && running_.empty();
     if (is_idle_) changed_.notify_all();  // whoever drains it
     changed_.wait(lock, [&] { return has_work() || stopping_.triggered(); });
-    while (!submitted_.empty()) move_in_order(submitted_.begin(), submitted_, waiting_);
+    take_submitted();
     return !stopping_.triggered();
+}
+
+// The mutex is held.
+void Engine::take_submitted() noexcept {
+    while (!submitted_.empty()) move_in_order(submitted_.begin(), submitted_, waiting_);
 }
 
 void Engine::make_step() {
@@ -292,8 +297,9 @@ bool Engine::is_step_unwanted() noexcept {
     if (first == running_.end()) return true;
     {
         const std::lock_guard lock(mutex_);
-        is_preempted_ = std::ranges::any_of(
-            submitted_, [&](const auto& work) { return work->priority() > (*first)->priority(); });
+        const auto is_urgent = [&](const auto& work) { return work->priority() > (*first)->priority(); };
+        is_preempted_ = std::ranges::any_of(submitted_, is_urgent);
+        take_submitted();
     }
     if (!is_preempted_) end_unwanted();
     return is_preempted_;

@@ -111,6 +111,7 @@ class Engine {
     void run_tasks();
     void run();
     bool wait_for_work();
+    void take_submitted() noexcept;
     void publish_state();
     void make_step();
     void run_step();

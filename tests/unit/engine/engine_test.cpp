@@ -357,6 +357,8 @@ TEST_CASE("a timeout ends one of several requests while a prompt is read") {
     params.notify = [&] { is_notified = true; };
     const auto late = engine.submit(some_ids(3000, 9), params);
     CHECK(result_of(*late).state.finish == Finish::timeout);
+    while (engine.state().n_running == 0) std::this_thread::yield();
+    CHECK(result_of(*engine.submit(some_ids(9), params)).state.finish == Finish::timeout);
     CHECK(reading->state().finish == Finish::none);
     reading->cancel();
     wait_until_idle(engine);
