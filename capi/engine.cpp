@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "handles.h"
 #include "kv_format.h"
@@ -165,7 +166,8 @@ minim_status minim_request_get_state(const minim_request* request, minim_request
         result.n_cached = static_cast<uint64_t>(state.n_cached);
         result.n_preempted = static_cast<uint64_t>(state.n_preempted);
         result.queue_us = static_cast<uint64_t>(state.queue_us);
-        result_to(out, "minim_request_state", result);
+        result.n_prompt_done = static_cast<uint64_t>(state.n_prompt_done);
+        result_to(out, "minim_request_state", result, offsetof(minim_request_state, stop_text));
     });
 }
 

@@ -1,3 +1,5 @@
+#include <cstddef>
+
 #include "handles.h"
 #include "structs.h"
 #include "texts.h"
@@ -8,6 +10,10 @@ using namespace minim::capi;
 
 namespace {
 
+// Callers of before stop_text was added have less room.
+constexpr uint32_t k_first_result = offsetof(minim_generate_result, stop_text);
+
+static_assert(static_cast<int>(engine::Finish::loop) == MINIM_FINISH_LOOP);
 static_assert(static_cast<int>(engine::Finish::end) == MINIM_FINISH_END);
 static_assert(static_cast<int>(engine::Finish::stopped) == MINIM_FINISH_STOPPED);
 
@@ -35,7 +41,8 @@ minim_status minim_generate(minim_session* session, const minim_sampling* sampli
                             minim_generate_result* result, minim_error* err) {
     return guard(err, DevicesOf(session), [&] {
         const SessionUse use(required(session, "session"));
-        if (result != nullptr) result_to(result, "minim_generate_result", minim_generate_result{});
+        if (result != nullptr)
+            result_to(result, "minim_generate_result", minim_generate_result{}, k_first_result);
         begin(*session, sampling, ids_argument(prompt, count, "prompt"), token_of(cancel));
         const auto report = [&] {
             if (result != nullptr)
@@ -90,6 +97,6 @@ minim_status minim_generate_state(const minim_session* session, minim_generate_r
             state = session->generation_state;
         }
         if (!state) fail(Status::invalid, "no generation was begun in this session");
-        result_to(result, "minim_generate_result", result_of<minim_generate_result>(*state));
+        result_to(result, "minim_generate_result", result_of<minim_generate_result>(*state), k_first_result);
     });
 }

@@ -51,6 +51,15 @@ size_t minim_session_token_count(const minim_session* session) {
     return session->n_tokens;
 }
 
+minim_status minim_session_get_tokens(minim_session* session, minim_tokens** out, minim_error* err) {
+    return guard(err, DevicesOf(session), [&] {
+        required(out, "out") = nullptr;
+        const SessionUse use(required(session, "session"));
+        const auto ids = session->session->tokens().first(static_cast<size_t>(session->n_reported()));
+        *out = new minim_tokens{{ids.begin(), ids.end()}};
+    });
+}
+
 size_t minim_session_context_size(const minim_session* session) {
     return session == nullptr ? 0 : static_cast<size_t>(session->session->n_context());
 }

@@ -36,6 +36,8 @@ Result result_of(const engine::AnswerState& state) {
     result.prompt_us = static_cast<uint64_t>(state.prompt_us);
     result.generate_us = static_cast<uint64_t>(state.generate_us);
     result.seed = state.seed;
+    result.stop_text = state.stop_text;
+    result.n_reasoning = static_cast<uint64_t>(state.n_reasoning);
     return result;
 }
 

@@ -43,6 +43,7 @@ class FinishReason(abi.Named):
     STOPPED = "stopped", 5
     TIMEOUT = "timeout", 6
     TOOL_CALLS = "tool_calls", 7
+    LOOP = "loop", 8
 
 
 def _ids_of(ids):
@@ -974,6 +975,11 @@ class Session(_ModelPart):
         return True
 
     @property
+    def tokens(self):
+        """The ids of the tokens in it, as an int32 array; also those of a restored session."""
+        return self._out(abi.take_tokens, "session_get_tokens")
+
+    @property
     def context_size(self):
         return self._get("session_context_size")
 
@@ -1048,7 +1054,7 @@ class Session(_ModelPart):
 
     @property
     def result(self):
-        """The GenerateResult of the last generation: n_prompt, n_generated, prompt_us, seed ..."""
+        """The GenerateResult of the last generation: n_prompt, n_generated, n_reasoning, stop_text, seed ..."""
         result = abi.GenerateResult()
         self._check("generate_state", c.byref(result))
         return _values_of(GenerateResult, result)
@@ -1229,7 +1235,7 @@ class Request(abi.Handle):
 
     @property
     def state(self):
-        """A RequestState: n_prompt, n_cached, n_generated, prompt_us, generate_us, seed ..."""
+        """A RequestState: n_prompt, n_prompt_done, n_cached, n_generated, n_reasoning, stop_text, seed ..."""
         state = abi.RequestState()
         self._check("request_get_state", c.byref(state))
         return _values_of(RequestState, state)

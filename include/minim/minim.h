@@ -859,6 +859,9 @@ MINIM_API void minim_session_free(minim_session* session);
 /* Tokens in the session: evaluated ones and the last generated one. While a generation runs also tokens it
  * has not reported yet, because their text is not settled. */
 MINIM_API size_t minim_session_token_count(const minim_session* session);
+/* Copies the ids of these tokens, in order; *out is released with minim_tokens_free. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_get_tokens(minim_session* session, minim_tokens** out,
+                                                                 minim_error* err);
 MINIM_API size_t minim_session_context_size(const minim_session* session);
 MINIM_API uint64_t minim_session_kv_bytes(const minim_session* session);
 
@@ -1063,9 +1066,10 @@ enum {
     MINIM_FINISH_STOP_TEXT = 2,
     MINIM_FINISH_LENGTH = 3, /* max_tokens */
     MINIM_FINISH_CONTEXT_FULL = 4,
-    MINIM_FINISH_STOPPED = 5,   /* the callback asked for it, or the request was cancelled */
-    MINIM_FINISH_TIMEOUT = 6,   /* requests only */
-    MINIM_FINISH_TOOL_CALLS = 7 /* of parsed output only: the model calls tools */
+    MINIM_FINISH_STOPPED = 5,    /* the callback asked for it, or the request was cancelled */
+    MINIM_FINISH_TIMEOUT = 6,    /* requests only */
+    MINIM_FINISH_TOOL_CALLS = 7, /* of parsed output only: the model calls tools */
+    MINIM_FINISH_LOOP = 8        /* the text repeated itself: option loop_tokens */
 };
 
 typedef struct minim_generate_result {
@@ -1078,9 +1082,12 @@ typedef struct minim_generate_result {
     uint64_t prompt_us;   /* microseconds for the prompt */
     uint64_t generate_us; /* microseconds from the first token to the last */
     uint64_t seed;        /* the seed used, to repeat the text */
+    int32_t stop_text;    /* index of the stop text that ended it, in the order they were added, or -1 */
+    uint32_t reserved2;
+    uint64_t n_reasoning; /* tokens generated between <think> and </think> */
 } minim_generate_result;
 #define MINIM_GENERATE_RESULT_INIT \
-    { sizeof(minim_generate_result), 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(minim_generate_result), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /*
  * Appends the prompt and generates, calling `on_token` for each token. `sampling`, `on_token`, `cancel` and
@@ -1239,9 +1246,13 @@ typedef struct minim_request_state {
     uint64_t prompt_us;   /* from then until the first token */
     uint64_t generate_us; /* from the first token to the last */
     uint64_t seed;
+    int32_t stop_text; /* as in minim_generate_result */
+    uint32_t reserved2;
+    uint64_t n_reasoning;   /* tokens generated between <think> and </think> */
+    uint64_t n_prompt_done; /* tokens of the prompt that are evaluated or were there */
 } minim_request_state;
 #define MINIM_REQUEST_STATE_INIT \
-    { sizeof(minim_request_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(minim_request_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 MINIM_API MINIM_MUST_CHECK minim_status minim_request_get_state(const minim_request* request,
                                                                 minim_request_state* out, minim_error* err);

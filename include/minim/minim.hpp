@@ -826,6 +826,12 @@ class Session {
     }
 
     size_t token_count() const noexcept { return minim_session_token_count(handle_.get()); }
+    Tokens tokens() const {
+        minim_tokens* tokens = nullptr;
+        detail::check(
+            [&](minim_error* error) { return minim_session_get_tokens(handle_.get(), &tokens, error); });
+        return Tokens(tokens);
+    }
     size_t context_size() const noexcept { return minim_session_context_size(handle_.get()); }
     uint64_t kv_bytes() const noexcept { return minim_session_kv_bytes(handle_.get()); }
 

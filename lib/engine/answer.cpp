@@ -34,6 +34,8 @@ Answer::Answer(const model::Model& model, const GenerateParams& params)
       params_(params),
       sampler_(completed(params, model), static_cast<int32_t>(model.config().n_vocab), model.unused_rows()),
       drafter_(params.n_draft),
+      reasoning_(model.tokenizer(), params.max_reasoning),
+      loops_(params.n_loop),
       stops_(params.stop_texts) {
     const int64_t n_vocab = model.config().n_vocab;
     for (const int32_t id : params.stop_tokens) {
@@ -51,7 +53,10 @@ Answer::Answer(const model::Model& model, const GenerateParams& params)
 }
 
 void Answer::follow(std::span<const int32_t> tokens) {
-    for (const int32_t token : tokens) sampler_.accept(token, false);
+    for (const int32_t token : tokens) {
+        sampler_.accept(token, false);
+        reasoning_.follow(token);
+    }
 }
 
 std::optional<int32_t> Answer::choose(std::span<const float> logits) {
@@ -59,18 +64,35 @@ std::optional<int32_t> Answer::choose(std::span<const float> logits) {
 }
 
 ShortlistQuery Answer::query(std::span<const int32_t> guess) const {
+    if (reasoning_.forced()) return {};
     const bool is_masked = matcher_ && (matcher_->has_started() || !guess.empty());
     const bool bans_end = !may_end() || (matcher_ && !guess.empty());
     return sampler_.query(bans_end ? std::span(end_tokens_) : std::span<const int32_t>(), guess, is_masked);
 }
 
-std::optional<int32_t> Answer::choose(const LogitsRow& row) {
+sampling::Choice Answer::forced_choice(int32_t token, const LogitsRow& row) const {
+    sampling::Choice choice;
+    choice.token = token;
+    if (!sampler_.params().logprobs) return choice;
+    const std::span<const float> logits = row.whole();
+    const sampling::LogNormaliser normaliser = sampling::log_normaliser(logits);
+    choice.logprob = normaliser.logprob(logits[static_cast<size_t>(token)]);
+    choice.top = sampling::top_logprobs(logits, normaliser, sampler_.params().n_top_logprobs);
+    return choice;
+}
+
+sampling::Choice Answer::next_choice(const LogitsRow& row) {
+    if (const auto token = reasoning_.forced()) return forced_choice(*token, row);
     const std::span<const int32_t> banned = may_end() ? std::span<const int32_t>() : std::span(end_tokens_);
     const bool is_constrained = matcher_ && matcher_->has_started();
     const auto allowed = is_constrained ? matcher_->allowed() : std::span<const uint64_t>();
     std::optional<sampling::Choice> chosen;
     if (row.top) chosen = sampler_.sample(*row.top, banned, allowed);
-    sampling::Choice choice = chosen ? std::move(*chosen) : sampler_.sample(row.whole(), banned, allowed);
+    return chosen ? std::move(*chosen) : sampler_.sample(row.whole(), banned, allowed);
+}
+
+std::optional<int32_t> Answer::choose(const LogitsRow& row) {
+    sampling::Choice choice = next_choice(row);
     const int32_t token = choice.token;
     if (ends_text(token)) {
         end_token_ = token;
@@ -78,6 +100,8 @@ std::optional<int32_t> Answer::choose(const LogitsRow& row) {
         return std::nullopt;
     }
     sampler_.accept(token, true);
+    reasoning_.accept(token);
+    const bool is_loop = loops_.add(token);
     if (matcher_) matcher_->accept(token);
     ++n_chosen_;
 
@@ -96,7 +120,11 @@ std::optional<int32_t> Answer::choose(const LogitsRow& row) {
         finish(Finish::end);
         return token;
     }
-    if (params_.max_tokens > 0 && n_chosen_ >= params_.max_tokens) finish(Finish::length);
+    if (params_.max_tokens > 0 && n_chosen_ >= params_.max_tokens) {
+        finish(Finish::length);
+    } else if (is_loop) {
+        finish(Finish::loop);
+    }
     return token;
 }
 

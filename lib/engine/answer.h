@@ -16,6 +16,8 @@
 #include "constraint/constraint.h"
 #include "constraint/matcher.h"
 #include "engine/lookup_draft.h"
+#include "engine/loop_detector.h"
+#include "engine/reasoning.h"
 #include "model/model.h"
 #include "sampling/sampler.h"
 #include "sampling/stop_matcher.h"
@@ -30,6 +32,8 @@ struct GenerateParams {
     int64_t min_tokens = 0;              // no end token before so many
     bool ignore_end = false;             // end tokens are tokens like any other
     bool penalize_added_tokens = false;  // penalties spare markup unless asked
+    int64_t max_reasoning = 0;           // reasoning is closed after so many tokens; 0: no limit
+    int64_t n_loop = 0;                  // end after so many tokens of repetition; 0: never
     int64_t n_draft = 0;                 // guess at most so many tokens ahead; changes speed, never the text
     std::vector<std::string> stop_texts;
     std::vector<int32_t> stop_tokens;
@@ -46,16 +50,20 @@ enum class Finish : int32_t {
     length = 3,
     context_full = 4,
     stopped = 5,
-    timeout = 6
+    timeout = 6,
+    loop = 8  // 7 is for parsed output
 };
 
 struct AnswerState {
     Finish finish = Finish::none;  // none until the last token was taken
     int32_t stop_token = -1;
+    int32_t stop_text = -1;  // index of the stop text that ended it
     int64_t n_prompt = 0;
-    int64_t n_generated = 0;  // reported: taken by the owner or still to be taken
-    int64_t prompt_us = 0;    // until the first token
-    int64_t generate_us = 0;  // from there to the last one
+    int64_t n_prompt_done = 0;  // of it, evaluated or known from before
+    int64_t n_reasoning = 0;    // tokens between <think> and </think> so far
+    int64_t n_generated = 0;    // reported: taken by the owner or still to be taken
+    int64_t prompt_us = 0;      // until the first token
+    int64_t generate_us = 0;    // from there to the last one
     uint64_t seed = 0;
     // Of a request to an engine:
     int64_t n_cached = 0;     // tokens of the prompt whose keys and values were there already
@@ -112,6 +120,8 @@ class Answer {
     // How it ended; none until the last token has been reported.
     Finish reported_finish() const noexcept { return ready_.empty() ? end_ : Finish::none; }
     int32_t end_token() const noexcept { return end_token_; }  // or -1
+    int32_t stop_text() const noexcept { return stops_.matched_index(); }
+    int64_t n_reasoning() const noexcept { return reasoning_.n_tokens(); }
     int64_t n_chosen() const noexcept { return n_chosen_; }
     int64_t n_reported() const noexcept { return n_reported_; }
     uint64_t seed() const noexcept { return sampler_.params().seed; }
@@ -120,6 +130,8 @@ class Answer {
   private:
     bool may_end() const { return n_chosen_ >= params_.min_tokens && (!matcher_ || matcher_->may_end()); }
     bool ends_text(int32_t token) const;
+    sampling::Choice forced_choice(int32_t token, const LogitsRow& row) const;
+    sampling::Choice next_choice(const LogitsRow& row);
     void release_settled();
     void release_front();
 
@@ -127,6 +139,8 @@ class Answer {
     GenerateParams params_;
     sampling::Sampler sampler_;
     Drafter drafter_;
+    Reasoning reasoning_;
+    LoopDetector loops_;
     sampling::StopMatcher stops_;
     tokenizer::StreamDecoder decoder_;
     std::vector<int32_t> end_tokens_;

@@ -260,8 +260,14 @@ void Engine::make_step() {
         if (!work->ended && n_before < work->state.n_prompt && n_pages > n_before / k_kv_page_tokens)
             keep_prefix(*work, n_pages * k_kv_page_tokens);
     }
-    for (const auto& work : running_)
-        if (!work->ended && work->sequence.n_rows > 0 && work->sequence.logits_row) choose(*work);
+    for (const auto& work : running_) {
+        if (work->ended || work->sequence.n_rows == 0) continue;
+        if (work->sequence.logits_row) {
+            choose(*work);
+        } else {
+            report_progress(*work);
+        }
+    }
 }
 
 // Throws cancelled if the step was ended early: its tokens are evaluated again, if somebody still wants them.
@@ -332,7 +338,14 @@ void Engine::end_unwanted() {
     }
 }
 
+void Engine::report_progress(Work& work) {
+    std::vector<TokenEvent> no_events;
+    work.state.n_prompt_done = std::min(work.sequence.n_evaluated, work.state.n_prompt);
+    work.request->report(no_events, work.state);
+}
+
 void Engine::choose(Work& work) {
+    work.state.n_prompt_done = work.state.n_prompt;
     const Clock::time_point now = Clock::now();
     if (work.state.prompt_us == 0) {
         work.first_token = now;
@@ -346,6 +359,7 @@ void Engine::choose(Work& work) {
         std::vector<TokenEvent> events;
         while (auto event = work.answer.take_event()) events.push_back(std::move(*event));
         work.state.n_generated = work.answer.n_reported();
+        work.state.n_reasoning = work.answer.n_reasoning();
         work.request->report(events, work.state);
     } catch (...) {
         return end(work, Finish::stopped, current_error());
@@ -358,6 +372,7 @@ void Engine::end(Work& work, Finish why, const std::optional<Error>& error) {
     work.ended = true;
     work.state.finish = why;
     if (why == Finish::end) work.state.stop_token = work.answer.end_token();
+    if (why == Finish::stop_text) work.state.stop_text = work.answer.stop_text();
     if (!error) keep_prefix(work, work.sequence.n_evaluated);
     if (!is_in_step_) work.sequence.kv.reset();  // else the step still writes to its pages
     {

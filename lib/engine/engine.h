@@ -127,6 +127,7 @@ class Engine {
     void plan_prompts(int64_t n_rows);
     bool waits_for_prefix(const Work& work, std::span<Work* const> planned) const;
     void keep_prefix(const Work& work, int64_t n_positions);
+    void report_progress(Work& work);
     void choose(Work& work);
     void end(Work& work, Finish why, const std::optional<Error>& error);
     void remove_ended();

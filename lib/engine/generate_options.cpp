@@ -64,6 +64,12 @@ constexpr GenerateOption k_options[] = {
                 p.sampling.seed = static_cast<uint64_t>(v);
                 p.has_seed = true;
             }),
+    integer("max_reasoning_tokens", 0, k_largest_integer, 0,
+            "close the reasoning of a model after so many tokens of it; 0: no limit",
+            [](P& p, int64_t v) { p.max_reasoning = v; }),
+    integer("loop_tokens", 0, 65536, 0,
+            "end where the last so many tokens are one block at least four times in a row; 0: go on",
+            [](P& p, int64_t v) { p.n_loop = v; }),
     integer("draft_tokens", 0, 64, 0,
             "guess at most so many tokens ahead from the text so far; changes speed, never the text",
             [](P& p, int64_t v) { p.n_draft = v; }),

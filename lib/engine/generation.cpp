@@ -18,6 +18,7 @@ Generation::Generation(Session& session, const GenerateParams& params, std::span
     } else {
         session.eval(prompt, false, {}, cancel);
     }
+    state_.n_prompt_done = state_.n_prompt;
     state_.prompt_us = microseconds(Clock::now() - start);
     try {
         answer_.follow(session.tokens());
@@ -48,8 +49,11 @@ std::optional<TokenEvent> Generation::next(const CancelToken* cancel) {
         ++state_.n_generated;
         state_.generate_us = microseconds(Clock::now() - first_token_at_);
     }
+    state_.n_reasoning = answer_.n_reasoning();
     state_.finish = answer_.reported_finish();
-    if (state_.finish != Finish::none) state_.stop_token = answer_.end_token();
+    if (state_.finish == Finish::none) return event;
+    state_.stop_token = answer_.end_token();
+    state_.stop_text = answer_.stop_text();
     return event;
 }
 

@@ -28,6 +28,9 @@ class StopMatcher {
 
     bool stopped() const noexcept { return matched_ >= 0; }
 
+    // Index of the stop string that was found; -1 before stopped().
+    int32_t matched_index() const noexcept { return matched_; }
+
     // The stop string that was found; empty before stopped().
     const std::string& matched() const noexcept;
 

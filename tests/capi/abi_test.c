@@ -486,6 +486,7 @@ static void test_states(minim_model* model) {
     minim_error err = MINIM_ERROR_INIT;
     minim_session_params params = MINIM_SESSION_PARAMS_INIT;
     minim_session *session = NULL, *fork = NULL, *restored = NULL;
+    minim_tokens* tokens = NULL;
     minim_cancel* cancel = NULL;
     const int32_t ids[] = {2018, 2003, 315, 198, 300};
     const char* path = "abi_test.state";
@@ -516,6 +517,11 @@ static void test_states(minim_model* model) {
     CHECK(restored == NULL);
     CHECK_OK(minim_session_restore(model, path, NULL, NULL, &restored, &err));
     CHECK(minim_session_token_count(restored) == 4 && minim_session_context_size(restored) == 100);
+    CHECK_FAILS(minim_session_get_tokens(NULL, &tokens, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_session_get_tokens(restored, NULL, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_session_get_tokens(restored, &tokens, &err));
+    CHECK(minim_tokens_count(tokens) == 4 && memcmp(minim_tokens_data(tokens), ids, 4 * sizeof(ids[0])) == 0);
+    minim_tokens_free(tokens);
 
     /* Released in any order, they go on with the same bits. */
     CHECK_OK(minim_session_eval(session, ids + 4, 1, 0, logits, n_vocab, NULL, &err));
@@ -662,8 +668,36 @@ static void test_generation(minim_model* model) {
     memset(&a, 0, sizeof(a));
     CHECK_OK(minim_generate(session, sampling, minim_tokens_data(prompt), minim_tokens_count(prompt), collect,
                             &a, NULL, &result, &err));
-    CHECK(result.finish == MINIM_FINISH_STOP_TEXT);
+    CHECK(result.finish == MINIM_FINISH_STOP_TEXT && result.stop_text == 0);
+    CHECK(result.n_reasoning > 0 && result.n_reasoning == result.n_generated);
     CHECK(strcmp(a.text, "The user asks for the capital of ") == 0);
+    {
+        /* A caller of before stop_text was added: no byte beyond its struct is written. */
+        minim_generate_result older = MINIM_GENERATE_RESULT_INIT;
+        older.size = offsetof(minim_generate_result, stop_text);
+        older.stop_text = 77;
+        CHECK_OK(minim_generate_state(session, &older, &err));
+        CHECK(older.finish == MINIM_FINISH_STOP_TEXT && older.stop_text == 77);
+    }
+
+    /* A thinking budget, and a text that repeats itself. */
+    {
+        minim_sampling* budget = NULL;
+        CHECK_OK(minim_session_truncate(session, 0, &err));
+        CHECK_OK(minim_sampling_create(&budget, &err));
+        CHECK_OK(minim_sampling_set_i64(budget, "max_reasoning_tokens", 3, &err));
+        memset(&a, 0, sizeof(a));
+        CHECK_OK(minim_generate(session, budget, minim_tokens_data(prompt), minim_tokens_count(prompt),
+                                collect, &a, NULL, &result, &err));
+        CHECK(result.n_reasoning == 3 && strstr(a.text, "\n</think>\n\n") != NULL);
+        CHECK_OK(minim_session_truncate(session, 0, &err));
+        CHECK_OK(minim_sampling_set_i64(budget, "loop_tokens", 12, &err));
+        CHECK_OK(minim_sampling_add_logit_bias(budget, 50, 1000.0F, &err));
+        CHECK_OK(minim_generate(session, budget, minim_tokens_data(prompt), minim_tokens_count(prompt), NULL,
+                                NULL, NULL, &result, &err));
+        CHECK(result.finish == MINIM_FINISH_LOOP);
+        minim_sampling_free(budget);
+    }
 
     /* The callback stops it; the session holds what was reported. */
     CHECK_OK(minim_session_truncate(session, 0, &err));

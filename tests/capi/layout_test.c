@@ -151,7 +151,10 @@ FIELD(minim_generate_result, n_generated, 24);
 FIELD(minim_generate_result, prompt_us, 32);
 FIELD(minim_generate_result, generate_us, 40);
 FIELD(minim_generate_result, seed, 48);
-SIZE(minim_generate_result, 56);
+FIELD(minim_generate_result, stop_text, 56);
+FIELD(minim_generate_result, reserved2, 60);
+FIELD(minim_generate_result, n_reasoning, 64);
+SIZE(minim_generate_result, 72);
 
 FIELD(minim_output_parser_params, flags, 4);
 FIELD(minim_output_parser_params, reasoning, 8);
@@ -236,7 +239,11 @@ FIELD(minim_request_state, queue_us, 48);
 FIELD(minim_request_state, prompt_us, 56);
 FIELD(minim_request_state, generate_us, 64);
 FIELD(minim_request_state, seed, 72);
-SIZE(minim_request_state, 80);
+FIELD(minim_request_state, stop_text, 80);
+FIELD(minim_request_state, reserved2, 84);
+FIELD(minim_request_state, n_reasoning, 88);
+FIELD(minim_request_state, n_prompt_done, 96);
+SIZE(minim_request_state, 104);
 
 FIELD(minim_format_info, gguf_type, 4);
 FIELD(minim_format_info, block_elems, 8);

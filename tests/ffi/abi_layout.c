@@ -212,6 +212,9 @@ int main(void) {
     FIELD(minim_generate_result, prompt_us);
     FIELD(minim_generate_result, generate_us);
     FIELD(minim_generate_result, seed);
+    FIELD(minim_generate_result, stop_text);
+    FIELD(minim_generate_result, reserved2);
+    FIELD(minim_generate_result, n_reasoning);
     STRUCT(minim_engine_params);
     FIELD(minim_engine_params, size);
     FIELD(minim_engine_params, flags);
@@ -255,6 +258,10 @@ int main(void) {
     FIELD(minim_request_state, prompt_us);
     FIELD(minim_request_state, generate_us);
     FIELD(minim_request_state, seed);
+    FIELD(minim_request_state, stop_text);
+    FIELD(minim_request_state, reserved2);
+    FIELD(minim_request_state, n_reasoning);
+    FIELD(minim_request_state, n_prompt_done);
     STRUCT(minim_format_info);
     FIELD(minim_format_info, size);
     FIELD(minim_format_info, gguf_type);

@@ -113,6 +113,26 @@ class Generate(unittest.TestCase):
             )
             self.assertEqual(session.result.stop_token, stop)
 
+    def test_a_session_tells_its_tokens(self):
+        golden = prompt(CAPITAL)
+        with model().session(context=128) as session:
+            ids = [token.id for token in session.generate(golden["ids"], max_tokens=5)]
+            self.assertEqual(list(session.tokens), golden["ids"] + ids)
+            self.assertEqual(session.result.n_reasoning, 5)
+            self.assertEqual(session.result.stop_text, -1)
+
+    def test_reasoning_is_closed_after_its_budget(self):
+        with model().session(context=128) as session:
+            text = text_of(session.generate(prompt(CAPITAL)["ids"], max_reasoning_tokens=4))
+            self.assertIn("\n</think>\n\n", text)
+            self.assertEqual(session.result.n_reasoning, 4)
+
+    def test_a_loop_ends_the_answer(self):
+        with model().session(context=128) as session:
+            ids = [t.id for t in session.generate(prompt(CAPITAL)["ids"], logit_bias={50: 1000}, loop_tokens=8)]
+            self.assertEqual(session.finish_reason, minim.FinishReason.LOOP)
+            self.assertEqual(ids, [50] * 8)
+
     def test_logprobs_are_those_of_the_logits(self):
         golden = prompt(CAPITAL)
         with model().session(context=128) as session:

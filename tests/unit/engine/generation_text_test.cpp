@@ -163,6 +163,7 @@ TEST_CASE("of several stop texts the first to be complete ends the answer") {
     GenerateParams params;
     params.stop_texts = {"no such text", "Lima", " is"};
     const Answer cut = answer(prompt(), params);
+    CHECK(cut.state.stop_text == (greedy().text.find("Lima") < greedy().text.find(" is") ? 1 : 2));
     const size_t end = std::min(greedy().text.find("Lima"), greedy().text.find(" is"));
     CHECK(cut.text == greedy().text.substr(0, end));
 }

@@ -1,0 +1,32 @@
+// Notices a text that repeats itself.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace minim::engine {
+
+class LoopDetector {
+  public:
+    // A loop is `n_tokens` tokens that are one block at least four times in a row; 0: there are none.
+    explicit LoopDetector(int64_t n_tokens) : n_tokens_(n_tokens), runs_(static_cast<size_t>(n_tokens / 4)) {}
+
+    // Adds the next token and returns whether the text ends in a loop.
+    bool add(int32_t token) {
+        bool is_loop = false;
+        for (size_t i = 0; i < runs_.size() && i < text_.size(); ++i) {
+            const size_t period = i + 1;
+            runs_[i] = text_[text_.size() - period] == token ? runs_[i] + 1 : 0;
+            is_loop = is_loop || runs_[i] + static_cast<int64_t>(period) >= n_tokens_;
+        }
+        if (!runs_.empty()) text_.push_back(token);
+        return is_loop;
+    }
+
+  private:
+    int64_t n_tokens_;
+    std::vector<int64_t> runs_;  // by period - 1: how many tokens in a row equal the one so far before them
+    std::vector<int32_t> text_;
+};
+
+}  // namespace minim::engine
