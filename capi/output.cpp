@@ -43,10 +43,13 @@ chat::Finish finish_of(int32_t finish) {
         case MINIM_FINISH_CONTEXT_FULL:
         case MINIM_FINISH_STOPPED:
         case MINIM_FINISH_TIMEOUT:
+        case MINIM_FINISH_LOOP:
             return chat::Finish::length;
         default:
             fail(Status::invalid,
-                 "finish is {}; MINIM_FINISH_END (1) to MINIM_FINISH_TIMEOUT (6) end an output", finish);
+                 "finish is {}; MINIM_FINISH_END (1) to MINIM_FINISH_TIMEOUT (6) and MINIM_FINISH_LOOP (8) "
+                 "end an output",
+                 finish);
     }
 }
 

@@ -724,7 +724,7 @@ class Token(typing.NamedTuple):
 
 def _values(name, structure):
     """A named tuple with the fields of a structure, but for its size and what is reserved."""
-    names = [field for field, _ in structure._fields_ if field not in ("size", "reserved")]
+    names = [field for field, _ in structure._fields_ if field not in ("size", "reserved", "reserved2")]
     kind = collections.namedtuple(name, names, module=__name__)
     kind.__doc__ = f"The values of a minim.h structure: {', '.join(names)}."
     return kind
