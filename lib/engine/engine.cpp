@@ -235,7 +235,7 @@ void Engine::take_submitted() noexcept {
 }
 
 void Engine::make_step() {
-    end_unwanted();
+    end_unwanted(nullptr);
     remove_ended();
     admit();
     {
@@ -307,7 +307,7 @@ bool Engine::is_step_unwanted() noexcept {
         is_preempted_ = std::ranges::any_of(submitted_, is_urgent);
         take_submitted();
     }
-    if (!is_preempted_) end_unwanted();
+    if (!is_preempted_) end_unwanted(first->get());
     return is_preempted_;
 }
 
@@ -328,11 +328,12 @@ bool Engine::has_run_out(const Work& work) const {
     return is_late || work.request->is_cancelled();
 }
 
-// Ends what was cancelled or has waited too long.
-void Engine::end_unwanted() {
+// Ends what was cancelled or has waited too long. One may be spared: while a step holds pages of requests that ended, its own
+// request counts as running.
+void Engine::end_unwanted(const Work* spared) {
     for (WorkList* list : {&waiting_, &running_}) {
         for (const auto& work : *list) {
-            if (!has_run_out(*work)) continue;
+            if (work.get() == spared || !has_run_out(*work)) continue;
             end(*work, work->request->is_cancelled() ? Finish::stopped : Finish::timeout, std::nullopt);
         }
     }

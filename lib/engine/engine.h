@@ -117,7 +117,7 @@ class Engine {
     void run_step();
     bool is_step_unwanted() noexcept;
     void follow_step_time(int64_t n_prompt_rows);
-    void end_unwanted();
+    void end_unwanted(const Work* spared);
     void admit();
     bool start(Work& work);
     bool get_promise(Work& work, int64_t n_pages);
