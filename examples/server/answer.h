@@ -1,0 +1,63 @@
+// An answer as it grows, the same for all dialects and for streams and whole bodies.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "output_reader.h"
+#include "scheduler.h"
+
+namespace server {
+
+struct Call {
+    std::string id;
+    std::string name;
+    std::string arguments;  // JSON
+};
+
+struct Answer {
+    std::string reasoning;
+    std::string content;
+    std::vector<Call> calls;
+    std::vector<Token> tokens;      // if log-probabilities or ids were asked for
+    std::string finish_reason;      // stop, length, tool_calls
+    std::string stop_text;          // that ended it, or ""
+    bool last_call_is_cut = false;  // its arguments are no JSON: it must not be run
+    uint64_t n_generated = 0;
+    uint64_t n_reasoning = 0;
+};
+
+// Of all answers to a request together.
+struct Usage {
+    uint64_t n_prompt = 0;
+    uint64_t n_cached = 0;
+    uint64_t n_generated = 0;
+    uint64_t n_reasoning = 0;
+    uint64_t prompt_us = 0;
+    uint64_t generate_us = 0;
+
+    uint64_t n_total() const { return n_prompt + n_generated; }
+};
+
+// What is new in an answer.
+struct News {
+    size_t choice = 0;
+    std::vector<Delta> deltas;
+    std::vector<Token> tokens;  // if they were asked for
+};
+
+// How a request wants its answer to look, as far as several dialects have it.
+struct AnswerForm {
+    std::string id;
+    std::string model;
+    int64_t created = 0;
+    bool is_stream = false;
+    bool has_logprobs = false;
+    bool has_ids = false;             // return_token_ids
+    bool has_usage = false;           // stream_options.include_usage
+    uint64_t n_prompt = 0;            // tokens, of all prompts
+    std::vector<int32_t> prompt_ids;  // if asked for
+};
+
+}  // namespace server

@@ -1,0 +1,35 @@
+// Answers of /v1/chat/completions.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "answer.h"
+#include "json.h"
+
+namespace server {
+
+class ChatWriter {
+  public:
+    ChatWriter(const minim::Model& model, AnswerForm form, size_t n_choices);
+
+    // Each returns events for the stream, "" for none.
+    std::string start();
+    std::string news(const News& news);
+    std::string end_choice(size_t choice, const Answer& answer);
+    std::string end(std::span<const Answer> answers, const Usage& usage);
+    std::string error(const std::string& message);
+    static const char* ping() { return ": ping\n\n"; }
+
+    std::string body(std::span<const Answer> answers, const Usage& usage) const;
+
+  private:
+    std::string chunk(size_t choice, const std::string& delta, const Json* logprobs, const Json* ids) const;
+
+    const minim::Model* model_;
+    AnswerForm form_;
+    std::string head_;  // of every chunk
+    size_t n_choices_;
+};
+
+}  // namespace server

@@ -1,0 +1,96 @@
+#include "completion_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "token_json.h"
+
+namespace server {
+
+namespace {
+
+size_t characters(std::string_view text) {
+    return static_cast<size_t>(
+        std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+}  // namespace
+
+CompletionWriter::CompletionWriter(const minim::Model& model, AnswerForm form,
+                                   std::vector<std::string> echoes)
+    : model_(&model), form_(std::move(form)), echoes_(std::move(echoes)) {
+    for (const std::string& echo : echoes_) offsets_.push_back(characters(echo));
+}
+
+Json CompletionWriter::chunk(Json choices) const {
+    return {{"id", form_.id},       {"object", "text_completion"},   {"created", form_.created},
+            {"model", form_.model}, {"system_fingerprint", "minim"}, {"choices", std::move(choices)}};
+}
+
+std::string CompletionWriter::event(size_t choice, const std::string& text, std::span<const Token> tokens,
+                                    const Json& finish_reason) {
+    Json entry = {{"text", text}, {"index", choice}, {"logprobs", nullptr}, {"finish_reason", finish_reason}};
+    if (form_.has_logprobs && !tokens.empty())
+        entry["logprobs"] = completion_logprobs(*model_, tokens, offsets_[choice]);
+    if (form_.has_ids) entry["token_ids"] = ids_of(tokens);
+    return "data: " + to_text(chunk(Json::array({std::move(entry)}))) + "\n\n";
+}
+
+std::string CompletionWriter::start() {
+    std::string out;
+    for (size_t i = 0; i < echoes_.size(); ++i) {
+        if (!echoes_[i].empty()) out += event(i, echoes_[i], {}, nullptr);
+    }
+    return out;
+}
+
+std::string CompletionWriter::news(const News& news) {
+    std::string text;
+    for (const Delta& delta : news.deltas) text += delta.text;
+    if (text.empty() && news.tokens.empty()) return {};
+    return event(news.choice, text, news.tokens, nullptr);
+}
+
+std::string CompletionWriter::end_choice(size_t choice, const Answer& answer) {
+    return event(choice, "", {}, answer.finish_reason);
+}
+
+std::string CompletionWriter::end(std::span<const Answer>, const Usage& usage) {
+    std::string out;
+    if (form_.has_usage) {
+        Json last = chunk(Json::array());
+        last["usage"] = usage_json(usage);
+        out += "data: " + to_text(last) + "\n\n";
+    }
+    return out + "data: [DONE]\n\n";
+}
+
+std::string CompletionWriter::error(const std::string& message) {
+    const Json body = {{"error",
+                        {{"message", message},
+                         {"type", "service_unavailable_error"},
+                         {"param", nullptr},
+                         {"code", nullptr}}}};
+    return "data: " + to_text(body) + "\n\n";
+}
+
+std::string CompletionWriter::body(std::span<const Answer> answers, const Usage& usage) const {
+    Json choices = Json::array();
+    for (size_t i = 0; i < answers.size(); ++i) {
+        const Answer& answer = answers[i];
+        Json choice = {{"text", echoes_[i] + answer.content},
+                       {"index", i},
+                       {"logprobs", nullptr},
+                       {"finish_reason", answer.finish_reason}};
+        size_t offset = characters(echoes_[i]);
+        if (form_.has_logprobs) choice["logprobs"] = completion_logprobs(*model_, answer.tokens, offset);
+        if (form_.has_ids) choice["token_ids"] = ids_of(answer.tokens);
+        choices.push_back(std::move(choice));
+    }
+    Json body = chunk(std::move(choices));
+    body["usage"] = usage_json(usage);
+    body["timings"] = timings_json(usage);
+    return to_text(body);
+}
+
+}  // namespace server

@@ -1,0 +1,38 @@
+// Answers of /v1/completions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "answer.h"
+#include "json.h"
+
+namespace server {
+
+class CompletionWriter {
+  public:
+    // `echoes`: the text before each choice, "" for none.
+    CompletionWriter(const minim::Model& model, AnswerForm form, std::vector<std::string> echoes);
+
+    std::string start();
+    std::string news(const News& news);
+    std::string end_choice(size_t choice, const Answer& answer);
+    std::string end(std::span<const Answer> answers, const Usage& usage);
+    std::string error(const std::string& message);
+    static const char* ping() { return ": ping\n\n"; }
+
+    std::string body(std::span<const Answer> answers, const Usage& usage) const;
+
+  private:
+    Json chunk(Json choices) const;
+    std::string event(size_t choice, const std::string& text, std::span<const Token> tokens,
+                      const Json& finish_reason);
+
+    const minim::Model* model_;
+    AnswerForm form_;
+    std::vector<std::string> echoes_;
+    std::vector<size_t> offsets_;  // characters sent of each choice
+};
+
+}  // namespace server

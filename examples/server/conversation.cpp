@@ -1,0 +1,163 @@
+#include "conversation.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "error.h"
+
+namespace server {
+
+namespace {
+
+// The variables for the template, with the generation prompt as it is wanted.
+std::string kwargs_of(const Conversation& conversation) {
+    Json kwargs = conversation.kwargs;
+    kwargs["add_generation_prompt"] = conversation.adds_generation_prompt && !conversation.continues;
+    return to_text(kwargs);
+}
+
+// `none` says that the model must not call: it is not told of the tools.
+std::string tools_of(const Conversation& conversation) {
+    const bool are_hidden =
+        conversation.tools.empty() || conversation.tool_choice == Conversation::ToolChoice::none;
+    return are_hidden ? std::string() : to_text(conversation.tools);
+}
+
+// An error of the library about what a client sent.
+[[noreturn]] void refuse(const minim::Exception& error, const char* field) {
+    switch (error.status()) {
+        case MINIM_E_INVALID:
+        case MINIM_E_UNSUPPORTED:
+        case MINIM_E_CONTEXT_FULL:
+            throw ApiError{400, error.what(), field, ""};
+        default:
+            throw ApiError{503, error.what(), "", ""};
+    }
+}
+
+std::string& system_text(Conversation& conversation) {
+    Json& messages = conversation.messages;
+    if (messages.empty() || messages.front()["role"] != "system")
+        messages.insert(messages.begin(), Json{{"role", "system"}, {"content", ""}});
+    return messages.front()["content"].get_ref<std::string&>();
+}
+
+bool has_reasoning(const Json& message) {
+    const auto it = message.find("reasoning_content");
+    if (it != message.end() && it->is_string()) return true;
+    return message["content"].get_ref<const std::string&>().find("</think>") != std::string::npos;
+}
+
+// The prompt's last tokens open a think block; closes it, empty.
+void close_thought(std::vector<int32_t>& ids, const minim::Model& model) {
+    const minim::Tokens newline = model.tokenize("\n");
+    const bool ends_in_newline = newline.size() == 1 && !ids.empty() && ids.back() == newline[0];
+    if (ends_in_newline) ids.pop_back();
+    const minim::Tokens rest = model.tokenize(ends_in_newline ? "\n\n</think>\n\n" : "\n</think>\n\n");
+    ids.insert(ids.end(), rest.begin(), rest.end());
+}
+
+}  // namespace
+
+std::string without_billing_header(const std::string& system) {
+    constexpr std::string_view k_header = "x-anthropic-billing-header";
+    if (system.find(k_header) == std::string::npos) return system;
+    std::string kept;
+    for (size_t begin = 0; begin < system.size();) {
+        const size_t newline = system.find('\n', begin);
+        const size_t end = newline == std::string::npos ? system.size() : newline + 1;
+        const std::string_view line = std::string_view(system).substr(begin, end - begin);
+        const size_t text = line.find_first_not_of(" \t");
+        if (text == std::string_view::npos || !line.substr(text).starts_with(k_header)) kept += line;
+        begin = end;
+    }
+    const size_t text = kept.find_first_not_of('\n');
+    return text == std::string::npos ? std::string() : kept.substr(text);
+}
+
+void add_message(Json message, Conversation& conversation, Serving& serving) {
+    const std::string role = message["role"];
+    if (role == "system") {
+        const std::string text = without_billing_header(message["content"].get<std::string>());
+        std::string& system = system_text(conversation);
+        if (!system.empty() && !text.empty()) system += "\n\n";
+        system += text;
+        for (const char* field : {"current_date", "current_location"}) {
+            if (message.contains(field)) conversation.messages.front()[field] = message[field];
+        }
+        return;
+    }
+    const bool has_calls = message.contains("tool_calls") && !message["tool_calls"].empty();
+    if (role == "assistant" && has_calls && serving.options.remembers_reasoning && !has_reasoning(message)) {
+        const Json& id = message["tool_calls"].front()["id"];
+        const std::string* reasoning = id.is_string() ? serving.reasoning.find(id) : nullptr;
+        if (reasoning != nullptr) message["reasoning_content"] = *reasoning;
+    }
+    conversation.messages.push_back(std::move(message));
+}
+
+void check_length(size_t n_tokens, const Serving& serving, const char* field) {
+    if (n_tokens < static_cast<size_t>(serving.n_context)) return;
+    throw ApiError{
+        400,
+        fmt::format("the prompt has {} tokens; the context of {} tokens takes at most {} with an answer",
+                    n_tokens, serving.n_context, serving.n_context - 1),
+        field, "context_length_exceeded"};
+}
+
+std::string render(const Conversation& conversation, const Serving& serving) {
+    try {
+        std::string text =
+            serving.model
+                .chat_render(to_text(conversation.messages), tools_of(conversation), kwargs_of(conversation))
+                .str();
+        if (conversation.continues) text.resize(text.rfind("[e~["));
+        const bool opens_thought = conversation.adds_generation_prompt && !conversation.continues;
+        if (opens_thought && !conversation.thinks) text += "\n</think>\n\n";
+        return text;
+    } catch (const minim::Exception& error) {
+        refuse(error, "messages");
+    }
+}
+
+ChatPrompt make_prompt(const Conversation& conversation, Serving& serving) {
+    ChatPrompt prompt;
+    const std::string tools = tools_of(conversation);
+    const bool opens_thought = conversation.adds_generation_prompt && !conversation.continues;
+    prompt.format.reasoning = serving.options.reasoning;
+    prompt.format.starts_in_reasoning = opens_thought && conversation.thinks;
+    prompt.format.tools = tools;
+    std::vector<int32_t> ids;
+    try {
+        const minim::Tokens rendered = serving.model.chat_tokenize(
+            to_text(conversation.messages), tools, kwargs_of(conversation), MINIM_SPECIALS_TEMPLATE);
+        ids = serving.turns.splice({rendered.begin(), rendered.end()});
+    } catch (const minim::Exception& error) {
+        refuse(error, "messages");
+    }
+    if (conversation.continues) {
+        const auto end = std::find(ids.rbegin(), ids.rend(), serving.turns.end_token());
+        if (end != ids.rend()) ids.erase(std::prev(end.base()), ids.end());
+    }
+    if (opens_thought && !conversation.thinks) close_thought(ids, serving.model);
+    check_length(ids.size(), serving, "messages");
+    prompt.ids = std::make_shared<const std::vector<int32_t>>(std::move(ids));
+
+    const bool after_reasoning = prompt.format.starts_in_reasoning;
+    const bool is_forced = conversation.tool_choice == Conversation::ToolChoice::required;
+    try {
+        if (is_forced) {
+            prompt.constraint = serving.constraints.of_tools(tools, conversation.tool_name,
+                                                             !conversation.parallel_calls, after_reasoning);
+        } else if (!conversation.schema.empty()) {
+            prompt.constraint = serving.constraints.of_schema(conversation.schema, after_reasoning);
+        }
+    } catch (const minim::Exception& error) {
+        refuse(error, is_forced ? "tools" : "response_format");
+    }
+    return prompt;
+}
+
+}  // namespace server

@@ -1,0 +1,56 @@
+// A conversation in the one form that the chat template takes, whatever dialect it came in, and the prompt made of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fields.h"
+#include "output_reader.h"
+#include "serving.h"
+
+namespace server {
+
+struct Conversation {
+    enum class ToolChoice { automatic, none, required };
+
+    Json messages = Json::array();  // roles system, user, assistant, tool; contents are never null
+    Json tools = Json::array();     // in OpenAI's form
+    Json kwargs = Json::object();   // variables of the template
+    ToolChoice tool_choice = ToolChoice::automatic;
+    std::string tool_name;       // the one function to call; "": any
+    bool parallel_calls = true;  // several calls in an answer
+    bool adds_generation_prompt = true;
+    bool continues = false;  // the last message, an assistant's, goes on
+    bool thinks = true;      // false: the prompt holds an empty thought
+    std::string schema;      // JSON Schema of the content; "": any text
+};
+
+struct ChatPrompt {
+    std::shared_ptr<const std::vector<int32_t>> ids;
+    OutputFormat format;
+    std::shared_ptr<const minim::Constraint> constraint;  // or null
+};
+
+// The fields `messages`, `tools`, `tool_choice`, `parallel_tool_calls`, `chat_template_kwargs`, `add_generation_prompt`,
+// `continue_final_message`, `reasoning_effort` and `response_format` of an OpenAI request.
+Conversation read_conversation(const Fields& request, Serving& serving);
+
+// Adds a message: joins system messages into the first one, gives an assistant's message the reasoning that its client
+// dropped.
+void add_message(Json message, Conversation& conversation, Serving& serving);
+
+// Text that system prompts of some clients begin with and that changes with each request, so that no prefix is ever found.
+std::string without_billing_header(const std::string& system);
+
+// The prompt as text.
+std::string render(const Conversation& conversation, const Serving& serving);
+
+// Throws ApiError: 400 with both counts if it is too long for the context.
+ChatPrompt make_prompt(const Conversation& conversation, Serving& serving);
+
+// Throws ApiError 400 if a prompt of so many tokens leaves no room for an answer.
+void check_length(size_t n_tokens, const Serving& serving, const char* field);
+
+}  // namespace server

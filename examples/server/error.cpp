@@ -1,0 +1,74 @@
+#include "error.h"
+
+#include "json.h"
+
+namespace server {
+
+namespace {
+
+const char* openai_type(int status) {
+    switch (status) {
+        case 401:
+            return "authentication_error";
+        case 404:
+        case 405:
+            return "not_found_error";
+        case 429:
+            return "rate_limit_error";
+        case 503:
+            return "service_unavailable_error";
+        default:
+            return "invalid_request_error";
+    }
+}
+
+const char* anthropic_type(int status) {
+    switch (status) {
+        case 401:
+            return "authentication_error";
+        case 404:
+        case 405:
+            return "not_found_error";
+        case 413:
+            return "request_too_large";
+        case 429:
+            return "rate_limit_error";
+        case 503:
+            return "overloaded_error";
+        default:
+            return "invalid_request_error";
+    }
+}
+
+Json text_or_null(const std::string& text) {
+    return text.empty() ? Json() : Json(text);
+}
+
+}  // namespace
+
+std::string openai_error_body(const ApiError& error) {
+    const Json body = {{"error",
+                        {{"message", error.message},
+                         {"type", openai_type(error.status)},
+                         {"param", text_or_null(error.param)},
+                         {"code", text_or_null(error.code)}}}};
+    return to_text(body);
+}
+
+std::string anthropic_error_body(const ApiError& error, const std::string& request_id) {
+    const Json body = {{"type", "error"},
+                       {"error", {{"type", anthropic_type(error.status)}, {"message", error.message}}},
+                       {"request_id", request_id}};
+    return to_text(body);
+}
+
+HttpResponse error_response(const ApiError& error, ApiFamily family, const std::string& request_id) {
+    HttpResponse response;
+    response.status = error.status;
+    response.body =
+        family == ApiFamily::anthropic ? anthropic_error_body(error, request_id) : openai_error_body(error);
+    if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return response;
+}
+
+}  // namespace server

@@ -1,0 +1,26 @@
+// What a request is refused with, in the forms of the two APIs.
+#pragma once
+
+#include <string>
+
+#include "http_message.h"
+
+namespace server {
+
+// Thrown by whatever reads a request.
+struct ApiError {
+    int status = 400;
+    std::string message;
+    std::string param;  // the field; "" if no single one
+    std::string code;   // "" for none
+};
+
+// Which API's error bodies a route has.
+enum class ApiFamily { openai, anthropic };
+
+std::string openai_error_body(const ApiError& error);
+std::string anthropic_error_body(const ApiError& error, const std::string& request_id);
+
+HttpResponse error_response(const ApiError& error, ApiFamily family, const std::string& request_id);
+
+}  // namespace server

@@ -1,0 +1,39 @@
+// The thread that does all input and output, and the state of all requests: nothing else touches them, so they need no lock.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace server {
+
+class EventLoop {
+  public:
+    EventLoop();
+    ~EventLoop();
+    EventLoop(const EventLoop&) = delete;
+    EventLoop& operator=(const EventLoop&) = delete;
+
+    // Runs what was posted until stop().
+    void run();
+    void stop();  // any thread
+
+    // Any thread. Tasks run in the order in which they were posted.
+    void post(std::function<void()> task);
+    // Calls the task every `interval` for as long as the loop runs. The loop's thread, or before run().
+    void every(std::chrono::milliseconds interval, std::function<void()> task);
+    // Calls the task at SIGTERM and SIGINT.
+    void on_termination(std::function<void()> task);
+
+    boost::asio::io_context& context();
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace server

@@ -1,0 +1,112 @@
+#include "find_model.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace server {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path cache_folder() {
+    const auto variable = [](const char* name) -> std::string {
+        const char* value = std::getenv(name);
+        return value == nullptr ? "" : value;
+    };
+    if (const std::string hub = variable("HF_HUB_CACHE"); !hub.empty()) return hub;
+    if (const std::string home = variable("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
+    if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty())
+        return fs::path(cache) / "huggingface" / "hub";
+    return fs::path(variable("HOME")) / ".cache" / "huggingface" / "hub";
+}
+
+// The snapshot that refs/main names, else any.
+fs::path snapshot_of(const fs::path& repository) {
+    std::ifstream ref(repository / "refs" / "main");
+    std::string commit;
+    std::error_code error;
+    if (ref >> commit && fs::is_directory(repository / "snapshots" / commit, error))
+        return repository / "snapshots" / commit;
+    for (const auto& entry : fs::directory_iterator(repository / "snapshots", error)) return entry.path();
+    return {};
+}
+
+std::string lower(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+    return text;
+}
+
+// GGUF files below `folder`; of split ones the first part.
+std::vector<fs::path> gguf_files(const fs::path& folder) {
+    std::vector<fs::path> files;
+    std::error_code error;
+    for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
+        const std::string name = entry.path().filename().string();
+        if (!name.ends_with(".gguf")) continue;
+        const bool is_part = name.find("-of-") != std::string::npos;
+        if (!is_part || name.find("-00001-of-") != std::string::npos) files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    return files;
+}
+
+std::string choose_file(const fs::path& snapshot, const std::string& quant, const std::string& missing) {
+    std::vector<fs::path> files = gguf_files(snapshot);
+    if (!quant.empty()) {
+        std::erase_if(files, [&](const fs::path& file) {
+            const std::string name = lower(fs::relative(file, snapshot).string());
+            return name.find(lower(quant)) == std::string::npos;
+        });
+        if (files.empty()) throw std::runtime_error(missing);
+    }
+    if (files.empty()) {
+        if (fs::exists(snapshot / "config.json")) return snapshot.string();  // safetensors
+        throw std::runtime_error(missing);
+    }
+    // IQ4_XS and UD-IQ4_XS both match "IQ4_XS": the shortest name is meant.
+    const auto is_shorter = [](const fs::path& a, const fs::path& b) {
+        return a.filename().string().size() < b.filename().string().size();
+    };
+    if (quant.empty() && files.size() > 1) {
+        std::string names;
+        for (const fs::path& file : files) names += "\n  " + file.filename().string();
+        throw std::runtime_error(
+            fmt::format("{} has several models; name one, as ORG/NAME:QUANT:{}", snapshot.string(), names));
+    }
+    return std::min_element(files.begin(), files.end(), is_shorter)->string();
+}
+
+}  // namespace
+
+std::string find_model(const std::string& name) {
+    std::error_code error;
+    if (fs::exists(name, error)) return name;
+    const size_t colon = name.rfind(':');
+    const std::string repository = name.substr(0, colon);
+    const std::string quant = colon == std::string::npos ? "" : name.substr(colon + 1);
+    const bool is_name = std::count(repository.begin(), repository.end(), '/') == 1 &&
+                         repository.front() != '/' && repository.front() != '.' && repository.back() != '/' &&
+                         !repository.ends_with(".gguf");
+    if (!is_name) throw std::runtime_error(fmt::format("model '{}': no such file or folder", name));
+
+    std::string folder = "models--" + repository;
+    folder.replace(folder.find('/'), 1, "--");
+    const fs::path cache = cache_folder();
+    const std::string include = quant.empty() ? "" : fmt::format(" --include '*{}*'", quant);
+    const std::string missing =
+        fmt::format("model '{}' is not in the cache {}; download it with\n  hf download {}{}", name,
+                    cache.string(), repository, include);
+    const fs::path snapshot = snapshot_of(cache / folder);
+    if (snapshot.empty()) throw std::runtime_error(missing);
+    return choose_file(snapshot, quant, missing);
+}
+
+}  // namespace server

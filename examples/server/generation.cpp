@@ -1,0 +1,274 @@
+#include "generation.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "random_id.h"
+#include "request_log.h"
+
+namespace server {
+
+namespace {
+
+double seconds(std::chrono::steady_clock::duration duration) {
+    return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+Generation::Generation(Tools tools, std::shared_ptr<Exchange> exchange, Plan plan, Clock::time_point arrived)
+    : tools_(tools), exchange_(std::move(exchange)), plan_(std::move(plan)), arrived_(arrived) {}
+
+void Generation::start(std::function<void()> on_done) {
+    on_done_ = std::move(on_done);
+    if (!tools_.scheduler.has_room_for(plan_.answers.size())) {
+        ++tools_.metrics.n_rejected;
+        HttpResponse response = error_response({429, "too many requests wait; try again", "", "queue_full"},
+                                               plan_.family, exchange_->request.id);
+        response.headers.emplace_back("Retry-After", "1");
+        exchange_->respond(response);
+        return done();
+    }
+    exchange_->on_gone = [self = shared_from_this()] {
+        ++self->tools_.metrics.n_aborted;
+        self->cancel();
+    };
+    last_sent_ = Clock::now();
+    if (plan_.is_stream) {
+        exchange_->begin_stream();
+        exchange_->send(std::visit([](auto& writer) { return writer.start(); }, plan_.writer));
+    }
+    n_left_ = plan_.answers.size();
+    choices_.resize(n_left_);
+    std::unordered_set<const void*> prompts;
+    for (size_t i = 0; i < choices_.size(); ++i) {
+        Choice& choice = choices_[i];
+        choice.reader.emplace(plan_.format);
+        choice.is_reasoning = plan_.format.is_chat && plan_.format.starts_in_reasoning;
+        choice.job = std::make_shared<Job>();
+        Job& job = *choice.job;
+        job.prompt = plan_.answers[i].prompt;
+        job.sampling = std::move(plan_.answers[i].sampling);
+        job.wants_no_token = plan_.wants_no_token;
+        job.timeout_ms = tools_.serving.options.timeout_seconds * 1000;
+        job.on_tokens = [self = shared_from_this(), i](std::span<const Token> tokens) {
+            self->on_tokens(i, tokens);
+        };
+        job.on_end = [self = shared_from_this(), i](const JobEnd& end) { self->on_end(i, end); };
+        if (prompts.insert(job.prompt.get()).second) usage_.n_prompt += job.prompt->size();
+    }
+    const auto self = shared_from_this();
+    for (size_t i = 0; i < choices_.size() && choices_[i].job; ++i) tools_.scheduler.submit(choices_[i].job);
+}
+
+void Generation::ping(Clock::time_point now, Clock::duration interval) {
+    if (!plan_.is_stream || n_left_ == 0 || now - last_sent_ < interval) return;
+    last_sent_ = now;
+    exchange_->send(std::visit([](auto& writer) { return std::string(writer.ping()); }, plan_.writer));
+}
+
+// Gives calls their ids, leaves out what the client does not want, and adds the rest to the answer.
+void Generation::take_deltas(Choice& choice, std::vector<Delta>& deltas) const {
+    Answer& answer = choice.answer;
+    const size_t n_left_out = std::erase_if(deltas, [&](const Delta& delta) {
+        return (delta.kind == Delta::Kind::reasoning && !plan_.shows_reasoning) ||
+               (delta.kind == Delta::Kind::call && plan_.has_one_call && delta.call > 0);
+    });
+    choice.is_whole = choice.is_whole && n_left_out == 0;
+    for (Delta& delta : deltas) {
+        if (delta.kind == Delta::Kind::reasoning) answer.reasoning += delta.text;
+        if (delta.kind == Delta::Kind::content) answer.content += delta.text;
+        if (delta.kind != Delta::Kind::call) continue;
+        choice.is_reasoning = false;
+        if (delta.call == answer.calls.size())
+            answer.calls.push_back({"call_" + random_hex(24), delta.name, ""});
+        answer.calls[delta.call].arguments += delta.text;
+        delta.call_id = answer.calls[delta.call].id;
+    }
+}
+
+// Tokens for log-probabilities. Those without text wait for the next one, which tells that they are no part of a stop text.
+void Generation::keep_tokens(Choice& choice, std::span<const Token> tokens, News& news) const {
+    for (const Token& token : tokens) {
+        choice.held.push_back(token);
+        if (token.text.empty() && !plan_.stops.empty()) continue;
+        std::move(choice.held.begin(), choice.held.end(), std::back_inserter(news.tokens));
+        choice.held.clear();
+    }
+    choice.answer.tokens.insert(choice.answer.tokens.end(), news.tokens.begin(), news.tokens.end());
+}
+
+void Generation::emit(News& news, size_t index) {
+    news.choice = index;
+    take_deltas(choices_[index], news.deltas);
+    if (news.deltas.empty() && news.tokens.empty()) return;
+    const std::string events = std::visit([&](auto& writer) { return writer.news(news); }, plan_.writer);
+    if (!plan_.is_stream || events.empty()) return;
+    exchange_->send(events);
+    last_sent_ = Clock::now();
+}
+
+void Generation::on_tokens(size_t index, std::span<const Token> tokens) {
+    const auto now = Clock::now();
+    const bool is_first = last_token_ == Clock::time_point{};
+    if (is_first) {
+        first_token_seconds_ = seconds(now - arrived_);
+        tools_.metrics.first_token.add(first_token_seconds_);
+    } else if (choices_.size() == 1) {
+        const auto count = static_cast<double>(tokens.size());
+        tools_.metrics.inter_token.add(seconds(now - last_token_) / count, tokens.size());
+    }
+    last_token_ = now;
+
+    // Log-probabilities go with the text of their own token, however many came at once.
+    const size_t n_together = plan_.keeps_tokens ? 1 : tokens.size();
+    for (size_t i = 0; i < tokens.size() && !choices_[index].has_ended; i += n_together)
+        take_tokens(index, tokens.subspan(i, n_together));
+}
+
+void Generation::take_tokens(size_t index, std::span<const Token> tokens) {
+    Choice& choice = choices_[index];
+    std::string text;
+    for (const Token& token : tokens) {
+        text += token.text;
+        choice.ids.push_back(token.id);
+        if (choice.is_reasoning && token.id == tools_.serving.think_end) choice.is_reasoning = false;
+        if (choice.is_reasoning) ++choice.answer.n_reasoning;
+    }
+    choice.n_text += text.size();
+    tools_.metrics.n_generated += tokens.size();
+    News news;
+    choice.reader->feed(text, news.deltas);
+    if (plan_.keeps_tokens) keep_tokens(choice, tokens, news);
+    emit(news, index);
+}
+
+// The stop text that ended the answer: the engine does not say which, but its tokens hold it.
+std::string Generation::find_stop(const Choice& choice) const {
+    const std::string whole = tools_.serving.model.detokenize(choice.ids, true).str();
+    const std::string_view rest =
+        std::string_view(whole).substr(std::min<size_t>(choice.n_text, whole.size()));
+    std::string found;
+    for (const std::string& stop : plan_.stops)
+        if (rest.starts_with(stop) && stop.size() > found.size()) found = stop;
+    return found.empty() ? plan_.stops.front() : found;
+}
+
+void Generation::on_end(size_t index, const JobEnd& end) {
+    Choice& choice = choices_[index];
+    choice.has_ended = true;
+    if (!end.error.empty()) return fail(end.error);
+    if (end.state.finish == MINIM_FINISH_STOPPED) return fail("the server is shutting down");
+    const bool is_stop = end.state.finish == MINIM_FINISH_STOP_TEXT;
+    Answer& answer = choice.answer;
+    News news;
+    if (!is_stop && !choice.held.empty()) {
+        news.tokens = std::exchange(choice.held, {});
+        answer.tokens.insert(answer.tokens.end(), news.tokens.begin(), news.tokens.end());
+    }
+    answer.finish_reason = choice.reader->finish(end.state.finish, news.deltas);
+    emit(news, index);
+    if (is_stop && !plan_.stops.empty()) answer.stop_text = find_stop(choice);
+    answer.last_call_is_cut = answer.finish_reason != "tool_calls" && !answer.calls.empty() &&
+                              !Json::accept(answer.calls.back().arguments);
+    answer.n_generated = end.state.n_generated;
+
+    const double queue_seconds =
+        static_cast<double>(end.state.queue_us + static_cast<uint64_t>(end.waited_us)) * 1e-6;
+    queue_seconds_ = std::max(queue_seconds_, queue_seconds);
+    tools_.metrics.queue.add(queue_seconds);
+    ++tools_.metrics.finished[answer.finish_reason];
+    tools_.metrics.prompt_tokens.add(static_cast<double>(end.state.n_prompt));
+    tools_.metrics.generated_tokens.add(static_cast<double>(end.state.n_generated));
+    if (index == 0 || choice.job->prompt != choices_[index - 1].job->prompt)
+        usage_.n_cached += end.state.n_cached;
+    usage_.n_generated += end.state.n_generated;
+    usage_.n_reasoning += answer.n_reasoning;
+    usage_.prompt_us = std::max(usage_.prompt_us, end.state.prompt_us);
+    usage_.generate_us = std::max(usage_.generate_us, end.state.generate_us);
+    // Without reasoning the turn would also stand where the template leaves thoughts out.
+    const bool is_turn = end.state.finish == MINIM_FINISH_END && choice.is_whole && !answer.reasoning.empty();
+    if (plan_.is_remembered && is_turn) remember(choice);
+
+    const std::string events =
+        std::visit([&](auto& writer) { return writer.end_choice(index, answer); }, plan_.writer);
+    if (plan_.is_stream) exchange_->send(events);
+    if (--n_left_ == 0) finish();
+}
+
+// What the client will send back, and the ids it stands for.
+void Generation::remember(const Choice& choice) {
+    const Answer& answer = choice.answer;
+    Json message = {{"role", "assistant"}, {"content", answer.content}};
+    if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+    std::vector<std::string> call_ids;
+    for (const Call& call : answer.calls) {
+        message["tool_calls"].push_back({{"id", call.id},
+                                         {"type", "function"},
+                                         {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+        call_ids.push_back(call.id);
+    }
+    tools_.worker.post([&serving = tools_.serving, message = std::move(message),
+                        call_ids = std::move(call_ids), reasoning = answer.reasoning,
+                        prompt = choice.job->prompt, ids = choice.ids] {
+        try {
+            if (serving.options.remembers_reasoning && !reasoning.empty())
+                for (const std::string& id : call_ids) serving.reasoning.remember(id, reasoning);
+            serving.turns.remember(message, *prompt, ids);
+        } catch (const std::exception& error) {  // no memory, say: the next turn reads its prompt again
+            write_note(fmt::format("an answer was not remembered: {}", error.what()));
+        }
+    });
+}
+
+void Generation::finish() {
+    std::vector<Answer> answers;
+    for (Choice& choice : choices_) answers.push_back(std::move(choice.answer));
+    tools_.metrics.n_prompt += usage_.n_prompt;
+    tools_.metrics.n_cached += usage_.n_cached;
+    tools_.metrics.whole.add(seconds(Clock::now() - arrived_));
+    if (plan_.is_stream) {
+        exchange_->send(std::visit([&](auto& writer) { return writer.end(answers, usage_); }, plan_.writer));
+        exchange_->end_stream();
+    } else {
+        HttpResponse response;
+        response.body = std::visit([&](auto& writer) { return writer.body(answers, usage_); }, plan_.writer);
+        exchange_->respond(response);
+    }
+    done();
+}
+
+// The engine could not go on: memory or a device was lost, or the server ends.
+void Generation::fail(const std::string& message) {
+    n_left_ = 0;
+    if (plan_.is_stream) {
+        exchange_->send(std::visit([&](auto& writer) { return writer.error(message); }, plan_.writer));
+        exchange_->end_stream();
+    } else {
+        exchange_->respond(error_response({503, message, "", ""}, plan_.family, exchange_->request.id));
+    }
+    cancel();
+}
+
+void Generation::cancel() {
+    const auto self = shared_from_this();
+    n_left_ = 0;
+    for (Choice& choice : choices_)
+        if (choice.job) tools_.scheduler.cancel(*choice.job);
+    done();
+}
+
+void Generation::done() {
+    if (on_done_) std::exchange(on_done_, nullptr)();
+}
+
+std::string Generation::summary() const {
+    return fmt::format("prompt={} cached={} generated={} queue_ms={:.0f} first_token_ms={:.0f}",
+                       usage_.n_prompt, usage_.n_cached, usage_.n_generated, queue_seconds_ * 1e3,
+                       first_token_seconds_ * 1e3);
+}
+
+}  // namespace server

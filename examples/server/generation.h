@@ -1,0 +1,77 @@
+// Answers one request: hands its plan to the scheduler, turns tokens into what the client gets. On the loop's thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "http_server.h"
+#include "metrics.h"
+#include "plan.h"
+#include "scheduler.h"
+#include "worker.h"
+
+namespace server {
+
+class Generation : public std::enable_shared_from_this<Generation> {
+  public:
+    using Clock = std::chrono::steady_clock;
+    struct Tools {
+        Serving& serving;
+        Scheduler& scheduler;
+        Worker& worker;
+        Metrics& metrics;
+    };
+
+    Generation(Tools tools, std::shared_ptr<Exchange> exchange, Plan plan, Clock::time_point arrived);
+
+    // Answers 429 if the queue is full. `on_done` is called once, when the exchange has its answer or its client has gone.
+    void start(std::function<void()> on_done);
+    // Sends a keep-alive if the stream has been silent for `interval`.
+    void ping(Clock::time_point now, Clock::duration interval);
+    // For the log: "prompt=12 cached=0 ...".
+    std::string summary() const;
+
+  private:
+    struct Choice {
+        std::shared_ptr<Job> job;
+        std::optional<OutputReader> reader;
+        Answer answer;
+        std::vector<int32_t> ids;
+        uint64_t n_text = 0;  // bytes of text that the engine gave
+        bool is_reasoning = false;
+        std::vector<Token> held;  // without text: they may belong to a stop text
+        bool has_ended = false;
+        bool is_whole = true;  // the client gets all that was generated
+    };
+
+    void on_tokens(size_t index, std::span<const Token> tokens);
+    void take_tokens(size_t index, std::span<const Token> tokens);
+    void on_end(size_t index, const JobEnd& end);
+    void take_deltas(Choice& choice, std::vector<Delta>& deltas) const;
+    void keep_tokens(Choice& choice, std::span<const Token> tokens, News& news) const;
+    void emit(News& news, size_t index);
+    void finish();
+    void fail(const std::string& message);
+    void cancel();
+    void remember(const Choice& choice);
+    std::string find_stop(const Choice& choice) const;
+    void done();
+
+    Tools tools_;
+    std::shared_ptr<Exchange> exchange_;
+    Plan plan_;
+    std::function<void()> on_done_;
+    std::vector<Choice> choices_;
+    size_t n_left_ = 0;
+    Usage usage_;
+    Clock::time_point arrived_;
+    Clock::time_point last_sent_;
+    Clock::time_point last_token_{};
+    double queue_seconds_ = 0;
+    double first_token_seconds_ = 0;
+};
+
+}  // namespace server

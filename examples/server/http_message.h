@@ -1,0 +1,26 @@
+// An HTTP request and its answer as the routes see them.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace server {
+
+struct HttpRequest {
+    std::string id;  // of this exchange, sent as x-request-id
+    std::string method;
+    std::string path;           // without the query
+    std::string authorization;  // header fields; "" if absent
+    std::string api_key;        // x-api-key
+    std::string body;
+};
+
+struct HttpResponse {
+    int status = 200;
+    std::string content_type = "application/json";
+    std::string body;
+    std::vector<std::pair<std::string, std::string>> headers;  // more header fields
+};
+
+}  // namespace server

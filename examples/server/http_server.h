@@ -1,0 +1,84 @@
+// HTTP/1.1 over TCP: limits, deadlines, clients that go away, answers whole or as a stream of events. All on the event loop's
+// thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "event_loop.h"
+#include "http_message.h"
+
+namespace server {
+
+class HttpConnection;
+
+// One request and its answer: respond() once, or begin_stream(), send() any number of times, end_stream(). After the client has
+// gone all of them do nothing.
+class Exchange {
+  public:
+    Exchange(std::shared_ptr<HttpConnection> connection, HttpRequest request);
+    // Closes the connection if nothing was answered.
+    ~Exchange();
+    Exchange(const Exchange&) = delete;
+    Exchange& operator=(const Exchange&) = delete;
+
+    HttpRequest request;
+    std::function<void()> on_gone;  // the client has disconnected before the end of the answer
+
+    void respond(const HttpResponse& response);
+    void begin_stream();
+    void send(std::string_view events);
+    void end_stream();
+
+    bool is_gone() const noexcept {
+        return gone_;
+    }  // the client has disconnected before the end of the answer
+    bool is_stream() const noexcept { return streams_; }
+    int status() const noexcept { return status_; }  // 0 until an answer began
+
+  private:
+    friend class HttpConnection;
+    std::shared_ptr<HttpConnection> connection_;
+    bool streams_ = false;
+    bool ended_ = false;
+    bool gone_ = false;
+    int status_ = 0;
+};
+
+struct HttpLimits {
+    uint64_t body_bytes = uint64_t{32} << 20;
+    uint32_t header_bytes = 32768;
+    std::chrono::seconds no_progress{10};  // a request, or an answer that the client does not read
+    std::chrono::seconds whole_header{10};
+    std::chrono::seconds whole_request{300};
+    std::chrono::seconds idle{60};  // between requests
+    std::string cors_origin;        // "": no CORS header
+};
+
+using RequestHandler = std::function<void(std::shared_ptr<Exchange>)>;
+
+class HttpServer {
+  public:
+    // Listens at once. Throws std::runtime_error naming the address if it cannot.
+    HttpServer(EventLoop& loop, const std::string& host, uint16_t port, const HttpLimits& limits,
+               RequestHandler handler);
+    ~HttpServer();
+    HttpServer(const HttpServer&) = delete;
+    HttpServer& operator=(const HttpServer&) = delete;
+
+    uint16_t port() const;
+    // Takes no more connections and closes those without a request under way; others close after their answer.
+    void drain();
+    size_t n_connections() const;
+
+  private:
+    friend class HttpConnection;
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace server

@@ -1,0 +1,89 @@
+#include "json.h"
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "error.h"
+
+namespace server {
+
+namespace {
+
+constexpr size_t k_most_depth = 100;
+constexpr size_t k_most_members = 1000;  // of one object: ordered_json looks for a key by going through all
+constexpr size_t k_most_values = 2'000'000;
+
+// Counts without building anything. `text` need not be JSON.
+void check_limits(std::string_view text) {
+    std::vector<size_t> members;  // commas of each open container
+    size_t n_values = 0;
+    bool is_string = false;
+    for (size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (is_string) {
+            if (c == '\\') ++i;
+            is_string = c != '"';
+            continue;
+        }
+        if (c == '"') is_string = true;
+        if (c == '{' || c == '[') {
+            if (members.size() == k_most_depth)
+                throw ApiError{400,
+                               "the JSON is nested deeper than " + std::to_string(k_most_depth) + " levels",
+                               "", ""};
+            members.push_back(0);
+        }
+        if ((c == '}' || c == ']') && !members.empty()) members.pop_back();
+        if (c == ':' && !members.empty() && ++members.back() > k_most_members)
+            throw ApiError{
+                400, "an object of the JSON has more than " + std::to_string(k_most_members) + " members", "",
+                ""};
+        if (c == ',' && ++n_values > k_most_values)
+            throw ApiError{400, "the JSON has more than " + std::to_string(k_most_values) + " values", "",
+                           ""};
+    }
+}
+
+}  // namespace
+
+std::string to_text(const Json& value) {
+    return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void append_quoted(std::string& out, std::string_view text) {
+    static constexpr std::array<char, 17> k_digits = {"0123456789abcdef"};
+    out += '"';
+    size_t begin = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+        const auto c = static_cast<unsigned char>(text[i]);
+        if (c >= 0x20 && c != '"' && c != '\\') continue;
+        out.append(text, begin, i - begin);
+        begin = i + 1;
+        out += '\\';
+        if (c == '\n') {
+            out += 'n';
+        } else if (c == '"' || c == '\\') {
+            out += static_cast<char>(c);
+        } else {
+            out.append("u00").append(1, k_digits[c >> 4U]).append(1, k_digits[c & 15U]);
+        }
+    }
+    out.append(text, begin).append(1, '"');
+}
+
+Json parse_body(std::string_view text) {
+    check_limits(text);
+    try {
+        Json body = Json::parse(text);
+        if (!body.is_object()) throw ApiError{400, "the body is not a JSON object", "", ""};
+        return body;
+    } catch (const Json::parse_error& error) {
+        throw ApiError{400, "the body is not valid JSON in UTF-8 (byte " + std::to_string(error.byte) + ")",
+                       "", ""};
+    } catch (const Json::exception&) {
+        throw ApiError{400, "the body has a number that is out of range", "", ""};
+    }
+}
+
+}  // namespace server

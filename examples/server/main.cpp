@@ -1,0 +1,56 @@
+// minim-server: serves a model over HTTP.
+// Exit codes: 0 ended by SIGTERM or SIGINT, 1 an error, 2 a command line that cannot be understood.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <exception>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "event_loop.h"
+#include "options.h"
+#include "request_log.h"
+#include "service.h"
+#include "serving.h"
+
+namespace {
+
+// As many connections as the system allows without asking.
+void raise_file_limit() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void serve(const server::Options& options) {
+    server::open_log(options.log_file);
+    for (const std::string& flag : options.ignored)
+        server::write_note(fmt::format("{} has no meaning here and is ignored", flag));
+    raise_file_limit();
+    server::Serving serving(options);
+    server::EventLoop loop;
+    server::Service service(loop, serving);
+    server::write_note(fmt::format("{} ({}), context {}, {} slots, at http://{}:{}", serving.name,
+                                   serving.info.placement, serving.n_context, options.n_parallel,
+                                   options.host, service.port()));
+    loop.run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::signal(SIGPIPE, SIG_IGN);
+    try {
+        const std::optional<server::Options> options = server::parse_options(argc, argv);
+        if (options) serve(*options);
+        return 0;
+    } catch (const server::UsageError& error) {
+        server::write_note(fmt::format("error: {} (minim-server --help lists the options)", error.what()));
+        return 2;
+    } catch (const std::exception& error) {
+        server::write_note(fmt::format("error: {}", error.what()));
+        return 1;
+    }
+}

@@ -1,0 +1,39 @@
+// Answers of /v1/messages: blocks one after another.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "answer.h"
+#include "json.h"
+
+namespace server {
+
+class MessagesWriter {
+  public:
+    // `shows_thinking`: reasoning becomes thinking blocks; without, it is left out. An answer that thinks always has one.
+    MessagesWriter(AnswerForm form, bool shows_thinking);
+
+    std::string start();
+    std::string news(const News& news);
+    std::string end_choice(size_t choice, const Answer& answer);
+    std::string end(std::span<const Answer> answers, const Usage& usage);
+    std::string error(const std::string& message);
+    static const char* ping() { return "event: ping\ndata: {\"type\":\"ping\"}\n\n"; }
+
+    std::string body(std::span<const Answer> answers, const Usage& usage);
+
+  private:
+    std::string open_block(const Json& block);
+    std::string close_block();
+    std::string delta(const char* type, const char* field, const std::string& text);
+
+    AnswerForm form_;
+    bool shows_thinking_;
+    Json blocks_ = Json::array();  // as the whole answer has them; the last one may be open
+    std::string arguments_;        // of an open tool_use block
+    bool is_open_ = false;
+};
+
+}  // namespace server

@@ -1,0 +1,50 @@
+// Counters and histograms in the text form of Prometheus. Names are vLLM's behind the prefix, so that boards made for it can be
+// kept with --metrics-prefix vllm: . On the loop's thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "answer.h"
+#include "scheduler.h"
+
+namespace server {
+
+class Histogram {
+  public:
+    explicit Histogram(std::vector<double> bounds)
+        : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+    void add(double value, uint64_t times = 1);
+    void write(const std::string& name, const char* help, std::string& out) const;
+
+  private:
+    std::vector<double> bounds_;  // upper ones, rising
+    std::vector<uint64_t> counts_;
+    double sum_ = 0;
+    uint64_t count_ = 0;
+};
+
+struct Metrics {
+    Metrics();
+    std::string text(const std::string& prefix, const Scheduler& scheduler,
+                     const minim_engine_state& engine) const;
+
+    std::map<std::pair<std::string, int>, uint64_t> requests;  // by route and status
+    std::map<std::string, uint64_t> finished;                  // by reason
+    uint64_t n_aborted = 0;                                    // clients that went away
+    uint64_t n_rejected = 0;                                   // the queue was full
+    uint64_t n_prompt = 0;
+    uint64_t n_cached = 0;
+    uint64_t n_generated = 0;
+    Histogram queue;  // seconds
+    Histogram first_token;
+    Histogram inter_token;
+    Histogram whole;
+    Histogram prompt_tokens;
+    Histogram generated_tokens;
+};
+
+}  // namespace server

@@ -1,0 +1,69 @@
+// What the command line asks for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "minim/minim.h"
+
+namespace server {
+
+// Values for requests that do not say; absent: the checkpoint's, then the model family's.
+struct SamplingDefaults {
+    std::optional<double> temperature;
+    std::optional<double> top_p;
+    std::optional<int64_t> top_k;
+    std::optional<double> min_p;
+};
+
+struct Options {
+    std::string model;  // a path, or ORG/NAME[:QUANT]
+    std::string host = "127.0.0.1";
+    uint16_t port = 8080;
+    std::string api_key;             // "": none is asked for
+    std::vector<std::string> names;  // of the model; empty: from the file's
+    bool requires_name = false;      // other names in requests are refused
+    int64_t n_context = 0;           // tokens of one request; 0: the model's
+    int64_t n_parallel = 16;         // requests worked on at once
+    int64_t n_queue = 2048;          // requests that wait
+    uint64_t kv_tokens = 0;          // 0: for all slots, within limits
+    int32_t kv_format = MINIM_KV_AUTO;
+    int32_t n_batch = 0;
+    double ping_seconds = 15;
+    int64_t timeout_seconds = 0;  // of one answer; 0: none
+    int32_t reasoning = MINIM_REASONING_SPLIT;
+    bool remembers_reasoning = true;
+    SamplingDefaults sampling;
+    std::string metrics_prefix = "minim_";
+    std::string cors_origin;
+    std::string log_file;  // "": standard error
+
+    // As the `minim` program has them.
+    int32_t n_threads = 0;
+    int32_t n_threads_batch = 0;
+    std::string devices;
+    int32_t n_gpu_layers = -1;  // -1: all
+    std::vector<double> tensor_split;
+    bool cpu_moe = false;
+    int64_t n_cpu_moe = 0;
+    std::vector<std::string> overrides;
+    bool mlock = false;
+    bool mmap = false;
+    bool no_mmap = false;
+    bool verbose = false;
+
+    std::vector<std::string> ignored;  // flags of other servers that mean nothing here
+};
+
+class UsageError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+// Nothing if --help or --version was answered. Throws UsageError.
+std::optional<Options> parse_options(int argc, char** argv);
+
+}  // namespace server

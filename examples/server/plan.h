@@ -1,0 +1,53 @@
+// What the worker makes of a request to generate: everything the loop needs to hand it to the engine and write the answer.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "chat_writer.h"
+#include "completion_writer.h"
+#include "error.h"
+#include "http_message.h"
+#include "messages_writer.h"
+#include "responses_writer.h"
+#include "sampling_fields.h"
+
+namespace server {
+
+using Writer = std::variant<ChatWriter, CompletionWriter, MessagesWriter, ResponsesWriter>;
+
+struct PlannedAnswer {
+    std::shared_ptr<const std::vector<int32_t>> prompt;
+    minim::Sampling sampling;
+};
+
+struct Plan {
+    Plan(Writer w) : writer(std::move(w)) {}
+
+    std::vector<PlannedAnswer> answers;
+    OutputFormat format;
+    Writer writer;
+    ApiFamily family = ApiFamily::openai;
+    std::vector<std::string> stops;
+    bool is_stream = false;
+    bool keeps_tokens = false;    // log-probabilities or ids are asked for
+    bool wants_no_token = false;  // max_tokens 0
+    bool shows_reasoning = true;
+    bool has_one_call = false;   // later ones are left out
+    bool is_remembered = false;  // the answer may come back as a turn
+};
+
+// A whole answer at once, or a plan.
+using Prepared = std::variant<HttpResponse, Plan>;
+
+// What n choices of one prompt share.
+std::vector<PlannedAnswer> plan_choices(const std::shared_ptr<const std::vector<int32_t>>& prompt,
+                                        const SamplingFields& fields, const minim::Constraint* constraint);
+
+// Fields of the answer that the request decides: `stream`, `stream_options`, `model`, `return_token_ids`. Throws ApiError 404 for
+// a model of another name, if names are enforced.
+AnswerForm read_form(const Fields& request, const Serving& serving, const std::string& id_prefix);
+
+}  // namespace server

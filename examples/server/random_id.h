@@ -1,0 +1,12 @@
+// Identifiers that nobody can guess.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace server {
+
+// `count` hexadecimal digits from the system's random source.
+std::string random_hex(size_t count);
+
+}  // namespace server

@@ -1,0 +1,15 @@
+// The log of the server: one line a request, without any text of it, and notes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace server {
+
+// Where lines go from now on. "" is standard error. Throws std::runtime_error if the file cannot be opened.
+void open_log(const std::string& file);
+
+// "minim-server: LINE". Any thread. Never waits: a line that a full pipe does not take is lost.
+void write_note(std::string_view line);
+
+}  // namespace server

@@ -1,0 +1,114 @@
+// The routes that generate nothing.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "conversation.h"
+#include "routes.h"
+
+namespace server {
+
+namespace {
+
+HttpResponse json_response(const Json& body) {
+    HttpResponse response;
+    response.body = to_text(body);
+    return response;
+}
+
+Json model_entry(const Serving& serving, const std::string& name) {
+    return {{"id", name},
+            {"object", "model"},
+            {"type", "model"},
+            {"display_name", name},
+            {"created", serving.started},
+            {"owned_by", "minim"},
+            {"max_model_len", serving.n_context},
+            {"meta",
+             {{"n_vocab", serving.info.n_vocab},
+              {"n_ctx", serving.n_context},
+              {"n_ctx_train", serving.info.n_context_train},
+              {"n_embd", serving.info.hidden},
+              {"n_params", serving.info.n_parameters},
+              {"size", serving.info.weight_bytes}}}};
+}
+
+std::vector<std::string> names_of(const Serving& serving) {
+    return serving.options.names.empty() ? std::vector{serving.name} : serving.options.names;
+}
+
+}  // namespace
+
+Prepared tokenize(const HttpRequest& http, Serving& serving) {
+    const Json body = parse_body(http.body);
+    const Fields request(body);
+    std::vector<int32_t> ids;
+    if (request.has("messages")) {  // as vLLM has it
+        ids = *make_prompt(read_conversation(request, serving), serving).ids;
+    } else {
+        const char* field = request.has("content") ? "content" : "prompt";
+        const bool parses_special = request.boolean("parse_special").value_or(true);
+        const minim::Tokens tokens = serving.model.tokenize(
+            request.required_text(field), parses_special ? MINIM_SPECIALS_EXACT : MINIM_SPECIALS_NONE);
+        ids.assign(tokens.begin(), tokens.end());
+    }
+    return json_response({{"tokens", ids}, {"count", ids.size()}, {"max_model_len", serving.n_context}});
+}
+
+Prepared detokenize(const HttpRequest& http, Serving& serving) {
+    const Json body = parse_body(http.body);
+    const Fields request(body);
+    std::vector<int32_t> ids;
+    for (const Json& value : request.required_array("tokens")) {
+        if (!value.is_number_integer())
+            request.refuse("tokens", fmt::format("must have token ids only, not {}", kind_of(value)));
+        if (!(value >= 0 && value < serving.info.n_vocab))
+            request.refuse("tokens", fmt::format("has token id {}; the vocabulary has ids from 0 to {}",
+                                                 value.dump(), serving.info.n_vocab - 1));
+        ids.push_back(value.get<int32_t>());
+    }
+    const std::string text = serving.model.detokenize(ids).str();
+    return json_response({{"content", text}, {"prompt", text}});
+}
+
+Prepared apply_template(const HttpRequest& http, Serving& serving) {
+    const Json body = parse_body(http.body);
+    return json_response({{"prompt", render(read_conversation(Fields(body), serving), serving)}});
+}
+
+Prepared models(const HttpRequest&, Serving& serving) {
+    Json data = Json::array();
+    for (const std::string& name : names_of(serving)) data.push_back(model_entry(serving, name));
+    const Json first = data.front()["id"];
+    const Json last = data.back()["id"];
+    return json_response({{"object", "list"},
+                          {"data", std::move(data)},
+                          {"has_more", false},
+                          {"first_id", first},
+                          {"last_id", last}});
+}
+
+Prepared model_of_name(const HttpRequest& http, Serving& serving) {
+    const std::string name = http.path.substr(std::string("/v1/models/").size());
+    const std::vector<std::string> names = names_of(serving);
+    if (std::find(names.begin(), names.end(), name) == names.end())
+        throw ApiError{404, fmt::format("the model '{}' does not exist", name.substr(0, 200)), "model",
+                       "model_not_found"};
+    return json_response(model_entry(serving, name));
+}
+
+Prepared props(const HttpRequest&, Serving& serving) {
+    const Json sampling = {{"temperature", *serving.sampling.temperature},
+                           {"top_p", *serving.sampling.top_p},
+                           {"top_k", *serving.sampling.top_k},
+                           {"min_p", *serving.sampling.min_p}};
+    return json_response(
+        {{"total_slots", serving.options.n_parallel},
+         {"chat_template", serving.chat_template},
+         {"default_generation_settings", {{"n_ctx", serving.n_context}, {"params", sampling}}},
+         {"model_alias", serving.name},
+         {"modalities", {{"vision", false}, {"audio", false}}},
+         {"build_info", minim_build_info()}});
+}
+
+}  // namespace server

@@ -1,0 +1,140 @@
+#include "sampling_fields.h"
+
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "error.h"
+
+namespace server {
+
+namespace {
+
+constexpr double k_hottest = 100;
+constexpr double k_largest_penalty = 1000;
+
+// The repetition penalty of vLLM looks back on everything, that of llama.cpp on a window.
+void read_repetition(const Fields& request, SamplingFields& fields) {
+    const auto whole = request.number("repetition_penalty", 0.001, k_largest_penalty);
+    const auto window = request.number("repeat_penalty", 0.001, k_largest_penalty);
+    const auto last_n = request.integer("repeat_last_n", -1, int64_t{1} << 31);
+    if (whole.value_or(1) != 1 && window.value_or(1) != 1)
+        request.refuse("repeat_penalty", "and repetition_penalty are both given; choose one of them");
+    if (whole && *whole != 1) {
+        fields.repetition_penalty = *whole;
+    } else if (window) {
+        constexpr int64_t k_usual_window = 64;
+        fields.repetition_penalty = *window;
+        fields.penalty_last_n = last_n.value_or(k_usual_window);
+    }
+}
+
+void read_logit_bias(const Fields& request, const Serving& serving, SamplingFields& fields) {
+    const Json* map = request.object("logit_bias");
+    if (map == nullptr) return;
+    for (const auto& [key, value] : map->items()) {
+        int64_t id = -1;
+        const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+        if (error != std::errc() || end != key.data() + key.size())
+            request.refuse("logit_bias",
+                           fmt::format("has the key '{}', which is no token id", key.substr(0, 40)));
+        if (id < 0 || id >= serving.info.n_vocab)
+            request.refuse("logit_bias", fmt::format("has token id {}; the vocabulary has ids from 0 to {}",
+                                                     id, serving.info.n_vocab - 1));
+        if (!value.is_number())
+            request.refuse("logit_bias",
+                           fmt::format("must map ids to numbers; that of {} is {}", id, kind_of(value)));
+        const auto bias = value.get<double>();
+        if (!(bias >= -100 && bias <= 100))
+            request.refuse("logit_bias",
+                           fmt::format("of token {} is {}; it must be from -100 to 100", id, value.dump()));
+        fields.logit_bias.emplace_back(static_cast<int32_t>(id), static_cast<float>(bias));
+    }
+}
+
+// Fields that other servers have and this one does without. Their types are checked all the same.
+void check_unused(const Fields& request) {
+    request.number("typical_p", 0, 1);
+    request.number("dry_multiplier", 0, k_largest_penalty);
+    request.number("dry_base", 0, k_largest_penalty);
+    request.integer("dry_allowed_length", 0);
+    request.integer("dry_penalty_last_n", -1);
+    request.array("dry_sequence_breakers");
+    request.text("user");
+    request.object("metadata");
+    request.boolean("store");
+    request.text("service_tier");
+    request.boolean("cache_prompt");
+    request.integer("id_slot", -1);
+    request.boolean("timings_per_token");
+}
+
+}  // namespace
+
+std::vector<std::string> read_stops(const Fields& request, const char* name) {
+    const Json* value = request.find(name);
+    std::vector<std::string> stops;
+    if (value == nullptr) return stops;
+    if (!value->is_string() && !value->is_array())
+        request.refuse(name, fmt::format("must be a string or a list of strings, not {}", kind_of(*value)));
+    if (value->is_string()) stops.push_back(value->get<std::string>());
+    if (value->is_array()) {
+        if (value->size() > k_most_stops)
+            request.refuse(name,
+                           fmt::format("has {} texts; at most {} are possible", value->size(), k_most_stops));
+        for (const Json& stop : *value) {
+            if (!stop.is_string())
+                request.refuse(name, fmt::format("must have strings only, not {}", kind_of(stop)));
+            stops.push_back(stop.get<std::string>());
+        }
+    }
+    for (const std::string& stop : stops)
+        if (stop.empty()) request.refuse(name, "has an empty text");
+    return stops;
+}
+
+SamplingFields read_sampling(const Fields& request, const Serving& serving) {
+    const SamplingDefaults& defaults = serving.sampling;
+    SamplingFields fields;
+    fields.temperature = request.number("temperature", 0, k_hottest).value_or(*defaults.temperature);
+    fields.top_p = request.number("top_p", 0, 1).value_or(*defaults.top_p);
+    const int64_t top_k = request.integer("top_k", -1, int64_t{1} << 30).value_or(*defaults.top_k);
+    fields.top_k = top_k < 0 ? 0 : top_k;
+    fields.min_p = request.number("min_p", 0, 1).value_or(*defaults.min_p);
+    read_repetition(request, fields);
+    fields.presence_penalty = request.number("presence_penalty", -2, 2).value_or(0);
+    fields.frequency_penalty = request.number("frequency_penalty", -2, 2).value_or(0);
+    constexpr int64_t k_largest_seed = 9223372036854774784;  // what the engine takes
+    fields.seed = request.integer("seed", -k_largest_seed, k_largest_seed);
+    fields.min_tokens = request.integer("min_tokens", 0, int64_t{1} << 40).value_or(0);
+    fields.ignores_end = request.boolean("ignore_eos").value_or(false);
+    fields.n_choices = request.integer("n", 1, k_most_choices).value_or(1);
+    fields.stops = read_stops(request, "stop");
+    read_logit_bias(request, serving, fields);
+    check_unused(request);
+    return fields;
+}
+
+minim::Sampling make_sampling(const SamplingFields& fields, const minim::Constraint* constraint,
+                              int64_t index) {
+    minim::Sampling sampling;
+    sampling.set("temperature", fields.temperature).set("top_p", fields.top_p).set("top_k", fields.top_k);
+    sampling.set("min_p", fields.min_p);
+    if (fields.repetition_penalty != 1) {
+        sampling.set("repetition_penalty", fields.repetition_penalty)
+            .set("penalty_last_n", fields.penalty_last_n);
+    }
+    sampling.set("presence_penalty", fields.presence_penalty)
+        .set("frequency_penalty", fields.frequency_penalty);
+    if (fields.seed) sampling.set("seed", *fields.seed + index);
+    if (fields.max_tokens && *fields.max_tokens > 0) sampling.set("max_tokens", *fields.max_tokens);
+    if (fields.min_tokens > 0) sampling.set("min_tokens", fields.min_tokens);
+    if (fields.ignores_end) sampling.set("ignore_end", 1);
+    if (fields.has_logprobs) sampling.set("logprobs", 1).set("top_logprobs", fields.n_top_logprobs);
+    for (const std::string& stop : fields.stops) sampling.add_stop(stop);
+    for (const auto& [id, bias] : fields.logit_bias) sampling.add_logit_bias(id, bias);
+    if (constraint != nullptr) sampling.set_constraint(*constraint);
+    return sampling;
+}
+
+}  // namespace server

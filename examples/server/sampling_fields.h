@@ -1,0 +1,49 @@
+// The fields of a request that say how tokens are chosen and when an answer ends.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fields.h"
+#include "serving.h"
+
+namespace server {
+
+// As a request gives them, checked, with the server's defaults in the place of what it leaves out.
+struct SamplingFields {
+    double temperature = 1;
+    double top_p = 1;
+    int64_t top_k = 0;
+    double min_p = 0;
+    double repetition_penalty = 1;
+    int64_t penalty_last_n = -1;
+    double presence_penalty = 0;
+    double frequency_penalty = 0;
+    std::optional<int64_t> seed;
+    std::optional<int64_t> max_tokens;  // none: up to the context
+    int64_t min_tokens = 0;
+    bool ignores_end = false;
+    std::vector<std::string> stops;
+    std::vector<std::pair<int32_t, float>> logit_bias;
+    bool has_logprobs = false;
+    int64_t n_top_logprobs = 0;
+    int64_t n_choices = 1;
+};
+
+inline constexpr int64_t k_most_choices = 32;
+inline constexpr int64_t k_most_top_logprobs = 20;
+inline constexpr size_t k_most_stops = 16;
+
+// temperature, top_p, top_k, min_p, penalties, seed, logit_bias, n, min_tokens, ignore_eos, stop: what the two OpenAI routes share.
+SamplingFields read_sampling(const Fields& request, const Serving& serving);
+
+// A text or a list of texts.
+std::vector<std::string> read_stops(const Fields& request, const char* name);
+
+// For choice `index`: each has a seed of its own. `constraint` may be null.
+minim::Sampling make_sampling(const SamplingFields& fields, const minim::Constraint* constraint,
+                              int64_t index);
+
+}  // namespace server

@@ -1,0 +1,140 @@
+#include "scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace server {
+
+Scheduler::Scheduler(EventLoop& loop, minim::Engine& engine, size_t n_slots, size_t n_queue)
+    : loop_(loop), engine_(engine), n_queue_(n_queue), slots_(n_slots), n_free_(n_slots) {}
+
+Scheduler::~Scheduler() {
+    while (!waiting_.empty()) cancel(*waiting_.front());
+    for (size_t i = 0; i < slots_.size(); ++i)
+        if (slots_[i]) cancel(*slots_[i]);
+}
+
+void Scheduler::submit(const std::shared_ptr<Job>& job) {
+    job->scheduler_ = this;
+    job->submitted_ = Job::Clock::now();
+    waiting_.push_back(job);
+    start_waiting();
+}
+
+void Scheduler::start_waiting() {
+    while (n_free_ > 0 && !waiting_.empty()) {
+        const std::shared_ptr<Job> job = std::move(waiting_.front());
+        waiting_.pop_front();
+        const auto free = std::find(slots_.begin(), slots_.end(), nullptr);
+        start(job, static_cast<int32_t>(free - slots_.begin()));
+    }
+}
+
+void Scheduler::start(const std::shared_ptr<Job>& job, int32_t slot) {
+    job->started_ = Job::Clock::now();
+    job->slot_ = slot;
+    slots_[static_cast<size_t>(slot)] = job;
+    --n_free_;
+    JobEnd result;
+    if (job->wants_no_token) {
+        result.state.finish = MINIM_FINISH_LENGTH;
+        result.state.n_prompt = job->prompt->size();
+    } else {
+        minim_request_params params = MINIM_REQUEST_PARAMS_INIT;
+        params.timeout_ms = job->timeout_ms;
+        params.notify = wake;
+        params.notify_user_data = job.get();
+        minim_error error = MINIM_ERROR_INIT;
+        minim_request* request = nullptr;
+        if (minim_engine_submit(engine_.get(), job->sampling.get(), job->prompt->data(), job->prompt->size(),
+                                &params, &request, &error) == MINIM_OK) {
+            job->request_.reset(request);
+            return;
+        }
+        result.error = error.message;
+    }
+    loop_.post([this, job, result] { end(*job, result); });
+}
+
+// On any thread. One task for the loop, however many jobs a step of the engine wakes.
+void Scheduler::wake(void* user_data) {
+    Job& job = *static_cast<Job*>(user_data);
+    if (job.is_woken_.exchange(true)) return;
+    Scheduler& scheduler = *job.scheduler_;
+    bool is_first = false;
+    {
+        const std::lock_guard lock(scheduler.mutex_);
+        is_first = scheduler.woken_.empty();
+        scheduler.woken_.push_back(job.shared_from_this());
+    }
+    if (is_first) scheduler.loop_.post([&scheduler] { scheduler.take_woken(); });
+}
+
+void Scheduler::take_woken() {
+    std::vector<std::shared_ptr<Job>> woken;
+    {
+        const std::lock_guard lock(mutex_);
+        woken.swap(woken_);
+    }
+    for (const std::shared_ptr<Job>& job : woken) {
+        job->is_woken_ = false;
+        if (job->request_) take_tokens(*job);
+    }
+}
+
+void Scheduler::take_tokens(Job& job) {
+    tokens_.clear();
+    minim_error error = MINIM_ERROR_INIT;
+    int32_t next = MINIM_NEXT_PENDING;
+    minim_status status = MINIM_OK;
+    for (;;) {
+        minim_token token = MINIM_TOKEN_INIT;
+        status = minim_request_next(job.request_.get(), 0, &token, &next, &error);
+        if (status != MINIM_OK || next != MINIM_NEXT_TOKEN) break;
+        Token& added = tokens_.emplace_back();
+        added.id = token.id;
+        added.text.assign(token.text, token.text_length);
+        added.logprob = token.logprob;
+        added.top.assign(token.top, token.top + token.n_top);
+    }
+    const auto kept = job.shared_from_this();  // it may be cancelled by what it calls
+    job.n_generated_ += tokens_.size();
+    if (!tokens_.empty() && job.on_tokens) job.on_tokens(tokens_);
+    if (!job.request_ || (status == MINIM_OK && next == MINIM_NEXT_PENDING)) return;
+    JobEnd result;
+    minim_error ignored = MINIM_ERROR_INIT;
+    if (minim_request_get_state(job.request_.get(), &result.state, &ignored) != MINIM_OK ||
+        status != MINIM_OK)
+        result.error = status != MINIM_OK ? error.message : ignored.message;
+    end(job, result);
+}
+
+void Scheduler::end(Job& job, const JobEnd& result) {
+    if (job.slot_ < 0) return;  // cancelled meanwhile
+    JobEnd complete = result;
+    complete.waited_us =
+        std::chrono::duration_cast<std::chrono::microseconds>(job.started_ - job.submitted_).count();
+    const auto on_end = std::exchange(job.on_end, nullptr);
+    release(job);
+    if (on_end) on_end(complete);
+}
+
+// Frees the job's slot for the next one.
+void Scheduler::release(Job& job) {
+    const auto kept = job.shared_from_this();
+    job.on_tokens = nullptr;
+    job.on_end = nullptr;
+    job.request_.reset();  // from here on it is not woken any more
+    if (job.slot_ < 0) return;
+    slots_[static_cast<size_t>(std::exchange(job.slot_, -1))].reset();
+    ++n_free_;
+    start_waiting();
+}
+
+void Scheduler::cancel(Job& job) {
+    const auto kept = job.shared_from_this();
+    std::erase(waiting_, kept);
+    release(job);
+}
+
+}  // namespace server

@@ -1,0 +1,198 @@
+#include "service.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "auth.h"
+#include "chat_page.h"
+#include "request_log.h"
+#include "routes.h"
+
+namespace server {
+
+namespace {
+
+struct Route {
+    const char* method;
+    const char* path;  // one that ends in / is the start of paths
+    ApiFamily family;
+    Prepared (*prepare)(const HttpRequest&, Serving&);
+};
+
+constexpr std::array k_routes = {
+    Route{"POST", "/v1/chat/completions", ApiFamily::openai, chat_completions},
+    Route{"POST", "/v1/completions", ApiFamily::openai, completions},
+    Route{"POST", "/v1/responses", ApiFamily::openai, responses},
+    Route{"POST", "/v1/messages", ApiFamily::anthropic, messages},
+    Route{"POST", "/v1/messages/count_tokens", ApiFamily::anthropic, count_tokens},
+    Route{"POST", "/tokenize", ApiFamily::openai, tokenize},
+    Route{"POST", "/detokenize", ApiFamily::openai, detokenize},
+    Route{"POST", "/apply-template", ApiFamily::openai, apply_template},
+    Route{"GET", "/v1/models", ApiFamily::openai, models},
+    Route{"GET", "/v1/models/", ApiFamily::openai, model_of_name},
+    Route{"GET", "/props", ApiFamily::openai, props},
+};
+
+constexpr std::array<std::string_view, 4> k_direct_paths = {"/", "/health", "/slots", "/metrics"};
+
+bool fits(const Route& route, const std::string& path) {
+    const std::string_view known = route.path;
+    return known.back() == '/' ? path.starts_with(known) : path == known;
+}
+
+ApiFamily family_of(const std::string& path) {
+    return path.starts_with("/v1/messages") ? ApiFamily::anthropic : ApiFamily::openai;
+}
+
+HttpLimits limits_of(const Options& options) {
+    HttpLimits limits;
+    limits.cors_origin = options.cors_origin;
+    return limits;
+}
+
+// What the worker makes of a request; every failure becomes an answer.
+Prepared prepare_safely(const Route& route, const HttpRequest& request, Serving& serving) {
+    try {
+        return route.prepare(request, serving);
+    } catch (const ApiError& error) {
+        return error_response(error, route.family, request.id);
+    } catch (const minim::Exception& error) {
+        const bool is_theirs = error.status() == MINIM_E_INVALID || error.status() == MINIM_E_UNSUPPORTED ||
+                               error.status() == MINIM_E_CONTEXT_FULL;
+        return error_response({is_theirs ? 400 : 503, error.what(), "", ""}, route.family, request.id);
+    } catch (const std::bad_alloc&) {
+        return error_response({503, "out of memory", "", ""}, route.family, request.id);
+    } catch (const std::exception& error) {
+        write_note(fmt::format("{} {} failed: {}", request.id, request.path, error.what()));
+        return error_response({400, "the request cannot be understood", "", ""}, route.family, request.id);
+    }
+}
+
+}  // namespace
+
+Service::Service(EventLoop& loop, Serving& serving)
+    : loop_(loop),
+      serving_(serving),
+      scheduler_(loop, serving.engine, static_cast<size_t>(serving.options.n_parallel),
+                 static_cast<size_t>(serving.options.n_queue)),
+      http_(loop, serving.options.host, serving.options.port, limits_of(serving.options),
+            [this](const std::shared_ptr<Exchange>& exchange) { handle(exchange); }) {
+    loop.every(std::chrono::milliseconds(100), [this] { tick(); });
+    loop.on_termination([this] { drain(); });
+}
+
+void Service::handle(const std::shared_ptr<Exchange>& exchange) {
+    const auto arrived = Clock::now();
+    const HttpRequest& request = exchange->request;
+    const bool is_open = request.path == "/health" || request.path == "/";
+    const auto refuse = [&](const ApiError& error) {
+        exchange->respond(error_response(error, family_of(request.path), request.id));
+        finish(*exchange, "refused", arrived, "");
+    };
+    if (!serving_.options.api_key.empty() && !is_open && !has_key(request, serving_.options.api_key))
+        return refuse({401, "a valid API key is required", "", "invalid_api_key"});
+    if (std::ranges::find(k_direct_paths, request.path) != k_direct_paths.end()) {
+        if (request.method != "GET")
+            return refuse({405, "only GET is possible here", "", "method_not_allowed"});
+        return answer_directly(*exchange);
+    }
+    const auto path_fits = [&](const Route& route) { return fits(route, request.path); };
+    const auto route = std::ranges::find_if(k_routes, path_fits);
+    if (route == k_routes.end())
+        return refuse(
+            {404, fmt::format("there is no route {}", request.path.substr(0, 200)), "", "not_found"});
+    if (request.method != route->method)
+        return refuse(
+            {405, fmt::format("only {} is possible here", route->method), "", "method_not_allowed"});
+    if (is_draining_) return refuse({503, "the server is shutting down", "", ""});
+    prepare(exchange, static_cast<size_t>(route - k_routes.begin()));
+}
+
+void Service::prepare(const std::shared_ptr<Exchange>& exchange, size_t route) {
+    const auto arrived = Clock::now();
+    ++n_pending_;
+    worker_.post([this, exchange, route, arrived]() mutable {
+        auto prepared =
+            std::make_shared<Prepared>(prepare_safely(k_routes[route], exchange->request, serving_));
+        exchange->request.body = {};
+        // The exchange is the loop's: it goes back there, and its last reference with it.
+        loop_.post([this, exchange = std::move(exchange), prepared = std::move(prepared), route, arrived] {
+            --n_pending_;
+            answer(exchange, std::move(*prepared), route, arrived);
+        });
+    });
+}
+
+void Service::answer(const std::shared_ptr<Exchange>& exchange, Prepared prepared, size_t route,
+                     Clock::time_point arrived) {
+    const char* path = k_routes[route].path;
+    if (const auto* response = std::get_if<HttpResponse>(&prepared)) {
+        exchange->respond(*response);
+        return finish(*exchange, path, arrived, "");
+    }
+    if (exchange->is_gone()) return finish(*exchange, path, arrived, "");
+    const auto generation =
+        std::make_shared<Generation>(Generation::Tools{serving_, scheduler_, worker_, metrics_}, exchange,
+                                     std::move(std::get<Plan>(prepared)), arrived);
+    generations_.insert(generation);
+    generation->start([this, weak = std::weak_ptr(generation), exchange, path, arrived] {
+        const auto ended = weak.lock();
+        finish(*exchange, path, arrived, ended->summary());
+        generations_.erase(ended);
+    });
+}
+
+void Service::finish(const Exchange& exchange, const char* route, Clock::time_point arrived,
+                     const std::string& details) {
+    ++metrics_.requests[{route, exchange.status()}];
+    const double ms = std::chrono::duration<double, std::milli>(Clock::now() - arrived).count();
+    write_note(fmt::format("{} {} {} status={} ms={:.0f}{}{}{}", exchange.request.id, exchange.request.method,
+                           exchange.request.path.substr(0, 200), exchange.status(), ms,
+                           details.empty() ? "" : " ", details, exchange.is_gone() ? " client_gone" : ""));
+}
+
+// Routes that need the loop's own state.
+void Service::answer_directly(Exchange& exchange) {
+    HttpResponse response;
+    const std::string& path = exchange.request.path;
+    if (path == "/") {
+        response.content_type = "text/html; charset=utf-8";
+        response.body = k_chat_page;
+    } else if (path == "/health") {
+        response.body = R"({"status":"ok"})";
+        if (is_draining_) response = {503, "application/json", R"({"status":"shutting down"})", {}};
+    } else if (path == "/slots") {
+        Json slots = Json::array();
+        for (const auto& job : scheduler_.slots()) {
+            Json slot = {
+                {"id", slots.size()}, {"n_ctx", serving_.n_context}, {"is_processing", job != nullptr}};
+            if (job) slot.update(Json{{"n_prompt", job->prompt->size()}, {"n_decoded", job->n_generated()}});
+            slots.push_back(std::move(slot));
+        }
+        response.body = to_text(slots);
+    } else {
+        response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+        response.body = metrics_.text(serving_.options.metrics_prefix, scheduler_, serving_.engine.state());
+    }
+    exchange.respond(response);
+}
+
+void Service::tick() {
+    const auto now = Clock::now();
+    const auto interval = std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(serving_.options.ping_seconds));
+    for (const auto& generation : generations_) generation->ping(now, interval);
+    if (is_draining_ && generations_.empty() && n_pending_ == 0 && http_.n_connections() == 0) loop_.stop();
+}
+
+void Service::drain() {
+    if (is_draining_) return loop_.stop();  // a second signal: at once
+    write_note("shutting down: running requests finish, new ones are refused");
+    is_draining_ = true;
+    http_.drain();
+}
+
+}  // namespace server

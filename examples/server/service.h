@@ -1,0 +1,44 @@
+// The server: finds the route of a request, checks its key, keeps the log, and ends in order.
+#pragma once
+
+#include <memory>
+#include <unordered_set>
+
+#include "event_loop.h"
+#include "generation.h"
+#include "http_server.h"
+#include "serving.h"
+
+namespace server {
+
+class Service {
+  public:
+    Service(EventLoop& loop, Serving& serving);
+
+    uint16_t port() const { return http_.port(); }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    void handle(const std::shared_ptr<Exchange>& exchange);
+    void prepare(const std::shared_ptr<Exchange>& exchange, size_t route);
+    void answer(const std::shared_ptr<Exchange>& exchange, Prepared prepared, size_t route,
+                Clock::time_point arrived);
+    void finish(const Exchange& exchange, const char* route, Clock::time_point arrived,
+                const std::string& details);
+    void answer_directly(Exchange& exchange);
+    void tick();
+    void drain();
+
+    EventLoop& loop_;
+    Serving& serving_;
+    Scheduler scheduler_;
+    Metrics metrics_;
+    std::unordered_set<std::shared_ptr<Generation>> generations_;
+    size_t n_pending_ = 0;  // requests that the worker has
+    bool is_draining_ = false;
+    HttpServer http_;
+    Worker worker_;  // last: its tasks use all of the above
+};
+
+}  // namespace server

@@ -1,0 +1,178 @@
+#include "serving.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+#include <stdexcept>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "find_model.h"
+#include "request_log.h"
+
+namespace server {
+
+namespace {
+
+minim::Runtime open_runtime(const Options& options) {
+    minim::RuntimeOptions runtime;
+    runtime.n_threads = options.n_threads_batch > 0 ? options.n_threads_batch : options.n_threads;
+    runtime.n_threads_decode = options.n_threads_batch > 0 ? options.n_threads : 0;
+    runtime.log_level = options.verbose ? MINIM_LOG_DEBUG : MINIM_LOG_WARNING;
+    runtime.log = [](int32_t, const char* line) { write_note(line); };
+    return minim::Runtime(runtime);
+}
+
+// Every usable device but the CPU: llama.cpp's -ngl needs no names.
+std::string accelerators(const minim::Runtime& runtime) {
+    const minim::Devices all(runtime);
+    std::string names;
+    for (size_t i = 0; i < all.count(); ++i) {
+        const minim_device_info device = all.get(i);
+        if (device.usable == 0 || std::string_view(device.name) == "cpu") continue;
+        names.append(names.empty() ? "" : ",").append(device.name);
+    }
+    return names;
+}
+
+minim::Model open_model(const minim::Runtime& runtime, const Options& options) {
+    minim::ModelOptions model;
+    if (options.n_gpu_layers != 0) {
+        model.devices = options.devices.empty() ? accelerators(runtime) : options.devices;
+        if (!model.devices.empty()) {
+            model.split = options.tensor_split;
+            model.n_device_layers = std::max(options.n_gpu_layers, 0);
+            for (const std::string& rule : options.overrides)
+                model.overrides.append(model.overrides.empty() ? "" : ",").append(rule);
+            model.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
+        }
+    }
+    model.lock = options.mlock;
+    if (options.mmap) model.residence = MINIM_RESIDENCE_MAPPED;
+    if (options.no_mmap) model.residence = MINIM_RESIDENCE_OWNED;
+    return minim::Model(runtime, find_model(options.model), model);
+}
+
+// A metadata text of the checkpoint, or "".
+std::string metadata(const minim::Model& model, const std::string& key) {
+    try {
+        return model.checkpoint().metadata(key).str();
+    } catch (const minim::Exception& error) {
+        if (error.status() != MINIM_E_NOT_FOUND) throw;
+        return {};
+    }
+}
+
+std::optional<double> metadata_number(const minim::Model& model, const std::string& key) {
+    const std::string text = metadata(model, key);
+    if (text.empty()) return std::nullopt;
+    return std::strtod(text.c_str(), nullptr);
+}
+
+SamplingDefaults complete(const SamplingDefaults& given, const minim::Model& model) {
+    const auto choose = [&](std::optional<double> own, const char* key, double other) {
+        if (!own) own = metadata_number(model, std::string("general.sampling.") + key);
+        return own.value_or(other);
+    };
+    SamplingDefaults defaults;
+    defaults.temperature = choose(given.temperature, "temp", 1.0);
+    defaults.top_p = choose(given.top_p, "top_p", 0.95);
+    defaults.min_p = choose(given.min_p, "min_p", 0.0);
+    const auto top_k = given.top_k ? std::optional(static_cast<double>(*given.top_k)) : std::nullopt;
+    defaults.top_k = static_cast<int64_t>(choose(top_k, "top_k", 40));
+    return defaults;
+}
+
+std::string model_name(const Options& options, const minim::Model& model) {
+    if (!options.names.empty()) return options.names.front();
+    const std::string name = model.info().name;
+    return name.empty() ? "minim" : name;
+}
+
+minim::Engine open_engine(const minim::Model& model, const Options& options, int64_t n_context) {
+    constexpr uint64_t k_usual_tokens = 131072;  // for all slots, unless one request needs more
+    minim::EngineOptions engine;
+    const auto context = static_cast<uint64_t>(n_context);
+    engine.kv_tokens = options.kv_tokens;
+    if (engine.kv_tokens == 0)
+        engine.kv_tokens =
+            std::max(context, std::min(context * static_cast<uint64_t>(options.n_parallel), k_usual_tokens));
+    engine.max_context = context;
+    engine.k_format = options.kv_format;
+    engine.v_format = options.kv_format;
+    engine.n_requests = static_cast<int32_t>(options.n_parallel);
+    engine.n_batch = options.n_batch != 0 ? std::max(options.n_batch, engine.n_requests) : 0;
+    try {
+        return minim::Engine(model, engine);
+    } catch (const minim::Exception& error) {
+        // Take what there is, if the size was not asked for and one request fits.
+        const auto available = static_cast<uint64_t>(std::max<int64_t>(error.error().available, 0)) / 10 * 9;
+        const bool is_memory =
+            error.status() == MINIM_E_OUT_OF_MEMORY || error.status() == MINIM_E_OUT_OF_DEVICE_MEMORY;
+        if (!is_memory || options.kv_tokens != 0 || available >= engine.kv_tokens || available < context)
+            throw;
+        write_note(
+            fmt::format("memory for a KV cache of {} tokens instead of {}", available, engine.kv_tokens));
+        engine.kv_tokens = available;
+        return minim::Engine(model, engine);
+    }
+}
+
+int64_t now_in_seconds() {
+    return std::chrono::duration_cast<std::chrono::seconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+int32_t think_end_token(const minim::Model& model) {
+    const minim::Tokens tokens = model.tokenize("</think>");
+    return tokens.size() == 1 ? tokens[0] : -1;
+}
+
+}  // namespace
+
+template <typename Make>
+std::shared_ptr<const minim::Constraint> Constraints::find_or_make(std::string key, Make make) {
+    constexpr size_t k_most = 64;
+    const auto it = known_.find(key);
+    if (it != known_.end()) return it->second;
+    if (known_.size() >= k_most) known_.clear();
+    const auto made = std::make_shared<const minim::Constraint>(make());
+    known_.emplace(std::move(key), made);
+    return made;
+}
+
+std::shared_ptr<const minim::Constraint> Constraints::of_schema(const std::string& schema,
+                                                                bool after_reasoning) {
+    const minim::ConstraintOptions options{after_reasoning ? "</think>" : ""};
+    return find_or_make((after_reasoning ? "s1" : "s0") + schema,
+                        [&] { return minim::Constraint::from_schema(model_, schema, options); });
+}
+
+std::shared_ptr<const minim::Constraint> Constraints::of_tools(const std::string& tools,
+                                                               const std::string& name, bool single,
+                                                               bool after_reasoning) {
+    const minim::ConstraintOptions options{after_reasoning ? "</think>" : ""};
+    const std::string key = fmt::format("t{}{}{}\n{}", after_reasoning ? 1 : 0, single ? 1 : 0, name, tools);
+    return find_or_make(key,
+                        [&] { return minim::Constraint::from_tools(model_, tools, name, single, options); });
+}
+
+Serving::Serving(const Options& o)
+    : options(o),
+      runtime(open_runtime(options)),
+      model(open_model(runtime, options)),
+      info(model.info()),
+      n_context(options.n_context != 0 ? options.n_context : info.n_context_train),
+      name(model_name(options, model)),
+      started(now_in_seconds()),
+      chat_template(metadata(model, "tokenizer.chat_template")),
+      sampling(complete(options.sampling, model)),
+      think_end(think_end_token(model)),
+      engine(open_engine(model, options, n_context)),
+      turns(model),
+      constraints(model) {}
+
+}  // namespace server

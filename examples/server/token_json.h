@@ -1,0 +1,21 @@
+// Log-probabilities and timings in the forms of the two OpenAI routes.
+#pragma once
+
+#include <span>
+
+#include "answer.h"
+#include "json.h"
+
+namespace server {
+
+// {"token", "logprob", "bytes", "top_logprobs"} for each token.
+Json chat_logprobs(const minim::Model& model, std::span<const Token> tokens);
+
+// {"tokens", "token_logprobs", "top_logprobs", "text_offset"}; offsets count characters from `offset` on, which moves along.
+Json completion_logprobs(const minim::Model& model, std::span<const Token> tokens, size_t& offset);
+
+Json ids_of(std::span<const Token> tokens);
+Json usage_json(const Usage& usage);
+Json timings_json(const Usage& usage);
+
+}  // namespace server

@@ -1,0 +1,65 @@
+// What the server remembers of answers that it gave. Both are used on the worker's thread alone.
+//
+// TurnMemory: the token ids of an answer. A client sends the answer back as text and JSON, whose rendering seldom has the same
+// tokens (blank lines before a tool call, another way to cut a word). If the rendered turn is the one that was remembered, its
+// generated ids are put in its place, so that the prefix cache finds them.
+//
+// ReasoningMemory: the reasoning before a tool call, by the call's id, for clients that do not send it back.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "json.h"
+#include "minim/minim.hpp"
+
+namespace server {
+
+// Texts by key; the entries that were not used for longest are dropped.
+class RecentTexts {
+  public:
+    explicit RecentTexts(size_t most_bytes) : most_bytes_(most_bytes) {}
+    void put(const std::string& key, std::string value);
+    const std::string* find(const std::string& key);
+
+  private:
+    using Entries = std::list<std::pair<std::string, std::string>>;
+    size_t most_bytes_;
+    size_t n_bytes_ = 0;
+    Entries entries_;  // the last used first
+    std::unordered_map<std::string, Entries::iterator> by_key_;
+};
+
+class TurnMemory {
+  public:
+    explicit TurnMemory(const minim::Model& model);
+
+    // `message` is the answer as a client sends it back; `prompt` and `generated` are the ids it was made from.
+    void remember(const Json& message, const std::vector<int32_t>& prompt,
+                  const std::vector<int32_t>& generated);
+    // Puts generated ids in the place of turns that are known.
+    std::vector<int32_t> splice(const std::vector<int32_t>& prompt);
+
+    int32_t end_token() const { return end_; }
+
+  private:
+    const minim::Model& model_;
+    int32_t role_ = -1;  // "]~b]", which begins a turn
+    int32_t end_ = -1;   // "[e~[", which ends it
+    RecentTexts turns_{size_t{32} << 20};
+};
+
+class ReasoningMemory {
+  public:
+    void remember(const std::string& call_id, const std::string& reasoning);
+    const std::string* find(const std::string& call_id);
+
+  private:
+    RecentTexts texts_{size_t{32} << 20};
+};
+
+}  // namespace server
