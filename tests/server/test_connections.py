@@ -1,0 +1,196 @@
+"""Connections: slow, idle and rude clients, keys, keep-alives, and the end of the server."""
+
+import contextlib
+import json
+import re
+import socket
+import threading
+import time
+import unittest
+
+from support import CHAT, COUNT, HELLO, Server, post_bytes, raw, status_of
+
+# About 20,000 tokens of answer: longer than any test waits.
+LONG = {"messages": HELLO, "ignore_eos": True, "max_tokens": 3900, "temperature": 0}
+
+
+def open_and_send(server, data):
+    sock = socket.create_connection(server.address, timeout=30)
+    sock.sendall(data)
+    return sock
+
+
+class Connections(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(Server())
+
+    def wait_until_busy(self):
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            if any(slot["is_processing"] for slot in self.server.get("/slots")[2]):
+                return
+        raise AssertionError("no slot is in use")
+
+    def test_many_requests_on_a_connection(self):
+        one = post_bytes("/tokenize", {"content": "x"})
+        last = b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n"
+        with open_and_send(self.server, one * 20 + last) as sock:
+            received = b""
+            while part := sock.recv(65536):
+                received += part
+        self.assertEqual(received.count(b"HTTP/1.1 200 OK"), 21)
+        self.assertEqual(len(set(re.findall(rb"x-request-id: (\S+)", received))), 21)
+
+    def test_an_answer_for_a_client_that_ends_its_side(self):
+        data = post_bytes(CHAT, {"messages": HELLO, "max_tokens": 3})
+        self.assertEqual(status_of(raw(self.server.address, data, half_close=True)), 200)
+
+    def test_http_1_0(self):
+        body = json.dumps({"messages": HELLO, "max_tokens": 3, "stream": True}).encode()
+        answer = raw(self.server.address, b"POST %b HTTP/1.0\r\nContent-Length: %d\r\n\r\n%b" % (CHAT.encode(), len(body), body))
+        self.assertNotIn(b"chunked", answer)
+        self.assertTrue(answer.endswith(b"data: [DONE]\n\n"), answer[-100:])
+
+    def test_expect(self):
+        body = json.dumps({"content": "x" * 10}).encode()
+        with open_and_send(self.server, b"POST /tokenize HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)) as sock:
+            self.assertTrue(sock.recv(1000).startswith(b"HTTP/1.1 100"))
+            sock.sendall(body)
+            self.assertIn(b"200 OK", sock.recv(1000))
+
+    def test_head(self):
+        answer = raw(self.server.address, b"HEAD /health HTTP/1.1\r\nConnection: close\r\n\r\n")
+        self.assertTrue(answer.startswith(b"HTTP/1.1 200") or answer.startswith(b"HTTP/1.1 404"))
+
+    def test_a_client_that_goes_ends_its_request(self):
+        for stream in (True, False):
+            sock = open_and_send(self.server, post_bytes(CHAT, {**LONG, "stream": stream}))
+            self.wait_until_busy()
+            sock.close()
+            self.server.wait_until_free(10)
+
+    def test_slow_clients_keep_nobody_waiting(self):
+        with contextlib.ExitStack() as stack:
+            for _ in range(100):
+                stack.enter_context(open_and_send(self.server, post_bytes(CHAT, "{}", Content_Length=1000)[:-1]))
+            for _ in range(200):
+                stack.enter_context(socket.create_connection(self.server.address))
+            started = time.monotonic()
+            self.server.chat(HELLO, max_tokens=5)
+            self.assertLess(time.monotonic() - started, 5)
+
+    def test_requests_without_progress_are_closed(self):
+        for data in (b"", b"GET /hea", post_bytes(CHAT, "{}", Content_Length=1000)):
+            with open_and_send(self.server, data) as sock:
+                started = time.monotonic()
+                while sock.recv(1000):
+                    pass
+                self.assertLess(time.monotonic() - started, 15)
+
+    def test_a_client_that_does_not_read_is_closed(self):
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            sock.settimeout(30)
+            sock.connect(self.server.address)
+            sock.sendall(post_bytes(CHAT, {**LONG, "stream": True, "logprobs": True, "top_logprobs": 20}))
+            self.wait_until_busy()
+            self.server.wait_until_free(240)
+            aborted = re.search(r"minim_requests_aborted_total (\d+)", self.server.get("/metrics")[2].decode())
+            self.assertGreater(int(aborted.group(1)), 0)
+
+
+class Keys(unittest.TestCase):
+    def test_keys(self):
+        with Server("--api-key", "s3cret") as server:
+            for headers in ({"Authorization": "Bearer s3cret"}, {"x-api-key": "s3cret"}, {"authorization": "bearer s3cret"}):
+                self.assertEqual(server.get("/props", headers=headers)[0], 200)
+            self.assertEqual(server.get("/health")[0], 200)
+            bodies = set()
+            for headers in ({}, {"Authorization": "Bearer s3cre"}, {"Authorization": "Bearer s3crets3cret"}, {"Authorization": "Bearer "},
+                            {"Authorization": "Basic s3cret"}, {"Authorization": "s3cret"}, {"x-api-key": "S3cret"}, {"x-api-key": ""}):
+                for method, path in (("GET", "/props"), ("GET", "/slots"), ("GET", "/metrics"), ("POST", CHAT), ("GET", "/nothing")):
+                    status, _, answer = server.request(method, path, headers=headers)
+                    self.assertEqual(status, 401, (headers, path))
+                    bodies.add(json.dumps(answer))
+            self.assertEqual(len(bodies), 1)
+            status, _, answer = server.post("/v1/messages", {"messages": HELLO, "max_tokens": 3})
+            self.assertEqual((status, answer["type"], answer["error"]["type"]), (401, "error", "authentication_error"))
+
+
+class Queue(unittest.TestCase):
+    def test_streams_that_wait_get_headers_and_pings(self):
+        with Server("--parallel", "1", "--sse-ping-interval", "0.2") as server:
+            with open_and_send(server, post_bytes(CHAT, {**LONG, "stream": True})):
+                for path, body, ping in ((CHAT, {"messages": HELLO}, b": ping\n\n"),
+                                         ("/v1/messages", {"messages": HELLO, "max_tokens": 3}, b"event: ping\n")):
+                    with open_and_send(server, post_bytes(path, {**body, "stream": True})) as sock:
+                        received = b""
+                        started = time.monotonic()
+                        while received.count(ping) < 3 and time.monotonic() - started < 10:
+                            received += sock.recv(65536)
+                        self.assertTrue(received.startswith(b"HTTP/1.1 200"))
+                        self.assertGreaterEqual(received.count(ping), 3)
+
+    def test_a_full_queue(self):
+        with Server("--parallel", "1", "--queue", "2") as server, contextlib.ExitStack() as stack:
+            for _ in range(3):
+                stack.enter_context(open_and_send(server, post_bytes(CHAT, {**LONG, "stream": True})))
+                time.sleep(0.3)
+            for path in (CHAT, "/v1/messages"):
+                status, headers, answer = server.post(path, {"messages": HELLO, "max_tokens": 3})
+                self.assertEqual((status, answer["error"]["type"]), (429, "rate_limit_error"))
+                self.assertGreater(int(headers["Retry-After"]), 0)
+            stack.close()
+            server.wait_until_free()
+            server.chat(HELLO, max_tokens=3)
+
+    def test_timeouts_end_answers(self):
+        with Server("--timeout", "1") as server:
+            started = time.monotonic()
+            choice = server.ok(CHAT, {**LONG, "n": 8})["choices"][0]
+            self.assertEqual(choice["finish_reason"], "length")
+            self.assertLess(time.monotonic() - started, 10)
+
+
+class End(unittest.TestCase):
+    def test_running_requests_finish(self):
+        server = Server()
+        answers = []
+
+        def ask(stream):
+            body = {"messages": COUNT, "temperature": 0, "max_tokens": 400, "ignore_eos": True}
+            if stream:
+                answers.append(server.events(CHAT, body)[-1][1] == "[DONE]")
+            else:
+                answers.append(server.ok(CHAT, body)["usage"]["completion_tokens"] == 400)
+
+        threads = [threading.Thread(target=ask, args=(i % 2,)) for i in range(12)]
+        for thread in threads:
+            thread.start()
+        idle = socket.create_connection(server.address)
+        deadline = time.monotonic() + 10
+        while sum(slot["is_processing"] for slot in server.get("/slots")[2]) < 8 and time.monotonic() < deadline:
+            pass
+        time.sleep(0.3)
+        self.assertEqual(server.stop(240), 0)
+        for thread in threads:
+            thread.join()
+        self.assertEqual(answers, [True] * 12)
+        self.assertEqual(idle.recv(100), b"")
+        idle.close()
+        with self.assertRaises(ConnectionRefusedError):
+            server.get("/health")
+
+    def test_the_log_has_no_prompts(self):
+        with Server() as server:
+            server.chat([{"role": "user", "content": "Xylophone?"}], max_tokens=3)
+            server.post(CHAT, {"messages": [{"role": "Xylophone", "content": "x"}], "temperature": "Xylophone"})
+            log = server.text()
+        self.assertIn(f"POST {CHAT} status=200", log)
+        self.assertIn("generated=3", log)
+        self.assertNotIn("Xylophone", log)
+
+
+if __name__ == "__main__":
+    unittest.main()
