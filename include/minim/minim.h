@@ -934,21 +934,34 @@ typedef struct minim_constraint_params {
     { sizeof(minim_constraint_params), 0, NULL }
 
 /*
- * A JSON value that fits a JSON Schema; `{"type": "object"}` is any object. Known are the types, enum, const,
- * properties, required, additionalProperties, propertyNames, patternProperties, items, prefixItems, counts,
- * lengths, bounds, pattern, format, $ref into the schema itself, allOf, anyOf and oneOf (as anyOf). Members
- * come in the order of the schema, and such as it does not name only where additionalProperties asks for
- * them. Errors: INVALID (no JSON, no schema, nothing fits it), UNSUPPORTED (a keyword that cannot be
- * enforced, or more than a limit allows to be worked out); both name the place in the schema.
+ * A JSON value that fits a JSON Schema (draft 2020-12 and the spellings of older ones); `{"type": "object"}` is any
+ * object. Every keyword that restricts a value is enforced, or refused with its place:
+ *   members        come in the order of the schema; unnamed ones only if additionalProperties, patternProperties,
+ *                  unevaluatedProperties or minProperties asks for them; items beyond prefixItems likewise
+ *   numbers        have any number of digits; those with bounds have an exponent only behind one digit and a point
+ *                  ("1.5e-7"), those with multipleOf none
+ *   enum, const    are compared as values: 1.0 is 1, and the order of members does not count
+ *   pattern        is a regular expression as below that occurs in the text; format is enforced for date, time,
+ *                  date-time, duration, email, hostname, ipv4, ipv6, uri, uri-reference, iri, iri-reference, uri-template,
+ *                  json-pointer, relative-json-pointer and uuid, and an annotation otherwise; both and lengths may be
+ *                  combined
+ *   $ref           leads into the schema itself, by pointer, $id or $anchor
+ *   oneOf          is exact, or counts as anyOf if what its members have in common cannot be worked out
+ *   uniqueItems    is enforced for up to 10 listed values, and for arrays of at most one item
+ * Refused are: $dynamicRef with several targets, what follows from the negation (`not`, `if`) of additionalProperties,
+ * patternProperties, propertyNames, uniqueItems or unevaluated keywords, and multipleOf with more than 5 digits. A keyword
+ * whose value is null counts as absent. Errors: INVALID (no JSON, no schema, nothing fits it), UNSUPPORTED (a keyword
+ * that cannot be enforced, or more than a limit allows to be worked out); both name the place in the schema.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_schema(minim_model* model, const char* schema,
                                                                      const minim_constraint_params* params,
                                                                      minim_constraint** out,
                                                                      minim_error* err);
 /*
- * A regular expression that the whole answer fits, in the syntax of JavaScript without what is not regular:
- * look-around, back references, \b. Errors: INVALID, UNSUPPORTED, with the byte where it stands; UNSUPPORTED too
- * for an expression whose automaton would be too large.
+ * A regular expression that the whole answer fits, in the syntax of JavaScript, with look-around, \b, \p{} for general
+ * categories, and also (?i), (?m), (?s), (?P<name>), \A, \Z and \z. `pattern` ends with a zero. Errors: INVALID,
+ * UNSUPPORTED (back references, a lookahead within a lookbehind, other groups and properties) with the byte where it stands;
+ * UNSUPPORTED too for an expression whose automaton would be too large.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_regex(minim_model* model, const char* pattern,
                                                                     const minim_constraint_params* params,
@@ -968,9 +981,11 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_choices_n(
     minim_model* model, const char* const* choices, const size_t* lengths, size_t count,
     const minim_constraint_params* params, minim_constraint** out, minim_error* err);
 /*
- * Calls of tools, with parameters that fit the tools' schemas. `tools` is the JSON list of a chat request;
- * `name` is the one tool that may be called, or NULL; `single` is 1 for exactly one call, 0 for one or
- * several. Errors: as minim_constraint_from_schema.
+ * Calls of tools, with parameters that fit the tools' schemas. `tools` is the JSON list of a chat request: each has its
+ * parameters' schema as `parameters`, `input_schema` or `inputSchema`, or takes none; members that are null count as
+ * absent. Strings are any text without "</parameter>". A schema with `properties` names all parameters unless it asks for
+ * more. `name` is the one tool that may be called, or NULL; `single` is 1 for exactly one call, 0 for one or several.
+ * Errors: as minim_constraint_from_schema.
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_tools(minim_model* model, const char* tools,
                                                                     const char* name, int32_t single,

@@ -50,7 +50,8 @@ void add_pieces(Grammar& grammar, char32_t first, char32_t last, int length, std
 CodePoints& CodePoints::add(char32_t first, char32_t last) {
     if (first > last) return *this;
     // What touches the new range becomes part of it.
-    const auto begin = std::ranges::find_if(ranges_, [&](const Range& r) { return r.last + 1 >= first; });
+    const auto begin =
+        std::ranges::partition_point(ranges_, [&](const Range& range) { return range.last + 1 < first; });
     auto end = begin;
     Range merged = {first, last};
     while (end != ranges_.end() && end->first <= last + 1) {
@@ -83,9 +84,21 @@ CodePoints CodePoints::without(const CodePoints& other) const {
     return complement().add(other).complement();
 }
 
+CodePoints CodePoints::both(const CodePoints& other) const {
+    CodePoints common;
+    auto theirs = other.ranges_.begin();
+    for (const Range& range : ranges_) {
+        while (theirs != other.ranges_.end() && theirs->last < range.first) ++theirs;
+        for (auto it = theirs; it != other.ranges_.end() && it->first <= range.last; ++it)
+            common.ranges_.push_back({std::max(range.first, it->first), std::min(range.last, it->last)});
+    }
+    return common;
+}
+
 bool CodePoints::contains(char32_t code_point) const noexcept {
-    return std::ranges::any_of(
-        ranges_, [&](const Range& range) { return range.first <= code_point && code_point <= range.last; });
+    const auto range = std::ranges::partition_point(
+        ranges_, [&](const Range& candidate) { return candidate.last < code_point; });
+    return range != ranges_.end() && range->first <= code_point;
 }
 
 Part utf8(Grammar& grammar, const CodePoints& set) {

@@ -20,15 +20,18 @@ class CodePoints {
     // All characters but these and the surrogates, which are none.
     CodePoints complement() const;
     CodePoints without(const CodePoints& other) const;
+    CodePoints both(const CodePoints& other) const;  // what is in this and in the other
 
     bool contains(char32_t code_point) const noexcept;
 
     struct Range {
         char32_t first;
         char32_t last;
+        bool operator==(const Range&) const = default;
     };
     // Ascending, apart from each other.
     const std::vector<Range>& ranges() const noexcept { return ranges_; }
+    bool operator==(const CodePoints&) const = default;
 
     static CodePoints all() { return CodePoints().complement(); }
 

@@ -60,7 +60,7 @@ bool Constraint::matches(std::string_view text) const {
 
     Positions positions(automaton_);
     const int32_t start = positions.start_of(automaton_.start_rule);
-    std::vector<int32_t> here;                        // positions that the text up to a place may lead to
+    std::vector<int32_t> here;                       // positions that the text up to a place may lead to
     std::map<size_t, std::vector<int32_t>> to_come;  // by place behind it: those that markup leads to
     if (opener.empty()) here.push_back(start);
     for (size_t at = 0;; ++at) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "constraint/grammar.h"
+#include "constraint/regex_tree.h"
 
 namespace minim::constraint {
 
@@ -21,19 +21,25 @@ struct Decimal {
 
 // A JSON number. Nothing where it has more than k_most_digits digits before or behind the point.
 std::optional<Decimal> parse_decimal(std::string_view number);
+constexpr int64_t k_most_digits = 2000;
 
-// -1, 0 or 1, as a is below, equal to or above b.
+// Without exponent; the same for equal numbers.
+std::string to_text(const Decimal& decimal);
+
+// -1, 0 or 1, as a is below, equal to or above b: of whole numbers without leading zeros, and of any.
+int compare_wholes(const std::string& a, const std::string& b) noexcept;
 int compare(const Decimal& a, const Decimal& b) noexcept;
-
-constexpr int64_t k_most_digits = 18;
 
 struct Bound {
     Decimal value;
     bool is_included = true;
 };
 
-// The numbers between two bounds, written without exponent. Either bound may be missing.
-Part integer_between(Grammar& grammar, const std::optional<Bound>& low, const std::optional<Bound>& high);
-Part number_between(Grammar& grammar, const std::optional<Bound>& low, const std::optional<Bound>& high);
+// The numbers between two bounds, either of which may be missing. Integers have no point and no exponent; numbers are
+// written without exponent or with one digit before the point that is not 0: 1.5e-7.
+RegexNode integer_between(const std::optional<Bound>& low, const std::optional<Bound>& high);
+RegexNode number_between(const std::optional<Bound>& low, const std::optional<Bound>& high);
+// The latter without exponent.
+RegexNode plain_number_between(const std::optional<Bound>& low, const std::optional<Bound>& high);
 
 }  // namespace minim::constraint

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "constraint/code_points.h"
 
 namespace minim::constraint {
 
@@ -61,9 +60,9 @@ Part Grammar::call(RuleId rule) {
     return add({.kind = Kind::call, .value = rule.index});
 }
 
-Part Grammar::text_without(std::string_view closer) {
-    const Part beyond_ascii = utf8(*this, CodePoints().add(0x80, 0x10FFFF));
-    return add({.kind = Kind::text_without, .parts = {beyond_ascii}, .text = std::string(closer)});
+Part Grammar::graph(Graph graph) {
+    graphs_.push_back(std::move(graph));
+    return add({.kind = Kind::graph, .value = static_cast<int32_t>(graphs_.size() - 1)});
 }
 
 RuleId Grammar::declare(std::string name) {

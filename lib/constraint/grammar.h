@@ -39,8 +39,17 @@ class Grammar {
     Part repeat(Part part, int64_t least, int64_t most);
     Part optional(Part part) { return repeat(part, 0, 1); }
     Part call(RuleId rule);
-    // UTF-8 text of any length in which `closer` does not occur. `closer` is ASCII and not empty.
-    Part text_without(std::string_view closer);
+    // Texts along the edges from the first state to one that accepts.
+    struct Graph {
+        struct Edge {
+            int32_t from;
+            int32_t to;
+            Part part;
+        };
+        std::vector<Edge> edges;
+        std::vector<uint8_t> accepts;  // by state
+    };
+    Part graph(Graph graph);
 
     // Rules are named for messages, and may be called before they are defined.
     RuleId declare(std::string name);
@@ -50,14 +59,13 @@ class Grammar {
     void start_with(Part answer) { start_with(add_rule("answer", answer)); }
 
     // For who reads it.
-    enum class Kind : uint8_t { empty, nothing, byte, token, sequence, choice, repeat, call, text_without };
+    enum class Kind : uint8_t { empty, nothing, byte, token, sequence, choice, repeat, call, graph };
     struct Expression {
         Kind kind;
-        int32_t value = 0;          // byte: index of its set; token: id; call: rule
+        int32_t value = 0;          // byte: index of its set; token: id; call: rule; graph: its index
         int64_t least = 0;          // repeat
         int64_t most = 0;           // repeat; -1: no end
-        std::vector<Part> parts{};  // of sequence, choice, repeat; text_without: a character beyond ASCII
-        std::string text{};         // text_without
+        std::vector<Part> parts{};  // of sequence, choice, repeat
     };
     struct Rule {
         std::string name;
@@ -65,6 +73,7 @@ class Grammar {
     };
     const Expression& operator[](Part part) const { return expressions_[static_cast<size_t>(part.index)]; }
     const std::vector<ByteSet>& byte_sets() const noexcept { return byte_sets_; }
+    const std::vector<Graph>& graphs() const noexcept { return graphs_; }
     const std::vector<Rule>& rules() const noexcept { return rules_; }
     RuleId start() const noexcept { return start_; }
 
@@ -73,6 +82,7 @@ class Grammar {
 
     std::vector<Expression> expressions_;
     std::vector<ByteSet> byte_sets_;  // no two alike
+    std::vector<Graph> graphs_;
     std::vector<Rule> rules_;
     RuleId start_;
 };

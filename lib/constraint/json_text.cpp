@@ -6,13 +6,14 @@
 
 #include "base/format_text.h"
 #include "base/utf8.h"
+#include "constraint/schema_values.h"
 
 namespace minim::constraint {
 namespace {
 
 constexpr int64_t k_most_newlines = 2;
 constexpr int64_t k_most_indentation = 64;
-constexpr int64_t k_most_exponent_digits = 2;
+constexpr int64_t k_most_whole_digits = 30;  // of a value that is also written without its point
 
 ByteSet digit_set() {
     return byte_range('0', '9');
@@ -54,7 +55,7 @@ Part separated(JsonText& json, Part item, int64_t least, int64_t most) {
 
 }  // namespace
 
-JsonText::JsonText(Grammar& grammar) : grammar_(grammar) {
+JsonText::JsonText(Grammar& grammar) : grammar_(grammar), beyond_ascii_(utf8_spelling(grammar)) {
     const Part newline = grammar.byte_in(ByteSet().set('\n'));
     const Part indentation = grammar.byte_in(ByteSet().set(' ').set('\t'));
     space_ = grammar.add_rule(
@@ -71,15 +72,15 @@ JsonText::JsonText(Grammar& grammar) : grammar_(grammar) {
     string_ = grammar.add_rule("string", quoted(grammar.repeat(any_character(), 0, -1)));
 
     const Part digit = grammar.byte_in(digit_set());
-    const Part whole =
-        grammar.choice({grammar.text("0"), grammar.sequence({grammar.byte_in(byte_range('1', '9')),
-                                                             grammar.repeat(digit, 0, k_most_digits - 1)})});
+    const Part whole = grammar.choice(
+        {grammar.text("0"),
+         grammar.sequence({grammar.byte_in(byte_range('1', '9')), grammar.repeat(digit, 0, -1)})});
     const Part sign = grammar.optional(grammar.text("-"));
     integer_ = grammar.add_rule("integer", grammar.sequence({sign, whole}));
-    const Part fraction = grammar.sequence({grammar.text("."), grammar.repeat(digit, 1, k_most_digits)});
+    const Part fraction = grammar.sequence({grammar.text("."), grammar.repeat(digit, 1, -1)});
     const Part exponent = grammar.sequence({grammar.byte_in(ByteSet().set('e').set('E')),
                                             grammar.optional(grammar.byte_in(ByteSet().set('+').set('-'))),
-                                            grammar.repeat(digit, 1, k_most_exponent_digits)});
+                                            grammar.repeat(digit, 1, -1)});
     number_ = grammar.add_rule(
         "number", grammar.sequence({sign, whole, grammar.optional(fraction), grammar.optional(exponent)}));
 }
@@ -94,18 +95,16 @@ Part JsonText::quoted(Part inside) {
     return grammar_.sequence({grammar_.text("\""), inside, grammar_.text("\"")});
 }
 
-Part JsonText::character(const CodePoints& set) {
-    const CodePoints to_escape = to_be_escaped();
-    std::vector<Part> parts = {utf8(grammar_, set.without(to_escape))};
-    for (const CodePoints::Range& range : to_escape.ranges()) {
-        for (char32_t c = range.first; c <= range.last; ++c)
-            if (set.contains(c)) parts.push_back(grammar_.text(escaped(c)));
-    }
-    return grammar_.choice(std::move(parts));
-}
-
-CodePoints JsonText::to_be_escaped() {
-    return CodePoints().add(0, 0x1F).add('"').add('\\');
+Spelling JsonText::spelling() {
+    return [this](const CodePoints& set) {
+        if (set == CodePoints::all()) return any_character();
+        const CodePoints to_escape = CodePoints().add(0, 0x1F).add('"').add('\\');
+        std::vector<Part> parts = {beyond_ascii_(set.without(to_escape))};
+        const CodePoints escapes = set.both(to_escape);
+        for (const CodePoints::Range& range : escapes.ranges())
+            for (char32_t c = range.first; c <= range.last; ++c) parts.push_back(grammar_.text(escaped(c)));
+        return grammar_.choice(std::move(parts));
+    };
 }
 
 Part JsonText::boolean() {
@@ -113,7 +112,13 @@ Part JsonText::boolean() {
 }
 
 Part JsonText::literal(const json::Value& value) {
-    if (!value.is_array() && !value.is_object()) return grammar_.text(json::to_text(value));
+    if (!value.is_array() && !value.is_object()) {
+        const Part written = grammar_.text(json::to_text(value));
+        if (!is_whole(value) || value.is_integer()) return written;
+        const std::string digits = canonical_text(value);
+        if (digits.size() > k_most_whole_digits) return written;
+        return grammar_.choice({written, grammar_.text(digits)});
+    }
     std::vector<Part> items;
     for (size_t i = 0; i < value.items.size(); ++i) {
         if (i > 0) items.push_back(comma());

@@ -1,6 +1,6 @@
 // The pieces of JSON texts, as parts of one grammar: what json_schema.h and tool_calls.h are built from.
-// White space is free where JSON allows it, but bounded, and so are the digits of numbers: a model that is
-// kept to a grammar would else fill an answer with either.
+// White space is free where JSON allows it, but bounded: a model that is kept to a grammar would else fill an answer
+// with it.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 #include "base/json.h"
 #include "constraint/code_points.h"
-#include "constraint/decimal.h"
 #include "constraint/grammar.h"
+#include "constraint/text_automaton.h"
 
 namespace minim::constraint {
 
@@ -27,16 +27,16 @@ class JsonText {
     Part string() { return grammar_.call(string_); }
     Part quoted(Part inside);
     Part any_character();  // inside a string, in each of its spellings
-    // One character of the set inside a string: escaped where it must be, and not otherwise.
-    Part character(const CodePoints& set);
-    static CodePoints to_be_escaped();
+    // How one character of a set is written inside a string: escaped where it must be, and not otherwise; in each of
+    // its spellings if the set is that of all characters.
+    Spelling spelling();
 
     Part integer() { return grammar_.call(integer_); }
     Part number() { return grammar_.call(number_); }
     Part boolean();
     Part null() { return grammar_.text("null"); }
 
-    // Exactly this value, with free space between its parts.
+    // Exactly this value, with free space between its parts. A whole number may also be written without its point.
     Part literal(const json::Value& value);
     Part literal(std::string_view string);
 
@@ -59,6 +59,7 @@ class JsonText {
     RuleId string_;
     RuleId integer_;
     RuleId number_;
+    Spelling beyond_ascii_;
     std::optional<RuleId> value_;
 };
 

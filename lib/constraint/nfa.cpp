@@ -1,8 +1,6 @@
 #include "constraint/nfa.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -83,8 +81,8 @@ class Builder {
             }
             case Kind::repeat:
                 return build_repeat(e, next);
-            case Kind::text_without:
-                return build_text_without(e, next);
+            case Kind::graph:
+                return build_graph(grammar_.graphs()[static_cast<size_t>(e.value)], next);
         }
         return next;
     }
@@ -102,35 +100,34 @@ class Builder {
         return start;
     }
 
-    // State i: the last i bytes are the closer's first i, and no more are (Knuth, Morris, Pratt).
-    int32_t build_text_without(const Grammar::Expression& e, int32_t next) {
-        const std::string& closer = e.text;
-        std::vector<int32_t> starts;
-        for (size_t i = 0; i < closer.size(); ++i) starts.push_back(split(-1, next));
-        const int32_t beyond_ascii = build(e.parts[0], starts[0]);
-        size_t border = 0;  // the longest proper prefix of the closer that the text may end with as well
-        std::vector<std::array<int32_t, 128>> after(closer.size());
-        for (size_t i = 0; i < closer.size(); ++i) {
-            for (size_t byte = 0; byte < 128; ++byte) after[i][byte] = i == 0 ? 0 : after[border][byte];
-            const auto expected = static_cast<size_t>(closer[i]);
-            const auto new_border = static_cast<size_t>(after[i][expected]);
-            after[i][expected] = static_cast<int32_t>(i + 1);
-            if (i > 0) border = new_border;
+    int32_t build_graph(const Grammar::Graph& graph, int32_t next) {
+        std::vector<int32_t> starts;  // by state of the graph
+        for (const uint8_t accepts : graph.accepts) starts.push_back(split(-1, accepts != 0 ? next : -1));
+        std::vector<int32_t> ways(graph.accepts.size(), -1);
+        for (const Grammar::Graph::Edge& edge : graph.edges) {
+            int32_t& way = ways[static_cast<size_t>(edge.from)];
+            way = split(build(edge.part, starts[static_cast<size_t>(edge.to)]), way);
         }
-        for (size_t i = 0; i < closer.size(); ++i) {
-            std::map<int32_t, ByteSet> bytes_to;
-            for (size_t byte = 0; byte < 128; ++byte) bytes_to[after[i][byte]].set(byte);
-            int32_t ways = beyond_ascii;
-            for (const auto& [target, bytes] : bytes_to) {
-                if (target == static_cast<int32_t>(closer.size())) continue;
-                const int32_t way = add({.kind = NfaState::Kind::byte,
-                                         .value = place_of(bytes, nfa_.byte_sets),
-                                         .out = starts[static_cast<size_t>(target)]});
-                ways = split(way, ways);
-            }
-            nfa_.states[static_cast<size_t>(starts[i])].out = ways;
-        }
+        for (size_t i = 0; i < starts.size(); ++i) nfa_.states[static_cast<size_t>(starts[i])].out = ways[i];
         return starts[0];
+    }
+
+    bool may_be_empty(const Grammar::Graph& graph) const {
+        std::vector<bool> is_reached(graph.accepts.size(), false);
+        is_reached[0] = true;
+        for (bool has_changed = true; has_changed;) {
+            has_changed = false;
+            for (const Grammar::Graph::Edge& edge : graph.edges) {
+                const auto to = static_cast<size_t>(edge.to);
+                if (is_reached[to] || !is_reached[static_cast<size_t>(edge.from)] || !may_be_empty(edge.part))
+                    continue;
+                is_reached[to] = true;
+                has_changed = true;
+            }
+        }
+        for (size_t i = 0; i < is_reached.size(); ++i)
+            if (is_reached[i] && graph.accepts[i] != 0) return true;
+        return false;
     }
 
     void find_empty_rules() {
@@ -151,8 +148,9 @@ class Builder {
         const auto is_empty = [this](Part p) { return may_be_empty(p); };
         switch (e.kind) {
             case Kind::empty:
-            case Kind::text_without:
                 return true;
+            case Kind::graph:
+                return may_be_empty(grammar_.graphs()[static_cast<size_t>(e.value)]);
             case Kind::nothing:
             case Kind::byte:
             case Kind::token:

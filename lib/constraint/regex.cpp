@@ -1,400 +1,322 @@
 #include "constraint/regex.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
-#include <span>
+#include <set>
+#include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/hash.h"
+#include "constraint/character_sets.h"
+#include "constraint/regex_nfa.h"
 
 namespace minim::constraint {
 namespace {
 
-constexpr int k_most_open = 100;
+constexpr size_t k_most_work = size_t{1} << 23;  // states looked at
 
-CodePoints digits() {
-    return CodePoints().add('0', '9');
-}
-
-CodePoints word_characters() {
-    return digits().add('A', 'Z').add('a', 'z').add('_');
-}
-
-CodePoints white_space() {
-    return CodePoints()
-        .add('\t', '\r')
-        .add(' ')
-        .add(0xA0)
-        .add(0x1680)
-        .add(0x2000, 0x200A)
-        .add(0x2028, 0x2029)
-        .add(0x202F)
-        .add(0x205F)
-        .add(0x3000)
-        .add(0xFEFF);
-}
-
-CodePoints line_ends() {
-    return CodePoints().add('\n').add('\r').add(0x2028, 0x2029);
-}
-
-struct Node {
-    enum class Kind : uint8_t { characters, sequence, choice, repeat, text_start, text_end };
-    Kind kind;
-    CodePoints set{};           // characters
-    std::vector<Node> nodes{};  // of sequence, choice, repeat
-    int64_t least = 0;          // repeat
-    int64_t most = 0;           // -1: no end
-};
-
-class Parser {
+// The subset construction, over threads: an NFA state with what must come true of the text behind it. What is known of
+// the text before is the same for all threads.
+class Determiniser {
   public:
-    explicit Parser(std::string_view pattern) : pattern_(pattern) {}
+    Determiniser(const RegexNfa& nfa, std::string_view where) : nfa_(nfa), where_(where) {
+        automaton_.classes = character_classes(nfa.sets);
+        visited_.resize(nfa.states.size(), 0);
+        number_of_promises({});
+        for (const CodePoints& set : automaton_.classes) {
+            const char32_t some = set.ranges()[0].first;
+            std::vector<bool> is_in;
+            for (const CodePoints& candidate : nfa.sets) is_in.push_back(candidate.contains(some));
+            class_is_in_.push_back(std::move(is_in));
+            class_is_word_.push_back(word_characters().contains(some));
+        }
+    }
 
-    Node parse() {
-        Node node = choice();
-        if (at_ != pattern_.size()) fail_at(Status::invalid, "a ')' that closes nothing");
-        return node;
+    TextAutomaton run() {
+        Before nothing{.is_start = nfa_.has_text_start, .is_word = false, .behinds = {}};
+        look_behind(nothing, nullptr, 0);
+        before_ = nothing;
+        state_of(closed({{nfa_.start, k_no_promises}}));
+        for (size_t state = 0; state < entries_.size(); ++state) {
+            for (size_t c = 0; c < automaton_.classes.size(); ++c) {
+                const Entry entry = entries_[state];
+                const Before last = befores_[static_cast<size_t>(entry.before)];
+                Before now{
+                    .is_start = false, .is_word = nfa_.has_word_edge && class_is_word_[c], .behinds = {}};
+                look_behind(now, &last, c);
+                before_ = std::move(now);
+                ThreadList threads = stepped(sets_[static_cast<size_t>(entry.set)], c);
+                if (threads.empty()) continue;
+                const int32_t to = state_of(std::move(threads));
+                automaton_.connect(static_cast<int32_t>(state), c, to);
+            }
+        }
+        drop_dead_states(automaton_);
+        merge_alike_states(automaton_);
+        return std::move(automaton_);
     }
 
   private:
-    Node choice() {
-        Node node{.kind = Node::Kind::choice};
-        do node.nodes.push_back(sequence());
-        while (take('|'));
-        return node;
+    static constexpr int32_t k_no_promises = 0;
+    struct Thread {
+        int32_t state;
+        int32_t promises;                                 // a number of promise_lists_
+        auto operator<=>(const Thread&) const = default;  // NOLINT(modernize-use-nullptr)
+    };
+    using ThreadList = std::vector<Thread>;
+
+    // What is behind a place begins with a text that `set` finds, or does not.
+    struct Promise {
+        int32_t set;
+        int32_t is_negated;
+        auto operator<=>(const Promise&) const = default;  // NOLINT(modernize-use-nullptr)
+    };
+    using PromiseList = std::vector<Promise>;
+
+    // What is known of the text before a place.
+    struct Before {
+        bool is_start = false;
+        bool is_word = false;                             // the last character
+        std::vector<ThreadList> behinds;                  // where the lookbehinds are
+        auto operator<=>(const Before&) const = default;  // NOLINT(modernize-use-nullptr)
+    };
+    struct Entry {
+        int32_t before;
+        int32_t set;
+    };
+
+    void count_work(size_t n) {
+        work_ += n;
+        if (work_ > k_most_work) fail_too_large();
+    }
+    [[noreturn]] void fail_too_large() const {
+        fail(Status::unsupported, "{}: a regular expression needs too large an automaton ({} states)", where_,
+             automaton_.n_states());
     }
 
-    Node sequence() {
-        Node node{.kind = Node::Kind::sequence};
-        while (at_ < pattern_.size() && pattern_[at_] != '|' && pattern_[at_] != ')')
-            node.nodes.push_back(repeated(atom()));
-        return node;
+    const RegexState& nfa(int32_t state) const { return nfa_.states[static_cast<size_t>(state)]; }
+
+    int32_t number_of_promises(PromiseList promises) {
+        std::ranges::sort(promises);
+        promises.erase(std::unique(promises.begin(), promises.end()), promises.end());
+        const auto [place, is_new] =
+            promise_numbers_.try_emplace(promises, static_cast<int32_t>(promise_lists_.size()));
+        if (is_new) promise_lists_.push_back(std::move(promises));
+        return place->second;
     }
 
-    Node repeated(Node node) {
-        int64_t least = 0;
-        int64_t most = -1;
-        if (take('+')) {
-            least = 1;
-        } else if (take('?')) {
-            most = 1;
-        } else if (!take('*') && !take_counts(least, most)) {
-            return node;
+    int32_t number_of_set(ThreadList threads) {
+        const auto [place, is_new] = set_numbers_.try_emplace(threads, static_cast<int32_t>(sets_.size()));
+        if (is_new) sets_.push_back(std::move(threads));
+        return place->second;
+    }
+
+    int32_t state_of(ThreadList threads) {
+        const auto [before, before_is_new] =
+            before_numbers_.try_emplace(before_, static_cast<int32_t>(befores_.size()));
+        if (before_is_new) befores_.push_back(before_);
+        const Entry entry{before->second, number_of_set(std::move(threads))};
+        const uint64_t key =
+            uint64_t{static_cast<uint32_t>(entry.before)} << 32 | static_cast<uint32_t>(entry.set);
+        const auto [place, is_new] = entry_numbers_.try_emplace(key, static_cast<int32_t>(entries_.size()));
+        if (is_new) {
+            if (entries_.size() >= k_most_text_states) fail_too_large();
+            entries_.push_back(entry);
+            automaton_.add_state(may_end(entry.set));
         }
-        take('?');  // which of several matches is found makes no difference to what fits
-        Node repeat{.kind = Node::Kind::repeat, .least = least, .most = most};
-        repeat.nodes.push_back(std::move(node));
-        return repeat;
+        return place->second;
     }
 
-    // {3}, {3,} or {3,5}; braces around anything else are text, as in browsers.
-    bool take_counts(int64_t& least, int64_t& most) {
-        if (at_ >= pattern_.size() || pattern_[at_] != '{') return false;
-        const size_t start = at_++;
-        const auto first = number();
-        if (first) {
-            least = most = *first;
-            if (take(',')) most = number().value_or(-1);
-            if (take('}')) {
-                if (most >= 0 && most < least) fail_at(Status::invalid, "a count that goes down");
-                return true;
-            }
-        }
-        at_ = start;
-        return false;
-    }
-
-    std::optional<int64_t> number() {
-        std::optional<int64_t> value;
-        while (at_ < pattern_.size() && pattern_[at_] >= '0' && pattern_[at_] <= '9') {
-            value = std::min<int64_t>(value.value_or(0) * 10 + (pattern_[at_] - '0'), k_most_repeats + 1);
-            ++at_;
-        }
-        return value;
-    }
-
-    Node atom() {
-        const char c = pattern_[at_];
-        switch (c) {
-            case '(':
-                return group();
-            case '[':
-                return characters(bracket());
-            case '.':
-                ++at_;
-                return characters(line_ends().complement());
-            case '^':
-                ++at_;
-                return {.kind = Node::Kind::text_start};
-            case '$':
-                ++at_;
-                return {.kind = Node::Kind::text_end};
-            case '\\':
-                return characters(escape(false));
-            case '*':
-            case '+':
-            case '?':
-                fail_at(Status::invalid, "a '{}' behind nothing", c);
-            default:
-                break;
-        }
-        int64_t least = 0;
-        int64_t most = 0;
-        if (take_counts(least, most)) fail_at(Status::invalid, "a count behind nothing");
-        return characters(CodePoints().add(character()));
-    }
-
-    static Node characters(CodePoints set) { return {.kind = Node::Kind::characters, .set = std::move(set)}; }
-
-    Node group() {
-        ++at_;
-        if (++n_open_ > k_most_open)
-            fail_at(Status::unsupported, "more than {} groups in each other", k_most_open);
-        if (take('?') && !take(':')) skip_name();
-        Node node = choice();
-        if (!take(')')) fail_at(Status::invalid, "a '(' that is not closed");
-        --n_open_;
-        return node;
-    }
-
-    void skip_name() {
-        const bool is_name =
-            take('<') && at_ < pattern_.size() && pattern_[at_] != '=' && pattern_[at_] != '!';
-        if (!is_name) fail_at(Status::unsupported, "look-around or flags");
-        const size_t end = pattern_.find('>', at_);
-        if (end == std::string_view::npos) fail_at(Status::invalid, "a group's name that does not end");
-        at_ = end + 1;
-    }
-
-    CodePoints bracket() {
-        const size_t start = at_++;
-        const bool is_negated = take('^');
-        CodePoints set;
-        while (true) {
-            if (at_ >= pattern_.size()) {
-                at_ = start;
-                fail_at(Status::invalid, "a '[' that is not closed");
-            }
-            if (take(']')) break;
-            const auto [first, is_one] = bracket_item();
-            const bool is_range =
-                at_ + 1 < pattern_.size() && pattern_[at_] == '-' && pattern_[at_ + 1] != ']';
-            if (!is_range || !is_one) {
-                set.add(first);
-                continue;
-            }
-            ++at_;
-            const auto [last, is_last_one] = bracket_item();
-            if (!is_last_one) fail_at(Status::invalid, "a range that ends with a class");
-            const char32_t from = first.ranges()[0].first;
-            const char32_t to = last.ranges()[0].first;
-            if (from > to) fail_at(Status::invalid, "a range that goes down");
-            set.add(from, to);
-        }
-        return is_negated ? set.complement() : set;
-    }
-
-    // With whether it is a single character.
-    std::pair<CodePoints, bool> bracket_item() {
-        if (at_ >= pattern_.size()) fail_at(Status::invalid, "a '[' that is not closed");
-        const CodePoints set = pattern_[at_] == '\\' ? escape(true) : CodePoints().add(character());
-        const auto& ranges = set.ranges();
-        return {set, ranges.size() == 1 && ranges[0].first == ranges[0].last};
-    }
-
-    CodePoints escape(bool in_bracket) {
-        ++at_;
-        if (at_ >= pattern_.size()) fail_at(Status::invalid, "a '\\' behind which nothing stands");
-        const char c = pattern_[at_++];
-        switch (c) {
-            case 'd':
-                return digits();
-            case 'D':
-                return digits().complement();
-            case 'w':
-                return word_characters();
-            case 'W':
-                return word_characters().complement();
-            case 's':
-                return white_space();
-            case 'S':
-                return white_space().complement();
-            case 'n':
-                return CodePoints().add('\n');
-            case 'r':
-                return CodePoints().add('\r');
-            case 't':
-                return CodePoints().add('\t');
-            case 'f':
-                return CodePoints().add('\f');
-            case 'v':
-                return CodePoints().add('\v');
-            case '0':
-                return CodePoints().add(char32_t{0});
-            case 'x':
-                return CodePoints().add(hexadecimal(2));
-            case 'u':
-                return CodePoints().add(unicode_escape());
-            case 'b':
-                if (in_bracket) return CodePoints().add('\b');
-                break;
-            default:
-                if (static_cast<unsigned char>(c) >= 0x80) {
-                    --at_;
-                    return CodePoints().add(character());
+    // The lookbehinds after a character of class `c`, or at the start of the text.
+    void look_behind(Before& now, const Before* last, size_t c) {
+        for (size_t i = 0; i < nfa_.behinds.size(); ++i) {
+            std::swap(before_, now);  // one that is in another has been worked out already
+            ThreadList threads = {{nfa_.behinds[i], k_no_promises}};
+            if (last != nullptr) {
+                for (const Thread& thread : last->behinds[i]) {
+                    const RegexState& state = nfa(thread.state);
+                    if (state.kind == RegexState::Kind::characters &&
+                        class_is_in_[c][static_cast<size_t>(state.value)])
+                        threads.push_back({state.out, thread.promises});
                 }
-                if (!word_characters().contains(static_cast<unsigned char>(c)))
-                    return CodePoints().add(static_cast<unsigned char>(c));
+            }
+            threads = closed(std::move(threads));
+            std::swap(before_, now);
+            now.behinds.push_back(std::move(threads));
         }
-        at_ -= 2;
-        fail_at(Status::unsupported, "'\\{}'", c);
     }
 
-    // \uD83D\uDE00 and \u{1F600} too.
-    char32_t unicode_escape() {
-        if (take('{')) {
-            const size_t end = pattern_.find('}', at_);
-            if (end == std::string_view::npos || end == at_ || end - at_ > 6)
-                fail_at(Status::invalid, "a '\\u{{' without one to six digits and '}}'");
-            const char32_t value = hexadecimal(static_cast<int>(end - at_));
-            ++at_;
-            if (value > 0x10FFFF) fail_at(Status::invalid, "a code point beyond U+10FFFF");
-            return value;
-        }
-        const char32_t high = hexadecimal(4);
-        const bool is_pair = high >= 0xD800 && high < 0xDC00 && pattern_.substr(at_, 2) == "\\u";
-        if (!is_pair) return high;
-        at_ += 2;
-        const char32_t low = hexadecimal(4);
-        if (low < 0xDC00 || low > 0xDFFF) fail_at(Status::invalid, "half a surrogate pair");
-        return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+    bool has_found(const ThreadList& threads) const {
+        return std::ranges::any_of(threads, [&](const Thread& thread) {
+            return nfa(thread.state).kind == RegexState::Kind::found &&
+                   promise_lists_[static_cast<size_t>(thread.promises)].empty();
+        });
     }
 
-    char32_t hexadecimal(int n_digits) {
-        char32_t value = 0;
-        for (int i = 0; i < n_digits; ++i, ++at_) {
-            const char c = at_ < pattern_.size() ? pattern_[at_] : '\0';
-            const bool is_digit = c >= '0' && c <= '9';
-            const char lower = static_cast<char>(c | 0x20);
-            if (!is_digit && !(lower >= 'a' && lower <= 'f'))
-                fail_at(Status::invalid, "an escape without its {} hexadecimal digits", n_digits);
-            value = value * 16 + static_cast<char32_t>(is_digit ? c - '0' : lower - 'a' + 10);
-        }
-        return value;
+    // Whether the text may end where these threads are.
+    bool may_end(int32_t set) const {
+        return std::ranges::any_of(sets_[static_cast<size_t>(set)], [&](const Thread& thread) {
+            const RegexState::Kind kind = nfa(thread.state).kind;
+            if (kind != RegexState::Kind::accept && kind != RegexState::Kind::found) return false;
+            return std::ranges::all_of(
+                promise_lists_[static_cast<size_t>(thread.promises)],
+                [&](const Promise& promise) { return may_end(promise.set) != (promise.is_negated != 0); });
+        });
     }
 
-    char32_t character() {
-        const Utf8Step step = next_utf8(pattern_.substr(at_));
-        if (step.state != Utf8State::complete) fail_at(Status::invalid, "bytes that are no UTF-8");
-        at_ += step.length;
-        return step.code_point;
-    }
-
-    bool take(char c) {
-        if (at_ >= pattern_.size() || pattern_[at_] != c) return false;
-        ++at_;
+    // Adds a promise of what `threads` find from here on; false if it cannot be kept.
+    bool add_promise(PromiseList& promises, ThreadList threads, bool is_negated) {
+        if (has_found(threads)) return !is_negated;
+        if (threads.empty()) return is_negated;
+        promises.push_back({number_of_set(std::move(threads)), is_negated ? 1 : 0});
         return true;
     }
 
-    template <typename... Args>
-    [[noreturn]] void fail_at(Status status, fmt::format_string<Args...> what, Args&&... args) const {
-        fail(status, "the regular expression '{}' has {} at byte {}", pattern_,
-             format_text(what, std::forward<Args>(args)...), at_);
-    }
-
-    std::string_view pattern_;
-    size_t at_ = 0;
-    int n_open_ = 0;
-};
-
-// Turns the tree into parts of the grammar. ^ and $ stand for no text of their own, so they can be kept only
-// where nothing is before or behind them.
-class Writer {
-  public:
-    Writer(Grammar& grammar, std::string_view pattern, Match match, const Spelling& spelling)
-        : grammar_(grammar),
-          pattern_(pattern),
-          spelling_(spelling),
-          outside_(match == Match::anywhere ? grammar.repeat(spelling(CodePoints::all()), 0, -1)
-                                            : grammar.empty()) {}
-
-    Part write(const Node& node) { return write(node, {true, true}); }
-
-  private:
-    // Whether the text begins or ends with the part, after what is outside the match.
-    struct Edges {
-        bool start = false;
-        bool end = false;
-    };
-
-    Part write(const Node& node, Edges edges) {
-        switch (node.kind) {
-            case Node::Kind::choice: {
-                std::vector<Part> parts;
-                for (const Node& alternative : node.nodes) parts.push_back(write(alternative, edges));
-                return grammar_.choice(std::move(parts));
+    // What can be reached without reading.
+    ThreadList closed(ThreadList pending) {
+        std::set<Thread> seen;  // with promises
+        const uint32_t visit = ++visit_;
+        ThreadList threads;
+        const auto go = [&](int32_t state, int32_t promises) {
+            if (state >= 0) pending.push_back({state, promises});
+        };
+        while (!pending.empty()) {
+            const Thread thread = pending.back();
+            pending.pop_back();
+            if (thread.promises == k_no_promises) {
+                // The states of a lookahead are closed meanwhile, and are no others.
+                uint32_t& visited = visited_[static_cast<size_t>(thread.state)];
+                if (visited == visit) continue;
+                visited = visit;
+            } else if (!seen.insert(thread).second) {
+                continue;
             }
-            case Node::Kind::sequence:
-                return write_sequence(node.nodes, edges);
-            case Node::Kind::characters:
-                return within(edges, spelling_(node.set));
-            case Node::Kind::repeat:
-                return within(edges, grammar_.repeat(write(node.nodes[0], {}), node.least, node.most));
-            case Node::Kind::text_start:
-            case Node::Kind::text_end:
-                break;
+            count_work(1);
+            const RegexState& state = nfa(thread.state);
+            switch (state.kind) {
+                case RegexState::Kind::split:
+                    go(state.other, thread.promises);
+                    go(state.out, thread.promises);
+                    break;
+                case RegexState::Kind::characters:
+                case RegexState::Kind::found:
+                case RegexState::Kind::accept:
+                    threads.push_back(thread);
+                    break;
+                case RegexState::Kind::text_start:
+                    if (before_.is_start) go(state.out, thread.promises);
+                    break;
+                case RegexState::Kind::behind:
+                    if (has_found(before_.behinds[static_cast<size_t>(state.value)]) != state.is_negated)
+                        go(state.out, thread.promises);
+                    break;
+                case RegexState::Kind::ahead:
+                    promise(thread, state.value, state.is_negated, go);
+                    break;
+                case RegexState::Kind::word_edge:
+                    promise(thread, nfa_.word, before_.is_word != state.is_negated, go);
+                    break;
+            }
         }
-        fail(Status::unsupported, "the regular expression '{}' has a '{}' with text on both sides", pattern_,
-             node.kind == Node::Kind::text_start ? '^' : '$');
+        return without_needless(std::move(threads));
     }
 
-    Part write_sequence(std::span<const Node> nodes, Edges edges) {
-        if (edges.start && !nodes.empty() && nodes.front().kind == Node::Kind::text_start) {
-            nodes = nodes.subspan(1);
-            edges.start = false;
-        }
-        if (edges.end && !nodes.empty() && nodes.back().kind == Node::Kind::text_end) {
-            nodes = nodes.first(nodes.size() - 1);
-            edges.end = false;
-        }
-        if (nodes.empty()) return within(edges, grammar_.empty());
-        std::vector<Part> parts;
-        for (size_t i = 0; i < nodes.size(); ++i) {
-            const bool is_first = i == 0;
-            const bool is_last = i + 1 == nodes.size();
-            parts.push_back(write(nodes[i], {edges.start && is_first, edges.end && is_last}));
-        }
-        return grammar_.sequence(std::move(parts));
+    template <typename Go>
+    void promise(const Thread& thread, int32_t start, bool is_negated, Go go) {
+        PromiseList promises = promise_lists_[static_cast<size_t>(thread.promises)];
+        ThreadList ahead = closed({{start, k_no_promises}});
+        if (add_promise(promises, std::move(ahead), is_negated))
+            go(nfa(thread.state).out, number_of_promises(std::move(promises)));
     }
 
-    Part within(Edges edges, Part part) {
-        return grammar_.sequence(
-            {edges.start ? outside_ : grammar_.empty(), part, edges.end ? outside_ : grammar_.empty()});
+    // Sorted, without threads that promise all that another one in their state does, and more.
+    ThreadList without_needless(ThreadList threads) const {
+        std::ranges::sort(threads);
+        threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
+        const auto promises = [&](const Thread& thread) -> const PromiseList& {
+            return promise_lists_[static_cast<size_t>(thread.promises)];
+        };
+        ThreadList kept;
+        for (auto begin = threads.begin(); begin != threads.end();) {
+            auto end = begin;
+            while (end != threads.end() && end->state == begin->state) ++end;
+            for (auto it = begin; it != end; ++it) {
+                const bool is_needless = std::any_of(begin, end, [&](const Thread& other) {
+                    return other != *it && promises(other).size() < promises(*it).size() &&
+                           std::ranges::includes(promises(*it), promises(other));
+                });
+                if (!is_needless) kept.push_back(*it);
+            }
+            begin = end;
+        }
+        return kept;
     }
 
-    Grammar& grammar_;
-    std::string_view pattern_;
-    const Spelling& spelling_;
-    Part outside_;
+    ThreadList stepped(const ThreadList& from, size_t c) {
+        ThreadList threads;
+        const ThreadList copy = from;  // sets_ may grow meanwhile
+        for (const Thread& thread : copy) {
+            const RegexState& state = nfa(thread.state);
+            const bool reads = state.kind == RegexState::Kind::characters &&
+                               class_is_in_[c][static_cast<size_t>(state.value)];
+            if (!reads && state.kind != RegexState::Kind::found) continue;
+            const auto promises = stepped_promises(thread.promises, c);
+            if (promises) threads.push_back({reads ? state.out : thread.state, *promises});
+        }
+        return closed(std::move(threads));
+    }
+
+    std::optional<int32_t> stepped_promises(int32_t number, size_t c) {
+        if (number == k_no_promises) return number;
+        const PromiseList before = promise_lists_[static_cast<size_t>(number)];
+        PromiseList after;
+        for (const Promise& promise : before) {
+            if (!add_promise(after, stepped(sets_[static_cast<size_t>(promise.set)], c),
+                             promise.is_negated != 0))
+                return std::nullopt;
+        }
+        return number_of_promises(std::move(after));
+    }
+
+    const RegexNfa& nfa_;
+    std::string_view where_;
+    std::vector<std::vector<bool>> class_is_in_;  // [class][set]
+    std::vector<bool> class_is_word_;
+    Before before_;  // the place that threads are closed at
+    size_t work_ = 0;
+    std::vector<uint32_t> visited_;  // by NFA state: the last visit
+    uint32_t visit_ = 0;
+
+    std::vector<PromiseList> promise_lists_;
+    std::map<PromiseList, int32_t> promise_numbers_;
+    std::vector<ThreadList> sets_;
+    std::unordered_map<ThreadList, int32_t, VectorHash<Thread>> set_numbers_;
+    std::vector<Before> befores_;
+    std::map<Before, int32_t> before_numbers_;
+    std::vector<Entry> entries_;  // by state of the automaton
+    std::unordered_map<uint64_t, int32_t> entry_numbers_;
+    TextAutomaton automaton_;
 };
 
 }  // namespace
 
-Part regex(Grammar& grammar, std::string_view pattern, Match match, const Spelling& spelling) {
-    const Node tree = Parser(pattern).parse();
-    return Writer(grammar, pattern, match, spelling).write(tree);
+TextAutomaton automaton_of(const RegexNode& tree, Match match, std::string_view where) {
+    const RegexNfa nfa = make_regex_nfa(tree, match == Match::anywhere, where);
+    return Determiniser(nfa, where).run();
 }
 
-Spelling utf8_spelling(Grammar& grammar) {
-    return [&grammar](const CodePoints& set) { return utf8(grammar, set); };
+TextAutomaton automaton_of(std::string_view pattern, Match match, std::string_view where) {
+    return automaton_of(parse_regex(pattern, where), match, where);
 }
 
 Grammar grammar_of_regex(std::string_view pattern, Match match) {
     Grammar grammar;
-    grammar.start_with(regex(grammar, pattern, match, utf8_spelling(grammar)));
+    const TextAutomaton automaton = automaton_of(pattern, match, "regular expression");
+    grammar.start_with(part_of(grammar, automaton, utf8_spelling(grammar)));
     return grammar;
 }
 

@@ -1,11 +1,11 @@
-// Regular expressions as grammar: the part of ECMA-262's syntax that describes a regular language.
+// Regular expressions as automata.
 #pragma once
 
-#include <functional>
 #include <string_view>
 
-#include "constraint/code_points.h"
 #include "constraint/grammar.h"
+#include "constraint/regex_tree.h"
+#include "constraint/text_automaton.h"
 
 namespace minim::constraint {
 
@@ -14,15 +14,12 @@ enum class Match : uint8_t {
     anywhere,  // it occurs in the text, unless ^ and $ tie it to the ends: what JSON Schema means
 };
 
-// How one character of a set is written where the expression is used.
-using Spelling = std::function<Part(const CodePoints&)>;
+// The texts that fit the expression, with its look-around. Throws unsupported, with `where` in front, if it takes too
+// large an automaton or a lookahead stands in a lookbehind.
+TextAutomaton automaton_of(const RegexNode& tree, Match match, std::string_view where);
 
-// Throws invalid for what is no regular expression and unsupported for what is no regular language or not
-// known here (look-around, back references, \b, \p, flags), naming the byte where it stands.
-Part regex(Grammar& grammar, std::string_view pattern, Match match, const Spelling& spelling);
-
-// Characters as they are in UTF-8. The grammar must outlive it.
-Spelling utf8_spelling(Grammar& grammar);
+// Throws what parse_regex does too.
+TextAutomaton automaton_of(std::string_view pattern, Match match, std::string_view where = {});
 
 // Texts that fit the expression.
 Grammar grammar_of_regex(std::string_view pattern, Match match = Match::whole);

@@ -1,55 +1,55 @@
-// A JSON Schema with its references resolved and its combinations worked out: what json_schema.h writes as
-// grammar are flat schemas, which hold none of $ref, allOf, anyOf and oneOf.
+// A JSON Schema with its references resolved and its combinations worked out: what json_schema.h writes as grammar are
+// flat schemas (flat_schema.h).
 #pragma once
 
-#include <optional>
+#include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "constraint/schema_check.h"
+#include "constraint/schema_work.h"
 
 namespace minim::constraint {
 
-// What the schemas of one request have taken: bounded, as requests come from anybody.
-struct SchemaWork {
-    size_t n_members = 0;  // of schemas, looked at
-    size_t n_reached = 0;  // Automaton::n_reached of automata made on the way
-};
-
 class SchemaDocument {
   public:
-    // Both must outlive it.
-    SchemaDocument(const json::Value& root, SchemaWork& work) : root_(root), work_(work) {}
+    // `work` must outlive it.
+    SchemaDocument(const json::Value& root, SchemaWork& work);
+    SchemaDocument(const SchemaDocument&) = delete;
+    SchemaDocument& operator=(const SchemaDocument&) = delete;
 
-    // Flat schemas of which a value must fit one to fit `schema`; none where nothing fits. They hold only
-    // keywords that restrict a value. oneOf counts as anyOf. Throws invalid for what is no schema and
-    // unsupported for a keyword that cannot be enforced, or where too much is to be put together; `where` is the schema's place,
-    // for messages.
-    std::vector<json::Value> alternatives(const json::Value& schema, const std::string& where) const {
-        return expand(schema, where, 0);
-    }
+    // Flat schemas of which a value must fit one to fit `schema`, a part of root(); none where nothing fits. Throws invalid
+    // for what is no schema and unsupported for a keyword that cannot be enforced, or where too much is to be put
+    // together; `where` is the schema's place, for messages. oneOf counts as anyOf where its members cannot be told apart.
+    std::vector<json::Value> alternatives(const json::Value& schema, const std::string& where);
 
     const json::Value& root() const noexcept { return root_; }
     SchemaWork& work() const noexcept { return work_; }
+    SchemaCheck& check() noexcept { return check_; }
 
   private:
-    std::vector<json::Value> expand(const json::Value& schema, const std::string& where, int depth) const;
-    std::vector<json::Value> merge_each(const std::vector<json::Value>& some,
-                                        const std::vector<json::Value>& others,
-                                        const std::string& where) const;
-    const json::Value& target_of(const json::Value& reference, const std::string& where) const;
-    void count_members(size_t n, const std::string& where) const;
+    using Alternatives = std::vector<json::Value>;
 
-    const json::Value& root_;
+    Alternatives expand(const json::Value& schema, const std::string& where, int depth);
+    Alternatives expand_all(const std::vector<json::Value>& schemas, const std::string& where, int depth);
+    Alternatives any_of(const json::Value& members, const std::string& where, int depth);
+    Alternatives one_of(const json::Value& members, const std::string& where, int depth);
+    Alternatives conditional(const json::Value& schema, const std::string& where, int depth);
+    void add_dependent(const json::Value& schema, Alternatives& results, const std::string& where, int depth);
+
+    // What does not fit.
+    Alternatives negated(const json::Value& schema, const std::string& where, int depth);
+    Alternatives negated_combinations(const json::Value& schema, const std::string& where, int depth);
+
+    Alternatives merge_each(const Alternatives& some, const Alternatives& others, const std::string& where);
+    bool are_disjoint(const json::Value& a, const json::Value& b, const std::string& where, int depth);
+    void require_depth(int depth, const std::string& where) const;
+
+    json::Value root_;
     SchemaWork& work_;
+    SchemaCheck check_;
+    bool tracks_seen_;
 };
-
-// The schema true or false.
-json::Value boolean_schema(bool value);
-json::Value object_value();
-json::Value array_value();
-json::Value string_value(std::string_view text);
-void set(json::Value& object, std::string_view key, json::Value value);
 
 }  // namespace minim::constraint

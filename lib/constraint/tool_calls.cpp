@@ -1,12 +1,15 @@
 #include "constraint/tool_calls.h"
 
-#include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/format_text.h"
 #include "constraint/json_schema.h"
+#include "constraint/object_members.h"
+#include "constraint/regex.h"
+#include "constraint/schema_values.h"
 
 namespace minim::constraint {
 namespace {
@@ -20,73 +23,105 @@ void check_name(const std::string& name, const std::string& where) {
         fail(Status::invalid, "{}: a tool call cannot hold the name '{}'", where, name);
 }
 
+// What a tool's parameters are called in the forms that hosts write: OpenAI, Anthropic, Model Context Protocol.
+constexpr auto k_parameters = std::to_array<const char*>({"parameters", "input_schema", "inputSchema"});
+
 class Writer {
   public:
-    Writer(Grammar& grammar, JsonText& text) : grammar_(grammar), text_(text) {}
+    Writer(Grammar& grammar, JsonText& text)
+        : grammar_(grammar),
+          text_(text),
+          spelling_(utf8_spelling(grammar)),
+          without_end_(texts_without(k_value_end)),
+          value_end_(grammar.text(format_text("{}\n", k_value_end))) {
+        const CodePoints no_name = CodePoints().add('"').add('<').add('>').add('\n');
+        RegexNode name = characters_node(no_name.complement());
+        names_ = automaton_of(repeat_node(std::move(name), 1, -1), Match::whole, "tools");
+    }
 
-    // <invoke name="...">, its parameters, </invoke>
+    // <invoke name="...">, its parameters, </invoke>. Without a schema there are no parameters.
     Part call(const std::string& name, const Value* parameters) {
         check_name(name, "tools");
         const std::string where = "tool " + name;
-        const Value any_object = object_value();
-        const Value& schema = parameters != nullptr ? *parameters : any_object;
-        JsonSchema json(text_, schema, work_);
         std::vector<Part> bodies;
-        for (const Value& alternative : json.document().alternatives(schema, where))
-            bodies.push_back(parameter_list(json, alternative, where));
-        json.finish();
+        if (parameters == nullptr) {
+            bodies.push_back(grammar_.empty());
+        } else {
+            JsonSchema json(text_, *parameters, work_);
+            for (const Value& flat : json.document().alternatives(json.document().root(), where))
+                bodies.push_back(parameter_list(json, flat, where));
+            json.finish();
+        }
         return grammar_.sequence({grammar_.text(format_text("<invoke name=\"{}\">\n", name)),
                                   grammar_.choice(std::move(bodies)), grammar_.text("</invoke>\n")});
     }
 
   private:
-    Part parameter_list(JsonSchema& json, const Value& schema, const std::string& where) {
-        const Value* properties = json::find(&schema, "properties");
-        const Value* required = json::find(&schema, "required");
-        const auto is_required = [&](const std::string& name) {
-            return required != nullptr && std::ranges::any_of(required->items, [&](const Value& other) {
-                       return other.text == name;
-                   });
-        };
-        std::vector<Part> parts;
-        for (size_t i = 0; properties != nullptr && i < properties->keys.size(); ++i) {
-            const std::string& name = properties->keys[i];
+    Part parameter_list(JsonSchema& json, const Value& flat, const std::string& where) {
+        const auto named = [&](const std::string& name, const Value& schema) {
             check_name(name, where);
-            const Part parameter =
-                grammar_.sequence({grammar_.text(format_text("<parameter name=\"{}\">", name)),
-                                   value(json, properties->items[i], format_text("{}/{}", where, name)),
-                                   grammar_.text(k_value_end), grammar_.text("\n")});
-            parts.push_back(is_required(name) ? parameter : grammar_.optional(parameter));
+            return grammar_.sequence({grammar_.text(format_text("<parameter name=\"{}\">", name)),
+                                      value(json, schema, format_text("{}/{}", where, name))});
+        };
+        if (const Value* listed = json::find(&flat, "enum")) {
+            std::vector<Part> lists;
+            for (const Value& each : listed->items) {
+                std::vector<Part> parts;
+                for (size_t i = 0; i < each.keys.size(); ++i)
+                    parts.push_back(named(each.keys[i], one_member("const", each.items[i])));
+                if (each.is_object()) lists.push_back(grammar_.sequence(std::move(parts)));
+            }
+            return grammar_.choice(std::move(lists));
         }
-        return grammar_.sequence(std::move(parts));
+        const Value* type = json::find(&flat, "type");
+        if (type != nullptr && !is_of_type(object_value(), *type)) return grammar_.nothing();
+        const MemberWriting writing = {
+            .named = named,
+            .further =
+                [&](const TextAutomaton* names, const Value& schema, const std::string& place) {
+                    const TextAutomaton allowed = names != nullptr ? both(names_, *names, place) : names_;
+                    return grammar_.sequence({grammar_.text("<parameter name=\""),
+                                              part_of(grammar_, allowed, spelling_), grammar_.text("\">"),
+                                              value(json, schema, place)});
+                },
+            .separator = grammar_.empty(),
+            .empty_properties_close = true,
+        };
+        return member_list(json, grammar_, flat, where, writing);
     }
 
+    // With what ends it, so that no text of this rule goes on where another ends.
     Part value(JsonSchema& json, const Value& schema, const std::string& where) {
         std::vector<Part> parts;
-        for (const Value& alternative : json.document().alternatives(schema, where)) {
-            if (json::find(&alternative, "enum") != nullptr) {
-                for (const Value* each : json.listed_values(alternative, where))
-                    parts.push_back(each->is_string() ? grammar_.text(each->text) : text_.literal(*each));
+        for (const Value& flat : json.document().alternatives(schema, where)) {
+            if (const Value* listed = json::find(&flat, "enum")) {
+                for (const Value& each : listed->items) {
+                    const bool is_text = each.is_string() && without_end_.has(each.text);
+                    if (is_text || !each.is_string())
+                        parts.push_back(is_text ? grammar_.text(each.text) : text_.literal(each));
+                }
                 continue;
             }
-            std::vector<std::string> types = json.types_of(alternative);
-            if (std::erase(types, "string") > 0) parts.push_back(raw_string(json, alternative, where));
-            for (const std::string& type : types) parts.push_back(json.of_type(type, alternative, where));
+            std::vector<std::string> types = JsonSchema::types_of(flat);
+            if (std::erase(types, "string") > 0) parts.push_back(raw_string(json, flat, where));
+            for (const std::string& type : types) parts.push_back(json.of_type(type, flat, where));
         }
-        return grammar_.choice(std::move(parts));
+        const Part whole = grammar_.sequence({grammar_.choice(std::move(parts)), value_end_});
+        return grammar_.call(grammar_.add_rule(where, whole));
     }
 
-    Part raw_string(JsonSchema& json, const Value& schema, const std::string& where) {
-        const bool is_plain = std::ranges::none_of(schema.keys, [](const std::string& key) {
-            return key == "minLength" || key == "maxLength" || key == "pattern" || key == "format";
-        });
-        if (is_plain) return grammar_.text_without(k_value_end);
-        const Part any = utf8(grammar_, CodePoints().add('<').complement());
-        return json.string_inside(schema, where, utf8_spelling(grammar_), any);
+    Part raw_string(JsonSchema& json, const Value& flat, const std::string& where) {
+        const auto texts = json.string_texts(flat, where);
+        const TextAutomaton kept = texts ? both(*texts, without_end_, where) : without_end_;
+        return part_of(grammar_, kept, spelling_);
     }
 
     Grammar& grammar_;
     JsonText& text_;
+    Spelling spelling_;
+    TextAutomaton without_end_;
+    TextAutomaton names_;
+    Part value_end_;
     SchemaWork work_;  // of all tools
 };
 
@@ -105,13 +140,16 @@ Grammar grammar_of_tool_calls(const Value& tools, const ToolChoice& choice,
     Writer writer(grammar, text);
     std::vector<Part> calls;
     for (const Value& tool : tools.items) {
-        const Value* function = json::find(&tool, "function");
+        const Value* function = find_given(tool, "function");
         if (function == nullptr) function = &tool;
         const Value* name = json::find(function, "name");
         if (name == nullptr || !name->is_string())
             fail(Status::invalid, "tools: {} has no name", json::to_text(tool));
+        const Value* parameters = nullptr;
+        for (const char* key : k_parameters)
+            if (parameters == nullptr) parameters = find_given(*function, key);
         if (choice.name.empty() || name->text == choice.name)
-            calls.push_back(writer.call(name->text, json::find(function, "parameters")));
+            calls.push_back(writer.call(name->text, parameters));
     }
     if (calls.empty()) {
         if (choice.name.empty()) fail(Status::invalid, "tools: the list is empty");

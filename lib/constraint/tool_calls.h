@@ -1,6 +1,6 @@
 // Calls of tools in the form that MiniMax-M2 models write them, as grammar: for requests that must be
-// answered with a call. Parameters come in the order of the tool's schema and only those it names; strings
-// are written as they are up to `</parameter>`, everything else as JSON.
+// answered with a call. Parameters come in the order of the tool's schema, others only if it asks for them or has no
+// `properties`; strings are written as they are up to `</parameter>`, everything else as JSON.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct ToolChoice {
 };
 
 // `tools` is a list as requests hold it: `{"type": "function", "function": {"name", "parameters"}}`, or the
-// inner object alone. Throws invalid where it is not, where no tool has the name, and for names that the form
+// inner object alone, also with `input_schema` or `inputSchema`. Members that are null count as absent. Throws invalid where it is not, where no tool has the name, and for names that the form
 // cannot hold; else as grammar_of_schema.
 Grammar grammar_of_tool_calls(const json::Value& tools, const ToolChoice& choice,
                               const tokenizer::Tokenizer& tokenizer);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "constraint/number_texts.h"
 #include "support.h"
 #include "support/catch.h"
 
@@ -17,16 +18,18 @@ std::optional<Bound> bound(const char* number, bool is_included = true) {
     return Bound{parse_decimal(number).value(), is_included};
 }
 
-Language integers(std::optional<Bound> low, std::optional<Bound> high) {
+Language of_tree(const RegexNode& tree) {
     Grammar grammar;
-    const Part part = integer_between(grammar, low, high);
+    const Part part = part_of(grammar, automaton_of(tree, Match::whole, "number"), utf8_spelling(grammar));
     return Language(only(std::move(grammar), part));
 }
 
+Language integers(std::optional<Bound> low, std::optional<Bound> high) {
+    return of_tree(integer_between(low, high));
+}
+
 Language numbers(std::optional<Bound> low, std::optional<Bound> high) {
-    Grammar grammar;
-    const Part part = number_between(grammar, low, high);
-    return Language(only(std::move(grammar), part));
+    return of_tree(number_between(low, high));
 }
 
 }  // namespace
@@ -45,9 +48,9 @@ TEST_CASE("decimals are read exactly") {
     CHECK(text("5e-3") == ".005");
     CHECK(text("100e-1") == "10.");
     CHECK(text("0e999999999999999999") == ".");
-    CHECK_FALSE(parse_decimal("1e18").has_value());
-    CHECK(parse_decimal("1e17").has_value());
-    CHECK_FALSE(parse_decimal("1e-19").has_value());
+    CHECK_FALSE(parse_decimal("1e2000").has_value());
+    CHECK(parse_decimal("1e1999").has_value());
+    CHECK_FALSE(parse_decimal("1e-2001").has_value());
     CHECK_FALSE(parse_decimal("1e9223372036854775807").has_value());
     CHECK_FALSE(parse_decimal("1e99999999999999999999").has_value());
 }
@@ -96,11 +99,13 @@ TEST_CASE("integers between bounds are those and no others") {
 
 TEST_CASE("integers with one bound") {
     Language from = integers(bound("-12"), std::nullopt);
-    for (const char* good : {"-12", "0", "999999999999999999"}) CHECK(from.has(good));
-    for (const char* bad : {"-13", "1000000000000000000"}) CHECK_FALSE(from.has(bad));
+    for (const char* good : {"-12", "0", "98765432109876543210987654321098765432109876543210"})
+        CHECK(from.has(good));
+    for (const char* bad : {"-13", "-100000000000000000000", "1e3"}) CHECK_FALSE(from.has(bad));
     Language to = integers(std::nullopt, bound("12"));
-    for (const char* good : {"-999999999999999999", "12"}) CHECK(to.has(good));
+    for (const char* good : {"-99999999999999999999999", "12"}) CHECK(to.has(good));
     CHECK_FALSE(to.has("13"));
+    CHECK_FALSE(to.has("10000000000000000000000"));
 }
 
 TEST_CASE("numbers between bounds are those and no others") {
@@ -131,7 +136,7 @@ TEST_CASE("numbers between bounds are those and no others") {
                     if (x < 0) text.insert(0, 1, '-');
                     if (language.has(text) != fits) FAIL(text << " should " << (fits ? "" : "not ") << "fit");
                 }
-                for (const char* bad : {"", ".5", "1.", "01", "-", "1e0", "0x1"})
+                for (const char* bad : {"", ".5", "1.", "01", "-", "10e0", "0x1"})
                     CHECK_FALSE(language.has(bad));
             }
         }
@@ -145,4 +150,43 @@ TEST_CASE("numbers with one bound, and digits beyond those of the bound") {
     Language below = numbers(std::nullopt, bound("0.5"));
     for (const char* good : {"0.49999", "-100", "0", "0.5"}) CHECK(below.has(good));
     for (const char* bad : {"0.51", "1", "0.500001"}) CHECK_FALSE(below.has(bad));
+}
+
+TEST_CASE("numbers between bounds may have an exponent behind one digit and a point") {
+    Language all = numbers(bound("-1.5e-7"), bound("250"));
+    for (const char* good :
+         {"1e-300", "-1.5e-7", "-1.5E-07", "-1e-8", "2.5e2", "2.5e+002", "1e0", "2e2", "9.9e1"})
+        CHECK(all.has(good));
+    for (const char* bad :
+         {"-1.51e-7", "-1e-6", "2.51e2", "3e2", "1e3", "0e1", "10e1", "-1e0", "1e", "1e-", "1.e1"})
+        CHECK_FALSE(all.has(bad));
+    Language small = numbers(bound("1e-300", false), bound("1e-299", false));
+    for (const char* good : {"1.5e-300", "9.99e-300"}) CHECK(small.has(good));
+    for (const char* bad : {"1e-300", "1e-299", "1.0e-300", "1", "0"}) CHECK_FALSE(small.has(bad));
+    Language doubles = numbers(bound("-1.7976931348623157e308"), bound("1.7976931348623157e308"));
+    for (const char* good : {"1.7976931348623157e308", "-1.7e308", "5e-324", "123456789.5", "-0.25"})
+        CHECK(doubles.has(good));
+    for (const char* bad : {"1.7976931348623158e308", "1e309", "-1e1000"}) CHECK_FALSE(doubles.has(bad));
+}
+
+TEST_CASE("multiples") {
+    const auto multiples = [](const char* divisor) {
+        return multiples_of(parse_decimal(divisor).value()).value();
+    };
+    const std::vector<std::pair<const char*, long>> divisors = {
+        {"1", 1000}, {"7", 7000}, {"0.5", 500}, {"2.5", 2500}, {"0.01", 10}, {"0.3", 300}, {"100", 100000}};
+    for (const auto& [divisor, thousandths] : divisors) {
+        INFO(divisor);
+        const TextAutomaton texts = multiples(divisor);
+        for (long x = 0; x < 20000; ++x) {
+            std::string text = std::to_string(x);
+            while (text.size() < 4) text.insert(0, 1, '0');
+            text.insert(text.size() - 3, 1, '.');
+            const bool fits = x % thousandths == 0;
+            if (texts.has(text) != fits || texts.has("-" + text + "00") != fits) FAIL(text);
+            if (is_multiple(parse_decimal(text).value(), parse_decimal(divisor).value()) != fits) FAIL(text);
+        }
+    }
+    CHECK_FALSE(multiples_of(parse_decimal("0.123456789").value()).has_value());
+    CHECK(is_multiple(parse_decimal("1e300").value(), parse_decimal("0.123456789e-3").value()) == false);
 }

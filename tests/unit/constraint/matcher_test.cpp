@@ -45,16 +45,18 @@ constexpr std::string_view k_schema = R"({
         "name": {"type": "string", "maxLength": 12},
         "kind": {"enum": ["animal", "ant", "plant"]},
         "tags": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]{1,5}$"}, "maxItems": 3},
-        "size": {"type": "number", "minimum": 0.5, "maximum": 20},
+        "size": {"type": "integer", "minimum": 1, "maximum": 20},
         "more": {"anyOf": [{"type": "null"}, {"$ref": "#"}]}
     },
     "required": ["name", "kind"],
     "additionalProperties": {"type": "boolean"}
 })";
 
-// Picks among the allowed tokens until the text must end, or from `n_free` on takes its end where it may.
+// Picks among the allowed tokens until the text must end. From `n_free` on it takes the end of strings and of the text where
+// it may.
 std::string random_text(Matcher& matcher, const std::vector<int32_t>& end_tokens, std::mt19937& random,
                         int n_free) {
+    const int32_t quote = k_tokenizer->encode("\"", tokenizer::Specials::none)[0];
     std::string text;
     for (int n = 0; !matcher.must_end(); ++n) {
         if (n > 2000) throw std::runtime_error("no end of " + text);
@@ -65,7 +67,8 @@ std::string random_text(Matcher& matcher, const std::vector<int32_t>& end_tokens
             if (is_in(mask, id) && std::ranges::find(end_tokens, id) == end_tokens.end())
                 choices.push_back(id);
         if (choices.empty()) throw std::runtime_error("nothing may follow " + text);
-        const int32_t id = choices[random() % choices.size()];
+        int32_t id = choices[random() % choices.size()];
+        if (n >= n_free && is_in(mask, quote)) id = quote;
         text += k_tokenizer->token_bytes(id);
         matcher.accept(id);
     }
@@ -162,7 +165,7 @@ TEST_CASE("markup is allowed only as the token that the grammar names") {
     const int32_t open = k_tokenizer->find("<minimax:tool_call>").value();
     const int32_t close = k_tokenizer->find("</minimax:tool_call>").value();
     Grammar grammar;
-    const Part inside = grammar.text_without("<");
+    const Part inside = part_of(grammar, texts_without("<"), utf8_spelling(grammar));
     const Part whole = grammar.sequence({grammar.token(open), inside, grammar.token(close)});
     Matcher matcher(constraint_of(only(std::move(grammar), whole)), k_n_vocab, {});
     const auto allowed_ids = [&] {

@@ -1,0 +1,23 @@
+// Sets of characters that expressions name: \d, \w, \s, \p{}, and both cases of letters.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "constraint/code_points.h"
+
+namespace minim::constraint {
+
+CodePoints decimal_digits();   // \d
+CodePoints word_characters();  // \w
+CodePoints white_space();      // \s
+CodePoints line_ends();        // what '.' leaves out
+
+// \p{name}: a general category or group of them by its short or long name, "Any", "ASCII" or "White_Space"; also
+// behind "gc=" or "General_Category=". Nothing for other names.
+std::optional<CodePoints> characters_of_property(std::string_view name);
+
+// With the other case of each letter (simple case mapping, ASCII letters among themselves).
+CodePoints with_both_cases(const CodePoints& set);
+
+}  // namespace minim::constraint

@@ -1,0 +1,19 @@
+// The texts of single numbers and of multiples, without exponent.
+#pragma once
+
+#include <optional>
+
+#include "constraint/decimal.h"
+#include "constraint/text_automaton.h"
+
+namespace minim::constraint {
+
+// Of one value, with zeros behind it.
+TextAutomaton texts_of_value(const Decimal& value);
+
+// Of the multiples of `divisor`, which is above 0. Nothing where it takes too many states.
+std::optional<TextAutomaton> multiples_of(const Decimal& divisor);
+
+bool is_multiple(const Decimal& value, const Decimal& divisor);
+
+}  // namespace minim::constraint

@@ -1,0 +1,29 @@
+// The members of an object as grammar, for JSON and for the parameters of tool calls.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/json.h"
+#include "constraint/grammar.h"
+#include "constraint/text_automaton.h"
+
+namespace minim::constraint {
+
+class JsonSchema;
+
+// How one member is written.
+struct MemberWriting {
+    std::function<Part(const std::string& name, const json::Value& schema)> named;
+    // Of any of `names`; nullptr: of any name.
+    std::function<Part(const TextAutomaton* names, const json::Value& schema, const std::string& where)>
+        further;
+    Part separator;
+    bool empty_properties_close;  // "properties": {} names all members there are, which are none
+};
+
+// Those of a flat schema for objects: named ones in their order, then further ones.
+Part member_list(JsonSchema& json, Grammar& grammar, const json::Value& flat, const std::string& where,
+                 const MemberWriting& writing);
+
+}  // namespace minim::constraint

@@ -1,0 +1,56 @@
+// Whether a JSON value fits a schema, as the standard says: for the values of `enum` and `const`, and for names.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "constraint/schema_work.h"
+#include "constraint/text_automaton.h"
+
+namespace minim::constraint {
+
+class SchemaCheck {
+  public:
+    // Both must outlive it. References are those of with_local_references().
+    SchemaCheck(const json::Value& root, SchemaWork& work) : root_(root), work_(work) {}
+
+    // Throws invalid for what is no schema and unsupported for a keyword that is not known here or where it takes too
+    // much; `where` is the schema's place, for messages.
+    bool fits(const json::Value& value, const json::Value& schema, const std::string& where) {
+        Seen seen(value.items.size(), false);
+        return fits(value, schema, where, seen, 0);
+    }
+
+    // Expressions, by their text: each is made once.
+    const TextAutomaton& pattern(const std::string& text, const std::string& where);
+
+  private:
+    // Members or items that some keyword has looked at.
+    using Seen = std::vector<bool>;
+
+    bool fits(const json::Value& value, const json::Value& schema, const std::string& where, Seen& seen,
+              int depth);
+    bool fits_alone(const json::Value& value, const json::Value& schema, const std::string& where, int depth);
+    bool fits_keyword(const json::Value& value, const std::string& key, const json::Value& keyword,
+                      const std::string& where);
+    bool fits_combinations(const json::Value& value, const json::Value& schema, const std::string& where,
+                           Seen& seen, int depth);
+    bool fits_object(const json::Value& value, const json::Value& schema, const std::string& where,
+                     Seen& seen, int depth);
+    bool fits_array(const json::Value& value, const json::Value& schema, const std::string& where, Seen& seen,
+                    int depth);
+
+    const json::Value& root_;
+    SchemaWork& work_;
+    std::map<std::string, TextAutomaton> patterns_;
+};
+
+// The place in the document that a reference of with_local_references() means. Throws unsupported for one to another
+// document and invalid for one that leads nowhere.
+const json::Value& target_of(const json::Value& root, const json::Value& reference, const std::string& where);
+
+bool is_of_type(const json::Value& value, const json::Value& type);
+
+}  // namespace minim::constraint

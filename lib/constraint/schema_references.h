@@ -1,0 +1,12 @@
+// References of a schema by name or URI ($id, $anchor) as places in it.
+#pragma once
+
+#include "base/json.h"
+
+namespace minim::constraint {
+
+// The schema with every $ref that leads into it written as a JSON pointer from its root: "#/$defs/a". References to
+// other documents stay as they are. $dynamicRef and $recursiveRef become $ref if only one place can be meant.
+json::Value with_local_references(const json::Value& root);
+
+}  // namespace minim::constraint

@@ -1,0 +1,67 @@
+// Sets of texts as deterministic automata over characters, which can be intersected and complemented: what the
+// keywords for one string or number ask for together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "constraint/code_points.h"
+#include "constraint/grammar.h"
+
+namespace minim::constraint {
+
+struct TextAutomaton {
+    static constexpr int32_t k_none = -1;
+
+    // Disjoint sets of characters that no state tells apart. Other characters are in no text.
+    std::vector<CodePoints> classes;
+    std::vector<int32_t> next;     // [state, class]; k_none: no text goes on like this
+    std::vector<uint8_t> accepts;  // by state; the first is the start
+
+    size_t n_states() const noexcept { return accepts.size(); }
+    int32_t step(int32_t state, size_t of_class) const noexcept {
+        return next[static_cast<size_t>(state) * classes.size() + of_class];
+    }
+    int32_t add_state(bool may_end);
+    void connect(int32_t from, size_t of_class, int32_t to) noexcept {
+        next[static_cast<size_t>(from) * classes.size() + of_class] = to;
+    }
+
+    bool has(std::string_view utf8) const;
+    bool is_empty() const;  // no text at all
+};
+
+constexpr size_t k_most_text_states = 250'000;
+
+// Texts of both. Throws unsupported, with `where` in front, if it takes more than k_most_text_states.
+TextAutomaton both(const TextAutomaton& a, const TextAutomaton& b, std::string_view where);
+// All texts but these.
+TextAutomaton other_texts(const TextAutomaton& texts);
+// Of so many characters; `most` < 0: no end.
+TextAutomaton texts_of_length(int64_t least, int64_t most);
+// In which `closer`, ASCII, does not occur.
+TextAutomaton texts_without(std::string_view closer);
+// `texts` are UTF-8.
+TextAutomaton listed_texts(const std::vector<std::string>& texts);
+
+// Takes out the states from which no text comes to an end.
+void drop_dead_states(TextAutomaton& automaton);
+
+// Makes one state of those from which the same texts come to an end, unless there are very many.
+void merge_alike_states(TextAutomaton& automaton);
+
+// The characters of all sets, and of those outside all, such that no set tells two of a class apart.
+std::vector<CodePoints> character_classes(const std::vector<CodePoints>& sets);
+
+// How one character of a set is written where the text is used.
+using Spelling = std::function<Part(const CodePoints&)>;
+
+// Characters as they are in UTF-8. The grammar must outlive it.
+Spelling utf8_spelling(Grammar& grammar);
+
+Part part_of(Grammar& grammar, const TextAutomaton& automaton, const Spelling& spelling);
+
+}  // namespace minim::constraint
