@@ -180,7 +180,8 @@ class TreeBuilder {
     bool start_array(size_t /*unknown*/) { return open(Value::Kind::array); }
     bool start_object(size_t /*unknown*/) { return open(Value::Kind::object); }
     bool key(std::string& text) {
-        if (!non_finite_.empty() && non_finite_.front().string == n_strings_) return false;  // a number as a key
+        if (!non_finite_.empty() && non_finite_.front().string == n_strings_)
+            return false;  // a number as a key
         ++n_strings_;
         open_.back()->keys.push_back(std::move(text));
         return true;
@@ -195,7 +196,8 @@ class TreeBuilder {
         return true;
     }
     static bool binary(const std::vector<uint8_t>& /*bytes*/) { return false; }  // JSON text has none
-    bool parse_error(size_t position, const std::string& token, const nlohmann::detail::exception& error) {
+    bool parse_error(size_t position, const std::string& /*token*/,
+                     const nlohmann::detail::exception& error) {
         constexpr int k_number_overflow =
             406;  // "number overflow parsing" in nlohmann-json's list of exceptions
         if (error.id == k_number_overflow) {

@@ -257,11 +257,11 @@ void Engine::make_step() {
         const int64_t n_before = sequence.n_evaluated - sequence.n_rows;
         const int64_t n_pages = sequence.n_evaluated / k_kv_page_tokens;
         // Of a prompt at once, so that others need not read it too; of an answer when it ends.
-        if (!work->ended && n_before < work->state.n_prompt && n_pages > n_before / k_kv_page_tokens)
+        if (n_before < work->state.n_prompt && n_pages > n_before / k_kv_page_tokens)
             keep_prefix(*work, n_pages * k_kv_page_tokens);
     }
     for (const auto& work : running_) {
-        if (work->ended || work->sequence.n_rows == 0) continue;
+        if (work->sequence.n_rows == 0) continue;
         if (work->sequence.logits_row) {
             choose(*work);
         } else {
@@ -280,11 +280,13 @@ void Engine::run_step() {
         scheduler_.run(&step_end_);
     } catch (...) {
         is_in_step_ = false;
+        remove_ended();
         // So that a long prompt comes to its end beside any number of urgent requests.
         if (is_preempted_) n_prompt_rows_ = std::max(n_prompt_rows_ / 2, k_least_prompt_rows);
         throw;
     }
     is_in_step_ = false;
+    remove_ended();  // with the pages that the step wrote to
     ++counts_.n_steps;
     counts_.n_rows += scheduler_.n_planned();
 }

@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "chat/render.h"
 #include "placement/backends.h"
 #include "support.h"
 #include "support/files.h"
