@@ -17,7 +17,7 @@
 namespace minim::constraint {
 namespace {
 
-constexpr size_t k_most_work = size_t{1} << 23;  // states looked at
+constexpr size_t k_most_work = size_t{1} << 22;  // states looked at
 
 // The subset construction, over threads: an NFA state with what must come true of the text behind it. What is known of
 // the text before is the same for all threads.

@@ -16,7 +16,9 @@ using json::Value;
 
 constexpr int k_most_nested = 100;
 constexpr size_t k_most_alternatives = 1000;
-constexpr size_t k_most_apart = 32;    // alternatives that one member of a oneOf becomes
+constexpr size_t k_most_apart = 48;  // alternatives that one member of a oneOf becomes
+constexpr size_t k_most_exclusive =
+    8;  // members of a oneOf that exclude each other by more than their types and constants
 constexpr size_t k_most_together = 4;  // members of one anyOf that are put together in every way
 
 bool holds_unevaluated(const Value& value) {
@@ -181,10 +183,10 @@ SchemaDocument::Alternatives SchemaDocument::one_of(const Value& members, const 
                 return std::ranges::all_of(expanded[j],
                                            [&](const Value& b) { return are_disjoint(a, b, where, depth); });
             });
-            if (i == j || is_apart) continue;
+            if (i == j || is_apart || n > k_most_exclusive) continue;
             try {
-                Alternatives apart = merge_each(only, negated(members.items[j], where, depth + 1), where);
-                if (apart.size() <= k_most_apart) only = std::move(apart);
+                const Alternatives others = negated(members.items[j], where, depth + 1);
+                if (only.size() * others.size() <= k_most_apart) only = merge_each(only, others, where);
             } catch (const Error& error) {
                 if (error.status() != Status::unsupported) throw;
                 // As anyOf has it.
