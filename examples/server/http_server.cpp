@@ -14,6 +14,8 @@ namespace server {
 
 namespace {
 
+constexpr int k_send_buffer_bytes = 256 << 10;
+
 // Opens the listening socket at the first address of `host` that takes it.
 tcp::acceptor listen_at(asio::io_context& context, const std::string& host, uint16_t port) {
     const std::string name = host + ":" + std::to_string(port);
@@ -56,6 +58,8 @@ void HttpServer::State::accept() {
         error_code ignored;
         socket.non_blocking(true, ignored);
         socket.set_option(tcp::no_delay(true), ignored);
+        // A client that does not read holds no more of the kernel's memory than this, and is noticed.
+        socket.set_option(tcp::socket::send_buffer_size(k_send_buffer_bytes), ignored);
         const auto connection = std::make_shared<HttpConnection>(self, std::move(socket));
         self->connections.insert(connection.get());
         connection->start();

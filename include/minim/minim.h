@@ -518,7 +518,7 @@ typedef struct minim_model_info {
     int64_t expert_ff;
     int64_t n_vocab;         /* logits of a row: the embedding's rows, padding included */
     int64_t n_context_train; /* the longest context the model was trained for, in tokens */
-    int64_t n_parameters; /* weights of the model, however they are stored: no scales, no zero points, no spare tensors */
+    int64_t n_parameters;    /* numbers of the model: scales, zero points and spare tensors do not count */
     uint64_t weight_bytes;
     uint64_t kv_token_bytes_f16; /* KV cache of one token, in F16 */
     double rope_theta;
@@ -1158,8 +1158,9 @@ typedef struct minim_engine_params {
     int32_t n_batch;         /* tokens of a step, at least n_requests; 0: 512, or n_requests */
     int32_t n_prompt_rows;   /* of them, most for prompts while answers are under way; 0: a quarter */
     int32_t forget_prefixes; /* 1: keys and values of ended requests are not kept for others */
-    uint64_t max_context;    /* tokens of one request, prompt and answer, at most kv_tokens; may exceed what the model
-                                was trained for, with a warning; 0: kv_tokens, at most the trained context */
+    /* Tokens of one request, prompt and answer, at most kv_tokens. May exceed what the model was trained for, with a warning.
+       0: kv_tokens, at most the trained context. */
+    uint64_t max_context;
 } minim_engine_params;
 #define MINIM_ENGINE_PARAMS_INIT \
     { sizeof(minim_engine_params), 0, 0, 0, 0, 0, 0, 0, 0, 0 }

@@ -19,9 +19,7 @@ class CancelToken {
 
     void trigger() noexcept { flag_.store(true, std::memory_order_relaxed); }
     void reset() noexcept { flag_.store(false, std::memory_order_relaxed); }
-    bool triggered() const noexcept {
-        return flag_.load(std::memory_order_relaxed) || (check_ && check_());
-    }
+    bool triggered() const noexcept { return flag_.load(std::memory_order_relaxed) || (check_ && check_()); }
 
     static_assert(std::atomic<bool>::is_always_lock_free);
 

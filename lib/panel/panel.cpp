@@ -71,6 +71,7 @@ void interleave_four_rows(const std::byte* const* row, int64_t at, std::byte* pl
 PanelShape panel_shape(Format format) noexcept {
     switch (format) {
         case Format::mxfp4:
+        case Format::mxfp8:
             return {1, 0};
         case Format::q4_0:
         case Format::q5_0:

@@ -17,7 +17,8 @@ bool is_widened(const WeightSpec& weight) {
 
 void Reader::read(const WeightSpec& weight, uint64_t at, std::span<std::byte> out) const {
     const Source& source = weight.source;
-    if (source.assembled != nullptr) return read_assembled(checkpoint_, *source.assembled, source.offset + at, out);
+    if (source.assembled != nullptr)
+        return read_assembled(checkpoint_, *source.assembled, source.offset + at, out);
     if (!is_widened(weight)) return checkpoint_.read(*source.tensor, source.offset + at, out);
     // A vector in half precision: some thousand numbers.
     std::vector<std::byte> stored(source.tensor->bytes);

@@ -50,9 +50,9 @@ class Generate(unittest.TestCase):
         self.assertEqual(set(json.loads(answer)), {"city", "size"})
         done = run("-m", Q8_0, "--raw", "-p", QUESTION, "-j", '{"type": "boolean"}')
         self.assertIn(done.stdout, ("true\n", "false\n"))
-        done = run("-m", Q8_0, "-p", QUESTION, "-j", '{"not": {}}')
+        done = run("-m", Q8_0, "-p", QUESTION, "-j", '{"type": "array", "uniqueItems": true}')
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("'not' cannot be enforced", done.stderr)
+        self.assertIn("uniqueItems", done.stderr)
 
     def test_keys_and_values_may_be_kept_in_other_formats(self):
         for name in ("f32", "bf16", "Q8_0", "q4_0"):
@@ -276,7 +276,7 @@ class Interrupt(unittest.TestCase):
                 stderr=subprocess.PIPE,
             )
             process.stdout.read(1)
-            time.sleep(0.1)
+            time.sleep(0.02)
             if process.poll() is None:
                 return process
             process.communicate()

@@ -56,11 +56,11 @@ class Chat(unittest.TestCase):
             {"name": "tool_use", "template": "T{{ tools | length }}{{ eos_token }}{{ messages[0].content }}"},
             {"name": "short", "template": "S{{ messages[0].content }}"},
         ]
-        config = {"chat_template": named, "bos_token": {"content": "<b>"}, "eos_token": "<e>"}
+        config = {"chat_template": named, "bos_token": {"content": "<b>"}, "eos_token": "[e~["}
         messages = [{"role": "user", "content": "x"}]
         with model_with(None, config) as several:
             self.assertEqual(several.render_chat(messages), "<b>Dx")
-            self.assertEqual(several.render_chat(messages, tools=[{"name": "f"}]), "T1<e>x")
+            self.assertEqual(several.render_chat(messages, tools=[{"name": "f"}]), "T1[e~[x")
             self.assertEqual(several.render_chat(messages, template="short"), "Sx")
             with self.assertRaisesRegex(minim.Error, "'long'; it has 'default', 'tool_use', 'short'") as caught:
                 several.render_chat(messages, template="long")
@@ -83,14 +83,14 @@ class Chat(unittest.TestCase):
         self.assertEqual(model().tokenize_chat(messages, null_content="empty"), model().tokenize_chat(empty))
 
     def test_what_json_cannot_hold_is_refused_by_its_place_and_cause(self):
-        with self.assertRaisesRegex(minim.Error, r"messages\[1\]\.content: half of a surrogate pair"):
+        with self.assertRaisesRegex(minim.Error, r"messages\[1\]\.content: .*half of a surrogate pair"):
             model().render_chat([{"role": "user", "content": "fine"}, {"role": "user", "content": "a \ud83d b"}])
         call = {"function": {"name": "f", "arguments": {"x": [1, float("inf")]}}}
         with self.assertRaisesRegex(
-            minim.Error, r"messages\[0\]\.tool_calls\[0\]\.function\.arguments\.x\[1\]: Infinity and NaN"
+            minim.Error, r"messages\[0\]\.tool_calls\[0\]\.function\.arguments\.x\[1\]: .*no NaN and no Infinity"
         ):
             model().render_chat([{"role": "assistant", "content": "", "tool_calls": [call]}])
-        with self.assertRaisesRegex(minim.Error, r"template variables\.top_p: Infinity and NaN"):
+        with self.assertRaisesRegex(minim.Error, r"template variables\.top_p: .*no NaN and no Infinity"):
             model().render_chat([], kwargs={"top_p": float("nan")})
 
     def test_every_golden_conversation_renders_to_the_golden_text(self):

@@ -11,9 +11,9 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "weights/packed_file.h"
 #include "require.h"
 #include "support/temporary_folder.h"
+#include "weights/packed_file.h"
 
 namespace {
 

@@ -101,7 +101,7 @@ class Chat(unittest.TestCase):
         self.assertLessEqual(len(choice["message"].get("tool_calls", [])), 1)
 
     def test_answers_of_a_form(self):
-        schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 10}, "n": {"type": "integer"}},
+        schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 10}, "n": {"type": "integer", "minimum": 0, "maximum": 99}},
                   "required": ["city", "n"], "additionalProperties": False}
         form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
         answer = json.loads(self.ask(HELLO, response_format=form, max_tokens=300)["message"]["content"])

@@ -1,6 +1,7 @@
 """Loops of agents through PyPI's clients, streamed and not. Skipped where they are not installed."""
 
 import json
+import sys
 import unittest
 
 from support import PARIS, TOOLS, Server
@@ -9,7 +10,8 @@ try:
     import anthropic
     import openai
 except ImportError:
-    raise unittest.SkipTest("PyPI's openai and anthropic are not installed") from None
+    print("skipped: PyPI's openai and anthropic are not installed")
+    sys.exit(77)
 
 ANSWER = "It is sunny in Paris with 27 degrees."
 

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "constraint/json_schema.h"
+#include "constraint/schema_values.h"
 #include "constraint/tool_calls.h"
 #include "engine/engine.h"
 #include "support.h"
