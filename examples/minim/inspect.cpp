@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "open_model.h"
 #include "output.h"
+#include "quantisation.h"
 
 namespace cli {
 namespace {
@@ -119,6 +120,7 @@ void inspect(const Options& options) {
     const minim::Checkpoint checkpoint(runtime, options.model);
     const std::vector<minim_tensor_info> tensors = tensors_of(checkpoint);
     print_summary(options, checkpoint);
+    print(quantisation_text(options.model));
     if (options.show_metadata) print_metadata(checkpoint);
     if (options.show_tensors) print_tensors(tensors);
     print_totals(tensors);

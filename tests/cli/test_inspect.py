@@ -1,4 +1,6 @@
 import json
+import pathlib
+import tempfile
 import unittest
 
 from support import DATA, MADE_MODELS, Q8_0, errors_of, run
@@ -32,6 +34,33 @@ class Inspect(unittest.TestCase):
         self.assertTrue(
             any(line.startswith("  tokenizer.ggml.tokens = ") and "..." in line for line in lines)
         )
+
+    def test_a_quantised_folder_shows_its_method_groups_and_what_is_left_out(self):
+        awq = run("inspect", MADE_MODELS / "minim-tiny-awq").stdout
+        self.assertRegex(awq, r"(?m)^  quant_method +awq$")
+        self.assertRegex(awq, r"(?m)^  weights +bits 4, group_size 128$")
+        self.assertRegex(awq, r"(?m)^  modules_to_not_convert .*gate")
+        self.assertNotIn("quantisation", run("inspect", MADE_MODELS / "minim-tiny").stdout)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for path in (MADE_MODELS / "minim-tiny").iterdir():
+                if path.name != "config.json":
+                    (folder / path.name).symlink_to(path)
+            weights = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
+            group = {"weights": weights, "targets": ["re:.*experts.*"], "format": "pack-quantized"}
+            config = json.loads((MADE_MODELS / "minim-tiny" / "config.json").read_text())
+            config["quantization_config"] = {
+                "quant_method": "compressed-tensors", "config_groups": {"group_0": group},
+                "ignore": ["lm_head", "evil\x1b[2J", *(f"m{i}" for i in range(20))],
+            }  # fmt: skip
+            (folder / "config.json").write_text(json.dumps(config))
+            text = run("inspect", folder).stdout
+        self.assertRegex(
+            text,
+            r'(?m)^  group_0 +num_bits 4, type int, strategy group, group_size 32, symmetric true, pack-quantized; of \["re:',
+        )
+        self.assertRegex(text, r"(?m)^  ignore +lm_head, evil.*m9 and 10 more$")
+        self.assertNotIn("\x1b", text)
 
     def test_a_folder_of_safetensors_is_one_checkpoint(self):
         done = run("inspect", MADE_MODELS / "minim-tiny")

@@ -1,0 +1,11 @@
+// What config.json of a safetensors folder says of its quantisation, for people to read.
+#pragma once
+
+#include <string>
+
+namespace cli {
+
+// Returns lines that end in a newline; empty if the path is no folder, or the folder is not quantised.
+std::string quantisation_text(const std::string& path);
+
+}  // namespace cli
