@@ -312,8 +312,9 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_tensor(const minim_chec
 
 /* The devices there are at the time of the call: "cpu" first, then what the plug-ins find ("cuda:0" ...). Plug-ins
  * are libraries named libminim-KIND.so, looked for in the folders of the environment variable MINIM_PLUGIN_PATH, with
- * colons between, and in this library's own. Any thread. Calls that have to do with CUDA devices leave one of these as
- * the calling thread's current device, which a program with CUDA code of its own sets again. */
+ * colons between, and in minim-0 beside this library (0: the number in its SONAME). Any thread. Calls that have to do
+ * with CUDA devices leave one of these as the calling thread's current device, which a program with CUDA code of its
+ * own sets again. */
 typedef struct minim_devices minim_devices;
 
 typedef struct minim_device_info {

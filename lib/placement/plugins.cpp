@@ -19,14 +19,15 @@ namespace fs = std::filesystem;
 constexpr std::string_view k_prefix = "libminim-";
 constexpr std::string_view k_suffix = ".so";
 
-// Where the code of this library lies; the program's folder where it is linked in.
+// Beside the code of this library, or beside the program where it is linked in. The name has the version of the ABI: libraries of
+// several lie in one folder.
 fs::path own_folder() {
     Dl_info info = {};
     if (::dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr)
         return {};
     std::error_code ignored;
     const fs::path file = fs::canonical(info.dli_fname, ignored);
-    return file.parent_path();
+    return file.parent_path() / MINIM_PLUGIN_FOLDER;
 }
 
 std::vector<fs::path> folders() {

@@ -1,5 +1,5 @@
-// Backends that are shared libraries, looked for beside this library and in the folders that the environment
-// variable MINIM_PLUGIN_PATH names (with colons between, searched first).
+// Backends that are shared libraries, looked for in the folders that the environment variable MINIM_PLUGIN_PATH names (with
+// colons between, searched first) and in minim-ABI beside this library.
 #pragma once
 
 #include <string>

@@ -90,12 +90,12 @@ void run(const Options& options) {
     print(results, options);
 }
 
-// They lie two folders above this program.
+// They lie in a folder two above this program.
 void use_plugins_of_build() {
     std::error_code failed;
     const std::filesystem::path program = std::filesystem::canonical("/proc/self/exe", failed);
     const std::filesystem::path build = program.parent_path().parent_path().parent_path();
-    if (!failed) ::setenv("MINIM_PLUGIN_PATH", build.c_str(), 0);
+    if (!failed) ::setenv("MINIM_PLUGIN_PATH", (build / MINIM_PLUGIN_FOLDER).c_str(), 0);
 }
 
 }  // namespace

@@ -1,10 +1,17 @@
-# The library exports exactly what tests/capi/exports.txt lists.
-#   cmake -DNM=... -DLIBRARY=... -DEXPECTED=... -P exports_test.cmake
+# A library exports exactly the functions that are listed, each with the version that is named.
+#   cmake -DNM=... -DLIBRARY=... -DEXPECTED=FILE_WITH_NAMES [-DVERSION=...] -P exports_test.cmake
 execute_process(COMMAND ${NM} -D --defined-only --format=posix ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "[^\n]+" lines "${symbols}")
 set(exported "")
 foreach(line IN LISTS lines)
     string(REGEX REPLACE " .*" "" name "${line}")
+    if(VERSION AND line MATCHES "^${VERSION}(@@[^ ]*)? A ")
+        continue() # the version itself
+    endif()
+    if(VERSION AND NOT name MATCHES "@@${VERSION}$")
+        message(FATAL_ERROR "${name} is not of version ${VERSION}")
+    endif()
+    string(REGEX REPLACE "@@.*" "" name "${name}")
     list(APPEND exported ${name})
 endforeach()
 list(SORT exported)

@@ -35,7 +35,7 @@ bad=0
 
 python_libraries=$(python3 -c 'import glob, sysconfig; print(":".join(glob.glob(sysconfig.get_path("purelib") + "/nvidia/*/lib")))' 2> /dev/null)
 export LD_LIBRARY_PATH="$build:$build/tests/gpu/libraries:/usr/local/nvidia/lib64:/usr/local/cuda/lib64:$python_libraries:${LD_LIBRARY_PATH:-}"
-export MINIM_PLUGIN_PATH=$build
+export MINIM_PLUGIN_PATH=$build/minim-0
 export MINIM_TEST_MODELS=$build/tests/models
 export PATH="$PATH:/usr/local/cuda/bin"
 
@@ -85,7 +85,7 @@ finish() {
 
 if wants smoke; then
     step "nvidia-smi" 10 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader && found .
-    step "programs load" 10 bash -c '! ldd "$@" | grep "not found"' - "$minim" "$bench" "$gpu_test" "$build/libminim-cuda.so" "$build/libminim.so.0" ||
+    step "programs load" 10 bash -c '! ldd "$@" | grep "not found"' - "$minim" "$bench" "$gpu_test" "$build/minim-0/libminim-cuda.so" "$build/libminim.so.0" ||
         found 'not found'
     if ! step "device is usable" 20 bash -c '"$0" devices | tee /dev/stderr | grep -q "^cuda:0 .* free\$"' "$minim"; then
         found cuda
