@@ -112,7 +112,7 @@ class Binder {
                                             int64_t cols, bool transposed) {
         std::vector<WeightSpec> experts;
         for (part.index = 0; part.index < part.n; ++part.index) {
-            auto assembled = weights::find_stacked(finder(), tensor.name, rows, cols, part, transposed);
+            auto assembled = weights::find_stacked(finder(), tensor.name, rows, cols, part, transposed, packing_);
             if (!assembled) return expert_stack(tensor, part.n, part.stack_rows, part.first_row, rows, cols);
             experts.push_back(of_assembled(std::move(*assembled)));
         }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
+#include "model/declared_methods.h"
 #include "model/other_models.h"
 
 namespace minim::model {
@@ -217,6 +218,7 @@ PackingHints packing_hints(const Value& config) {
     } else if (method != "modelopt" && method != "mxfp8" && method != "quark" && method != "mxfp4") {
         refuse(*quantization, "quant_method", "this quantisation");
     }
+    hints.declarations.push_back(declared_methods(*quantization));
     if (!hints.groups.empty()) {
         hints.text = format_text("{}:", method);
         for (const PackingHints::Group& group : hints.groups)

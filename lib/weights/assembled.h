@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,21 @@
 
 namespace minim::weights {
 
+// How numbers are quantised.
+enum class Method : uint8_t { fp8, mxfp8, nvfp4, mxfp4, integers };
+
+// What one file of a folder says of how its weights are quantised.
+struct Declaration {
+    struct Entry {
+        Method method;
+        int64_t group = 0;  // inputs that share a scale; 0: not said
+        std::string text;   // "quant_algo NVFP4, group_size 16"
+    };
+    std::string file;                      // "hf_quant_config.json"
+    std::vector<Entry> entries;            // each matrix is quantised by one of these; empty: nothing is said
+    std::map<std::string, Entry> modules;  // of single matrices, by their name without ".weight"
+};
+
 // What config.json says of packed weights and the tensors do not show.
 struct PackingHints {
     int32_t gptq_zero_bias = 1;     // added to the zero points of GPTQ's tensors
@@ -24,8 +40,9 @@ struct PackingHints {
         int64_t bits = 0;
         int64_t size = 0;  // inputs; -1: all of a row
     };
-    std::vector<Group> groups;  // of whole numbers, all that are declared; empty: none is
-    std::string text;           // of the declaration, for messages
+    std::vector<Group> groups;              // of whole numbers, all that are declared; empty: none is
+    std::string text;                       // of the declaration, for messages
+    std::vector<Declaration> declarations;  // what all files say: the tensors must agree with each
 };
 
 // One expert of a tensor [n, stack_rows, cols], or of one with inputs outside [n, cols, stack_rows].
@@ -51,6 +68,7 @@ struct AssembledMatrix {
     const checkpoint::Tensor* zeros = nullptr;   // of whole numbers
     const checkpoint::Tensor* groups = nullptr;  // the group of each input, if these are not in order
     const checkpoint::Tensor* factor = nullptr;  // NVFP4: of the whole matrix
+    const checkpoint::Tensor* shape = nullptr;   // rows and columns, as two numbers
     bool divides = false;                        // the weights are divided by the factor, not multiplied
     float multiplier = 1.0F;                     // of the whole matrix, beside the factor
     int64_t first_row = 0;                       // in a stack, counted over all experts
@@ -75,10 +93,12 @@ std::optional<AssembledMatrix> find_assembled(const FindTensor& find, const std:
 
 // The same of one expert of a stack called `name`, with inputs inside or, if `transposed`, outside.
 std::optional<AssembledMatrix> find_stacked(const FindTensor& find, const std::string& name, int64_t rows,
-                                            int64_t cols, const StackPart& part, bool transposed);
+                                            int64_t cols, const StackPart& part, bool transposed,
+                                            const PackingHints& hints = {});
 
 // Reads bytes [at, at + out.size()) of the assembled rows. The checkpoint must be loaded. Any thread. Throws what reading
-// throws, and format if a number is NaN, a group does not exist or a zero point contradicts the configuration.
+// throws, and format if a number is NaN, a group does not exist, a zero point contradicts the configuration, or the shape that a
+// tensor states is another one.
 void read_assembled(const checkpoint::Checkpoint& checkpoint, const AssembledMatrix& matrix, uint64_t at,
                     std::span<std::byte> out);
 

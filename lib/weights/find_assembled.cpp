@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/format_text.h"
 #include "checkpoint/printable.h"
 #include "weights/assembled.h"
 
@@ -188,6 +189,62 @@ void check_against_hints(const Companions& beside, const Tensor& codes, const In
                   codes.name, found.bits, group, declared_text(beside.hints));
 }
 
+std::optional<Method> method_of(Kind kind) {
+    switch (kind) {
+        case Kind::fp8:
+            return Method::fp8;
+        case Kind::mxfp8:
+            return Method::mxfp8;
+        case Kind::nvfp4:
+            return Method::nvfp4;
+        case Kind::mxfp4:
+            return Method::mxfp4;
+        case Kind::awq:
+        case Kind::integers:
+            return Method::integers;
+        case Kind::transposed:
+            break;
+    }
+    return {};
+}
+
+int64_t group_of(const AssembledMatrix& matrix) {
+    if (matrix.kind == Kind::nvfp4) return k_nvfp4_group;
+    return matrix.kind == Kind::mxfp4 || matrix.kind == Kind::mxfp8 ? k_mx_group : matrix.group;
+}
+
+std::string found_text(const AssembledMatrix& matrix) {
+    constexpr std::string_view k_names[] = {"FP8", "MXFP8", "NVFP4", "MXFP4", "whole numbers"};
+    const std::string_view name = k_names[static_cast<size_t>(*method_of(matrix.kind))];
+    if (matrix.kind == Kind::fp8) return std::string(name);
+    return format_text("{} in groups of {}", name, group_of(matrix));
+}
+
+// Throws format if a file of the folder says that the matrix is quantised in another way.
+void check_against_declarations(const PackingHints& hints, const std::string& stem,
+                                const AssembledMatrix& matrix) {
+    const std::optional<Method> method = method_of(matrix.kind);
+    if (!method) return;
+    const int64_t group = group_of(matrix);
+    const int64_t whole_row = group == matrix.cols ? -1 : group;
+    const auto agrees = [&](const Declaration::Entry& entry) {
+        const bool has_group =
+            entry.group == 0 || *method == Method::fp8 || entry.group == group || entry.group == whole_row;
+        return entry.method == *method && has_group;
+    };
+    for (const Declaration& declaration : hints.declarations) {
+        const auto own = declaration.modules.find(stem);
+        if (own != declaration.modules.end() && !agrees(own->second))
+            fail_file(Reason::value, "tensor {} holds {}, {} says {} of it", matrix.codes->name,
+                      found_text(matrix), declaration.file, own->second.text);
+        if (own != declaration.modules.end() || declaration.entries.empty() ||
+            std::ranges::any_of(declaration.entries, agrees))
+            continue;
+        fail_file(Reason::value, "tensor {} holds {}, {} declares {}", matrix.codes->name, found_text(matrix),
+                  declaration.file, declaration.entries.front().text);
+    }
+}
+
 // The smallest format that holds these numbers.
 Format integer_format(const Integers& found, int64_t group, bool is_symmetric) {
     const bool has_f32_scales = found.scales->format == Format::f32;
@@ -247,15 +304,21 @@ AssembledMatrix find_packed_words(const Companions& beside, const Tensor& codes)
              "tensor {} has shape {}: {} inputs of 4 or 8 bits make rows of {} or {} words", codes.name,
              shape_text(codes.shape), beside.cols, beside.cols / 8, beside.cols / 4);
     check(codes, "I32", {beside.rows, beside.cols * bits / 32});
-    beside.skip({".weight_shape"});
     beside.skip_activation_scales();
+    const Tensor* shape = beside.optional(".weight_shape");
+    if (shape != nullptr) check_shape(*shape, {2});
+    if (shape != nullptr && shape->format != Format::i32 && shape->format != Format::i64)
+        fail(Status::unsupported, "tensor {} is of type {}, not I32 or I64", shape->name, shape->type_name);
     const Tensor& scales = beside.required(".weight_scale");
     const int64_t n_groups = groups_of_rows(beside, scales);
     const Tensor* zeros = beside.optional(".weight_zero_point");
     if (zeros != nullptr) check(*zeros, "I32", {blocks_of(beside.rows * bits, 32), n_groups});
     const Tensor* groups = beside.optional(".weight_g_idx");
     check_groups(groups, beside.cols);
-    return make_integers(beside, codes, {Codes::words_of_rows, bits, &scales, zeros, groups, n_groups, 0});
+    AssembledMatrix matrix =
+        make_integers(beside, codes, {Codes::words_of_rows, bits, &scales, zeros, groups, n_groups, 0});
+    matrix.shape = shape;
+    return matrix;
 }
 
 // X.weight in bytes.
@@ -336,15 +399,9 @@ std::optional<AssembledMatrix> find_whole(const Companions& beside, const Tensor
     return find_mxfp4(beside, whole);
 }
 
-}  // namespace
-
-std::optional<AssembledMatrix> find_assembled(const FindTensor& find, const std::string& name, int64_t rows,
-                                              int64_t cols, const PackingHints& hints) {
-    constexpr std::string_view k_suffix = ".weight";
-    if (!name.ends_with(k_suffix)) return {};
-    const Companions beside{find, name.substr(0, name.size() - k_suffix.size()), rows, cols, hints};
-    refuse_two(beside);
-    if (const Tensor* whole = beside.optional(k_suffix)) return find_whole(beside, *whole);
+// The matrix in whichever tensors hold it.
+std::optional<AssembledMatrix> find_any(const Companions& beside) {
+    if (const Tensor* whole = beside.optional(".weight")) return find_whole(beside, *whole);
     if (const Tensor* packed = beside.optional(".weight_packed")) {
         if (packed->type_name == "I32") return find_packed_words(beside, *packed);
         if (const Tensor* factor = beside.optional(".weight_global_scale"))
@@ -358,8 +415,22 @@ std::optional<AssembledMatrix> find_assembled(const FindTensor& find, const std:
     return {};
 }
 
+}  // namespace
+
+std::optional<AssembledMatrix> find_assembled(const FindTensor& find, const std::string& name, int64_t rows,
+                                              int64_t cols, const PackingHints& hints) {
+    constexpr std::string_view k_suffix = ".weight";
+    if (!name.ends_with(k_suffix)) return {};
+    const Companions beside{find, name.substr(0, name.size() - k_suffix.size()), rows, cols, hints};
+    refuse_two(beside);
+    auto matrix = find_any(beside);
+    if (matrix) check_against_declarations(hints, beside.stem, *matrix);
+    return matrix;
+}
+
 std::optional<AssembledMatrix> find_stacked(const FindTensor& find, const std::string& name, int64_t rows,
-                                            int64_t cols, const StackPart& part, bool transposed) {
+                                            int64_t cols, const StackPart& part, bool transposed,
+                                            const PackingHints& hints) {
     const Tensor* codes = find(name);
     if (codes == nullptr) return {};
     const int64_t first_row = part.index * part.stack_rows + part.first_row;
@@ -384,6 +455,7 @@ std::optional<AssembledMatrix> find_stacked(const FindTensor& find, const std::s
     AssembledMatrix matrix = make(Kind::fp8, Format::fp8_e4m3_b128, *codes, scales, rows, cols);
     matrix.scale_rows = k_scale_block;
     matrix.first_row = first_row;
+    check_against_declarations(hints, name, matrix);
     return matrix;
 }
 

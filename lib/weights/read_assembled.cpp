@@ -322,6 +322,24 @@ void read_transposed(const Checkpoint& checkpoint, const AssembledMatrix& matrix
                         data + (k * matrix.stack_rows + column + r) * size, static_cast<size_t>(size));
 }
 
+void check_stated_shape(const Checkpoint& checkpoint, const AssembledMatrix& matrix) {
+    const auto size = static_cast<int64_t>(matrix.shape->bytes / 2);
+    const std::vector<std::byte> stored = read_bytes(checkpoint, *matrix.shape, 0, 2 * size);
+    int64_t stated[2] = {};
+    for (int64_t i = 0; i < 2; ++i) {
+        if (size == sizeof(int64_t)) {
+            std::memcpy(&stated[i], stored.data() + i * size, sizeof(int64_t));
+        } else {
+            int32_t number;
+            std::memcpy(&number, stored.data() + i * size, sizeof(number));
+            stated[i] = number;
+        }
+    }
+    if (stated[0] != matrix.rows || stated[1] != matrix.cols)
+        fail_file(Reason::value, "tensor {} says [{}, {}], tensor {} is [{}, {}]", matrix.shape->name,
+                  stated[0], stated[1], matrix.codes->name, matrix.rows, matrix.cols);
+}
+
 // `first` and `count` are multiples of k_awq_rows for AWQ.
 void read_rows(const Checkpoint& checkpoint, const AssembledMatrix& matrix, int64_t first, int64_t count,
                std::byte* out) {
@@ -364,6 +382,7 @@ int64_t rows_together(const AssembledMatrix& matrix) noexcept {
 
 void read_assembled(const Checkpoint& checkpoint, const AssembledMatrix& matrix, uint64_t at,
                     std::span<std::byte> out) {
+    if (at == 0 && matrix.shape != nullptr) check_stated_shape(checkpoint, matrix);
     const int64_t step = matrix.kind == Kind::awq ? k_awq_rows : 1;
     const auto begin = static_cast<int64_t>(at);
     const int64_t end = begin + std::ssize(out);

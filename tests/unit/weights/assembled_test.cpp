@@ -1,6 +1,7 @@
 // Matrices that a folder keeps in several tensors: found, refused, and read piece by piece.
 #include "weights/assembled.h"
 
+#include <array>
 #include <cstring>
 #include <random>
 #include <span>
@@ -242,6 +243,57 @@ TEST_CASE("config and tensors that contradict each other are refused by the tens
     shape.at("X.weight_scale").shape = {k_rows, 16};
     shape.at("X.weight_scale").data.resize(k_rows * 16 * 2);
     refused(shape, {}, Status::unsupported, "in groups of 16 inputs");
+}
+
+TEST_CASE("a stated shape is compared with the matrix") {
+    const auto with_shape = [](const std::string& type, const auto& numbers) {
+        const auto bytes = std::as_bytes(std::span(numbers));
+        Folder folder = int4(32);
+        folder["X.weight_shape"] = {
+            type, {static_cast<int64_t>(numbers.size())}, {bytes.begin(), bytes.end()}};
+        return folder;
+    };
+    CHECK_NOTHROW(all_rows(Opened(with_shape("I64", std::array<int64_t, 2>{k_rows, k_cols}))));
+    CHECK_NOTHROW(all_rows(Opened(with_shape("I32", std::array<int32_t, 2>{k_rows, k_cols}))));
+    const auto refused = [](const Folder& tensors, std::string_view part) {
+        const Opened opened(tensors);
+        expect_error(Status::format, part, [&] { static_cast<void>(all_rows(opened)); });
+    };
+    refused(with_shape("I64", std::array<int64_t, 2>{k_cols, k_rows}),
+            "tensor X.weight_shape says [256, 152], tensor X.weight_packed is [152, 256]");
+    refused(with_shape("I32", std::array<int32_t, 2>{k_rows, -1}), "tensor X.weight_shape says [152, -1]");
+    expect_refusal(with_shape("I64", std::array<int64_t, 3>{k_rows, k_cols, 1}), Status::format,
+                   "tensor X.weight_shape has shape");
+    expect_refusal(with_shape("F32", std::array<float, 2>{1, 2}), Status::unsupported,
+                   "tensor X.weight_shape is of type F32");
+}
+
+TEST_CASE("tensors that are quantised otherwise than a file declares are refused with both names") {
+    using weights::Method;
+    weights::PackingHints hints;
+    const auto found = [&](const Folder& tensors) { return Opened(tensors).find(k_rows, k_cols, hints); };
+    const auto refused = [&](const Folder& tensors, std::string_view part) {
+        const Opened opened(tensors);
+        expect_error(Status::format, part, [&] { static_cast<void>(opened.find(k_rows, k_cols, hints)); });
+    };
+    hints.declarations = {{"config.json", {}, {}},
+                          {"hf_quant_config.json",
+                           {{Method::nvfp4, 16, "quant_algo NVFP4, group_size 16"}, {Method::fp8, 0, "FP8"}},
+                           {}}};
+    CHECK(found(nvfp4()));
+    CHECK(found(packed_nvfp4()));
+    CHECK(found(fp8(floats({}, 1))));
+    refused(mxfp4(),
+            "tensor X.weight_packed holds MXFP4 in groups of 32, hf_quant_config.json declares "
+            "quant_algo NVFP4, group_size 16");
+    refused(int4(64), "tensor X.weight_packed holds whole numbers in groups of 64, hf_quant_config.json");
+    refused(awq(), "tensor X.qweight holds whole numbers in groups of 128, hf_quant_config.json");
+
+    hints.declarations[1].entries[0].group = 32;
+    refused(nvfp4(), "tensor X.weight holds NVFP4 in groups of 16, hf_quant_config.json");
+    hints.declarations[1].modules.emplace("X", weights::Declaration::Entry{Method::mxfp4, 0, "MXFP4"});
+    CHECK(found(mxfp4()));
+    refused(fp8(floats({}, 1)), "tensor X.weight holds FP8, hf_quant_config.json says MXFP4 of it");
 }
 
 TEST_CASE("FP8 weights have the scale of their block, their row or their matrix") {
