@@ -2,7 +2,7 @@
 """Writes what bindings need to know of minim.h, from the header:
 
     bindings/abi.json               functions, structs, fields, callbacks, handles and constants, for generators of bindings
-    examples/python/minim_tables.py the same for ctypes
+    bindings/python/minim/_tables.py the same for ctypes
     tests/capi/exports.txt          the symbols that the library exports
     tests/ffi/abi_layout.c          a program that prints how the compiler lays the structs out
 
@@ -188,7 +188,7 @@ def as_layout(abi):
 
 OUTPUTS = {
     "bindings/abi.json": as_json,
-    "examples/python/minim_tables.py": as_python,
+    "bindings/python/minim/_tables.py": as_python,
     "tests/capi/exports.txt": as_exports,
     "tests/ffi/abi_layout.c": as_layout,
 }

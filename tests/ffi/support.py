@@ -1,4 +1,4 @@
-"""What the tests of examples/python/minim.py share. Exit code 77, for want of NumPy, is CTest's "skipped"."""
+"""What the tests of bindings/python share. Exit code 77, for want of NumPy, is CTest's "skipped"."""
 
 import functools
 import json
@@ -20,9 +20,9 @@ MADE_MODELS = pathlib.Path(os.environ["MINIM_TEST_MODELS"])
 BF16 = MADE_MODELS / "minim-tiny-bf16.gguf"
 END = 2004  # "[e~[", the end token of minim-tiny
 
-sys.path.insert(0, str(ROOT / "examples" / "python"))
+sys.path.insert(0, str(ROOT / "bindings" / "python"))
 import minim  # noqa: E402
-import minim_abi as abi  # noqa: E402, F401
+from minim import _abi as abi  # noqa: E402, F401
 
 
 @functools.lru_cache(maxsize=None)

@@ -75,7 +75,7 @@ class Abi(unittest.TestCase):
         self.assertFalse(minim.has_feature("time travel"))
 
     def test_every_call_of_the_binding_is_declared(self):
-        source = (ROOT / "examples" / "python" / "minim.py").read_text()
+        source = (ROOT / "bindings" / "python" / "minim" / "__init__.py").read_text()
         used = set(re.findall(r"(?:call|check|_get|_check|_out|_own)\(\s*(?:[\w.]+,\s*)?\"(\w+)\"", source))
         self.assertIn("model_layer_devices", used)
         self.assertLessEqual(used, abi.DECLARED)
@@ -88,7 +88,7 @@ class Abi(unittest.TestCase):
 class Description(unittest.TestCase):
     """tools/describe_abi.py --check of the tree as it is, and of copies with a planted difference."""
 
-    FILES = ("include/minim/minim.h", "bindings/abi.json", "examples/python/minim_tables.py")
+    FILES = ("include/minim/minim.h", "bindings/abi.json", "bindings/python/minim/_tables.py")
     FILES += ("tests/capi/exports.txt", "tests/ffi/abi_layout.c")
 
     def check(self, root):
@@ -111,7 +111,7 @@ class Description(unittest.TestCase):
             ("include/minim/minim.h", "uint64_t seed;", "struct { int a; } seed;", "a type that is not known"),
             ("include/minim/minim.h", "uint64_t seed;", "uint128_t seed;", "a type that is not known: 'uint128_t'"),
             ("bindings/abi.json", '"minim_request_free"', '"minim_request_drop"', "abi.json"),
-            ("examples/python/minim_tables.py", "'int64_t'", "'int32_t'", "minim_tables.py"),
+            ("bindings/python/minim/_tables.py", "'int64_t'", "'int32_t'", "_tables.py"),
             ("tests/capi/exports.txt", "minim_version\n", "", "exports.txt"),
             ("tests/ffi/abi_layout.c", "    FIELD(minim_token, id);\n", "", "abi_layout.c"),
         )

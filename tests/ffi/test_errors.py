@@ -1,6 +1,7 @@
 """Calls that fail say what was wrong and leave everything as it was."""
 
 import copy
+import errno
 import pickle
 import unittest
 
@@ -28,10 +29,30 @@ class Errors(unittest.TestCase):
             minim.Model("/nonexistent")
         error = caught.exception
         for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
-            self.assertIs(type(other), minim.Error)
+            self.assertIs(type(other), type(error))
             self.assertEqual(str(other), str(error))
             self.assertEqual(vars(other), vars(error))
             self.assertIs(other.status, minim.Status.NOT_FOUND)
+
+    def test_errors_of_files_and_memory_are_also_python_s_own(self):
+        with self.assertRaises(FileNotFoundError) as missing:
+            minim.Model("/nonexistent/model.gguf")
+        self.assertIsInstance(missing.exception, minim.Error)
+        self.assertEqual(missing.exception.errno, errno.ENOENT)
+        self.assertIn("/nonexistent/model.gguf", str(missing.exception))
+        with model().session(context=64) as session:
+            session.eval([1])
+            with self.assertRaises(OSError) as failed:
+                session.save("/proc/self/state")
+        self.assertIsInstance(failed.exception, minim.Error)
+        self.assertNotIn("[Errno", str(failed.exception))
+        with self.assertRaises(MemoryError) as short:
+            model().session(context=10**9)
+        self.assertIsInstance(short.exception, minim.Error)
+        self.assertGreater(short.exception.requested, short.exception.available)
+        with self.assertRaises(minim.Error) as other:
+            model().token_text(-1)
+        self.assertNotIsInstance(other.exception, (OSError, MemoryError))
 
     def test_a_number_is_no_text(self):
         for call in (model().tokenize, lambda n: model().constraint(choices=[n])):

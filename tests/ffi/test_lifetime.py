@@ -37,7 +37,7 @@ class Lifetime(unittest.TestCase):
             "print(next(generation).id)\n"
         )
         done = subprocess.run(
-            [sys.executable, "-c", program, str(ROOT / "examples" / "python"), str(Q8_0)],
+            [sys.executable, "-c", program, str(ROOT / "bindings" / "python"), str(Q8_0)],
             capture_output=True,
             text=True,
         )
@@ -66,7 +66,7 @@ class Lifetime(unittest.TestCase):
             "print(os.waitstatus_to_exitcode(status), os.waitstatus_to_exitcode(os.wait()[1]))\n"
         )
         done = subprocess.run(
-            [sys.executable, "-c", program, str(ROOT / "examples" / "python"), str(Q8_0)],
+            [sys.executable, "-c", program, str(ROOT / "bindings" / "python"), str(Q8_0)],
             capture_output=True,
             text=True,
             timeout=120,

@@ -1,5 +1,5 @@
-"""minim.h in ctypes: structures, signatures, errors, handles, and where the library is; minim.py uses it. The structures and
-signatures themselves are in minim_tables.py, which is written from the header."""
+"""minim.h in ctypes: structures, signatures, errors, handles, and where the library is; __init__.py uses it. The structures and
+signatures themselves are in _tables.py, which is written from the header."""
 
 import ctypes as c
 import ctypes.util
@@ -9,7 +9,7 @@ import pathlib
 import threading
 import weakref
 
-import minim_tables as tables
+from . import _tables as tables
 
 
 class Named(str, enum.Enum):
@@ -71,10 +71,39 @@ class Error(Exception):
         self.offset, self.requested, self.available, self.os_code = offset, requested, available, os_code
         self.device = device
 
+    def __str__(self):
+        return self.message
+
     def __reduce__(self):
         """For pickle and copy, which know nothing of the arguments."""
         figures = (self.offset, self.requested, self.available, self.os_code, self.device)
         return (type(self), (self.status, self.message, self.reason, *figures))
+
+
+class FileError(Error, OSError):
+    """The system failed to read or write: status IO. `errno` is the system's number, where there is one."""
+
+    def __init__(self, status, message, *figures):
+        super().__init__(status, message, *figures)
+        self.errno, self.strerror = self.os_code or None, message
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """A file or folder is not there: status NOT_FOUND."""
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """Memory of the host or of a device is short: status OUT_OF_MEMORY or OUT_OF_DEVICE_MEMORY."""
+
+
+def _error_class(status, os_code):
+    if status == Status.IO:
+        return FileError
+    if status == Status.NOT_FOUND and os_code != 0:
+        return MissingFileError
+    if status in (Status.OUT_OF_MEMORY, Status.OUT_OF_DEVICE_MEMORY):
+        return OutOfMemoryError
+    return Error
 
 
 i32, u32, i64, u64, f32, f64 = c.c_int32, c.c_uint32, c.c_int64, c.c_uint64, c.c_float, c.c_double
@@ -137,6 +166,7 @@ for _name, (_result, _arguments) in tables.CALLBACKS.items():
 STRUCTURES = {name: _structure(name, fields) for name, fields in tables.STRUCTS.items()}
 
 LogFn, ProgressFn = _CALLBACKS["minim_log_fn"], _CALLBACKS["minim_progress_fn"]
+NotifyFn = _CALLBACKS["minim_notify_fn"]
 ErrorInfo = STRUCTURES["minim_error"]
 RuntimeParams = STRUCTURES["minim_runtime_params"]
 TensorInfo = STRUCTURES["minim_tensor_info"]
@@ -167,7 +197,11 @@ RequestState = STRUCTURES["minim_request_state"]
 def _library_path():
     if os.environ.get("MINIM_LIBRARY"):
         return os.environ["MINIM_LIBRARY"]
-    build = pathlib.Path(__file__).resolve().parents[2] / "build"
+    folder = pathlib.Path(__file__).resolve().parent
+    inside = folder / "libminim.so.0"
+    if inside.exists():
+        return str(inside)
+    build = folder.parents[2] / "build"
     built = [*build.glob("libminim.so"), *build.glob("*/libminim.so")]
     if built:
         return str(max(built, key=lambda path: path.stat().st_mtime))
@@ -194,15 +228,16 @@ DECLARED = {name.removeprefix("minim_") for name in tables.FUNCTIONS}
 
 def call(name, *arguments):
     if name not in DECLARED:
-        raise AttributeError(f"minim_{name} is no call of minim.h as minim_tables.py has it")
+        raise AttributeError(f"minim_{name} is no call of minim.h as _tables.py has it")
     return getattr(library, "minim_" + name)(*arguments)
 
 
 def check(name, *arguments):
     err = ErrorInfo()
     if call(name, *arguments, c.byref(err)) != 0:
-        raise Error(
-            by_number(Status, err.status, Status.INTERNAL),
+        status = by_number(Status, err.status, Status.INTERNAL)
+        raise _error_class(status, err.os_code)(
+            status,
             err.message.decode("utf-8", "replace"),
             by_number(Reason, err.reason),
             err.offset,

@@ -8,8 +8,10 @@
             print(token.text, end="", flush=True)
         print(session.finish_reason)
 
-The library is the file named by MINIM_LIBRARY, else the newest one in a build folder of the source tree this
-file lies in, else the system's. minim.h is the manual: names and meanings here are its own.
+The library is the file named by MINIM_LIBRARY, else the one in this package's folder, else the newest one in a build folder of
+the source tree this file lies in, else the system's. minim.h is the manual: names and meanings here are its own.
+
+minim.aio is for asyncio. minim.LLM has the names of vLLM's offline interface, minim.Llama those of llama-cpp-python's class.
 
 Handles close themselves when collected, in any order; close() and `with` do it earlier. A Model may be used
 from many threads, a Session by one at a time. What a callback raises comes out of the call that ran it. Ctrl-C, or
@@ -20,6 +22,7 @@ import collections
 import collections.abc
 import ctypes as c
 import functools
+import importlib
 import json
 import math
 import operator
@@ -31,8 +34,14 @@ import typing
 
 import numpy as np
 
-import minim_abi as abi
-from minim_abi import Error, Reason, Status  # noqa: F401  part of this module's interface
+from . import _abi as abi
+from ._abi import Error, FileError, MissingFileError, OutOfMemoryError, Reason, Status  # noqa: F401  part of this module's interface
+
+__version__ = ".".join(map(str, abi.tables.VERSION))
+
+
+for _kind in (Error, FileError, MissingFileError, OutOfMemoryError, Reason, Status):
+    _kind.__module__ = __name__  # as users know them
 
 
 class FinishReason(abi.Named):
@@ -943,7 +952,13 @@ class Generation:
             return _token_of(token)
 
 
-def _prompt_ids(model, prompt, special):
+def _prompt_ids(model, prompt, special, messages, tools):
+    if (prompt is None) == (messages is None):
+        raise TypeError("what to answer is either a prompt or messages")
+    if messages is None and tools is not None:
+        raise TypeError("tools go with messages")
+    if messages is not None:
+        return _ids_of(model.tokenize_chat(messages, tools))
     is_text = isinstance(prompt, (str, bytes, bytearray))
     return _ids_of(model.tokenize(prompt, special) if is_text else prompt)
 
@@ -1018,10 +1033,12 @@ class Session(_ModelPart):
 
     def generate(
         self,
-        prompt,
+        prompt=None,
         max_tokens=0,
         temperature=0.0,
         *,
+        messages=None,
+        tools=None,
         schema=None,
         stop=(),
         stop_tokens=(),
@@ -1030,18 +1047,18 @@ class Session(_ModelPart):
         cancel=None,
         **options,
     ):
-        """Evaluates the prompt, ids or a text, at once and returns an iterator over the answer's Tokens.
+        """Evaluates the prompt at once and returns an iterator over the answer's Tokens.
 
-        Of a text no control tokens are recognised, so that what a user wrote ends no turn; special="exact" recognises all, for
-        texts of render_chat(). A conversation is better given as the ids of tokenize_chat(). cancel: a Cancel, for the prompt and
-        for the tokens.
+        The prompt is ids or a text, or `messages` and `tools` as Model.tokenize_chat() takes them. Of a text no control tokens are
+        recognised, so that what a user wrote ends no turn; special="exact" recognises all, for texts of render_chat(). cancel: a
+        Cancel, for the prompt and for the tokens.
 
         options: see sampling_options(): top_k, top_p, min_p, repetition_penalty, presence_penalty,
         frequency_penalty, seed, logprobs, top_logprobs, min_tokens ... None is the same as leaving one out.
         logit_bias maps ids to what is added to their logits. schema is a JSON Schema that the answer fits, or any
         Constraint. The answer comes without the token that ends it.
         """
-        array = _prompt_ids(self.model, prompt, special)
+        array = _prompt_ids(self.model, prompt, special, messages, tools)
         options.update(max_tokens=max_tokens, temperature=temperature)
         with _Sampling(self.model, options, logit_bias, stop, stop_tokens, schema) as sampling:
 
@@ -1102,12 +1119,15 @@ class Engine(_ModelPart):
 
     def submit(
         self,
-        prompt,
+        prompt=None,
         max_tokens=0,
         temperature=0.0,
         *,
+        messages=None,
+        tools=None,
         priority=0,
         timeout=None,
+        notify=None,
         schema=None,
         stop=(),
         stop_tokens=(),
@@ -1115,17 +1135,21 @@ class Engine(_ModelPart):
         special="safe",
         **options,
     ):
-        """Hands a prompt in, ids or a text, and returns a Request at once.
+        """Hands a prompt in, ids or a text, or `messages` and `tools`, and returns a Request at once.
 
-        priority: higher ones go first. timeout: seconds after which the answer ends where it is; None or 0: none. The
-        others are those of Session.generate().
+        priority: higher ones go first. timeout: seconds after which the answer ends where it is; None or 0: none. notify: called
+        without arguments on the engine's thread when the request has something new; it must return at once, and what it raises is
+        dropped. The others are those of Session.generate().
         """
-        array = _prompt_ids(self.model, prompt, special)
+        array = _prompt_ids(self.model, prompt, special, messages, tools)
         seconds = _seconds(timeout)
         has_limit = seconds is not None and seconds > 0
         params = abi.RequestParams(
             priority=_int32(priority), timeout_ms=max(1, int(seconds * 1000)) if has_limit else 0
         )
+        callback = None
+        if notify is not None:
+            callback = params.notify = abi.NotifyFn(lambda _: notify())
         options.update(max_tokens=max_tokens, temperature=temperature)
         with _Sampling(self.model, options, logit_bias, stop, stop_tokens, schema) as sampling:
             return Request(
@@ -1133,6 +1157,7 @@ class Engine(_ModelPart):
                 lambda out: self._check(
                     "engine_submit", sampling._handle, _ids_pointer(array), array.size, c.byref(params), out
                 ),
+                callback,
             )
 
     def drain(self, timeout=None):
@@ -1164,6 +1189,14 @@ class Engine(_ModelPart):
         return _values_of(EngineState, state)
 
 
+class _Pending:
+    def __repr__(self):
+        return "minim.PENDING"
+
+
+PENDING = _Pending()  # what Request.poll() says where nothing new is there
+
+
 class Answer(typing.NamedTuple):
     ids: list
     text: str
@@ -1190,12 +1223,12 @@ class Request(abi.Handle):
 
     _END, _TOKEN = 0, 1
 
-    def __init__(self, engine, create):
+    def __init__(self, engine, create, callback=None):
         self._reading = threading.Lock()
         self._kept = []  # tokens that a result() took whose time was over
         out = c.c_void_p()
         create(c.byref(out))
-        self._own("request_free", out.value, engine._raised, engine.model._runtime)
+        self._own("request_free", out.value, engine._raised, (engine.model._runtime, callback))
 
     def tokens(self):
         """Iterates over the Tokens of the answer as they come."""
@@ -1204,6 +1237,26 @@ class Request(abi.Handle):
             if token is None:
                 return
             yield token
+
+    def poll(self):
+        """The next Token, PENDING where there is none yet, None behind the last one. Never waits."""
+        return self._kept.pop(0) if self._kept else self._use(self._next_now, "request_next")
+
+    def _next_now(self, name, handle):
+        token, what = abi.Token(), c.c_int32(-1)
+        with self._reading:
+            abi.check(name, handle, 0, c.byref(token), c.byref(what))
+            if what.value == self._TOKEN:
+                return _token_of(token)
+        return None if what.value == self._END else PENDING
+
+    def poll_result(self):
+        """The Answer that result() waits for, or PENDING where the request has not ended. Never waits."""
+        while (token := self._use(self._next_now, "request_next")) is not None:
+            if token is PENDING:
+                return PENDING
+            self._kept.append(token)
+        return self._whole_answer()
 
     def _next(self, name, handle, end):
         """The next token, None behind the last one. TimeoutError if it has not come by the time `end`."""
@@ -1226,6 +1279,9 @@ class Request(abi.Handle):
         end = None if seconds is None else time.monotonic() + seconds
         while (token := self._use(self._next, "request_next", end)) is not None:
             self._kept.append(token)
+        return self._whole_answer()
+
+    def _whole_answer(self):
         tokens, self._kept = self._kept, []
         return Answer([t.id for t in tokens], "".join(t.text for t in tokens), self.finish_reason)
 
@@ -1274,3 +1330,14 @@ def build_info():
 
 def has_feature(name):
     return abi.call("has_feature", _zero_terminated(name, "the feature")) == 1
+
+
+def __getattr__(name):
+    """minim.aio is imported where it is first used: asyncio takes longer to import than all of this."""
+    if name == "aio":
+        return importlib.import_module(".aio", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+from .chat import Llama  # noqa: E402, F401  they use this module
+from .llm import LLM, CompletionOutput, RequestOutput, SamplingParams  # noqa: E402, F401

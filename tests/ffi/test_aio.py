@@ -1,0 +1,95 @@
+"""minim.aio: requests as asynchronous iterators."""
+
+import asyncio
+import time
+import unittest
+
+from support import minim, model, prompt, prompt_names
+
+PROMPTS = [prompt(name)["ids"] for name in prompt_names()[:8]]
+
+
+def answers_of(engine, options):
+    requests = [engine.submit(ids, **options) for ids in PROMPTS]
+    return [request.result() for request in requests]
+
+
+class Aio(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.engine = minim.aio.Engine(model(), kv_tokens=16384)
+
+    async def asyncTearDown(self):
+        async with self.engine:
+            pass
+
+    async def test_answers_are_those_of_the_engine(self):
+        options = {"max_tokens": 24, "ignore_end": 1}
+        with minim.Engine(model(), kv_tokens=16384) as plain:
+            expected = answers_of(plain, options)
+
+        async def iterated(ids):
+            request = self.engine.submit(ids, **options)
+            tokens = [token async for token in request]
+            return [token.id for token in tokens], "".join(token.text for token in tokens), request.finish_reason
+
+        iterations = asyncio.gather(*map(iterated, PROMPTS))
+        whole = asyncio.gather(*(self.engine.generate(ids, **options) for ids in PROMPTS))
+        self.assertEqual(await iterations, [tuple(answer) for answer in expected])
+        self.assertEqual(await whole, expected)
+
+    async def test_32_requests_leave_the_loop_free(self):
+        longest = 0.0
+
+        async def watch():
+            nonlocal longest
+            while True:
+                before = time.perf_counter()
+                await asyncio.sleep(0)
+                longest = max(longest, time.perf_counter() - before)
+                await asyncio.sleep(0.001)
+
+        watcher = asyncio.ensure_future(watch())
+        requests = [self.engine.submit(PROMPTS[i % 8], max_tokens=32, ignore_end=1) for i in range(32)]
+        counts = await asyncio.gather(*(self.count(request) for request in requests))
+        watcher.cancel()
+        self.assertEqual(counts, [32] * 32)
+        self.assertLess(longest, 0.5)  # of a machine that does other work, too
+
+    @staticmethod
+    async def count(request):
+        return len([token async for token in request])
+
+    async def test_a_result_that_was_given_up_loses_nothing(self):
+        request = self.engine.submit(PROMPTS[0], max_tokens=400, ignore_end=1)
+        with self.assertRaises(asyncio.TimeoutError):
+            await asyncio.wait_for(request.result(), 0.001)
+        answer = await request.result()
+        self.assertEqual(len(answer.ids), 400)
+        self.assertEqual(answer.finish_reason, "length")
+
+    async def test_a_cancelled_task_cancels_its_request(self):
+        task = asyncio.ensure_future(self.engine.generate(PROMPTS[0], max_tokens=4000, ignore_end=1))
+        while self.engine.state.n_running == 0:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        for _ in range(2000):
+            if self.engine.state.n_running == 0:
+                break
+            await asyncio.sleep(0.005)
+        self.assertEqual(self.engine.state.n_running, 0)
+
+    async def test_messages_and_errors(self):
+        question = [{"role": "user", "content": "What is the capital of France?"}]
+        answer = await self.engine.generate(messages=question, max_tokens=200)
+        self.assertIn("Paris", answer.text)
+        with self.assertRaisesRegex(TypeError, "either a prompt or messages"):
+            self.engine.submit()
+        with self.assertRaisesRegex(minim.Error, "empty"):
+            self.engine.submit([])
+        self.assertTrue(await self.engine.drain(timeout=60))
+
+
+if __name__ == "__main__":
+    unittest.main()
