@@ -3,6 +3,7 @@
 
     bindings/abi.json               functions, structs, fields, callbacks, handles and constants, for generators of bindings
     bindings/python/minim/_tables.py the same for ctypes
+    bindings/rust/minim-sys/src/bindings.rs  the same for Rust
     tests/capi/exports.txt          the symbols that the library exports
     tests/ffi/abi_layout.c          a program that prints how the compiler lays the structs out
 
@@ -161,6 +162,96 @@ def as_python(abi):
     return "\n".join(lines) + "\n"
 
 
+RUST_SCALARS = {
+    "void": "c_void",
+    "char": "c_char",
+    "int32_t": "i32",
+    "uint32_t": "u32",
+    "int64_t": "i64",
+    "uint64_t": "u64",
+    "size_t": "usize",
+    "float": "f32",
+    "double": "f64",
+}
+
+
+RUST_KEYWORDS = {"type", "match", "move", "ref", "use", "in", "loop"}
+
+
+def rust_name(name):
+    return f"r#{name}" if name in RUST_KEYWORDS else name
+
+
+def rust_type(kind):
+    """A type of the header in Rust: "const char* const*" is "*const *const c_char"."""
+    if not kind.endswith("*"):
+        name = kind.removeprefix("const ").removesuffix(" const")
+        return RUST_SCALARS.get(name, name)
+    pointed = kind[:-1]
+    is_const = pointed.endswith(" const") if "*" in pointed else pointed.startswith("const ")
+    return f"*{'const' if is_const else 'mut'} {rust_type(pointed.removesuffix(' const'))}"
+
+
+def rust_call(call):
+    names = ", ".join(f"{rust_name(p['name'])}: {rust_type(p['type'])}" for p in call["parameters"])
+    returns = "" if call["returns"] == "void" else f" -> {rust_type(call['returns'])}"
+    return f"({names}){returns}"
+
+
+def layout(struct):
+    """[(field, offset)] and the size of a struct where every number lies at a multiple of its own size."""
+    sizes = {"char": 1, "int32_t": 4, "uint32_t": 4, "float": 4}
+    at, widest, offsets = 0, 1, []
+    for field in struct:
+        size = sizes.get(field["type"], 8)
+        at = (at + size - 1) // size * size
+        offsets.append((field["name"], at))
+        at += size * field.get("length", 1)
+        widest = max(widest, size)
+    return offsets, (at + widest - 1) // widest * widest
+
+
+def rust_struct(name, struct):
+    offsets, size = layout(struct)
+    lines = ["#[repr(C)]", "#[derive(Clone, Copy)]", f"pub struct {name} {{"]
+    for field in struct:
+        kind = rust_type(field["type"])
+        whole = f"[{kind}; {field['length']}]" if "length" in field else kind
+        lines.append(f"    pub {rust_name(field['name'])}: {whole},")
+    lines += ["}", f"const _: () = assert!(core::mem::size_of::<{name}>() == {size});"]
+    if struct[0]["name"] == "size":
+        lines += [
+            f"impl Default for {name} {{",
+            "    /// All zero, which is the default of every field, and the size.",
+            "    fn default() -> Self {",
+            "        let zeros = unsafe { core::mem::zeroed::<Self>() };",
+            f"        Self {{ size: {size}, ..zeros }}",
+            "    }",
+            "}",
+        ]
+    rows = ", ".join(f'("{field}", {at})' for field, at in offsets)
+    return lines, f'    ("{name}", {size}, &[{rows}]),'
+
+
+def as_rust(abi):
+    lines = [f"// The types and calls of minim.h. {NOTE}", "// On machines of 64 bits.", ""]
+    lines += [f"pub const {name}: i32 = {value};" for name, value in abi["constants"].items()]
+    lines += ["", "pub type minim_status = i32;"]
+    for name in abi["handles"]:
+        lines += ["", "#[repr(C)]", f"pub struct {name} {{", "    _private: [u8; 0],", "}"]
+    for name, call in abi["callbacks"].items():
+        lines += ["", f'pub type {name} = Option<unsafe extern "C" fn{rust_call(call)}>;']
+    layouts = []
+    for name, struct in abi["structs"].items():
+        written, row = rust_struct(name, struct)
+        lines += ["", *written]
+        layouts.append(row)
+    lines += ["", "/// Structs, their sizes, and their fields' offsets, as C has them.", "pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &["]
+    lines += [*layouts, "];", "", 'extern "C" {']
+    lines += [f"    pub fn {name}{rust_call(call)};" for name, call in abi["functions"].items()]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
 def as_exports(abi):
     return "\n".join(sorted(abi["functions"])) + "\n"
 
@@ -189,6 +280,7 @@ def as_layout(abi):
 OUTPUTS = {
     "bindings/abi.json": as_json,
     "bindings/python/minim/_tables.py": as_python,
+    "bindings/rust/minim-sys/src/bindings.rs": as_rust,
     "tests/capi/exports.txt": as_exports,
     "tests/ffi/abi_layout.c": as_layout,
 }

@@ -89,7 +89,7 @@ class Description(unittest.TestCase):
     """tools/describe_abi.py --check of the tree as it is, and of copies with a planted difference."""
 
     FILES = ("include/minim/minim.h", "bindings/abi.json", "bindings/python/minim/_tables.py")
-    FILES += ("tests/capi/exports.txt", "tests/ffi/abi_layout.c")
+    FILES += ("bindings/rust/minim-sys/src/bindings.rs", "tests/capi/exports.txt", "tests/ffi/abi_layout.c")
 
     def check(self, root):
         done = subprocess.run(
@@ -112,6 +112,8 @@ class Description(unittest.TestCase):
             ("include/minim/minim.h", "uint64_t seed;", "uint128_t seed;", "a type that is not known: 'uint128_t'"),
             ("bindings/abi.json", '"minim_request_free"', '"minim_request_drop"', "abi.json"),
             ("bindings/python/minim/_tables.py", "'int64_t'", "'int32_t'", "_tables.py"),
+            ("bindings/rust/minim-sys/src/bindings.rs", "pub n_ubatch: i32", "pub n_ubatch: i64", "bindings.rs"),
+            ("bindings/rust/minim-sys/src/bindings.rs", "MINIM_KV_Q8_0: i32 = 4", "MINIM_KV_Q8_0: i32 = 5", "bindings.rs"),
             ("tests/capi/exports.txt", "minim_version\n", "", "exports.txt"),
             ("tests/ffi/abi_layout.c", "    FIELD(minim_token, id);\n", "", "abi_layout.c"),
         )

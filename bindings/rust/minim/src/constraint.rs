@@ -1,0 +1,102 @@
+//! What answers must look like.
+
+use std::os::raw::c_char;
+use std::sync::Arc;
+
+use minim_sys as sys;
+
+use crate::error::{check, Result};
+use crate::raw::{c_text, create, pointer_or_null};
+use crate::runtime::Shared;
+
+/// In which form a [`Constraint`] is given.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum ConstraintForm<'a> {
+    /// A JSON Schema, as JSON.
+    Schema(&'a str),
+    /// A regular expression that the whole answer fits.
+    Regex(&'a str),
+    /// Texts, one of which is the answer.
+    Choices(&'a [&'a str]),
+    /// The tools of a chat request, as JSON, to be called: any of them or the one that is named, once or several times.
+    Tools {
+        /// As OpenAI's clients write them.
+        tools: &'a str,
+        /// The one to call.
+        name: Option<&'a str>,
+        /// Only once.
+        single: bool,
+    },
+}
+
+struct Handle {
+    handle: *mut sys::minim_constraint,
+    _runtime: Arc<Shared>,
+}
+
+// "immutable, any thread"
+unsafe impl Send for Handle {}
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        unsafe { sys::minim_constraint_free(self.handle) }
+    }
+}
+
+/// What answers must look like; made by [`Model::constraint`](crate::Model::constraint), for any number of answers. Clones are the
+/// same.
+#[derive(Clone)]
+pub struct Constraint(Arc<Handle>);
+
+impl Constraint {
+    pub(crate) fn new(
+        model: *mut sys::minim_model,
+        runtime: &Arc<Shared>,
+        form: ConstraintForm<'_>,
+        starts_after: Option<&str>,
+    ) -> Result<Self> {
+        let starts_after = starts_after.map(|text| c_text(text, "starts_after")).transpose()?;
+        let params = sys::minim_constraint_params { starts_after: pointer_or_null(&starts_after), ..Default::default() };
+        let handle = match form {
+            ConstraintForm::Schema(schema) => {
+                let schema = c_text(schema, "the schema")?;
+                create(|out, err| unsafe { sys::minim_constraint_from_schema(model, schema.as_ptr(), &params, out, err) })
+            }
+            ConstraintForm::Regex(pattern) => create(|out, err| unsafe {
+                sys::minim_constraint_from_regex_n(model, pattern.as_ptr().cast(), pattern.len(), &params, out, err)
+            }),
+            ConstraintForm::Choices(choices) => {
+                let texts: Vec<*const c_char> = choices.iter().map(|text| text.as_ptr().cast()).collect();
+                let lengths: Vec<usize> = choices.iter().map(|text| text.len()).collect();
+                create(|out, err| unsafe {
+                    let (texts, lengths, count) = (texts.as_ptr(), lengths.as_ptr(), choices.len());
+                    sys::minim_constraint_from_choices_n(model, texts, lengths, count, &params, out, err)
+                })
+            }
+            ConstraintForm::Tools { tools, name, single } => {
+                let tools = c_text(tools, "the tools")?;
+                let name = name.map(|name| c_text(name, "the tool's name")).transpose()?;
+                create(|out, err| unsafe {
+                    let name = pointer_or_null(&name);
+                    sys::minim_constraint_from_tools(model, tools.as_ptr(), name, i32::from(single), &params, out, err)
+                })
+            }
+        }?;
+        Ok(Constraint(Arc::new(Handle { handle, _runtime: Arc::clone(runtime) })))
+    }
+
+    /// Whether the whole text is one that it allows.
+    pub fn matches(&self, text: &str) -> Result<bool> {
+        let mut matches = 0;
+        check(|err| unsafe {
+            sys::minim_constraint_matches(self.0.handle, text.as_ptr().cast(), text.len(), &mut matches, err)
+        })?;
+        Ok(matches != 0)
+    }
+
+    pub(crate) fn raw(&self) -> *const sys::minim_constraint {
+        self.0.handle
+    }
+}

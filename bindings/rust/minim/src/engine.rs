@@ -1,0 +1,334 @@
+//! Many prompts at once.
+
+use std::future::Future;
+use std::os::raw::c_void;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use minim_sys as sys;
+
+use crate::cancel::Cancel;
+use crate::error::{check, Result};
+use crate::options::KvFormat;
+use crate::raw::{c_path, create};
+use crate::runtime::Shared;
+use crate::sampling::Sampling;
+use crate::session::{FinishReason, Token};
+
+/// What an [`Engine`] is made with.
+#[derive(Clone, Copy, Default)]
+pub struct EngineOptions(pub(crate) sys::minim_engine_params);
+
+impl EngineOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Tokens whose keys and values there is memory for, of all requests and kept prefixes together.
+    pub fn kv_tokens(mut self, tokens: u64) -> Self {
+        self.0.kv_tokens = tokens;
+        self
+    }
+
+    /// How keys and values are kept.
+    pub fn kv(mut self, format: KvFormat) -> Self {
+        self.0.k_format = format as i32;
+        self.0.v_format = format as i32;
+        self
+    }
+
+    /// The most requests that are worked on at once.
+    pub fn max_requests(mut self, count: i32) -> Self {
+        self.0.n_requests = count;
+        self
+    }
+
+    /// Tokens of one request, prompt and answer.
+    pub fn context(mut self, tokens: u64) -> Self {
+        self.0.max_context = tokens;
+        self
+    }
+
+    /// Whether the keys and values of texts that ended are kept for those that begin alike. They are unless this is false.
+    pub fn prefix_cache(mut self, keeps: bool) -> Self {
+        self.0.forget_prefixes = i32::from(!keeps);
+        self
+    }
+}
+
+/// How a request is treated.
+#[derive(Clone, Copy, Default)]
+pub struct RequestOptions {
+    priority: i32,
+    timeout: Option<Duration>,
+}
+
+impl RequestOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Higher ones are started first.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// After which the answer ends where it is.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+/// How far an engine is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub struct EngineState {
+    pub n_waiting: u64,
+    pub n_running: u64,
+    pub n_steps: u64,
+    pub n_evaluated: u64,
+    pub n_pages: u64,
+    pub n_pages_held: u64,
+    pub n_pages_cached: u64,
+}
+
+/// How far a request is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub struct RequestState {
+    pub finish: Option<FinishReason>,
+    pub n_prompt: u64,
+    pub n_prompt_done: u64,
+    pub n_cached: u64,
+    pub n_generated: u64,
+    pub n_reasoning: u64,
+    pub queue_us: u64,
+    pub prompt_us: u64,
+    pub generate_us: u64,
+    pub seed: u64,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub struct Answer {
+    pub ids: Vec<i32>,
+    pub text: String,
+    pub finish: Option<FinishReason>,
+}
+
+/// Works on many requests at once, on a thread of its own. Dropping it ends what is under way. Any thread may use it.
+pub struct Engine {
+    handle: *mut sys::minim_engine,
+    runtime: Arc<Shared>,
+}
+
+// "any thread"
+unsafe impl Send for Engine {}
+unsafe impl Sync for Engine {}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        unsafe { sys::minim_engine_free(self.handle) }
+    }
+}
+
+impl Engine {
+    pub(crate) fn of_raw(handle: *mut sys::minim_engine, runtime: &Arc<Shared>) -> Self {
+        Engine { handle, runtime: Arc::clone(runtime) }
+    }
+
+    /// Hands a prompt in and returns at once. Errors: `Invalid`, `ContextFull` (it can never fit).
+    pub fn submit(&self, prompt: &[i32], sampling: &Sampling, options: RequestOptions) -> Result<Request> {
+        let sampling = sampling.handle()?;
+        let notified = Arc::new(Notified(Mutex::new(None)));
+        let timeout_ms = options.timeout.map_or(0, |timeout| i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX).max(1));
+        let params = sys::minim_request_params {
+            priority: options.priority,
+            timeout_ms,
+            notify: Some(notify),
+            notify_user_data: Arc::as_ptr(&notified) as *mut c_void,
+            ..Default::default()
+        };
+        let handle = create(|out, err| unsafe {
+            sys::minim_engine_submit(self.handle, sampling.0, prompt.as_ptr(), prompt.len(), &params, out, err)
+        })?;
+        Ok(Request { handle, notified, has_ended: false, _runtime: Arc::clone(&self.runtime) })
+    }
+
+    /// Takes no more requests and waits for those under way, at most so long; whether they are done.
+    pub fn drain(&self, timeout: Duration) -> Result<bool> {
+        let timeout_ms = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
+        let mut done = 0;
+        check(|err| unsafe { sys::minim_engine_drain(self.handle, timeout_ms, &mut done, err) })?;
+        Ok(done != 0)
+    }
+
+    /// Writes the keys and values that are kept of earlier texts to a file.
+    pub fn save_prefixes(&self, path: impl AsRef<Path>, cancel: Option<&Cancel>) -> Result<()> {
+        let path = c_path(path.as_ref())?;
+        check(|err| unsafe { sys::minim_engine_save_prefixes(self.handle, path.as_ptr(), Cancel::raw(cancel), err) })
+    }
+
+    /// Adds those that [`save_prefixes`](Self::save_prefixes) wrote, as far as there is room; how many pages were read.
+    pub fn load_prefixes(&self, path: impl AsRef<Path>, cancel: Option<&Cancel>) -> Result<u64> {
+        let path = c_path(path.as_ref())?;
+        let (cancel, mut n_pages) = (Cancel::raw(cancel), 0);
+        check(|err| unsafe { sys::minim_engine_load_prefixes(self.handle, path.as_ptr(), cancel, &mut n_pages, err) })?;
+        Ok(n_pages)
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> Result<EngineState> {
+        let mut state = sys::minim_engine_state::default();
+        check(|err| unsafe { sys::minim_engine_get_state(self.handle, &mut state, err) })?;
+        Ok(EngineState {
+            n_waiting: state.n_waiting,
+            n_running: state.n_running,
+            n_steps: state.n_steps,
+            n_evaluated: state.n_evaluated,
+            n_pages: state.n_pages,
+            n_pages_held: state.n_pages_held,
+            n_pages_cached: state.n_pages_cached,
+        })
+    }
+}
+
+/// The task that waits for something new, if one does.
+struct Notified(Mutex<Option<Waker>>);
+
+unsafe extern "C" fn notify(user_data: *mut c_void) {
+    let notified = &*user_data.cast::<Notified>();
+    let waker = notified.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(waker) = waker {
+        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+    }
+}
+
+/// A request that [`Engine::submit`] made; dropping it cancels it. As an iterator it waits for each token; in a task use
+/// [`next_token`](Self::next_token) or [`poll_token`](Self::poll_token). The waker must not poll the task on the spot: it is called
+/// on the engine's thread, which may not ask for tokens.
+pub struct Request {
+    handle: *mut sys::minim_request,
+    notified: Arc<Notified>, // `notify` is not called any more once the handle is released
+    has_ended: bool,
+    _runtime: Arc<Shared>,
+}
+
+// "any thread; minim_request_next one thread at a time", which asks for &mut.
+unsafe impl Send for Request {}
+unsafe impl Sync for Request {}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        unsafe { sys::minim_request_free(self.handle) }
+    }
+}
+
+impl Request {
+    /// The next token, `None` behind the last one. Pending: the task is woken when there is something new.
+    pub fn poll_token(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Token>>> {
+        // Before asking: what comes in between wakes the task.
+        *self.notified.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+        match self.next_within(0) {
+            Poll::Ready(token) => {
+                self.notified.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+                Poll::Ready(token)
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// A future for the next token, `None` behind the last one. Dropping it loses nothing.
+    pub fn next_token(&mut self) -> NextToken<'_> {
+        NextToken(self)
+    }
+
+    /// Waits for the end.
+    pub fn answer(&mut self) -> Result<Answer> {
+        let (mut ids, mut text) = (Vec::new(), String::new());
+        for token in &mut *self {
+            let token = token?;
+            ids.push(token.id);
+            text.push_str(&token.text);
+        }
+        Ok(Answer { ids, text, finish: self.state()?.finish })
+    }
+
+    /// Ends the answer after what was reported so far.
+    pub fn cancel(&self) {
+        unsafe { sys::minim_request_cancel(self.handle) }
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> Result<RequestState> {
+        let mut state = sys::minim_request_state::default();
+        check(|err| unsafe { sys::minim_request_get_state(self.handle, &mut state, err) })?;
+        Ok(RequestState {
+            finish: FinishReason::of_number(state.finish),
+            n_prompt: state.n_prompt,
+            n_prompt_done: state.n_prompt_done,
+            n_cached: state.n_cached,
+            n_generated: state.n_generated,
+            n_reasoning: state.n_reasoning,
+            queue_us: state.queue_us,
+            prompt_us: state.prompt_us,
+            generate_us: state.generate_us,
+            seed: state.seed,
+        })
+    }
+
+    fn next_within(&mut self, timeout_ms: i64) -> Poll<Option<Result<Token>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let (mut token, mut next) = (sys::minim_token::default(), sys::MINIM_NEXT_END);
+        let called = check(|err| unsafe { sys::minim_request_next(self.handle, timeout_ms, &mut token, &mut next, err) });
+        if let Err(error) = called {
+            self.has_ended = true;
+            return Poll::Ready(Some(Err(error)));
+        }
+        match next {
+            sys::MINIM_NEXT_PENDING => Poll::Pending,
+            sys::MINIM_NEXT_TOKEN => Poll::Ready(Some(Ok(unsafe { Token::of_raw(&token) }))),
+            _ => {
+                self.has_ended = true;
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+impl Iterator for Request {
+    type Item = Result<Token>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Poll::Ready(token) = self.next_within(-1) {
+                return token;
+            }
+        }
+    }
+}
+
+/// The future of [`Request::next_token`].
+pub struct NextToken<'a>(&'a mut Request);
+
+impl Future for NextToken<'_> {
+    type Output = Option<Result<Token>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_token(context)
+    }
+}

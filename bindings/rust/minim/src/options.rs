@@ -1,0 +1,210 @@
+//! What models and sessions are made with.
+
+use std::any::Any;
+use std::ffi::CString;
+use std::ops::ControlFlow;
+use std::os::raw::c_void;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::Path;
+
+use minim_sys as sys;
+
+use crate::cancel::Cancel;
+use crate::error::Result;
+use crate::raw::{c_path, c_text, pointer_or_null};
+
+/// How keys and values are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+#[allow(missing_docs)]
+pub enum KvFormat {
+    Auto = sys::MINIM_KV_AUTO,
+    F16 = sys::MINIM_KV_F16,
+    F32 = sys::MINIM_KV_F32,
+    Bf16 = sys::MINIM_KV_BF16,
+    Q8_0 = sys::MINIM_KV_Q8_0,
+    Q4_0 = sys::MINIM_KV_Q4_0,
+}
+
+/// Where weights in host memory are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Residence {
+    /// Read where memory allows, else mapped.
+    Auto = sys::MINIM_RESIDENCE_AUTO,
+    /// In the mapped file.
+    Mapped = sys::MINIM_RESIDENCE_MAPPED,
+    /// Read into memory.
+    Owned = sys::MINIM_RESIDENCE_OWNED,
+}
+
+/// Which control tokens are recognised in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Specials {
+    /// All: for texts of the program's own.
+    Exact = sys::MINIM_SPECIALS_EXACT,
+    /// None that ends or begins a turn: for texts of users.
+    Safe = sys::MINIM_SPECIALS_SAFE,
+    /// None.
+    None = sys::MINIM_SPECIALS_NONE,
+}
+
+type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + Send + 'a;
+
+/// How a [`Model`](crate::Model) is opened.
+#[derive(Default)]
+pub struct ModelOptions<'a> {
+    params: sys::minim_model_params,
+    backend: Option<String>,
+    devices: Option<String>,
+    overrides: Option<String>,
+    packed_file: Option<std::path::PathBuf>,
+    progress: Option<Box<Progress<'a>>>,
+    cancel: Option<Cancel>,
+}
+
+struct Reports<'a, 'b> {
+    progress: &'b mut Progress<'a>,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+unsafe extern "C" fn report(user_data: *mut c_void, done: u64, total: u64) -> i32 {
+    let reports = &mut *user_data.cast::<Reports<'_, '_>>();
+    match catch_unwind(AssertUnwindSafe(|| (reports.progress)(done, total))) {
+        Ok(ControlFlow::Continue(())) => 0,
+        Ok(ControlFlow::Break(())) => 1,
+        Err(panic) => {
+            reports.panic = Some(panic);
+            1
+        }
+    }
+}
+
+impl<'a> ModelOptions<'a> {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// "cpu", or "reference": plain float arithmetic, slow and exact.
+    pub fn backend(mut self, name: &str) -> Self {
+        self.backend = Some(name.into());
+        self
+    }
+
+    /// Where the layers go: "cuda:0", "cuda:0,cuda:1".
+    pub fn devices(mut self, names: &str) -> Self {
+        self.devices = Some(names.into());
+        self
+    }
+
+    /// Experts elsewhere than their layer: "PATTERN=DEVICE,...".
+    pub fn overrides(mut self, rules: &str) -> Self {
+        self.overrides = Some(rules.into());
+        self
+    }
+
+    /// The experts of the first so many layers stay on the host; below 0: of the last ones.
+    pub fn host_experts(mut self, count: i64) -> Self {
+        self.params.n_host_experts = count;
+        self
+    }
+
+    /// Experts that leave no room for a context of so many tokens stay on the host.
+    pub fn fit_context(mut self, tokens: i64) -> Self {
+        self.params.fit_context = tokens;
+        self
+    }
+
+    /// Where weights in host memory are.
+    pub fn residence(mut self, residence: Residence) -> Self {
+        self.params.residence = residence as i32;
+        self
+    }
+
+    /// Weights are mapped from this file, packed; it is made if need be.
+    pub fn packed_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.packed_file = Some(path.as_ref().into());
+        self
+    }
+
+    /// What devices compute for a text does not depend on its company; slower.
+    pub fn deterministic(mut self, on: bool) -> Self {
+        self.params.deterministic = i32::from(on);
+        self
+    }
+
+    /// Called from another thread with the bytes done and in all; `Break` ends the call with `Cancelled`. A panic in it goes on
+    /// in the call.
+    pub fn progress(mut self, report: impl FnMut(u64, u64) -> ControlFlow<()> + Send + 'a) -> Self {
+        self.progress = Some(Box::new(report));
+        self
+    }
+
+    /// Ends opening.
+    pub fn cancel(mut self, cancel: &Cancel) -> Self {
+        self.cancel = Some(cancel.clone());
+        self
+    }
+
+    /// Makes a call with them.
+    pub(crate) fn with<T>(
+        self,
+        call: impl FnOnce(*const sys::minim_model_params, *mut sys::minim_cancel) -> Result<T>,
+    ) -> Result<T> {
+        let text = |value: &Option<String>, what| value.as_deref().map(|value| c_text(value, what)).transpose();
+        let (backend, devices) = (text(&self.backend, "the backend")?, text(&self.devices, "the devices")?);
+        let overrides = text(&self.overrides, "the overrides")?;
+        let packed_file: Option<CString> = self.packed_file.as_deref().map(c_path).transpose()?;
+        let mut params = self.params;
+        params.backend = pointer_or_null(&backend);
+        params.devices = pointer_or_null(&devices);
+        params.overrides = pointer_or_null(&overrides);
+        params.packed_file = pointer_or_null(&packed_file);
+        let cancel = Cancel::raw(self.cancel.as_ref());
+        let mut progress = match self.progress {
+            Some(progress) => progress,
+            None => return call(&params, cancel),
+        };
+        let mut reports = Reports { progress: &mut *progress, panic: None };
+        params.progress = Some(report);
+        params.progress_user_data = (&mut reports as *mut Reports<'_, '_>).cast();
+        let result = call(&params, cancel);
+        if let Some(panic) = reports.panic {
+            drop(result);
+            std::panic::resume_unwind(panic);
+        }
+        result
+    }
+}
+
+/// What a [`Session`](crate::Session) is made with.
+#[derive(Clone, Copy, Default)]
+pub struct SessionOptions(pub(crate) sys::minim_session_params);
+
+impl SessionOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Tokens it has room for. Without it: what the model was trained for, or as many as there is memory for.
+    pub fn context(mut self, tokens: u64) -> Self {
+        self.0.max_context = tokens;
+        self
+    }
+
+    /// How keys and values are kept.
+    pub fn kv(mut self, format: KvFormat) -> Self {
+        self.0.k_format = format as i32;
+        self.0.v_format = format as i32;
+        self
+    }
+
+    /// Rows of a prompt's step.
+    pub fn ubatch(mut self, rows: i32) -> Self {
+        self.0.n_ubatch = rows;
+        self
+    }
+}

@@ -1,0 +1,207 @@
+//! One conversation's tokens and KV cache.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use minim_sys as sys;
+
+use crate::cancel::Cancel;
+use crate::error::{check, Result};
+use crate::raw::{c_path, create, take_tokens, text_of_length};
+use crate::runtime::Shared;
+use crate::sampling::Sampling;
+
+/// A token of an answer.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Token {
+    /// Its id.
+    pub id: i32,
+    /// Whole UTF-8; empty while a sequence or a possible stop text is held back.
+    pub text: String,
+    /// 0 unless log-probabilities were asked for.
+    pub logprob: f32,
+    /// Ids and log-probabilities of alternatives.
+    pub top: Vec<(i32, f32)>,
+}
+
+impl Token {
+    pub(crate) unsafe fn of_raw(token: &sys::minim_token) -> Self {
+        let top = match token.n_top {
+            0 => Vec::new(),
+            count => std::slice::from_raw_parts(token.top, count as usize).iter().map(|one| (one.id, one.logprob)).collect(),
+        };
+        Token {
+            id: token.id,
+            text: text_of_length(token.text, token.text_length).unwrap_or_default(),
+            logprob: token.logprob,
+            top,
+        }
+    }
+}
+
+/// What ended an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum FinishReason {
+    End,
+    StopText,
+    Length,
+    ContextFull,
+    Stopped,
+    Timeout,
+    ToolCalls,
+    Loop,
+}
+
+impl FinishReason {
+    pub(crate) fn of_number(number: i32) -> Option<Self> {
+        Some(match number {
+            sys::MINIM_FINISH_END => FinishReason::End,
+            sys::MINIM_FINISH_STOP_TEXT => FinishReason::StopText,
+            sys::MINIM_FINISH_LENGTH => FinishReason::Length,
+            sys::MINIM_FINISH_CONTEXT_FULL => FinishReason::ContextFull,
+            sys::MINIM_FINISH_STOPPED => FinishReason::Stopped,
+            sys::MINIM_FINISH_TIMEOUT => FinishReason::Timeout,
+            sys::MINIM_FINISH_TOOL_CALLS => FinishReason::ToolCalls,
+            sys::MINIM_FINISH_LOOP => FinishReason::Loop,
+            _ => return None,
+        })
+    }
+}
+
+/// How far the last generation of a session is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub struct GenerationState {
+    pub finish: Option<FinishReason>,
+    pub n_prompt: u64,
+    pub n_generated: u64,
+    pub n_reasoning: u64,
+    pub prompt_us: u64,
+    pub generate_us: u64,
+    pub seed: u64,
+}
+
+/// One conversation. One thread at a time, which may change.
+pub struct Session {
+    handle: *mut sys::minim_session,
+    runtime: Arc<Shared>,
+}
+
+// "one thread at a time": it may move, but not be shared.
+unsafe impl Send for Session {}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        unsafe { sys::minim_session_free(self.handle) }
+    }
+}
+
+impl Session {
+    pub(crate) fn of_raw(handle: *mut sys::minim_session, runtime: &Arc<Shared>) -> Self {
+        Session { handle, runtime: Arc::clone(runtime) }
+    }
+
+    /// How many tokens are in it.
+    pub fn len(&self) -> u64 {
+        unsafe { sys::minim_session_token_count(self.handle) as u64 }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Tokens it has room for.
+    pub fn context_size(&self) -> u64 {
+        unsafe { sys::minim_session_context_size(self.handle) as u64 }
+    }
+
+    /// The ids of the tokens in it.
+    pub fn tokens(&self) -> Result<Vec<i32>> {
+        let tokens = create(|out, err| unsafe { sys::minim_session_get_tokens(self.handle, out, err) })?;
+        Ok(unsafe { take_tokens(tokens) })
+    }
+
+    /// Forgets every token from position `count` on.
+    pub fn truncate(&mut self, count: usize) -> Result<()> {
+        check(|err| unsafe { sys::minim_session_truncate(self.handle, count as _, err) })
+    }
+
+    /// A second session with the same tokens, which shares their keys and values with this one.
+    pub fn fork(&mut self) -> Result<Session> {
+        let handle = create(|out, err| unsafe { sys::minim_session_fork(self.handle, out, err) })?;
+        Ok(Session::of_raw(handle, &self.runtime))
+    }
+
+    /// Writes it to a file, for [`Model::restore`](crate::Model::restore): all of it, or the file stays as it was.
+    pub fn save(&mut self, path: impl AsRef<Path>, cancel: Option<&Cancel>) -> Result<()> {
+        let path = c_path(path.as_ref())?;
+        check(|err| unsafe { sys::minim_session_save(self.handle, path.as_ptr(), Cancel::raw(cancel), err) })
+    }
+
+    /// Appends and evaluates tokens; `logits` [n_vocab] becomes those of the last one.
+    pub fn eval(&mut self, ids: &[i32], logits: &mut [f32], cancel: Option<&Cancel>) -> Result<()> {
+        let cancel = Cancel::raw(cancel);
+        check(|err| unsafe {
+            let (out, room) = (logits.as_mut_ptr(), logits.len());
+            sys::minim_session_eval(self.handle, ids.as_ptr(), ids.len(), 0, out, room, cancel, err)
+        })
+    }
+
+    /// Evaluates the prompt and returns an iterator over the answer's tokens. `cancel` ends the prompt and the tokens.
+    pub fn generate<'a>(&'a mut self, prompt: &[i32], sampling: &Sampling, cancel: Option<&'a Cancel>) -> Result<Generation<'a>> {
+        let sampling = sampling.handle()?;
+        check(|err| unsafe {
+            let switch = Cancel::raw(cancel);
+            sys::minim_generate_begin(self.handle, sampling.0, prompt.as_ptr(), prompt.len(), switch, err)
+        })?;
+        Ok(Generation { session: self, cancel, has_ended: false })
+    }
+
+    /// How far the last generation is.
+    pub fn state(&self) -> Result<GenerationState> {
+        let mut result = sys::minim_generate_result::default();
+        check(|err| unsafe { sys::minim_generate_state(self.handle, &mut result, err) })?;
+        Ok(GenerationState {
+            finish: FinishReason::of_number(result.finish),
+            n_prompt: result.n_prompt,
+            n_generated: result.n_generated,
+            n_reasoning: result.n_reasoning,
+            prompt_us: result.prompt_us,
+            generate_us: result.generate_us,
+            seed: result.seed,
+        })
+    }
+}
+
+/// Iterates over the tokens of one answer. After an error there are no more.
+pub struct Generation<'a> {
+    session: &'a mut Session,
+    cancel: Option<&'a Cancel>,
+    has_ended: bool,
+}
+
+impl Iterator for Generation<'_> {
+    type Item = Result<Token>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.has_ended {
+            return None;
+        }
+        let (mut token, mut has_token) = (sys::minim_token::default(), 0);
+        let called = check(|err| unsafe {
+            let cancel = Cancel::raw(self.cancel);
+            sys::minim_generate_next(self.session.handle, &mut token, &mut has_token, cancel, err)
+        });
+        self.has_ended = called.is_err() || has_token == 0;
+        match called {
+            Err(error) => Some(Err(error)),
+            Ok(()) if has_token == 0 => None,
+            Ok(()) => Some(Ok(unsafe { Token::of_raw(&token) })),
+        }
+    }
+}
