@@ -95,7 +95,10 @@ def report(concurrency, good, n_failed, seconds):
     first = [(stream.times[0] - stream.started) * 1e3 for stream in good]
     each = [(stream.times[-1] - stream.times[0]) * 1e3 / max(stream.n_tokens - 1, 1) for stream in good]
     gaps = [(b - a) * 1e3 for stream in good for a, b in zip(stream.times, stream.times[1:])]
-    mean = lambda values: statistics.mean(values) if values else float("nan")
+
+    def mean(values):
+        return statistics.mean(values) if values else float("nan")
+
     print(f"{concurrency:5d} {tokens / seconds:10.1f} {mean(first):9.1f} {percentile(first, 0.99):9.1f} {mean(each):9.2f} "
           f"{percentile(gaps, 0.99):9.2f} {len(good):8d} {n_failed:7d}", flush=True)
 

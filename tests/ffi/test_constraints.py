@@ -42,7 +42,10 @@ def random_scalar(dice):
 def random_schema(dice, depth):
     if depth == 0:
         return random_scalar(dice)
-    inner = lambda: random_schema(dice, depth - 1)
+
+    def inner():
+        return random_schema(dice, depth - 1)
+
     names = dice.sample(["a", "ab", "abc", "b", 'é"'], dice.randint(1, 4))
     return dice.choice(
         [

@@ -279,8 +279,8 @@ class Devices(unittest.TestCase):
             self.assertEqual((cpu.name, cpu.n_layer, cpu.weights_mapped), ("cpu", 3, mmap))
             self.assertLess(abs(cpu.weights - model.info.weight_bytes), 0.02 * model.info.weight_bytes)
             self.assertGreater(cpu.free, 0)
-            session = model.session(64)
-            self.assertEqual(model.memory()[0].kv, 64 * model.info.kv_token_bytes_f16)
+            with model.session(64):
+                self.assertEqual(model.memory()[0].kv, 64 * model.info.kv_token_bytes_f16)
 
     def test_what_cannot_be_is_an_error(self):
         for options, status in (

@@ -108,7 +108,10 @@ def formula(spec, context, k_type="F16", v_type="F16"):
     return lines
 
 
-def kv_bytes(context, k_type="F16", v_type="F16", model=headers.Model()):
+FULL_SIZE = headers.Model()
+
+
+def kv_bytes(context, k_type="F16", v_type="F16", model=FULL_SIZE):
     return round(context * model.layers * model.kv_heads * model.head_dim * (KV_BYTES[k_type] + KV_BYTES[v_type]))
 
 

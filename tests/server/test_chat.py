@@ -1,7 +1,6 @@
 """/v1/chat/completions"""
 
 import json
-import re
 import unittest
 
 from support import CHAT, COUNT, HELLO, PARIS, TOOLS, WEATHER, Server, joined
