@@ -1,0 +1,66 @@
+"""The code blocks of Markdown pages, and how each language is run.
+
+An HTML comment right before a fence says how:
+    <!-- not run: REASON -->       a block that cannot run here; the options of the project's programs in it are checked with --help
+    <!-- calls: EXPRESSION -->     C or C++ without main(): EXPRESSION is what main(argc, argv) returns
+"""
+
+import dataclasses
+import pathlib
+import re
+import shlex
+
+FENCE = re.compile(r"(?:^<!-- (?P<mark>not run|calls): (?P<text>.+?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+# Output and drawings are no code.
+LANGUAGES = {"c", "cpp", "python", "sh", "json", "cmake", "text", "rust"}
+INDENTED = re.compile(r"(?:^|\n)\n {4,}(?![-*|\d ])\S[^\n]*")
+
+
+@dataclasses.dataclass
+class Block:
+    page: pathlib.Path
+    line: int
+    language: str
+    code: str
+    mark: str = ""  # "not run", "calls" or nothing
+    text: str = ""  # what the mark says
+
+    def __str__(self):
+        return f"{self.page}:{self.line}"
+
+
+def blocks(page, text):
+    """Returns the code blocks of a page."""
+    return [Block(page, text.count("\n", 0, match.start("code")), match["language"], match["code"], match["mark"] or "", match["text"] or "")
+            for match in FENCE.finditer(text)]
+
+
+def faults(page, text):
+    """Returns what is wrong with the page's blocks as such: a language that nobody runs, an indented block, a mark without a block."""
+    found = [f"{block}: code in '{block.language}' is not run (there are: {', '.join(sorted(LANGUAGES))})"
+             for block in blocks(page, text) if block.language not in LANGUAGES]
+    rest = FENCE.sub(lambda match: re.sub(r"[^\n]", "", match.group()), text)
+    found += [f"{page}:{rest.count(chr(10), 0, match.end()) + 1}: an indented code block; use a fence, so that it is run"
+              for match in INDENTED.finditer(rest)]
+    found += [f"{page}: '{match.group()}' stands before no code block" for match in re.finditer(r"<!-- (not run|calls): [^\n]*", rest)]
+    return found
+
+
+def commands(code):
+    """Returns the words of each command of a shell block, without comments, joined over line ends."""
+    found = []
+    for line in re.sub(r"\\\n", " ", code).split("\n"):
+        for part in re.split(r"&&|;|\|", re.sub(r"(^|\s)#.*", "", line)) if "'" not in line else [re.sub(r"(^|\s)# .*", "", line)]:
+            words = shlex.split(part)
+            while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+                words.pop(0)
+            if words:
+                found.append(words)
+    return found
+
+
+def unknown_options(words, help_text):
+    """Returns the options among a command's words that a program's help does not have. Negative numbers are values."""
+    options = [word.split("=")[0] for word in words if re.match(r"--?[A-Za-z]", word) and " " not in word]
+    known = set(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", help_text))
+    return [option for option in options if option not in known]
