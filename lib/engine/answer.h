@@ -34,7 +34,7 @@ struct GenerateParams {
     bool penalize_added_tokens = false;  // penalties spare markup unless asked
     int64_t max_reasoning = 0;           // reasoning is closed after so many tokens; 0: no limit
     int64_t n_loop = 0;                  // end after so many tokens of repetition; 0: never
-    int64_t n_draft = 0;                 // guess at most so many tokens ahead; changes speed, never the text
+    int64_t n_draft = 0;                 // most draft tokens a step; changes speed, never the text
     std::vector<std::string> stop_texts;
     std::vector<int32_t> stop_tokens;
     std::shared_ptr<const constraint::Constraint> constraint;  // what the answer must look like, or null
@@ -66,7 +66,7 @@ struct AnswerState {
     int64_t generate_us = 0;    // from there to the last one
     uint64_t seed = 0;
     // Of a request to an engine:
-    int64_t n_cached = 0;     // tokens of the prompt whose keys and values were there already
+    int64_t n_cached = 0;     // tokens of the prompt that the prefix cache had
     int64_t n_preempted = 0;  // how often it was preempted because memory was short
     int64_t queue_us = 0;     // from submission until it was first worked on
 };

@@ -25,11 +25,12 @@ int64_t kv_tokens(const model::Model& model, const EngineParams& params, const L
         return default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
                                params.n_batch, log);
     if (params.n_kv_tokens < 1 || params.n_kv_tokens > k_limit)
-        fail(Status::invalid, "keys and values of {} tokens are not possible", params.n_kv_tokens);
+        fail(Status::invalid, "a KV cache of {} tokens is not possible: at least 1, at most {}",
+             params.n_kv_tokens, k_limit);
     return params.n_kv_tokens;
 }
 
-// Tokens of one request: what was asked for, as far as there is memory for keys and values.
+// Most tokens of one request: what was asked for, limited by the KV cache.
 int64_t context_length(const model::Model& model, const EngineParams& params, int64_t n_pages,
                        const Logger& log) {
     const int64_t trained = model.config().n_context_train;
@@ -201,7 +202,7 @@ void Engine::run() {
         for (const auto& work : *list) end(*work, Finish::stopped, std::nullopt);
 }
 
-// The mutex is held.
+// The mutex is locked.
 void Engine::publish_state() {
     const auto n_left = [](const WorkList& list) {
         return std::ranges::count_if(list, [](const auto& work) { return !work->ended; });
@@ -229,7 +230,7 @@ bool Engine::wait_for_work() {
     return !stopping_.triggered();
 }
 
-// The mutex is held.
+// The mutex is locked.
 void Engine::take_submitted() noexcept {
     while (!submitted_.empty()) move_in_order(submitted_.begin(), submitted_, waiting_);
 }

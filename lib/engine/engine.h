@@ -1,6 +1,5 @@
-// Many requests at once, on a thread of the engine's own: each step evaluates the next token of every answer
-// and, within a budget of rows, pieces of the prompts that are not read yet. What a request answers does not
-// depend on who shares its steps.
+// Continuous batching on a thread of its own: each step evaluates the next token of every answer and, within a
+// budget of rows, chunks of prompts that are not read yet. Answers do not depend on batch composition.
 #pragma once
 
 #include <condition_variable>
@@ -55,7 +54,7 @@ constexpr int64_t k_least_prompt_rows = 32;  // of one prompt in a step: fewer w
 // Any thread.
 class Engine {
   public:
-    // Takes the memory for keys and values, logits and activations. Throws invalid or out_of_memory.
+    // Takes the memory for the KV cache, logits and activations. Throws invalid or out_of_memory.
     Engine(std::shared_ptr<const model::Model> model, const EngineParams& params, const Logger& log);
     // Ends what is under way. Not in a child of fork(): it would wait for a thread that is not there.
     ~Engine();
@@ -86,7 +85,7 @@ class Engine {
   private:
     using Clock = Request::Clock;
 
-    // A request that is worked on, or was and is set aside.
+    // A request that is running, waiting, or preempted.
     struct Work {
         Work(std::shared_ptr<Request> r, const model::Model& model, int64_t n_order);
 
@@ -99,7 +98,7 @@ class Engine {
         bool ended = false;
         RequestState state;
 
-        // Whether its prompt is read: it has chosen a token, or had before it was set aside.
+        // True once its prompt is read: it has chosen a token, perhaps before it was preempted.
         bool is_answering() const { return sequence.n_due() == 1 && state.prompt_us > 0; }
         int32_t priority() const { return request->params().priority; }
         bool goes_before(const Work& other) const;

@@ -71,7 +71,7 @@ constexpr GenerateOption k_options[] = {
             "end where the last so many tokens are one block at least four times in a row; 0: go on",
             [](P& p, int64_t v) { p.n_loop = v; }),
     integer("draft_tokens", 0, 64, 0,
-            "guess at most so many tokens ahead from the text so far; changes speed, never the text",
+            "most draft tokens a step, proposed from the text so far; changes speed, never the text",
             [](P& p, int64_t v) { p.n_draft = v; }),
     integer("logprobs", 0, 1, 0, "1: report the log-probability of each token",
             [](P& p, int64_t v) { p.sampling.logprobs = v != 0; }),

@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t k_context = 3;  // tokens that must agree
 
-// Ids are below 2^21 in every vocabulary there is; a mix-up costs a bad guess.
+// Ids are below 2^21 in every vocabulary there is; a collision costs a bad draft.
 uint64_t key_of(std::span<const int32_t> tokens) {
     uint64_t key = 0;
     for (const int32_t token : tokens) key = (key << 21U) ^ static_cast<uint32_t>(token);
@@ -64,7 +64,7 @@ int64_t DraftLength::next() {
 
 void DraftLength::learn(int64_t n_drafted, int64_t n_tokens, double seconds) {
     const size_t before = best();
-    // A guess may be shorter than allowed.
+    // A draft may be shorter than allowed.
     const auto length =
         std::ranges::find_if(lengths_, [&](const Length& l) { return l.n_drafted >= n_drafted; });
     if (length == lengths_.end()) return;

@@ -1,6 +1,6 @@
-// Guesses how a text goes on: as it did where it last had the same three tokens. Answers that quote their
-// prompt (code that is edited, documents that are summed up) are guessed well, others seldom. A guess costs
-// nothing but the rows that check it; what is chosen does not depend on it.
+// Prompt lookup: drafts the tokens that followed the same three tokens earlier in the text. Answers that quote their
+// prompt (edited code, summaries) are drafted well, others seldom. A draft costs only the rows that check it; the chosen
+// tokens do not depend on it.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace minim::engine {
 
 class LookupDraft {
   public:
-    // At most `most` tokens of `text` that may come next; none where its last three were not seen before.
-    // From call to call a text only grows.
+    // Returns at most `most` tokens that may come next, a part of `text`; none if its last three tokens did not occur
+    // before. From call to call a text only grows.
     std::span<const int32_t> guess(std::span<const int32_t> text, int64_t most);
 
   private:
@@ -22,20 +22,19 @@ class LookupDraft {
         next_of_;  // three tokens -> place of the one after them, the last time
 };
 
-// Finds out how long guesses are worth their rows: keeps the time a token takes with guesses of several
-// lengths, uses the best one and tries its neighbours now and then, ever more seldom where they are no
-// better.
+// Finds the length of drafts that pays: measures the time of a token for several lengths, uses the best one, and
+// tries its neighbours now and then, more seldom as long as they are no better.
 class DraftLength {
   public:
-    // Guesses of at most `most` tokens.
+    // Drafts have at most `most` tokens.
     explicit DraftLength(int64_t most);
 
     bool is_on() const noexcept { return lengths_.size() > 1; }
 
-    // How long the next guess may be; 0: none.
+    // Returns the length of the next draft; 0: none.
     int64_t next();
 
-    // A step with a guess of n_drafted tokens made n_tokens of the text.
+    // Takes note that a step with a draft of n_drafted tokens added n_tokens to the text.
     void learn(int64_t n_drafted, int64_t n_tokens, double seconds);
 
   private:
@@ -54,13 +53,13 @@ class DraftLength {
     bool tries_longer_ = true;
 };
 
-// Both together: guesses as long as they are worth.
+// Both together: drafts of the length that pays.
 class Drafter {
   public:
-    // Guesses of at most `most` tokens; 0: none.
+    // Drafts have at most `most` tokens; 0: none.
     explicit Drafter(int64_t most) : length_(most) {}
 
-    // At most `room` tokens of `text` that may come next.
+    // Returns at most `room` tokens that may come next, a part of `text`.
     std::span<const int32_t> guess(std::span<const int32_t> text, int64_t room);
 
     // As DraftLength.

@@ -25,9 +25,8 @@ void Engine::admit() {
     }
 }
 
-// Gives the request what is known of its tokens, and the promise of pages for the others and one more. False
-// where there are too few: those that run must have one page more each, or somebody would be set aside at
-// once.
+// Gives the request the cached pages of its tokens, and reserves pages for the others and one more. Returns false if
+// there are too few: each running request must have one page more, or one would be preempted at once.
 bool Engine::start(Work& work) {
     Sequence& sequence = work.sequence;
     const auto known =
@@ -78,7 +77,7 @@ void Engine::plan_answers() {
     std::vector<Sequence*> answers;
     for (auto it = running_.begin(); it != running_.end();) {
         Work& work = **it;
-        if (!work.is_answering() || get_page(work)) {  // whoever is set aside comes later in the list
+        if (!work.is_answering() || get_page(work)) {  // a preempted one comes later in the list
             if (work.is_answering()) answers.push_back(&work.sequence);
             ++it;
         } else {
@@ -93,8 +92,8 @@ void Engine::plan_answers() {
     scheduler_.add_answers(answers, std::clamp<int64_t>(n_free_rows, 0, n_free_logits));
 }
 
-// A page for the next position. Where memory is short, the last of the running requests is set aside: false
-// where that is the work itself.
+// Takes a page for the next position. If there is none, preempts the last of the running requests; returns false if
+// that is the work itself.
 bool Engine::get_page(Work& work) {
     Sequence& sequence = work.sequence;
     while (!sequence.kv->try_hold(sequence.n_evaluated, sequence.n_evaluated + 1)) {
@@ -131,7 +130,7 @@ void Engine::plan_prompts(int64_t n_rows) {
         const int64_t share = n_rows / static_cast<int64_t>(prompts.size() - i);
         const int64_t n = std::min({std::max(share, k_least_prompt_rows), n_rows, sequence.n_due()});
         if (!kv.try_hold(sequence.n_evaluated, sequence.n_evaluated + n))
-            fail_internal("pages that were promised are not there");
+            fail_internal("reserved pages are missing");
         scheduler_.add_chunk(sequence, n, sequence.n_tokens() - 1);
         planned.push_back(prompts[i]);
         n_rows -= n;

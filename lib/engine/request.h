@@ -40,7 +40,7 @@ class Request {
     enum class Take { token, ended, nothing_yet };
 
     // Whether this process is a child of the one that has the engine's thread. Then take() and state() throw invalid, cancel()
-    // does nothing, and the request must not be destroyed: its locks may be held for ever.
+    // does nothing, and the request must not be destroyed: its locks may stay locked.
     bool is_left() const noexcept { return home_.is_left(); }
     void require_home() const { home_.require("the engine"); }
 
@@ -77,7 +77,7 @@ class Request {
     RequestState state_;
     bool ended_ = false;
     std::optional<Error> error_;
-    std::mutex notifying_;                        // held while `notify` runs
+    std::mutex notifying_;                        // locked while `notify` runs
     std::atomic<std::thread::id> notifier_ = {};  // who runs it just now
 };
 

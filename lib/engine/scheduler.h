@@ -22,7 +22,7 @@ namespace minim::engine {
 struct Sequence {
     std::vector<int32_t> tokens;
     std::optional<kv::Sequence> kv;  // none: it waits for pages
-    int64_t n_evaluated = 0;         // tokens whose keys and values are in `kv`
+    int64_t n_evaluated = 0;         // tokens that are in the KV cache
     Answer* answer = nullptr;        // chooses the next tokens, with its sampler and constraint; may be null
 
     // The last step that was planned for it.
@@ -52,11 +52,11 @@ class Scheduler {
     // Starts the plan of a step.
     void begin();
 
-    // Plans the next token of each sequence, whose page must be held, and at most n_drafts draft tokens after these.
+    // Plans the next token of each sequence, which must own its page, and at most n_drafts draft tokens after these.
     // A sequence gets an equal share of them, if its context and the pool have room.
     void add_answers(std::span<Sequence* const> sequences, int64_t n_drafts);
 
-    // Plans the next n_rows tokens of a sequence, whose pages must be held. Tokens from position first_wanted on
+    // Plans the next n_rows tokens of a sequence, which must own their pages. Tokens from position first_wanted on
     // give logits.
     void add_chunk(Sequence& sequence, int64_t n_rows, int64_t first_wanted);
 

@@ -1,4 +1,4 @@
-// One conversation's state: its tokens and their keys and values. A session belongs to one thread at a time.
+// The state of one conversation: its tokens and their KV cache. A session belongs to one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct SessionParams {
 backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k_format,
                             std::optional<Format> v_format);
 
-// Keys and values lie where the layers do.
+// Makes the pool of KV cache pages, each layer's part in the memory of its device.
 std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional<Format> k_format,
                                         std::optional<Format> v_format);
 
@@ -80,17 +80,17 @@ class Session {
     // Forgets the tokens from position `count` on.
     void truncate(int64_t count);
 
-    // A session with the same tokens, which shares the keys and values of whole pages. Each goes on by
-    // itself, on any thread. Takes memory for the rest of the context; throws out_of_memory.
+    // Returns a session with the same tokens, which shares whole pages of the KV cache. Both go on independently, on any
+    // thread. Takes memory for the rest of the context; throws out_of_memory.
     std::unique_ptr<Session> fork();
 
-    // Writes the first n_saved tokens with their keys and values, and the logits where these are all, to a
-    // file, which gets its name when it is whole. Throws as kv::write_state.
+    // Writes the first n_saved tokens with their KV cache, and the logits if these are all tokens, to a file, which
+    // gets its name when it is complete. Throws as kv::write_state.
     void save(const std::string& path, int64_t n_saved, const CancelToken* cancel);
 
     // A session as it was saved by the same model. Throws as kv::StateFile and the constructor; format where
-    // the file is another model's; invalid where its tokens do not fit into the context asked for, or its
-    // keys and values are of other formats than those asked for.
+    // the file is another model's; invalid if its tokens do not fit into the context asked for, or its
+    // KV cache has other formats than those asked for.
     static std::unique_ptr<Session> restore(std::shared_ptr<const model::Model> model,
                                             const std::string& path, const SessionParams& params,
                                             const CancelToken* cancel, const Logger& log);

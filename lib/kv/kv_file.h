@@ -1,6 +1,5 @@
-// What the files with keys and values have in common: a header that says whose they are and in which layout,
-// and pages of which only the slots in use are written. Such files are hostile input: no size of theirs is
-// used before it has been checked, no byte before its hash.
+// The common part of files with KV cache pages: a header that names their model and layout, and pages of which only the
+// used slots are written. Such files are hostile input: every size is checked before it is used, and the hash of every byte.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,7 @@ struct KvFileHeader {
     uint32_t k_format;  // numbers of GGUF types
     uint32_t v_format;
     uint32_t reserved;
-    uint64_t counts[4];  // what they count is the file's own business
+    uint64_t counts[4];  // their meaning depends on the kind of file
     uint64_t file_bytes;
     uint64_t hash;  // of everything above
 };
@@ -35,25 +34,25 @@ std::span<const std::byte> bytes_of(const T& value) {
     return std::as_bytes(std::span(&value, 1));
 }
 
-// Without counts, file_bytes and hash. `magic`: 8 characters.
+// Returns a header without counts, file_bytes and hash. `magic`: 8 characters.
 KvFileHeader new_header(std::string_view magic, uint64_t model, const backend::KvLayout& layout);
 
 // Fills in the last two fields.
 void seal_header(KvFileHeader& header, uint64_t file_bytes);
 
-// Throws format: with reason `format` where the file is none of this kind or version, `truncated`, or `value`
-// where the header was altered.
+// Reads and checks the header. Throws format with a reason: `format` (another kind of file, or another version),
+// `truncated`, or `value` (the header was altered).
 KvFileHeader read_header(const File& file, std::string_view magic);
 
-// Throws format with reason `value`, `type` or `format` for a layout that makes no sense.
+// Returns the layout of the header. Throws format with reason `value`, `type` or `format` for an impossible one.
 backend::KvLayout layout_of(const KvFileHeader& header, const std::string& path);
 
-// Throws format where the file has not the size that its header says and that its counts lead to.
+// Throws format if the size of the file differs from the one in its header, or from the one that its counts give.
 void check_size(const File& file, const KvFileHeader& header, uint64_t expected_bytes);
 
 [[noreturn]] void fail_altered(const std::string& path, std::string_view part);
 
-// Bytes of a page of which the first n_slots slots are in use, run after run.
+// Returns the size in bytes of a page packed to its first n_slots slots, run after run.
 uint64_t packed_bytes(const backend::KvLayout& layout, int64_t n_slots);
 void pack_page(const backend::KvLayout& layout, const std::byte* page, int64_t n_slots, std::byte* out);
 void unpack_page(const backend::KvLayout& layout, const std::byte* packed, int64_t n_slots, std::byte* page);

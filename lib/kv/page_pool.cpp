@@ -142,7 +142,7 @@ void PagePool::keep_pages(int64_t n) {
     add_slab(make_slab(n, true), 0);
 }
 
-// Promises up to n of the pages at hand and returns how many.
+// Reserves up to n of the free pages and returns how many.
 int64_t PagePool::promise_free(int64_t n, bool all_or_nothing) {
     const std::lock_guard lock(mutex_);
     if (all_or_nothing && state_.n_unclaimed() < n) return 0;
@@ -159,7 +159,7 @@ void PagePool::promise(int64_t n) {
     const int64_t given = promise_free(n, false);
     if (given == n) return;
     try {
-        // Outside the lock: making the memory present takes its time.
+        // Outside the lock: prefaulting takes time.
         add_slab(make_slab(n - given, false), n - given);
     } catch (...) {
         withdraw_promise(given);
@@ -247,14 +247,14 @@ bool PagePool::release(const Page& page, bool keep_promise) noexcept {
     int32_t& n_holders = slab.n_holders[static_cast<size_t>(page.index_)];
     assert(n_holders > 0);
     if (--n_holders > 0) return false;
-    slab.free.push_back(page.index_);  // has room: it once held every page
+    slab.free.push_back(page.index_);  // has room: every page was once in it
     --state_.n_held;
     if (keep_promise) ++state_.n_promised;
     drop_spare_slabs();
     return keep_promise;
 }
 
-// Gives back memory that no page or promise needs.
+// Gives back memory that no page or reservation needs.
 void PagePool::drop_spare_slabs() noexcept {
     for (Slab& slab : slabs_) {
         const auto n = static_cast<int64_t>(slab.n_holders.size());
@@ -268,7 +268,7 @@ void PagePool::drop_spare_slabs() noexcept {
 HostPage::HostPage(const PagePool& pool)
     : pool_(pool),
       copy_(pool.is_on_host() ? 0 : static_cast<uint64_t>(pool.layout().page_bytes()),
-            "a page of keys and values") {}
+            "a page of the KV cache") {}
 
 const std::byte* HostPage::read(const Page& page) const {
     if (pool_.is_on_host()) return pool_.place(page, 0);

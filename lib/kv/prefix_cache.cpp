@@ -90,11 +90,11 @@ void PrefixCache::keep(std::span<const int32_t> tokens, const Sequence& sequence
     Node* last = found.node;
     auto rest = tokens.subspan(static_cast<size_t>(found.n_whole));
     if (found.n_begun > 0 && found.n_begun == static_cast<int64_t>(rest.size())) {
-        last = found.begun;  // knows as much or more
+        last = found.begun;  // has as many positions or more
         rest = {};
     }
     try {
-        // A page that was kept while it was shorter gives way.
+        // Replaces the same page, kept when it had fewer positions.
         const bool grew = found.n_begun > 0 && found.n_begun == std::ssize(found.begun->tokens);
         if (grew && !rest.empty()) {
             const auto of_page = rest.first(std::min<size_t>(rest.size(), k_kv_page_tokens));
@@ -117,7 +117,7 @@ void PrefixCache::keep(std::span<const int32_t> tokens, const Sequence& sequence
 }
 
 int64_t PrefixCache::n_droppable() const noexcept {
-    // Whoever holds a page holds those before it: what is not shared is not needed by what is.
+    // An owner of a page owns those before it too. So no shared page is below an unshared one.
     return std::ranges::count_if(nodes_, [&](const auto& node) { return !pool_->is_shared(node->page); });
 }
 

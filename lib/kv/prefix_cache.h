@@ -1,6 +1,6 @@
-// Pages of texts that were evaluated before, found by their tokens: a text that begins like one of them takes
-// over its keys and values. A tree whose nodes are pages; the way from the root to a node spells the tokens.
-// Pages that nobody used for the longest time go first.
+// Prefix cache: pages of evaluated texts, found by their tokens, so that a text with the same beginning shares them.
+// A tree whose nodes are pages; the path from the root to a node spells the tokens. The least recently used page is
+// dropped first.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace minim::kv {
 
-// Tokens that two texts begin with alike.
+// Returns the length of the common prefix of two texts, in tokens.
 int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) noexcept;
 
 // One thread at a time.
@@ -28,31 +28,28 @@ class PrefixCache {
     PrefixCache(const PrefixCache&) = delete;
     PrefixCache& operator=(const PrefixCache&) = delete;
 
-    // How many of the first positions are known, at most tokens.size(). Marks them as used.
+    // Returns the number of leading tokens that are cached, at most tokens.size(). Marks their pages as used.
     int64_t find(std::span<const int32_t> tokens);
 
-    // Gives a sequence of whole pages, or none, the further positions that are known of its tokens, and
-    // returns how many positions it has then. Whole pages are shared; the begun one is copied, where the
-    // sequence has a page promised.
+    // Appends cached pages of `tokens` to a sequence, which must consist of whole pages or be empty. Returns the number of
+    // positions that it has then. Whole pages are shared; a partly filled one is copied if the sequence has a page reserved.
     int64_t extend(std::span<const int32_t> tokens, Sequence& sequence);
 
-    // Keeps what a sequence holds for its first tokens.size() positions. Where memory for the tree itself is
-    // short, less.
+    // Keeps the pages of a sequence for its first tokens.size() positions; fewer if memory for the tree itself runs out.
     void keep(std::span<const int32_t> tokens, const Sequence& sequence) noexcept;
 
-    // Lets go of the page that was not used for the longest time among those that nobody else holds. False
-    // where there is none.
+    // Drops the least recently used page that has no other owner. Returns false if there is none.
     bool drop_oldest();
 
-    // How many pages drop_oldest() can let go of, one after another.
+    // Returns how many pages drop_oldest() can drop, one after another.
     int64_t n_droppable() const noexcept;
 
-    // Writes everything that is kept to a file, which gets its name when it is whole. Throws as write_state.
+    // Writes all cached pages to a file, which gets its name once it is complete. Throws as write_state.
     void save(const std::string& path, uint64_t model, const CancelToken* cancel) const;
 
-    // Adds what save() wrote, the last used first, as long as the pool has pages, and returns how many pages
-    // were read. Throws as StateFile, and format where the file is another model's or of another layout; what
-    // was read before an altered page stays.
+    // Adds the pages of a file of save(), the most recently used first, as long as the pool has free pages. Returns how many
+    // were read. Throws as StateFile, and format if the file is of another model or layout; pages read before an altered
+    // one stay.
     int64_t load(const std::string& path, uint64_t model, const CancelToken* cancel);
 
     int64_t n_pages() const noexcept { return static_cast<int64_t>(nodes_.size()); }
@@ -66,9 +63,9 @@ class PrefixCache {
         std::list<std::unique_ptr<Node>>::iterator place;
     };
     struct Found {
-        Node* node = nullptr;   // the last whole page; the root where there is none
+        Node* node = nullptr;   // the last whole page; the root if there is none
         int64_t n_whole = 0;    // positions in whole pages
-        Node* begun = nullptr;  // a page of which some positions fit
+        Node* begun = nullptr;  // a page whose first positions fit
         int64_t n_begun = 0;
     };
 
@@ -80,7 +77,7 @@ class PrefixCache {
 
     std::shared_ptr<PagePool> pool_;
     Node root_;
-    std::list<std::unique_ptr<Node>> nodes_;  // the longest unused first; a child before its parent
+    std::list<std::unique_ptr<Node>> nodes_;  // the least recently used first; a child before its parent
 };
 
 }  // namespace minim::kv

@@ -33,7 +33,7 @@ uint64_t pages_at(uint64_t n_nodes) {
     return k_nodes_at + n_nodes * sizeof(NodeRecord) + sizeof(uint64_t);
 }
 
-// False where a record makes no sense by itself.
+// Returns false if a record is impossible on its own.
 bool is_sensible(const NodeRecord& record, size_t number) {
     return record.parent <= number && record.n_tokens >= 1 && record.n_tokens <= k_kv_page_tokens;
 }
@@ -92,7 +92,7 @@ int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelT
     const KvLayout& layout = pool_->layout();
     if (header.model != model) fail_file(Reason::value, "{}: these prefixes are of another model", path);
     if (layout_of(header, path) != layout)
-        fail_file(Reason::value, "{}: these prefixes have keys and values of another layout", path);
+        fail_file(Reason::value, "{}: the KV cache of these prefixes has another layout", path);
     const uint64_t n_nodes = header.counts[0];
     if (n_nodes > k_most_nodes || pages_at(n_nodes) > file.size())
         fail_file(Reason::truncated, "{}: {} prefixes in a file of {} bytes", path, n_nodes, file.size());
@@ -109,7 +109,7 @@ int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelT
     }
     check_size(file, header, bytes);
 
-    std::vector<Node*> nodes = {&root_};  // by number; null where there was no room
+    std::vector<Node*> nodes = {&root_};  // by number; null if the pool had no page
     std::vector<std::byte> packed(packed_bytes(layout, k_kv_page_tokens));
     const HostPage host_page(*pool_);
     uint64_t at = pages_at(n_nodes);
@@ -127,7 +127,7 @@ int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelT
             const Page page = pool_->take();
             try {
                 file.read_at(at, data);
-                if (hash_bytes(data) != record.page_hash) fail_altered(path, "keys and values");
+                if (hash_bytes(data) != record.page_hash) fail_altered(path, "the KV cache");
                 unpack_page(layout, data.data(), record.n_tokens, host_page.place(page));
                 host_page.write_back(page);
                 node = add(parent, tokens, page, Age::oldest);

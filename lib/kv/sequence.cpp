@@ -11,7 +11,7 @@ using backend::k_kv_page_tokens;
 namespace {
 
 int64_t checked_page_count(const PagePool& pool, int64_t n_context) {
-    bytes_for(pool.layout(), n_context);  // throws where that is no sensible size
+    bytes_for(pool.layout(), n_context);  // throws if n_context is out of range
     return page_count(n_context);
 }
 
@@ -66,7 +66,7 @@ Sequence Sequence::fork(int64_t n_shared, int64_t n_context) const {
     return copy;
 }
 
-// Pages that are missing, and those that are shared and written to from `begin` on.
+// Returns the number of pages to take: missing ones, and copies of shared ones that are written to from `begin` on.
 int64_t Sequence::pages_to_take(int64_t begin, int64_t end) const noexcept {
     const int64_t n_kept = std::min(n_pages(), page_count(end));
     int64_t n = page_count(end) - n_kept;

@@ -35,7 +35,7 @@ int64_t slots_of_page(int64_t page, int64_t n_positions) {
     return std::min(n_positions - page * k_kv_page_tokens, k_kv_page_tokens);
 }
 
-// False where the sizes do not fit into 64 bits.
+// Returns false if the sizes do not fit into 64 bits.
 bool find_places(const KvLayout& layout, uint64_t n_tokens, uint64_t n_logits, uint64_t n_evaluated,
                  Places& places) {
     const auto n_pages = static_cast<uint64_t>(page_count(static_cast<int64_t>(n_evaluated)));
@@ -152,7 +152,7 @@ void StateFile::read_pages(Sequence& kv, const CancelToken* cancel) const {
             data = last_page;
         }
         file_.read_at(pages_at_ + i * static_cast<uint64_t>(layout_.page_bytes()), data);
-        if (hash_bytes(data) != page_hashes_[i]) fail_altered(file_.path(), "keys and values");
+        if (hash_bytes(data) != page_hashes_[i]) fail_altered(file_.path(), "the KV cache");
         if (n_slots < k_kv_page_tokens) unpack_page(layout_, last_page.data(), n_slots, page);
         host_page.write_back(to);
     }

@@ -1,5 +1,5 @@
-// A session in a file: its tokens, the logits after the last one, its keys and values. Drawn in README.md.
-// State files are hostile input: every size is checked against the file's own before it is used, every byte
+// A session in a file: its tokens, the logits after the last one, its KV cache. README.md describes the layout.
+// State files are hostile input: every size is checked against the size of the file before it is used, and every byte
 // against a hash.
 #pragma once
 
@@ -18,27 +18,27 @@ namespace minim::kv {
 struct State {
     uint64_t model = 0;  // its fingerprint
     int64_t n_context = 0;
-    int64_t n_evaluated = 0;  // positions with keys and values
+    int64_t n_evaluated = 0;  // positions in the KV cache
     std::span<const int32_t> tokens;
     std::span<const float> logits;  // after the last token, or empty
 };
 
-// Writes the file under its name when it is whole. `kv` holds at least n_evaluated positions. Throws io
-// (also for a full disk), not_found or cancelled; a file of that name is then as it was.
+// Writes the file; it gets its name once it is complete. `kv` has at least n_evaluated positions. Throws io (also for a
+// full disk), not_found or cancelled; an existing file of that name is then unchanged.
 void write_state(const std::string& path, const State& state, const Sequence& kv, const CancelToken* cancel);
 
-// A state file opened: all but the keys and values is read and checked.
+// An open state file: everything but the KV cache is read and checked.
 class StateFile {
   public:
-    // Throws not_found, io, or format with a reason: truncated, format (no state file, or of another
-    // version), value (a size makes no sense, bytes were altered).
+    // Throws not_found, io, or format with a reason: truncated, format (no state file, or of another version), value (an
+    // impossible size, altered bytes).
     explicit StateFile(const std::string& path);
 
     const backend::KvLayout& layout() const noexcept { return layout_; }
     State state() const noexcept;  // lives as long as this object
     const std::string& path() const noexcept { return file_.path(); }
 
-    // Reads the keys and values into a sequence of the same layout, with room for them. Throws as the
+    // Reads the KV cache into a sequence of the same layout, with room for it. Throws as the
     // constructor, out_of_memory or cancelled.
     void read_pages(Sequence& kv, const CancelToken* cancel) const;
 
