@@ -15,13 +15,13 @@ namespace {
 
 constexpr uint64_t k_huge_page_bytes = uint64_t{2} << 20;
 
-// Makes every page present. False when the machine has not enough memory.
+// Prefaults every page. Returns false if the machine has not enough memory.
 bool populate(std::byte* data, uint64_t bytes) {
 #ifdef MADV_POPULATE_WRITE
     if (::madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
     if (errno != EINVAL) return false;
 #endif
-    // A kernel before 5.14: write to each page by hand, what is there already.
+    // Kernels before 5.14: write to each page the value that it has.
     volatile std::byte* page = data;
     for (uint64_t at = 0; at < bytes; at += k_page_bytes) page[at] = page[at];
     return true;
@@ -38,7 +38,7 @@ Buffer::Buffer(uint64_t bytes, std::string_view what, Presence presence) {
     if (block == MAP_FAILED) fail_out_of_memory(what, bytes, available);
     auto* data = static_cast<std::byte*>(block);
     if (bytes >= k_huge_page_bytes)
-        ::madvise(data, mapped, MADV_HUGEPAGE);  // a wish: failure changes speed only
+        ::madvise(data, mapped, MADV_HUGEPAGE);  // advice: failure changes speed only
     if (presence == Presence::now && !populate(data, mapped)) {
         ::munmap(data, mapped);
         fail_out_of_memory(what, bytes, available_memory_bytes());

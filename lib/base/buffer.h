@@ -1,5 +1,5 @@
-// Host memory for weights, KV pages and work space: zeroed, page-aligned, made present at allocation, so that
-// running out is an error here and not a signal later. Huge pages are asked for where the block is large
+// Host memory for weights, KV pages and work space: zeroed, page-aligned, prefaulted at allocation, so that running out
+// is an error here and not a signal later. Huge pages are requested if the block is large
 // enough.
 #pragma once
 
@@ -9,13 +9,13 @@
 
 namespace minim {
 
-// Move-only owner of one block on the host.
+// Owns one block of host memory; move-only.
 class Buffer {
   public:
     Buffer() = default;
-    // Throws out_of_memory naming `what`, the bytes asked and the bytes available. Zero bytes give an empty
-    // buffer. With `later` no page is present yet: make_present() brings them in by and by, so that a long
-    // wait can be cut short.
+    // Allocates the block. Throws out_of_memory, naming `what`, the bytes needed and the bytes available. Zero bytes give an
+    // empty buffer. With `later` no page is prefaulted: the caller does it part by part with make_present(), so that a
+    // long wait can be cancelled.
     enum class Presence { now, later };
     Buffer(uint64_t bytes, std::string_view what, Presence presence = Presence::now);
     ~Buffer();
@@ -24,7 +24,7 @@ class Buffer {
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
 
-    // Bytes [from, from + count) of the buffer. Throws as the constructor.
+    // Prefaults bytes [from, from + count) of the buffer. Throws as the constructor.
     void make_present(uint64_t from, uint64_t count, std::string_view what) const;
 
     std::byte* data() const noexcept { return data_; }

@@ -1,4 +1,4 @@
-// The processor's caches.
+// The caches of the CPU.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace minim {
 
-// Writes these bytes back and drops them from all caches, so that the next read comes from memory. Where no program can
-// do that nothing happens.
+// Writes these bytes back and drops them from all caches, so that the next read comes from memory. Does nothing on
+// architectures without an instruction for it.
 void evict_from_caches(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace minim

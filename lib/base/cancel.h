@@ -14,7 +14,7 @@ namespace minim {
 class CancelToken {
   public:
     CancelToken() = default;
-    // Also asks `check`, which must not throw, on the thread that calls triggered().
+    // Makes a token that also calls `check` (must not throw), on the thread that calls triggered().
     explicit CancelToken(std::function<bool()> check) : check_(std::move(check)) {}
 
     void trigger() noexcept { flag_.store(true, std::memory_order_relaxed); }

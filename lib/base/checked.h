@@ -1,4 +1,4 @@
-// Arithmetic on sizes that come from files: the result, or false where it would not fit.
+// Arithmetic on sizes that come from files. Functions return false if the result does not fit.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ template <typename T>
     return !__builtin_add_overflow(a, b, &result);
 }
 
-// The smallest multiple of `alignment` (a power of two) that is not below `value`.
+// Returns the smallest multiple of `alignment` (a power of two) that is not below `value`.
 constexpr uint64_t align_up(uint64_t value, uint64_t alignment) noexcept {
     return (value + alignment - 1) & ~(alignment - 1);
 }

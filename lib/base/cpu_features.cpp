@@ -34,7 +34,7 @@ int32_t read_topology(int cpu, const char* leaf) noexcept {
     return value;
 }
 
-// Whole cores granted by cpu.max of control groups version 2, INT32_MAX where there is no quota.
+// Returns the whole cores that cpu.max of control groups version 2 grants, INT32_MAX if there is no quota.
 int32_t cgroup_core_quota() noexcept {
     std::FILE* file = std::fopen("/sys/fs/cgroup/cpu.max", "re");
     if (file == nullptr) return INT32_MAX;
@@ -47,7 +47,7 @@ int32_t cgroup_core_quota() noexcept {
 }
 
 #if defined(__x86_64__)
-// By CPUID: __builtin_cpu_supports does not know these names in clang 14.
+// Uses CPUID: __builtin_cpu_supports does not know these names in clang 14.
 bool has_f16c() noexcept {
     unsigned eax = 0;
     unsigned ebx = 0;
@@ -72,7 +72,7 @@ constexpr LevelSet only(CpuLevel level) {
     return LevelSet{1} << static_cast<int32_t>(level);
 }
 
-// Asks the processor, which takes microseconds in a virtual machine.
+// Executes CPUID, which takes microseconds in a virtual machine.
 LevelSet find_cpu_levels() noexcept {
     LevelSet found = only(CpuLevel::scalar);
 #if defined(__x86_64__)
@@ -141,7 +141,7 @@ CpuLevel active_cpu_level() {
     for (const auto& [level, name] : k_levels) {
         if (name != wanted) continue;
         if (!has_cpu_level(level)) {
-            fail(Status::unsupported, "MINIM_CPU asks for {}, this processor has {}", name,
+            fail(Status::unsupported, "MINIM_CPU asks for {}, but this CPU has {}", name,
                  to_string(detected));
         }
         return level;

@@ -21,8 +21,8 @@ Error::Error(Status status, Reason reason, std::string_view message, const Error
         std::memcpy(message_, message.data(), message.size());
         return;
     }
-    // A long message quotes what it is about, and says behind it what is wrong. Cut between UTF-8 sequences, not inside one: hosts
-    // decode the text strictly.
+    // A long message quotes its input first and says what is wrong after it: keep both ends. Cut between UTF-8 sequences, because
+    // hosts decode the text strictly.
     const auto is_inside = [&](size_t at) {
         return at < message.size() && (static_cast<unsigned char>(message[at]) & 0xC0U) == 0x80U;
     };

@@ -41,7 +41,7 @@ enum class Reason : int32_t {
     io = 9,
 };
 
-// "cuda:0", kept inline: an error may outlive the device, and is thrown where memory is short. Longer names are cut.
+// "cuda:0", stored inline: an error may outlive the device, and is thrown when memory is short. Longer names are cut.
 class DeviceName {
   public:
     DeviceName() = default;
@@ -52,16 +52,16 @@ class DeviceName {
     char text_[64] = "";
 };
 
-// What goes with an error; -1, 0 or no name where it means nothing.
+// Details of an error; -1, 0 or no name if they do not apply.
 struct ErrorFacts {
     int64_t os_code = 0;    // errno of a failed system call
     int64_t requested = 0;  // bytes asked for
     int64_t available = 0;  // bytes that were free
     int64_t offset = -1;    // byte position in the file
-    DeviceName device;      // with memory of its own, which is short or lost
+    DeviceName device;      // the device that is lost or whose memory is short
 };
 
-// Carries its text inline, so that throwing it for want of memory needs no memory.
+// Stores its text inline, so that an out-of-memory error needs no memory.
 class Error : public std::exception {
   public:
     Error(Status status, Reason reason, std::string_view message, const ErrorFacts& facts = {}) noexcept;
@@ -87,7 +87,7 @@ template <typename... Args>
     throw Error(status, Reason::none, format_text(text, std::forward<Args>(args)...));
 }
 
-// The same where a device is concerned, whose name the message begins with.
+// Throws an Error about a device; the message begins with its name.
 template <typename... Args>
 [[noreturn]] void fail_on_device(std::string_view device, Status status, fmt::format_string<Args...> text,
                                  Args&&... args) {
@@ -97,20 +97,20 @@ template <typename... Args>
                 format_text("{}: {}", device, format_text(text, std::forward<Args>(args)...)), facts);
 }
 
-// The same for a bad file: status `io` where the reason is io, else `format`.
+// Throws an Error about a bad file: status `io` if the reason is io, else `format`.
 template <typename... Args>
 [[noreturn]] void fail_file(Reason reason, fmt::format_string<Args...> text, Args&&... args) {
     const Status status = reason == Reason::io ? Status::io : Status::format;
     throw Error(status, reason, format_text(text, std::forward<Args>(args)...));
 }
 
-// A broken invariant of ours, never bad input.
+// Throws internal: a broken invariant of this library, never bad input.
 template <typename... Args>
 [[noreturn]] void fail_internal(fmt::format_string<Args...> text, Args&&... args) {
     throw Error(Status::internal, Reason::none, format_text(text, std::forward<Args>(args)...));
 }
 
-// Throws out_of_memory with the figures in the facts as well as in the text.
+// Throws out_of_memory, with the figures in the facts and in the text.
 [[noreturn]] void fail_out_of_memory(std::string_view what, uint64_t requested_bytes,
                                      uint64_t available_bytes);
 

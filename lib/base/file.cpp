@@ -16,7 +16,7 @@
 namespace minim {
 File::File(std::string path) : path_(std::move(path)) {
     if (path_.empty()) fail(Status::invalid, "the file path is empty");
-    // Not blocking: opening a pipe that nobody writes to would wait for ever. It changes nothing for files.
+    // Non-blocking: opening a pipe that nobody writes to would wait for ever. It has no effect on files.
     descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor_ < 0) fail_io(path_, "open", errno);
     struct stat info {};
@@ -80,7 +80,7 @@ void File::expect_reads_in_order() const noexcept {
 
 namespace {
 
-// 0 or an errno.
+// Returns 0 or an errno.
 int advise(std::span<const std::byte> mapped, int advice) noexcept {
     const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     const uint64_t before = reinterpret_cast<uintptr_t>(mapped.data()) % page;
@@ -101,7 +101,7 @@ void make_mapped_present(std::span<const std::byte> mapped) {
     if (code == 0) return;
     if (code != EINVAL) fail_io("a mapped file", "read", code);
 #endif
-    // A kernel before 5.14: look at each page by hand.
+    // Kernels before 5.14: read a byte of each page.
     const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
     const volatile std::byte* bytes = mapped.data();
     for (size_t at = 0; at < mapped.size(); at += page) static_cast<void>(bytes[at]);

@@ -1,4 +1,4 @@
-// Files as the checkpoint readers want them: mapped read-only, or read piece by piece into memory of ours.
+// Files as the checkpoint readers need them: mapped read-only, or read part by part into buffers.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ class File {
     File& operator=(const File&) = delete;
 
     const std::string& path() const noexcept { return path_; }
-    uint64_t size() const noexcept { return size_; }             // as found when opened
-    int64_t changed_ns() const noexcept { return changed_ns_; }  // its last change by then, since 1970
+    uint64_t size() const noexcept { return size_; }             // when it was opened
+    int64_t changed_ns() const noexcept { return changed_ns_; }  // its modification time then, since 1970
 
-    // Fills `out` from `offset`. Short reads are continued; the end of the file before that is `truncated`.
+    // Fills `out` from `offset`. Short reads are continued. Throws format with reason `truncated` if the file ends before.
     void read_at(uint64_t offset, std::span<std::byte> out) const;
 
-    // Reads to come go through the file in order, by and large: the system reads further ahead. Advice only.
+    // Advises the system that later reads are mostly in file order, so that it reads further ahead.
     void expect_reads_in_order() const noexcept;
 
   private:
@@ -37,8 +37,8 @@ class File {
     int64_t changed_ns_ = 0;
 };
 
-// The whole file mapped read-only. A file that shrinks while mapped raises SIGBUS on access: that is the
-// nature of mmap and documented for the host; the size is checked again after mapping. An empty file gives an
+// Maps the whole file read-only. The size is checked again after mapping; a file that shrinks later raises SIGBUS on
+// access, as mmap does and the documentation for hosts says. An empty file gives an
 // empty span.
 class MappedFile {
   public:
@@ -56,10 +56,10 @@ class MappedFile {
     uint64_t size_ = 0;
 };
 
-// Brings the pages of a mapping into the process. Throws io where the file cannot be read, or has shrunk.
+// Prefaults the pages of a mapping. Throws io if the file cannot be read, or has shrunk.
 void make_mapped_present(std::span<const std::byte> mapped);
 
-// Asks for pages of a mapping ahead of their use. Advice only: a refusal changes speed.
+// Advises the system to read pages of a mapping before their use. A refusal changes only speed.
 void read_ahead(std::span<const std::byte> mapped) noexcept;
 
 }  // namespace minim

@@ -1,5 +1,5 @@
 // Text from values: format_text("{} of {} bytes", n, size), in the language of std::format. Every caller
-// shares one copy of fmt's machinery, which format_text.cpp holds.
+// shares one copy of fmt's machinery, in format_text.cpp.
 #pragma once
 
 #include <string>

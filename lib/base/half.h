@@ -33,7 +33,7 @@ MINIM_HOST_DEVICE uint16_t float_to_bf16(float value) {
 
 MINIM_HOST_DEVICE float f16_to_float(uint16_t half) {
 #if defined(__CUDA_ARCH__)
-    // One instruction, which makes one NaN of all.
+    // One instruction; it maps every NaN to the same one.
     if ((half & 0x7FFFU) <= 0x7C00U) {
         float exact;
         asm("cvt.f32.f16 %0, %1;" : "=f"(exact) : "h"(half));

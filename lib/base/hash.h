@@ -1,5 +1,5 @@
-// A fast hash of bytes: tells altered data from what was written, and one model from another. No protection
-// against somebody who wants two inputs to agree.
+// A fast hash of bytes, which detects altered data and tells models apart. It is not a signature: an attacker can
+// construct two inputs with the same hash.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace minim {
 
-// The same value on every machine and in every version: it is stored in files (XXH3, 64 bits).
+// Returns the hash (XXH3, 64 bits). It is stored in files, so it is the same on every machine and in every version.
 uint64_t hash_bytes(std::span<const std::byte> bytes, uint64_t seed = 0) noexcept;
 
 // For unordered containers whose keys are lists of plain values.

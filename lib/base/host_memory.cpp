@@ -55,7 +55,7 @@ Buffer HostMemory::take(uint64_t bytes, std::string_view what, int32_t node,
         std::vector<int32_t> nodes = plan_->node_numbers();
         if (node != k_any_node) nodes = {nodes[static_cast<size_t>(node)]};
         if (const int code = calls().bind_memory(buffer.data(), bytes, nodes); code != 0)
-            fail(Status::unsupported, "{}: {} bytes cannot be placed on memory node {}: {}", what, bytes,
+            fail(Status::unsupported, "{}: {} bytes cannot be placed on NUMA node {}: {}", what, bytes,
                  fmt::join(nodes, ","), std::strerror(code));
     }
     if (locks_) lock(buffer.data(), bytes, what);
@@ -75,7 +75,7 @@ std::map<int32_t, uint64_t> HostMemory::bytes_on_nodes(
     const uint64_t step =
         std::max<uint64_t>(1, (n_pages + k_most_samples - 1) / k_most_samples) * k_page_bytes;
     std::vector<void*> pages;
-    std::vector<uint64_t> page_bytes;  // that the page stands for
+    std::vector<uint64_t> page_bytes;  // bytes that the sampled page stands for
     for (const auto block : blocks) {
         for (uint64_t at = 0; at < block.size(); at += step) {
             const auto address = reinterpret_cast<uintptr_t>(block.data() + at);
@@ -85,7 +85,7 @@ std::map<int32_t, uint64_t> HostMemory::bytes_on_nodes(
     }
     std::vector<int> nodes(pages.size(), -1);
     if (const int code = pages.empty() ? 0 : calls().find_pages(pages, nodes); code != 0)
-        fail(Status::unsupported, "the system does not say on which memory node pages lie: {}",
+        fail(Status::unsupported, "the system does not tell the NUMA nodes of pages: {}",
              std::strerror(code));
     std::map<int32_t, uint64_t> bytes;
     for (size_t i = 0; i < pages.size(); ++i)

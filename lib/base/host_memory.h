@@ -1,4 +1,4 @@
-// Memory of the host as one model takes it: on which memory nodes, and whether the system may take pages away.
+// Host memory of one model: on which NUMA nodes it lies, and whether it is locked (never paged out).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class HostMemory {
     static constexpr int32_t k_any_node = -1;
 
     HostMemory() = default;
-    // Without a plan, or with one that is off, memory lies where the system puts it.
+    // Without a plan, or with one that is off, the system chooses the NUMA nodes.
     explicit HostMemory(std::shared_ptr<const NumaPlan> plan, bool locks = false)
         : plan_(std::move(plan)), locks_(locks) {}
 
@@ -28,21 +28,21 @@ class HostMemory {
 
     bool locks() const noexcept { return locks_; }
     bool is_placed() const noexcept { return plan_ != nullptr && plan_->mode != Numa::off; }
-    // Nodes among which rows of weights are split, by their index in the plan; 1 where they are not.
+    // Number of nodes that rows of weights are split over; 1 if they are not split.
     int32_t n_nodes() const noexcept;
-    // The first row of each node, and the end.
+    // Returns the first row of each node, and n_rows at the end.
     std::vector<int64_t> rows_of_nodes(int64_t n_rows, int64_t granule) const;
 
-    // Memory on a node, or on all in turn. Throws out_of_memory, also where it is to be locked and the limit does not
-    // allow it, and unsupported where the system refuses to place it.
+    // Allocates memory on a node, or interleaved over all. Throws out_of_memory (also if locking it exceeds the limit), and
+    // unsupported if the system refuses to place it.
     Buffer take(uint64_t bytes, std::string_view what, int32_t node = k_any_node,
                 Buffer::Presence presence = Buffer::Presence::now) const;
 
-    // Pages stay in memory once they are present. Throws out_of_memory, naming `what`, the bytes and the limit.
+    // Locks pages: they stay in memory once present. Throws out_of_memory, naming `what`, the bytes and the limit.
     void lock(const void* data, uint64_t bytes, std::string_view what) const;
 
-    // Bytes of the blocks by the system's number of the node where they lie, as the system says; pages that are not
-    // present are left out. Asks about some thousand pages, spread evenly. Throws unsupported where it does not say.
+    // Returns how many bytes of the blocks lie on each node, by the system's number of the node; pages that are not present are
+    // left out. Samples some thousand pages, spread evenly. Throws unsupported if the system does not tell.
     std::map<int32_t, uint64_t> bytes_on_nodes(std::span<const std::span<const std::byte>> blocks) const;
 
     const NumaPlan* plan() const noexcept { return plan_.get(); }  // may be null

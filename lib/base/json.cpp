@@ -61,16 +61,16 @@ void drop_repeated_keys(Value& object) {
     object.items.resize(kept);
 }
 
-// A number that Python's json writes and JSON does not have.
+// A number that Python's json writes but JSON does not have.
 struct NonFinite {
-    size_t string;  // which of the text's keys and strings stands for it
+    size_t string;  // index of the string that stands for it, among all keys and strings
     double value;
     std::string_view text;
 };
 
 struct Spelling {
     std::string_view text;
-    std::string_view string;  // of as many bytes, so that positions in errors stay true
+    std::string_view string;  // of equal length, so that positions in errors stay correct
     double value;
 };
 
@@ -86,7 +86,7 @@ const Spelling* non_finite_at(std::string_view text) {
     return found == std::end(k_non_finite) ? nullptr : found;
 }
 
-// Puts a string in the place of each number that is not finite, as nlohmann-json takes none, and says which.
+// Replaces each non-finite number with a string (nlohmann-json accepts none), and returns their list.
 std::vector<NonFinite> replace_non_finite(std::string& text) {
     std::vector<NonFinite> found;
     size_t n_strings = 0;
@@ -105,11 +105,11 @@ std::vector<NonFinite> replace_non_finite(std::string& text) {
     return found;
 }
 
-// What is wrong, where it is no mere slip: `error` is what nlohmann-json says, `position` counts the bytes that were read.
+// Returns the cause, if it is more than a syntax error: `error` is the text of nlohmann-json, `position` the bytes read.
 std::string_view cause_of(std::string_view error, std::string_view text, size_t position) {
-    error = error.substr(0, error.find("; last read"));  // behind it comes the text itself
+    error = error.substr(0, error.find("; last read"));  // followed by the text itself
     if (error.find("surrogate") != std::string_view::npos)
-        return "half of a surrogate pair, which stands for no character";
+        return "half of a surrogate pair, which is not a character";
     if (error.find("ill-formed UTF-8") != std::string_view::npos) return "the text is not UTF-8";
     for (size_t back = 1; back <= std::min<size_t>(position, 2); ++back) {
         if (position <= text.size() && non_finite_at(text.substr(position - back)) != nullptr)
@@ -118,7 +118,7 @@ std::string_view cause_of(std::string_view error, std::string_view text, size_t 
     return {};
 }
 
-// ".content", or "[\"a key\"]" for one that is no plain word.
+// Returns ".content", or "[\"a key\"]" for a key that is not a plain word.
 void append_member(std::string& path, const std::string& key) {
     constexpr size_t k_longest = 64;
     const auto is_word = [](char c) {
@@ -140,11 +140,11 @@ void append_member(std::string& path, const std::string& key) {
     path += ']';
 }
 
-// Receives nlohmann-json's events. `open` holds the containers not yet closed; their addresses are stable,
+// Receives nlohmann-json's events. `open` has the containers not yet closed; their addresses are stable,
 // because a container's parent gets no further element while the container is open.
 class TreeBuilder {
   public:
-    // `non_finite` has the numbers that strings stand for, with their places among all strings; see replace_non_finite().
+    // `non_finite` has the numbers that strings replace, with their index among all strings; see replace_non_finite().
     TreeBuilder(std::string_view text, std::string_view what, Source source,
                 std::span<const NonFinite> non_finite)
         : text_(text), what_(what), source_(source), non_finite_(non_finite) {}
@@ -210,7 +210,7 @@ class TreeBuilder {
     }
 
   private:
-    // Where the value or key that is being read lies: "[1].content".
+    // Returns the path of the value or key that is being read: "[1].content".
     std::string place() const {
         std::string path;
         for (const Value* container : open_) {
@@ -281,8 +281,8 @@ void append(std::string& out, const Value& value) {
     out += value.is_object() ? '}' : ']';
 }
 
-// nlohmann-json reads numbers with strtod(), and puts the decimal point of the thread's locale in their text for it: a host's may be
-// a comma. While this lives the thread has the C locale.
+// Sets the C locale for this thread while it exists. nlohmann-json reads numbers with strtod(), with the decimal point of the
+// thread's locale, which may be a comma in a host.
 class PlainNumbers {
   public:
     PlainNumbers() : c_(::newlocale(LC_ALL_MASK, "C", nullptr)) {

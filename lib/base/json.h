@@ -1,6 +1,6 @@
-// JSON as a tree that keeps what the readers of this library need and a general library loses: the order of
-// keys, 1.0 as distinct from 1, and integers of any length. Want of memory anywhere is a std::bad_alloc: the
-// trees of nlohmann-json end the process instead, because they allocate where they are compared and freed.
+// JSON as a tree that keeps what general libraries lose: the order of keys, the difference between 1.0 and 1, and
+// integers of any length. Running out of memory is always a std::bad_alloc. (nlohmann-json's trees end the process
+// instead: they allocate when they are compared or freed.)
 #pragma once
 
 #include <cstdint>
@@ -35,25 +35,25 @@ struct Value {
     bool is_integer() const noexcept;  // written without fraction and exponent
 };
 
-// Where a document comes from decides what a fault in it is: a bad argument (Status::invalid), or a bad file
+// The source of a document decides the status of its errors: a bad argument (Status::invalid), or a bad file
 // (Status::format with a reason).
 enum class Source { argument, file };
 
-// Reads one document. Of a repeated key the last value counts, at the place of the first, as in Python.
-// Throws, naming the document `what`, on anything that is not strict JSON in UTF-8, on a number beyond the
-// range of a double and on nesting beyond k_max_depth. Files may have NaN, Infinity and -Infinity, as Python writes and reads them.
+// Parses one document. If a key is repeated, the last value counts, in the place of the first, as in Python.
+// Throws, naming the document `what`, for anything that is not strict JSON in UTF-8, for a number beyond the range of a
+// double and for nesting beyond k_max_depth. Files may have NaN, Infinity and -Infinity, as Python writes and reads them.
 Value parse(std::string_view text, std::string_view what, Source source);
 
-// The member of an object; nullptr where `value` is nullptr, is no object or has no such key.
+// Returns a member of an object; nullptr if `value` is nullptr, is not an object or has no such key.
 const Value* find(const Value* value, std::string_view key) noexcept;
 
-// Nothing where the value is no integer or does not fit.
+// Returns the value as an integer; nothing if it is not one or does not fit.
 std::optional<int64_t> to_int64(const Value& value) noexcept;
 
-// The value as compact JSON, for messages.
+// Returns the value as compact JSON, for messages.
 std::string to_text(const Value& value);
 
-// `text` with JSON's escapes for quotes, backslashes and control characters; append_quoted() puts it in quotes.
+// Append `text` with JSON's escapes for quotes, backslashes and control characters; append_quoted() adds quotes.
 void append_escaped(std::string& out, std::string_view text);
 void append_quoted(std::string& out, std::string_view text);
 

@@ -24,7 +24,7 @@ void Logger::emit(LogLevel level, const std::string& line) const {
         function = function_;
         user_data = user_data_;
     }
-    // Called with no lock held: a logger may call back into the library.
+    // Called without a lock: a logger may call back into the library.
     if (function != nullptr) function(user_data, static_cast<int32_t>(level), line.c_str());
 }
 

@@ -1,5 +1,5 @@
-// Log lines go to the logger the host installed, and nowhere else: the library is silent by default. A line
-// is one call, complete, without a trailing newline; it is formatted only when its level is wanted.
+// Log lines go only to the logger that the host installed: the library is silent by default. One call is one complete
+// line, without a trailing newline; it is formatted only if its level is enabled.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ enum class LogLevel : int32_t { off = 0, error = 1, warning = 2, info = 3, debug
 
 using LogFunction = void (*)(void* user_data, int32_t level, const char* line);
 
-// Any thread may write; the function is called on the writing thread, with no lock held.
+// Any thread may write; the function is called on the writing thread, without a lock.
 class Logger {
   public:
     Logger() = default;

@@ -13,12 +13,12 @@ namespace {
 bool read_number(const char* path, uint64_t& value) noexcept {
     std::FILE* file = std::fopen(path, "re");
     if (file == nullptr) return false;
-    const bool found = std::fscanf(file, "%" SCNu64, &value) == 1;  // "max" is no number: no limit
+    const bool found = std::fscanf(file, "%" SCNu64, &value) == 1;  // "max", not a number: no limit
     std::fclose(file);
     return found;
 }
 
-// The line of a file that begins with `pattern`, in bytes.
+// Reads the value of the line that begins with `pattern`, in bytes. Returns false if there is none.
 bool read_memory_line(const char* path, const char* pattern, uint64_t& bytes) noexcept {
     std::FILE* file = std::fopen(path, "re");
     if (file == nullptr) return false;
@@ -40,7 +40,7 @@ uint64_t kernel_available() noexcept {
     return read_memory_line("/proc/meminfo", "MemAvailable:", bytes) ? bytes : UINT64_MAX;
 }
 
-// Bytes left under the limit of one control group; page cache counts as used there but can be taken back.
+// Returns the bytes left under the limit of one control group. Page cache counts as free: it can be reclaimed.
 uint64_t group_available(const char* folder) noexcept {
     char path[1200];
     uint64_t limit = 0;
@@ -64,7 +64,7 @@ uint64_t group_available(const char* folder) noexcept {
     return limit - std::min(limit, used);
 }
 
-// Control groups, version 2: every group from the process's own up to the root may carry a limit.
+// Returns the bytes left under control groups (version 2): every group from the process's own up to the root may have a limit.
 uint64_t cgroup_available() noexcept {
     char own[1100] = "";
     if (std::FILE* file = std::fopen("/proc/self/cgroup", "re")) {

@@ -1,18 +1,18 @@
-// How much memory this process may still take.
+// How much memory this process may still allocate.
 #pragma once
 
 #include <cstdint>
 
 namespace minim {
 
-// The least of what the kernel calls available, what is left under the process's control groups, and what is left of its address
-// space. UINT64_MAX where none can be read.
+// Returns the smallest of: the kernel's available memory, the rest under the limits of the process's control groups, and the rest
+// of its address space. UINT64_MAX if none can be read.
 uint64_t available_memory_bytes() noexcept;
 
-// Left under RLIMIT_AS (ulimit -v); UINT64_MAX where there is no limit.
+// Returns the bytes left under RLIMIT_AS (ulimit -v); UINT64_MAX if there is no limit.
 uint64_t available_address_space_bytes() noexcept;
 
-// What the process may lock in memory without a privilege, UINT64_MAX where there is no limit, and what it has locked.
+// Bytes that the process may lock without privileges (UINT64_MAX: no limit), and bytes that it has locked.
 struct LockLimit {
     uint64_t limit = UINT64_MAX;
     uint64_t locked = 0;
@@ -23,7 +23,7 @@ struct LockLimit {
 };
 LockLimit lock_limit() noexcept;
 
-// Of the machine; 0 where it cannot be read.
+// Returns the memory of the machine; 0 if it cannot be read.
 uint64_t total_memory_bytes() noexcept;
 
 }  // namespace minim

@@ -19,7 +19,7 @@
 namespace minim {
 namespace {
 
-// Less what the process's umask takes away.
+// Permissions before the process's umask.
 constexpr mode_t k_usual_mode = 0666;
 constexpr mode_t k_owner_mode = 0600;
 constexpr mode_t k_group_permissions = 0070;
@@ -31,21 +31,21 @@ std::string folder_of(const std::string& path) {
     return path.substr(0, std::max<size_t>(slash, 1));
 }
 
-// Where the path leads by symbolic links, the last of which may point to a file that is not there yet.
+// Resolves symbolic links; the last one may point to a file that does not exist yet.
 std::string follow_links(const std::string& path) {
     constexpr int k_most_links = 40;  // as Linux has it
     std::string at = path;
     for (int i = 0; i < k_most_links; ++i) {
         char to[PATH_MAX];
         const ssize_t length = ::readlink(at.c_str(), to, sizeof(to));
-        if (length < 0) return at;  // no link, or nothing that can be looked at: opening it says what it is
+        if (length < 0) return at;  // not a link, or unreadable: opening it reports the error
         const std::string_view text(to, static_cast<size_t>(length));
         at = text.starts_with('/') ? std::string(text) : format_text("{}/{}", folder_of(at), text);
     }
     fail_io(path, "write", ELOOP);
 }
 
-// Where an open file without a name can be found; nowhere without a /proc.
+// Returns the path of an open file without a name, "/proc/self/fd/N"; empty without a /proc.
 std::string place_of(int descriptor) {
     return format_text("/proc/self/fd/{}", descriptor);
 }
@@ -73,7 +73,7 @@ NewFile::NewFile(std::string path, uint64_t bytes, Readers readers) : path_(std:
     if (is_there) take_permissions(old);
     if (bytes == 0) return;
     if (bytes > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) fail_io(path_, "write", EFBIG);
-    // Better no room now than no room at the end; a file system that cannot tell goes unasked.
+    // Fails now instead of at the end if the disk is too full, on file systems that support it.
     const int code = ::fallocate(draft_.descriptor, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
     if (code == ENOSPC || code == EDQUOT || code == EFBIG)
         fail_io(path_, format_text("make room for {} bytes", bytes), code);
@@ -92,18 +92,18 @@ void NewFile::open_draft(mode_t mode) {
     draft_.name = std::move(name);
 }
 
-// Those of the file that the draft will replace, and its owner and group where this process may give them away.
+// Copies the permissions of the file that will be replaced, and its owner and group if this process may set them.
 void NewFile::take_permissions(const struct stat& old) const {
     mode_t mode = old.st_mode & k_permissions;
     struct stat own {};
     if (::fstat(draft_.descriptor, &own) != 0) fail_io(path_, "write", errno);
     if (own.st_uid != old.st_uid || own.st_gid != old.st_gid) {
-        // What one group may do, another may not.
+        // The permissions of one group are not those of another.
         if (::fchown(draft_.descriptor, old.st_uid, old.st_gid) != 0 &&
             ::fchown(draft_.descriptor, own.st_uid, old.st_gid) != 0)
             mode &= ~k_group_permissions;
     }
-    if ((own.st_mode & k_permissions) == mode) return;  // some file systems have but one for all files
+    if ((own.st_mode & k_permissions) == mode) return;  // some file systems have one mode for all files
     if (::fchmod(draft_.descriptor, mode) != 0) fail_io(path_, "set the permissions", errno);
 }
 
@@ -152,7 +152,7 @@ void NewFile::commit() {
     }
     if (::rename(draft_.name.c_str(), target_.c_str()) != 0) fail_io(path_, "write", errno);
     draft_.name.clear();
-    // The name is on the disk once its folder is. A folder that cannot be flushed has its name all the same.
+    // Flushes the folder, and with it the name. A failure does not undo the rename.
     const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) return;
     ::fsync(folder);

@@ -1,5 +1,5 @@
-// A file that gets its name when it is whole: whoever opens the path finds the old file or the new one,
-// whatever happens to this process meanwhile.
+// Replaces a file atomically: the new file gets its name once it is complete, so the path always shows the old file or
+// the new one, even if this process dies.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,39 +11,39 @@
 
 namespace minim {
 
-// Who may read a file that was not there before.
+// Permissions of a file that did not exist before.
 enum class Readers : uint8_t {
-    usual,  // as the process's umask has it
-    owner,  // nobody else: it holds what somebody said
+    usual,  // by the process's umask
+    owner,  // only for its owner: it contains private text
 };
 
 // Every error names the path. A file that is not committed leaves nothing behind.
 class NewFile {
   public:
-    // A file of `bytes` bytes to be called `path`, whose folder must exist. Where the path is a symbolic link, the file that it
-    // points to is replaced, and the link stays. A file that is replaced passes on its permissions. Throws invalid, not_found or
-    // io: also where the disk has no room for it.
+    // Creates a file of `bytes` bytes that will be named `path`; its folder must exist. If the path is a symbolic link, its target
+    // is replaced and the link stays. A replaced file passes on its permissions. Throws invalid, not_found, or io (also if
+    // the disk is too full).
     NewFile(std::string path, uint64_t bytes, Readers readers = Readers::usual);
     NewFile(const NewFile&) = delete;
     NewFile& operator=(const NewFile&) = delete;
 
     // Appends.
     void write(std::span<const std::byte> data);
-    // Anywhere; any thread. Appending goes on where it was.
+    // Writes at any offset, from any thread. Does not move the position of append().
     void write_at(uint64_t offset, std::span<const std::byte> data) const;
 
-    // What was written there goes to the disk now, and is waited for, instead of all of it at the end. Advice only.
+    // Flushes this range to the disk now and waits for it, so that commit() has less to wait for. Advice only.
     void start_flush(uint64_t offset, uint64_t bytes) const noexcept;
     void wait_for_flush(uint64_t offset, uint64_t bytes) const noexcept;
 
-    // Waits until the bytes are on the disk, then gives the file its name, in place of any file that had it.
+    // Blocks until the bytes are on the disk, then gives the file its name, in place of any file that had it.
     void commit();
 
   private:
-    // What must not outlive this object.
+    // Closed, and removed if it has a temporary name, together with this object.
     struct Draft {
         int descriptor = -1;
-        std::string name;  // a temporary one beside the path, or none at all
+        std::string name;  // a temporary one beside the path, or empty
 
         ~Draft();
     };
@@ -52,8 +52,8 @@ class NewFile {
     void take_permissions(const struct stat& old) const;
     std::string free_name() const;
 
-    std::string path_;    // as the caller has it
-    std::string target_;  // what it leads to
+    std::string path_;    // as given
+    std::string target_;  // the path with links resolved
     std::string folder_;  // of the target
     Draft draft_;
     uint64_t appended_ = 0;

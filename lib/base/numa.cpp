@@ -12,20 +12,20 @@
 namespace minim {
 namespace {
 
-// Why memory cannot be placed on the nodes; empty where it can.
+// Returns why memory cannot be placed on the nodes; empty if it can.
 std::string refusal(const Topology& topology, const PlacementCalls& calls) {
     const size_t n_nodes = topology.nodes.size();
     if (n_nodes > static_cast<size_t>(k_most_nodes))
-        return format_text("there are {} memory nodes, {} at most can be used", n_nodes, k_most_nodes);
+        return format_text("the machine has {} NUMA nodes, at most {} are supported", n_nodes, k_most_nodes);
     if (n_nodes == 1 && topology.n_system_nodes > 1 && !has_topology_library())
-        return format_text("the system has {} memory nodes, and this build has no hwloc to tell them apart",
+        return format_text("the machine has {} NUMA nodes, and this build has no hwloc to tell them apart",
                            topology.n_system_nodes);
     const Buffer probe(4096, "a page", Buffer::Presence::later);
     for (const MemoryNode& node : topology.nodes) {
         const int32_t number = node.number;
         if (const int code = calls.bind_memory(probe.data(), probe.size(), {&number, 1}); code != 0)
             return format_text(
-                "the system does not place memory on node {}: {}; in a container it needs CAP_SYS_NICE or a "
+                "the system refuses to place memory on NUMA node {}: {}; a container needs CAP_SYS_NICE or a "
                 "seccomp profile that allows mbind",
                 number, std::strerror(code));
     }
@@ -70,7 +70,7 @@ NumaPlan plan_numa(Numa wanted, Topology topology, int32_t n_decode_threads, con
         log.warning("memory is not placed by node: {}", why_not);
         return plan;
     }
-    // One node of several may be all that this process is allowed.
+    // The process may be restricted to one of several nodes.
     if (wanted == Numa::automatic && plan.topology.nodes.size() == 1) return plan;
     plan.mode = wanted == Numa::automatic ? Numa::split : wanted;
     return plan;

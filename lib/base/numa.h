@@ -1,6 +1,6 @@
-// Threads and memory on a machine with several memory nodes: what was asked for, and what comes of it. Worker threads
-// are bound to a node each; memory is spread over the nodes page by page, and where rows are split each node also
-// holds the rows of the weights that its threads work on.
+// Threads and memory on a machine with several NUMA nodes: the request, and the plan made from it. Worker threads are
+// bound to a node each. Memory is interleaved over the nodes, page by page; with split rows, each node has the weight
+// rows that its threads work on.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace minim {
 
 enum class Numa {
-    automatic,  // split where there are several nodes and the system lets them be used, else off
+    automatic,  // split if there are several nodes and the system allows placement, else off
     off,
     interleave,
     split,
@@ -29,30 +29,30 @@ struct ThreadPlace {
     std::vector<int> cores;  // where the thread may run; empty: anywhere
 };
 
-// Of one pool: a place a thread, the calling thread's first, which nobody binds.
+// Where the threads of one pool run: one place for each, the calling thread's (which is not bound) first.
 struct ThreadPlan {
     std::vector<ThreadPlace> threads;
-    std::vector<int32_t> node_numbers = {0};  // the system's, a node of the plan
+    std::vector<int32_t> node_numbers = {0};  // the system's number of each node of the plan
 };
 
 struct NumaPlan {
     Numa mode = Numa::off;  // never automatic
     Topology topology;
-    std::vector<int32_t> n_threads;  // that decode, a node: rows are split in proportion
+    std::vector<int32_t> n_threads;  // decode threads of each node: rows are split in proportion
     const PlacementCalls* calls = &system_placement_calls();
 
     bool splits_rows() const noexcept { return mode == Numa::split; }
     std::vector<int32_t> node_numbers() const;
 };
 
-// Throws unsupported where what is asked for cannot be had, saying why: no hwloc on a machine with several nodes, more
+// Makes the plan. Throws unsupported if the request is not possible, with the reason: no hwloc on a machine with several nodes, more
 // nodes than k_most_nodes, a system that refuses. `automatic` is off then, with a warning where there is something to
 // lose.
 NumaPlan plan_numa(Numa wanted, Topology topology, int32_t n_decode_threads, const Logger& log,
                    const PlacementCalls& calls = system_placement_calls());
 
-// Free threads run anywhere, on the cores of their node where memory is placed; pinned ones on a core each, of those
-// of their node.
+// Plans the threads of a pool. Free threads run on any core, or of their node if memory is placed; pinned ones on a
+// core each of their node.
 ThreadPlan plan_threads(const NumaPlan& plan, int32_t n_threads, Affinity affinity);
 
 }  // namespace minim

@@ -15,7 +15,7 @@
 namespace minim {
 namespace {
 
-// What the thread that starts another one blocks meanwhile, and the new one for good.
+// Signals that a new thread blocks, and the starting thread meanwhile (the new one inherits the mask).
 class BlockedSignals {
   public:
     BlockedSignals() noexcept {
@@ -33,14 +33,14 @@ class BlockedSignals {
     sigset_t before_;
 };
 
-// How often fork() was called on the way from the process that loaded the library to this one.
+// The number of fork() calls between the process that loaded the library and this one.
 std::atomic<uint32_t> g_n_forks{0};
 
 void count_fork() noexcept {
     g_n_forks.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Asking for the process's id instead is a system call, which is much before each job of some microseconds.
+// getpid() instead would be a system call, too slow before each job of some microseconds.
 void watch_forks() {
     static const bool is_watched = [] {
         const int code = ::pthread_atfork(nullptr, nullptr, count_fork);

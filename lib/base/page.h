@@ -1,4 +1,4 @@
-// The size of a page: memory comes in whole ones, and what a processor fetches ahead of its own accord ends with one.
+// The size of a page: memory is mapped in whole pages, and the hardware prefetcher stops at the end of one.
 #pragma once
 
 #include <cstdint>

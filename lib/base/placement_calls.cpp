@@ -33,7 +33,7 @@ int bind_memory(void* data, uint64_t bytes, std::span<const int32_t> nodes) {
         mask[bit / k_word_bits] |= 1UL << (bit % k_word_bits);
     }
     const int mode = nodes.size() == 1 ? MPOL_PREFERRED : MPOL_INTERLEAVE;
-    // The kernel counts one bit less than it is told.
+    // The kernel uses one bit less than the given count.
     return ::syscall(SYS_mbind, data, bytes, mode, mask.data(), k_words * k_word_bits + 1, 0) == 0 ? 0
                                                                                                    : errno;
 }
@@ -43,7 +43,7 @@ int find_pages(std::span<void* const> pages, std::span<int> nodes) {
                                                                                                    : errno;
 }
 
-// Without making them present: that is done piece by piece, so that it can be cut short.
+// Locks without prefaulting: the caller prefaults part by part, so that it can be cancelled.
 int lock_memory(const void* data, uint64_t bytes) {
     return ::mlock2(data, bytes, MLOCK_ONFAULT) == 0 ? 0 : errno;
 }

@@ -1,5 +1,5 @@
-// What placing threads and memory asks of the system, apart from the rest so that a test can make the system refuse.
-// Containers often do: mbind and move_pages want CAP_SYS_NICE or a seccomp profile that knows them.
+// The system calls for placing threads and memory, in one table so that a test can make them fail. In containers they often
+// do: mbind and move_pages need CAP_SYS_NICE or a seccomp profile that allows them.
 #pragma once
 
 #include <pthread.h>
@@ -11,14 +11,14 @@ namespace minim {
 
 // Each returns 0 or an errno.
 struct PlacementCalls {
-    // The thread runs on these processors alone.
+    // Binds the thread to these logical CPUs.
     int (*bind_thread)(pthread_t thread, std::span<const int> cores);
-    // Pages of whole pages that are not present yet will lie on the node, as long as it has room, or on several nodes
-    // in turn. Nodes by the system's numbers.
+    // Places pages that are not present yet: on the node, as long as it has room, or interleaved over several nodes. Nodes
+    // by the system's numbers.
     int (*bind_memory)(void* data, uint64_t bytes, std::span<const int32_t> nodes);
-    // nodes[i] becomes the number of the node where the page at pages[i] lies, below 0 where it is not present.
+    // Sets nodes[i] to the system's number of the node of the page at pages[i], below 0 if it is not present.
     int (*find_pages)(std::span<void* const> pages, std::span<int> nodes);
-    // Pages stay in memory once they are present.
+    // Locks pages: they stay in memory once they are present.
     int (*lock_memory)(const void* data, uint64_t bytes);
 };
 

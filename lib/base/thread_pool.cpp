@@ -20,16 +20,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A worker looks this often for the next job before it sleeps. Operations of one token follow each other
-// within microseconds, and waking a sleeping thread costs as much as a small operation.
+// The number of polls for the next job before a worker sleeps. Operations of one token follow each other within
+// microseconds, and waking a sleeping thread costs as much as a small operation.
 constexpr int k_spins_before_sleep = 2000;
 
 // A worker that is kept awake offers its core to other threads about every microsecond: with more threads than cores, one of them
 // may have the job that it waits for.
 constexpr int k_spins_between_offers = 16;
 
-// A core that comes back later than that was wanted by others: they get it for some milliseconds each time, while a worker that
-// sleeps is let in at once. So it sleeps as without a scope for a while, and then tries again.
+// If a yield takes longer than this, other threads needed the core. They get it for some milliseconds each time, while a
+// sleeping worker is scheduled at once when it wakes. So the worker sleeps as without a scope for a while, then tries again.
 constexpr std::chrono::microseconds k_core_is_wanted(200);
 constexpr std::chrono::milliseconds k_sleeps_for(100);
 
@@ -39,16 +39,16 @@ void pause_briefly() noexcept {
 #endif
 }
 
-// The tasks of a job that a thread begins with: neighbours, taken from front to back, before it helps with those that others have
-// left. So it reads on where it was, and threads seldom write the same line, which takes 200 ns between cores without a common
+// A range of a job's tasks that one thread begins with. It takes them in order before it helps with the ranges of others. So it
+// reads memory in sequence, and threads seldom write the same cache line, which takes 200 ns between cores without a common
 // cache.
 struct Share {
-    int32_t part;  // of the job: the memory node
+    int32_t part;  // of the job: index of the NUMA node
     int32_t piece;
     int32_t n_pieces;  // of the part
 };
 
-// Of a job in n_parts parts: one share a thread, of the part of its node, then one for each part that no thread is beside.
+// Divides a job in n_parts parts: one share for each thread, in the part of its node, then one for each part without a thread.
 std::vector<Share> divide(const ThreadPlan& plan, int32_t n_parts) {
     std::vector<Share> shares;
     std::array<int32_t, k_most_nodes> n_pieces = {};
@@ -64,14 +64,13 @@ std::vector<Share> divide(const ThreadPlan& plan, int32_t n_parts) {
     return shares;
 }
 
-// What several threads write lies that far apart: processors fetch lines of their caches in pairs.
+// The distance of variables that different threads write: CPUs prefetch cache lines in pairs.
 constexpr size_t k_line_pair_bytes = 128;
 
-// Of a share and its thread. A job's number, of which 32 bits are kept, stands beside what it says, so that a new job need not set
-// anything back.
+// The progress of a share and its thread. Each value is stored with 32 bits of its job's number, so that a new job needs no reset.
 struct alignas(k_line_pair_bytes) Progress {
-    std::atomic<uint64_t> job_and_taken{0};  // how many tasks of the share are taken, 32 bits each
-    std::atomic<uint32_t> finished{0};       // the last job of which the thread finds no more tasks
+    std::atomic<uint64_t> job_and_taken{0};  // job number and tasks taken of the share, 32 bits each
+    std::atomic<uint32_t> finished{0};       // the last job that the thread found no more tasks of
 };
 
 ThreadPlan plan_on_one_node(int32_t n_threads, Affinity affinity) {
@@ -84,8 +83,8 @@ ThreadPlan plan_on_one_node(int32_t n_threads, Affinity affinity) {
 }  // namespace
 
 struct ThreadPool::State {
-    // The job; written by the caller before `generation` moves, read by workers after they see it move, and on one line with it
-    // so that they wait for one only.
+    // The job. The caller writes it before it advances `generation`; workers read it after they see that. Both are on one cache
+    // line, so that they wait for one only.
     alignas(k_line_pair_bytes) std::atomic<uint64_t> generation{0};  // the job's number
     std::atomic<int32_t> n_awake{0};                                 // scopes in which workers do not sleep
     TaskFunction task = nullptr;
@@ -141,7 +140,7 @@ struct ThreadPool::State {
         }
     }
 
-    // Of the node the caller runs beside just now.
+    // Returns the node that the calling thread runs on now.
     int32_t callers_node() const noexcept {
         unsigned cpu = 0;
         unsigned number = 0;
@@ -188,7 +187,7 @@ struct ThreadPool::State {
         }
     }
 
-    // The jobs' numbers begin again, as what is taken keeps 32 bits of them.
+    // Job numbers have 32 bits and wrap around.
     void forget_jobs() noexcept {
         for (Progress& share : progress) share.job_and_taken.store(0, std::memory_order_relaxed);
     }
@@ -202,7 +201,7 @@ struct ThreadPool::State {
         wake.notify_all();
     }
 
-    // Workers see it the next time that they look for a job.
+    // Workers see it when they next poll for a job.
     void end_awake() noexcept { n_awake.fetch_sub(1, std::memory_order_relaxed); }
 
     void announce() noexcept {
@@ -248,7 +247,7 @@ ThreadPool::ThreadPool(const ThreadPlan& plan, const PlacementCalls& calls)
         state.shares_of[static_cast<size_t>(n_parts)] = divide(plan, n_parts);
     state.progress = std::vector<Progress>(plan.threads.size() + k_most_nodes);
     state.workers.reserve(plan.threads.size() - 1);
-    // Where one cannot be started, the destructor ends those that were: the constructor delegated to above is done.
+    // If one cannot be started, the destructor ends the others: the constructor delegated to above has completed.
     for (int32_t thread = 1; thread < state.n_threads; ++thread) {
         state.workers.push_back(
             start_thread(format_text("minim-{}", thread),
@@ -264,7 +263,7 @@ ThreadPool::ThreadPool(int32_t n_threads, Affinity affinity)
     : ThreadPool(plan_on_one_node(n_threads, affinity), system_placement_calls()) {}
 
 ThreadPool::~ThreadPool() {
-    // Neither can threads be joined that are not there, nor may what they wait on be destroyed.
+    // Missing threads cannot be joined, and what they wait on must not be destroyed.
     if (is_left()) {
         static_cast<void>(state_.release());
         return;

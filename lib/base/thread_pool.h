@@ -1,5 +1,5 @@
-// The threads of the arithmetic: the library's own, or the host's. A job is a number of equal tasks; the caller
-// works too. Which thread runs a task never changes a result: tasks write to places of their own.
+// The compute threads: the library's own, or the host's. A job is a number of equal tasks; the calling thread works too.
+// Results do not depend on which thread runs a task: each task has its own outputs.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@ namespace minim {
 
 using TaskFunction = void (*)(const void* context, int64_t index, int32_t thread);
 
-// A host's way to run a job on threads of its own: task(context, i, thread) once for each i in [0, n_tasks), where
-// no two tasks that run at the same time have the same `thread`; returns when all are done. May be called from
-// several threads at once.
+// A host's function that runs a job on its own threads: it calls task(context, i, thread) once for each i in [0, n_tasks)
+// and returns when all are done. Two tasks that run at the same time must not have the same `thread`. It may be called
+// from several threads at once.
 struct HostThreads {
     void (*run)(void* user_data, int64_t n_tasks, TaskFunction task, const void* context) = nullptr;
     void* user_data = nullptr;
 };
 
-// Internally locked: several threads may call run(). Jobs on threads of our own go one after another.
+// Thread-safe: several threads may call run(). Jobs on the library's own threads run one after another.
 class ThreadPool {
   public:
-    // `n_threads` counts the calling thread; it must be at least 1. Pinned workers stay on a core each, of those
-    // the process may use when the pool is made; the first core is left to the caller, whom nobody pins. Throws
-    // out_of_memory where a thread cannot be started.
+    // Starts n_threads - 1 workers (`n_threads` counts the calling thread; at least 1). Pinned workers stay on a core each,
+    // of those the process may use now; the first core is left to the caller, which is not pinned. Throws out_of_memory
+    // if a thread cannot be started.
     explicit ThreadPool(int32_t n_threads, Affinity affinity = Affinity::free);
-    // A thread a place. Where the system does not bind a worker, it runs anywhere: binding_error().
+    // Starts a thread for each place. If the system refuses to bind a worker, it runs anywhere: see binding_error().
     ThreadPool(const ThreadPlan& plan, const PlacementCalls& calls);
-    // No threads of our own: the host's, whose numbers are below n_threads.
+    // Uses the host's threads, numbered below n_threads, and starts none.
     ThreadPool(int32_t n_threads, const HostThreads& host);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
@@ -37,18 +37,18 @@ class ThreadPool {
 
     int32_t n_threads() const noexcept;
     bool is_hosts() const noexcept;  // threads of the host
-    // Threads beside a node of the plan; all of them where there is but one.
+    // Returns the number of threads of a node of the plan; all threads if there is one node.
     int32_t n_threads_of(int32_t node) const noexcept;
-    // The errno of the first worker that could not be bound; 0: all are where they were wanted.
+    // Returns the errno of the first worker that could not be bound; 0: all are bound as planned.
     int binding_error() const noexcept;
 
-    // Whether this process is a child of the one that has the workers. Then run() throws, and the destructor leaves them alone.
+    // Returns whether this process is a child of the one that has the workers. Then run() throws, and the destructor leaves them alone.
     bool is_left() const noexcept;
     // Throws invalid in such a child.
     void require_threads() const;
 
-    // Calls task(i, thread) once for each i in [0, n_tasks), with 0 <= thread < n_threads(); returns when all
-    // are done. A thread takes neighbours one after the other, and what others have not begun when it has no more of its own.
+    // Calls task(i, thread) once for each i in [0, n_tasks), with 0 <= thread < n_threads(); returns when all are done. A thread
+    // takes its own range of neighbouring tasks first, then helps with the ranges of others.
     // At most UINT32_MAX tasks; `task` must not throw and must not call run().
     template <typename Task>
     void run(int64_t n_tasks, const Task& task) const {
@@ -61,9 +61,9 @@ class ThreadPool {
             &task);
     }
 
-    // The same for tasks in parts, one a memory node: those of part k are first_of_part[k] and up, below
-    // first_of_part[k + 1]. A thread begins with the part of its node and goes on with the others, so that all
-    // end together; the caller begins with that of the node it runs beside. At most k_most_nodes parts.
+    // Runs tasks in parts, one for each NUMA node: part k has tasks first_of_part[k] .. first_of_part[k + 1] - 1. A thread
+    // begins with the part of its node and then helps with the others; the caller begins with the part of the node that
+    // it runs on. At most k_most_nodes parts.
     template <typename Task>
     void run_parts(std::span<const int64_t> first_of_part, const Task& task) const {
         run_erased(
@@ -74,9 +74,9 @@ class ThreadPool {
             &task);
     }
 
-    // While at least one of these exists, the pool's own workers look for the next job without sleeping, unless other threads want
-    // their cores. For jobs with gaps of up to some milliseconds between them: waking the workers up takes about 60 us. Does
-    // nothing to a host's threads. The pool must outlive it.
+    // While at least one of these exists, the pool's own workers poll for the next job instead of sleeping, unless other threads
+    // need their cores. For jobs with gaps of up to some milliseconds between them: waking the workers takes about 60 us. No
+    // effect on a host's threads. The pool must outlive it.
     class [[nodiscard]] Awake {
       public:
         explicit Awake(const ThreadPool& pool) noexcept;
@@ -87,7 +87,7 @@ class ThreadPool {
       private:
         const ThreadPool& pool_;
     };
-    // Any thread. Wakes the workers up without waiting for them.
+    // Keeps the workers awake while the result exists. Wakes them without waiting for them. Any thread.
     Awake stay_awake() const noexcept { return Awake(*this); }
     bool is_kept_awake() const noexcept;
 

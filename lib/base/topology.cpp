@@ -14,7 +14,7 @@
 namespace minim {
 namespace {
 
-// Numbers in a list of the system's, "0-1,4"; 1 where it cannot be read.
+// Returns how many numbers a list of the system has, "0-1,4": 3; 1 if it cannot be read.
 int32_t count_of_list(const char* path) noexcept {
     std::FILE* file = std::fopen(path, "re");
     if (file == nullptr) return 1;
@@ -49,7 +49,7 @@ Handle make_handle() {
     return Handle(hwloc_topology_init(&topology) == 0 ? topology : nullptr);
 }
 
-// Nodes with one of the cores; a core beside several nodes (memory of two kinds) goes to the first.
+// Returns the nodes that have one of the cores. A core with several nodes (two kinds of memory) goes to the first.
 std::vector<MemoryNode> nodes_with(hwloc_topology_t topology, const std::vector<int>& cores) {
     std::vector<MemoryNode> nodes;
     std::vector<int> left = cores;
@@ -81,7 +81,7 @@ Topology find_topology() {
     Topology found = one_node();
     if (found.n_system_nodes == 1) return found;
     const Handle handle = make_handle();
-    // Restricted to what this process may use; a description in hwloc's own variables is no place to bind memory to.
+    // Restricted to what this process may use. A description in hwloc's environment variables is ignored: memory cannot be bound to it.
     if (handle == nullptr || hwloc_topology_load(handle.get()) != 0 ||
         hwloc_topology_is_thissystem(handle.get()) == 0) {
         return found;
@@ -95,7 +95,8 @@ Topology make_topology(const std::string& description) {
     const Handle handle = make_handle();
     if (handle == nullptr || hwloc_topology_set_synthetic(handle.get(), description.c_str()) != 0 ||
         hwloc_topology_load(handle.get()) != 0) {
-        fail(Status::invalid, "'{}' describes no machine", description);
+        fail(Status::invalid, "'{}' does not describe a machine (example: 'package:2 numa:2 core:4 pu:1')",
+             description);
     }
     std::vector<int> cores;
     const int n = hwloc_get_nbobjs_by_type(handle.get(), HWLOC_OBJ_CORE);
@@ -121,7 +122,7 @@ Topology find_topology() {
 }
 
 Topology make_topology(const std::string& description) {
-    fail(Status::unsupported, "this build has no hwloc to make '{}' of", description);
+    fail(Status::unsupported, "this build has no hwloc, which '{}' needs", description);
 }
 
 #endif
@@ -134,7 +135,7 @@ std::vector<int32_t> nodes_of_threads(const Topology& topology, int32_t n_thread
     int64_t cores_before = 0;
     for (size_t i = 0; i < topology.nodes.size(); ++i) {
         cores_before += std::ssize(topology.nodes[i].cores);
-        // Each node ends where the cores up to its own end, so that roundings do not add up.
+        // The end of each node follows from the cores up to it, so that rounding errors do not add up.
         const int64_t end = (cores_before * n_threads + n_cores / 2) / n_cores;
         while (std::ssize(nodes) < end) nodes.push_back(static_cast<int32_t>(i));
     }
@@ -156,7 +157,7 @@ std::vector<int64_t> rows_of_nodes(int64_t n_rows, const std::vector<int32_t>& n
 }
 
 int32_t nth_node(int32_t home, int32_t n, int32_t n_nodes) noexcept {
-    // home ^ 0, home ^ 1 ... runs through all numbers below the next power of two once.
+    // home ^ 0, home ^ 1 ... visits every number below the next power of two once.
     const auto all = static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(n_nodes)));
     for (int32_t step = 0; step < all; ++step) {
         const int32_t node = home ^ step;

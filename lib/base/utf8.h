@@ -1,5 +1,5 @@
-// One step of reading UTF-8 that may be broken or cut short: input comes from users, output from a model that
-// can stop in the middle of a character.
+// Decodes one step of UTF-8 that may be ill-formed or cut: input comes from users, output from a model that can stop in
+// the middle of a character.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace minim {
 
 enum class Utf8State : uint8_t {
     complete,    // a code point
-    incomplete,  // the text ends within what may still become a code point
+    incomplete,  // the text ends inside a sequence that may still become a code point
     invalid,     // no continuation can make it one
 };
 
@@ -23,8 +23,8 @@ struct Utf8Step {
     Utf8State state;
 };
 
-// The lead byte fixes the number of continuation bytes and the range of the first one, which is narrowed to
-// keep out overlong forms, surrogates and values above U+10FFFF (Unicode, table 3-7). `text` is not empty.
+// Returns the next step of a non-empty text. The lead byte determines the number of continuation bytes and the range of the
+// first one, which excludes overlong forms, surrogates and values above U+10FFFF (Unicode, table 3-7).
 inline Utf8Step next_utf8(std::string_view text) noexcept {
     const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
     const uint8_t lead = byte(0);
@@ -50,7 +50,7 @@ inline Utf8Step next_utf8(std::string_view text) noexcept {
     return {code_point, length, Utf8State::complete};
 }
 
-// Bytes of the well-formed sequence that `text` begins with; 0 where there is none, or only the start of one.
+// Returns the length of the well-formed sequence that `text` begins with; 0 if there is none, or only the start of one.
 inline size_t utf8_sequence_length(std::string_view text) noexcept {
     if (text.empty()) return 0;
     const Utf8Step step = next_utf8(text);

@@ -137,7 +137,7 @@ class CpuBackend : public backend::Backend {
 std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
                                                    CpuLevel level, HostMemory memory) {
     if (!has_cpu_level(level)) {
-        fail(Status::unsupported, "this processor has no {} (its best level is {})", to_string(level),
+        fail(Status::unsupported, "this CPU has no {} (its best level is {})", to_string(level),
              to_string(detected_cpu_level()));
     }
     return std::make_unique<CpuBackend>(pool, decode_pool, kernels_for(level), std::move(memory));

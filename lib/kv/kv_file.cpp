@@ -108,7 +108,8 @@ void check_size(const File& file, const KvFileHeader& header, uint64_t expected_
 }
 
 void fail_altered(const std::string& path, std::string_view part) {
-    fail_file(Reason::value, "{}: the {} of this file are not what was written", path, part);
+    fail_file(Reason::value, "{}: the {} of this file differ from what was written (its hash does not match)",
+              path, part);
 }
 
 uint64_t packed_bytes(const KvLayout& layout, int64_t n_slots) {

@@ -127,7 +127,7 @@ int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelT
             const Page page = pool_->take();
             try {
                 file.read_at(at, data);
-                if (hash_bytes(data) != record.page_hash) fail_altered(path, "the KV cache");
+                if (hash_bytes(data) != record.page_hash) fail_altered(path, "KV cache pages");
                 unpack_page(layout, data.data(), record.n_tokens, host_page.place(page));
                 host_page.write_back(page);
                 node = add(parent, tokens, page, Age::oldest);

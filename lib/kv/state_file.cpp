@@ -152,7 +152,7 @@ void StateFile::read_pages(Sequence& kv, const CancelToken* cancel) const {
             data = last_page;
         }
         file_.read_at(pages_at_ + i * static_cast<uint64_t>(layout_.page_bytes()), data);
-        if (hash_bytes(data) != page_hashes_[i]) fail_altered(file_.path(), "the KV cache");
+        if (hash_bytes(data) != page_hashes_[i]) fail_altered(file_.path(), "KV cache pages");
         if (n_slots < k_kv_page_tokens) unpack_page(layout_, last_page.data(), n_slots, page);
         host_page.write_back(to);
     }

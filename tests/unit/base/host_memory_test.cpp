@@ -21,7 +21,7 @@ TEST_CASE("memory that the system refuses to place is an error that names it") {
     CHECK(memory.n_nodes() == 2);
     CHECK(memory.take(100, "a little").size() == 100);
     expect_error(Status::unsupported,
-                 "weights: 8192 bytes cannot be placed on memory node 1: Operation not permitted",
+                 "weights: 8192 bytes cannot be placed on NUMA node 1: Operation not permitted",
                  [&] { memory.take(8192, "weights", 1); });
     expect_error(Status::unsupported, "node 0,1", [&] { memory.take(8192, "weights"); });
 }

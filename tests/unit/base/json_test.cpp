@@ -154,7 +154,7 @@ TEST_CASE("malformed JSON is an invalid argument with the place of the fault") {
 }
 
 TEST_CASE("a text that is not Unicode, and a number that is not finite, are named with their place") {
-    const std::string surrogate = "half of a surrogate pair, which stands for no character";
+    const std::string surrogate = "half of a surrogate pair, which is not a character";
     CHECK(parse_error(R"([{"a": 1}, {"content": "x \ud83d y"}])") ==
           "doc[1].content: not valid JSON at byte 33: " + surrogate);
     CHECK(parse_error(R"({"a": {"b c": ["z", "\udc00"]}})") ==

@@ -1,4 +1,4 @@
-// A machine of two memory nodes that is made up, and systems that agree to everything or refuse.
+// A simulated machine of two NUMA nodes, and systems that allow every placement or refuse it.
 #pragma once
 
 #include <cerrno>
@@ -16,7 +16,7 @@ inline Topology two_nodes() {
     return topology;
 }
 
-// Binds nothing, and finds even pages on node 0, odd ones on node 3, and the last one nowhere.
+// Binds nothing, and reports even pages on node 0, odd ones on node 3, and the last one as absent.
 inline PlacementCalls willing_calls() {
     return {.bind_thread = [](pthread_t, std::span<const int>) { return 0; },
             .bind_memory = [](void*, uint64_t, std::span<const int32_t>) { return 0; },

@@ -31,7 +31,7 @@ TEST_CASE(
     CHECK(plan_numa(Numa::automatic, two_nodes(), 2, lines.log, k_refusing).mode == Numa::off);
     CHECK(lines.holding("CAP_SYS_NICE") == 1);
     for (const Numa numa : {Numa::interleave, Numa::split})
-        expect_error(Status::unsupported, "does not place memory on node 0",
+        expect_error(Status::unsupported, "refuses to place memory on NUMA node 0",
                      [&] { plan_numa(numa, two_nodes(), 2, lines.log, k_refusing); });
 }
 
@@ -40,10 +40,10 @@ TEST_CASE("more nodes than a job has queues are an error, or a warning") {
     for (int i = 0; i <= k_most_nodes; ++i) many.nodes.push_back({i, {i}});
     many.n_system_nodes = k_most_nodes + 1;
     Lines lines;
-    expect_error(Status::unsupported, "17 memory nodes",
+    expect_error(Status::unsupported, "17 NUMA nodes",
                  [&] { plan_numa(Numa::split, many, 2, lines.log, k_willing); });
     CHECK(plan_numa(Numa::automatic, many, 2, lines.log, k_willing).mode == Numa::off);
-    CHECK(lines.holding("17 memory nodes") == 1);
+    CHECK(lines.holding("17 NUMA nodes") == 1);
 }
 
 TEST_CASE("threads are bound to the cores of their node, or to one of them") {
