@@ -1,6 +1,5 @@
-// Where the bytes of a header come from, and a reader over them that never trusts a length. Everything read
-// here was written by strangers: each read first looks at the bytes that are left, and each error names the
-// file and the byte.
+// The source of a header's bytes, and a reader over them that never trusts a length. The input is hostile: each read first
+// checks the bytes that are left, and each error names the file and the byte.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +27,7 @@ class ByteSource {
     std::string_view name() const noexcept { return name_; }
     uint64_t size() const noexcept { return size_; }
 
-    // Fills `out` from `offset`; `truncated` where the bytes end before that.
+    // Fills `out` from `offset`. Throws `truncated` if the source ends before.
     void read_at(uint64_t offset, std::span<std::byte> out) const;
 
   private:
@@ -68,9 +67,9 @@ class HeaderReader {
         return value;
     }
 
-    // The u64 length of a string, known to be at most `cap` and to lie within the file.
+    // Returns the u64 length of a string, known to be at most `cap` and to lie within the file.
     uint64_t string_length(std::string_view what, uint64_t cap);
-    // Length and bytes; appended to `out`.
+    // Reads a string (length and bytes) and appends it to `out`.
     void append_string(std::string& out, std::string_view what, uint64_t cap);
 
   private:

@@ -1,7 +1,6 @@
 // A model on disk: GGUF, single or split, or safetensors, single or sharded. Opening reads the headers alone
-// and checks all of them, so that every tensor is known to lie inside its file; load() then brings the bytes
-// into reach. The meaning of names and keys is the business of lib/model: an adapter or an importance matrix
-// opens as well.
+// and checks all of them, so that every tensor is known to lie inside its file; load() then maps or reads the bytes. The
+// meaning of names and keys is left to lib/model: an adapter or an importance matrix opens as well.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +19,8 @@
 
 namespace minim::checkpoint {
 
-// Const calls from any thread; load() on one thread, before the others look at data. Pointers, spans and
-// views that it hands out live as long as the Checkpoint, wherever it is moved.
+// Const calls from any thread; load() on one thread, before others call data(). Returned pointers, spans and views are valid
+// as long as the Checkpoint, even after it is moved.
 class Checkpoint {
   public:
     using Kind = checkpoint::Kind;
@@ -38,9 +37,9 @@ class Checkpoint {
     Kind kind() const noexcept { return contents_.kind; }
     const Metadata& metadata() const noexcept { return contents_.metadata; }
     std::span<const Tensor> tensors() const noexcept { return contents_.tensors; }
-    const Tensor* find(std::string_view name) const;  // nullptr where there is none
+    const Tensor* find(std::string_view name) const;  // nullptr if there is none
 
-    // The file or files, in the order of Tensor::part.
+    // Returns the file or files, in the order of Tensor::part.
     std::span<const File> files() const noexcept { return contents_.files; }
     const std::string& folder() const noexcept {
         return folder_;
@@ -58,12 +57,12 @@ class Checkpoint {
     void load(Residence how, const Progress& progress = {}, const CancelToken* cancel = nullptr,
               const TensorFilter& wanted = {});
     bool is_loaded(const Tensor& tensor) const noexcept;
-    // Of a loaded tensor. Never null for one with bytes.
+    // Returns the bytes of a loaded tensor; never null for a tensor with bytes.
     const std::byte* data(const Tensor& tensor) const;
     // Reads bytes of a tensor from the file, loaded or not.
     void read(const Tensor& tensor, uint64_t from, std::span<std::byte> out) const;
-    // The bytes from a place inside what data() gave out. Those that are mapped are read from the file: no page of the
-    // mapping becomes the process's, and a file that has shrunk meanwhile is `truncated`.
+    // Copies bytes from an address inside a range of data(). Mapped bytes are read from the file, so that no page of the mapping
+    // becomes resident, and a file that has shrunk is an error (`truncated`) instead of a signal.
     void read(const std::byte* place, std::span<std::byte> out) const;
 
   private:

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The GGUF files of the folder, each split set as its first part; in order.
+// Returns the GGUF files of the folder, each split set as its first part; in order.
 std::set<std::string> gguf_sets(const std::string& folder) {
     std::set<std::string> sets;
     std::error_code error;
@@ -42,7 +42,7 @@ std::set<std::string> gguf_sets(const std::string& folder) {
     return sets;
 }
 
-// Whether the file says that it holds something else than a model: an importance matrix, a projector, an adapter.
+// Returns whether the metadata of the file name something other than a model: an importance matrix, a projector, an adapter.
 bool holds_no_model(const std::string& path) {
     constexpr std::string_view k_others[] = {"imatrix", "clip", "controlvector"};  // as architectures
     try {
@@ -57,7 +57,7 @@ bool holds_no_model(const std::string& path) {
     }
 }
 
-// Leaves the models, where there is one.
+// Removes the files that are not models, if a model is among them.
 void drop_what_is_no_model(const std::string& folder, std::set<std::string>& sets) {
     std::set<std::string> models = sets;
     std::erase_if(

@@ -1,4 +1,4 @@
-// What the readers of the two containers hand to Checkpoint.
+// The result of the readers of both containers, for Checkpoint.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Files that lie where a checkpoint's file should be, and are something else: what a download left there, or another format.
+// Recognises files that are not checkpoints: left by a failed download, or of another format.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace minim::checkpoint {
 
-// As many bytes of a file tell what it is.
+// The number of bytes at the start of a file that identify it.
 inline constexpr uint64_t k_foreign_bytes = 256;
 
-// What a file is whose first bytes are `start`, and what to do: "it is a Git LFS pointer, ... run git lfs pull". Empty if that is
-// not known.
+// Returns the kind of a file whose first bytes are `start`, and what to do: "it is a Git LFS pointer, ... run git lfs pull".
+// Empty if it is not known.
 std::string describe_foreign(std::string_view start);
 
-// The same of a whole file; one that begins with any other text is said to be a text.
+// Returns the same for a whole file; any other text is described as a text.
 std::string describe_foreign(const ByteSource& source);
 
 }  // namespace minim::checkpoint

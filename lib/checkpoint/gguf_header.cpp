@@ -101,7 +101,7 @@ uint64_t bytes_of(Format format, const Dimensions& dims, std::string_view file, 
     return bytes;
 }
 
-// The record as it stands: the offset still counts from the start of the data section.
+// Returns the record as it stands: the offset still counts from the start of the data section.
 Tensor read_record(HeaderReader& in) {
     Tensor tensor;
     tensor.name = read_gguf_name(in, "a tensor name");

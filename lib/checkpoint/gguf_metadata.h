@@ -11,7 +11,7 @@ namespace minim::checkpoint {
 // Longest key or tensor name that is accepted; the upstream reader stops at 63 bytes.
 inline constexpr uint64_t k_name_cap_bytes = uint64_t{64} << 10;
 
-// A key or the name of a tensor: not empty, no NUL, at most k_name_cap_bytes.
+// Returns a key or the name of a tensor: not empty, no NUL, at most k_name_cap_bytes.
 std::string read_gguf_name(HeaderReader& in, std::string_view what);
 
 // Reads `count` entries from where `in` stands; keys are unique.

@@ -20,7 +20,7 @@ constexpr std::string_view k_count_key = "split.count";
 constexpr std::string_view k_tensors_key = "split.tensors.count";
 constexpr uint64_t k_most_parts = 99999;  // five digits in the file name
 
-// What one file says about its place in the set.
+// The position of a file in the set, from its metadata.
 struct Place {
     uint64_t number = 0;
     uint64_t count = 1;
@@ -42,7 +42,7 @@ template <typename... Args>
             format_text(text, std::forward<Args>(args)...));
 }
 
-// In a split key every mistake is a wrong value, its type included.
+// Any mistake in a split key is a wrong value (reason `value`), even a wrong type.
 std::optional<uint64_t> split_value(const Metadata& metadata, std::string_view key, const std::string& file) {
     const MetaValue* value = metadata.find(key);
     if (value == nullptr) return std::nullopt;
@@ -79,7 +79,7 @@ Part open_part(const std::string& path) {
     return {std::move(file), std::move(header), place};
 }
 
-// A part that is not there is a damaged set, not a wrong path of the caller's.
+// A missing part means a damaged set, not a wrong path of the caller.
 Part open_sibling(const std::string& path) {
     try {
         return open_part(path);
@@ -90,7 +90,7 @@ Part open_sibling(const std::string& path) {
     }
 }
 
-// The name that says where the other parts are.
+// Returns the file name, which gives the names of the other parts.
 PartName name_of_set(const Part& opened) {
     const std::string& path = opened.file.path();
     const std::optional<PartName> name = parse_part_name(std::filesystem::path(path).filename().string());
@@ -124,7 +124,7 @@ void check_sibling(const Part& part, const Part& first, uint64_t index) {
     }
 }
 
-// All parts in order, whichever of them `path` is.
+// Returns all parts in order, whichever of them `path` is.
 std::vector<Part> open_parts(const std::string& path) {
     std::vector<Part> parts;
     parts.push_back(open_part(path));

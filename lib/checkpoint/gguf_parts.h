@@ -1,5 +1,5 @@
-// A GGUF model in one file, or split into parts PREFIX-00001-of-00003.gguf. Part 0 (file 00001) holds the
-// metadata, later ones only split.no, split.count and split.tensors.count; each has its own alignment and
+// A GGUF model in one file, or split into parts PREFIX-00001-of-00003.gguf. Part 0 (file 00001) has the metadata, later
+// ones have only split.no, split.count and split.tensors.count; each has its own alignment and
 // data section.
 #pragma once
 
@@ -18,11 +18,11 @@ struct PartName {
     uint64_t count = 0;
 };
 
-// Nothing where the file name (without folder) is not that of a part.
+// Parses a file name (without folder); nothing if it is not that of a part.
 std::optional<PartName> parse_part_name(std::string_view file_name);
 std::string part_file_name(const PartName& name);
 
-// `path` may be any part: the others are found from its name.
+// Reads all parts. `path` may be any of them: its name gives the others.
 Contents open_gguf(const std::string& path);
 
 }  // namespace minim::checkpoint

@@ -14,7 +14,7 @@ bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-// Nothing where `text` is not digits alone or is 2^64 or more.
+// Returns the number; nothing if `text` is not only digits, or is 2^64 or more.
 std::optional<uint64_t> parse_digits(std::string_view text) {
     uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -50,7 +50,7 @@ void JsonReader::open(char bracket, std::string_view what) {
     ++at_;
 }
 
-// Steps to the next member or element; false, with the bracket closed, where there is none.
+// Steps to the next member or element. If there is none, reads the closing bracket and returns false.
 bool JsonReader::next(char closing) {
     skip_space();
     bool& is_first = is_first_[depth_ - 1];

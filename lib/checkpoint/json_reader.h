@@ -1,7 +1,7 @@
 // JSON as the safetensors files use it, read front to back without building a document. The headers are
-// hostile and up to 100 MB large, so the reader wants what document libraries do not give: no recursion and a
-// cap on nesting, the byte position of every error, repeated names visible to the caller, whole numbers kept
-// exact, memory for one string at a time.
+// hostile and up to 100 MB large. So the reader has what document libraries lack: no recursion and a limit on nesting, the
+// byte position of every error, repeated names visible to the caller, exact whole numbers, memory for one string at a
+// time.
 #pragma once
 
 #include <array>
@@ -33,10 +33,10 @@ class JsonReader {
     // Digits alone, below 2^64. A number with a minus sign fails with `if_negative`, every other one with
     // `format`.
     uint64_t whole_number(std::string_view what, Reason if_negative);
-    // The next value where it is such a number; nothing where it is another value, which is skipped.
+    // Returns the next value if it is such a number; else skips it and returns nothing.
     std::optional<uint64_t> optional_whole_number();
     void skip_value();
-    // Nothing but white space follows; only spaces where the format pads with them.
+    // Throws unless only white space follows; only spaces if the format pads with them.
     void end_of_text(bool only_spaces);
 
     [[noreturn]] void fail_here(Reason reason, std::string_view text) const;

@@ -1,4 +1,4 @@
-// Brings the bytes of the tensors into reach.
+// How the bytes of tensors are loaded.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ enum class Residence {
     owned,  // read with Checkpoint::read() into memory of the process or a device; mapped, so that they have a place
 };
 
-// Called on the loading thread with bytes done and bytes in all: at 0, at least every 4 MiB, at the end;
-// never decreasing. Returning false cancels.
+// Called on the loading thread with the bytes done (never decreasing) and the total: at 0, at least every 4 MiB, at the end.
+// Returning false cancels the load.
 using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
 // Which tensors to load; empty for all.
 using TensorFilter = std::function<bool(const Tensor&)>;
 
-// data[i] is where the bytes of tensor i are mapped, nullptr for one that was not wanted: aligned as the file has it,
-// which for safetensors is anywhere.
+// data[i] is the address of the mapped bytes of tensor i, nullptr for one that was not selected. It has the alignment of the
+// file; safetensors have none.
 struct Residents {
     std::vector<MappedFile> maps;
     std::vector<const std::byte*> data;

@@ -1,4 +1,4 @@
-// Bytes of a load done so far, told to its progress callback.
+// Counts the bytes of a load and reports them to its progress callback.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace minim::checkpoint {
 
-// Bytes between two looks at the cancel token: 40 ms at 100 MB/s.
+// Bytes between two checks of the cancel token: 40 ms at 100 MB/s.
 inline constexpr uint64_t k_load_block_bytes = uint64_t{4} << 20;
 
-// Each call throws cancelled where the token or the callback says so.
+// Each call throws cancelled if the token or the callback says so.
 class LoadCounter {
   public:
     LoadCounter(uint64_t total, const Progress& progress, const CancelToken* cancel);

@@ -1,6 +1,5 @@
-// The key-value part of a checkpoint. Values stay packed as they stood in the file: a vocabulary of 200,000
-// strings is one block of text and one of ends. Access is typed, and a value of another type is an error that
-// names the key.
+// The key-value part of a checkpoint. Values stay packed as in the file: a vocabulary of 200,000 strings is one block of
+// text and one of ends. Access is typed; a value of another type is an error that names the key.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +29,7 @@ enum class MetaType : uint32_t {
 };
 
 std::string_view name_of(MetaType type) noexcept;
-// Bytes of one value of a fixed-size type; 0 for string, array and codes that are none.
+// Returns the bytes of one value of a fixed-size type; 0 for string, array and codes that are none.
 size_t size_of(MetaType type) noexcept;
 bool is_integer(MetaType type) noexcept;
 
@@ -43,8 +42,8 @@ struct MetaValue {
 
     bool is_array() const noexcept { return type == MetaType::array; }
 
-    // Element `index`, which must be below count and of a type that fits: integers for the first two (read
-    // modulo 2^64), any number or boolean for the third.
+    // Return element `index`, below count, whose type must fit: an integer for the first two (modulo 2^64), any number or
+    // boolean for the third.
     uint64_t unsigned_at(uint64_t index) const;
     int64_t signed_at(uint64_t index) const;
     double number_at(uint64_t index) const;
@@ -62,11 +61,11 @@ class StringArray {
     const MetaValue* value_;
 };
 
-// One line for people: numbers plain, text in quotes, arrays as "u32[3] {1, 2, 3}" with at most
-// `max_elements` shown.
+// Returns one line for people: numbers plain, text in quotes, arrays as "u32[3] {1, 2, 3}" with at most `max_elements`
+// shown.
 std::string to_text(const MetaValue& value, size_t max_elements = 8);
 
-// Immutable: any thread. What it hands out lives as long as it does, wherever it is moved.
+// Immutable: any thread. Returned pointers and views are valid as long as it exists, even after it is moved.
 class Metadata {
   public:
     struct Entry {
@@ -76,7 +75,7 @@ class Metadata {
     };
 
     Metadata() = default;
-    // `file` is named in errors. Keys must be unique; first_repeated() says where they are not.
+    // `file` is named in errors. Keys must be unique; first_repeated() finds those that are not.
     Metadata(std::string file, std::vector<Entry> entries);
     Metadata(Metadata&&) noexcept = default;
     Metadata& operator=(Metadata&&) noexcept = default;
@@ -85,11 +84,11 @@ class Metadata {
 
     const std::vector<Entry>& entries() const noexcept { return entries_; }  // in the order of the file
     const Entry* first_repeated() const;
-    const Entry* find_entry(std::string_view key) const;  // nullptr where there is none
+    const Entry* find_entry(std::string_view key) const;  // nullptr if there is none
     const MetaValue* find(std::string_view key) const;    // the same
 
-    // Nothing where the key is missing. Reason `type` for a value of another type, `value` for a number out
-    // of range.
+    // Return nothing if the key is missing. Throw with reason `type` for a value of another type, `value` for a number out of
+    // range.
     std::optional<uint64_t> unsigned_integer(std::string_view key) const;  // any integer type
     std::optional<int64_t> integer(std::string_view key) const;            // any integer type
     std::optional<double> floating(std::string_view key) const;            // f32 or f64

@@ -1,5 +1,5 @@
-// Names in order, for look-up and for finding repeated ones. Sorted instead of hashed: whoever writes the
-// file chooses the names, and a million names with one hash would keep a hash table busy for hours.
+// Names in order, for look-up and for finding repeated ones. Sorted instead of hashed: names come from a hostile file, and a
+// million names with the same hash would keep a hash table busy for hours.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::optional<size_t> find_by_name(const Items& items, const std::vector<uint32_
     return *found;
 }
 
-// The first item, in the order of the items, whose name an earlier one has.
+// Returns the first item whose name an earlier item has too.
 template <typename Items, typename NameOf>
 std::optional<size_t> find_repeated(const Items& items, const std::vector<uint32_t>& order, NameOf name_of) {
     std::optional<size_t> repeated;

@@ -10,8 +10,8 @@
 
 namespace minim::checkpoint {
 
-// `text` in double quotes; control characters and bytes that are not UTF-8 as \xNN, quotes and backslashes
-// escaped. At most about `max_bytes` of it, with "..." after the closing quote where it was cut.
+// Returns `text` in double quotes, with control characters and bytes that are not UTF-8 as \xNN, and quotes and backslashes
+// escaped. At most about `max_bytes` of it; "..." after the closing quote shows that it was cut.
 std::string printable(std::string_view text, size_t max_bytes = 120);
 
 // "[256, 1536, 3072]".

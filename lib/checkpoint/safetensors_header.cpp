@@ -55,7 +55,7 @@ struct Record {
     uint64_t position = 0;  // of the member in the file
 };
 
-// Whether there is a length that the file can hold, and a brace behind it. What other files begin with may be a length, too.
+// Returns whether the file begins with a length that it can have and a brace. Other files may begin with a plausible length, too.
 bool begins_like_a_header(const ByteSource& source) {
     if (source.size() <= k_length_bytes) return false;
     uint64_t length = 0;

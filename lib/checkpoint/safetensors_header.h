@@ -16,7 +16,7 @@
 
 namespace minim::checkpoint {
 
-// The format's own limit on n; the index of a sharded checkpoint is held to it too.
+// The format's limit on n; it also applies to the index of a sharded checkpoint.
 inline constexpr uint64_t k_json_cap_bytes = 100'000'000;
 
 struct SafetensorsHeader {
@@ -25,7 +25,7 @@ struct SafetensorsHeader {
         tensors;  // in the order of the JSON; part is 0, offset counts from the start of the file
 };
 
-// Every tensor of the result lies inside the file and overlaps no other. Throws Error with the reason
+// Reads the header. Every tensor of the result lies inside the file and overlaps no other. Throws Error with the reason
 // otherwise.
 SafetensorsHeader read_safetensors_header(const ByteSource& source);
 

@@ -17,7 +17,7 @@
 namespace minim::checkpoint {
 namespace {
 
-// A shard lies beside its index: nothing that a system could take for a folder, a drive or a stream.
+// Shards are in the folder of their index: their names must not be taken for a folder, a drive or a stream by any system.
 bool is_plain_file_name(std::string_view name) {
     constexpr size_t k_longest_name = 255;
     if (name.empty() || name.size() > k_longest_name || name == "." || name == "..") return false;
@@ -64,7 +64,7 @@ SafetensorsHeader open_shard(const std::string& path, std::vector<File>& files) 
         files.emplace_back(path);
     } catch (const Error& error) {
         if (error.status() != Status::not_found) throw;
-        // A shard that is not there is a damaged checkpoint, not a wrong path of the caller's.
+        // A missing shard means a damaged checkpoint, not a wrong path of the caller.
         throw Error(Status::io, Reason::io, format_text("a shard of the index is missing: {}", error.what()),
                     error.facts());
     }

@@ -1,4 +1,4 @@
-// What a checkpoint says about one tensor: where its bytes are and how to read them.
+// Description of one tensor in a checkpoint: the place of its bytes and how to read them.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 namespace minim::checkpoint {
 
-// The whole file, which must not be larger than `max_bytes` (reason `limit`).
+// Returns the whole file, which must not be larger than `max_bytes` (reason `limit`).
 std::string read_text_file(const std::string& path, uint64_t max_bytes);
 
 }  // namespace minim::checkpoint

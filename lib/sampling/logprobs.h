@@ -1,6 +1,6 @@
-// Log-probabilities as reported to clients: of the distribution the model gave, before temperature,
-// penalties, bias, masks and filters. The normaliser takes in every entry of the row, also rows of padding
-// ids. Free functions, so that a caller can report forced tokens and prompt tokens the same way.
+// Log-probabilities as reported to clients: of the model's own distribution, before temperature, penalties, bias, masks and
+// filters. The normaliser includes every entry of the row, also padding ids. Free functions, so that a caller can report
+// forced tokens and prompt tokens in the same way.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ struct LogNormaliser {
     float highest;   // the row's highest logit
     double log_sum;  // ln of the sum of exp(logit - highest)
 
-    // At most 0, up to rounding; -inf where the logit is -inf or another one is +inf.
+    // Returns a value of at most 0, up to rounding; -inf if the logit is -inf or another one is +inf.
     float logprob(float logit) const noexcept;
 };
 
 // `logits` is one row, not empty and without NaN.
 LogNormaliser log_normaliser(std::span<const float> logits) noexcept;
 
-// The n most probable entries of the row, fewer where the row is shorter: highest first, lowest id first on
+// Returns the n most probable entries of the row, fewer if the row is shorter: highest first, lowest id first on
 // ties.
 std::vector<TokenProbability> top_logprobs(std::span<const float> logits, const LogNormaliser& normaliser,
                                            int32_t n);

@@ -1,5 +1,5 @@
-// What a sequence has said so far, as far as penalties need it, and their effect on a row of logits. The
-// tables have one entry per vocabulary id and exist only for the penalties that are on.
+// The history of a sequence that penalties need, and their effect on a row of logits. The tables have one entry per
+// vocabulary id and exist only for the penalties that are on.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class Penalties {
     // Changes the logits of the ids seen: first by repetition, then by frequency, then by presence.
     void apply(std::span<float> logits) const;
 
-    // The same for one logit.
+    // Returns one changed logit.
     float adjusted(int32_t token, float logit) const;
 
     // Adds the ids seen, some perhaps twice.
@@ -46,7 +46,7 @@ class Penalties {
 
     bool are_on() const noexcept { return counts_window_ || counts_generated_; }
 
-    // At most so many ids, counting those twice.
+    // Returns an upper bound of the number of ids seen: some may be counted twice.
     size_t n_ids() const noexcept { return window_.ids().size() + generated_.ids().size(); }
 
     void clear() noexcept;

@@ -60,13 +60,13 @@ MINIM_HOST_DEVICE double portable_exp_in_range(double x) noexcept {
     return sum * power_of_two(half) * power_of_two(k - half);
 }
 
-// The same for every x: 0 below half the smallest subnormal, infinity above the largest double, NaN for NaN.
+// Returns e^x for every x: 0 below half the smallest subnormal, infinity above the largest double, NaN for NaN.
 inline double portable_exp(double x) noexcept {
     if (x != x) return x;
     return portable_exp_in_range(std::clamp(x, k_exp_lowest, k_exp_highest));
 }
 
-// Natural logarithm within 2 ulp (tested): -infinity for 0, NaN below 0 and for NaN, infinity for infinity.
+// Returns the natural logarithm within 2 ulp (tested): -infinity for 0, NaN below 0 and for NaN, infinity for infinity.
 double portable_log(double x) noexcept;
 
 }  // namespace minim::sampling

@@ -1,7 +1,7 @@
 // The generator behind sampling: xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number
 // generators"), its 256 bits of state filled from the seed by splitmix64 as its authors advise. Integer
-// arithmetic only, so a seed means the same sequence on every machine. Tests pin it: a change of generator
-// changes every seeded answer.
+// arithmetic only, so a seed gives the same sequence on every machine. Tests pin it, because a change of the generator
+// would change every seeded answer.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ class Random {
         for (uint64_t& word : state_) word = splitmix64(seed);
     }
 
-    // From the state itself, which must not be all zero.
+    // Sets the state, which must not be all zero.
     explicit constexpr Random(const std::array<uint64_t, 4>& state) noexcept : state_(state) {}
 
     constexpr uint64_t next() noexcept {
@@ -40,7 +40,7 @@ class Random {
         return result;
     }
 
-    // Uniform in [0, 1): a multiple of 2^-53.
+    // Returns a uniform number in [0, 1), a multiple of 2^-53.
     constexpr double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
   private:

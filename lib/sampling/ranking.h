@@ -1,7 +1,7 @@
 // The candidates of one row in the order in which sampling sums them: highest logit first, lowest id first on
-// ties. Entries at -inf are no candidates. A vocabulary has 200 000 ids of which a draw looks at a few dozen,
-// so the order is found in pieces, as far as it is asked for: each piece is a pass over the row, and each is
-// four times the one before.
+// ties. Entries at -inf are not candidates. A vocabulary has 200 000 ids, and a draw needs a few dozen of them. So the
+// order is computed lazily, in pieces: each piece takes a pass over the row and has four times as many candidates as the
+// one before.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace minim::sampling {
 
 class Ranking {
   public:
-    // Begins with a new row, without NaN, which must outlive the queries. `first_piece` (at least 1) is how
-    // many candidates will surely be asked for.
+    // Starts a new row, without NaN, which must outlive the queries. `first_piece` (at least 1) is the number of candidates
+    // that will be needed in any case.
     void start(std::span<const float> logits, int64_t first_piece);
 
-    // Begins with the candidates themselves, in their order; `has_others`: there are more, which are not known.
+    // Starts with known candidates, in their order; `has_others`: there are more, which are not known.
     void start(std::span<const Candidate> candidates, bool has_others);
 
-    // Whether there is a candidate of this rank, counted from 0.
+    // Returns whether there is a candidate of this rank, counted from 0.
     bool has(int64_t rank) {
         while (rank >= static_cast<int64_t>(sorted_.size()) && !complete_) extend();
         return rank < static_cast<int64_t>(sorted_.size());
     }
 
-    // Whether the candidates behind those that there are exist, but are not known.
+    // Returns whether there are more candidates than the known ones.
     bool ends_early() const noexcept { return has_others_; }
 
-    // The candidate of a rank for which has() was true.
+    // Returns the candidate of a rank for which has() returned true.
     const Candidate& operator[](int64_t rank) const { return sorted_[static_cast<size_t>(rank)]; }
 
   private:
@@ -39,8 +39,8 @@ class Ranking {
     std::span<const float> logits_;
     std::vector<Candidate> sorted_;  // kept from row to row, so that it seldom grows
     int64_t piece_ = 1;              // candidates the next pass will add
-    bool complete_ = true;           // sorted_ holds all there are
-    bool has_others_ = false;        // that are not known
+    bool complete_ = true;           // sorted_ has all candidates that can be known
+    bool has_others_ = false;        // there are more, which are not known
 };
 
 }  // namespace minim::sampling

@@ -1,6 +1,6 @@
-// A row of logits of which only the top is here (base/shortlist.h), after penalties, bias and masks: its candidates as far
-// as their order is certain, and a range that the sum of all weights lies in. What cannot be told from the top alone is
-// said to be unknown, never guessed.
+// A row of logits of which only the top-k is on the host (`base/shortlist.h`), after penalties, bias and masks: its candidates as
+// far as their order is certain, and a range for the sum of all weights. Values that the top-k does not determine are
+// reported as unknown.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace minim::sampling {
 
-// Holds a number that may not be known to the last bit.
+// A range that contains a number which is not known to the last bit.
 struct Range {
     double least;
     double most;
@@ -21,7 +21,7 @@ struct Range {
 
 class ShortRow {
   public:
-    // A logit that is not what the model gave. One that is not known is 0 at first.
+    // A logit changed by penalties or bias. One that is not known is 0 at first.
     struct Change {
         int32_t token;
         bool is_known;
@@ -29,24 +29,24 @@ class ShortRow {
         float adjusted;
     };
 
-    // Begins with a new row, which must outlive the queries. `tokens`: those whose logits change.
+    // Starts a new row, which must outlive the queries. `tokens`: those whose logits change.
     void start(const Shortlist& top, int32_t n_vocab, std::span<const int32_t> tokens);
 
     std::span<Change> changes() noexcept { return changes_; }
-    // The change of a token that was given to start().
+    // Returns the change of a token that was given to start().
     Change& change_of(int32_t token) noexcept;
 
-    // Ranks what there is after the changes; `allowed` as in Sampler::sample. False where a logit that may be chosen is
-    // not known.
+    // Ranks the candidates after the changes; `allowed` as in Sampler::sample. Returns false if a logit that may be chosen
+    // is not known.
     bool rank(std::span<const uint64_t> allowed);
 
     std::span<const Candidate> candidates() const noexcept { return ranked_; }
-    bool has_others() const noexcept { return has_others_; }  // behind those
+    bool has_others() const noexcept { return has_others_; }  // candidates behind the known ones
 
-    // Of a token, as the model gave it.
+    // Returns the model's logit of a token, before changes, if it is known.
     std::optional<float> logit(int32_t token) const;
 
-    // Where Softmax::total() of the changed row lies.
+    // Returns a range that contains Softmax::total() of the changed row, if it is known.
     std::optional<Range> total(const Softmax& softmax) const;
 
   private:

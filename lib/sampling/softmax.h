@@ -1,5 +1,5 @@
-// The unnormalised softmax of a row. Infinite logits are defined here once for all: entries at +inf share the
-// whole weight equally, and an entry at -inf has none (in a row that holds nothing else, all weigh the same).
+// The unnormalised softmax of a row. It defines infinite logits: entries at +inf share the whole weight equally, and an entry
+// at -inf has none (if all entries are -inf, all weigh the same).
 #pragma once
 
 #include <span>
@@ -19,8 +19,8 @@ struct Softmax {
                             inverse_temperature);
     }
 
-    // The weight of a whole row, added in eight interleaved sums that are then added from the first to the
-    // last: an order that vector registers can follow and that is the same on every machine.
+    // Returns the weight of a whole row: eight interleaved sums, then added from the first to the last. Vector registers can
+    // use this order, and it is the same on every machine.
     double total(std::span<const float> logits) const noexcept;
 };
 

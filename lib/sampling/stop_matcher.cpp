@@ -13,7 +13,7 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) {
     }
     for (size_t i = 0; i < stops.size(); ++i) {
         if (stops[i].empty()) fail(Status::invalid, "stop string {} is empty", i);
-        // A match at such a byte would cut a character in two.
+        // A match that begins at such a byte would split a character.
         if ((static_cast<unsigned char>(stops[i][0]) & 0xc0) == 0x80) {
             fail(Status::invalid, "stop string {} begins inside a UTF-8 sequence", i);
         }

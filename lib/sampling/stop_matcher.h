@@ -1,6 +1,6 @@
 // Ends a text at the first stop string. It works on the emitted text, so a stop string may span any number of
-// tokens, and it holds back the longest end of the text that may still become one. The result does not depend
-// on how the text is cut into pieces.
+// tokens, and it holds back the longest end of the text that may still become one. The result does not depend on how the
+// text is cut into pieces.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@ namespace minim::sampling {
 
 constexpr size_t k_max_stop_strings = 16;
 
-// One thread at a time. Text stops at the first byte that completes a stop string, and is cut before that
-// string; of several that end at this byte the longest counts. Whole UTF-8 sequences in, whole sequences out.
+// One thread at a time. The text stops at the first byte that completes a stop string, and is cut before that string; if
+// several end at this byte, the longest counts. Whole UTF-8 sequences in, whole sequences out.
 class StopMatcher {
   public:
-    // Throws Status::invalid for more than 16 stop strings, for an empty one, and for one that begins inside
-    // a UTF-8 sequence. None at all is fine: all text passes at once.
+    // Throws Status::invalid for more than 16 stop strings, for an empty one, and for one that begins inside a UTF-8
+    // sequence. Without stop strings all text passes at once.
     explicit StopMatcher(std::vector<std::string> stops);
 
-    // Takes the next piece of text and returns what is safe to emit. After a stop, nothing.
+    // Takes the next piece of text and returns the text that can be emitted; after a stop, none.
     std::string push(std::string_view text);
 
-    // At the end of the text: returns what was held back.
+    // Ends the text and returns what was held back.
     std::string finish();
 
     bool stopped() const noexcept { return matched_ >= 0; }
 
-    // Index of the stop string that was found; -1 before stopped().
+    // Returns the index of the stop string that was found; -1 before stopped().
     int32_t matched_index() const noexcept { return matched_; }
 
-    // The stop string that was found; empty before stopped().
+    // Returns the stop string that was found; empty before stopped().
     const std::string& matched() const noexcept;
 
   private:

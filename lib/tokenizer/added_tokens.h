@@ -30,7 +30,7 @@ class AddedTokenMatcher {
 
     std::optional<AddedTokenMatch> find(std::string_view text, size_t from) const noexcept;
 
-    // The token whose whole text this is.
+    // Returns the token whose whole text this is.
     std::optional<int32_t> id_of(std::string_view text) const noexcept;
 
   private:
@@ -46,10 +46,10 @@ struct AddedTokenPasses {
     AddedTokenMatcher first;
     AddedTokenMatcher second;
 
-    // The first token of either pass at or after `from`. Searches the rest of the text each time.
+    // Returns the first token of either pass at or after `from`. Searches the rest of the text each time.
     std::optional<AddedTokenMatch> find(std::string_view text, size_t from) const noexcept;
 
-    // The token whose whole text this is.
+    // Returns the token whose whole text this is.
     std::optional<int32_t> id_of(std::string_view text) const noexcept;
 };
 

@@ -13,7 +13,7 @@ char32_t stand_in(uint8_t byte) noexcept;
 
 std::string to_stand_ins(std::string_view bytes);
 
-// Appends the bytes that `text` stands for; false, with `bytes` as it was, when it holds anything but
+// Appends the bytes that `text` stands for. Returns false, with `bytes` unchanged, if it has anything but
 // stand-ins.
 bool append_bytes_of_stand_ins(std::string_view text, std::string& bytes);
 

@@ -13,8 +13,8 @@ BytePairEncoder::BytePairEncoder(const std::array<int32_t, 256>& byte_tokens, si
     results_.reserve(n_merges);
 }
 
-// The pair's slot, or the empty one where it would go. Multiplying by 2^64 / golden ratio spreads the keys
-// over the high bits.
+// Returns the slot of the pair, or the empty one for it. Multiplying by 2^64 / golden ratio spreads the keys over the
+// high bits.
 size_t BytePairEncoder::slot_of(int32_t left, int32_t right) const noexcept {
     const uint64_t key =
         static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -48,8 +48,8 @@ void BytePairEncoder::start(std::string_view piece, MergeScratch& scratch) const
     for (int32_t i = 0; i < count; ++i) set_pair_rank(i, scratch);
 }
 
-// Ranks the pair that starts at `index` and queues it. The queue may still hold the pair that was there
-// before; it is told by its rank, which is no longer the symbol's.
+// Ranks the pair that starts at `index` and queues it. The queue may still have the former pair of this index: its rank
+// then differs from the symbol's.
 void BytePairEncoder::set_pair_rank(int32_t index, MergeScratch& scratch) const {
     auto& symbol = scratch.symbols[static_cast<size_t>(index)];
     symbol.pair_rank = symbol.next < 0

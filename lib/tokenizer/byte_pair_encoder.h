@@ -10,13 +10,13 @@
 
 namespace minim::tokenizer {
 
-// What encoding a piece needs besides the tables; kept by the caller from piece to piece to save allocations.
+// Work space for encoding a piece; the caller reuses it from piece to piece to save allocations.
 class MergeScratch {
     friend class BytePairEncoder;
 
     struct Symbol {
         int32_t token;
-        int32_t previous;  // index of the neighbour that is still there, -1 at the edge
+        int32_t previous;  // index of the nearest remaining symbol to the left, -1 at the edge
         int32_t next;
         int32_t pair_rank;  // rank of the merge of this symbol and the next one, or k_no_merge
     };
@@ -31,7 +31,7 @@ class BytePairEncoder {
     // byte_tokens[b] is the token of the single byte b.
     BytePairEncoder(const std::array<int32_t, 256>& byte_tokens, size_t n_merges);
 
-    // Ranks follow the order of the calls; at most n_merges calls. False when the pair has a merge already.
+    // Adds a merge. Ranks follow the order of the calls, at most n_merges. Returns false if the pair has a merge already.
     bool add_merge(int32_t left, int32_t right, int32_t result);
 
     // Appends the tokens of `piece`, which is shorter than 2^31 bytes.

@@ -101,8 +101,8 @@ size_t PieceScanner::word_end(size_t begin, Character first) const noexcept {
     return end;
 }
 
-// [upper]*[lower]+ : both sets hold caseless letters and marks, so where nothing lower follows the upper run,
-// the run gives back characters until its last one is lower.
+// [upper]*[lower]+ : both sets contain caseless letters and marks. So if nothing lower follows the upper run, the run gives
+// back characters until its last one is lower.
 size_t PieceScanner::word_ending_lower(size_t begin) const noexcept {
     size_t end = begin;
     size_t last_lower_end = k_no_match;
@@ -120,7 +120,7 @@ size_t PieceScanner::word_starting_upper(size_t begin) const noexcept {
     return upper_end == begin ? k_no_match : run_end(upper_end, k_lower);
 }
 
-// The end of a contraction at `begin`, or `begin`. U+017F, the long s, is an s where case is ignored.
+// Returns the end of a contraction at `begin`, or `begin`. Without case, U+017F (long s) is an s.
 size_t PieceScanner::contraction_end(size_t begin) const noexcept {
     const std::string_view rest = text_.substr(begin, 3);
     if (rest.size() < 2 || rest[0] != '\'') return begin;
@@ -156,8 +156,8 @@ size_t PieceScanner::punctuation_end(size_t begin) const noexcept {
     return end;
 }
 
-// The last three alternatives: up to the last line break of the run; else the whole run where the text ends
-// with it; else all but its last character, which belongs to the next piece, unless it has only that one.
+// The last three alternatives: up to the last line break of the run; else the whole run if the text ends with it; else
+// all but its last character, which belongs to the next piece, unless the run has only one.
 size_t PieceScanner::white_space_end(size_t begin) const noexcept {
     size_t end = begin;
     size_t last_start = begin;

@@ -32,7 +32,7 @@ class PieceScanner {
   public:
     PieceScanner(std::string_view text, PieceRules rules) noexcept : text_(text), rules_(rules) {}
 
-    // The end of the piece that starts at `begin`, which is the start of the text or a value returned before,
+    // Returns the end of the piece that starts at `begin`, which is the start of the text or a value returned before,
     // and less than the text's size.
     size_t piece_end(size_t begin) const noexcept;
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view k_replacement = "\uFFFD";
 
-// Appends what is certain in `bytes` and returns the incomplete rest.
+// Appends what is final in `bytes` and returns the incomplete rest.
 std::string_view append_certain(std::string_view bytes, std::string& text) {
     while (!bytes.empty()) {
         const Utf8Step step = next_utf8(bytes);

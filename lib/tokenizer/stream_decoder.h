@@ -1,5 +1,5 @@
-// Turns a stream of bytes into text that is valid UTF-8 at every step. A token may end within a character, so
-// up to three bytes are held back until the rest comes or cannot come any more.
+// Turns a stream of bytes into text that is valid UTF-8 at every step. A token may end inside a character, so up to three
+// bytes are held back until the character is complete or cannot be completed.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@ namespace minim::tokenizer {
 // One stream's state; one thread at a time.
 class StreamDecoder {
   public:
-    // Appends to `text` all that is certain by now: whole characters, and U+FFFD for each maximal subpart of
-    // an ill-formed sequence.
+    // Appends to `text` what is final: whole characters, and U+FFFD for each maximal subpart of an ill-formed
+    // sequence.
     void push(std::string_view bytes, std::string& text);
     std::string push(std::string_view bytes);
 
-    // The end of the stream: what is still held becomes U+FFFD. The decoder is then as new.
+    // Ends the stream: an incomplete character becomes U+FFFD. The decoder can then start a new stream.
     void finish(std::string& text);
     std::string finish();
 

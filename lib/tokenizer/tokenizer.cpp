@@ -18,7 +18,7 @@ Vocabulary checked(Vocabulary vocabulary) {
     return vocabulary;
 }
 
-// Ordinary tokens stand for bytes; one that holds other characters stands for itself, as an added token does.
+// Ordinary tokens stand for bytes; one with other characters stands for its own text, as an added token does.
 void append_token_bytes(const std::string& text, TokenType type, std::string& bytes) {
     if (type == TokenType::unused) return;
     if (is_ordinary(type) && append_bytes_of_stand_ins(text, bytes)) return;
@@ -70,7 +70,7 @@ void Tokenizer::encode_append(std::string_view text, Specials specials, std::vec
     encode_between(text.substr(begin), added.second, scratch, out);
 }
 
-// What lies between two tokens of the first pass.
+// Encodes the text between two tokens of the first pass.
 void Tokenizer::encode_between(std::string_view text, const AddedTokenMatcher& added, MergeScratch& scratch,
                                std::vector<int32_t>& out) const {
     size_t begin = 0;

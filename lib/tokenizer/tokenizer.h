@@ -1,6 +1,6 @@
 // Text to token ids and back, for the byte-level BPE of the MiniMax-M2 family: added tokens are cut out, the
 // rest is split into pieces (pre_tokenizer.h), each piece's bytes are merged (byte_pair_encoder.h). No
-// normalisation, no leading space; bos and eos only where the caller asks (add_special).
+// normalisation, no leading space; bos and eos only if the caller asks for them (add_special).
 #pragma once
 
 #include <optional>
@@ -35,27 +35,27 @@ class Tokenizer {
     Tokenizer(const Tokenizer&) = delete;
     Tokenizer& operator=(const Tokenizer&) = delete;
 
-    // Any bytes are encodable. Throws `invalid` for text of 2^31 bytes or more.
+    // Returns the tokens of any bytes. Throws `invalid` for text of 2^31 bytes or more.
     std::vector<int32_t> encode(std::string_view text, Specials specials) const;
     void encode_append(std::string_view text, Specials specials, std::vector<int32_t>& out) const;
 
-    // Puts bos in front and eos behind as the vocabulary's add_bos and add_eos say, unless they are there.
+    // Adds bos and eos as the vocabulary's add_bos and add_eos say, unless they are there already.
     void add_special(std::vector<int32_t>& ids) const;
 
-    // The bytes of the tokens, which may end within a character; `skip_special` leaves out control tokens.
+    // Returns the bytes of the tokens, which may end within a character; `skip_special` leaves out control tokens.
     // Rows without text give nothing; an id out of range is an `invalid` error here and in the functions
     // below.
     std::string decode_bytes(std::span<const int32_t> ids, bool skip_special) const;
 
-    // The same as valid UTF-8, with U+FFFD for each maximal subpart of what is ill-formed.
+    // Returns these bytes as valid UTF-8, with U+FFFD for each maximal subpart of an ill-formed sequence.
     std::string decode(std::span<const int32_t> ids, bool skip_special) const;
 
     int32_t n_tokens() const noexcept { return static_cast<int32_t>(vocabulary_.tokens.size()); }
     std::string_view token_text(int32_t id) const;   // as stored: stand-ins or literal text
-    std::string_view token_bytes(int32_t id) const;  // what it decodes to
+    std::string_view token_bytes(int32_t id) const;  // the bytes that it decodes to
     TokenType token_type(int32_t id) const;
     bool is_special(int32_t id) const;  // hidden by skip_special
-    // The first added token in text at or after `from`, whatever its type.
+    // Returns the first added token in text at or after `from`, whatever its type.
     std::optional<AddedTokenMatch> find_added(std::string_view text, size_t from) const noexcept {
         return all_added_.find(text, from);
     }
@@ -63,11 +63,11 @@ class Tokenizer {
         return all_added_.id_of(added_token);
     }
 
-    // End of generation: eos, eot, eom and generation_config's list, sorted; nothing is added by name.
+    // Returns the tokens that end generation: eos, eot, eom and generation_config's list, sorted. None is added by its name.
     std::span<const int32_t> eog_ids() const noexcept { return eog_ids_; }
     bool is_eog(int32_t id) const noexcept;
 
-    // k_no_token where the vocabulary has none.
+    // k_no_token if the vocabulary has none.
     int32_t bos() const noexcept { return vocabulary_.bos; }
     int32_t eos() const noexcept { return vocabulary_.eos; }
     int32_t eot() const noexcept { return vocabulary_.eot; }

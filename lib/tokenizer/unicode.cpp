@@ -15,8 +15,8 @@ using unicode_tables::k_boundaries;
 constexpr size_t k_page_bits = 8;
 constexpr size_t k_page_count = 0x110000 >> k_page_bits;
 
-// For each page of 256 code points the boundary that its first code point lies behind, and one entry past the
-// end: what remains to be searched is a handful of boundaries.
+// For each page of 256 code points, the boundary before its first code point, and one entry past the end. So a search
+// covers only a few boundaries.
 constexpr std::array<uint16_t, k_page_count + 1> make_pages() {
     std::array<uint16_t, k_page_count + 1> pages{};
     size_t boundary = 0;

@@ -1,6 +1,5 @@
-// The class of a code point as the pre-tokenizer's pattern tells them apart. The tables are Unicode 16.0.0,
-// the version the `tokenizers` package matches with; another version differs only for code points assigned
-// before or after it.
+// Classes of code points, as far as the pre-tokenizer's pattern distinguishes them. The tables are Unicode 16.0.0, the
+// version that the `tokenizers` package uses; other versions differ only in code points assigned in between.
 #pragma once
 
 #include <cstdint>

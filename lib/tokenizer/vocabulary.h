@@ -1,4 +1,4 @@
-// A tokenizer as plain data, the same whether it comes from GGUF metadata or from a tokenizer.json.
+// A tokenizer as plain data, the same from GGUF metadata and from a tokenizer.json.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace minim::tokenizer {
 enum class TokenType : uint8_t {
     normal = 1,        // text in stand-ins (byte_alphabet.h), made by merges
     unknown = 2,       // an added token, special
-    control = 3,       // an added token, special: hidden where special tokens are skipped
+    control = 3,       // an added token, special: hidden if special tokens are skipped
     user_defined = 4,  // an added token, shown as text
     unused = 5,        // a row of the embedding matrix without text
     byte = 6,          // as normal
@@ -31,7 +31,7 @@ constexpr bool is_special(TokenType type) {
 
 constexpr int32_t k_no_token = -1;
 
-// Fill-in-the-middle tokens; k_no_token where the vocabulary has none.
+// Fill-in-the-middle tokens; k_no_token if the vocabulary has none.
 struct FimTokens {
     int32_t prefix = k_no_token;
     int32_t suffix = k_no_token;

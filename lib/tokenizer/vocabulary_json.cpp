@@ -19,7 +19,7 @@ constexpr const char* k_tokenizer = "tokenizer.json";
 constexpr const char* k_tokenizer_config = "tokenizer_config.json";
 constexpr const char* k_generation_config = "generation_config.json";
 
-// Ids may leave holes, but not so many that the table outgrows the file it came from.
+// Ids may have gaps, but not so many that the table is larger than the file allows.
 constexpr size_t k_max_holes = 65536;
 
 Value parse_object(std::string_view text, const char* file) {
@@ -28,7 +28,7 @@ Value parse_object(std::string_view text, const char* file) {
     return object;
 }
 
-// The member of an object, or null when it is absent.
+// Returns the member of an object, or null when it is absent.
 const Value& member(const Value& object, const char* key) {
     static const Value null;
     const Value* found = json::find(&object, key);
@@ -77,7 +77,8 @@ void check_split(const Value& split) {
     require(!flag(split, "invert", false), "the pre_tokenizer's split is inverted");
 }
 
-// The steps of a component: those of a Sequence, and of Sequences in it, in their order; of any other one itself, of null none.
+// Returns the steps of a component, in order: those of a Sequence and of nested Sequences; any other component is one step;
+// null has none.
 void append_steps(const Value& component, const char* list, std::vector<const Value*>& steps) {
     if (component.is_null()) return;
     const Value& inner = member(component, list);
@@ -94,7 +95,7 @@ std::vector<const Value*> steps_of(const Value& tokenizer, const char* component
     return steps;
 }
 
-// A normalizer that leaves every text as it is.
+// Returns whether a normalizer leaves every text unchanged.
 bool changes_nothing(const Value& normalizer) {
     const std::string_view type = type_of(normalizer);
     if (type == "Strip")
@@ -106,7 +107,7 @@ bool changes_nothing(const Value& normalizer) {
     return pattern.is_string() && content.is_string() && pattern.text == content.text;
 }
 
-// A template without a special token: {"Sequence": {...}} alone, as for single texts. Pairs of texts do not occur.
+// Returns whether a template for single texts adds no special token: {"Sequence": {...}} alone. Pairs of texts do not occur.
 bool adds_nothing(const Value& post_processor) {
     if (type_of(post_processor) == "ByteLevel") return true;  // offsets alone
     const Value& single = member(post_processor, "single");
@@ -156,7 +157,7 @@ struct Entry {
     int32_t id;
     TokenType type;
     const std::string* text;
-    bool is_normalized = false;  // an added token that is looked for behind the others
+    bool is_normalized = false;  // an added token that is searched for in the second pass
 };
 
 std::vector<Entry> vocabulary_entries(const Value& vocab) {
@@ -254,7 +255,7 @@ int32_t named_token(const Value& config, const char* key, const Vocabulary& voca
     return id;
 }
 
-// The same of a token that nothing here depends on: any other value is a warning.
+// Returns the same of a token that nothing here depends on: any other value is a warning.
 int32_t unused_named_token(const Value& config, const char* key, const Vocabulary& vocabulary,
                            const Logger& logger) {
     try {

@@ -11,18 +11,18 @@
 
 namespace minim::tokenizer {
 
-// One type a token, known types, and every special id a row of the table. The functions below rely on it.
+// Checks that each token has one known type and that every special id is a row of the table. The functions below rely on it.
 void check_rows(const Vocabulary& vocabulary);
 
-// A token for each of the 256 bytes, merges of tokens, no duplicates. Merges into what is no token (of a
-// vocabulary that was cut down) are left out with a warning: their parts stay apart, as in other engines.
+// Builds the encoder: needs a token for each of the 256 bytes, merges of tokens, and no duplicates. A merge whose result is not
+// a token (the vocabulary was cut down) is left out with a warning: its parts stay separate, as in other engines.
 BytePairEncoder make_encoder(const Vocabulary& vocabulary, const Logger& logger);
 
-// All added tokens, or only the user-defined ones, each in its pass.
+// Returns all added tokens, or only the user-defined ones, each in its pass.
 AddedTokenPasses make_passes(const Vocabulary& vocabulary, bool user_defined_only);
 
-// eos, eot, eom and the extra ids, sorted and without duplicates. Warns when generation_config does not list
-// eos or eos is not the text that ends a MiniMax-M2 message.
+// Returns eos, eot, eom and the extra ids, sorted and without duplicates. Warns if generation_config does not list eos or
+// eos is not the text that ends a MiniMax-M2 message.
 std::vector<int32_t> find_eog_ids(const Vocabulary& vocabulary, const Logger& logger);
 
 }  // namespace minim::tokenizer
