@@ -17,8 +17,8 @@ using backend::KvLayout;
 using backend::KvRow;
 using backend::KvSequence;
 
-// One product of position and frequency an angle, in double: near the end of the context a float angle is off
-// by 0.005.
+// Each angle is one product of position and frequency, in double: near the end of the context a float angle is wrong by
+// 0.005.
 void find_rotation(int64_t position, std::span<const float> frequency, float* cosine, float* sine) {
     for (size_t i = 0; i < frequency.size(); ++i) {
         const double angle = static_cast<double>(position) * static_cast<double>(frequency[i]);
@@ -90,36 +90,36 @@ void prepare_row(const Machine& machine, const CpuScratch& scratch, const Attend
     }
 }
 
-// Positions whose scores are held at once. A row's history is summed span by span, each with its own largest
-// score, and the spans are then joined in order: where they begin and end depends on positions alone, so a
-// row has the same bits in any batch, chunk and division of the work.
+// Positions of a span, whose scores are in scratch together. A row's history is summed span by span, each with its own largest
+// score, and the spans are then joined in order. Their bounds depend only on positions, so a row has the same bits in any
+// batch, chunk and division of the work.
 constexpr int64_t k_span = k_attend_span_positions;
 
-// Queries that meet a page of keys together: rows of one sequence at consecutive positions times the heads that
-// share a KV head.
+// Queries that are multiplied with a page of keys together: rows of one sequence at consecutive positions times the heads
+// that share a KV head.
 struct QueryBlock {
     const AttendArgs& args;
     const KvSequence& sequence;
     int64_t first_row;  // of the batch
     int64_t n_rows;
     int64_t head_kv;
-    int64_t n_heads;  // that share head_kv
+    int64_t n_heads;  // query heads that share head_kv
 
     const KvLayout& layout() const { return *sequence.layout; }
     int64_t n_queries() const { return n_rows * n_heads; }
-    // How far row r looks back: positions 0 .. n_positions(r) - 1.
+    // Returns the number of positions that row r attends to: 0 .. n_positions(r) - 1.
     int64_t n_positions(int64_t r) const {
         return args.rows[static_cast<size_t>(first_row + r)].position + 1;
     }
     int64_t n_spans() const { return (n_positions(n_rows - 1) + k_span - 1) / k_span; }
-    // Row r's positions among `count` from position `first` on.
+    // Returns how many of the `count` positions from `first` on row r attends to.
     int64_t n_seen(int64_t r, int64_t first, int64_t count) const {
         return std::clamp(n_positions(r) - first, int64_t{0}, count);
     }
     // Heads are counted from the block's first row on; query r * n_heads + h is this one.
     int64_t head_of(int64_t r, int64_t h) const { return r * args.n_head + head_kv * n_heads + h; }
     int64_t first_head() const { return first_row * args.n_head; }
-    // The page of the position, from the head's slot 0 on.
+    // Returns the keys of the position's page, from the head's slot 0 on.
     const std::byte* keys(int64_t position) const {
         return page(position) + layout().k_offset(args.layer, head_kv);
     }
@@ -131,7 +131,7 @@ struct QueryBlock {
     }
 };
 
-// What a thread works with: for each query of a block, and for some keys.
+// Work space of a thread: for each query of a block, and for some keys.
 struct QuerySpace {
     const int16_t* query_codes;  // of the batch, as query_scales
     const float* query_scales;
@@ -153,7 +153,7 @@ struct QuerySpace {
     }
 };
 
-// Those of positions a row must not see are computed with the others and not looked at.
+// Scores of positions that a row must not attend to are computed with the others and ignored.
 void find_scores(const KernelTable& kernels, const QueryBlock& block, int64_t begin, int64_t end,
                  const QuerySpace& space) {
     const KvLayout& layout = block.layout();
@@ -204,7 +204,7 @@ void sum_values(const KernelTable& kernels, const QueryBlock& block, int64_t beg
     }
 }
 
-// The span's totals and sums of every query of the block.
+// Computes the totals and sums of a span for every query of the block.
 void attend_span(const KernelTable& kernels, const QueryBlock& block, int64_t span, const QuerySpace& space) {
     const int64_t begin = span * k_span;
     const int64_t end = std::min(begin + k_span, block.n_positions(block.n_rows - 1));
@@ -221,8 +221,8 @@ void attend_span(const KernelTable& kernels, const QueryBlock& block, int64_t sp
     sum_values(kernels, block, begin, end, space);
 }
 
-// Joins a later span to what o and total hold of the earlier ones: both are brought to the larger of the two
-// largest scores. A span the row does not see (sum 0) leaves them alone.
+// Joins a later span to o and total, which have the earlier ones: both are scaled to the larger of the two largest scores. A
+// span that the row does not attend to (sum 0) changes nothing.
 void join_span(const KernelTable& kernels, const AttendedSpan& span, const float* sums, int64_t head_dim,
                AttendedSpan& total, float* o) {
     if (span.sum == 0.0F) return;
@@ -241,7 +241,7 @@ void divide(float sum, int64_t head_dim, float* o) {
     for (int64_t c = 0; c < head_dim; ++c) o[c] /= sum;
 }
 
-// All spans of a block, one after the other.
+// Attends all spans of a block, one after the other.
 void attend_block(const Machine& machine, const CpuScratch& scratch, const QueryBlock& block,
                   int32_t thread) {
     const QuerySpace space(scratch, thread);
@@ -260,7 +260,7 @@ void attend_block(const Machine& machine, const CpuScratch& scratch, const Query
         divide(totals[query].sum, head_dim, o + space.head[query] * head_dim);
 }
 
-// One row with a long history keeps every thread busy: its spans are attended side by side.
+// Attends one row with a long history: its spans in parallel, so that every thread is busy.
 void attend_long_row(const Machine& machine, const CpuScratch& scratch, const AttendArgs& args,
                      const QueryBlock& any_head) {
     const int64_t n_spans = any_head.n_spans();
@@ -324,7 +324,7 @@ void attend(const Machine& machine, CpuScratch& scratch, const AttendArgs& args)
     };
     if (args.n == 1 && machine.pool.n_threads() > 1 && block_of(0, 0).n_spans() > 1)
         return attend_long_row(machine, scratch, args, block_of(0, 0));
-    // The last rows of a prompt look back the furthest and go first, so that no thread is left with them.
+    // The last rows of a prompt have the most positions and go first, so that no thread ends late with one of them.
     machine.pool.run(n_runs * args.n_head_kv, [&](int64_t task, int32_t thread) {
         const QueryBlock block = block_of(n_runs - 1 - task / args.n_head_kv, task % args.n_head_kv);
         attend_block(machine, scratch, block, thread);

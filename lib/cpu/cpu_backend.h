@@ -1,6 +1,6 @@
-// The threaded CPU backend: linears on packed weights with quantised inputs, vectorised for the instruction
-// set found or asked for. A row's result depends on nothing but the row: not on the batch, the chunking, the
-// thread count, nor on the instruction set.
+// The threaded CPU backend: linears on packed weights with quantised inputs, vectorised for the detected or requested
+// instruction set. A row's result depends only on the row: not on batch composition, chunking, the number of threads or
+// the instruction set.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 namespace minim::cpu {
 
 // Steps of one row run on `decode_pool`, others and packing on `pool`; both outlive the backend. Throws
-// unsupported for a level this machine has not.
+// unsupported for a level that this machine does not have.
 std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
                                                    CpuLevel level, HostMemory memory = {});
 std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, CpuLevel level);

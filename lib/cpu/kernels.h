@@ -3,8 +3,8 @@
 // vocabulary of each folder's simd.h, and every instruction set gives the same bits: see generic/README.md
 // for the order of each sum.
 //
-// This header is seen by files compiled for different instruction sets, so it holds nothing with code of its
-// own that could be compiled out of line.
+// Files compiled for different instruction sets include this header, so it has no function that could be compiled out of
+// line.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace minim::cpu {
 
-// How a linear kernel wants its input rows.
+// The form in which a linear kernel reads its input rows.
 enum class Activation : uint8_t {
     f32,  // plain
     q8,   // Q8Block
@@ -32,8 +32,8 @@ MINIM_HOST_DEVICE constexpr int64_t activation_row_bytes(Activation activation, 
                                          : round_up_64(cols / 32 * static_cast<int64_t>(sizeof(Q8Block)));
 }
 
-// Work space of a kernel of packed weights: some columns of a panel or two, unpacked, and the sums of some tokens. Both
-// stay in the first-level cache.
+// Work space of a kernel of packed weights: unpacked columns of one or two panels, and the sums of some tokens. Both stay in
+// the first-level cache.
 inline constexpr int64_t k_panel_cols = 256;
 inline constexpr int64_t k_panel_tokens = 128;
 inline constexpr int64_t k_panels_together = 2;  // at most
@@ -48,12 +48,12 @@ struct alignas(64) PanelScratch {
 
 // y[t][r] = scale * (row r of W) . (input row t), or added to y[t][r].
 struct LinearArgs {
-    const std::byte* weight;  // row 0; whole panels (panel/panel.h) where the kernel reads packed weights
+    const std::byte* weight;  // row 0; whole panels (panel/panel.h) if the kernel reads packed weights
     int64_t row_bytes;
     int64_t n_rows;
     int64_t cols;  // a multiple of the weight format's block
     float scale;
-    const std::byte* input;  // laid out as the kernel's Activation says
+    const std::byte* input;  // in the layout of the kernel's Activation
     int64_t input_row_bytes;
     const int32_t* input_rows;  // which input row token t is; null: row t
     int64_t n_tokens;
@@ -61,9 +61,9 @@ struct LinearArgs {
     int64_t y_stride;  // floats from token t to token t + 1
     bool add;
     PanelScratch* scratch;  // of a kernel of packed weights
-    // Weights that the caller reads after these: their start is fetched into the cache. Or null.
+    // Weights that the caller reads after these, or null: the kernel prefetches their start.
     const std::byte* next_weight = nullptr;
-    // The processor does not fetch ahead by itself what a kernel of packed weights reads (prefetches_unrolled_loads).
+    // True if the CPU's prefetcher does not follow the loads of a kernel of packed weights (prefetches_unrolled_loads).
     bool needs_requests = false;
 };
 
@@ -88,7 +88,7 @@ struct ScoreArgs {
     int64_t cols;
     float scale;
     const float* queries;  // rows of `cols`
-    // In their place where keys are codes: as KvKernels::quantize_query makes them, rows of `cols` too, and a factor for each row.
+    // Used instead if keys are codes: queries from KvKernels::quantize_query, rows of `cols` too, and a factor for each row.
     const int16_t* query_codes;
     const float* query_scales;
     const int32_t* query_rows;
@@ -96,7 +96,7 @@ struct ScoreArgs {
     float* y;
     int64_t y_stride;
     float* tile;  // work space: score_tile_floats(cols)
-    // Keys that the caller meets after these, as many: they are fetched into the cache. Or null.
+    // Keys that the caller scores next (as many), or null: the kernel prefetches them.
     const std::byte* next_keys = nullptr;
 };
 constexpr int64_t score_tile_floats(int64_t cols) {
@@ -114,7 +114,7 @@ struct WeightedSumArgs {
     int64_t n_sums;
     float* y;
     int64_t y_stride;
-    // Rows that the caller sums after these, as many: they are fetched into the cache. Or null.
+    // Rows that the caller sums next (as many), or null: the kernel prefetches them.
     const std::byte* next_rows = nullptr;
 };
 
@@ -123,11 +123,11 @@ struct SoftmaxTotals {
     float sum;      // of x after
 };
 
-// What attention does with cached keys and with cached values.
+// The kernels of attention for a KV cache format.
 struct KvKernels {
     Format format;
     void (*scores)(const ScoreArgs& args);
-    // A query's codes of 16 bits; returns their factor. Null where keys are floats.
+    // Converts a query to 16-bit codes and returns their factor. Null if keys are floats.
     float (*quantize_query)(const float* x, int64_t cols, int16_t* codes);
     void (*weighted_sum)(const WeightedSumArgs& args);
 };
@@ -137,7 +137,7 @@ struct KernelTable {
 
     LinearKernelFamilies linear;  // each format that holds weights is in one of them
 
-    // One row of `cols` floats into the layout above; cols is a multiple of 32.
+    // Quantises one row of `cols` floats to the layout above; cols is a multiple of 32.
     void (*quantize_q8)(const float* x, int64_t cols, std::byte* out);
 
     // h = x / sqrt(mean(x^2) + eps) * weight; h may be x.

@@ -8,8 +8,8 @@
 namespace minim::cpu {
 namespace {
 
-// Input rows that tiles of weights pass over before the next ones come: about 0.5 MB of a hidden state of 3072,
-// which the second-level cache keeps.
+// Input rows that all tiles of weights are multiplied with before the next ones: about 0.5 MB for a hidden state of 3072, which
+// fits the second-level cache.
 constexpr int64_t k_block_rows = 128;
 
 struct TaskTile {
@@ -35,7 +35,7 @@ struct Tiles {
         for (const backend::LinearTask& task : tasks) n += count(task, part);
         return n;
     }
-    // A tile by its number among those of a part.
+    // Returns tile `index` of a part.
     TaskTile tile(int32_t part, int64_t index) const {
         size_t t = 0;
         while (index >= count(tasks[t], part)) index -= count(tasks[t++], part);
@@ -79,7 +79,7 @@ void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t
         index -= parts.begin(part);
         const int64_t first_row = index / n_tiles * k_block_rows;
         const auto [task, rows] = tiles.tile(part, index % n_tiles);
-        // What the thread most likely reads afterwards.
+        // Returns the weights that the thread most likely reads next.
         const TaskTile next = tiles.tile(part, (index + 1) % n_tiles);
         const backend::Matrix& weight = *task->weight;
         compute_tile(machine,

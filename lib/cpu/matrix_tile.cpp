@@ -9,12 +9,12 @@
 namespace minim::cpu {
 namespace {
 
-// Of rows of floats, which stay in the first-level cache while the tokens pass.
+// Of float rows, which stay in the first-level cache while all tokens are multiplied.
 constexpr int64_t k_float_tile_bytes = 32 * 1024;
-// Of panels, which are read once: the longer a thread reads on, the nearer it comes to the memory's speed.
+// Of panels, which are read once: long sequential reads reach the full memory bandwidth.
 constexpr int64_t k_panel_tile_bytes = 512 * 1024;
 constexpr int64_t k_max_panel_tile_rows = 256;
-// Tiles a thread at least, so that all end at about the same time.
+// The least number of tiles for each thread, so that all end at about the same time.
 constexpr int64_t k_thread_tiles = 16;
 
 // Rows decoded to floats at a time: few enough to stay in the second-level cache.
@@ -25,7 +25,7 @@ constexpr int64_t packed_panel_bytes(int64_t cols) {
     return round_up_64(panel::k_panel_rows * (cols + cols / 16 + 4));
 }
 
-// Floats of a few rows at a time, then the kernel of float rows over all tokens.
+// Decodes a few rows to floats at a time, then runs the kernel of float rows over all tokens.
 void compute_decoded(const Machine& machine, const MatrixTile& tile, LinearArgs args, std::byte* scratch) {
     const FormatTraits& format = traits(tile.weight.format);
     auto* decoded = reinterpret_cast<float*>(scratch);
@@ -43,7 +43,7 @@ void compute_decoded(const Machine& machine, const MatrixTile& tile, LinearArgs 
     }
 }
 
-// Whole panels where they lie, other rows through a panel in scratch.
+// Multiplies whole panels in place; other rows are first copied to a panel in scratch.
 void compute_panels(const LinearKernel& kernel, const MatrixTile& tile, LinearArgs args, std::byte* scratch) {
     assert(tile.first % panel::k_panel_rows == 0);
     args.scratch = reinterpret_cast<PanelScratch*>(scratch);

@@ -5,23 +5,23 @@
 
 namespace minim::cpu {
 
-// What the kernels read: rows as floats, and quantised where some matrix wants that.
+// Input rows as the kernels read them: floats, and also quantised if some matrix needs that.
 struct InputRows {
     const std::byte* data[k_activation_count] = {};  // by Activation
     int64_t row_bytes[k_activation_count] = {};
-    const int32_t* rows = nullptr;  // which row token t reads; null: row t
+    const int32_t* rows = nullptr;  // rows[t]: the row that token t reads; null: row t
     int64_t n_tokens = 0;
 };
 
-// The form in which the input of a matrix is read.
+// Returns the form in which the input of a matrix is read.
 Activation activation_for(const KernelTable& kernels, Format format) noexcept;
 
-// Rows of one tile, a multiple of 16, where n_job_rows rows of weights meet their inputs in one job.
+// Returns the rows of one tile, a multiple of 16, for a job that multiplies n_job_rows rows of weights.
 int64_t rows_of_tile(const Machine& machine, const backend::Matrix& weight, int64_t n_job_rows) noexcept;
 
 InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept;
 
-// Tokens first .. first + count of an input.
+// Returns the tokens first .. first + count of an input.
 InputRows rows_of(const InputRows& all, int64_t first, int64_t count) noexcept;
 
 // Adds the quantised form to `input`, made in `out` from the n rows of x; nothing for f32 or when it is
@@ -29,9 +29,9 @@ InputRows rows_of(const InputRows& all, int64_t first, int64_t count) noexcept;
 void quantize_rows(const Machine& machine, Activation activation, const float* x, int64_t n, int64_t cols,
                    std::byte* out, InputRows& input);
 
-// Rows first .. first + count of W, of one part where they are split, against all tokens; y is where the first of them goes for
-// token 0; first is a multiple of 16. `exact` reads floats whatever the format: no quantised input decides a routing. Such a weight
-// is never packed.
+// Multiplies rows first .. first + count of W (of one part if rows are split) with all tokens. y: the output of the first row for
+// token 0. first is a multiple of 16. `exact` reads the input as floats, whatever the format, because quantised inputs must not
+// decide the routing; such a weight is never packed.
 struct MatrixTile {
     const backend::Matrix& weight;
     int64_t first;

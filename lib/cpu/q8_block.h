@@ -5,16 +5,16 @@
 
 namespace minim::cpu {
 
-// How much higher signed codes of weights are kept where a processor multiplies unsigned by signed bytes.
+// Added to signed weight codes on CPUs that multiply unsigned by signed bytes.
 inline constexpr int k_unsigned_offset = 128;
 
-// 32 columns of a quantised input row. Codes lie in -127 .. 127, and two neighbours, columns 2i and 2i + 1, add
-// up to -128 .. 128 (generic/quantize.h). One layout serves every packed weight format. A scale for 256, as Q8_K has it, would
-// spare the formats with blocks of 256 a multiplication, but costs too much accuracy: with it the median logits of a Q4_K model
-// are 1.7 % off, with a scale for 32 they stay within 1.1 %.
+// 32 columns of a quantised input row. Codes are in -127 .. 127, and two neighbours, columns 2i and 2i + 1, add up to
+// -128 .. 128 (generic/quantize.h). One layout serves every packed weight format. One scale for 256 columns, as in Q8_K, would
+// save the formats with blocks of 256 a multiplication, but costs too much accuracy: the median error of the logits of a Q4_K
+// model is 1.7 % with it, and 1.1 % with a scale for 32.
 //
-// The sums are what products of offset codes and minima need. Each is kept in the form in which a kernel can take it to all
-// lanes by a load, as multiplications are what bounds it.
+// The sums are needed for products of offset codes and of minima. Each is stored in the form that a kernel can broadcast with a
+// load, because the kernels are bound by multiplications.
 struct Q8Block {
     int8_t code[32];
     float scale;

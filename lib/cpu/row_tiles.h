@@ -1,5 +1,5 @@
-// The rows of a job cut into tiles, numbered node after node where they are split: so a thread pool can give each
-// node's threads the tiles that lie beside them.
+// The rows of a job cut into tiles. If rows are split over NUMA nodes, tiles are numbered node after node, so that the thread
+// pool can give each node's threads the tiles in their memory.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 
 namespace minim::cpu {
 
-// Rows first .. first + count of part `part`; of no rows where there is none.
+// Rows first .. first + count of part `part`; of no rows if there is none.
 struct RowTile {
     int64_t first = 0;
     int64_t count = 0;
 };
 
-// Of one matrix, or of all experts of a stack alike.
+// The split of one matrix, or of every expert of a stack in the same way.
 class RowTiles {
   public:
     // `split` may be null.
@@ -47,7 +47,7 @@ class RowTiles {
     int64_t tile_rows_;
 };
 
-// The tasks of a job, part after part.
+// Numbers the tasks of a job part after part.
 struct TaskParts {
     std::array<int64_t, k_most_nodes + 1> first = {};
     int32_t n_parts = 0;

@@ -41,7 +41,7 @@ class Carver {
         used_ = align_up(end, k_alignment);
     }
 
-    // What comes next lies on pages of its own.
+    // The next buffer begins on a new page.
     void begin_page() {
         if (used_ > UINT64_MAX - k_page_bytes) fail_out_of_memory(k_what, UINT64_MAX, 0);
         used_ = align_up(used_, k_page_bytes);

@@ -12,25 +12,25 @@
 
 namespace minim::cpu {
 
-// Bytes a thread needs for a tile of a matrix with `cols` columns (matrix_tile.h).
+// Returns the bytes a thread needs for a tile of a matrix with `cols` columns (matrix_tile.h).
 int64_t tile_scratch_bytes(int64_t cols) noexcept;
 
-// Of experts(): rows of an expert's gate and up, and tokens, whose floats a thread holds at once.
+// Of experts(): the rows of an expert's gate and up, and the tokens, whose floats a thread has in scratch at a time.
 inline constexpr int64_t k_gate_tile_rows = 256;
 inline constexpr int64_t k_gate_tile_tokens = 128;
 
-// Positions whose attention scores are held at once: whole pages.
+// Positions whose attention scores are in scratch at a time: whole pages.
 inline constexpr int64_t k_attend_span_positions = 1024;
 
-// A query's softmax over the positions of one span, or of several joined: the sum of exp(score - largest).
+// The softmax of a query over the positions of one span, or of several joined: the sum of exp(score - largest).
 struct AttendedSpan {
     float largest = 0.0F;
     float sum = 0.0F;  // 0: no positions
 };
 
-// What one thread writes and nobody else reads. It lies on pages of its own before all that threads share: a processor fetches
-// beyond what it reads, a tile's rows beyond the last row of an input too, and where another core keeps writing there each takes
-// the lines from the other. Between cores without a common cache a product took up to 1.7 times its time so.
+// Private work space of one thread, on pages of its own before all shared buffers. A CPU prefetches beyond the last row that
+// it reads; if another core writes there, the two take the cache lines from each other. On cores without a common cache that
+// made a product up to 1.7 times slower.
 struct ThreadScratch {
     std::byte* tile;  // tile_scratch_bytes(max_cols)
 
@@ -49,7 +49,7 @@ struct ThreadScratch {
 
 class CpuScratch : public backend::Scratch {
   public:
-    // Out of the backend's memory. Throws out_of_memory, or invalid where expert choices of a step are more than an index
+    // Allocates from the backend's memory. Throws out_of_memory, or invalid if expert choices of a step are more than an index
     // holds.
     CpuScratch(const backend::StepLimits& limits, int32_t n_threads, const backend::Backend& backend);
 
@@ -63,7 +63,7 @@ class CpuScratch : public backend::Scratch {
 
     float* router;  // [n_rows][n_expert]
 
-    // Of attend(). A query is a head of a row; a block of queries meets the keys of a page together.
+    // Of attend(). A query is a head of a row; a block of queries is multiplied with the keys of a page together.
     int64_t n_block_queries;    // at most
     int32_t* first_row_of_run;  // [n_rows + 1]
     int16_t* query_codes;       // [n_rows][n_head][head_dim]: queries of keys that are codes

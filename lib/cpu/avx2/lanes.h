@@ -35,7 +35,7 @@ struct LanesOf {
     static constexpr int k_tile_strips = 2;
     static constexpr int k_token_tile = 3;
     static constexpr int k_few_tokens = 4;
-    // vpmaddubsw multiplies unsigned by signed bytes: signed weights are kept 128 higher.
+    // vpmaddubsw multiplies unsigned by signed bytes: 128 is added to signed weights.
     static constexpr int k_wide_offset = k_unsigned_offset;
 
     // ---- memory ----
@@ -52,9 +52,9 @@ struct LanesOf {
     static Float load_f32(const float* p) { return {_mm256_loadu_ps(p)}; }
     static void store(std::byte* p, Int a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.v); }
     static void store(float* p, Float a) { _mm256_storeu_ps(p, a.v); }
-    // Loads of one lane each: where the processor's gather is guarded against data sampling it takes more
-    // than 20 cycles, and it is hardly faster than these elsewhere. Loads are what bounds this: the indices of two
-    // lanes come with one.
+    // One load for each lane instead of a gather: on CPUs with the mitigation against data sampling a gather takes more than 20
+    // cycles, and on others it is hardly faster. Loads are the bottleneck, so the indices of two lanes are read with
+    // one load.
     template <typename Index>
     static MINIM_KERNEL_INLINE void fetch(const uint32_t* table, const Index* at, Int* point) {
         constexpr int k_points = 4 / sizeof(Index);
@@ -167,7 +167,7 @@ struct LanesOf {
     static Int abs_bytes(Int a) { return {_mm256_abs_epi8(a.v)}; }
     template <int bit>
     static Int choose_by_bit(Int plane, Int chosen, Int others) {
-        // vpblendvb looks at bit 7 of a byte only: what a shift brings into the others does not matter.
+        // vpblendvb uses only bit 7 of a byte: the bits that a shift moves into the others do not matter.
         return {_mm256_blendv_epi8(others.v, chosen.v, _mm256_slli_epi16(plane.v, 7 - bit))};
     }
     static Int or_bytes(Int a, Mask where, int value) {
@@ -207,8 +207,8 @@ struct LanesOf {
     static MINIM_KERNEL_INLINE void dot_wide(Int* sum, const Int* weight, const int8_t* const* code) {
         dot_small<n, 255, n_tokens>(sum, weight, code);
     }
-    // sum[s][t] += weight[s] . code[t] of n vectors of codes. Each code is loaded for all strips, as loads are what bounds dot_small().
-    // Signed weights are made wide first.
+    // sum[s][t] += weight[s] . code[t] of n vectors of codes. Each code is loaded once for all strips, because loads are the
+    // bottleneck of dot_small(). Signed weights are made wide first.
     template <int n, int largest, bool signed_weights, int n_strips, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_strips(Int (&sum)[n_strips][n_tokens],
                                                const std::byte* const (&weight)[n_strips],
@@ -234,7 +234,7 @@ struct LanesOf {
     }
 
   protected:
-    // Weights and codes that several products take. Without the asm, GCC would load them once for each.
+    // Weights and codes of several products. Without the asm, GCC would load them once for each.
     template <int n_strips>
     struct Strips {
         Int strip[n_strips];
@@ -257,8 +257,8 @@ struct LanesOf {
     }
 
   private:
-    // How many pairs of products fit 16 bits together and are added there, of n: one is at most 128 * largest, as two neighbouring
-    // codes add up to no more than 128 (quantize.h).
+    // Returns how many of n pairs of products can be added in 16 bits: one is at most 128 * largest, because two neighbouring codes
+    // add up to at most 128 (quantize.h).
     static constexpr int run_of(int n, int largest) {
         const int room = 32767 / (128 * largest);
         return room < n ? room : n;

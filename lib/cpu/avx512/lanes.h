@@ -29,7 +29,7 @@ struct LanesOf {
     static constexpr int k_tile_strips = 2;
     static constexpr int k_token_tile = 4;
     static constexpr int k_few_tokens = 8;
-    // vpdpbusd multiplies unsigned by signed bytes: signed weights are kept 128 higher.
+    // vpdpbusd multiplies unsigned by signed bytes: 128 is added to signed weights.
     static constexpr int k_wide_offset = k_unsigned_offset;
 
     // ---- memory ----
@@ -46,8 +46,8 @@ struct LanesOf {
     static Float load_f32(const float* p) { return {_mm512_loadu_ps(p)}; }
     static void store(std::byte* p, Int a) { _mm512_storeu_si512(p, a.v); }
     static void store(float* p, Float a) { _mm512_storeu_ps(p, a.v); }
-    // Loads of one lane each: where the processor's gather is guarded against data sampling it takes more
-    // than 20 cycles, and it is hardly faster than these elsewhere.
+    // One load for each lane instead of a gather: on CPUs with the mitigation against data sampling a gather takes more than 20
+    // cycles, and on others it is hardly faster.
     template <typename Index>
     static MINIM_KERNEL_INLINE void fetch(const uint32_t* table, const Index* at, Int* point) {
         constexpr int k_points = 4 / sizeof(Index);
@@ -184,8 +184,9 @@ struct LanesOf {
     static MINIM_KERNEL_INLINE void dot_small(Int* sum, const Int* weight, const int8_t* const* code) {
         dot_wide<n, n_tokens>(sum, weight, code);
     }
-    // sum[s][t] += weight[s] . code[t] of n vectors of codes, 64 bytes each. Each code is loaded for all strips, and where registers
-    // are left, a sum is two: a processor that begins two products a cycle waits four for each. Signed weights are made wide first.
+    // sum[s][t] += weight[s] . code[t] of n vectors of codes, 64 bytes each. Each code is loaded once for all strips. If registers
+    // are free, a sum is split in two, to hide latency (two products start each cycle, each takes four). Signed weights are made
+    // wide first.
     template <int n, int /*largest*/, bool signed_weights, int n_strips, int n_tokens>
     static MINIM_KERNEL_INLINE void dot_strips(Int (&sum)[n_strips][n_tokens],
                                                const std::byte* const (&weight)[n_strips],
@@ -226,7 +227,7 @@ struct LanesOf {
         four = _mm_mask_broadcastd_epi32(four, 4, _mm_loadu_si32(table + at[2 * stride]));
         return _mm_mask_broadcastd_epi32(four, 8, _mm_loadu_si32(table + at[3 * stride]));
     }
-    // The points of lanes 0, 1, 4 and 5 from `at` on.
+    // Returns the codebook entries of lanes 0, 1, 4 and 5, from index `at` on.
     template <int stride, typename Index>
     static MINIM_KERNEL_INLINE __m256i fetch_four(const uint64_t* table, const Index* at) {
         __m256i four = _mm256_castsi128_si256(_mm_loadu_si64(table + at[0]));

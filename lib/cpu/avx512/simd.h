@@ -169,7 +169,7 @@ struct Simd {
     static constexpr int k_value_vectors = 4;  // of columns whose values are summed together
 
   private:
-    // Of 16 bytes, each moved up by 128 to be unsigned.
+    // Returns the sum of 16 signed bytes: each is made unsigned by adding 128.
     static int32_t sum_of_bytes(__m128i bytes) {
         const __m128i moved = _mm_xor_si128(bytes, _mm_set1_epi8(static_cast<char>(0x80)));
         const __m128i halves = _mm_sad_epu8(moved, _mm_setzero_si128());

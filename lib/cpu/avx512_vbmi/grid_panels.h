@@ -1,17 +1,17 @@
-// IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S where bytes can be permuted across a register (AVX-512 VBMI and GFNI): no lookup
+// IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S with byte permutations across a register (AVX-512 VBMI and GFNI) instead of lookups
 // in memory.
 //
-// A grid is two planes of bytes, each with a share of a point's four or eight magnitudes. One permutation looks 64 points up
-// among 128; a blend chooses among such parts of a plane. The fields of a plane's bytes come into a byte each by
-// vpmultishiftqb, with other bits above them; the sign's bit goes there by another one, and a last permutation, which looks at
-// six bits, makes the code of it.
+// A codebook is two planes of bytes, each with a share of an entry's four or eight magnitudes. One permutation looks up 64 entries
+// among 128; a blend selects between such parts of a plane. vpmultishiftqb moves each field of a plane's byte into a byte of its
+// own, with other bits above it; another one adds the sign bit. A last permutation, which uses six bits, maps the result to the
+// code.
 //
-// Nanoseconds for 16 rows of 32 columns with weights in the second-level cache, Zen 4 at 3.6 GHz, against loads of one point
-// each (panel/grids.h):
+// Nanoseconds for 16 rows of 32 columns with weights in the second-level cache, Zen 4 at 3.6 GHz; in parentheses with one load
+// for each entry (panel/grids.h):
 //
 //     IQ2_XXS 10.5 (20.1)  IQ2_XS 14.7 (21.6)  IQ2_S 17.4 (18.9)  IQ3_XXS 13.1 (32.1)  IQ3_S 17.2 (31.9)
 //
-// What bounds them is the number of instructions, two a cycle; looking up a whole block ahead takes longer.
+// They are bound by the number of instructions, two a cycle; looking up a whole block ahead takes longer.
 #pragma once
 
 #include <utility>
@@ -31,7 +31,7 @@ struct alignas(64) Bytes64 {
     int8_t byte[64];
 };
 
-// Bytes 4b .. 4b + 3 of each pair of lanes, b being the lane of the two: eight bits each, from bit first + step * i of that
+// Returns the bytes 4b .. 4b + 3 of each pair of lanes, b being the lane of the two: eight bits each, from bit first + step * i of that
 // lane on. Fewer than eight bits a field leave others above it.
 template <int first, int step>
 MINIM_KERNEL_FUNCTION Int fields(Int word) {
@@ -51,7 +51,7 @@ struct alignas(64) BytePlanes {
     uint8_t plane[2][n_points];
 };
 
-// Of points of eight: two bits each, four magnitudes a byte, as they are packed.
+// Planes of entries of eight: two bits for each magnitude, four magnitudes a byte, as they are packed.
 template <size_t n_points>
 constexpr BytePlanes<n_points> planes_of_8(const Table<uint16_t, n_points>& packed) {
     BytePlanes<n_points> grid{};
@@ -62,7 +62,7 @@ constexpr BytePlanes<n_points> planes_of_8(const Table<uint16_t, n_points>& pack
     return grid;
 }
 
-// Of points of four: the two low bits of each magnitude's index, and the third at bits 0, 2, 4 and 6.
+// Planes of entries of four: one with the two low bits of each magnitude's index, one with the third at bits 0, 2, 4 and 6.
 template <size_t n_points>
 constexpr BytePlanes<n_points> planes_of_4(const Table<uint16_t, n_points>& packed) {
     BytePlanes<n_points> grid{};
@@ -82,7 +82,7 @@ inline constexpr auto k_iq2s_planes = planes_of_8(codebooks::k_iq2s_points);
 inline constexpr auto k_iq3xxs_planes = planes_of_4(codebooks::k_iq3xxs_points);
 inline constexpr auto k_iq3s_planes = planes_of_4(codebooks::k_iq3s_points);
 
-// plane[index], where bits 0 .. 7 of an index are a byte of `low` and those above masks.
+// Returns plane[index]; bits 0 .. 7 of an index are a byte of `low`, those above are masks.
 struct PointIndex {
     Int low;
     Mask bit_8 = {};
@@ -103,7 +103,7 @@ MINIM_KERNEL_INLINE Int look_up_points(const uint8_t* plane, const PointIndex& i
     }
 }
 
-// What both planes have for 64 points.
+// The bytes of both planes for 64 entries.
 struct Points {
     Int plane[2];
     template <size_t n_points>
@@ -114,7 +114,7 @@ struct Points {
     }
 };
 
-// Of each byte the bits from `first` on, of which there are seven, and above them what makes the number of set bits even.
+// Returns for each byte the seven bits from `first` on, and in bit 7 their parity, so that the number of set bits is even.
 template <int first>
 MINIM_KERNEL_FUNCTION Int even_signs(Int bytes) {
     constexpr uint64_t k_rows = [] {
@@ -127,7 +127,7 @@ MINIM_KERNEL_FUNCTION Int even_signs(Int bytes) {
 
 // ---- codes of a unit ----
 
-// By magnitude in n_bits and the sign above, for every value of six bits: offset +- magnitude.
+// A table of offset +- magnitude for every value of six bits: the magnitude in n_bits, the sign above.
 template <int n_bits, int offset, size_t n>
 constexpr Bytes64 signed_codes(const Table<int8_t, n>& magnitudes) {
     Bytes64 codes{};
@@ -144,7 +144,7 @@ inline constexpr Bytes64 k_iq3xxs_codes =
     signed_codes<3, panel::k_iq3xxs_offset>(codebooks::k_iq3xxs_magnitudes);
 inline constexpr Bytes64 k_iq3s_codes = signed_codes<3, panel::k_iq3s_offset>(codebooks::k_iq3s_magnitudes);
 
-// Four points of eight; sign k of a lane is that of column k.
+// Returns the codes of four entries of eight; sign k of a lane is that of column k.
 template <int... i>
 MINIM_KERNEL_INLINE void put_codes(const Points& points, Int signs, Unit& unit,
                                    std::integer_sequence<int, i...>) {
@@ -158,7 +158,7 @@ MINIM_KERNEL_INLINE void put_codes(const Points& points, Int signs, Unit& unit) 
     put_codes(points, signs, unit, std::make_integer_sequence<int, 8>());
 }
 
-// Four points of four, columns 16 * half .. 16 * half + 15.
+// Returns the codes of four entries of four, columns 16 * half .. 16 * half + 15.
 template <int half, int... i>
 MINIM_KERNEL_INLINE void put_half(const Points& points, Int signs, const Bytes64& codes, Unit& unit,
                                   std::integer_sequence<int, i...>) {
@@ -182,7 +182,7 @@ MINIM_KERNEL_INLINE void put_half(const Points& points, Int signs, const Bytes64
     put_half<half>(points, signs, codes, unit, std::make_integer_sequence<int, 4>());
 }
 
-// Where bit `first` + step * i of byte 0 of a lane is set, in byte i.
+// Returns a mask whose byte i is set if bit `first` + step * i of byte 0 of the lane is set.
 template <int first, int step>
 MINIM_KERNEL_FUNCTION Mask bits_of_byte_0(Int word) {
     constexpr uint32_t k_bits = (1U << first) | (0x100U << (first + step)) |
@@ -229,7 +229,7 @@ struct Iq2Xs {
         return {_mm512_permutex2var_epi8(a.v, _mm512_loadu_si512(k_order.byte), b.v)};
     }
     MINIM_KERNEL_INLINE void unpack(int u, Unit& unit) const {
-        // Two points a word, each 9 bits of index and 7 of signs.
+        // Two entries a word, each with 9 bits of index and 7 of signs.
         const Int a = block.word(Layout::points_at(u, 0));
         const Int b = block.word(Layout::points_at(u, 1));
         const Int upper = bytes_of_points<1>(a, b);
@@ -293,7 +293,7 @@ struct Iq3S {
     }
 };
 
-// panel::Grids with these in place of theirs. The ternary points of IQ1 are too many for registers.
+// panel::Grids with these formats replaced. The ternary codebook of IQ1 is too large for registers.
 using GridPanels =
     panel::PanelList<panel::Iq1SPanel<Lanes>, panel::Iq1MPanel<Lanes>, Iq2Xxs, Iq2Xs, Iq2S, Iq3Xxs, Iq3S>;
 

@@ -16,12 +16,12 @@ struct Lanes : avx512::LanesOf<Vbmi> {
     }
     static Table wide_table_32(const int8_t* values) { return {wide({table_32(values).v}).v}; }
     static Int look_up_six_bits(Table t, Int index) { return {_mm512_permutexvar_epi8(index.v, t.v)}; }
-    // In a table of 16, which lies there four times: bits that come from the neighbouring nibble do not matter.
+    // Looks up in a table of 16, stored four times: bits of the neighbouring nibble in the index do not matter.
     static void look_up_nibbles(Table t, Int word, Int& low, Int& high) {
         low.v = _mm512_permutexvar_epi8(word.v, t.v);
         high.v = _mm512_permutexvar_epi8(_mm512_srli_epi32(word.v, 4), t.v);
     }
-    // The n low bits of every byte of `low` with the others of `high`.
+    // Returns the n low bits of every byte of `low` with the others of `high`.
     template <int n>
     static Int merge_above(Int low, Int high) {
         constexpr int k_choose = 0xCA;  // a ? b : c, bit by bit

@@ -13,21 +13,21 @@ namespace minim::cpu::generic {
 
 // ---- scores ----
 //
-// A score is summed in four lanes, column c in lane c mod 4, in order of c (README.md, rule 4). So that a register is full of
-// them, keys are laid side by side first, four columns of each: a tile holds, for every four columns, four registers, number i
-// of which has keys i, 4 + i, 8 + i ... of the tile. Then the sums of a query's four registers come out in the order of the keys.
+// A score is summed in four lanes, column c in lane c mod 4, in order of c (README.md, rule 4). To fill a register, the same four
+// columns of several keys are placed side by side: for every four columns a tile has four registers, of which number i has keys
+// i, 4 + i, 8 + i ... of the tile. The sums of a query's four registers are then in the order of the keys.
 
 template <class V>
 inline constexpr int k_register_floats = 4 * V::k_quads;
 template <class V>
-inline constexpr int k_tile_keys = 4 * V::k_quads;  // a quad each
+inline constexpr int k_tile_keys = 4 * V::k_quads;  // one quad for each key
 
-// In place of those behind the last one comes the last one again.
+// Returns a row of keys; beyond the last one, the last one again.
 MINIM_KERNEL_INLINE const std::byte* key_row(const ScoreArgs& args, int64_t r) {
     return args.keys + (r < args.n_keys ? r : args.n_keys - 1) * args.key_bytes;
 }
 
-// Keys r0 .. r0 + k_tile_keys - 1 to args.tile.
+// Copies keys r0 .. r0 + k_tile_keys - 1 to args.tile.
 template <class V, class Elements>
 MINIM_KERNEL_INLINE void lay_keys_side_by_side(const ScoreArgs& args, int64_t r0) {
     using Quads = typename V::Quads;
@@ -49,7 +49,7 @@ MINIM_KERNEL_INLINE void lay_keys_side_by_side(const ScoreArgs& args, int64_t r0
     }
 }
 
-// No call: sums would go to memory around it.
+// Inlined: around a call, the sums would be stored to memory.
 MINIM_KERNEL_INLINE const float* pad_to_four(const float* from, int64_t count, float (&to)[4]) {
     to[0] = from[0];
     to[1] = count > 1 ? from[1] : 0.0F;
@@ -64,7 +64,7 @@ MINIM_KERNEL_INLINE void put_scores(const ScoreArgs& args, int64_t r0, int64_t t
                                     const float (&factor)[n_queries]) {
     using Quads = typename V::Quads;
     constexpr int k_register = k_register_floats<V>;
-    // A loop so short that it is unrolled for certain: sums at an index that is not known stay in memory all the time.
+    // A short loop, so that it is certainly unrolled: sums with an index unknown at compile time would stay in memory.
     float scores[n_queries][k_register];
     for (int t = 0; t < n_queries; ++t) {
         const Quads dots = V::sum_quads(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
@@ -81,8 +81,8 @@ MINIM_KERNEL_INLINE void put_scores(const ScoreArgs& args, int64_t r0, int64_t t
     }
 }
 
-// The scores of the tile's keys for queries t0 .. t0 + n_queries - 1. `ahead`: where a tile's keys are fetched from, evenly on the
-// way, as a memory that is asked in bursts gives less. Or null.
+// Computes the scores of the tile's keys for queries t0 .. t0 + n_queries - 1. `ahead`: keys to prefetch meanwhile, or null.
+// Prefetches are spread evenly: bursts of requests get less bandwidth.
 template <class V, int n_queries>
 MINIM_KERNEL_INLINE void score_tile(const ScoreArgs& args, int64_t r0, int64_t t0, const std::byte* ahead) {
     using Quads = typename V::Quads;
@@ -118,8 +118,8 @@ MINIM_KERNEL_INLINE void score_tile(const ScoreArgs& args, int64_t r0, int64_t t
     put_scores<V, n_queries>(args, r0, t0, sum, factor);
 }
 
-// score(n, t, ahead) for all queries, n of them at a time from query t on. `ahead`: the keys to fetch meanwhile for those from r
-// on; null but for the first.
+// Calls score(n, t, ahead) for all queries, n of them at a time from query t on. `ahead`: the keys to prefetch; null for all
+// calls but the first.
 template <int n_together, class Score>
 MINIM_KERNEL_INLINE void for_each_query_tile(const ScoreArgs& args, int64_t r, const Score& score) {
     const std::byte* ahead = args.next_keys == nullptr ? nullptr : args.next_keys + r * args.key_bytes;
@@ -147,8 +147,8 @@ void scores(const ScoreArgs& args) {
 
 // ---- sums of values ----
 
-// `n_sums` sums of the same rows over n_vectors times 16 columns from c on: every lane is a column, rows are
-// added in order.
+// Computes `n_sums` sums of the same rows over n_vectors times 16 columns from c on: every lane is a column, rows are added in
+// order.
 template <class V, class Elements, int n_sums, int n_vectors>
 void weighted_sum_tile(const WeightedSumArgs& args, int64_t first_sum, int64_t c) {
     typename V::F32 sum[n_sums][n_vectors];
@@ -157,7 +157,7 @@ void weighted_sum_tile(const WeightedSumArgs& args, int64_t first_sum, int64_t c
         for (int v = 0; v < n_vectors; ++v) sum[s][v] = load<V>(y + s * args.y_stride + 16 * v);
     }
     const float* weight = args.weight + first_sum * args.weight_stride;
-    // Evenly, as the columns of the rows are passed: a memory that is asked in bursts gives less.
+    // Spread evenly over the columns: bursts of requests get less bandwidth.
     const int64_t part_bytes = 16 * n_vectors * args.row_bytes / args.cols;
     const std::byte* next = first_sum == 0 ? args.next_rows : nullptr;
     if (next != nullptr) next += c * args.n_rows * args.row_bytes / args.cols;

@@ -1,9 +1,10 @@
-// Scores of keys that are kept as codes of blocks of 32 columns (Q8_0, Q4_0): products of integers, half as much work as
-// products of floats. A query is 16-bit codes under one factor, which is as good as floats here.
+// Scores of keys stored as codes in blocks of 32 columns (Q8_0, Q4_0), from integer products: half the work of float products.
+// A query is 16-bit codes with one factor, which is as accurate as floats here.
 //
-// As in attention.h a score has four lanes and keys lie side by side, four registers of them; but a lane of a register holds
-// four codes or, widened, two: of 16 columns lane l has columns 4l .. 4l + 3. A block's products are summed in each lane, exactly,
-// become a float there, and are added times the block's scale to the lane's sum, block after block (README.md, rule 4).
+// As in attention.h, a score has four lanes and keys are placed side by side in four registers. But a lane of a register has
+// four codes or, widened, two: of 16 columns, lane l has columns 4l .. 4l + 3. The products of a block are summed in each lane as
+// integers (exact), converted to float, multiplied by the block's scale and added to the lane's sum, block after block
+// (README.md, rule 4).
 #pragma once
 
 #include "cpu/generic/attention.h"
@@ -32,7 +33,7 @@ struct Q4_0Codes {
     }
 };
 
-// Of 16 columns 0, 2, 4 ... first and 1, 3, 5 ... then: the order in which a register of codes is widened.
+// Converts a query to codes. Their order in 16 columns: 0, 2, 4 ... first, then 1, 3, 5 ..., as a register of codes is widened.
 template <class V>
 float quantize_query(const float* x, int64_t cols, int16_t* codes) {
     auto largest = V::zero();
@@ -49,8 +50,8 @@ float quantize_query(const float* x, int64_t cols, int16_t* codes) {
     return d;
 }
 
-// What ScoreArgs::tile is for codes: for each block its scales, four registers, and behind those of all blocks the codes: for each
-// block and each of the four registers of keys four parts, 16 columns' even and odd codes and the other 16 columns'.
+// The layout of ScoreArgs::tile for codes: first the scales of each block, four registers; then the codes: for each block and
+// each of the four registers of keys four parts: the even and odd codes of 16 columns, and those of the other 16 columns.
 template <class V>
 struct CodeTile {
     float* scales;

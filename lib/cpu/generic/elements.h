@@ -10,7 +10,7 @@
 
 namespace minim::cpu::generic {
 
-// Columns c .. c + 15 of a row: load(row, c). The first `count` of them, then zeros: load_part(row, c, count).
+// load(row, c) loads columns c .. c + 15 of a row; load_part(row, c, count) the first `count` of them, then zeros.
 template <class Elements, int64_t bytes>
 struct PlainElements {
     static constexpr int64_t k_bytes = bytes;
@@ -36,7 +36,7 @@ struct Bf16Elements : PlainElements<Bf16Elements<V>, 2> {
     static typename V::F32 load(const std::byte* row, int64_t c) { return V::load_bf16(row + 2 * c); }
 };
 
-// The next two: whole blocks of 32 only, so that 16 columns are never cut short.
+// The next two formats have blocks of 32 columns, so 16 columns are always complete.
 template <class V>
 struct Q4_0Elements {
     static typename V::F32 load(const std::byte* row, int64_t c) {
@@ -78,7 +78,7 @@ void store_part(float* p, typename V::F32 a, int64_t count) {
     memcpy(p, whole, static_cast<size_t>(count) * sizeof(float));
 }
 
-// f(first element, count) for every 16 elements of n, and for the rest of fewer.
+// Calls f(first element, count) for every 16 elements of n, and for the rest.
 template <class Function>
 void for_each_vector(int64_t n, const Function& f) {
     int64_t i = 0;

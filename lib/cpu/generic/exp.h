@@ -1,4 +1,4 @@
-// exp and what is made of it, within 2 units in the last place of the exact value, the same on every machine.
+// exp and functions made of it, within 2 units in the last place of the exact value, with the same bits on every machine.
 #pragma once
 
 #include "cpu/generic/elements.h"
@@ -14,8 +14,8 @@ typename V::F32 round_half_even(typename V::F32 x) {
 }
 
 // exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. ln 2 is split so that n * high is exact; the
-// series of exp(r) to r^7 leaves 5e-9. 2^n is applied in two factors: subnormal results round once, infinity
-// arises by itself.
+// series of exp(r) up to r^7 has an error of 5e-9. 2^n is applied in two factors, so that subnormal results round once and
+// overflow gives infinity.
 template <class V>
 typename V::F32 exp(typename V::F32 x) {
     // Beyond these the result is infinity or 0 already. The order of the operands lets NaN pass.

@@ -25,8 +25,8 @@ struct Linear {
     }
 };
 
-// The rows four further on than those of a tile, to be fetched meanwhile: a processor's own prefetcher follows no tile into the
-// next one. In the end those of the next weights, or none but what is there already.
+// The rows to prefetch: four rows after those of a tile, because the hardware prefetcher does not follow from one tile to the
+// next. At the end those of the next weights, or rows that are in the cache already.
 template <int n_rows>
 struct RowsAhead {
     static constexpr int k_ahead = 4;
@@ -48,7 +48,7 @@ struct RowsAhead {
     MINIM_KERNEL_INLINE void fetch(int r, int64_t at) const { __builtin_prefetch(row[r] + at, 0, 2); }
 };
 
-// A row alone is a stretch of memory that the next row goes on with.
+// A single row is contiguous with the next row.
 template <>
 struct RowsAhead<1> {
     static constexpr int64_t k_ahead_bytes = 8192;
@@ -65,7 +65,7 @@ struct Count {
     static constexpr int k_value = value;
 };
 
-// tile(first row, rows, first token, tokens) for all rows and n_tokens tokens.
+// Calls tile(first row, rows, first token, tokens) for all rows and n_tokens tokens.
 template <int n_rows, int n_tokens, class Tile>
 void for_each_row_tile(const LinearArgs& args, int64_t t, const Tile& tile) {
     int64_t r = 0;
@@ -73,9 +73,9 @@ void for_each_row_tile(const LinearArgs& args, int64_t t, const Tile& tile) {
     for (; r < args.n_rows; ++r) tile(r, Count<1>(), t, Count<n_tokens>());
 }
 
-// tile() computes one register tile, at most k_rows x k_tokens of several tokens; tiles change no result, they only let a
-// loaded weight serve several tokens and hide the latency of sums. Tokens outside, rows inside: a tile of rows is read once
-// from memory and then again from the cache. k_tokens is 2 or 4. The only token there is meets k_rows_of_one at a time.
+// tile() computes one register tile, at most k_rows x k_tokens of several tokens. Tiles do not change results: a loaded weight
+// is used for several tokens, and the latency of sums is hidden. The outer loop goes over tokens, the inner one over rows: the rows
+// come from memory once and then from the cache. k_tokens is 2 or 4. A single token is multiplied with k_rows_of_one rows at a time.
 template <int k_rows, int k_tokens, int k_rows_of_one, class Tile>
 void for_each_tile(const LinearArgs& args, const Tile& tile) {
     if (args.n_tokens == 1) return for_each_row_tile<k_rows_of_one, 1>(args, 0, tile);

@@ -4,13 +4,13 @@
 //   y(row) = sum over groups of columns of
 //              scale(row) a_scale (code(row) . a_code) + minimum(row) a_scale sum(a_code)
 //
-// The dot is a sum of integers, exact; groups are added in their order, one fused multiply-add each, so a sum
-// does not depend on the width of a register or on who else is computed.
+// The dot is an exact sum of integers. Groups are added in order, one fused multiply-add each, so a sum does not depend on the
+// width of a register or on batch composition.
 //
-// Few input rows: unpacking and dots go together. More: a panel is unpacked into scratch, 256 columns at a time, and
-// every tile of input rows passes over them there, in the first-level cache; the sums wait in scratch between. Codes of
-// 8 bits need no unpacking and are read where they lie. All do the same arithmetic, and fetch what comes next from
-// memory while they compute.
+// With few input rows, weights are multiplied as they are unpacked. With more, a panel is unpacked into scratch, 256 columns at a
+// time, and multiplied there, in the first-level cache, with every tile of input rows; the sums stay in scratch meanwhile.
+// 8-bit codes need no unpacking and are read in place. All ways do the same arithmetic, and prefetch the next weights while
+// they compute.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@
 
 namespace minim::cpu::generic {
 
-// Where the input rows of a tile lie, from the unit at hand on.
+// The input rows of a tile, from the current unit on.
 template <int n_tokens>
 struct InputTile {
     const Q8Block* block[n_tokens];
@@ -33,7 +33,7 @@ struct InputTile {
     InputTile(const LinearArgs& args, int64_t t0, int64_t unit) {
         for (int t = 0; t < n_tokens; ++t) block[t] = row(args, t0 + t) + unit;
     }
-    // All tokens, and the last one again where there are fewer.
+    // All tokens, and the last one again if there are fewer.
     InputTile(const LinearArgs& args, int64_t unit) {
         for (int t = 0; t < n_tokens; ++t)
             block[t] = row(args, t < args.n_tokens ? t : args.n_tokens - 1) + unit;
@@ -55,8 +55,8 @@ inline constexpr int k_panel_strips = static_cast<int>(k_panel_rows) / L::k_widt
 template <class Kind>
 inline constexpr int k_group_vectors = 8 / Kind::k_groups;
 
-// What a dot with group `group` of a block begins with: the offset of the weights' codes, and what they are shifted by, times the
-// block's codes.
+// Returns the start value of a dot with group `group` of a block: the offset and the shift of the weights' codes, times the sum
+// of the block's codes.
 template <class L, class Kind>
 MINIM_KERNEL_INLINE typename L::Int first_dot(const Q8Block& block, int group, const typename L::Int* shift) {
     constexpr int k_offset = Kind::k_codes == Codes::wide ? L::k_wide_offset : Kind::k_offset;
@@ -64,7 +64,7 @@ MINIM_KERNEL_INLINE typename L::Int first_dot(const Q8Block& block, int group, c
     const uint32_t halves = Kind::k_groups == 1 ? k_half * 0x00010001 : k_half << (16 * group);
     const auto offset = L::all(static_cast<int32_t>(halves));
     if constexpr (Kind::k_shifts) {
-        // A shift is less than 128, and -128 has none of its bits.
+        // A shift is below 128, so its bits do not overlap those of -128.
         static_assert(k_offset == 0 || k_offset == 128);
         return L::dot_halves(L::bit_or(shift[group], offset), block.sum);
     } else if constexpr (k_offset == 0) {
@@ -76,7 +76,7 @@ MINIM_KERNEL_INLINE typename L::Int first_dot(const Q8Block& block, int group, c
     }
 }
 
-// sum + scale a_scale dot + minimum a_scale sum(a_code) of a group.
+// Returns sum + scale a_scale dot + minimum a_scale sum(a_code) of a group.
 template <class L, class Kind>
 MINIM_KERNEL_INLINE typename L::Float add_dot(typename L::Float sum, typename L::Int dot,
                                               typename L::Float scale, const typename L::Float* minimum,
@@ -110,7 +110,7 @@ MINIM_KERNEL_INLINE void add_unit(const Unit<L>& unit, const InputTile<n_tokens>
     }
 }
 
-// y of the panel's rows, of which the last panel may have fewer than 16.
+// Writes y of the panel's rows; the last panel may have fewer than 16.
 template <class L>
 MINIM_KERNEL_INLINE void put_lanes(const LinearArgs& args, int64_t panel, int lane, int64_t t,
                                    typename L::Float sum) {
@@ -128,11 +128,11 @@ MINIM_KERNEL_INLINE void put_lanes(const LinearArgs& args, int64_t panel, int la
     for (int64_t r = 0; r < count; ++r) y[r] = args.add ? y[r] + lanes[r] : lanes[r];
 }
 
-// Formats that take few instructions a unit.
+// Formats whose units take few instructions.
 template <class L, class P>
 inline constexpr bool k_is_simple = P::Kind::k_groups == 1 && !UnpacksInLoop<L, P>;
 
-// L for one token, whose sums leave registers for the words that units share.
+// The lanes for one token: its sums leave registers free for the words that units share.
 template <class L>
 struct LanesForOne : L {
     static constexpr bool k_keeps_words = true;
@@ -145,7 +145,7 @@ concept KeepsForOne = requires(typename L::Int word) {
     typename P::template With<LanesForOne<L>>;
 };
 
-// L for a few tokens, whose dots take in what codes are shifted by.
+// The lanes for a few tokens: their dots include the shift of the codes.
 template <class L>
 struct LanesAddingShifts : L {
     static constexpr bool k_adds_shifts_in_dots = true;
@@ -166,13 +166,13 @@ struct ForFew<L, P> {
     using Panel = typename P::template AddingShifts<Lanes>;
 };
 
-// Formats of which a load of memory is about all that is done with one token.
+// Formats that do little more than load memory for one token.
 template <class P>
 inline constexpr bool k_has_eight_bits = P::Block::block_bytes >= P::Block::block_elems;
 
-// Formats that the processor's own prefetcher keeps ahead of where one token is multiplied: their units take few instructions, and
-// they are read from front to back, a byte a weight or, in a single pass over a block, four bits or with shared words kept.
-// Requests only disturb it there.
+// Formats for which the hardware prefetcher suffices with one token: their units take few instructions, and they are read in
+// sequence (a byte a weight; or, in a single pass over a block, four bits a weight, or with shared words kept in registers).
+// Software prefetches would only disturb it.
 template <class L, class P>
 inline constexpr bool k_needs_no_requests = [] {
     using Block = typename P::Block;
@@ -184,8 +184,8 @@ inline constexpr bool k_needs_no_requests = [] {
            (k_has_eight_bits<P> || (k_is_one_pass && (k_has_four_bits || k_keeps_words)));
 }();
 
-// Formats that may be asked for by whole blocks for n_tokens. One pass takes a block of them as it comes, and of up to four tokens
-// the dots leave it the time. Two passes do so where a load is about all that they are, and hide it from the processor's own
+// Whether to prefetch a whole block at a time for n_tokens: worth it if one pass decodes it and at most 4 tokens are
+// multiplied. With two passes it is worth it if they do little more than load, which hides the sequence from the CPU's own
 // prefetcher.
 template <class L, class P, int n_tokens>
 inline constexpr bool k_may_come_by_blocks = [] {
@@ -194,7 +194,7 @@ inline constexpr bool k_may_come_by_blocks = [] {
     return n_tokens <= 4 && !(k_has_eight_bits<P> && n_tokens == 1);
 }();
 
-// How far ahead weights are fetched for a few tokens where the processor's own prefetcher helps.
+// How far ahead to prefetch weights for a few tokens on CPUs whose own prefetcher helps.
 template <class L, class P, int n_tokens>
 inline constexpr ReadAheadDistance k_few_distance = [] {
     constexpr bool k_is_one_pass = L::k_width == k_panel_rows;
@@ -203,7 +203,7 @@ inline constexpr ReadAheadDistance k_few_distance = [] {
     return k_is_one_pass ? k_much_work_for_one : k_much_work;
 }();
 
-// At most n_tokens: each unit is multiplied as it is unpacked.
+// Multiplies at most n_tokens tokens: each unit as it is unpacked.
 template <class L, class P, int n_tokens, class AnyReadAhead>
 void linear_panels_of_few(const LinearArgs& args, AnyReadAhead read_ahead) {
     constexpr int k_parts = k_panel_strips<L>;
@@ -322,7 +322,7 @@ class UnpackedUnit {
     const std::byte* data_ = nullptr;
 };
 
-// Formats whose words are a unit's codes as they lie, signed bytes. Lanes that take weights from memory need them unpacked nowhere.
+// Formats whose stored words are already a unit's codes, as signed bytes. Lanes that load weights from memory need no unpacking.
 template <class P>
 concept HoldsCodes = requires {
     P::k_codes_at;
@@ -349,7 +349,7 @@ class PackedUnit {
     PanelBlock<L> block_ = {};
 };
 
-// Units of the same columns of several strips: each code of the input that is loaded meets all of them.
+// Units of the same columns of several strips: each loaded code of the input is multiplied with all of them.
 template <class L, class AnyUnit, int n_strips, int n_tokens>
 MINIM_KERNEL_INLINE void add_unit_of_strips(const AnyUnit (&unit)[n_strips], const InputTile<n_tokens>& input,
                                             typename L::Float (&sum)[n_strips][n_tokens]) {
@@ -378,7 +378,7 @@ MINIM_KERNEL_INLINE void add_unit_of_strips(const AnyUnit (&unit)[n_strips], con
     }
 }
 
-// Units first .. first + count of some panels, in scratch or where they are kept, and the sums of some tokens.
+// Units first .. first + count of some panels, in scratch or in place, and the sums of some tokens.
 template <int n_panels>
 struct UnitsOfPanels {
     const std::byte* data[n_panels];
@@ -387,17 +387,17 @@ struct UnitsOfPanels {
     int64_t count;
 };
 
-// Panels that a tile takes, which may be a part of one.
+// Panels in a tile; may be less than one.
 template <class L>
 inline constexpr int k_tile_panels =
     L::k_tile_strips > k_panel_strips<L> ? L::k_tile_strips / k_panel_strips<L> : 1;
 
-// Strips of n_panels panels that a tile of tokens takes at a time.
+// Strips of n_panels panels that are multiplied with a tile of tokens together.
 template <class L, int n_panels>
 inline constexpr int k_strips_at_once =
     L::k_tile_strips < n_panels* k_panel_strips<L> ? L::k_tile_strips : n_panels* k_panel_strips<L>;
 
-// What comes after a range of blocks of some panels, so many bytes of each, in equal steps: one with each unit of each tile.
+// Prefetches what follows a range of blocks of some panels, some bytes of each, in equal steps: one with each unit of each tile.
 template <int n_panels>
 struct RangesAhead {
     Ahead panel[n_panels];
@@ -414,8 +414,8 @@ struct RangesAhead {
     }
 };
 
-// Adds their products with the inputs of n_tokens tokens to the sums of these, which are the panels' from token t on; the first is
-// token t0 of all.
+// Adds the products of these units with the inputs of n_tokens tokens to the panels' sums from token t on. The first token is
+// number t0 of all.
 template <class L, class AnyUnit, int n_panels, int n_tokens>
 void add_units(const LinearArgs& args, const UnitsOfPanels<n_panels>& units, int64_t t0, int64_t t,
                RangesAhead<n_panels>& ahead) {
@@ -449,7 +449,7 @@ void add_units(const LinearArgs& args, const UnitsOfPanels<n_panels>& units, int
     }
 }
 
-// For tokens t0 .. t0 + n_tokens.
+// Multiplies tokens t0 .. t0 + n_tokens.
 template <class L, class AnyUnit, int n_panels>
 void add_units_of_tokens(const LinearArgs& args, const UnitsOfPanels<n_panels>& units, int64_t t0,
                          int64_t n_tokens, RangesAhead<n_panels> ahead) {
@@ -471,7 +471,7 @@ void add_units_of_tokens(const LinearArgs& args, const UnitsOfPanels<n_panels>& 
     while (t < n_tokens) add_tile(std::integral_constant<int, 1>());
 }
 
-// Panels first .. first + n_panels and tokens t0 .. t0 + n_tokens, which are at most k_panel_tokens.
+// Multiplies panels first .. first + n_panels with tokens t0 .. t0 + n_tokens, at most k_panel_tokens.
 template <class L, class P, int n_panels>
 void linear_of_panels(const LinearArgs& args, int64_t first, int64_t t0, int64_t n_tokens) {
     using Blocks = PanelBlocks<typename P::Block>;
@@ -511,7 +511,7 @@ void linear_of_panels(const LinearArgs& args, int64_t first, int64_t t0, int64_t
     }
 }
 
-// How many tokens are few. Formats that keep much in registers while they unpack leave room for the sums of four.
+// The most tokens that are multiplied while unpacking: four for formats whose unpacking uses many registers.
 template <class L, class P>
 inline constexpr int k_few_tokens =
     [] { return k_is_simple<L, P> || L::k_few_tokens < 4 ? L::k_few_tokens : 4; }();

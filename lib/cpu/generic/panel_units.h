@@ -1,5 +1,4 @@
-// A panel of weights as the kernels walk over it: block by block, in them unit by unit (panel/units.h), while what comes
-// later is fetched.
+// Walks over a panel of weights block by block, and in them unit by unit (panel/units.h), with prefetching of what follows.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +17,8 @@ using panel::k_panel_rows;
 using panel::PanelBlock;
 using panel::Unit;
 
-// What is read some time after a block, to be fetched meanwhile: far ahead into the second-level cache, since few lines can be on
-// their way into the first, and from there when they are near.
+// The addresses to prefetch during a block, in two steps: far ahead into the second-level cache (few lines can be in flight to
+// the first level), and from there into the first level when they are near.
 struct Ahead {
     static constexpr bool k_fetches = true;
 
@@ -32,21 +31,21 @@ struct Ahead {
     }
 };
 
-// The processor's own prefetcher is enough.
+// No prefetching: the CPU's own prefetcher suffices.
 struct NothingAhead {
     static constexpr bool k_fetches = false;
 };
 
-// Compilers move no load and no request across this. Left alone they gather the requests of all units of a block in one
-// burst, and read words of later units before those of earlier ones; and they drop a loop that does nothing but request.
+// Compilers do not move loads or prefetches across this. Otherwise they gather the prefetches of all units of a block in one
+// burst, read words of later units before those of earlier ones, and remove a loop that only prefetches.
 MINIM_KERNEL_INLINE void keep_order() {
     asm volatile("");
 }
 
-// How much is computed between two requests says how far ahead they must be made. Where it is little, the processor's own
-// prefetcher does most of it, and requests beyond the page that it works on disturb it; where it is much, that one loses
-// its way, and the longer distance keeps the memory busy. Registers narrower than a panel pass over its blocks twice, the
-// first time at the memory's speed: both requests must be made before the columns of a pass begin.
+// How far ahead to prefetch depends on the work between two prefetches. With little work, the CPU's own prefetcher does most of
+// it, and prefetches beyond its current page disturb it. With much work, it loses the sequence, and a longer distance keeps the
+// memory busy. Registers narrower than a panel pass over its blocks twice, the first time at memory speed: both prefetches must
+// be made before the columns of a pass begin.
 struct ReadAheadDistance {
     int64_t far;
     int64_t near;
@@ -55,7 +54,7 @@ inline constexpr ReadAheadDistance k_little_work = {4096, 2048};
 inline constexpr ReadAheadDistance k_two_passes = {16384, 4096};
 inline constexpr ReadAheadDistance k_much_work = {32768, 2048};
 inline constexpr ReadAheadDistance k_much_work_for_one = {49152, 2048};  // token, in one pass
-// Where the processor's own prefetcher takes no part; and how far ahead it is then asked for whole blocks.
+// For CPUs whose own prefetcher does not help; and the distance for prefetching whole blocks.
 inline constexpr ReadAheadDistance k_alone = {16384, 8192};
 inline constexpr int64_t k_alone_by_blocks = 8192;
 
@@ -64,14 +63,14 @@ struct ReadAhead {
     ReadAheadDistance distance;
 
     ReadAhead(const LinearArgs& args, ReadAheadDistance wanted) : weights(args), distance(wanted) {}
-    // What a pass over some lanes of a block is to fetch, which begins `pass_bytes` into what the passes over it fetch.
+    // Returns what a pass over some lanes of a block prefetches; its part begins `pass_bytes` into what all passes over it prefetch.
     Ahead begin_block(const std::byte* block, int64_t pass_bytes) const {
         return {weights.after(block, distance.far) + pass_bytes,
                 weights.after(block, distance.near) + pass_bytes};
     }
 };
 
-// Of n_panels panels that are walked through side by side.
+// Prefetching for n_panels panels that are read side by side.
 template <int n_panels>
 struct ReadAheadOfPanels {
     WeightsToCome weights;
@@ -86,15 +85,15 @@ struct ReadAheadOfPanels {
     }
 
   private:
-    // What is read of this block's panels when it is so many bytes further on: behind a panel comes the one after its neighbours.
+    // Returns what is read `at` bytes after this block: after the end of a panel follows the panel after its neighbours.
     const std::byte* after(const std::byte* block, int64_t at, int64_t bytes) const {
         const int64_t n_passed = n_panels == 1 ? 0 : (at + bytes) / panel_bytes;
         return weights.after(block, bytes + n_passed * (n_panels - 1) * panel_bytes);
     }
 };
 
-// For processors that do not prefetch unrolled loads, and take requests for them too: one instruction asks for each line of a
-// whole block before the first pass.
+// For CPUs whose prefetcher does not follow unrolled loads: one software prefetch for each line of a whole block before the first
+// pass.
 template <class Block>
 struct ReadAheadByBlocks {
     WeightsToCome weights;
@@ -116,12 +115,12 @@ struct NoReadAhead {
     static NothingAhead begin_block(const std::byte* /*block*/, int64_t /*pass_bytes*/) { return {}; }
 };
 
-// Every pass over a block, of which there is one for each L::k_width lanes, fetches its part of the bytes that lie
-// ahead, evenly over its units: a memory that is asked in bursts gives less.
+// Every pass over a block (one for each L::k_width lanes) prefetches its part of the bytes ahead, spread evenly over its units:
+// bursts of requests get less bandwidth.
 template <class L, class Block>
 inline constexpr int k_pass_bytes = int{L::k_width} * Block::block_bytes;
 
-// Fetches the part of unit `unit` of the bytes of a pass.
+// Prefetches the part of unit `unit` of the bytes of a pass.
 template <class L, class Block, int unit>
 MINIM_KERNEL_INLINE void fetch_unit(const Ahead& ahead) {
     constexpr int k_units = Block::block_elems / 32;
@@ -146,7 +145,7 @@ MINIM_KERNEL_INLINE void visit_units(P& block, const AnyAhead& ahead, const Visi
     (visit_one(std::integral_constant<int, unit>()), ...);
 }
 
-// Formats that take many instructions a unit: eight times those of one would be more than a processor keeps decoded.
+// Formats whose units take many instructions: unrolled eight times, they would exceed the CPU's cache of decoded instructions.
 template <class L, class P>
 concept UnpacksInLoop = requires(const P& panel, Unit<L>& unit) {
     panel.unpack(0, unit);
@@ -159,7 +158,7 @@ MINIM_KERNEL_INLINE void visit_units_in_loop(const P& block, const AnyAhead& ahe
     constexpr int k_unit_bytes = k_pass_bytes<L, Block> / k_units;
 #pragma GCC unroll 1
     for (int unit = 0; unit < k_units; ++unit) {
-        // A line that belongs to two units is asked for twice: a loop that knows would take longer.
+        // A line that belongs to two units is prefetched twice: checking for it would take longer.
         if constexpr (AnyAhead::k_fetches) {
             for (int at = 0; at < k_unit_bytes; at += 64) ahead.fetch(k_unit_bytes * unit + at);
         }
@@ -182,7 +181,7 @@ struct PanelBlocks {
     const std::byte* data() const {
         return panel + k_panel_rows * Block::row_header_bytes + first * k_block_bytes;
     }
-    // The same blocks of a panel further on.
+    // Returns the same blocks of a later panel.
     PanelBlocks of_panel(int64_t further, int64_t row_bytes) const {
         return {panel + further * k_panel_rows * row_bytes, first, count};
     }
@@ -190,7 +189,7 @@ struct PanelBlocks {
     int64_t n_units() const { return count * k_block_units; }
 };
 
-// use(blocks) for all blocks of a panel, in order.
+// Calls use(blocks) for all blocks of a panel, in order.
 template <class P, class Use>
 MINIM_KERNEL_INLINE void for_each_blocks(const LinearArgs& args, int64_t panel, const Use& use) {
     using Block = typename P::Block;
@@ -203,7 +202,7 @@ MINIM_KERNEL_INLINE void for_each_blocks(const LinearArgs& args, int64_t panel, 
     }
 }
 
-// visit(unit) for every unit of some blocks, in order, while what `read_ahead` says is fetched.
+// Calls visit(unit) for every unit of some blocks, in order, and prefetches as `read_ahead` says.
 template <class L, class P, class AnyReadAhead, class Visit>
 MINIM_KERNEL_INLINE void for_each_unit(const PanelBlocks<typename P::Block>& blocks, int lane,
                                        const AnyReadAhead& read_ahead, const Visit& visit) {

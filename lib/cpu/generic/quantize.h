@@ -1,6 +1,6 @@
-// Input rows as 8-bit codes with scales (layout: q8_block.h), as Q8_0 has them, but for one thing: the scale is chosen so
-// that also two neighbours, columns 2i and 2i + 1, add up to 128 at most. Then the sum of their products with unsigned
-// bytes fits 16 bits, which is what AVX2 adds them in; without the bound it needs four instructions where three do.
+// Input rows as 8-bit codes with scales (layout: q8_block.h). They differ from Q8_0 in one point: the scale also bounds the sum of
+// two neighbours, columns 2i and 2i + 1, by 128. Then the sum of their products with unsigned bytes fits 16 bits, which AVX2
+// adds in; without the bound, four instructions are needed instead of three.
 #pragma once
 
 #include "base/half.h"
@@ -9,13 +9,13 @@
 
 namespace minim::cpu::generic {
 
-// 1 / d. Too small a scale has no inverse; what it would scale, like all beside a NaN or an infinity, becomes 0.
+// Returns 1 / d; 0 if d is too small to have an inverse, is NaN or infinite: the codes are then 0.
 template <class V>
 typename V::F32 inverse_of_scale(float d) {
     return V::all(d >= 0x1p-126F ? 1.0F / d : 0.0F);
 }
 
-// The largest magnitude of an element or of the sum of two neighbours; NaN if there is one.
+// Returns the largest magnitude of an element or of the sum of two neighbours; NaN if there is one.
 template <class V>
 float largest_of_pairs(const float* x, int64_t n) {  // n is a multiple of 16
     auto largest = V::zero();
@@ -27,14 +27,14 @@ float largest_of_pairs(const float* x, int64_t n) {  // n is a multiple of 16
     return V::largest_magnitude(largest);
 }
 
-// Whole codes stay in -limit .. limit whatever the input; NaN becomes -limit, under a scale that is NaN itself.
+// Codes stay in -limit .. limit for any input; NaN becomes -limit, and the scale is then NaN itself.
 template <class V>
 typename V::F32 clamp_code(typename V::F32 x, float limit) {
     return V::min(V::max(x, V::all(-limit)), V::all(limit));
 }
 
-// Halves away from zero by adding the number below 0.5 and truncating (store_i8): with 0.5 itself the number
-// below 0.5 would round up.
+// Rounds halves away from zero: adds the largest number below 0.5 and truncates (store_i8). With 0.5 itself, the number below 0.5
+// would round up.
 template <class V>
 typename V::F32 towards_half_away(typename V::F32 x) {
     return V::add(x, V::copy_sign(V::all(0x1.fffffep-2F), x));

@@ -1,4 +1,4 @@
-// The kernel table of an instruction set: V its vectors. A constant: nothing runs before it is asked for.
+// The kernel table of an instruction set; V: its vectors. It is a constant: no code runs at start-up.
 #pragma once
 
 #include "cpu/generic/attention.h"

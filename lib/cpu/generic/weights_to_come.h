@@ -1,4 +1,4 @@
-// Where a kernel reads next, to fetch it meanwhile.
+// The addresses that a kernel reads next, for prefetching.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace minim::cpu::generic {
 
-// The weights of a call and those after it, as one stretch of memory.
+// The weights of a call and those of the next one, seen as one range of memory.
 struct WeightsToCome {
     const std::byte* end;
     const std::byte* next;
 
     explicit WeightsToCome(const LinearArgs& args)
         : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight) {}
-    // So many bytes further on, or from the start of the next weights where that passes the end of these; the block
-    // itself, which is there already, if there are none.
+    // Returns the address `bytes` after the block, continued in the next weights if that is past the end of these. Without next
+    // weights, returns the block itself, which is in the cache already.
     const std::byte* after(const std::byte* block, int64_t bytes) const {
         if (end - block > bytes) return block + bytes;
         return next == nullptr ? block : next + (bytes - (end - block));

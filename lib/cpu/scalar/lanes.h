@@ -1,6 +1,6 @@
 // The lane vocabulary without any instruction set: the specification of avx2/lanes.h and avx512/lanes.h,
 // which offer the same names with the same results, bit for bit. A lane is a row of a panel (panel/panel.h); no
-// operation mixes lanes, so how many there are changes no result.
+// operation mixes lanes, so results do not depend on their number.
 //
 //   Int    32 bits a lane: a number, or four bytes, the lowest first
 //   Float  a float a lane
@@ -73,9 +73,9 @@ struct Lanes {
     }
     static void store(std::byte* p, Int a) { memcpy(p, &a.v, sizeof(a.v)); }
     static void store(float* p, Float a) { memcpy(p, &a.v, sizeof(a.v)); }
-    // The points of every lane, out of a table of words: of each lane's word of indices at `at`, the first one's point,
-    // the second one's, and so on. Indices are two of 16 bits or four of 8 a lane. (They are not in a register: they
-    // would have to be stored first, and loads that follow at once wait for it.)
+    // Looks up codebook entries in a table of words. Each lane has a word of indices at `at`, two of 16 bits or four of 8;
+    // point[p] gets the entries of index p of all lanes. (Indices are read from memory: from a register they would have to be
+    // stored first, and the loads would wait for that.)
     template <typename Index>
     static void fetch(const uint32_t* table, const Index* at, Int* point) {
         constexpr int k_points = 4 / sizeof(Index);
@@ -84,7 +84,7 @@ struct Lanes {
             point[p].v = Words{of(0), of(1), of(2), of(3)};
         }
     }
-    // The same out of a table of double words: the low halves of the first points, their high halves, and so on.
+    // The same in a table of double words: the low halves of the entries of index 0, their high halves, and so on.
     template <typename Index>
     static void fetch(const uint64_t* table, const Index* at, Int* half) {
         constexpr int k_points = 4 / sizeof(Index);
@@ -97,8 +97,8 @@ struct Lanes {
             half[2 * p + 1].v = Words{high(0), high(1), high(2), high(3)};
         }
     }
-    // What fetch() reads: taking an index from the register that it happens to be in costs two instructions a lane,
-    // where a load costs one.
+    // The type that fetch() reads indices from: extracting an index from a register costs two instructions a lane, a load
+    // costs one.
     template <typename T>
     static void keep_in_memory(T& indices) {
         asm("" : "+m"(indices));
@@ -124,7 +124,7 @@ struct Lanes {
         for (int i = 0; i < k_width; ++i) r.v[i] = f16_to_float(static_cast<uint16_t>(bits.v[i]));
         return r;
     }
-    // `below` where the signed number x is less than `limit`.
+    // `below` if the signed number x is less than `limit`.
     static Float choose_below(Int x, int32_t limit, Float below, Float others) {
         const SignedWords is_below = reinterpret_cast<SignedWords>(x.v) < limit;
         return {is_below ? below.v : others.v};
@@ -154,7 +154,7 @@ struct Lanes {
     static Int add(Int a, Int b) { return {a.v + b.v}; }
     static Int sub(Int a, Int b) { return {a.v - b.v}; }
     static Int mul(Int a, Int b) { return {a.v * b.v}; }
-    // a; where registers are few, the compiler works on nothing that comes later before it is done.
+    // Returns a. With few registers, it keeps the compiler from starting later work before a is complete.
     static Int settled(Int a) { return a; }
 
     // ---- four bytes a lane ----
@@ -172,13 +172,13 @@ struct Lanes {
         for (int i = 0; i < 16; ++i) r[i] = t.v[at[i]];
         return words(r);
     }
-    // Bytes a, b, c, d of each lane.
+    // Returns the bytes a, b, c, d of each lane.
     template <int a, int b, int c, int d>
     static Int shuffle_bytes(Int x) {
         const auto byte_of = [&](int i) { return (x.v >> (8 * i)) & 255; };
         return {byte_of(a) | byte_of(b) << 8 | byte_of(c) << 16 | byte_of(d) << 24};
     }
-    // Byte k where bit first + k of the lane is set; first is a multiple of 4.
+    // Returns a mask whose byte k is set if bit first + k of the lane is set; first is a multiple of 4.
     template <int first>
     static Mask bits_mask(Int word) {
         constexpr uint32_t k_bits = 0x08040201U << (first % 8);
@@ -186,7 +186,7 @@ struct Lanes {
         constexpr int k_byte = first / 8;
         return mask((bytes(shuffle_bytes<k_byte, k_byte, k_byte, k_byte>(word)) & bits) != 0);
     }
-    // Bytes with this bit set.
+    // Returns the bytes with this bit set.
     template <int bit>
     static Mask plane_mask(Int x) {
         return mask((bytes(x) & static_cast<uint8_t>(1 << bit)) != 0);
@@ -196,19 +196,19 @@ struct Lanes {
     static Int choose_bytes(Mask where, Int chosen, Int others) {
         return words((bytes(chosen) & where.v) | (bytes(others) & ~where.v));
     }
-    // Bytes of `chosen` where those of `plane` have this bit set.
+    // Returns the bytes of `chosen` if those of `plane` have this bit set.
     template <int bit>
     static Int choose_by_bit(Int plane, Int chosen, Int others) {
         return choose_bytes(plane_mask<bit>(plane), chosen, others);
     }
-    // The bits of `value` must be clear.
+    // Sets the bits of `value` in the bytes of a mask; they must be clear before.
     static Int or_bytes(Int a, Mask where, int value) {
         return words(bytes(a) | (where.v & static_cast<uint8_t>(value)));
     }
 
     // ---- dots of four bytes a lane ----
     static Int wide(Int signed_bytes) { return signed_bytes; }
-    // The signed halves of every lane, times pair[0] and pair[1], added.
+    // Returns the signed halves of every lane, times pair[0] and pair[1], added.
     static Int dot_halves(Int halves, const int16_t* pair) {
         const auto lanes = reinterpret_cast<SignedWords>(halves.v);
         return {reinterpret_cast<Words>((lanes << 16 >> 16) * int32_t{pair[0]} +

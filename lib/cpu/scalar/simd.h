@@ -61,7 +61,7 @@ struct Simd {
         for (int i = 0; i < 32; ++i)
             w[i % 2].lane[i / 2] = f16_to_float(e4m3_as_half(static_cast<uint8_t>(p[i])));
     }
-    // The low or high halves of 16 bytes, less 8.
+    // Returns the low or high halves of 16 bytes, less 8.
     static F32 load_i4(const std::byte* p, bool upper) {
         F32 r;
         for (int i = 0; i < 16; ++i) {
@@ -129,7 +129,7 @@ struct Simd {
         for (int i = 0; i < 16; ++i) a.lane[i] = a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i];
         return a;
     }
-    // The larger magnitude as a positive number; NaN counts as larger than infinity.
+    // Returns the larger magnitude as a positive number; NaN counts as larger than infinity.
     static F32 max_magnitude(F32 a, F32 b) {
         for (int i = 0; i < 16; ++i) {
             const uint32_t x = float_to_bits(a.lane[i]) & 0x7FFFFFFFU;
@@ -138,7 +138,7 @@ struct Simd {
         }
         return a;
     }
-    // The largest of lanes that max_magnitude has made.
+    // Returns the largest of lanes that max_magnitude has made.
     static float largest_magnitude(F32 a) {
         uint32_t largest = 0;
         for (const float lane : a.lane)
@@ -165,7 +165,7 @@ struct Simd {
         }
         return n;
     }
-    // Halves onto halves: 16 -> 8 -> 4 -> 2 -> 1.
+    // Adds halves: 16 -> 8 -> 4 -> 2 -> 1.
     static float sum(F32 a) {
         for (int width = 8; width > 0; width /= 2) {
             for (int i = 0; i < width; ++i) a.lane[i] += a.lane[i + width];
@@ -175,12 +175,12 @@ struct Simd {
 
     // ---- scores of attention ----
     //
-    // Quads: k_quads times four lanes, so many as a register has; k_score_queries: how many queries' sums the registers hold.
+    // Quads: k_quads times four lanes, as many as a register has; k_score_queries: the queries whose sums fit the registers.
     struct Quads {
         float lane[4];
     };
     static constexpr int k_quads = 1, k_score_queries = 2;
-    // Of each m lanes 4m .. 4m + 3 of all rows, side by side.
+    // For each m: lanes 4m .. 4m + 3 of all rows, side by side.
     static void quads_of(const F32 (&row)[1], Quads (&out)[4]) {
         for (int m = 0; m < 4; ++m) out[m] = load_quads(row[0].lane + 4 * m);
     }
@@ -196,7 +196,7 @@ struct Simd {
         for (float& lane : a.lane) lane *= factor;
         return a;
     }
-    // Of each quad its sum, (0 + 2) + (1 + 3): lane 4k + i has that of quad k of the i-th argument.
+    // Returns the sums of quads, (0 + 2) + (1 + 3): lane 4k + i has the sum of quad k of the i-th argument.
     static Quads sum_quads(Quads a, Quads b, Quads c, Quads d) {
         const auto sum = [](Quads q) { return (q.lane[0] + q.lane[2]) + (q.lane[1] + q.lane[3]); };
         return {{sum(a), sum(b), sum(c), sum(d)}};
@@ -218,7 +218,7 @@ struct Simd {
         memcpy(r.word, row[0], sizeof(r.word));
         return r;
     }
-    // The low or high halves of bytes, less 8.
+    // Returns the low or high halves of bytes, less 8.
     static IntQuads nibbles_less_8(IntQuads a, bool upper) {
         for (int16_t& word : a.word) {
             uint8_t byte[2];
@@ -228,7 +228,7 @@ struct Simd {
         }
         return a;
     }
-    // The signed bytes 0, 2, 4 ... and 1, 3, 5 ... as words.
+    // Returns the signed bytes 0, 2, 4 ... and 1, 3, 5 ... as words.
     static IntQuads even_words(IntQuads a) {
         for (int16_t& word : a.word) {
             const int low = word & 255;
@@ -247,7 +247,7 @@ struct Simd {
     }
     static void store_quads(int16_t* p, IntQuads a) { memcpy(p, a.word, sizeof(a.word)); }
     static IntQuads all_quads(const int16_t* eight) { return load_quads(eight); }
-    // Of the two words of each lane, added to the lane's sum or not.
+    // Return the dot of the two words of each lane, with or without adding it to the lane's sum.
     static IntSums dot_words(IntQuads a, IntQuads b) { return add_dot_words({}, a, b); }
     static IntSums add_dot_words(IntSums sum, IntQuads a, IntQuads b) {
         for (int i = 0; i < 8; ++i) sum.lane[i / 2] += static_cast<int32_t>(a.word[i]) * b.word[i];
