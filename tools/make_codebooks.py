@@ -12,18 +12,18 @@ import sys
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "lib" / "format"
 MAX_COLUMNS = 110
 
-# Points made of few distinct magnitudes: one 16-bit word a point.
+# Codebooks whose entries have few distinct magnitudes: one 16-bit word for each entry.
 GRIDS = ["iq2xxs", "iq2xs", "iq2s", "iq3xxs", "iq3s", "iq1s"]
 # Signed values that are used as they are.
 VALUES = ["iq4nl", "iq2k", "iq3k", "iq4k", "iq5k", "iq6k", "iq2kl"]
 
 HEADER = """\
-// The value tables of the grid and codebook formats. Written by tools/make_codebooks.py from codebooks.json;
+// The codebooks and value tables of the formats. Written by tools/make_codebooks.py from codebooks.json;
 // change those, not this file.
 //
-// A grid point is one 16-bit word: position p of the point holds an index of n bits, at bits n*p .. n*p+n-1,
-// into the grid's sorted list of magnitudes; n is 2 for the points of eight (IQ1, IQ2) and 3 for the points
-// of four (IQ3). grids.h expands them. The sign table and the signed value tables are stored as they are.
+// A codebook entry is one 16-bit word: position p of the entry has an index of n bits, at bits n*p .. n*p+n-1, into the
+// codebook's sorted list of magnitudes; n is 2 for the entries of eight (IQ1, IQ2) and 3 for the entries of four (IQ3).
+// grids.h unpacks them. The sign table and the signed value tables are stored as they are.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ def array(element_type, name, texts):
 
 
 def packed_points(shape, data):
-    """The sorted magnitudes of a grid and its points as 16-bit words."""
+    """Returns the sorted magnitudes of a codebook and its entries as 16-bit words."""
     points, positions = shape
     magnitudes = sorted(set(data))
     index_bits = {8: 2, 4: 3}[positions]

@@ -1,6 +1,5 @@
-// Reading the fields of a block. Blocks lie at any address, so every field is read bytewise; the byte order
-// is little. The plane helpers name the ways in which formats spread their codes over bytes; each returns the
-// code of element e.
+// Reads the fields of a block: little-endian, byte by byte, because blocks may have any address. Each plane helper is named
+// for one way of spreading codes over bytes and returns the code of element e.
 #pragma once
 
 #include <bit>
@@ -35,12 +34,12 @@ MINIM_HOST_DEVICE float load_f16(const uint8_t* from) {
     return f16_to_float(load_u16(from));
 }
 
-// The `count` bits of `value` from bit `position` up; count is at most 16.
+// Returns the `count` bits of `value` from bit `position` up; count is at most 16.
 MINIM_HOST_DEVICE int bit_field(uint32_t value, int position, int count) {
     return static_cast<int>((value >> position) & ((1U << count) - 1U));
 }
 
-// The low (k = 0) or high (k = 1) half of a byte.
+// Returns the low (k = 0) or high (k = 1) half of a byte.
 MINIM_HOST_DEVICE int nibble(uint8_t byte, int k) {
     return (byte >> (4 * k)) & 15;
 }
@@ -70,7 +69,7 @@ MINIM_HOST_DEVICE int code1_in_order(const uint8_t* codes, int e) {
     return bit_field(codes[e >> 3], e & 7, 1);
 }
 
-// The scale in front of the first block of a row: f32, f16, or 1 where the format has none.
+// Returns the scale in front of the first block of a row: f32, f16, or 1 if the format has none.
 template <typename Block>
 MINIM_HOST_DEVICE float load_row_scale(const uint8_t* row) {
     static_assert(Block::row_header_bytes == 0 || Block::row_header_bytes == 2 ||

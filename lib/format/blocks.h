@@ -62,7 +62,7 @@ void for_each_block(BlockList<Blocks...>, Visit&& visit) {
     (visit(Blocks{}), ...);
 }
 
-// Calls visit(Block{}) for the block of `format`. False, without a call, when the list does not hold it.
+// Calls visit(Block{}) for the block of `format`. Returns false, without a call, if the list does not have it.
 template <typename Visit, typename... Blocks>
 bool with_block(BlockList<Blocks...>, Format format, Visit&& visit) {
     return ((Blocks::format == format && (visit(Blocks{}), true)) || ...);

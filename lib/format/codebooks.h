@@ -1,9 +1,9 @@
-// The value tables of the grid and codebook formats. Written by tools/make_codebooks.py from codebooks.json;
+// The codebooks and value tables of the formats. Written by tools/make_codebooks.py from codebooks.json;
 // change those, not this file.
 //
-// A grid point is one 16-bit word: position p of the point holds an index of n bits, at bits n*p .. n*p+n-1,
-// into the grid's sorted list of magnitudes; n is 2 for the points of eight (IQ1, IQ2) and 3 for the points
-// of four (IQ3). grids.h expands them. The sign table and the signed value tables are stored as they are.
+// A codebook entry is one 16-bit word: position p of the entry has an index of n bits, at bits n*p .. n*p+n-1, into the
+// codebook's sorted list of magnitudes; n is 2 for the entries of eight (IQ1, IQ2) and 3 for the entries of four (IQ3).
+// grids.h unpacks them. The sign table and the signed value tables are stored as they are.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 // clang-format off
 namespace minim::codebooks {
 
-// 256 points x 8 magnitudes (IQ2_XXS)
+// 256 entries x 8 magnitudes (IQ2_XXS)
 inline constexpr Table<int8_t, 3> k_iq2xxs_magnitudes = {{
     8, 25, 43}};
 

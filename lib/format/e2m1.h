@@ -11,7 +11,7 @@
 
 namespace minim {
 
-// A whole number from -12 to 12.
+// Returns twice the value of a code, a whole number from -12 to 12.
 MINIM_HOST_DEVICE int e2m1_doubled(int code) {
     return e2m1_doubled_values()[code & 15];
 }
@@ -20,15 +20,15 @@ MINIM_HOST_DEVICE float e2m1_to_float(int code) {
     return 0.5F * static_cast<float>(e2m1_doubled(code));
 }
 
-// 2^(code - 127). Code 0 is a subnormal float; code 255 is NaN by the MX standard.
+// Returns 2^(code - 127). Code 0 is a subnormal float; code 255 is NaN by the MX standard.
 MINIM_HOST_DEVICE float e8m0_to_float(uint8_t code) {
     if (code == 0) return bits_to_float(0x00400000U);
     if (code == 255) return bits_to_float(0x7FC00000U);
     return bits_to_float(static_cast<uint32_t>(code) << 23);
 }
 
-// 2^(code - 128), the scale for doubled E2M1 values. Finite for every code: the GGUF block gives 255 no
-// special meaning.
+// Returns 2^(code - 128), the scale for doubled E2M1 values. Finite for every code: in GGUF, 255 has no special
+// meaning.
 MINIM_HOST_DEVICE float e8m0_half_to_float(uint8_t code) {
     if (code < 2) return bits_to_float(0x00200000U << code);
     return bits_to_float((code - 1U) << 23);

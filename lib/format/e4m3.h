@@ -19,12 +19,13 @@ MINIM_HOST_DEVICE float e4m3_to_float(uint8_t code) {
     return bits_to_float(sign | float_to_bits(value));
 }
 
-// Codes as F16 that are 256 times too small: exponent and mantissa only move, which is exact. NaN becomes 1.875.
+// Returns a code as an F16 that is 256 times too small: exponent and mantissa are only shifted, which is exact. NaN becomes
+// 1.875.
 inline constexpr float k_e4m3_half_factor = 256.0F;
 MINIM_HOST_DEVICE uint16_t e4m3_as_half(uint8_t code) {
     return static_cast<uint16_t>((code & 0x80U) << 8 | (code & 0x7FU) << 7);
 }
-// Bytes 0 and 2 of four codes, and bytes 1 and 3.
+// Return bytes 0 and 2 of four codes, and bytes 1 and 3, as pairs of such halves.
 MINIM_HOST_DEVICE uint32_t e4m3_as_halves_even(uint32_t codes) {
     return (codes & 0x00800080U) << 8 | (codes & 0x007F007FU) << 7;
 }
@@ -32,7 +33,7 @@ MINIM_HOST_DEVICE uint32_t e4m3_as_halves_odd(uint32_t codes) {
     return (codes & 0x80008000U) | (codes & 0x7F007F00U) >> 1;
 }
 
-// Rounds to nearest even; magnitudes beyond 448, infinity included, become 448; NaN stays NaN.
+// Returns the nearest code, ties to even; magnitudes beyond 448, infinity included, become 448; NaN stays NaN.
 MINIM_HOST_DEVICE uint8_t float_to_e4m3_saturated(float value) {
     const uint32_t bits = float_to_bits(value);
     const uint32_t sign = (bits >> 24) & 0x80U;
@@ -48,7 +49,7 @@ MINIM_HOST_DEVICE uint8_t float_to_e4m3_saturated(float value) {
     return static_cast<uint8_t>(sign | code);
 }
 
-// The scale byte of the GGUF NVFP4 block: E4M3 without a sign, bit 7 unused, and 0x7F means 0 there.
+// Returns the value of a scale byte of the GGUF NVFP4 block: E4M3 without a sign, bit 7 unused; 0x7F means 0 there.
 MINIM_HOST_DEVICE float ue4m3_to_float(uint8_t code) {
     const uint8_t magnitude = code & 0x7FU;
     return magnitude == 0x7FU ? 0.0F : e4m3_to_float(magnitude);

@@ -26,7 +26,7 @@ struct ScaleAndOffset {
     float m;
 };
 
-// Codes 0 … top from the smallest element to the largest.
+// Writes codes 0 … top, from the smallest element to the largest.
 ScaleAndOffset quantise_from_minimum(const float* x, int top, int* codes) {
     float m = x[0];
     float largest = x[0];
@@ -40,7 +40,7 @@ ScaleAndOffset quantise_from_minimum(const float* x, int top, int* codes) {
     return {d, m};
 }
 
-// The code of the iq4nl value nearest to x.
+// Returns the code of the iq4nl value nearest to x.
 int nearest_iq4nl(float x) {
     const int8_t* values = iq4nl_values();
     int best = 0;
@@ -53,11 +53,11 @@ int nearest_iq4nl(float x) {
 
 struct Iq4NlFit {
     float d;
-    float gain;  // how much of the weighted square sum the fit explains
+    float gain;  // part of the weighted sum of squares that the fit explains
 };
 
-// Codes of 32 elements for a given 1/d, then the d that minimises the error of those codes. Errors weigh x^2:
-// the large elements of a block carry its dot products.
+// Computes the codes of 32 elements for a given 1/d, then the d that minimises their error. Errors are weighted by x^2, because
+// the large elements of a block dominate its dot products.
 Iq4NlFit fit_iq4nl(const float* x, float inverse, int* codes) {
     float cross = 0.0F;
     float square = 0.0F;
@@ -73,7 +73,7 @@ Iq4NlFit fit_iq4nl(const float* x, float inverse, int* codes) {
     return {d, d * cross};
 }
 
-// Tries the peak at -127 and at places up to seven steps beside it, and at the other end of the table.
+// Tries the peak at -127, at up to seven steps beside it, and at the other end of the table.
 float quantise_iq4_nl(const float* x, int* codes) {
     const float peak = signed_peak(x, 32);
     std::fill_n(codes, 32, 0);

@@ -1,6 +1,5 @@
-// Plain encoders of the formats that need no search: what tests, tools and quantised KV caches write. `count`
-// is a multiple of the format's block; any input is accepted, NaN and infinity included, but then the result
-// means nothing.
+// Encoders of the formats that need no search, for tests, tools and quantised KV caches. `count` is a multiple of the
+// format's block. Any input is accepted, but with NaN or infinity the result is meaningless.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +23,7 @@ void encode_row_iq4_nl(const float* x, int64_t count, std::byte* row);
 void encode_row_q8_1(const float* x, int64_t count, Q8_1Block* blocks);
 void encode_row_q8_k(const float* x, int64_t count, Q8_KBlock* blocks);
 
-// The encoder of a format, null where there is none.
+// Returns the encoder of a format, null if there is none.
 using EncodeRow = void (*)(const float* x, int64_t count, std::byte* row);
 EncodeRow row_encoder(Format format) noexcept;
 

@@ -1,5 +1,5 @@
-// What the encoders are made of, and those of one block that a device needs for its KV cache. NaN and infinity are
-// accepted, but then the result means nothing.
+// Parts of the encoders, and the encoders of one block that a device needs for its KV cache. With NaN or infinity the result
+// is meaningless.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ MINIM_HOST_DEVICE void store_f16(uint8_t* to, float value) {
     store_u16(to, float_to_f16(value));
 }
 
-// Towards zero, into [low, high]; NaN gives low. A plain conversion of a value out of range would be
+// Truncates towards zero and clamps to [low, high]; NaN gives low. A plain conversion of a value out of range would be
 // undefined.
 MINIM_HOST_DEVICE int truncate_clamped(float value, int low, int high) {
     if (!(value > static_cast<float>(low))) return low;
@@ -42,7 +42,7 @@ MINIM_HOST_DEVICE float largest_magnitude(const float* x, int count) {
     return largest;
 }
 
-// The element of largest magnitude with its sign, the first of equals.
+// Returns the element of largest magnitude with its sign, the first of equals.
 MINIM_HOST_DEVICE float signed_peak(const float* x, int count) {
     float peak = 0.0F;
     for (int i = 0; i < count; ++i) {
@@ -51,7 +51,7 @@ MINIM_HOST_DEVICE float signed_peak(const float* x, int count) {
     return peak;
 }
 
-// Codes of 32 elements under d = max abs / 127, rounded half away from zero. Returns the unrounded d.
+// Writes the codes of 32 elements under d = max abs / 127, rounded half away from zero. Returns the unrounded d.
 MINIM_HOST_DEVICE float quantise_q8(const float* x, int8_t* q) {
     const float d = largest_magnitude(x, 32) / 127.0F;
     const float inverse = reciprocal_or_zero(d);
@@ -60,8 +60,8 @@ MINIM_HOST_DEVICE float quantise_q8(const float* x, int8_t* q) {
     return d;
 }
 
-// Codes 0 … 2*zero - 1 around `zero`: the peak gets code 0, its opposite would get 2*zero and is clamped.
-// Returns d.
+// Writes codes 0 … 2*zero - 1 around `zero`: the peak gets code 0; its opposite would get 2*zero and is clamped. Returns
+// d.
 MINIM_HOST_DEVICE float quantise_around_zero(const float* x, int zero, int* codes) {
     const float d = signed_peak(x, 32) / static_cast<float>(-zero);
     const float inverse = reciprocal_or_zero(d);

@@ -9,12 +9,12 @@
 namespace minim {
 namespace {
 
-// A byte for each of eight columns, the first lowest: the codes of a point of eight, or of two points of four.
+// A byte for each of eight columns, the first lowest: the codes of one codebook entry of eight, or of two entries of four.
 using Eight = uint64_t;
 
 constexpr Eight k_ones = 0x0101010101010101;
 
-// Bit i in byte i.
+// Returns bit i of `byte` in byte i.
 Eight bits_of(uint32_t byte) {
     const Eight one_bit = byte * k_ones & 0x8040201008040201;
     return ((one_bit + 0x7F * k_ones) >> 7) & k_ones;
@@ -57,17 +57,17 @@ void put_codes_of_4_bits(const Codes& codes_of, uint8_t* out) {
     }
 }
 
-// Points of -1, 0, 1 to 0, 1, 2.
+// Maps entries of -1, 0, 1 to 0, 1, 2.
 Eight ternary_codes(uint64_t point) {
     return ((point & (3 * k_ones)) + k_ones) & (3 * k_ones);
 }
 
-// Magnitudes 8, 25, 43 to 0, 1, 2, with the signs above.
+// Maps magnitudes 8, 25, 43 to 0, 1, 2, with the signs above.
 Eight signed_codes(uint64_t point, uint32_t signs) {
     return ((point >> 4) & (3 * k_ones)) | bits_of(signs) << 2;
 }
 
-// Indices of magnitudes to codes of four bits.
+// Maps indices of magnitudes to codes of four bits.
 Eight signed_codes_of_indices(Eight indices, uint32_t signs) {
     return (8 * k_ones | indices) ^ 15 * bits_of(signs);
 }
@@ -227,7 +227,7 @@ void expand_rows(Format format, const std::byte* rows, int64_t n_rows, int64_t r
     for (const Expansion& entry : k_expansions) {
         if (entry.file == format) return entry.expand_rows(rows, n_rows, row_bytes, cols, out);
     }
-    assert(false && "a format that is not expanded");
+    assert(false && "a format without an unpacked one");
 }
 
 }  // namespace minim

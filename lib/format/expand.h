@@ -1,5 +1,5 @@
-// Weights in grid points, with a code of its own for each: the same numbers, in 1.2 to 1.6 times the bytes. A processor
-// looks points up more slowly than few threads read memory; codes it takes as fast as they come.
+// Unpacked codebooks: IQ1 to IQ3 weights with a code for each weight instead of codebook indices. The numbers are the same, in 1.2
+// to 1.6 times the bytes. On few threads codebook lookups are slower than memory; codes are decoded at memory speed.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace minim {
 
-// IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S have one.
+// Returns the unpacked format of IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S; nothing for others.
 std::optional<Format> expanded_format(Format format) noexcept;
 
-// The format of files that was expanded to this one; `format` itself if none was.
+// Returns the file format that is unpacked to this one; `format` itself if there is none.
 Format file_format(Format format) noexcept;
 
-// Writes n_rows rows of `cols` elements, row_bytes apart, in the expanded format of theirs, which exists, one after the
-// other. They decode to the same bits.
+// Writes n_rows rows of `cols` elements, row_bytes apart, in their unpacked format, one after the other. They decode to the
+// same bits. `format` must have an unpacked format.
 void expand_rows(Format format, const std::byte* rows, int64_t n_rows, int64_t row_bytes, int64_t cols,
                  std::byte* out) noexcept;
 

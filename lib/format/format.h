@@ -1,9 +1,8 @@
-// How a weight's numbers are packed. Every format has one entry in one table: its name, its GGUF type id, its
-// block geometry and its decoder. Layouts are drawn in the file of each format; nothing outside lib/format
-// knows them.
+// Weight formats. Every format has one entry in a table: its name, its GGUF type id, its block geometry and its decoder. The
+// file of each format shows its layout, which is used only in lib/format and lib/panel.
 //
-// The formats of quantised safetensors folders gather what the files keep in several tensors (format/gather.h). The last
-// formats of the list are in no file: weights in grid points may be expanded to them while they are loaded (format/expand.h).
+// The formats of quantised safetensors folders assemble the codes and scales that files store in several tensors
+// (format/gather.h). The last formats of the list are in no file: codebooks may be unpacked to them at load (format/expand.h).
 #pragma once
 
 #include <cstddef>
@@ -38,29 +37,29 @@ inline constexpr uint32_t k_no_gguf_type = 0xFFFFFFFF;
 struct FormatTraits {
     Format format;
     std::string_view name;  // as in model files: "Q4_K"
-    uint32_t gguf_type;     // k_no_gguf_type of those that no GGUF file has
+    uint32_t gguf_type;     // k_no_gguf_type if GGUF does not have the format
     int32_t block_elems;
     int32_t block_bytes;
     int32_t row_header_bytes;  // one scale for the whole row, before its first block; 0 for most
     // Decodes one whole row (header and blocks, any alignment) of `count` elements, a multiple of
-    // block_elems. Null for the integer types and F64, which never hold weights.
+    // block_elems. Null for the integer types and F64, which are not used for weights.
     void (*decode_row)(const std::byte* row, int64_t count, float* out);
 };
 
 const FormatTraits& traits(Format format) noexcept;
-// Those that files have, in one tensor or in several.
+// Returns the formats that files have, in one tensor or in several.
 std::span<const FormatTraits> all_formats() noexcept;
 std::optional<Format> format_from_name(std::string_view name) noexcept;  // exact, upper case
 std::optional<Format> format_from_gguf_type(uint32_t type) noexcept;
 
-// Why a GGUF type id has no format: "removed type Q4_2", "repacked file (Q4_K_R4)", "unknown"; a phrase
-// for an error message. Empty for an id that has a format.
+// Returns why a GGUF type id has no format, as a phrase for an error message: "removed type Q4_2", "repacked file (Q4_K_R4)",
+// "unknown". Empty for an id that has a format.
 std::string_view why_gguf_type_is_refused(uint32_t type) noexcept;
 
-// Bytes of a row of `count` elements, its header included. False when count is not a multiple of the block or
+// Computes the bytes of a row of `count` elements, its header included. Returns false if count is not a multiple of the block or
 // the size does not fit.
 [[nodiscard]] bool row_bytes(Format format, uint64_t count, uint64_t& bytes) noexcept;
-// The same of a row that is known to have them.
+// Returns the bytes of a row whose `count` is known to be valid.
 int64_t row_bytes(Format format, int64_t count) noexcept;
 
 // Decodes `n_rows` rows of `cols` elements, `row_stride_bytes` apart, into out[n_rows][cols]. The format has

@@ -108,8 +108,8 @@ struct RefusedType {
     std::string_view why;
 };
 
-// Ids that were given out and cannot be read: withdrawn upstream, never stored in files, or rows interleaved
-// by the ik fork for its own kernels (id = id of the plain type + 200).
+// Ids that were assigned but cannot be read: withdrawn upstream, never stored in files, or rows interleaved by the ik fork
+// for its own kernels (id = id of the plain type + 200).
 constexpr RefusedType k_refused_types[] = {
     {4, "removed type Q4_2"},
     {5, "removed type Q4_3"},

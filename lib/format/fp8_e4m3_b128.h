@@ -1,8 +1,8 @@
-// FP8_E4M3_B128: 128 elements of eight bits with a scale, as the FP8 safetensors folders have for every 128 rows of them.
+// FP8_E4M3_B128: 128 elements of eight bits with a scale. FP8 safetensors folders have one scale for 128 x 128 elements.
 //
 //   0  scale  f32
-//   4  codes  128 bytes, E4M3 (e4m3.h): 32 bytes hold 32 elements, bytes 2i and 2i+1 elements i and 16+i of them, so that
-//             sixteen come out of words of 16 bits side by side
+//   4  codes  128 bytes, E4M3 (e4m3.h): 32 bytes hold 32 elements, bytes 2i and 2i+1 elements i and 16+i of them, so that the
+//             low bytes of sixteen 16-bit words are sixteen elements in order
 //   W = scale * e4m3(code)
 //
 // Pinned by tests/unit/format/gather_test.cpp
@@ -17,7 +17,7 @@
 
 namespace minim {
 
-// Where element e of a block has its code.
+// Returns the position of the code of element e in a block.
 MINIM_HOST_DEVICE int fp8_code_of_32(int e) {
     return e / 32 * 32 + e % 16 * 2 + e / 16 % 2;
 }

@@ -17,7 +17,7 @@ T load(const std::byte* from) {
     return value;
 }
 
-// The codes of 2 n elements, two a byte in order, as n bytes whose low nibbles are the first n elements.
+// Rearranges the codes of 2 n elements, two a byte in order, to n bytes whose low nibbles are the first n elements.
 template <int n>
 void split_halves(const std::byte* pairs, std::byte* out) {
     for (int i = 0; i < n; i += 2) {
@@ -28,10 +28,10 @@ void split_halves(const std::byte* pairs, std::byte* out) {
     }
 }
 
-// Where output j of eight has its four bits in a word: at 4 * k_awq_order[j].
+// The four bits of output j of eight are at 4 * k_awq_order[j] of a word.
 constexpr int k_awq_order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// The blocks of eight rows for 128 inputs from input `col` on.
+// Writes the blocks of eight rows for 128 inputs from input `col` on.
 void gather_awq_blocks(const AwqMatrix& matrix, int64_t first_row, int64_t col, int64_t row_bytes,
                        std::byte* out) {
     using Block = INT4_Z128;

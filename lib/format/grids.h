@@ -1,7 +1,6 @@
-// The tables of the codebook formats as kernels use them: grid points as one word each, the byte of position
-// 0 lowest, and the signed value tables. Everything is expanded at compile time from codebooks.h and reached
-// through functions, so that host and device code read the same tables (see table.h). Pinned by
-// tests/unit/format/grids_test.cpp.
+// The codebooks as kernels use them: each entry is one word, with the byte of position 0 lowest. Also the signed value tables.
+// Everything is unpacked at compile time from codebooks.h and accessed through functions, so that host and device code read
+// the same tables (see table.h). Pinned by tests/unit/format/grids_test.cpp.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,7 @@ namespace minim {
 
 namespace codebooks {
 
-// Replaces each index of a packed point by its magnitude, a signed byte; Point has one byte a position.
+// Replaces each index of a packed entry by its magnitude, a signed byte; Point has one byte for each position.
 template <typename Point, size_t n_points, size_t n_magnitudes>
 constexpr Table<Point, n_points> expand(const Table<uint16_t, n_points>& packed,
                                         const Table<int8_t, n_magnitudes>& magnitudes) {
@@ -40,7 +39,7 @@ inline constexpr auto k_iq1s = expand<uint64_t>(k_iq1s_points, k_iq1s_magnitudes
 
 }  // namespace codebooks
 
-// Eight magnitudes (8, 25, 43) a point: 256, 512 and 1024 points.
+// Entries of eight magnitudes (8, 25, 43): 256, 512 and 1024 of them.
 MINIM_HOST_DEVICE const uint64_t* iq2xxs_grid() {
     static constexpr auto k_points = codebooks::k_iq2xxs;
     return k_points.data;
@@ -56,7 +55,7 @@ MINIM_HOST_DEVICE const uint64_t* iq2s_grid() {
     return k_points.data;
 }
 
-// Four magnitudes a point: 256 points of 4 … 62, 512 points of 1 … 15.
+// Entries of four magnitudes: 256 of 4 … 62, 512 of 1 … 15.
 MINIM_HOST_DEVICE const uint32_t* iq3xxs_grid() {
     static constexpr auto k_points = codebooks::k_iq3xxs;
     return k_points.data;
@@ -67,13 +66,13 @@ MINIM_HOST_DEVICE const uint32_t* iq3s_grid() {
     return k_points.data;
 }
 
-// Eight signed bytes (-1, 0, 1) a point, 2048 points.
+// Entries of eight signed bytes (-1, 0, 1): 2048 of them.
 MINIM_HOST_DEVICE const uint64_t* iq1s_grid() {
     static constexpr auto k_points = codebooks::k_iq1s;
     return k_points.data;
 }
 
-// Seven stored sign bits to eight: bit 7 makes the number of set bits even. 128 bytes.
+// Maps seven stored sign bits to eight: bit 7 makes the number of set bits even. 128 bytes.
 MINIM_HOST_DEVICE const uint8_t* ksigns() {
     static constexpr auto k_bytes = codebooks::k_ksigns;
     return k_bytes.data;
@@ -123,7 +122,7 @@ MINIM_HOST_DEVICE const int8_t* e2m1_doubled_values() {
     return k_values.data;
 }
 
-// Byte `position` of a grid point, negative where bit `sign_bit` of `signs` is set.
+// Returns byte `position` of a codebook entry, negative if bit `sign_bit` of `signs` is set.
 template <typename Point>
 MINIM_HOST_DEVICE int signed_magnitude(Point point, int position, uint32_t signs, int sign_bit) {
     const auto magnitude = static_cast<int8_t>(point >> (8 * position));

@@ -1,4 +1,4 @@
-// INT4_Z128: 128 elements of four bits with a scale and a zero point, as the AWQ folders have for every 128 inputs.
+// INT4_Z128: 128 elements of four bits with a scale and a zero point: the groups of AWQ folders.
 //
 //   0  d      f16
 //   2  zero   u16, 0 … 15

@@ -1,5 +1,5 @@
 // INT4_Z32 and INT4_W32: 32 elements of four bits with a scale and a zero point, for quantised folders in groups of 32 and 64.
-// INT4_W32 is for scales that a file stores as F32.
+// INT4_W32 is for folders with F32 scales.
 //
 //   INT4_Z32   0  d      f16
 //              2  zero   u16, 0 … 16

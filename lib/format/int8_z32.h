@@ -1,5 +1,5 @@
-// INT8_Z32: 32 elements of eight bits with a scale and a zero point, for quantised folders with whole numbers of eight bits that
-// Q8_0 cannot hold: with zero points, or with F32 scales.
+// INT8_Z32: 32 elements of eight bits with a scale and a zero point, for quantised folders with 8-bit integers that do not fit
+// Q8_0: with zero points, or with F32 scales.
 //
 //   0  d      f32
 //   4  zero   i32, -128 … 128

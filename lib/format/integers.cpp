@@ -18,13 +18,13 @@ void store(std::byte* to, T value) {
     std::memcpy(to, &value, sizeof(value));
 }
 
-// 2 n codes of four bits as n bytes whose low nibbles are the first n.
+// Packs 2 n codes of four bits to n bytes whose low nibbles are the first n.
 template <int n>
 void put_halves(const uint8_t* codes, std::byte* to) {
     for (int i = 0; i < n; ++i) to[i] = static_cast<std::byte>(codes[i] | codes[n + i] << 4);
 }
 
-// 32 codes of eight bits less 128 each, as signed bytes.
+// Writes 32 codes of eight bits, less 128, as signed bytes.
 void put_signed(const uint8_t* codes, std::byte* to) {
     for (int i = 0; i < 32; ++i) to[i] = static_cast<std::byte>(codes[i] ^ 0x80U);
 }

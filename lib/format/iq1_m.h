@@ -1,8 +1,8 @@
 // IQ1_M: IQ1_S with a scale for each 16 elements, a shift for each 8, and d hidden in the scale words.
 //
-//    0  low     32 bytes: bits 0-7 of the index of point k
-//   32  high    16 bytes: nibble k%2 of byte k/2 holds bits 8-10 of the index of point k; bit 3 set: shift
-//   down 48  scales  4 x u16: the scale of elements 16g … 16g+15 at bits 3*(g%4) of word g/4;
+//    0  low     32 bytes: bits 0-7 of the index of entry k
+//   32  high    16 bytes: nibble k%2 of byte k/2 has bits 8-10 of the index of entry k; bit 3 set: shift down
+//   48  scales  4 x u16: the scale of elements 16g … 16g+15 at bits 3*(g%4) of word g/4;
 //               the top nibbles of the four words, lowest first, are the f16 d
 //   W = d * (2 * scale + 1) * (iq1s[index] + shift), shift = +1/8 or -1/8
 //
@@ -19,7 +19,7 @@
 
 namespace minim {
 
-// The scale of the block from the top nibbles of its four scale words.
+// Returns the scale of the block from the top nibbles of its four scale words.
 MINIM_HOST_DEVICE float iq1_m_d(const uint8_t* scales) {
     uint32_t bits = 0;
     for (int i = 0; i < 4; ++i) bits |= (uint32_t{load_u16(scales + 2 * i)} >> 12) << (4 * i);

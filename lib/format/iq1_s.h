@@ -1,9 +1,9 @@
-// IQ1_S: 256 elements as 32 grid points of eight values -1, 0, 1; a 3-bit scale and a shift of 1/8 for each
+// IQ1_S: 256 elements as 32 codebook entries of eight values -1, 0, 1; a 3-bit scale and a shift of 1/8 for each
 // 32 elements.
 //
 //    0  d       f16
-//    2  low     32 bytes: bits 0-7 of the index of point k
-//   34  groups  8 x u16: bits 8-10 of the index of point k at bits 3*(k%4), scale at bits 12-14,
+//    2  low     32 bytes: bits 0-7 of the index of entry k
+//   34  groups  8 x u16: bits 8-10 of the index of entry k at bits 3*(k%4), scale at bits 12-14,
 //               bit 15 set: shift down
 //   W = d * (2 * scale + 1) * (iq1s[index] + shift), shift = +1/8 or -1/8
 //

@@ -3,8 +3,7 @@
 //   IQ2_K    0  d       f16
 //            2  extra   u16: bit g set: elements 16g … 16g+15 use the shifted values
 //            4  scales  8 bytes: nibble g%2 of byte g/2 scales elements 16g … 16g+15
-//           12  codes   64 bytes: 32 bytes hold 128 elements, the lowest bits of each byte the first 32 of
-//           them
+//           12  codes   64 bytes: 32 bytes hold 128 elements, the lowest bits of each byte the first 32 of them
 //   W = d * (scale - 8) * iq2k[code + 4 * shifted]
 //
 //   IQ2_KS   row header: d f16
@@ -39,7 +38,7 @@ struct IQ2_K {
     static constexpr int scales_at = 4;
     static constexpr int codes_at = 12;
 
-    // The scale of elements 16g … 16g+15, -8 … 7.
+    // Returns the scale of elements 16g … 16g+15, -8 … 7.
     MINIM_HOST_DEVICE static int group_scale(const uint8_t* block, int g) {
         return nibble(block[scales_at + (g >> 1)], g & 1) - 8;
     }
@@ -67,7 +66,7 @@ struct IQ2_KS {
     static constexpr int scales_at = 2;
     static constexpr int codes_at = 6;
 
-    // The scale of elements 32j … 32j+31, -16 … 15.
+    // Returns the scale of elements 32j … 32j+31, -16 … 15.
     MINIM_HOST_DEVICE static int group_scale(const uint8_t* block, int j) {
         const uint32_t extra = load_u16(block + extra_at);
         return nibble(block[scales_at + (j >> 1)], j & 1) + 16 * bit_field(extra, 8 + j, 1) - 16;

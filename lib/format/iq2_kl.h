@@ -29,7 +29,7 @@ struct IQ2_KL {
     static constexpr int codes_at = 6;
     static constexpr int fifth_at = 70;
 
-    // The scale of group j, -32 … 31.
+    // Returns the scale of group j, -32 … 31.
     MINIM_HOST_DEVICE static int group_scale(const uint8_t* block, int j) {
         return nibble(block[low_at + (j & 3)], j >> 2) + 16 * bit_field(load_u16(block + high_at), 2 * j, 2) -
                32;

@@ -1,10 +1,10 @@
-// IQ2_S: 256 elements as 32 grid points of eight magnitudes; a 4-bit scale for each 16 elements; all eight
-// signs stored.
+// IQ2_S: 256 elements as 32 codebook entries of eight magnitudes; a 4-bit scale for each 16 elements; all eight
+// signs are stored.
 //
 //    0  d       f16
-//    2  low     32 bytes: bits 0-7 of the index of point k
-//   34  signs   32 bytes, one a point
-//   66  high    8 bytes: bits 8-9 of the index of point k at bit 2*(k%4) of byte k/4
+//    2  low     32 bytes: bits 0-7 of the index of entry k
+//   34  signs   32 bytes, one for each entry
+//   66  high    8 bytes: bits 8-9 of the index of entry k at bit 2*(k%4) of byte k/4
 //   74  scales  8 bytes: nibble g%2 of byte g/2 scales elements 16g … 16g+15
 //   W = d * (0.5 + scale) / 4 * iq2s[index] with the signs
 //

@@ -1,7 +1,7 @@
-// IQ2_XS: 256 elements as 32 grid points of eight magnitudes; a 4-bit scale for each 16 elements.
+// IQ2_XS: 256 elements as 32 codebook entries of eight magnitudes; a 4-bit scale for each 16 elements.
 //
 //    0  d       f16
-//    2  points  32 x u16: bits 0-8 the grid index, bits 9-15 the sign index
+//    2  entries 32 x u16: bits 0-8 the codebook index, bits 9-15 the sign index
 //   66  scales  8 bytes: nibble g%2 of byte g/2 scales elements 16g … 16g+15
 //   W = d * (0.5 + scale) / 4 * iq2xs[index] with the signs of ksigns[sign index]
 //

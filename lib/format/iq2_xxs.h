@@ -1,8 +1,8 @@
-// IQ2_XXS: 256 elements in 8 groups of 32; a group is four grid points of eight magnitudes, four sign indices
+// IQ2_XXS: 256 elements in 8 groups of 32; a group is four codebook entries of eight magnitudes, four sign indices
 // and a scale.
 //
 //   0  d       f16
-//   2  groups  8 x 8 bytes: 4 grid indices, then a u32 with the sign index of point k at bits 7k … 7k+6
+//   2  groups  8 x 8 bytes: 4 codebook indices, then a u32 with the sign index of entry k at bits 7k … 7k+6
 //              and the scale at bits 28-31
 //   W = d * (0.5 + scale) / 4 * iq2xxs[index] with the signs of ksigns[sign index]
 //

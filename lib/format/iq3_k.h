@@ -4,8 +4,8 @@
 //             2  extra   u16: bit g set: elements 16g … 16g+15 use the shifted values
 //             4  signs   u16: bit g set: the scale of elements 16g … 16g+15 is negative
 //             6  scales  8 bytes: nibble g%2 of byte g/2
-//            14  codes   64 bytes: 32 bytes hold 128 elements, the lowest bits of each byte the first 32 of
-//            them 78  high    32 bytes: bit e/32 of byte e%32 is bit 2 of the code
+//            14  codes   64 bytes: 32 bytes hold 128 elements, the lowest bits of each byte the first 32 of them
+//            78  high    32 bytes: bit e/32 of byte e%32 is bit 2 of the code
 //   W = +-d * (2 * scale + 1) * iq3k[code + 8 * shifted]
 //
 //   IQ3_KS   row header: d f16
@@ -40,7 +40,7 @@ struct IQ3_K {
     static constexpr int codes_at = 14;
     static constexpr int high_at = 78;
 
-    // The scale of elements 16g … 16g+15: an odd number, -31 … 31.
+    // Returns the scale of elements 16g … 16g+15: an odd number, -31 … 31.
     MINIM_HOST_DEVICE static int group_scale(const uint8_t* block, int g) {
         const int magnitude = 2 * nibble(block[scales_at + (g >> 1)], g & 1) + 1;
         return bit_field(load_u16(block + signs_at), g, 1) != 0 ? -magnitude : magnitude;
@@ -71,7 +71,7 @@ struct IQ3_KS {
     static constexpr int codes_at = 6;
     static constexpr int high_at = 70;
 
-    // The scale of elements 32j … 32j+31, -16 … 15.
+    // Returns the scale of elements 32j … 32j+31, -16 … 15.
     MINIM_HOST_DEVICE static int group_scale(const uint8_t* block, int j) {
         const uint32_t extra = load_u16(block + extra_at);
         return nibble(block[scales_at + (j & 3)], j >> 2) + 16 * bit_field(extra, j, 1) - 16;

@@ -1,9 +1,9 @@
-// IQ3_S: 256 elements as 64 grid points of four magnitudes; a 4-bit scale for each 32 elements; all signs
+// IQ3_S: 256 elements as 64 codebook entries of four magnitudes; a 4-bit scale for each 32 elements; all signs
 // stored.
 //
 //     0  d       f16
-//     2  low     64 bytes: bits 0-7 of the index of point k
-//    66  high    8 bytes: bit 8 of the index of point k is bit k%8 of byte k/8
+//     2  low     64 bytes: bits 0-7 of the index of entry k
+//    66  high    8 bytes: bit 8 of the index of entry k is bit k%8 of byte k/8
 //    74  signs   32 bytes, one for each 8 elements
 //   106  scales  4 bytes: nibble j%2 of byte j/2 scales elements 32j … 32j+31
 //   W = d * (1 + 2 * scale) * iq3s[index] with the signs

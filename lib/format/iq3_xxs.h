@@ -1,7 +1,7 @@
-// IQ3_XXS: 256 elements as 64 grid points of four magnitudes; signs and a 4-bit scale for each 32 elements.
+// IQ3_XXS: 256 elements as 64 codebook entries of four magnitudes; signs and a 4-bit scale for each 32 elements.
 //
 //    0  d       f16
-//    2  points  64 bytes, a grid index each
+//    2  entries 64 bytes, a codebook index each
 //   66  groups  8 x u32: the sign index of the group's elements 8k … 8k+7 at bits 7k … 7k+6,
 //               the scale at bits 28-31
 //   W = d * (0.5 + scale) / 2 * iq3xxs[index] with the signs of ksigns[sign index]

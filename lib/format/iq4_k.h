@@ -20,7 +20,7 @@
 
 namespace minim {
 
-// The scale of elements 16g … 16g+15 of IQ4_K and IQ5_K, -32 … 31.
+// Returns the scale of elements 16g … 16g+15 of IQ4_K and IQ5_K, -32 … 31.
 MINIM_HOST_DEVICE int iq4_k_scale(const uint8_t* low, const uint8_t* high, int g) {
     return nibble(low[g >> 1], g & 1) + 16 * bit_field(high[g >> 2], 2 * (g & 3), 2) - 32;
 }

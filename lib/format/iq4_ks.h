@@ -24,7 +24,7 @@
 
 namespace minim {
 
-// The scale in a scale byte of the IQ4_KS family, -127 … 127; its bit 0 chooses the table.
+// Returns the scale in a scale byte of the IQ4_KS family, -127 … 127; its bit 0 chooses the table.
 MINIM_HOST_DEVICE int ks_scale(int scale_byte) {
     return (scale_byte & 254) - 127;
 }

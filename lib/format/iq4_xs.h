@@ -28,7 +28,7 @@ struct IQ4_XS {
     static constexpr int low_at = 4;
     static constexpr int codes_at = 8;
 
-    // The scale of group j, -32 … 31.
+    // Returns the scale of group j, -32 … 31.
     MINIM_HOST_DEVICE static int group_scale(const uint8_t* block, int j) {
         return nibble(block[low_at + (j >> 1)], j & 1) + 16 * bit_field(load_u16(block + high_at), 2 * j, 2) -
                32;

@@ -6,8 +6,8 @@
 //     2  extra   u16: bit g set: elements 16g … 16g+15 use the shifted values
 //     4  scales  16 x i8
 //    20  codes   128 bytes: 32 bytes hold 64 elements, low nibbles the first 32 of them
-//   148  high    64 bytes: bits 4-5 of the codes; 32 bytes hold 128 elements, the lowest bits the first 32 of
-//   them W = d * scale * iq6k[code + 64 * shifted]
+//   148  high    64 bytes: bits 4-5 of the codes; 32 bytes hold 128 elements, the lowest bits the first 32 of them
+//   W = d * scale * iq6k[code + 64 * shifted]
 //
 // Pinned by tests/unit/format/decode_test.cpp with tests/data/format/IQ6_K.bin
 #pragma once

@@ -1,9 +1,9 @@
-// NVFP4: 64 FP4 numbers with an 8-bit scale for each 16. A factor for the whole tensor, where there is one,
+// NVFP4: 64 FP4 numbers with an 8-bit scale for each 16. A factor for the whole tensor, if there is one,
 // is a tensor of its own and not applied here.
 //
 //   0  scales  4 x u8, UE4M3; scale g is for elements 16g … 16g+15
-//   4  codes   32 bytes, 8 for each scale: low nibbles the first 8 elements of the 16, high nibbles the last
-//   8 W = ue4m3(scale) * e2m1[code]
+//   4  codes   32 bytes, 8 for each scale: low nibbles the first 8 elements of the 16, high nibbles the last 8
+//   W = ue4m3(scale) * e2m1[code]
 //
 // Pinned by tests/unit/format/decode_test.cpp with tests/data/format/NVFP4.bin
 #pragma once

@@ -18,7 +18,7 @@
 
 namespace minim {
 
-// The 16 scales of a block, -32 … 31, from their 12 bytes.
+// Returns one of the 16 scales of a block, -32 … 31, from their 12 bytes.
 MINIM_HOST_DEVICE int q3_k_scale(const uint8_t* scales, int g) {
     return nibble(scales[g & 7], g >> 3) + 16 * bit_field(scales[8 + (g & 3)], 2 * (g >> 2), 2) - 32;
 }

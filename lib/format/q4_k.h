@@ -27,7 +27,7 @@ struct ScaleAndMinimum {
     int minimum;
 };
 
-// Group j (0 … 7) of the 12 scale bytes that Q4_K and Q5_K share.
+// Returns scale and minimum of group j (0 … 7), from the 12 scale bytes of Q4_K and Q5_K.
 MINIM_HOST_DEVICE ScaleAndMinimum q4_k_scale(const uint8_t* scales, int j) {
     if (j < 4) return {scales[j] & 63, scales[j + 4] & 63};
     return {(scales[j + 4] & 15) + 16 * (scales[j - 4] >> 6), (scales[j + 4] >> 4) + 16 * (scales[j] >> 6)};

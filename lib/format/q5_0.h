@@ -22,7 +22,7 @@
 
 namespace minim {
 
-// The 5-bit code of element e, 0 … 31.
+// Returns the 5-bit code of element e, 0 … 31.
 MINIM_HOST_DEVICE int q5_code(const uint8_t* codes, const uint8_t* high, int e) {
     return code4_of_32(codes, e) + 16 * code1_in_order(high, e);
 }

@@ -25,7 +25,7 @@ struct Q6_0 {
     static constexpr int high_at = 2;
     static constexpr int codes_at = 10;
 
-    // The 6-bit code of element e, 0 … 63.
+    // Returns the 6-bit code of element e, 0 … 63.
     MINIM_HOST_DEVICE static int code(const uint8_t* block, int e) {
         const int high = bit_field(block[high_at + (e & 7)], 4 * ((e >> 3) & 1) + 2 * (e >> 4), 2);
         return code4_of_32(block + codes_at, e) + 16 * high;

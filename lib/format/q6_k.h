@@ -1,8 +1,10 @@
 // Q6_K: 256 elements, 6-bit codes, 16 groups of 16 with a signed 8-bit scale each.
 //
 //     0  codes   128 bytes: 64 bytes hold 128 elements, low nibbles the first 64 of them
-//   128  high    64 bytes: bits 4-5 of the codes; 32 bytes hold 128 elements, the lowest bits the first 32 of
-//   them 192  scales  16 x i8 208  d       f16 W = d * scale * (code - 32)
+//   128  high    64 bytes: bits 4-5 of the codes; 32 bytes hold 128 elements, the lowest bits the first 32 of them
+//   192  scales  16 x i8
+//   208  d       f16
+//   W = d * scale * (code - 32)
 //
 // Pinned by tests/unit/format/decode_test.cpp with tests/data/format/Q6_K.bin
 #pragma once
@@ -25,7 +27,7 @@ struct Q6_K {
     static constexpr int scales_at = 192;
     static constexpr int d_at = 208;
 
-    // The 6-bit code of element e, 0 … 63.
+    // Returns the 6-bit code of element e, 0 … 63.
     MINIM_HOST_DEVICE static int code(const uint8_t* block, int e) {
         const int low = nibble(block[codes_at + 64 * (e >> 7) + (e & 63)], (e >> 6) & 1);
         return low + 16 * code2_of_128(block + high_at, e);

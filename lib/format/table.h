@@ -1,6 +1,5 @@
-// A table of numbers that host and device code can both index. A namespace-scope array is out of reach of
-// CUDA device code, a static constexpr variable inside a function is not; so every table is reached through a
-// small accessor that holds its own copy:
+// A table of numbers that host and device code can both index. CUDA device code cannot use an array at namespace scope, but it
+// can use a static constexpr variable inside a function. So every table has a small accessor with its own copy:
 //
 //   MINIM_HOST_DEVICE const int8_t* iq4k_values() {
 //       static constexpr auto k_values = codebooks::k_iq4k;

@@ -26,7 +26,7 @@ struct TQ1_0 {
     static constexpr int tail_at = 48;
     static constexpr int d_at = 52;
 
-    // Digit n of a byte, 0 … 2. 3^n is read from a packed word, eight bits for each n.
+    // Returns digit n of a byte, 0 … 2. 3^n is read from a packed word, eight bits for each n.
     MINIM_HOST_DEVICE static int ternary_digit(uint8_t byte, int n) {
         const uint64_t powers = 0x511B090301ULL;
         const auto power = static_cast<uint32_t>((powers >> (8 * n)) & 0xFFU);

@@ -1,5 +1,5 @@
-// The trellis formats (ik): a group of outputs is a run of a small generator started at a stored index. All
-// have their scale d as an f32 row header and 256 elements a block, 8 groups of 32 with a scale each.
+// The trellis formats (ik): a small generator, started at a stored index, computes a group of outputs. All have the scale d as an
+// f32 row header and blocks of 256 elements, 8 groups of 32 with a scale each.
 //
 //   generator   x0 = index + 4096; each output first steps x = x * 0xCBAC1FED (mod 2^32), then
 //               t = (sum of the four bytes of x & 0x3F3F3F3F) - 126
@@ -45,7 +45,7 @@ MINIM_HOST_DEVICE uint32_t trellis_step(uint32_t x) {
     return x * 0xCBAC1FEDU;
 }
 
-// The output of state x, -126 … 126.
+// Returns the output of state x, -126 … 126.
 MINIM_HOST_DEVICE int trellis_output(uint32_t x) {
     const uint32_t bytes = x & 0x3F3F3F3FU;
     const uint32_t sum = (bytes & 0xFFU) + ((bytes >> 8) & 0xFFU) + ((bytes >> 16) & 0xFFU) + (bytes >> 24);
@@ -61,7 +61,7 @@ struct IQ1_KT {
     static constexpr int low_at = 8;
     static constexpr int high_at = 40;
 
-    // The index of elements 8k … 8k+7, 13 bits.
+    // Returns the index of elements 8k … 8k+7, 13 bits.
     MINIM_HOST_DEVICE static int start_index(const uint8_t* block, int k) {
         const int j = k >> 2;
         const int c = k & 3;
@@ -141,7 +141,7 @@ struct IQ4_KT {
     static constexpr int low_at = 32;
     static constexpr int high_at = 96;
 
-    // The index of elements 4k … 4k+3, 16 bits; `group` is the word of their 32 elements.
+    // Returns the index of elements 4k … 4k+3, 16 bits; `group` is the word of their 32 elements.
     MINIM_HOST_DEVICE static int start_index(const uint8_t* block, uint32_t group, int k) {
         return block[low_at + k] + 256 * nibble(block[high_at + (k & 31)], k >> 5) +
                4096 * bit_field(group, 8 + 3 * (k & 7), 3) + 32768 * bit_field(group, 0, 1);

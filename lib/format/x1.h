@@ -1,4 +1,4 @@
-// X1_S and X1_M: what IQ1_S and IQ1_M are expanded to (format/expand.h), 256 elements of two bits each.
+// X1_S and X1_M: the unpacked formats of IQ1_S and IQ1_M (format/expand.h), 256 elements of two bits each.
 //
 // X1_S
 //   0  d       f32

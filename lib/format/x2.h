@@ -1,4 +1,4 @@
-// X2_XXS, X2_XS and X2_S: what IQ2_XXS, IQ2_XS and IQ2_S are expanded to (format/expand.h), 256 elements of three bits
+// X2_XXS, X2_XS and X2_S: the unpacked formats of IQ2_XXS, IQ2_XS and IQ2_S (format/expand.h), 256 elements of three bits
 // each, a magnitude and a sign.
 //
 // X2_XXS
@@ -16,8 +16,8 @@
 //   second  element 2   element 3   magnitude of element 7
 //   third   element 4   element 5   signs of elements 6 and 7
 //
-//   A code is a magnitude in its two low bits and a sign above, set where the weight is negative. Nearly all come into
-//   bytes of their own by a shift and a mask.
+//   A code has a magnitude in its two low bits and a sign above, set if the weight is negative. Nearly all codes are moved to
+//   a byte of their own with a shift and a mask.
 //
 //   W = d * (0.5 + scale) / 4 * {8, 25, 43}[magnitude] with its sign: the bits that the IQ2 formats decode to
 //
@@ -44,7 +44,7 @@ struct X2 {
     static constexpr int codes_at = scales_at + 256 / n_scaled / 2;
     static constexpr int block_bytes = codes_at + 96;
 
-    // Of element e.
+    // Returns the code of element e.
     MINIM_HOST_DEVICE static int code(const uint8_t* codes, int e) {
         const uint8_t* first = codes + e % 32;
         const int u = e / 32;
@@ -52,7 +52,7 @@ struct X2 {
         return bit_field(first[32 * (u - 6)], 6, 2) | bit_field(first[64], u, 1) << 2;
     }
 
-    // None of IQ2's grids has a fourth magnitude.
+    // The IQ2 codebooks have no fourth magnitude.
     MINIM_HOST_DEVICE static int value(int code) {
         constexpr auto k_magnitudes = codebooks::k_iq2s_magnitudes;
         const int magnitude = code % 4 < 3 ? k_magnitudes.data[code % 4] : 0;

@@ -1,5 +1,5 @@
-// X3_XXS and X3_S: what IQ3_XXS and IQ3_S are expanded to (format/expand.h), 256 elements of four bits each: a number among
-// the sixteen of their magnitudes, negative ones first.
+// X3_XXS and X3_S: the unpacked formats of IQ3_XXS and IQ3_S (format/expand.h), 256 elements of four bits each: an index into
+// the sixteen signed magnitudes, in ascending order.
 //
 //   0  d       f32
 //   4  scales  4 bytes: nibble j%2 of byte j/2 scales elements 32j … 32j+31
@@ -22,7 +22,7 @@
 
 namespace minim {
 
-// Magnitude k is the value of code 8 + k; that of code 15 - c is the opposite of that of code c.
+// Code 8 + k has magnitude k as its value; the values of codes c and 15 - c are opposite.
 constexpr Table<int8_t, 16> x3_values(const Table<int8_t, 8>& magnitudes) {
     Table<int8_t, 16> values{};
     for (size_t k = 0; k < 8; ++k) {

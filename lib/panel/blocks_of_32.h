@@ -1,5 +1,5 @@
-// Panels of the formats with blocks of 32 under one float scale: Q4_0, Q4_1, Q5_0, Q5_1, Q6_0, Q8_0, IQ4_NL,
-// MXFP4, whole numbers with zero points, and NVFP4 with its blocks of 64. Layouts: lib/format/.
+// Panels of the formats with blocks of 32 under one float scale: Q4_0, Q4_1, Q5_0, Q5_1, Q6_0, Q8_0, IQ4_NL, MXFP4, the
+// integers with zero points, and NVFP4 with its blocks of 64. Layouts: lib/format/.
 #pragma once
 
 #include "format/int4_z32.h"
@@ -20,7 +20,7 @@ struct Q8_0Panel {
     using Block = Q8_0;
     using Kind = PanelKind<Codes::wide, 128, 0, 1, false>;
     static constexpr int k_codes_at =
-        Block::codes_at;  // words of a block, which are its only unit's codes as they lie
+        Block::codes_at;  // the words of a block are the codes of its only unit, in place
     PanelBlock<L> block;
     MINIM_KERNEL_FUNCTION Q8_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
     template <int>
@@ -182,7 +182,7 @@ struct Iq4NlPanel {
     }
 };
 
-// Doubled E2M1 values lie in -12 .. 12: 12 higher they are small codes.
+// Doubled E2M1 values are in -12 .. 12; plus 12, they are small codes.
 inline constexpr int k_e2m1_offset = 12;
 
 struct E2m1Codes {
@@ -207,7 +207,7 @@ struct Mxfp4Panel {
     template <int>
     MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
         value4_of_32<L>(block, Block::codes_at, L::table(e2m1_codes()), unit.code);
-        // 2^(x - 128) as e8m0_half_to_float(): from x = 2 on exponent x - 1, below that a subnormal number.
+        // Returns 2^(x - 128), as e8m0_half_to_float(): exponent x - 1 from x = 2 on, a subnormal number below.
         const auto x = block.byte(Block::exponent_at);
         const auto exponent = L::template shift_left<23>(L::sub(x, L::all(1)));
         const auto low = L::template shift_left<21>(L::add(x, L::all(1)));
@@ -221,8 +221,8 @@ struct Nvfp4Panel {
     using Kind = PanelKind<Codes::small, 24, k_e2m1_offset, 2, false>;
     PanelBlock<L> block;
     MINIM_KERNEL_FUNCTION Nvfp4Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
-    // Half of ue4m3_to_float(), from a code whose exponent and mantissa lie where a float has them: bias 7 becomes 126; below exponent 1
-    // numbers are subnormal, 0x7F is 0.
+    // Returns half of ue4m3_to_float(), from a code whose exponent and mantissa are shifted to their place in a float: bias 7 becomes
+    // 126; numbers below exponent 1 are subnormal, 0x7F is 0.
     template <int g>
     MINIM_KERNEL_FUNCTION typename L::Float half_scale(typename L::Int scales) const {
         const auto code = L::bit_and(moved<L, 8 * g, 20>(scales), L::all(0x7F << 20));

@@ -1,18 +1,18 @@
-// Codes of less than 8 bits, brought into bytes: the ways in which the formats spread them (the names are
-// those of lib/format/block_reader.h), for one unit of 32 columns of the lanes of a panel.
+// Moves codes of less than 8 bits to bytes, for one unit of 32 columns of the lanes of a panel. The names of the layouts are
+// those of lib/format/block_reader.h.
 #pragma once
 
 #include "panel/units.h"
 
 namespace minim::panel {
 
-// The bits of `mask` of every byte of a word, from bit `shift` on.
+// Returns the bits of `mask` of every byte of a word, shifted right by `shift`.
 template <class L, int shift, int mask>
 MINIM_KERNEL_FUNCTION typename L::Int byte_bits(typename L::Int word) {
     return L::bit_and(L::template shift_right<shift>(word), L::all(mask * 0x01010101));
 }
 
-// Byte i of every lane as a number.
+// Returns byte i of every lane as a number.
 template <class L, int i>
 MINIM_KERNEL_FUNCTION typename L::Int byte_of(typename L::Int word) {
     const auto shifted = L::template shift_right<8 * i>(word);
@@ -20,7 +20,7 @@ MINIM_KERNEL_FUNCTION typename L::Int byte_of(typename L::Int word) {
     return L::bit_and(shifted, L::all(255));
 }
 
-// A word shifted so that its bit `from` becomes bit `to`.
+// Returns a word shifted so that its bit `from` becomes bit `to`.
 template <class L, int from, int to>
 MINIM_KERNEL_FUNCTION typename L::Int moved(typename L::Int word) {
     if constexpr (from > to) {
@@ -30,7 +30,7 @@ MINIM_KERNEL_FUNCTION typename L::Int moved(typename L::Int word) {
     }
 }
 
-// The four nibbles of a half word, a byte each.
+// Returns the four nibbles of a half word, a byte each.
 template <class L>
 MINIM_KERNEL_FUNCTION typename L::Int spread_nibbles(typename L::Int half) {
     const auto bytes = L::bit_and(L::bit_or(half, L::template shift_left<8>(half)), L::all(0x00FF00FF));
@@ -47,7 +47,7 @@ MINIM_KERNEL_FUNCTION typename L::Int bits_of(typename L::Int word) {
     return L::bit_and(L::template shift_right<shift>(word), L::all((1 << n_bits) - 1));
 }
 
-// All ones in the lanes whose bit is set.
+// Returns all ones in the lanes whose bit is set.
 template <class L, int bit>
 MINIM_KERNEL_FUNCTION typename L::Int lanes_with_bit(typename L::Int word) {
     return L::template shift_right_signed<31>(L::template shift_left<31 - bit>(word));
@@ -63,7 +63,7 @@ MINIM_KERNEL_INLINE void code4_of_32(const PanelBlock<L>& block, int at, typenam
     }
 }
 
-// What the low nibbles of a word's bytes, and the high ones, are in a table of 16.
+// Looks up the low nibbles of a word's bytes, and the high ones, in a table of 16.
 template <class L>
 MINIM_KERNEL_INLINE void value4(const typename L::Table& table, typename L::Int word, typename L::Int& low,
                                 typename L::Int& high) {
@@ -82,7 +82,7 @@ MINIM_KERNEL_INLINE void value4_of_32(const PanelBlock<L>& block, int at, const 
     for (int k = 0; k < 4; ++k) {
         const auto word = block.word(at + 4 * k);
         if constexpr (requires { L::look_up_packed(table, word, value[k], value[k + 4]); }) {
-            L::look_up_packed(table, word, value[k], value[k + 4]);  // of a device with an order of its own
+            L::look_up_packed(table, word, value[k], value[k + 4]);  // on a device with its own order
         } else {
             value4<L>(table, word, value[k], value[k + 4]);
         }
@@ -93,10 +93,10 @@ MINIM_KERNEL_INLINE void value4_of_32(const PanelBlock<L>& block, int at, const 
 template <class L>
 concept KeepsWords = L::k_keeps_words;
 
-// Words that several units share: read where they are used or, where they can be kept, once, in their order and when `read` is
-// called, by the first of these units. A panel type with such words has With<Other>, itself over other lanes, so that a kernel can
-// give it lanes that keep them. (Compilers may load a word as often as it is used, and loads of a line that is still on its way hold
-// up those behind them.)
+// Words that several units share. They are either read at each use or, on lanes that keep them in registers, read once, in order,
+// when the first of these units calls `read`. A panel type with such words has With<Other>, the same type over other lanes, so
+// that a kernel can give it lanes that keep them. (Compilers may load a word at every use, and loads of a cache line that has not
+// arrived delay those behind them.)
 template <class L, int n>
 class SharedWords {
   public:
@@ -130,7 +130,7 @@ class SharedWords<L, n> {
     Int word_[n];
 };
 
-// Whether unit `unit` calls `read` for words that n_sharing units share: the first of them where words are kept, else each.
+// Whether unit `unit` calls `read` for words that n_sharing units share: only the first of them if words are kept, else each.
 template <class L, int unit, int n_sharing>
 inline constexpr bool k_reads_shared = unit % n_sharing == 0 || !KeepsWords<L>;
 

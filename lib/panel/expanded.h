@@ -1,4 +1,4 @@
-// Panels of the formats that grids are expanded to: a code for each weight. Layouts: lib/format/x1.h to x3.h.
+// Panels of unpacked codebooks: a code for each weight. Layouts: lib/format/x1.h to x3.h.
 #pragma once
 
 #include "format/x1.h"
@@ -9,7 +9,7 @@
 
 namespace minim::panel {
 
-// 8 * code + 2, less 2 where the shift is down.
+// Returns 8 * code + 2, less 2 if the shift is down.
 template <class L, class X, int u>
 MINIM_KERNEL_INLINE void put_eighth(const PanelBlock<L>& block, int k, typename L::Int up,
                                     typename L::Int* code) {

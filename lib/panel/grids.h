@@ -1,5 +1,5 @@
-// Panels of the grid formats IQ1_S to IQ3_S: every lane fetches the points of its row. A unit takes some 300
-// instructions, so units go in a loop (cpu/generic/panel_units.h). Layouts: lib/format/.
+// Panels of the codebook formats IQ1_S to IQ3_S: every lane looks up the codebook entries of its row. A unit takes some 300
+// instructions, so units are decoded in a loop (cpu/generic/panel_units.h). Layouts: lib/format/.
 #pragma once
 
 #include "format/grids.h"
@@ -24,8 +24,8 @@ MINIM_KERNEL_FUNCTION typename L::Int with_signs(typename L::Int magnitudes, typ
     }
 }
 
-// The indices of n points of every lane, in memory long before they are looked up. Two share a word of a lane: of
-// four points whose indices come as the bytes of a word, 0 with 2 and 1 with 3.
+// The indices of n codebook entries of every lane, stored to memory long before they are looked up. Two share a word of a lane: of
+// four entries whose indices are the bytes of a word, 0 with 2 and 1 with 3.
 template <class L, int n>
 struct PointIndices {
     alignas(64) uint16_t at[n / 2][L::k_width][2];
@@ -34,8 +34,8 @@ struct PointIndices {
     MINIM_KERNEL_INLINE void put(int pair, typename L::Int indices) {
         L::store(reinterpret_cast<std::byte*>(at[pair]), indices);
     }
-    // Points i .. i + 3: the bytes of `low`, and above them n_top bits of `high` each: those of point i + j from
-    // bit first[j] on.
+    // Stores the indices of entries i .. i + 3: a byte of `low` each, and above it n_top bits of `high`: those of entry i + j
+    // from bit first[j] on.
     template <int n_top, int... first>
     MINIM_KERNEL_INLINE void put_four(int i, typename L::Int low, typename L::Int high) {
         constexpr int k_first[4] = {first...};
@@ -44,7 +44,7 @@ struct PointIndices {
         put(i / 2, L::bit_or(even, tops<n_top, k_first[0], k_first[2]>(high)));
         put(i / 2 + 1, L::bit_or(odd, tops<n_top, k_first[1], k_first[3]>(high)));
     }
-    // n_top bits of `high` from bit a on to bit 8, and those from bit b on to bit 24.
+    // Moves n_top bits of `high` from bit a to bit 8, and those from bit b to bit 24.
     template <int n_top, int a, int b>
     MINIM_KERNEL_FUNCTION static typename L::Int tops(typename L::Int high) {
         constexpr int k_top = ((1 << n_top) - 1) << 8;
@@ -54,29 +54,29 @@ struct PointIndices {
     MINIM_KERNEL_INLINE void finish() { L::keep_in_memory(at); }
 };
 
-// The word with byte i of those from `at` on lowest.
+// Returns a word whose lowest byte is byte i of those from `at` on.
 template <class L>
 MINIM_KERNEL_FUNCTION typename L::Int byte_from(const PanelBlock<L>& block, int at, int i) {
     return L::shift_right(block.word(at + i / 4 * 4), 8 * (i % 4));
 }
 
-// The four bytes of a lane's word, `at` bytes into a block.
+// Returns the four bytes of a lane's word, `at` bytes into a block.
 template <class L>
 MINIM_KERNEL_FUNCTION const std::byte* word_bytes(const PanelBlock<L>& block, int at) {
     return block.data + k_panel_rows * at + 4 * block.lane;
 }
-// Where the indices of one byte lie that are the words `at` bytes into a block.
+// Returns the address of one-byte indices that are the words `at` bytes into a block.
 template <class L>
 MINIM_KERNEL_FUNCTION const uint8_t* byte_indices(const PanelBlock<L>& block, int at) {
     return reinterpret_cast<const uint8_t*>(word_bytes(block, at));
 }
 
-// Columns 4i .. 4i + 3 of a unit: magnitudes, and their signs at bits 4i .. 4i + 3.
+// Writes columns 4i .. 4i + 3 of a unit, from magnitudes and their signs at bits 4i .. 4i + 3.
 template <class L, int i, int offset>
 MINIM_KERNEL_INLINE void put_code(typename L::Int magnitudes, typename L::Int signs, typename L::Int* code) {
     code[i] = L::settled(with_signs<L, offset>(magnitudes, L::template bits_mask<4 * i>(signs)));
 }
-// Columns 8i .. 8i + 7: the halves of a point of eight magnitudes.
+// Writes columns 8i .. 8i + 7, from the halves of an entry of eight magnitudes.
 template <class L, int i, int offset>
 MINIM_KERNEL_INLINE void put_codes(const typename L::Int* half, typename L::Int signs,
                                    typename L::Int* code) {
@@ -84,7 +84,7 @@ MINIM_KERNEL_INLINE void put_codes(const typename L::Int* half, typename L::Int 
     put_code<L, 2 * i + 1, offset>(half[1], signs, code);
 }
 
-// Four sign indices of 7 bits, one a byte, to sign bytes: bit 7 makes the number of set bits even.
+// Maps four sign indices of 7 bits, one a byte, to sign bytes: bit 7 makes the number of set bits even.
 template <class L>
 MINIM_KERNEL_FUNCTION typename L::Int even_signs(typename L::Int seven) {
     static constexpr int8_t k_odd[16] = {0,    -128, -128, 0,    -128, 0,    0,    -128,
@@ -94,7 +94,7 @@ MINIM_KERNEL_FUNCTION typename L::Int even_signs(typename L::Int seven) {
     return L::bit_or(seven, parity);
 }
 
-// The four sign indices at bits 7i .. 7i + 6 of a word, spread to its bytes.
+// Spreads the four sign indices at bits 7i .. 7i + 6 of a word to its bytes.
 template <class L>
 MINIM_KERNEL_FUNCTION typename L::Int spread_sign_indices(typename L::Int word) {
     const auto low = L::bit_or(bits_of<L, 0, 7>(word), L::template shift_left<8>(bits_of<L, 7, 7>(word)));
@@ -103,7 +103,7 @@ MINIM_KERNEL_FUNCTION typename L::Int spread_sign_indices(typename L::Int word) 
     return L::bit_or(low, high);
 }
 
-// d * (0.5 + number) * factor, a power of two: exact, as d and number are short.
+// Returns d * (0.5 + number) * factor, exactly: factor is a power of two, d and number are short.
 template <class L>
 struct HalfStepScale {
     typename L::Float step;
@@ -113,16 +113,16 @@ struct HalfStepScale {
     MINIM_KERNEL_FUNCTION typename L::Float of(typename L::Int number) const {
         return L::fma(L::to_float(number), step, half);
     }
-    // Those of the numbers in the two nibbles of a byte, the lower first.
+    // The same for the numbers in the two nibbles of a byte, the lower first.
     MINIM_KERNEL_INLINE void put_two(typename L::Int byte, typename L::Float* scale) const {
         scale[0] = of(bits_of<L, 0, 4>(byte));
         scale[1] = of(bits_of<L, 4, 4>(byte));
     }
 };
 
-// Where the words of unit u lie in a block and what its scales count in, for all that read these panels:
-// cpu/avx512_vbmi/grid_panels.h and cuda/fast/grid_panels.h decode them in their own ways.
-// Not for IQ3_XXS, of whose kernels nvcc 13 makes other code then.
+// The positions of the words of unit u in a block and the unit of its scales, for all readers of these panels:
+// cpu/avx512_vbmi/grid_panels.h and cuda/fast/grid_panels.h have decoders of their own. IQ3_XXS does not use it: nvcc 13 would
+// generate other code for its kernels.
 
 // A word of four indices, and one of four sign indices with the scale above them.
 struct Iq2XxsLayout {
@@ -132,7 +132,7 @@ struct Iq2XxsLayout {
     MINIM_HOST_DEVICE static constexpr int signs_at(int u) { return Block::groups_at + 8 * u + 4; }
 };
 
-// Two words of two points each.
+// Two words of two entries each.
 struct Iq2XsLayout {
     using Block = IQ2_XS;
     static constexpr float k_scale_factor = 0.25F;
@@ -307,10 +307,10 @@ struct Iq3SPanel {
     }
 };
 
-// (value + shift) / 1 with shift = +-1/8, in eighths: 8 * value +- 1, which lies in -9 .. 9.
+// value + shift with shift = +-1/8, in eighths: 8 * value +- 1, which is in -9 .. 9.
 inline constexpr int k_iq1_offset = 9;
 
-// Columns 8i .. 8i + 7 of a unit, from the halves of a point and the lanes whose shift is downwards.
+// Writes columns 8i .. 8i + 7 of a unit, from the halves of an entry and the lanes whose shift is downwards.
 template <class L, int i>
 MINIM_KERNEL_INLINE void put_eighths(const typename L::Int* half, typename L::Int down_lanes,
                                      typename L::Int* code) {

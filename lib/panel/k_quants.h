@@ -1,4 +1,4 @@
-// Panels of Q2_K, Q3_K, Q4_K, Q5_K and Q6_K, and of INT4_Z128, whose codes lie as those of Q4_K. Layouts: lib/format/.
+// Panels of Q2_K, Q3_K, Q4_K, Q5_K and Q6_K, and of INT4_Z128, whose codes are laid out as in Q4_K. Layouts: lib/format/.
 #pragma once
 
 #include "format/int4_z128.h"

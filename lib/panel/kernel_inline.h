@@ -1,9 +1,9 @@
-// How functions that kernels are made of are declared.
+// Attributes of the functions that kernels consist of.
 #pragma once
 
-// MINIM_KERNEL_FUNCTION: a part of a kernel; of a CPU's and of a GPU's where it is written for both.
-// MINIM_KERNEL_INLINE: one that has to melt into its caller. Under a sanitizer, whose checks would make such functions
-// too large to compile in reasonable time, the compiler decides.
+// MINIM_KERNEL_FUNCTION: a part of a CPU kernel, or of CPU and GPU kernels.
+// MINIM_KERNEL_INLINE: a function that must be inlined into its caller. With a sanitizer the compiler decides, because the checks
+// would make such functions too large to compile in reasonable time.
 #if defined(__CUDACC__)
 #define MINIM_KERNEL_FUNCTION __host__ __device__ __forceinline__
 #define MINIM_KERNEL_INLINE __host__ __device__ __forceinline__

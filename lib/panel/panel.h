@@ -1,14 +1,12 @@
-// Weights as the packed kernels read them: in panels of 16 rows, interleaved so that one vector register
-// holds the same four bytes of every row. A lane is then a row: sums need no step across lanes, and a panel
-// is one unbroken stream of memory.
+// Packed weights: panels of 16 rows (a term of BLIS), interleaved so that one vector register has the same four bytes of every
+// row. A lane is then a row: sums need no step across lanes, and a panel is one contiguous range of memory.
 //
-// A panel keeps the bytes of its rows, and their number, in another order. A row's header and each of its
-// blocks is cut into granules; a granule that lies `at` bytes into the block lies 16 * place_in_panel(at) bytes
-// into the panel's block, followed by the same granule of the other 15 rows. So a panel begins where its first
-// row did, and packing works in place.
+// A panel has the same bytes as its rows, in another order. A row's header and each of its blocks are cut into granules. A granule
+// at byte `at` of the block is at byte 16 * place_in_panel(at) of the panel's block, followed by the same granule of the other
+// 15 rows. So a panel begins at the address of its first row, and packing works in place.
 //
-// Rows beyond the last whole panel stay as they are, and so does a matrix that is mapped from its file.
-// Before such rows meet a kernel they are packed into scratch.
+// Rows beyond the last whole panel are not packed, nor is a matrix that is mapped from its file. Such rows are packed into
+// scratch before a kernel reads them.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +20,8 @@ namespace minim::panel {
 
 inline constexpr int64_t k_panel_rows = 16;
 
-// Granules of a block: numbers of two bytes at the front and at the back, of one byte where their size is
-// odd, and words of four bytes between them. A row header is one granule.
+// Granules of a block: two-byte numbers at the front and at the back (one byte if their size is odd), and four-byte words between
+// them. A row header is one granule.
 struct PanelShape {
     int32_t front_bytes;
     int32_t back_bytes;
@@ -31,9 +29,9 @@ struct PanelShape {
 
 PanelShape panel_shape(Format format) noexcept;
 
-// The kernels of Q6_K work through a block in halves of 128 columns, and need what it has last before the rest: in a panel its
-// block is d, then a half's scales, its bits 4 and 5 and its low bits, then the other half's. (Processors fetch ahead by
-// themselves what is read from front to back.)
+// The kernels of Q6_K decode a block in halves of 128 columns and need its last fields first. In a panel, the order is d, then the
+// scales, bits 4-5 and low bits of the first half, then those of the second half, so that the block is read forward and the
+// hardware prefetcher follows.
 struct HalfOfQ6K {
     static constexpr int d_bytes = Q6_K::block_bytes - Q6_K::d_at;  // in front of both halves
     static constexpr int scale_bytes = (Q6_K::d_at - Q6_K::scales_at) / 2;
@@ -44,7 +42,7 @@ struct HalfOfQ6K {
     static constexpr int bytes = codes_at + code_bytes;
 };
 
-// Where a granule of a block lies in the block of a panel: where it is in the row, but for Q6_K.
+// Returns the position of a granule in the block of a panel: the same as in the row, except for Q6_K.
 MINIM_HOST_DEVICE constexpr int64_t place_in_panel(Format format, int64_t at) noexcept {
     if (format != Format::q6_k) return at;
     using Half = HalfOfQ6K;
@@ -62,7 +60,7 @@ MINIM_HOST_DEVICE constexpr int64_t place_in_panel(Format format, int64_t at) no
 void pack_panel(Format format, const std::byte* rows, int64_t row_bytes, int64_t n_rows, int64_t cols,
                 std::byte* out) noexcept;
 
-// The opposite, for all 16 rows.
+// Unpacks all 16 rows of a panel.
 void unpack_panel(Format format, const std::byte* panel, int64_t row_bytes, int64_t cols,
                   std::byte* rows) noexcept;
 

@@ -16,7 +16,7 @@ struct Tq1Panel {
     typename L::Float d;
     MINIM_KERNEL_FUNCTION Tq1Panel(PanelBlock<L>, PanelBlock<L> at) : block(at), d(at.f16(Block::d_at)) {}
 
-    // Ternary digit n of two bytes of a lane, 16 bits each: 3 * (b * 3^n mod 256) / 256.
+    // Returns ternary digit n of two bytes of a lane, 16 bits each: 3 * (b * 3^n mod 256) / 256.
     MINIM_KERNEL_FUNCTION static typename L::Int digits_of_pair(typename L::Int pair, int power) {
         const auto fraction = L::bit_and(L::mul(pair, L::all(power)), L::all(0x00FF00FF));
         return L::bit_and(L::template shift_right<8>(L::mul(fraction, L::all(3))), L::all(0x00030003));
@@ -89,7 +89,7 @@ struct Q2_0Panel {
     using Kind = PanelKind<Codes::small, 3, 1, 1, false>;
     PanelBlock<L> block;
     MINIM_KERNEL_FUNCTION Q2_0Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
-    // The four codes of a byte, lowest first, to four bytes.
+    // Spreads the four codes of a byte, lowest first, to four bytes.
     MINIM_KERNEL_FUNCTION static typename L::Int spread(typename L::Int byte) {
         const auto low = L::bit_or(byte, L::template shift_left<6>(byte));
         const auto high = L::bit_or(L::template shift_left<12>(byte), L::template shift_left<18>(byte));

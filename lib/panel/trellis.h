@@ -6,7 +6,7 @@
 
 namespace minim::panel {
 
-// The next four outputs of the generator, as signed bytes; x is its state.
+// Returns the next four outputs of the generator, as signed bytes; x is its state.
 template <class L>
 MINIM_KERNEL_INLINE typename L::Int trellis_outputs(typename L::Int& x) {
     static constexpr int8_t k_ones[4] = {1, 1, 1, 1};
@@ -28,13 +28,13 @@ MINIM_KERNEL_FUNCTION typename L::Int trellis_state(typename L::Int index) {
     return L::add(index, L::all(4096));
 }
 
-// A scale that is a code of the first half of iq4k: the number in byte 0, the others 0.
+// Looks up a scale that is a code of the first half of iq4k: the number in byte 0, the others 0.
 template <class L>
 MINIM_KERNEL_FUNCTION typename L::Float iq4k_scale(typename L::Int code) {
     return L::to_float(signed_byte_of<L, 0>(L::look_up(L::table(iq4k_values()), code)));
 }
 
-// Eight outputs from an index: columns 8i .. 8i + 7.
+// Computes eight outputs from an index: columns 8i .. 8i + 7.
 template <class L>
 MINIM_KERNEL_INLINE void eight_outputs(typename L::Int index, typename L::Int* code) {
     auto x = trellis_state<L>(index);
@@ -70,7 +70,7 @@ struct Iq1KtPanel {
     }
 };
 
-// The outputs of unit u of IQ2_KT and IQ3_KT: four indices of 16 bits.
+// Computes the outputs of unit u of IQ2_KT and IQ3_KT, from four indices of 16 bits.
 template <class L, int u>
 MINIM_KERNEL_INLINE void four_runs(const PanelBlock<L>& block, int indices_at, Unit<L>& unit) {
     const auto a = block.word(indices_at + 8 * u);

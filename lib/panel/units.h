@@ -1,9 +1,9 @@
-// A block of a panel (panel.h) as the kernels of a processor or a GPU see it: units of 32 columns, each eight words of
-// codes a row with one scale for 32 columns or two for 16 each, and minima where the format has them.
+// A block of a panel (panel.h) as CPU and GPU kernels read it: units of 32 columns. A unit has eight words of codes for each row, one
+// scale for 32 columns or two for 16 each, and minima if the format has them.
 //
-// What one format is made of is written once, in the other headers of this folder, over a vocabulary L of lanes: a lane
-// is a row of a panel, how many there are in a register is L's matter (cpu/scalar/lanes.h specifies it, cuda/lanes.h is
-// that of a GPU, where each thread is one).
+// Each format is decoded in one place, in the other headers of this folder, as a template over lanes L. A lane is a row of a panel;
+// L decides how many are in a register (cpu/scalar/lanes.h is its specification; in cuda/lanes.h each thread is a
+// lane).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace minim::panel {
 
 // How the codes of a format are multiplied (scalar/lanes.h).
 enum class Codes : uint8_t {
-    small,  // 0 .. k_largest <= 127, which stand for the numbers k_offset lower
+    small,  // 0 .. k_largest <= 127: the number plus k_offset
     wide,   // signed bytes
 };
 
@@ -28,13 +28,13 @@ struct Unit {
     typename L::Int shift[2];  // see AddsShiftsInDots
 };
 
-// Some formats have a number to add to all codes of a group of some rows. Lanes that say so are spared it code by code: Unit::shift
-// is, in the group's half of every lane (in both halves where a unit is one group), what the sum of the input's codes is to be
-// multiplied by and added to the dot. A panel type with such numbers has AddingShifts<Other>, itself over other lanes.
+// In some formats, a shift is added to all codes of a group in some rows. Lanes that declare it add the shift to the dot instead of to
+// each code: Unit::shift has, in the group's half of every lane (in both halves if a unit is one group), the factor of the sum of
+// the input's codes. A panel type with shifts has AddingShifts<Other>, the same type over other lanes.
 template <class L>
 concept AddsShiftsInDots = L::k_adds_shifts_in_dots;
 
-// One block of a panel, for the lanes from `lane` on; places are given as in the block of a row.
+// One block of a panel, for the lanes from `lane` on; positions are those in the block of a row.
 template <class L>
 struct PanelBlock {
     using Int = typename L::Int;
@@ -52,7 +52,7 @@ struct PanelBlock {
     }
 };
 
-// What the arithmetic needs to know of a format.
+// The properties of a format that the arithmetic needs.
 template <Codes codes, int largest, int offset, int n_groups, bool has_minima, bool has_shifts = false>
 struct PanelKind {
     static constexpr Codes k_codes = codes;
@@ -60,7 +60,7 @@ struct PanelKind {
     static constexpr int k_offset = offset;
     static constexpr int k_groups = n_groups;  // of a unit: 1 or 2
     static constexpr bool k_minima = has_minima;
-    static constexpr bool k_shifts = has_shifts;  // Unit::shift counts
+    static constexpr bool k_shifts = has_shifts;  // Unit::shift is used
 };
 
 // The formats of a family.

@@ -1,8 +1,8 @@
-// Panels of the formats whose codes point into a table of values: IQ4_XS and ik's IQ2_K to IQ6_K, IQ2_KS to
-// IQ5_KS, IQ4_KSS and IQ2_KL. Layouts: lib/format/.
+// Panels of the formats whose codes are indices into a table of values: IQ4_XS and ik's IQ2_K to IQ6_K, IQ2_KS to IQ5_KS,
+// IQ4_KSS and IQ2_KL. Layouts: lib/format/.
 //
-// The shifted twin of a table is the table plus a constant where that takes fewer instructions, else its
-// second half. Values that span less than 128 are small codes with an offset.
+// The shifted variant of a table is computed as the table plus a constant if that takes fewer instructions; else it is the second
+// half of the table. Values that span less than 128 are small codes with an offset.
 #pragma once
 
 #include "format/iq2_k.h"
@@ -32,7 +32,7 @@ MINIM_HOST_DEVICE constexpr ValueTable value_table(const Table<int8_t, n_all>& v
     return table;
 }
 
-// The difference between the second half of a table and the first, which must be one number.
+// Returns the difference between the second half of a table and the first, which must be constant.
 template <size_t n>
 constexpr int table_shift(const Table<int8_t, n>& values) {
     const int shift = values.data[n / 2] - values.data[0];
@@ -79,8 +79,8 @@ concept LooksUpSixBits = requires(typename L::Int index) {
     L::look_up_six_bits(L::table_64(nullptr), index);
 };
 
-// Out of 32 values: those of the nibbles, bits from .. from + 3 of every byte of `word`, in the first half, or in the second
-// where a byte of `fifth` has its bit `bit`.
+// Looks up 32 values by the nibbles (bits from .. from + 3) of every byte of `word`: in the first half, or in the second half if bit
+// `bit` of the byte of `fifth` is set.
 template <class L, int from, int bit>
 MINIM_KERNEL_FUNCTION typename L::Int look_up_32(const int8_t* values, typename L::Int word,
                                                  typename L::Int fifth) {
@@ -98,7 +98,7 @@ MINIM_KERNEL_FUNCTION typename L::Int look_up_32(const int8_t* values, typename 
     }
 }
 
-// Out of 64 values, by bits `bit` and bit + 1 of `two`.
+// The same for 64 values; bits `bit` and bit + 1 of `two` choose the quarter.
 template <class L, int from, int bit>
 MINIM_KERNEL_FUNCTION typename L::Int look_up_64(const int8_t* values, typename L::Int word,
                                                  typename L::Int two) {
@@ -114,7 +114,7 @@ MINIM_KERNEL_FUNCTION typename L::Int look_up_64(const int8_t* values, typename 
     }
 }
 
-// What IQ5_K and IQ5_KS share: the values of columns 4 first .. 4 first + 4 count - 1 of unit u.
+// Common to IQ5_K and IQ5_KS: computes the values of columns 4 first .. 4 first + 4 count - 1 of unit u.
 template <class L, int u>
 MINIM_KERNEL_INLINE void iq5k_codes(const PanelBlock<L>& block, int codes_at, int fifth_at,
                                     typename L::Int shift, int first, int count, typename L::Int* code) {
@@ -159,7 +159,7 @@ struct Iq4XsPanel {
     }
 };
 
-// What IQ4_K and IQ5_K share: 6-bit scales less 32, and a bit a group that chooses the shifted values.
+// Common to IQ4_K and IQ5_K: 6-bit scales less 32, and a bit for each group that selects the shifted values.
 template <class L, class Format>
 struct GroupScalesPanel {
     PanelBlock<L> block;
@@ -475,7 +475,7 @@ struct Iq2KlPanel {
     MINIM_KERNEL_FUNCTION Iq2KlPanel(PanelBlock<L> header, PanelBlock<L> at)
         : block(at), d(header.f16(0)), high(at.half(Block::high_at)), low(at.word(Block::low_at)) {}
 
-    // Both values of each pair, from the pair's code in two neighbouring bytes.
+    // Looks up both values of each pair, from the pair's code in two neighbouring bytes.
     MINIM_KERNEL_FUNCTION static typename L::Int values(typename L::Int pair) {
         const auto even = look_up_pairs<L>(iq2kl_even(), pair);
         const auto odd = look_up_pairs<L>(iq2kl_odd(), pair);

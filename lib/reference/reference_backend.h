@@ -1,6 +1,6 @@
-// The plain float32 backend: weights decoded exactly, no quantised activations, one thread, no cleverness. It
-// is the yardstick every other backend is compared with, so it follows the formulas of the model word for
-// word.
+// The plain float32 backend: weights decoded exactly, no quantised activations, one thread, no optimisations. It is the
+// reference for every other backend, so it follows the formulas of the model
+// literally.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace minim::reference {
 
-// Memory is locked where `memory` is, and never placed by node. Its operations may allocate (and so throw out_of_memory), unlike those of the fast backends.
+// Makes the backend. Its memory is locked if that of `memory` is, and never placed by node. Unlike those of the fast backends, its
+// operations may allocate, and so throw out_of_memory.
 std::unique_ptr<backend::Backend> make_reference_backend(const HostMemory& memory = {});
 
 }  // namespace minim::reference
