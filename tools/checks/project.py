@@ -101,7 +101,7 @@ def prose(path, text):
     """Returns the comments, messages, help texts and sentences of a file, line by line where they were."""
     if path.suffix == ".md":
         return markdown_text(text)
-    if path.suffix in C_SUFFIXES:
+    if path.suffix in C_SUFFIXES or path.suffix == ".rs":
         return re.sub(r"`[^`\n]+`", blank, c_prose(text))
     if path.suffix == ".py":
         return re.sub(r"`[^`\n]+`", blank, python_prose(text))

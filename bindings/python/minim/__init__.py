@@ -8,14 +8,14 @@
             print(token.text, end="", flush=True)
         print(session.finish_reason)
 
-The library is the file named by MINIM_LIBRARY, else the one in this package's folder, else the newest one in a build folder of
-the source tree this file lies in, else the system's. minim.h is the manual: names and meanings here are its own.
+The library is loaded from the file that MINIM_LIBRARY names, else from this package's folder, else from the newest build folder of
+the source tree around this file, else from the system. minim.h is the manual: names and meanings are the same here.
 
-minim.aio is for asyncio. minim.LLM has the names of vLLM's offline interface, minim.Llama those of llama-cpp-python's class.
+minim.aio is for asyncio. minim.LLM has the interface of vLLM's offline class, minim.Llama that of llama-cpp-python's class.
 
-Handles close themselves when collected, in any order; close() and `with` do it earlier. A Model may be used
-from many threads, a Session by one at a time. What a callback raises comes out of the call that ran it. Ctrl-C, or
-what else a signal handler raises, ends a call on the main thread, which then works on a thread of its own.
+Handles are released when they are collected, in any order; close() and `with` do it earlier. A Model may be used from many
+threads, a Session by one at a time. An exception in a callback is raised from the call that ran the callback. An exception
+in a signal handler, such as Ctrl-C, ends a call on the main thread: the call runs on another thread meanwhile.
 """
 
 import collections
@@ -56,7 +56,7 @@ class FinishReason(abi.Named):
 
 
 def _ids_of(ids):
-    """A sequence or array of integers as contiguous int32; numbers beyond stay numbers that are no token."""
+    """Returns a sequence or array of integers as contiguous int32. Numbers out of range become ids that no token has."""
     array = np.asarray(ids)
     if array.size == 0:
         return np.empty(0, np.int32)
@@ -67,7 +67,7 @@ def _ids_of(ids):
 
 
 def _int32(value):
-    """For an int32 argument: what does not fit becomes the nearest that does, for the library to refuse."""
+    """Returns an int32 argument. A number out of range becomes the nearest int32, so that the library refuses it."""
     return max(-(2**31), min(2**31 - 1, operator.index(value)))
 
 
@@ -76,7 +76,7 @@ def _ids_pointer(array):
 
 
 def _utf8(text, name="the text"):
-    """Bytes of a str in UTF-8, or of an object of bytes as they are."""
+    """Returns a str as UTF-8, or the bytes of a bytes-like object."""
     if not isinstance(text, str):
         view = memoryview(text)
         if view.format not in ("B", "b", "c"):
@@ -153,7 +153,7 @@ class TensorInfo(typing.NamedTuple):
 
 
 class _Metadata(collections.abc.Mapping):
-    """Values as the library writes them: numbers in decimal, arrays in brackets."""
+    """Maps keys to values as text: numbers in decimal, arrays in brackets."""
 
     def __init__(self, checkpoint):
         self._checkpoint = checkpoint
@@ -180,7 +180,7 @@ class _Metadata(collections.abc.Mapping):
 
 
 class Checkpoint(abi.Handle):
-    """A GGUF or safetensors checkpoint's headers: .metadata maps keys to texts, .tensors lists TensorInfo."""
+    """The headers of a GGUF or safetensors checkpoint: .metadata maps keys to texts, .tensors lists TensorInfo."""
 
     def __init__(self, path):
         runtime, out = _Runtime(threads=1), c.c_void_p()
@@ -251,7 +251,7 @@ class _Devices(abi.Handle):
 
 
 def devices():
-    """What there is to compute on: a list of Device, the processor first."""
+    """Returns the devices of this machine: a list of Device, the CPU first."""
     return list(_Devices())
 
 
@@ -268,11 +268,11 @@ def plan(
     ubatch=512,
     threads=0,
 ):
-    """Where the weights of a checkpoint would go, and how fast that would be, as a dict: minim.h (minim_plan_make) has its keys.
-    Only headers are read. `devices`: texts such as "cuda:0=96GiB,1790GB/s,pcie=50GB/s", of devices that need not exist; [] is
-    the CPU alone, None the devices of this machine. `host`: "768GiB,576GB/s"; None is this machine. `context`: tokens of each
-    of `parallel` sequences. `kv`: a format of the KV cache, or a pair for keys and values. `overrides`: "exps=CPU" and the like.
-    `split`: each device's share of the layers.
+    """Predicts where the weights of a checkpoint go and how fast it runs. Returns a dict; minim.h (minim_plan_make) has its keys.
+    Reads only headers. `devices`: texts such as "cuda:0=96GiB,1790GB/s,pcie=50GB/s", of devices that need not exist; [] is the CPU
+    alone, None the devices of this machine. `host`: "768GiB,576GB/s"; None is this machine. `context`: tokens of each of
+    `parallel` sequences. `kv`: a format of the KV cache, or a pair, for K and for V. `overrides`: such as "exps=CPU". `split`: each
+    device's share of the layers.
     """
     k_format, v_format = (kv, kv) if isinstance(kv, str) else kv
     texts = [devices] if isinstance(devices, str) else devices
@@ -299,59 +299,59 @@ def plan(
 
 
 class DeviceMemory(typing.NamedTuple):
-    """What a device of a model's placement holds; bytes unless said otherwise, as in minim_device_memory."""
+    """Memory of a device that a model uses, as in minim_device_memory; in bytes unless stated."""
 
     name: str
     first_layer: int
     n_layer: int
     weights: int
-    experts: int  # of the weights
+    experts: int  # part of the weights
     weights_mapped: bool  # pages of the files, which the system may drop and read again
     kv: int
     work: int
-    free: typing.Optional[int]  # None where that is not known
-    kept: int  # used by none, kept for the next sessions; of `free`
-    budget: typing.Optional[int]  # the most that may be taken; None: no limit
+    free: typing.Optional[int]  # None if unknown
+    kept: int  # unused, kept for later sessions; part of `free`
+    budget: typing.Optional[int]  # the most that may be allocated; None: no limit
     n_expert_layers: int  # layers whose experts it has
-    token_in: int  # what comes to it from other devices for each token of a step
+    token_in: int  # received from other devices for each token of a step
     token_out: int
-    locked: int  # of weights, keys and values in host memory
+    locked: int  # of weights and KV cache in host memory
 
 
 class NodeMemory(typing.NamedTuple):
-    """A memory node of the host and the weights that really lie there, as in minim_node_memory."""
+    """A NUMA node of the host and the weights that are in its memory, as in minim_node_memory."""
 
     node: int
     n_threads: int
     n_threads_decode: int
-    wanted: int  # bytes that were to lie there; 0: anywhere
+    wanted: int  # bytes planned for it; 0: anywhere
     weights: int
 
 
 class Model(abi.Handle):
-    """An opened model.
+    """A loaded model.
 
     backend    "cpu", or "reference": plain float arithmetic, slow and exact
-    devices    where the layers go: "cuda:0", "cuda:0,cuda:1" or a list of names; None: backend has all
-    split      shares of the layers, one a device; None: their bytes in proportion to the memory that may be taken
-    budgets    the most bytes to take of each device, 0 for no limit; None: none has one
-    device_layers     so many layers, the last ones, go to the devices; None: all
-    host_experts      the experts of the first so many layers stay with backend, below 0 of the last ones; True: all
-    overrides  experts elsewhere than their layer: "PATTERN=DEVICE,..." or {pattern: device}, as in minim_model_params
-    fit_context       experts that leave no room for a context of so many tokens stay with backend; None: none do
+    devices    devices for the layers: "cuda:0", "cuda:0,cuda:1" or a list of names; None: all layers are on `backend`
+    split      shares of the layers, one for each device; None: in proportion to the memory that may be used
+    budgets    the most bytes to use of each device, 0 for no limit; None: no limits
+    device_layers     the number of layers on the devices, the last ones of the model; None: all
+    host_experts      experts of the first n layers stay on `backend`, below 0 those of the last n; True: of all layers
+    overrides  experts on another device than their layer: "PATTERN=DEVICE,..." or {pattern: device}, as in minim_model_params
+    fit_context       keep experts on `backend` as needed to leave room for a context of so many tokens; None: do not
     allow_cpu  True: a device that cannot be used is left out with a warning
-    threads           0: the cores this process may use
-    threads_decode    threads for steps of one token, which memory limits; 0: as `threads`
-    pin_threads       True: each thread of the library stays on a core of its own
-    numa       threads and memory on several memory nodes: "auto", "off", "interleave" or "split" (by rows)
-    lock       True: weights, keys and values in host memory are never taken away by the system
-    prefault   True: mapped weights are brought into memory before the model is ready
-    deterministic     True: what devices compute for a text does not depend on its company or on its pieces; slower
-    expand     weights in grid points (IQ1 to IQ3) with a code for each in memory: "off", "on", or "auto" where that is faster
-    packed_file       the backend's weights are mapped from this file, packed; it is made if need be
-    mmap       True: map the file; False: read the weights into memory; None: read them where memory allows
+    threads           0: the cores that this process may use
+    threads_decode    threads for steps of one token, which are bound by memory; 0: as `threads`
+    pin_threads       True: bind each thread of the library to a core
+    numa       placement of threads and memory on NUMA nodes: "auto", "off", "interleave" or "split" (by rows)
+    lock       True: lock weights and KV cache in host memory, so that they are never paged out
+    prefault   True: prefault mapped weights before the model is ready
+    deterministic     True: logits of devices do not depend on batch composition or prompt chunking; slower
+    expand     unpack the codebooks of IQ1 to IQ3 weights at load: "off", "on", or "auto" if that is faster
+    packed_file       map the backend's packed weights from this file; the file is created if needed
+    mmap       True: map the file; False: read the weights into memory; None: read them if memory allows
     engine_tokenizer  True: split text as llama.cpp does
-    progress   progress(done_bytes, total_bytes), from another thread; to cancel, raise
+    progress   progress(done_bytes, total_bytes), from another thread; raise an exception to cancel
     cancel     a Cancel
     log        log(level, line), from any thread, up to log_level: "error", "warning" (the default), "info", "debug"
     """
@@ -439,7 +439,7 @@ class Model(abi.Handle):
         self.n_vocab = self.info.n_vocab
 
     def _info(self):
-        """The fields of minim_model_info, as values that outlive the model."""
+        """Returns the fields of minim_model_info, copied so that they outlive the model."""
         info = abi.ModelInfo()
         self._check("model_get_info", c.byref(info))
         fields = {name: getattr(info, name) for name, _ in info._fields_ if name != "size"}
@@ -452,11 +452,11 @@ class Model(abi.Handle):
 
     @property
     def numa(self):
-        """What became of the option: "off", "interleave" or "split"."""
+        """The mode that is in use: "off", "interleave" or "split"."""
         return self._runtime._get("runtime_numa").decode()
 
     def nodes(self):
-        """Where the weights in host memory really lie, as the system says: a list of NodeMemory."""
+        """Returns where the weights in host memory are, as the system reports it: a list of NodeMemory."""
         count, room = c.c_size_t(), 0
         while True:
             nodes = (abi.NodeMemory * room)(*(abi.NodeMemory() for _ in range(room)))
@@ -470,7 +470,7 @@ class Model(abi.Handle):
         ]
 
     def memory(self):
-        """What each device holds now, of the model and its sessions: a list of DeviceMemory."""
+        """Returns the memory that the model and its sessions use now on each device: a list of DeviceMemory."""
         devices = []
         for index in range(self._get("model_device_count")):
             info = abi.DeviceMemory()
@@ -497,7 +497,7 @@ class Model(abi.Handle):
         return devices
 
     def layer_devices(self, layer):
-        """Where a layer and its experts lie: two indices into memory()."""
+        """Returns the devices of a layer and of its experts: two indices into memory()."""
         info = abi.LayerDevices()
         self._check("model_layer_devices", _int32(layer), c.byref(info))
         return info.device, info.experts
@@ -511,7 +511,7 @@ class Model(abi.Handle):
         return self._out(adopt, "model_checkpoint")
 
     def tokenize(self, text, special=True):
-        """Token ids of a str or bytes. special: True or "exact", "safe", False or "none" as in minim.h."""
+        """Returns the token ids of a str or bytes. special: True or "exact", "safe", False or "none" as in minim.h."""
         data = _utf8(text)
         return self._out(abi.take_tokens, "tokenize", data, len(data), _choice(_SPECIALS, special, "special"))
 
@@ -521,11 +521,11 @@ class Model(abi.Handle):
         return text.decode("utf-8", "replace")
 
     def token_text(self, id):
-        """The token's bytes, which may be part of a UTF-8 sequence."""
+        """Returns the token's bytes, which may be part of a UTF-8 sequence."""
         return self._out(abi.take_text, "token_text", _int32(id))
 
     def token_attributes(self, id):
-        """Bits of MINIM_TOKEN_*, or -1 where `id` is no token."""
+        """Returns bits of MINIM_TOKEN_*, or -1 if `id` is not a token."""
         return self._get("token_attributes", _int32(id))
 
     def render_chat(
@@ -537,9 +537,9 @@ class Model(abi.Handle):
         null_content="template",
         template=None,
     ):
-        """The prompt for a conversation as text. kwargs: template variables, add_generation_prompt one.
-        `null_content`: a message without content prints as the "template" has it (None), or as "empty" text.
-        `template`: the name of one of several that the checkpoint has.
+        """Renders the prompt for a conversation as text. kwargs: variables of the template, add_generation_prompt among them.
+        `null_content`: render a message without content as the "template" does (None), or as "empty" text. `template`: the name
+        of one of the checkpoint's templates.
         """
         params = _chat_params(tools, add_generation_prompt, kwargs, null_content, template)
         text = self._out(abi.take_text, "chat_render_with", _json(messages), c.byref(params))
@@ -555,8 +555,8 @@ class Model(abi.Handle):
         null_content="template",
         template=None,
     ):
-        """The same as ids. "safe": no message can forge the control tokens of the template; "template": nor any other
-        added token, such as <think>."""
+        """Renders the prompt for a conversation as ids. "safe": no message can forge the control tokens of the template;
+        "template": nor any other added token, such as <think>."""
         params = _chat_params(tools, add_generation_prompt, kwargs, null_content, template)
         specials = _choice({**_SPECIALS, "template": 3}, special, "special")
         return self._out(abi.take_tokens, "chat_tokenize_with", _json(messages), c.byref(params), specials)
@@ -564,9 +564,9 @@ class Model(abi.Handle):
     def parse_output(
         self, text, *, tools=None, reasoning="minimax_m2", starts_in_reasoning=True, finish="stop"
     ):
-        """What the model wrote (str or bytes), taken apart: {"content", "reasoning_content", "tool_calls",
-        "finish_reason"}. `tools`: of the request. `reasoning`: "minimax_m2", "minimax_m2_append_think" or "none".
-        `starts_in_reasoning`: the prompt ends in an open think block. `finish`: "stop", or "length" for a cut output.
+        """Parses the model's output (str or bytes) to {"content", "reasoning_content", "tool_calls", "finish_reason"}. `tools`: the
+        tools of the request. `reasoning`: "minimax_m2", "minimax_m2_append_think" or "none". `starts_in_reasoning`: the prompt
+        ends in an open think block. `finish`: "stop", or "length" for a cut output.
         """
         params = _parser_params(tools, reasoning, starts_in_reasoning)
         data = _utf8(text)
@@ -579,17 +579,17 @@ class Model(abi.Handle):
             abi.call("output_free", output)
 
     def output_parser(self, tools=None, reasoning="minimax_m2", starts_in_reasoning=True):
-        """Takes output apart while it is generated; the arguments are those of parse_output()."""
+        """Returns a parser for output while it is generated; the arguments are those of parse_output()."""
         return OutputParser(_parser_params(tools, reasoning, starts_in_reasoning))
 
     def constraint(
         self, schema=None, *, regex=None, choices=None, tools=None, tool=None, single=False, starts_after=None
     ):
-        """What answers must look like: a Constraint for generate() and submit(), made once and used often.
+        """Makes a Constraint for generate() and submit(): structured output. It can be used for any number of answers.
 
         schema        a JSON Schema, as a dict or bool
-        regex         an expression that the whole answer fits
-        choices       texts, one of which is the answer
+        regex         a regular expression that the whole answer must match
+        choices       texts, one of which must be the answer
         tools         the tools of a chat request, to be called; `tool` names one of them, `single` means one call
         starts_after  "</think>": anything is allowed up to this token
         """
@@ -614,12 +614,12 @@ class Model(abi.Handle):
         return Constraint(self, lambda out: self._check(*call, c.byref(params), out))
 
     def session(self, context=0, kv="f16", n_batch=0, n_ubatch=0):
-        """A Session. context: tokens; 0: what the model was trained for, or as many as there is memory for."""
+        """Makes a Session. context: its most tokens; 0: the context that the model was trained for, or what fits in memory."""
         params = _session_params(context, kv, n_batch, n_ubatch)
         return Session(self, lambda out: self._check("session_create", c.byref(params), out))
 
     def restore(self, path, context=0, kv=None, n_batch=0, n_ubatch=0, *, cancel=None):
-        """The session that Session.save() wrote, with the context size and KV format it had. cancel: a Cancel."""
+        """Restores a session from a file of Session.save(), with its context size and KV format. cancel: a Cancel."""
         params = _session_params(context, "auto" if kv is None else kv, n_batch, n_ubatch)
         file = _path(path)
 
@@ -635,9 +635,9 @@ class Model(abi.Handle):
 
 
 class Cancel(abi.Handle):
-    """Ends work in progress: the call that it was given to raises an Error of status CANCELLED.
+    """Cancels calls: a call with a triggered Cancel raises an Error of status CANCELLED.
 
-    trigger() may be called from any thread, before the call too; the switch stays on until reset().
+    trigger() may be called from any thread, also before the call; it stays triggered until reset().
     """
 
     def __init__(self):
@@ -656,8 +656,8 @@ class Cancel(abi.Handle):
 
 
 def _cancellable(work, cancel=None):
-    """work(handle of a Cancel). Python runs signal handlers on the main thread and only between its instructions, so there the
-    work is done by another thread, and ends early where a handler raises."""
+    """Runs work(handle of a Cancel). Python runs signal handlers only on the main thread, between its instructions. So on the main
+    thread, the work is done by another thread, and is cancelled if a handler raises."""
     with Cancel() if cancel is None else _borrowed(cancel) as switch:
 
         def with_handle():
@@ -669,7 +669,7 @@ def _cancellable(work, cancel=None):
 
 
 class _borrowed:
-    """A Cancel of the caller's, which stays open."""
+    """Borrows the Cancel of the caller, which stays open."""
 
     def __init__(self, cancel):
         if not isinstance(cancel, Cancel):
@@ -698,7 +698,7 @@ def _on_a_thread(work, switch):
     interruption = None
     try:
         threading.Thread(target=run, name="minim call").start()
-    except RuntimeError:  # there can be no more threads
+    except RuntimeError:  # no more threads can be started
         run()
     except BaseException as exception:
         if not begun.wait(5):  # interrupted before there was a thread
@@ -732,7 +732,7 @@ class Token(typing.NamedTuple):
 
 
 def _values(name, structure):
-    """A named tuple with the fields of a structure, but for its size and what is reserved."""
+    """Makes a named tuple with the fields of a structure, except its size and reserved fields."""
     names = [field for field, _ in structure._fields_ if field not in ("size", "reserved", "reserved2")]
     kind = collections.namedtuple(name, names, module=__name__)
     kind.__doc__ = f"The values of a minim.h structure: {', '.join(names)}."
@@ -752,7 +752,7 @@ SamplingOption = _values("SamplingOption", abi.OptionInfo)
 
 @functools.lru_cache(maxsize=None)
 def sampling_options():
-    """The options of Session.generate by name: SamplingOptions, with type, minimum, maximum, default_value and help."""
+    """Returns the options of Session.generate by name: SamplingOptions with type, minimum, maximum, default_value and help."""
     options = {}
     for index in range(abi.call("sampling_option_count")):
         info = abi.OptionInfo()
@@ -763,7 +763,7 @@ def sampling_options():
 
 
 class _ModelPart(abi.Handle):
-    """A handle made from a model's."""
+    """A handle that belongs to a model."""
 
     def _make(self, model, create, release):
         """`create` fills the handle it is given; also where a callback raised meanwhile it is ours to release."""
@@ -776,13 +776,13 @@ class _ModelPart(abi.Handle):
 
 
 class Constraint(_ModelPart):
-    """What answers must look like; made by Model.constraint(). For any number of answers at once."""
+    """A constraint on answers (structured output); made by Model.constraint(). Usable for any number of answers at once."""
 
     def __init__(self, model, create):
         self._make(model, create, "constraint_free")
 
     def matches(self, text):
-        """Whether the whole text (str or bytes) is one that the constraint allows."""
+        """Returns whether the constraint allows the whole text (str or bytes)."""
         data = _utf8(text)
         result = c.c_int32()
         self._check("constraint_matches", data, len(data), c.byref(result))
@@ -837,8 +837,8 @@ def _whole_output(output):
 
 
 class OutputParser(abi.Handle):
-    """Output taken apart while it is generated; made by Model.output_parser(). Deltas are {"reasoning_content": str},
-    {"content": str} or {"tool_call": {"index", "name", "arguments"}}, the name in the first of a call only.
+    """Parses output while it is generated; made by Model.output_parser(). Deltas are {"reasoning_content": str},
+    {"content": str} or {"tool_call": {"index", "name", "arguments"}}; only the first delta of a call has the name.
     """
 
     def __init__(self, params):
@@ -848,14 +848,14 @@ class OutputParser(abi.Handle):
         self.finish_reason = None  # set by finish(): "stop", "length" or "tool_calls"
 
     def feed(self, data):
-        """The deltas that these bytes (or str) bring."""
+        """Adds bytes (or str) and returns the deltas."""
         data, n_deltas = _utf8(data), c.c_size_t()
         with self._lock:
             self._check("output_parser_feed", data, len(data), c.byref(n_deltas))
             return self._deltas(n_deltas.value)
 
     def finish(self, finish="stop"):
-        """The last deltas; sets finish_reason. "length": the output was cut, and a call it ends within is not one."""
+        """Ends the output, sets finish_reason and returns the last deltas. "length": the output was cut; an incomplete call is dropped."""
         ended, n_deltas, reason = _choice(_FINISHES, finish, "finish"), c.c_size_t(), c.c_int32()
         with self._lock:
             self._check("output_parser_finish", ended, c.byref(n_deltas), c.byref(reason))
@@ -914,14 +914,14 @@ class _Sampling(abi.Handle):
 
 
 def _token_of(token):
-    """A copy of a minim_token, whose pointers do not last."""
+    """Copies a minim_token, whose pointers are valid only until the next call."""
     text = c.string_at(token.text, token.text_length).decode("utf-8", "replace")
     top = c.cast(token.top, c.POINTER(abi.TokenProbability))
     return Token(token.id, text, token.logprob, [(top[i].id, top[i].logprob) for i in range(token.n_top)])
 
 
 class Generation:
-    """Iterates over the Tokens of one answer."""
+    """An iterator over the Tokens of one answer."""
 
     def __init__(self, session, cancel):
         self._session, self._change, self._cancel = session, session._change, cancel
@@ -941,7 +941,7 @@ class Generation:
         return token
 
     def _read(self, name, handle, switch):
-        """The next token, copied before another call on the session can touch it."""
+        """Reads the next token, copied before another call on the session can change it."""
         token, has_token = abi.Token(), c.c_int32()
         with self._session._reading:
             if self._session._change != self._change:
@@ -975,10 +975,10 @@ def _session_params(context, kv, n_batch, n_ubatch):
 
 
 class Session(_ModelPart):
-    """One conversation's tokens and KV cache; len() is the number of tokens in it."""
+    """The tokens and the KV cache of one conversation; len() is the number of tokens."""
 
     def __init__(self, model, create):
-        """Made by Model.session(), Model.restore() and Session.fork(); `create` fills the handle it is given."""
+        """Called by Model.session(), Model.restore() and Session.fork(); `create` fills the handle that it gets."""
         self.model, self._reading = model, threading.Lock()
         self._change = 0  # counts the calls that end a generation
         self._make(model, create, "session_free")
@@ -991,7 +991,7 @@ class Session(_ModelPart):
 
     @property
     def tokens(self):
-        """The ids of the tokens in it, as an int32 array; also those of a restored session."""
+        """The token ids of the session, as an int32 array."""
         return self._out(abi.take_tokens, "session_get_tokens")
 
     @property
@@ -1003,11 +1003,11 @@ class Session(_ModelPart):
         return self._get("session_kv_bytes")
 
     def fork(self):
-        """A second session with the same tokens, which shares their keys and values with this one."""
+        """Returns a second session with the same tokens, which shares their KV cache with this one."""
         return Session(self.model, lambda out: self._check("session_fork", out))
 
     def save(self, path, *, cancel=None):
-        """Writes the session to a file, for Model.restore(): all of it, or the file stays as it was. cancel: a Cancel."""
+        """Writes the session to a file, for Model.restore(). After an error, the old file is unchanged. cancel: a Cancel."""
         file = _path(path)
         _cancellable(lambda switch: self._check("session_save", file, switch), cancel)
 
@@ -1019,7 +1019,7 @@ class Session(_ModelPart):
         self._change += 1
 
     def eval(self, ids, all_logits=False, *, cancel=None):
-        """Appends and evaluates tokens. Logits as float32 [n, n_vocab], or [1, n_vocab] of the last token. cancel: a Cancel."""
+        """Appends and evaluates tokens. Returns logits as float32 [n, n_vocab], or [1, n_vocab] of the last token. cancel: a Cancel."""
         array = _ids_of(ids)
         logits = np.empty((array.size if all_logits else 1, self.model.n_vocab), np.float32)
 
@@ -1049,14 +1049,14 @@ class Session(_ModelPart):
     ):
         """Evaluates the prompt at once and returns an iterator over the answer's Tokens.
 
-        The prompt is ids or a text, or `messages` and `tools` as Model.tokenize_chat() takes them. Of a text no control tokens are
-        recognised, so that what a user wrote ends no turn; special="exact" recognises all, for texts of render_chat(). cancel: a
+        The prompt is ids or a text, or `messages` and `tools` as Model.tokenize_chat() takes them. Control tokens in a text are not
+        recognised, so that a user's text cannot end a turn; special="exact" recognises all, for texts of render_chat(). cancel: a
         Cancel, for the prompt and for the tokens.
 
         options: see sampling_options(): top_k, top_p, min_p, repetition_penalty, presence_penalty,
         frequency_penalty, seed, logprobs, top_logprobs, min_tokens ... None is the same as leaving one out.
-        logit_bias maps ids to what is added to their logits. schema is a JSON Schema that the answer fits, or any
-        Constraint. The answer comes without the token that ends it.
+        logit_bias maps ids to numbers that are added to their logits. schema is a JSON Schema that the answer must fit, or
+        a Constraint. The answer does not include the token that ends it.
         """
         array = _prompt_ids(self.model, prompt, special, messages, tools)
         options.update(max_tokens=max_tokens, temperature=temperature)
@@ -1071,7 +1071,7 @@ class Session(_ModelPart):
 
     @property
     def result(self):
-        """The GenerateResult of the last generation: n_prompt, n_generated, n_reasoning, stop_text, seed ..."""
+        """Returns the GenerateResult of the last generation: n_prompt, n_generated, n_reasoning, stop_text, seed ..."""
         result = abi.GenerateResult()
         self._check("generate_state", c.byref(result))
         return _values_of(GenerateResult, result)
@@ -1086,10 +1086,10 @@ class Session(_ModelPart):
 
 
 class Engine(_ModelPart):
-    """Works on many requests at once, on a thread of its own. close() ends what is under way.
+    """Serves many requests at once, on a thread of its own. close() ends the running requests.
 
-    kv_tokens: how many tokens' keys and values there is memory for, of all requests and kept prefixes together.
-    context: tokens of one request, prompt and answer; 0: kv_tokens, at most what the model was trained for.
+    kv_tokens: the size of the KV cache in tokens, for all requests and cached prefixes together.
+    context: the most tokens of one request, prompt and answer; 0: kv_tokens, at most the context that the model was trained for.
     """
 
     def __init__(
@@ -1135,11 +1135,11 @@ class Engine(_ModelPart):
         special="safe",
         **options,
     ):
-        """Hands a prompt in, ids or a text, or `messages` and `tools`, and returns a Request at once.
+        """Submits a prompt (ids or a text, or `messages` and `tools`) and returns a Request at once.
 
-        priority: higher ones go first. timeout: seconds after which the answer ends where it is; None or 0: none. notify: called
-        without arguments on the engine's thread when the request has something new; it must return at once, and what it raises is
-        dropped. The others are those of Session.generate().
+        priority: higher ones go first. timeout: seconds after which the answer is ended; None or 0: no limit. notify: called without
+        arguments on the engine's thread if the request has something new; it must return at once, and its exceptions are dropped.
+        The other arguments are those of Session.generate().
         """
         array = _prompt_ids(self.model, prompt, special, messages, tools)
         seconds = _seconds(timeout)
@@ -1161,7 +1161,7 @@ class Engine(_ModelPart):
             )
 
     def drain(self, timeout=None):
-        """Takes no more requests and waits for those under way; False if they are not done in `timeout` seconds."""
+        """Refuses new requests and waits for the running ones. Returns False if they are not done within `timeout` seconds."""
         done, seconds = c.c_int32(), _seconds(timeout)
         end = None if seconds is None else time.monotonic() + seconds
         while True:
@@ -1171,19 +1171,19 @@ class Engine(_ModelPart):
                 return bool(done.value)
 
     def save_prefixes(self, path, *, cancel=None):
-        """Writes the keys and values that are kept of earlier texts to a file. cancel: a Cancel."""
+        """Writes the prefix cache to a file. cancel: a Cancel."""
         file = _path(path)
         _cancellable(lambda switch: self._check("engine_save_prefixes", file, switch), cancel)
 
     def load_prefixes(self, path, *, cancel=None):
-        """Adds those that save_prefixes() wrote, as far as there is room; returns how many pages were read. cancel: a Cancel."""
+        """Adds a file of save_prefixes() to the prefix cache, as far as there is room. Returns the number of pages read. cancel: a Cancel."""
         file, n_pages = _path(path), c.c_uint64()
         _cancellable(lambda switch: self._check("engine_load_prefixes", file, switch, c.byref(n_pages)), cancel)
         return n_pages.value
 
     @property
     def state(self):
-        """An EngineState: n_waiting, n_running, n_steps, n_evaluated, n_pages_cached ..."""
+        """Returns an EngineState: n_waiting, n_running, n_steps, n_evaluated, n_pages_cached ..."""
         state = abi.EngineState()
         self._check("engine_get_state", c.byref(state))
         return _values_of(EngineState, state)
@@ -1194,7 +1194,7 @@ class _Pending:
         return "minim.PENDING"
 
 
-PENDING = _Pending()  # what Request.poll() says where nothing new is there
+PENDING = _Pending()  # returned by Request.poll() if there is nothing new
 
 
 class Answer(typing.NamedTuple):
@@ -1203,11 +1203,11 @@ class Answer(typing.NamedTuple):
     finish_reason: FinishReason
 
 
-_SLICE_MS = 100  # how long a call waits before Python may look after its signals
+_SLICE_MS = 100  # how long a call blocks before Python can handle signals
 
 
 def _seconds(timeout):
-    """A number of seconds, or None for no limit."""
+    """Checks a number of seconds; None is no limit."""
     if timeout is None:
         return None
     if isinstance(timeout, (str, bytes)):
@@ -1219,7 +1219,7 @@ def _seconds(timeout):
 
 
 class Request(abi.Handle):
-    """A request that Engine.submit() made. Its answer can be read once, by tokens() or by result()."""
+    """A request made by Engine.submit(). Its answer can be read once, by tokens() or by result()."""
 
     _END, _TOKEN = 0, 1
 
@@ -1239,7 +1239,7 @@ class Request(abi.Handle):
             yield token
 
     def poll(self):
-        """The next Token, PENDING where there is none yet, None behind the last one. Never waits."""
+        """Returns the next Token, PENDING if there is none yet, None after the last one. Never blocks."""
         return self._kept.pop(0) if self._kept else self._use(self._next_now, "request_next")
 
     def _next_now(self, name, handle):
@@ -1251,7 +1251,7 @@ class Request(abi.Handle):
         return None if what.value == self._END else PENDING
 
     def poll_result(self):
-        """The Answer that result() waits for, or PENDING where the request has not ended. Never waits."""
+        """Returns the Answer that result() waits for, or PENDING if the request has not ended. Never blocks."""
         while (token := self._use(self._next_now, "request_next")) is not None:
             if token is PENDING:
                 return PENDING
@@ -1259,7 +1259,7 @@ class Request(abi.Handle):
         return self._whole_answer()
 
     def _next(self, name, handle, end):
-        """The next token, None behind the last one. TimeoutError if it has not come by the time `end`."""
+        """Waits for the next token; None after the last one. Raises TimeoutError if there is none by the time `end`."""
         token, what = abi.Token(), c.c_int32(-1)
         with self._reading:
             while True:
@@ -1273,8 +1273,8 @@ class Request(abi.Handle):
                     raise TimeoutError("the request has not ended yet")
 
     def result(self, timeout=None):
-        """Waits for the end: an Answer of the ids and the text that tokens() has not given yet. TimeoutError if that takes more
-        than `timeout` seconds; the request goes on, and nothing of its answer is lost."""
+        """Waits for the end and returns an Answer with the ids and the text that tokens() has not returned yet. Raises TimeoutError
+        after `timeout` seconds; the request then goes on, and nothing of its answer is lost."""
         seconds = _seconds(timeout)
         end = None if seconds is None else time.monotonic() + seconds
         while (token := self._use(self._next, "request_next", end)) is not None:
@@ -1286,19 +1286,19 @@ class Request(abi.Handle):
         return Answer([t.id for t in tokens], "".join(t.text for t in tokens), self.finish_reason)
 
     def cancel(self):
-        """Ends the answer after what was reported so far."""
+        """Ends the answer after the tokens reported so far."""
         self._get("request_cancel")
 
     @property
     def state(self):
-        """A RequestState: n_prompt, n_prompt_done, n_cached, n_generated, n_reasoning, stop_text, seed ..."""
+        """Returns a RequestState: n_prompt, n_prompt_done, n_cached, n_generated, n_reasoning, stop_text, seed ..."""
         state = abi.RequestState()
         self._check("request_get_state", c.byref(state))
         return _values_of(RequestState, state)
 
     @property
     def cached_tokens(self):
-        """Tokens of the prompt whose keys and values were there already."""
+        """Tokens of the prompt that were in the prefix cache."""
         return self.state.n_cached
 
     @property
@@ -1311,7 +1311,7 @@ class Request(abi.Handle):
 
 
 def decode_format(name, row_bytes, count):
-    """One row of `count` weights in a format such as "Q4_K", as float32 [count]."""
+    """Decodes one row of `count` weights in a format such as "Q4_K" to float32 [count]."""
     row = bytes(row_bytes)
     if count < 0:
         raise ValueError(f"count is {count}")
@@ -1333,7 +1333,7 @@ def has_feature(name):
 
 
 def __getattr__(name):
-    """minim.aio is imported where it is first used: asyncio takes longer to import than all of this."""
+    """Imports minim.aio at its first use: asyncio takes longer to import than this whole module."""
     if name == "aio":
         return importlib.import_module(".aio", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from . import _tables as tables
 
 
 class Named(str, enum.Enum):
-    """A text that also knows its number in minim.h: int(Status.FORMAT) is MINIM_E_FORMAT."""
+    """A str with its number in minim.h: int(Status.FORMAT) is MINIM_E_FORMAT."""
 
     def __new__(cls, text, number):
         member = str.__new__(cls, text)
@@ -45,7 +45,7 @@ class Status(Named):
 
 
 class Reason(Named):
-    """What is wrong with a file."""
+    """What is wrong with a bad file."""
 
     TRUNCATED = "truncated", 1
     FORMAT = "format", 2
@@ -75,13 +75,13 @@ class Error(Exception):
         return self.message
 
     def __reduce__(self):
-        """For pickle and copy, which know nothing of the arguments."""
+        """Supports pickle and copy, which do not know the arguments."""
         figures = (self.offset, self.requested, self.available, self.os_code, self.device)
         return (type(self), (self.status, self.message, self.reason, *figures))
 
 
 class FileError(Error, OSError):
-    """The system failed to read or write: status IO. `errno` is the system's number, where there is one."""
+    """The system failed to read or write: status IO. `errno` is the system's error number, if there is one."""
 
     def __init__(self, status, message, *figures):
         super().__init__(status, message, *figures)
@@ -89,7 +89,7 @@ class FileError(Error, OSError):
 
 
 class MissingFileError(FileError, FileNotFoundError):
-    """A file or folder is not there: status NOT_FOUND."""
+    """A file or folder does not exist: status NOT_FOUND."""
 
 
 class OutOfMemoryError(Error, MemoryError):
@@ -136,7 +136,7 @@ _WITH_LENGTH = {
 
 
 def _type_of(c_type, owner=""):
-    """The ctypes type for one of the header's; every other pointer is a c_void_p."""
+    """Returns the ctypes type for a type of the header; pointers to other types are c_void_p."""
     if owner in _WITH_LENGTH:
         return pointer
     return _TYPES[c_type] if c_type in _TYPES else _CALLBACKS.get(c_type, pointer)
@@ -148,7 +148,7 @@ class _Sized(c.Structure):
 
 
 def _structure(name, fields):
-    """A ctypes structure; where its first field is the size, its constructor fills that in."""
+    """Makes a ctypes structure; if its first field is the size, its constructor sets it."""
 
     def field(field_name, c_type, length=None):
         if c_type == "char":
@@ -249,12 +249,12 @@ def check(name, *arguments):
 
 
 def bytes_at(data, length):
-    """The text of a pointer and a length as bytes; None for NULL."""
+    """Returns the bytes at a pointer with a length; None for NULL."""
     return None if data is None else c.string_at(data, length)
 
 
 def take_text(text):
-    """The bytes of a minim_text, which is released."""
+    """Returns the bytes of a minim_text and releases it."""
     try:
         return c.string_at(call("text_data", text), call("text_length", text))
     finally:
@@ -270,9 +270,9 @@ def take_tokens(tokens):
 
 
 class Handle:
-    """One handle of the library. It is released once: by close(), or when collected; while another thread is
-    inside a call on it, by the end of that call. What a callback raised meanwhile waits in _raised, which the
-    children of a runtime share. `kept` lives until the release: the runtime, whose log may still be written.
+    """One handle of the library. It is released once: by close(), or when it is collected; if another thread is in a call on it, at
+    the end of that call. Exceptions of callbacks are stored in _raised, which the children of a runtime share. `kept` lives until
+    the release: the runtime, whose log may still be written.
     """
 
     def _own(self, release, handle, raised, kept=None):

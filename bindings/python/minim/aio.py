@@ -7,7 +7,7 @@
                 print(token.text, end="", flush=True)
         print(request.finish_reason)
 
-The engine's thread wakes the event loop through `notify` once for all requests that have something new: no thread of the loop waits.
+The engine's thread wakes the event loop through `notify`, once for all requests that have something new, so no thread blocks.
 An Engine belongs to the loop in which it submits.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["Engine", "Request"]
 
 
 class _Wakeups:
-    """Events of one loop that another thread sets, as many of them as there are by one call."""
+    """Events of one loop that another thread sets, all waiting ones with one call."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop = loop
@@ -31,7 +31,7 @@ class _Wakeups:
         self._waiting: typing.List[asyncio.Event] = []
 
     def wake(self, event: asyncio.Event) -> None:
-        """From any thread."""
+        """Wakes the loop; callable from any thread."""
         with self._lock:
             self._waiting.append(event)
             is_first = len(self._waiting) == 1
@@ -49,8 +49,8 @@ class _Wakeups:
 
 
 class Request:
-    """One request of an Engine. Iterate over its minim.Tokens, or await result(). `async with` cancels it at its end where it is
-    still under way. One task at a time."""
+    """One request of an Engine. Iterate over its minim.Tokens, or await result(). `async with` cancels it at the end of the block if it
+    is still running. One task at a time."""
 
     def __init__(self, submit: typing.Callable[[typing.Callable[[], None]], minim.Request], wakeups: _Wakeups):
         self._event = asyncio.Event()
@@ -70,8 +70,8 @@ class Request:
             await self._event.wait()
 
     async def result(self) -> minim.Answer:
-        """Waits for the end: an Answer of the ids and the text that have not been iterated over. May be given up by
-        asyncio.wait_for() and called again: nothing of the answer is lost."""
+        """Waits for the end and returns an Answer with the ids and the text that have not been iterated over. asyncio.wait_for() may
+        cancel it; called again, it loses nothing of the answer."""
         while True:
             self._event.clear()
             answer = self._request.poll_result()
@@ -80,7 +80,7 @@ class Request:
             await self._event.wait()
 
     def cancel(self) -> None:
-        """Ends the answer after what was reported so far."""
+        """Ends the answer after the tokens reported so far."""
         self._request.cancel()
 
     @property
@@ -100,25 +100,25 @@ class Request:
 
 
 class Engine:
-    """A minim.Engine for one event loop; the arguments are the same. `async with` closes it, which ends what is under way."""
+    """A minim.Engine for one event loop, with the same arguments. `async with` closes it, which ends running requests."""
 
     def __init__(self, model: minim.Model, **params: typing.Any):
         self._engine = minim.Engine(model, **params)
         self._wakeups: typing.Optional[_Wakeups] = None
 
     def submit(self, prompt: typing.Any = None, **options: typing.Any) -> Request:
-        """Hands a prompt or `messages` in and returns at once; the arguments are those of minim.Engine.submit()."""
+        """Submits a prompt or `messages` and returns at once; the arguments are those of minim.Engine.submit()."""
         if self._wakeups is None:
             self._wakeups = _Wakeups(asyncio.get_running_loop())
         return Request(lambda notify: self._engine.submit(prompt, notify=notify, **options), self._wakeups)
 
     async def generate(self, prompt: typing.Any = None, **options: typing.Any) -> minim.Answer:
-        """The whole Answer; where the task is cancelled the request is, too."""
+        """Waits for the whole Answer. Cancelling the task cancels the request."""
         async with self.submit(prompt, **options) as request:
             return await request.result()
 
     async def drain(self, timeout: typing.Optional[float] = None) -> bool:
-        """Takes no more requests and waits for those under way; False if they are not done in `timeout` seconds."""
+        """Refuses new requests and waits for the running ones. Returns False if they are not done within `timeout` seconds."""
         return await asyncio.get_running_loop().run_in_executor(None, self._engine.drain, timeout)
 
     @property

@@ -1,4 +1,4 @@
-"""Llama: one model for one conversation after another, in the names of llama-cpp-python's class and OpenAI's answers.
+"""Llama: a model for one conversation at a time, with the interface of llama-cpp-python's class and OpenAI's answers.
 
     llm = minim.Llama(model_path="model.gguf", n_ctx=8192)
     answer = llm.create_chat_completion(messages=[{"role": "user", "content": "Hello"}])
@@ -20,7 +20,7 @@ _THINK_END = "</think>"
 
 
 def _schema_of(response_format: typing.Optional[Json]) -> typing.Any:
-    """The JSON Schema that a response_format asks for, or None."""
+    """Returns the JSON Schema of a response_format, or None."""
     if response_format is None or response_format.get("type") == "text":
         return None
     kind = response_format.get("type")
@@ -42,12 +42,12 @@ def _with_ids(calls: typing.Iterable[Json]) -> typing.List[Json]:
 
 
 class Llama:
-    """A model with one session. Calls of several threads wait for one another; minim.Engine answers many at once.
+    """A model with one session. Calls of several threads run one after another; minim.Engine serves many at once.
 
     model_path  a GGUF file or a safetensors folder
-    n_ctx       tokens of a conversation; 0: what the model was trained for, or as many as there is memory for
-    n_threads   0: the cores this process may use
-    options     others of minim.Model: devices, host_experts, threads_decode ...
+    n_ctx       the most tokens of a conversation; 0: the context that the model was trained for, or what fits in memory
+    n_threads   0: the cores that this process may use
+    options     other arguments of minim.Model: devices, host_experts, threads_decode ...
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Llama:
         temperature: float = 1.0,
         **options: typing.Any,
     ) -> typing.Union[Json, typing.Iterator[Json]]:
-        """An answer as OpenAI's chat.completion, or with stream=True an iterator over its chunks. The message has
+        """Returns an answer as OpenAI's chat.completion, or with stream=True an iterator over its chunks. The message has
         "reasoning_content" beside "content". tool_choice: "auto", "none", "required" or {"type": "function", "function":
         {"name": ...}}. response_format: {"type": "json_object"} or {"type": "json_schema", "json_schema": {"schema": ...}}.
-        options: others of Session.generate(): top_p, top_k, seed, stop ..."""
+        options: other options of Session.generate(): top_p, top_k, seed, stop ..."""
         if tool_choice not in (None, "auto", "none", "required") and not isinstance(tool_choice, dict):
             raise ValueError(f"tool_choice is {tool_choice!r}")
         given = None if tool_choice == "none" else tools
@@ -131,7 +131,7 @@ class Llama:
             yield chunk({}, parser.finish_reason, usage=usage)
 
     def _common(self, prompt: typing.Sequence[int]) -> int:
-        """How many tokens of the prompt the session has already; the last one is evaluated anew, for its logits."""
+        """Returns how many tokens of the prompt the session has already; the last one is evaluated again, for its logits."""
         held = self.session.tokens
         count = 0
         for mine, wanted in zip(held, prompt[:-1]):

@@ -1,4 +1,4 @@
-"""LLM and SamplingParams: many prompts at once, in the names of vLLM's offline interface.
+"""LLM and SamplingParams: many prompts at once, with vLLM's offline interface.
 
     llm = minim.LLM(model="model.gguf", max_model_len=8192)
     outputs = llm.generate(["The capital of France is"], minim.SamplingParams(temperature=0.0, max_tokens=16))
@@ -18,7 +18,7 @@ Prompt = typing.Union[str, typing.Sequence[int], typing.Mapping[str, typing.Any]
 
 @dataclasses.dataclass
 class SamplingParams:
-    """How answers are sampled. top_k of 0 or -1 is all tokens; max_tokens None is no limit but the context. logprobs is how many
+    """Sampling options. top_k of 0 or -1: all tokens. max_tokens None: limited by the context only. logprobs: the number of
     alternatives to report with the log-probability of each token. guided: a JSON Schema or a minim.Constraint."""
 
     n: int = 1
@@ -40,7 +40,7 @@ class SamplingParams:
     guided: typing.Any = None
 
     def options(self, index: int = 0) -> typing.Dict[str, typing.Any]:
-        """The arguments of minim.Engine.submit() for the answer `index` of n."""
+        """Returns the arguments of minim.Engine.submit() for answer `index` of n."""
         return {
             "temperature": self.temperature,
             "top_p": self.top_p,
@@ -64,7 +64,7 @@ class SamplingParams:
 
 @dataclasses.dataclass
 class CompletionOutput:
-    """One answer. finish_reason: "stop" or "length". logprobs: for each token {id: log-probability}, where they were asked for."""
+    """One answer. finish_reason: "stop" or "length". logprobs: for each token {id: log-probability}, if requested."""
 
     index: int
     text: str
@@ -103,13 +103,13 @@ def _completion(index: int, request: minim.Request, params: SamplingParams) -> C
 
 
 class LLM:
-    """A model and an engine for it.
+    """A model with an engine.
 
     model          path of a GGUF file or a safetensors folder
-    max_model_len  tokens of one request, prompt and answer; None: what the model was trained for, or what there is room for
+    max_model_len  the most tokens of one request, prompt and answer; None: the context that the model was trained for, or what fits
     max_num_seqs   the most requests at once; 0: the engine's default
-    kv_tokens      tokens' keys and values there is memory for; None: max_model_len for each of 8 requests, or what there is room for
-    options        others of minim.Model: devices, threads, host_experts ...
+    kv_tokens      size of the KV cache in tokens; None: max_model_len for each of 8 requests, or what fits in memory
+    options        other arguments of minim.Model: devices, threads, host_experts ...
     """
 
     def __init__(
@@ -135,8 +135,8 @@ class LLM:
         prompts: typing.Union[Prompt, typing.Sequence[Prompt]],
         sampling_params: typing.Union[None, SamplingParams, typing.Sequence[SamplingParams]] = None,
     ) -> typing.List[RequestOutput]:
-        """The RequestOutputs of one prompt or several, in their order. A prompt is a text, in which no control tokens are
-        recognised, token ids, or a dict with "prompt" or "prompt_token_ids". sampling_params: one for all, or one a prompt."""
+        """Returns the RequestOutputs of one prompt or several, in order. A prompt is a text (in which control tokens are not
+        recognised), token ids, or a dict with "prompt" or "prompt_token_ids". sampling_params: one for all, or one for each prompt."""
         several = self._prompts(prompts)
         each = [self._ids(prompt) for prompt in several]
         return self._answer([(self._text(prompt), ids) for prompt, ids in zip(several, each)], sampling_params)
@@ -149,7 +149,7 @@ class LLM:
         tools: typing.Optional[typing.Sequence[typing.Mapping[str, typing.Any]]] = None,
         **template: typing.Any,
     ) -> typing.List[RequestOutput]:
-        """The same of one conversation or several; `template` are other arguments of minim.Model.tokenize_chat()."""
+        """Returns the RequestOutputs of one conversation or several; `template`: other arguments of minim.Model.tokenize_chat()."""
         several = [messages] if messages and isinstance(messages[0], dict) else messages
         prompts = [(None, self.model.tokenize_chat(each, tools=tools, **template)) for each in several]
         return self._answer(prompts, sampling_params)

@@ -1,4 +1,4 @@
-//! Ending calls that are under way.
+//! Cancelling calls.
 
 use std::ptr;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ impl Drop for Handle {
     }
 }
 
-/// A switch that ends the calls it was given to with [`Status::Cancelled`](crate::Status). Clones are the same switch.
+/// Cancels the calls that it was passed to: they fail with [`Status::Cancelled`](crate::Status). Clones share one state.
 #[derive(Clone)]
 pub struct Cancel(Arc<Handle>);
 
 impl Cancel {
-    /// A switch that is off.
+    /// Makes one that is not triggered.
     pub fn new() -> Result<Self> {
         let handle = create(|out, err| unsafe { sys::minim_cancel_create(out, err) })?;
         Ok(Cancel(Arc::new(Handle(handle))))
     }
 
-    /// Ends work in progress, and what begins later, until [`reset`](Self::reset).
+    /// Cancels running calls, and later ones until [`reset`](Self::reset).
     pub fn trigger(&self) {
         unsafe { sys::minim_cancel_trigger(self.0 .0) }
     }
 
-    /// Switches it off.
+    /// Resets it, so that later calls run.
     pub fn reset(&self) {
         unsafe { sys::minim_cancel_reset(self.0 .0) }
     }

@@ -1,4 +1,4 @@
-//! What answers must look like.
+//! Constraints on answers: structured output.
 
 use std::os::raw::c_char;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use crate::error::{check, Result};
 use crate::raw::{c_text, create, pointer_or_null};
 use crate::runtime::Shared;
 
-/// In which form a [`Constraint`] is given.
+/// The kinds of a [`Constraint`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum ConstraintForm<'a> {
     /// A JSON Schema, as JSON.
     Schema(&'a str),
-    /// A regular expression that the whole answer fits.
+    /// A regular expression that the whole answer must match.
     Regex(&'a str),
-    /// Texts, one of which is the answer.
+    /// Texts, one of which must be the answer.
     Choices(&'a [&'a str]),
     /// The tools of a chat request, as JSON, to be called: any of them or the one that is named, once or several times.
     Tools {
-        /// As OpenAI's clients write them.
+        /// In the format of OpenAI's API.
         tools: &'a str,
-        /// The one to call.
+        /// The name of the tool to call.
         name: Option<&'a str>,
-        /// Only once.
+        /// Allow only one call.
         single: bool,
     },
 }
@@ -45,8 +45,8 @@ impl Drop for Handle {
     }
 }
 
-/// What answers must look like; made by [`Model::constraint`](crate::Model::constraint), for any number of answers. Clones are the
-/// same.
+/// A constraint on answers; made by [`Model::constraint`](crate::Model::constraint), usable for any number of answers. Clones share
+/// it.
 #[derive(Clone)]
 pub struct Constraint(Arc<Handle>);
 
@@ -87,7 +87,7 @@ impl Constraint {
         Ok(Constraint(Arc::new(Handle { handle, _runtime: Arc::clone(runtime) })))
     }
 
-    /// Whether the whole text is one that it allows.
+    /// Returns whether the constraint allows the whole text.
     pub fn matches(&self, text: &str) -> Result<bool> {
         let mut matches = 0;
         check(|err| unsafe {

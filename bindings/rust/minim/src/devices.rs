@@ -1,32 +1,32 @@
-//! The library itself, and what there is to compute on.
+//! The library's version and the devices.
 
 use minim_sys as sys;
 
 use crate::error::{check, Result};
 use crate::raw::{create, text_of};
 
-/// The library's version, "0.1.0".
+/// Returns the library's version, "0.1.0".
 pub fn version() -> String {
     unsafe { text_of(sys::minim_version()) }
 }
 
-/// Something to compute on.
+/// A device for computation.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Device {
     /// "cpu", "cuda:0".
     pub name: String,
-    /// As its maker calls it.
+    /// The name of the product.
     pub description: String,
-    /// Why it cannot be used; `None` where it can.
+    /// The reason that it cannot be used; `None` if it can.
     pub why_not: Option<String>,
-    /// All its memory.
+    /// Its memory in bytes.
     pub memory_bytes: u64,
-    /// What is free now.
+    /// The free memory in bytes.
     pub free_bytes: u64,
 }
 
-/// The devices there are, the processor first.
+/// Returns the devices, the CPU first.
 pub fn devices() -> Result<Vec<Device>> {
     let runtime = crate::Runtime::builder().threads(1).build()?;
     let list = create(|out, err| unsafe { sys::minim_devices_list(runtime.0.handle, out, err) })?;

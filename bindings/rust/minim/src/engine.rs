@@ -19,49 +19,49 @@ use crate::runtime::Shared;
 use crate::sampling::Sampling;
 use crate::session::{FinishReason, Token};
 
-/// What an [`Engine`] is made with.
+/// The options of an [`Engine`].
 #[derive(Clone, Copy, Default)]
 pub struct EngineOptions(pub(crate) sys::minim_engine_params);
 
 impl EngineOptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tokens whose keys and values there is memory for, of all requests and kept prefixes together.
+    /// Sets the size of the KV cache in tokens, for all requests and cached prefixes together.
     pub fn kv_tokens(mut self, tokens: u64) -> Self {
         self.0.kv_tokens = tokens;
         self
     }
 
-    /// How keys and values are kept.
+    /// Sets the format of the KV cache.
     pub fn kv(mut self, format: KvFormat) -> Self {
         self.0.k_format = format as i32;
         self.0.v_format = format as i32;
         self
     }
 
-    /// The most requests that are worked on at once.
+    /// Sets the most requests that run at once.
     pub fn max_requests(mut self, count: i32) -> Self {
         self.0.n_requests = count;
         self
     }
 
-    /// Tokens of one request, prompt and answer.
+    /// Sets the most tokens of one request, prompt and answer.
     pub fn context(mut self, tokens: u64) -> Self {
         self.0.max_context = tokens;
         self
     }
 
-    /// Whether the keys and values of texts that ended are kept for those that begin alike. They are unless this is false.
+    /// Sets whether finished requests stay in the prefix cache. The default is true.
     pub fn prefix_cache(mut self, keeps: bool) -> Self {
         self.0.forget_prefixes = i32::from(!keeps);
         self
     }
 }
 
-/// How a request is treated.
+/// The options of a request.
 #[derive(Clone, Copy, Default)]
 pub struct RequestOptions {
     priority: i32,
@@ -69,25 +69,25 @@ pub struct RequestOptions {
 }
 
 impl RequestOptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Higher ones are started first.
+    /// Sets the priority; higher ones start first.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// After which the answer ends where it is.
+    /// Sets the time after which the answer is ended.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 }
 
-/// How far an engine is.
+/// The state of an engine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -101,7 +101,7 @@ pub struct EngineState {
     pub n_pages_cached: u64,
 }
 
-/// How far a request is.
+/// The state of a request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -118,7 +118,7 @@ pub struct RequestState {
     pub seed: u64,
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -128,7 +128,7 @@ pub struct Answer {
     pub finish: Option<FinishReason>,
 }
 
-/// Works on many requests at once, on a thread of its own. Dropping it ends what is under way. Any thread may use it.
+/// Serves many requests at once, on a thread of its own. Dropping it ends running requests. Any thread may use it.
 pub struct Engine {
     handle: *mut sys::minim_engine,
     runtime: Arc<Shared>,
@@ -149,7 +149,7 @@ impl Engine {
         Engine { handle, runtime: Arc::clone(runtime) }
     }
 
-    /// Hands a prompt in and returns at once. Errors: `Invalid`, `ContextFull` (it can never fit).
+    /// Submits a prompt and returns at once. Errors: `Invalid`, `ContextFull` (it can never fit).
     pub fn submit(&self, prompt: &[i32], sampling: &Sampling, options: RequestOptions) -> Result<Request> {
         let sampling = sampling.handle()?;
         let notified = Arc::new(Notified(Mutex::new(None)));
@@ -167,7 +167,7 @@ impl Engine {
         Ok(Request { handle, notified, has_ended: false, _runtime: Arc::clone(&self.runtime) })
     }
 
-    /// Takes no more requests and waits for those under way, at most so long; whether they are done.
+    /// Refuses new requests and waits for the running ones, at most for `timeout`. Returns whether they are done.
     pub fn drain(&self, timeout: Duration) -> Result<bool> {
         let timeout_ms = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
         let mut done = 0;
@@ -175,13 +175,13 @@ impl Engine {
         Ok(done != 0)
     }
 
-    /// Writes the keys and values that are kept of earlier texts to a file.
+    /// Writes the prefix cache to a file.
     pub fn save_prefixes(&self, path: impl AsRef<Path>, cancel: Option<&Cancel>) -> Result<()> {
         let path = c_path(path.as_ref())?;
         check(|err| unsafe { sys::minim_engine_save_prefixes(self.handle, path.as_ptr(), Cancel::raw(cancel), err) })
     }
 
-    /// Adds those that [`save_prefixes`](Self::save_prefixes) wrote, as far as there is room; how many pages were read.
+    /// Adds a file of [`save_prefixes`](Self::save_prefixes), as far as there is room. Returns the number of pages read.
     pub fn load_prefixes(&self, path: impl AsRef<Path>, cancel: Option<&Cancel>) -> Result<u64> {
         let path = c_path(path.as_ref())?;
         let (cancel, mut n_pages) = (Cancel::raw(cancel), 0);
@@ -189,7 +189,7 @@ impl Engine {
         Ok(n_pages)
     }
 
-    /// How far it is.
+    /// Returns the current state.
     pub fn state(&self) -> Result<EngineState> {
         let mut state = sys::minim_engine_state::default();
         check(|err| unsafe { sys::minim_engine_get_state(self.handle, &mut state, err) })?;
@@ -205,7 +205,7 @@ impl Engine {
     }
 }
 
-/// The task that waits for something new, if one does.
+/// The task that waits for something new, if any.
 struct Notified(Mutex<Option<Waker>>);
 
 unsafe extern "C" fn notify(user_data: *mut c_void) {
@@ -216,9 +216,9 @@ unsafe extern "C" fn notify(user_data: *mut c_void) {
     }
 }
 
-/// A request that [`Engine::submit`] made; dropping it cancels it. As an iterator it waits for each token; in a task use
-/// [`next_token`](Self::next_token) or [`poll_token`](Self::poll_token). The waker must not poll the task on the spot: it is called
-/// on the engine's thread, which may not ask for tokens.
+/// A request made by [`Engine::submit`]; dropping it cancels it. As an iterator it blocks until each token; in a task use
+/// [`next_token`](Self::next_token) or [`poll_token`](Self::poll_token). The waker must not poll the task itself: it is called
+/// on the engine's thread, which must not read tokens.
 pub struct Request {
     handle: *mut sys::minim_request,
     notified: Arc<Notified>, // `notify` is not called any more once the handle is released
@@ -237,7 +237,7 @@ impl Drop for Request {
 }
 
 impl Request {
-    /// The next token, `None` behind the last one. Pending: the task is woken when there is something new.
+    /// Returns the next token, `None` after the last one. If pending, the task is woken when there is something new.
     pub fn poll_token(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Token>>> {
         // Before asking: what comes in between wakes the task.
         *self.notified.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
@@ -250,12 +250,12 @@ impl Request {
         }
     }
 
-    /// A future for the next token, `None` behind the last one. Dropping it loses nothing.
+    /// Returns a future for the next token, `None` after the last one. Dropping it loses no token.
     pub fn next_token(&mut self) -> NextToken<'_> {
         NextToken(self)
     }
 
-    /// Waits for the end.
+    /// Blocks until the answer is complete and returns it.
     pub fn answer(&mut self) -> Result<Answer> {
         let (mut ids, mut text) = (Vec::new(), String::new());
         for token in &mut *self {
@@ -266,12 +266,12 @@ impl Request {
         Ok(Answer { ids, text, finish: self.state()?.finish })
     }
 
-    /// Ends the answer after what was reported so far.
+    /// Ends the answer after the tokens reported so far.
     pub fn cancel(&self) {
         unsafe { sys::minim_request_cancel(self.handle) }
     }
 
-    /// How far it is.
+    /// Returns the current state.
     pub fn state(&self) -> Result<RequestState> {
         let mut state = sys::minim_request_state::default();
         check(|err| unsafe { sys::minim_request_get_state(self.handle, &mut state, err) })?;

@@ -1,4 +1,4 @@
-//! What a failed call says.
+//! Errors of calls.
 
 use std::fmt;
 use std::io;
@@ -27,7 +27,7 @@ pub enum Status {
     Internal,
 }
 
-/// What is wrong with a file.
+/// What is wrong with a bad file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -85,19 +85,19 @@ impl Reason {
 pub struct Error {
     /// The kind of failure.
     pub status: Status,
-    /// What is wrong with a file, where one is bad.
+    /// What is wrong with the file, if the error is about a bad file.
     pub reason: Option<Reason>,
     /// One sentence that names the thing and the value.
     pub message: String,
-    /// Where in the file or text, in bytes; -1 where that is not known.
+    /// The offset in the file or text, in bytes; -1 if unknown.
     pub offset: i64,
-    /// Bytes or tokens that were asked for, where there were too few.
+    /// Bytes or tokens requested, if there were too few.
     pub requested: i64,
-    /// Those there are.
+    /// Bytes or tokens available.
     pub available: i64,
-    /// The system's error number; 0 where there is none.
+    /// The system's error number; 0 if there is none.
     pub os_code: i64,
-    /// The index of the device; -1 where it is none's.
+    /// The index of the device; -1 if it is not about a device.
     pub device: i32,
 }
 
@@ -116,7 +116,7 @@ impl Error {
         }
     }
 
-    /// Of an argument that cannot be handed to the library.
+    /// Makes an error about an argument that cannot be passed to the library.
     pub(crate) fn invalid(message: String) -> Self {
         Error { status: Status::Invalid, reason: None, message, offset: -1, requested: 0, available: 0, os_code: 0, device: -1 }
     }

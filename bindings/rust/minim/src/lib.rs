@@ -13,9 +13,9 @@
 //! # }
 //! ```
 //!
-//! An [`Engine`] answers many prompts at once; its [`Request`]s are iterators, and futures for any executor. `minim.h` is the manual
-//! of everything below: names and meanings are its own. Handles keep what they were made from alive and may be dropped in any order.
-//! A panic in a callback never crosses the library: one in a progress report goes on in the call that it belongs to, others end there.
+//! An [`Engine`] serves many prompts at once; its [`Request`]s are iterators, and futures for any executor. `minim.h` is the manual
+//! of everything below: names and meanings are the same. Handles keep their parents alive and may be dropped in any order.
+//! A panic in a callback does not unwind through the library: one in a progress callback continues in the call, others are dropped.
 #![warn(missing_docs)]
 
 mod cancel;

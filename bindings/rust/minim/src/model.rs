@@ -1,4 +1,4 @@
-//! Models, and the texts that go in and out of them.
+//! Models, tokens and chat prompts.
 
 use std::path::Path;
 use std::ptr;
@@ -15,7 +15,7 @@ use crate::raw::{c_path, c_text, create, pointer_or_null, take_text, take_tokens
 use crate::runtime::{Runtime, Shared};
 use crate::session::Session;
 
-/// What a model is.
+/// The properties of a model.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[allow(missing_docs)] // minim.h has a line for each
@@ -33,7 +33,7 @@ pub struct ModelInfo {
     pub weight_bytes: u64,
 }
 
-/// An opened model. Any thread may use it.
+/// A loaded model. Any thread may use it.
 pub struct Model {
     handle: *mut sys::minim_model,
     runtime: Arc<Shared>,
@@ -61,7 +61,7 @@ impl Model {
         })
     }
 
-    /// What it is.
+    /// Returns the properties of the model.
     pub fn info(&self) -> Result<ModelInfo> {
         let mut info = sys::minim_model_info::default();
         check(|err| unsafe { sys::minim_model_get_info(self.handle, &mut info, err) })?;
@@ -81,7 +81,7 @@ impl Model {
         })
     }
 
-    /// The ids of a text.
+    /// Returns the token ids of a text.
     pub fn tokenize(&self, text: &str, specials: Specials) -> Result<Vec<i32>> {
         let tokens = create(|out, err| unsafe {
             sys::minim_tokenize(self.handle, text.as_ptr().cast(), text.len(), specials as i32, out, err)
@@ -89,7 +89,7 @@ impl Model {
         Ok(unsafe { take_tokens(tokens) })
     }
 
-    /// The text of ids. Bytes that are no UTF-8 become U+FFFD.
+    /// Returns the text of ids. Bytes that are not UTF-8 become U+FFFD.
     pub fn detokenize(&self, ids: &[i32], skip_special: bool) -> Result<String> {
         let text = create(|out, err| unsafe {
             sys::minim_detokenize(self.handle, ids.as_ptr(), ids.len(), i32::from(skip_special), out, err)
@@ -97,8 +97,8 @@ impl Model {
         Ok(String::from_utf8_lossy(&unsafe { take_text(text) }).into_owned())
     }
 
-    /// The prompt for a conversation: `messages` and `tools` are JSON, as OpenAI's clients write them. What is in them forges no
-    /// control token.
+    /// Returns the prompt for a conversation as ids. `messages` and `tools` are JSON in the format of OpenAI's API; their text cannot
+    /// forge control tokens.
     pub fn tokenize_chat(&self, messages: &str, tools: Option<&str>) -> Result<Vec<i32>> {
         let messages = c_text(messages, "messages")?;
         let tools = tools.map(|tools| c_text(tools, "tools")).transpose()?;
@@ -109,7 +109,7 @@ impl Model {
         Ok(unsafe { take_tokens(tokens) })
     }
 
-    /// The same as text.
+    /// Returns the prompt for a conversation as text.
     pub fn render_chat(&self, messages: &str, tools: Option<&str>) -> Result<String> {
         let messages = c_text(messages, "messages")?;
         let tools = tools.map(|tools| c_text(tools, "tools")).transpose()?;
@@ -119,18 +119,18 @@ impl Model {
         Ok(String::from_utf8_lossy(&unsafe { take_text(text) }).into_owned())
     }
 
-    /// What answers must look like. `starts_after`: anything is allowed up to this token ("</think>").
+    /// Makes a constraint on answers. `starts_after`: anything is allowed up to this token ("</think>").
     pub fn constraint(&self, form: ConstraintForm<'_>, starts_after: Option<&str>) -> Result<Constraint> {
         Constraint::new(self.handle, &self.runtime, form, starts_after)
     }
 
-    /// An empty conversation. Errors: `OutOfMemory`, naming the largest context that fits.
+    /// Makes an empty session. Errors: `OutOfMemory`, naming the largest context that fits.
     pub fn session(&self, options: SessionOptions) -> Result<Session> {
         let handle = create(|out, err| unsafe { sys::minim_session_create(self.handle, &options.0, out, err) })?;
         Ok(Session::of_raw(handle, &self.runtime))
     }
 
-    /// The session that [`Session::save`] wrote, also of another process.
+    /// Restores a session from a file of [`Session::save`], also of another process.
     pub fn restore(&self, path: impl AsRef<Path>, options: SessionOptions, cancel: Option<&Cancel>) -> Result<Session> {
         let path = c_path(path.as_ref())?;
         let cancel = Cancel::raw(cancel);
@@ -139,7 +139,7 @@ impl Model {
         Ok(Session::of_raw(handle, &self.runtime))
     }
 
-    /// What answers many prompts at once.
+    /// Makes an engine, which serves many prompts at once.
     pub fn engine(&self, options: EngineOptions) -> Result<Engine> {
         let handle = create(|out, err| unsafe { sys::minim_engine_create(self.handle, &options.0, out, err) })?;
         Ok(Engine::of_raw(handle, &self.runtime))

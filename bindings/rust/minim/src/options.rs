@@ -1,4 +1,4 @@
-//! What models and sessions are made with.
+//! Options of models and sessions.
 
 use std::any::Any;
 use std::ffi::CString;
@@ -13,7 +13,7 @@ use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::raw::{c_path, c_text, pointer_or_null};
 
-/// How keys and values are kept.
+/// The format of the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 #[allow(missing_docs)]
@@ -26,25 +26,25 @@ pub enum KvFormat {
     Q4_0 = sys::MINIM_KV_Q4_0,
 }
 
-/// Where weights in host memory are.
+/// The storage of weights in host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Residence {
-    /// Read where memory allows, else mapped.
+    /// Read into memory if it fits, else mapped.
     Auto = sys::MINIM_RESIDENCE_AUTO,
-    /// In the mapped file.
+    /// Mapped from the file.
     Mapped = sys::MINIM_RESIDENCE_MAPPED,
     /// Read into memory.
     Owned = sys::MINIM_RESIDENCE_OWNED,
 }
 
-/// Which control tokens are recognised in a text.
+/// The control tokens that are recognised in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Specials {
-    /// All: for texts of the program's own.
+    /// All: for text of the program itself.
     Exact = sys::MINIM_SPECIALS_EXACT,
-    /// None that ends or begins a turn: for texts of users.
+    /// None that ends or begins a turn: for text of users.
     Safe = sys::MINIM_SPECIALS_SAFE,
     /// None.
     None = sys::MINIM_SPECIALS_NONE,
@@ -52,7 +52,7 @@ pub enum Specials {
 
 type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + Send + 'a;
 
-/// How a [`Model`](crate::Model) is opened.
+/// The options of a [`Model`](crate::Model).
 #[derive(Default)]
 pub struct ModelOptions<'a> {
     params: sys::minim_model_params,
@@ -82,7 +82,7 @@ unsafe extern "C" fn report(user_data: *mut c_void, done: u64, total: u64) -> i3
 }
 
 impl<'a> ModelOptions<'a> {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
@@ -93,62 +93,62 @@ impl<'a> ModelOptions<'a> {
         self
     }
 
-    /// Where the layers go: "cuda:0", "cuda:0,cuda:1".
+    /// Sets the devices for the layers: "cuda:0", "cuda:0,cuda:1".
     pub fn devices(mut self, names: &str) -> Self {
         self.devices = Some(names.into());
         self
     }
 
-    /// Experts elsewhere than their layer: "PATTERN=DEVICE,...".
+    /// Puts experts on another device than their layer: "PATTERN=DEVICE,...".
     pub fn overrides(mut self, rules: &str) -> Self {
         self.overrides = Some(rules.into());
         self
     }
 
-    /// The experts of the first so many layers stay on the host; below 0: of the last ones.
+    /// Keeps the experts of the first n layers on the host; below 0: of the last n.
     pub fn host_experts(mut self, count: i64) -> Self {
         self.params.n_host_experts = count;
         self
     }
 
-    /// Experts that leave no room for a context of so many tokens stay on the host.
+    /// Keeps experts on the host as needed to leave room for a context of so many tokens.
     pub fn fit_context(mut self, tokens: i64) -> Self {
         self.params.fit_context = tokens;
         self
     }
 
-    /// Where weights in host memory are.
+    /// Sets the storage of weights in host memory.
     pub fn residence(mut self, residence: Residence) -> Self {
         self.params.residence = residence as i32;
         self
     }
 
-    /// Weights are mapped from this file, packed; it is made if need be.
+    /// Maps packed weights from this file, which is created if needed.
     pub fn packed_file(mut self, path: impl AsRef<Path>) -> Self {
         self.packed_file = Some(path.as_ref().into());
         self
     }
 
-    /// What devices compute for a text does not depend on its company; slower.
+    /// Makes logits of devices independent of batch composition and prompt chunking; slower.
     pub fn deterministic(mut self, on: bool) -> Self {
         self.params.deterministic = i32::from(on);
         self
     }
 
-    /// Called from another thread with the bytes done and in all; `Break` ends the call with `Cancelled`. A panic in it goes on
-    /// in the call.
+    /// Sets a callback, called from another thread with the bytes done and the total; `Break` ends the call with `Cancelled`. A panic
+    /// in it continues in the call.
     pub fn progress(mut self, report: impl FnMut(u64, u64) -> ControlFlow<()> + Send + 'a) -> Self {
         self.progress = Some(Box::new(report));
         self
     }
 
-    /// Ends opening.
+    /// Sets a [`Cancel`](crate::Cancel) for opening the model.
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
         self.cancel = Some(cancel.clone());
         self
     }
 
-    /// Makes a call with them.
+    /// Makes a call with these options.
     pub(crate) fn with<T>(
         self,
         call: impl FnOnce(*const sys::minim_model_params, *mut sys::minim_cancel) -> Result<T>,
@@ -179,30 +179,30 @@ impl<'a> ModelOptions<'a> {
     }
 }
 
-/// What a [`Session`](crate::Session) is made with.
+/// The options of a [`Session`](crate::Session).
 #[derive(Clone, Copy, Default)]
 pub struct SessionOptions(pub(crate) sys::minim_session_params);
 
 impl SessionOptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tokens it has room for. Without it: what the model was trained for, or as many as there is memory for.
+    /// Sets the most tokens. Default: the context that the model was trained for, or what fits in memory.
     pub fn context(mut self, tokens: u64) -> Self {
         self.0.max_context = tokens;
         self
     }
 
-    /// How keys and values are kept.
+    /// Sets the format of the KV cache.
     pub fn kv(mut self, format: KvFormat) -> Self {
         self.0.k_format = format as i32;
         self.0.v_format = format as i32;
         self
     }
 
-    /// Rows of a prompt's step.
+    /// Sets the rows of a step of a prompt.
     pub fn ubatch(mut self, rows: i32) -> Self {
         self.0.n_ubatch = rows;
         self

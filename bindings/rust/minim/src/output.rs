@@ -1,11 +1,11 @@
-//! Answers taken apart: reasoning, text and tool calls.
+//! Parsed answers: reasoning, text and tool calls.
 
 use minim_sys as sys;
 
 use crate::error::{check, Result};
 use crate::raw::{c_text, create, pointer_or_null, text_of_length};
 
-/// What a piece of output brings.
+/// A parsed piece of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delta {
@@ -13,9 +13,9 @@ pub enum Delta {
     Reasoning(String),
     /// Text of the answer.
     Content(String),
-    /// Part of a call: the name in the first part only, the arguments as pieces of JSON.
+    /// Part of a call: only the first part has the name; the arguments are pieces of JSON.
     ToolCall {
-        /// Which call of the answer.
+        /// The index of the call in the answer.
         index: i32,
         /// The tool's name.
         name: Option<String>,
@@ -24,17 +24,17 @@ pub enum Delta {
     },
 }
 
-/// How the output ended.
+/// The end of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Finish {
-    /// By itself.
+    /// The model ended its turn.
     Stop = sys::MINIM_FINISH_END,
-    /// It was cut: a call that it ends within is not one.
+    /// The output was cut; an incomplete call is dropped.
     Length = sys::MINIM_FINISH_LENGTH,
 }
 
-/// Takes output apart while it is generated.
+/// Parses output while it is generated.
 pub struct OutputParser(*mut sys::minim_output_parser);
 
 // "one thread at a time": it may move.
@@ -47,7 +47,7 @@ impl Drop for OutputParser {
 }
 
 impl OutputParser {
-    /// `tools`: of the request, as JSON. `starts_in_reasoning`: the prompt ends in an open think block.
+    /// Makes a parser. `tools`: of the request, as JSON. `starts_in_reasoning`: the prompt ends in an open think block.
     pub fn new(tools: Option<&str>, starts_in_reasoning: bool) -> Result<Self> {
         let tools = tools.map(|tools| c_text(tools, "tools")).transpose()?;
         let params = sys::minim_output_parser_params {
@@ -58,14 +58,14 @@ impl OutputParser {
         create(|out, err| unsafe { sys::minim_output_parser_create(&params, out, err) }).map(OutputParser)
     }
 
-    /// What these bytes bring.
+    /// Adds bytes and returns the deltas.
     pub fn feed(&mut self, text: &str) -> Result<Vec<Delta>> {
         let mut count = 0;
         check(|err| unsafe { sys::minim_output_parser_feed(self.0, text.as_ptr().cast(), text.len(), &mut count, err) })?;
         self.deltas(count)
     }
 
-    /// The last deltas, and whether the answer is calls of tools.
+    /// Ends the output; returns the last deltas, and whether the answer is tool calls.
     pub fn finish(&mut self, finish: Finish) -> Result<(Vec<Delta>, bool)> {
         let (mut count, mut reason) = (0, 0);
         check(|err| unsafe { sys::minim_output_parser_finish(self.0, finish as i32, &mut count, &mut reason, err) })?;

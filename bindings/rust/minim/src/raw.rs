@@ -1,4 +1,4 @@
-//! Texts and arrays on their way in and out.
+//! Conversions of texts and arrays for the C interface.
 
 use std::ffi::{CStr, CString};
 use std::os::raw::c_char;
@@ -9,7 +9,7 @@ use minim_sys as sys;
 
 use crate::error::{check, Error, Result};
 
-/// Makes a handle with a call that puts it into its out-parameter.
+/// Makes a handle with a call that writes it to its out-parameter.
 pub(crate) fn create<T>(call: impl FnOnce(*mut *mut T, *mut sys::minim_error) -> sys::minim_status) -> Result<*mut T> {
     let mut out = ptr::null_mut();
     check(|err| call(&mut out, err))?;
@@ -29,7 +29,7 @@ pub(crate) fn pointer_or_null(text: &Option<CString>) -> *const c_char {
     text.as_ref().map_or(ptr::null(), |text| text.as_ptr())
 }
 
-/// A zero-terminated text of the library's; empty for NULL.
+/// Returns a zero-terminated text of the library; empty for NULL.
 pub(crate) unsafe fn text_of(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
@@ -37,7 +37,7 @@ pub(crate) unsafe fn text_of(text: *const c_char) -> String {
     CStr::from_ptr(text).to_string_lossy().into_owned()
 }
 
-/// A text with a length; `None` for NULL.
+/// Returns a text with a length; `None` for NULL.
 pub(crate) unsafe fn text_of_length(text: *const c_char, length: usize) -> Option<String> {
     if text.is_null() {
         return None;

@@ -10,7 +10,7 @@ use minim_sys as sys;
 use crate::error::Result;
 use crate::raw::create;
 
-/// How much a line of the log matters.
+/// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(i32)]
 #[allow(missing_docs)]
@@ -39,11 +39,11 @@ impl Drop for Shared {
     }
 }
 
-/// The threads that calls work on. Clones are the same runtime.
+/// The compute threads and the log. Clones share one runtime.
 #[derive(Clone)]
 pub struct Runtime(pub(crate) Arc<Shared>);
 
-/// What a [`Runtime`] is made with.
+/// The options of a [`Runtime`].
 #[derive(Default)]
 pub struct RuntimeBuilder {
     params: sys::minim_runtime_params,
@@ -63,25 +63,25 @@ unsafe extern "C" fn write_line(user_data: *mut c_void, level: i32, line: *const
 }
 
 impl RuntimeBuilder {
-    /// Threads for arithmetic, the caller's included. Without it: the cores this process may use.
+    /// Sets the number of compute threads, including the calling thread. Default: the cores that this process may use.
     pub fn threads(mut self, count: i32) -> Self {
         self.params.n_threads = count;
         self
     }
 
-    /// Threads for steps of one token, which memory limits. Without it: as [`threads`](Self::threads).
+    /// Sets the threads for steps of one token, which are bound by memory. Default: as [`threads`](Self::threads).
     pub fn threads_decode(mut self, count: i32) -> Self {
         self.params.n_threads_decode = count;
         self
     }
 
-    /// Keeps each thread of the library on a core of its own.
+    /// Binds each thread of the library to a core.
     pub fn pin_threads(mut self, pin: bool) -> Self {
         self.params.pin_threads = i32::from(pin);
         self
     }
 
-    /// Gets lines of the log up to this level, from any thread. A panic in it is dropped.
+    /// Sets a callback for log lines up to this level, called from any thread. A panic in it is dropped.
     pub fn log(mut self, level: LogLevel, write: impl Fn(LogLevel, &str) + Send + Sync + 'static) -> Self {
         self.params.log_level = level as i32;
         self.log = Some(Box::new(write));
@@ -101,17 +101,17 @@ impl RuntimeBuilder {
 }
 
 impl Runtime {
-    /// The default: as many threads as there are cores, no log.
+    /// Starts a runtime with one thread for each core and no log.
     pub fn new() -> Result<Self> {
         Self::builder().build()
     }
 
-    /// Where threads and the log are set.
+    /// Returns a builder, which sets threads and the log.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }
 
-    /// How many threads there are.
+    /// Returns the number of threads.
     pub fn thread_count(&self) -> i32 {
         unsafe { sys::minim_runtime_thread_count(self.0.handle) }
     }

@@ -1,4 +1,4 @@
-//! How answers are chosen.
+//! Sampling options.
 
 use minim_sys as sys;
 
@@ -12,9 +12,9 @@ enum Value {
     Number(f64),
 }
 
-/// How an answer is chosen, and what ends it. Without anything set: always the likeliest token, until the model ends its turn.
+/// How tokens are chosen, and what ends the answer. The default is greedy, until the model ends its turn.
 ///
-/// Values are checked when they are used: an option that is out of range makes that call fail with `Invalid`.
+/// Values are checked when they are used: a call with an option out of range fails with `Invalid`.
 #[derive(Clone, Default)]
 pub struct Sampling {
     options: Vec<(String, Value)>,
@@ -33,29 +33,29 @@ impl Drop for Handle {
 }
 
 impl Sampling {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Any option of the library that is a whole number; minim.h (`minim_sampling_set_i64`) lists them.
+    /// Sets an integer option by name; minim.h (`minim_sampling_set_i64`) lists them.
     pub fn integer(mut self, name: &str, value: i64) -> Self {
         self.options.push((name.into(), Value::Integer(value)));
         self
     }
 
-    /// Any option of the library that is a number.
+    /// Sets a number option by name.
     pub fn number(mut self, name: &str, value: f64) -> Self {
         self.options.push((name.into(), Value::Number(value)));
         self
     }
 
-    /// Ends after so many tokens.
+    /// Sets the most tokens of the answer.
     pub fn max_tokens(self, count: i64) -> Self {
         self.integer("max_tokens", count)
     }
 
-    /// 0: always the likeliest token; 1: the model's own distribution.
+    /// Sets the temperature. 0: always the likeliest token; 1: the model's own distribution.
     pub fn temperature(self, temperature: f64) -> Self {
         self.number("temperature", temperature)
     }
@@ -65,40 +65,40 @@ impl Sampling {
         self.number("top_p", share)
     }
 
-    /// Samples among the so many likeliest tokens.
+    /// Samples among the k likeliest tokens.
     pub fn top_k(self, count: i64) -> Self {
         self.integer("top_k", count)
     }
 
-    /// The same seed gives the same text.
+    /// Sets the seed: the same seed gives the same text.
     pub fn seed(self, seed: u64) -> Self {
         self.integer("seed", seed as i64)
     }
 
-    /// Reports log-probabilities, and those of so many alternatives.
+    /// Reports log-probabilities, also of so many alternatives.
     pub fn logprobs(self, alternatives: i64) -> Self {
         self.integer("logprobs", 1).integer("top_logprobs", alternatives)
     }
 
-    /// Ends before this text.
+    /// Ends the answer before this text.
     pub fn stop(mut self, text: &str) -> Self {
         self.stops.push(text.into());
         self
     }
 
-    /// Ends at this token.
+    /// Ends the answer at this token.
     pub fn stop_token(mut self, id: i32) -> Self {
         self.stop_tokens.push(id);
         self
     }
 
-    /// Added to the logit of a token.
+    /// Adds a number to the logit of a token.
     pub fn logit_bias(mut self, id: i32, bias: f32) -> Self {
         self.biases.push((id, bias));
         self
     }
 
-    /// What the answer must look like.
+    /// Sets the constraint of the answer.
     pub fn constraint(mut self, constraint: &Constraint) -> Self {
         self.constraint = Some(constraint.clone());
         self

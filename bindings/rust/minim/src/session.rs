@@ -1,4 +1,4 @@
-//! One conversation's tokens and KV cache.
+//! The tokens and the KV cache of one conversation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Token {
     pub id: i32,
     /// Whole UTF-8; empty while a sequence or a possible stop text is held back.
     pub text: String,
-    /// 0 unless log-probabilities were asked for.
+    /// 0 unless log-probabilities were requested.
     pub logprob: f32,
     /// Ids and log-probabilities of alternatives.
     pub top: Vec<(i32, f32)>,
@@ -40,7 +40,7 @@ impl Token {
     }
 }
 
-/// What ended an answer.
+/// The reason that an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -71,7 +71,7 @@ impl FinishReason {
     }
 }
 
-/// How far the last generation of a session is.
+/// The state of the last generation of a session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -85,7 +85,7 @@ pub struct GenerationState {
     pub seed: u64,
 }
 
-/// One conversation. One thread at a time, which may change.
+/// One conversation. Used by one thread at a time; it may move between threads.
 pub struct Session {
     handle: *mut sys::minim_session,
     runtime: Arc<Shared>,
@@ -105,22 +105,22 @@ impl Session {
         Session { handle, runtime: Arc::clone(runtime) }
     }
 
-    /// How many tokens are in it.
+    /// Returns the number of tokens.
     pub fn len(&self) -> u64 {
         unsafe { sys::minim_session_token_count(self.handle) as u64 }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Tokens it has room for.
+    /// Returns the most tokens that it can have.
     pub fn context_size(&self) -> u64 {
         unsafe { sys::minim_session_context_size(self.handle) as u64 }
     }
 
-    /// The ids of the tokens in it.
+    /// Returns the token ids.
     pub fn tokens(&self) -> Result<Vec<i32>> {
         let tokens = create(|out, err| unsafe { sys::minim_session_get_tokens(self.handle, out, err) })?;
         Ok(unsafe { take_tokens(tokens) })
@@ -131,19 +131,19 @@ impl Session {
         check(|err| unsafe { sys::minim_session_truncate(self.handle, count as _, err) })
     }
 
-    /// A second session with the same tokens, which shares their keys and values with this one.
+    /// Returns a second session with the same tokens, which shares their KV cache with this one.
     pub fn fork(&mut self) -> Result<Session> {
         let handle = create(|out, err| unsafe { sys::minim_session_fork(self.handle, out, err) })?;
         Ok(Session::of_raw(handle, &self.runtime))
     }
 
-    /// Writes it to a file, for [`Model::restore`](crate::Model::restore): all of it, or the file stays as it was.
+    /// Writes the session to a file, for [`Model::restore`](crate::Model::restore). After an error, the old file is unchanged.
     pub fn save(&mut self, path: impl AsRef<Path>, cancel: Option<&Cancel>) -> Result<()> {
         let path = c_path(path.as_ref())?;
         check(|err| unsafe { sys::minim_session_save(self.handle, path.as_ptr(), Cancel::raw(cancel), err) })
     }
 
-    /// Appends and evaluates tokens; `logits` [n_vocab] becomes those of the last one.
+    /// Appends and evaluates tokens; `logits` [n_vocab] receives those of the last one.
     pub fn eval(&mut self, ids: &[i32], logits: &mut [f32], cancel: Option<&Cancel>) -> Result<()> {
         let cancel = Cancel::raw(cancel);
         check(|err| unsafe {
@@ -162,7 +162,7 @@ impl Session {
         Ok(Generation { session: self, cancel, has_ended: false })
     }
 
-    /// How far the last generation is.
+    /// Returns the state of the last generation.
     pub fn state(&self) -> Result<GenerationState> {
         let mut result = sys::minim_generate_result::default();
         check(|err| unsafe { sys::minim_generate_state(self.handle, &mut result, err) })?;
@@ -178,7 +178,7 @@ impl Session {
     }
 }
 
-/// Iterates over the tokens of one answer. After an error there are no more.
+/// An iterator over the tokens of one answer. It ends after an error.
 pub struct Generation<'a> {
     session: &'a mut Session,
     cancel: Option<&'a Cancel>,
