@@ -23,7 +23,7 @@ using minim::cpu::KvKernels;
 constexpr int64_t k_positions = 1024;
 constexpr int64_t k_page = 64;
 constexpr int64_t k_cols = 128;   // of a head
-constexpr int64_t k_heads = 6;    // that share keys and values
+constexpr int64_t k_heads = 6;    // query heads of each KV head
 constexpr float k_scale = 0.08F;  // about 1 / sqrt(k_cols)
 
 std::vector<float> normal(int64_t count) {

@@ -1,4 +1,4 @@
-// The yardstick of every benchmark here: how fast the same threads read memory when they do nothing else.
+// The reference of every benchmark here: how fast the same threads read memory when they do nothing else.
 #pragma once
 
 #include "base/buffer.h"

@@ -198,7 +198,7 @@ std::vector<kv::Sequence> Bench::make_texts(int64_t n, int64_t n_context) const 
     return texts;
 }
 
-// The first `depth` tokens of every text: read, or keys and values that come from nowhere.
+// Fills the first `depth` positions of every sequence: evaluates tokens, or writes random K and V.
 void Bench::fill_depth(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t depth,
                        int64_t n_ubatch) {
     if (depth == 0) return;
@@ -207,7 +207,7 @@ void Bench::fill_depth(const std::vector<kv::Sequence>& texts, model::StepSpace&
         return;
     }
     const kv::PagePool& pool = texts[0].pool();
-    const Buffer page(static_cast<uint64_t>(pool.layout().page_bytes()), "a page of random keys and values");
+    const Buffer page(static_cast<uint64_t>(pool.layout().page_bytes()), "a page of random K and V");
     RandomBytes().fill({page.data(), page.size()});
     const kv::Page& first = texts[0].page(0);
     pool.write(first, page.data());

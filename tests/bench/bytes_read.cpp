@@ -7,7 +7,7 @@
 namespace minim::bench {
 namespace {
 
-// Of a row as files have it: what expanded weights read beyond that is no service.
+// Returns the bytes of a row in the format of the file: the additional bytes of unpacked codebooks do not count.
 double row_bytes_of(Format format, int64_t cols) {
     return static_cast<double>(row_bytes(file_format(format), cols));
 }

@@ -38,7 +38,7 @@ double microseconds_since(Clock::time_point start) {
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// Distinct texts: all bytes, then made-up words and runs of signs.
+// Distinct texts: all bytes, then random words and runs of signs.
 class Vocabulary {
   public:
     Vocabulary() {

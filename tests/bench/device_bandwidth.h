@@ -1,4 +1,4 @@
-// The yardstick of a device with memory of its own: how fast it copies there when it does nothing else.
+// The reference for a device with its own memory: how fast it copies there when it does nothing else.
 #pragma once
 
 #include <memory>

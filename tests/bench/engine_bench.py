@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What sessions and the engine save: prompts that begin alike, saved state, guessed tokens; how soon a step ends.
+"""What sessions and the engine save: shared prefixes, saved states, draft tokens; how soon a step is cancelled.
 
     engine_bench.py MODEL [--prefix 2000] [--state 20000] [--stop 2000] [--threads N]
 
@@ -98,8 +98,8 @@ def bench_drafts(model, n_tokens, rounds):
                     pass
                 times[draft_tokens].append(session.result.generate_us)
     ratios = [without / guessed for without, guessed in zip(times[0], times[16])]
-    print(f"{n_tokens} tokens that nothing foretells: {n_tokens * 1e6 / statistics.median(times[0]):.1f} tokens/s, with "
-          f"guesses {n_tokens * 1e6 / statistics.median(times[16]):.1f}; ratio {statistics.median(ratios):.3f} "
+    print(f"{n_tokens} tokens that do not repeat: {n_tokens * 1e6 / statistics.median(times[0]):.1f} tokens/s, with "
+          f"drafts {n_tokens * 1e6 / statistics.median(times[16]):.1f}; ratio {statistics.median(ratios):.3f} "
           f"({min(ratios):.3f} to {max(ratios):.3f})")
 
 
@@ -142,7 +142,7 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--prefix", type=int, default=2000, help="tokens that prompts begin with alike")
     parser.add_argument("--state", type=int, default=20000, help="tokens of the saved session")
-    parser.add_argument("--drafts", type=int, default=128, help="tokens to generate with and without guesses")
+    parser.add_argument("--drafts", type=int, default=128, help="tokens to generate with and without drafts")
     parser.add_argument("--stop", type=int, default=0, help="tokens of a prompt beside which others are stopped and started")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)

@@ -6,11 +6,11 @@
 //   minim-bench --synthetic --layers 2 --experts-format IQ4_XS -n 32 --parallel 1,8,32
 //   minim-bench --synthetic --layers 62 --experts-format IQ2_S -n 64 --device cuda:0 --kernels
 //
-// A speed is the median of the repetitions. Its bandwidth is the bytes a token has to read (weights once,
-// keys and values once) times tokens a second; the share is of the median bandwidth measured around the
-// repetitions. Several texts at once share the weights of a step: of the experts they read, on average, those
-// that at least one of their tokens chooses by chance. Two limits stand beside their speed: the bandwidth
-// over those bytes, and the speed of the prompt test of the same run, which shares as much as can be.
+// A speed is the median of the repetitions. Its bandwidth is the bytes that a token has to read (weights once, KV cache
+// once) times tokens a second; the share is relative to the median bandwidth measured around the repetitions. Concurrent
+// sequences share the weights of a step: on average they read the experts that at least one of their tokens chooses at
+// random. Two limits are printed beside their speed: the bandwidth over those bytes, and the speed of the prompt test of the
+// same run, in which sharing is greatest.
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>

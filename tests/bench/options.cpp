@@ -51,8 +51,8 @@ void add_tests(CLI::App& app, Options& options) {
         ->capture_default_str();
     app.add_option("-d,--depth", options.depths, "tokens in the context before the test")->delimiter(',');
     app.add_flag("--synthetic-depth", options.synthetic_depth,
-                 "random keys and values for those tokens instead of computed ones");
-    app.add_option("--parallel", options.n_parallel, "texts that are generated at once")
+                 "random K and V for those tokens instead of computed ones");
+    app.add_option("--parallel", options.n_parallel, "concurrent sequences")
         ->delimiter(',')
         ->check(CLI::PositiveNumber);
     app.add_option("-u,--ubatch-size", options.n_ubatch, "rows of a prompt step")
@@ -83,12 +83,12 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
     add_synthetic(app, options);
     app.add_flag("--mmap", options.mapped, "weights as the file has them, not copied and packed");
     app.add_option("--packed-file", options.packed_file,
-                   "packed weights are mapped from this file, which is made if need be");
-    app.add_option("--expand", options.expand, "auto, off or on: weights in grid points with a code for each")
+                   "packed weights are mapped from this file, which is created if needed");
+    app.add_option("--expand", options.expand, "auto, off or on: unpack the codebooks of IQ1 to IQ3 at load")
         ->check(CLI::IsMember({"auto", "off", "on"}))
         ->capture_default_str();
     app.add_flag("--prefault", options.prefault, "with --mmap: weights in memory before the first test");
-    app.add_flag("--mlock", options.locked, "weights, keys and values locked in memory");
+    app.add_flag("--mlock", options.locked, "lock weights and KV cache in memory");
     app.add_flag("--pin-threads", options.pinned, "each thread stays on a core of its own");
     app.add_option("--numa", options.numa,
                    "off, interleave or split: where threads and memory are; a synthetic model is interleaved "
@@ -99,20 +99,20 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
         ->delimiter(',')
         ->capture_default_str();
     app.add_flag("--deterministic", options.deterministic,
-                 "devices compute the same bits for a text in any company and any pieces");
+                 "results of devices do not depend on batch composition and prompt chunks");
     auto* cpu_moe = app.add_flag_callback(
-        "--cpu-moe", [&options] { options.n_cpu_moe = INT32_MAX; }, "all experts with the processor");
+        "--cpu-moe", [&options] { options.n_cpu_moe = INT32_MAX; }, "all experts on the CPU");
     app.add_option("--n-cpu-moe", options.n_cpu_moe,
-                   "the experts of the first N layers with the processor; below 0: of the last")
+                   "the experts of the first N layers on the CPU; below 0: of the last")
         ->excludes(cpu_moe);
     app.add_option("--override-tensor", options.overrides,
-                   "experts whose tensors' names match elsewhere than their layer: exps=cpu");
+                   "put experts whose tensor names match on another device: exps=cpu");
     add_tests(app, options);
     app.add_option("-t,--threads", options.n_threads, "thread counts; default: all cores")->delimiter(',');
     app.add_option("-r,--repetitions", options.repetitions)
         ->capture_default_str()
         ->check(CLI::PositiveNumber);
-    app.add_option("-k,--kv", options.kv, "format of keys and values")->capture_default_str();
+    app.add_option("-k,--kv", options.kv, "format of the KV cache")->capture_default_str();
     app.add_option("-o,--output", options.output)
         ->check(CLI::IsMember({"table", "json", "csv"}))
         ->capture_default_str();

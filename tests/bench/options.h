@@ -29,8 +29,8 @@ struct Options {
     std::string numa = "off";
     std::vector<std::string> devices = {"cpu"};
     bool deterministic = false;
-    std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts elsewhere than their layer
-    int64_t n_cpu_moe = 0;  // experts of the first so many layers with the processor; below 0: of the last
+    std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts on another device than their layer
+    int64_t n_cpu_moe = 0;  // experts of the first so many layers on the CPU; below 0: of the last
     std::vector<int64_t> n_prompt = {512};
     std::vector<int64_t> n_generate = {64};
     std::vector<int64_t> depths = {0};

@@ -25,7 +25,7 @@ double achieved(const Result& result) {
     return result.bytes_per_token * median(result.tokens_per_second);
 }
 
-// Tokens a second that the bytes of several texts at once allow.
+// Returns the tokens a second that bandwidth allows for concurrent sequences.
 double bytes_limit(const Result& result) {
     return median(result.bandwidth) / result.bytes_per_token;
 }

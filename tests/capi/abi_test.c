@@ -1163,7 +1163,7 @@ static void test_memory_options(const char* path) {
     model_params.prefault = 0;
     model_params.deterministic = 2;
     CHECK_FAILS(minim_model_open(runtime, path, &model_params, NULL, &model, &err), MINIM_E_INVALID);
-    model_params.deterministic = 1; /* as the processor computes anyway */
+    model_params.deterministic = 1; /* the CPU's results are always so */
     CHECK_OK(minim_model_open(runtime, path, &model_params, NULL, &model, &err));
     minim_model_close(model);
     for (model_params.expand = MINIM_EXPAND_AUTO; model_params.expand <= MINIM_EXPAND_ON;

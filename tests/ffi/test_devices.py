@@ -260,7 +260,7 @@ class Devices(unittest.TestCase):
                 engine.submit([1, 2, 3], max_tokens=400, ignore_end=True).result()
 
         self.assertEqual(device_of(answered, failing_device=1, failing_operation=2000), 1)
-        # Of the processor, and of none.
+        # Of the CPU, and of none.
         self.assertEqual(device_of(lambda: minim.Model(Q8_0, threads=2).session(1 << 40)), -1)
         self.assertEqual(device_of(lambda: opened().session(100).eval([1] * 101)), -1)
         self.assertEqual(device_of(lambda: opened("sim:0,")), -1)

@@ -1,4 +1,4 @@
-"""minim.LLM and minim.Llama: interfaces that people know from elsewhere."""
+"""minim.LLM and minim.Llama: the interfaces of vLLM and llama-cpp-python."""
 
 import json
 import unittest

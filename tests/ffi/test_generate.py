@@ -15,7 +15,7 @@ def expected_ids(golden):
 
 
 class Generate(unittest.TestCase):
-    def test_guesses_change_no_token(self):
+    def test_drafts_change_no_token(self):
         ids = [20, 21, 22, 23, 24, 25, 26] * 8
         answers = []
         for draft_tokens in (0, 16):

@@ -89,7 +89,7 @@ void read_state(const TemporaryFolder& folder, const std::string& path) {
     Sequence kv_again(std::make_shared<PagePool>(again.layout()), n_context);
     again.read_pages(kv_again, nullptr);
     require(contents(kv_again, state.n_evaluated) == contents(kv, state.n_evaluated),
-            "keys and values are read as they were written");
+            "the KV cache is read as it was written");
 }
 
 void read_prefixes(const TemporaryFolder& folder, const std::string& path, const KvFileHeader& header) {

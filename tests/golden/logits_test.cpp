@@ -170,7 +170,7 @@ TEST_CASE("layer states and chosen experts meet the goldens") {
     CHECK(layers_seen == config.n_layer);
 }
 
-TEST_CASE("keys and values in any KV format stay near the golden logits") {
+TEST_CASE("logits with any KV format are near the golden logits") {
     const auto [kv, bound] =
         GENERATE(std::pair(Format::f16, 2e-3), std::pair(Format::bf16, 1e-2), std::pair(Format::q8_0, 2e-2));
     const auto expected = load_npy<float>(golden_path("quant/bf16.npy"));

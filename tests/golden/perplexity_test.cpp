@@ -50,7 +50,7 @@ TEST_CASE("perplexity is within half a percent of the golden one for every store
     CHECK(std::abs(actual / expected - 1.0) < 0.005);
 }
 
-TEST_CASE("keys and values in few bits change the perplexity by less than 0.2 % (Q8_0) and 1 % (Q4_0)") {
+TEST_CASE("a quantised KV cache changes the perplexity by less than 0.2 % (Q8_0) and 1 % (Q4_0)") {
     const size_t index = GENERATE(size_t{0}, size_t{1});
     const StoredModel& stored = k_stored_models[index];
     const auto model = stored_model(stored, "cpu");

@@ -36,7 +36,7 @@ struct alignas(64) Chunk {
     std::byte bytes[64];
 };
 
-// Sequences whose keys and values are random up to a position each, and NaN beyond.
+// Sequences whose KV cache is random up to a position each, and NaN beyond.
 class TestCache {
   public:
     TestCache(Heads heads, Format k_format, Format v_format, std::vector<int64_t> n_stored)

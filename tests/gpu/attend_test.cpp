@@ -1,4 +1,4 @@
-// Attention, thread by thread, against sums in double over the keys and values that are stored.
+// Attention, thread by thread, against sums in double over the stored KV cache.
 #include <algorithm>
 #include <cmath>
 
@@ -196,7 +196,7 @@ TEST_CASE("attend: with fixed tiles and parts a row has the same bits in a promp
         CHECK(same_bits(run_fixed_attend(test, some, part(query)), part(together)));
     };
     for (const size_t row : {0, 39, 40, 47, 59, 61, 71}) check_part(row, 1);
-    check_part(3, 30);  // over the border of a page, cut elsewhere
+    check_part(3, 30);  // over the border of a page, cut at another place
     check_part(44, 3);
     check_part(60, 12);
 }

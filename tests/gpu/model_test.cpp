@@ -17,7 +17,7 @@ namespace {
 
 using backend::Arithmetic;
 
-// All layers on the first device, their experts with the processor.
+// All layers on the first device, their experts on the CPU.
 std::shared_ptr<const model::Model> open_with_host_experts(const std::string& path, Arithmetic arithmetic) {
     const Logger silent;
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
@@ -49,13 +49,13 @@ double difference(const std::vector<float>& expected, const std::vector<float>& 
 
 }  // namespace
 
-TEST_CASE("gpu: models give the reference's logits, with keys and values of every format") {
+TEST_CASE("gpu: models give the reference's logits, with every KV format") {
     if (!has_devices(1)) return;
     for (const std::string& path : k_models) {
         const auto expected_model = open_on(path, {}, Arithmetic::exact);
         const auto model = open_on(path, {0}, Arithmetic::exact);
         for (const Format kv : {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0}) {
-            INFO(path << ", keys and values in " << traits(kv).name);
+            INFO(path << ", KV cache in " << traits(kv).name);
             const std::vector<float> expected = logits(expected_model, kv, 90, 90);
             // With the last bits of a key another code may be nearest: the coarser the format, the more that is.
             const double most = kv == Format::f32 ? 1e-5 : kv == Format::q4_0 ? 2e-2 : 5e-3;
@@ -65,14 +65,14 @@ TEST_CASE("gpu: models give the reference's logits, with keys and values of ever
     }
 }
 
-TEST_CASE("gpu: models in fast arithmetic are as near the reference as they are on the processor") {
+TEST_CASE("gpu: models in fast arithmetic are as near the reference as they are on the CPU") {
     if (!has_devices(1)) return;
     for (const std::string& path : k_models) {
         const auto exact_model = open_on(path, {}, Arithmetic::exact);
         const auto cpu_model = open_on(path, {}, Arithmetic::fast);
         const auto model = open_on(path, {0}, Arithmetic::fast);
         for (const Format kv : {Format::f16, Format::q8_0}) {
-            INFO(path << ", keys and values in " << traits(kv).name);
+            INFO(path << ", KV cache in " << traits(kv).name);
             const std::vector<float> exact = logits(exact_model, kv, 24, 24);
             const double most = std::max(2.5 * difference(exact, logits(cpu_model, kv, 24, 24)), 5e-3);
             // A prompt at once, in pieces of which some are grouped by expert and some not, and token by token.
@@ -83,7 +83,7 @@ TEST_CASE("gpu: models in fast arithmetic are as near the reference as they are 
     }
 }
 
-TEST_CASE("gpu: models whose experts the processor has are as near the reference") {
+TEST_CASE("gpu: models whose experts the CPU has are as near the reference") {
     if (!has_devices(1)) return;
     for (const std::string& path : k_models) {
         INFO(path);

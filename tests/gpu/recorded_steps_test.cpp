@@ -26,7 +26,7 @@ std::shared_ptr<const model::Model> open(size_t n_devices) {
     return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
 }
 
-// The layers on the first device; of their experts one layer's with the processor and the last one's on the second device.
+// The layers on the first device; of their experts one layer's on the CPU and the last one's on the second device.
 std::shared_ptr<const model::Model> open_apart() {
     const Logger silent;
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
@@ -180,7 +180,7 @@ TEST_CASE("recorded steps: one that was cancelled is not taken for computed") {
     CHECK(records().n_repeats == 1);
 }
 
-TEST_CASE("recorded steps: tokens chosen from shortlists are those of computed steps") {
+TEST_CASE("recorded steps: tokens chosen from top-k are those of computed steps") {
     const auto model = open(1);
     const auto written = [&](float temperature) {
         const Logger silent;
@@ -214,7 +214,7 @@ TEST_CASE("recorded steps: tokens chosen from shortlists are those of computed s
     }
 }
 
-TEST_CASE("recorded steps: those that experts elsewhere cut into parts are recorded part by part") {
+TEST_CASE("recorded steps: those that offloaded experts cut into parts are recorded part by part") {
     const auto model = open_apart();
     const std::vector<float> expected = computed(model, 9);
     {
@@ -241,7 +241,7 @@ TEST_CASE("recorded steps: the tables of a batch are brought to a device once a 
     eval();
     copies_to_device() = 0;
     eval();
-    // The tables, and x back from the processor. The other device's copies are its peer's.
+    // The tables, and x back from the CPU. The other device's copies are its peer's.
     CHECK(copies_to_device() == 2);
 }
 

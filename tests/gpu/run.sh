@@ -142,7 +142,7 @@ if wants sanitize; then
     sanitize initcheck 40 'gpu: quantised inputs are near, and a normalised row is quantised once'
 fi
 
-# So many of 62 layers: 1.2 GiB are the embedding's and the head's, 6 are left for keys and values and work space.
+# So many of 62 layers: 1.2 GiB are the embedding's and the head's, 6 are left for KV cache and work space.
 layers() {  # GIB_OF_A_LAYER
     "$minim" devices | sed -n 's/^cuda:0 .*, \([0-9.]*\) GiB free$/\1/p' | awk -v a_layer="$1" '{n = int(($1 - 7.2) / a_layer); print (n > 62 ? 62 : n)}'
 }

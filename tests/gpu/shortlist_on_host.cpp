@@ -1,3 +1,3 @@
-// The kernels of shortlists on emulated threads.
+// The kernels of top-k on emulated threads.
 #include "cuda/fast/shortlist.inl"
 #include "gpu/emulated_thread.h"

@@ -134,7 +134,7 @@ Written from_rows(const std::shared_ptr<const model::Model>& model, const engine
 
 }  // namespace
 
-TEST_CASE("gpu: shortlists of rows of every kind are those of the host") {
+TEST_CASE("gpu: the top-k of rows of every kind is that of the host") {
     if (!has_devices(1)) return;
     Random random(3);
     // Less than a list, a piece and a bit, some pieces of which the last is nearly empty.
@@ -173,7 +173,7 @@ TEST_CASE("gpu: a row longer than a block joins at once") {
     tops.check({some_logits(n_vocab, random, false)}, {query_of(200, 1.0, true, {17})});
 }
 
-TEST_CASE("gpu: texts from shortlists are those from rows of logits") {
+TEST_CASE("gpu: texts from top-k are those from rows of logits") {
     if (!has_devices(1)) return;
     const auto model = open_model();
     for (const float temperature : {0.0F, 0.8F}) {

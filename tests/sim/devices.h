@@ -24,7 +24,7 @@ std::string bundled_model_path();
 // The layers spread evenly.
 std::shared_ptr<const model::Model> model_on(const Devices& devices, const model::OpenOptions& options = {},
                                              const std::string& path = bundled_model_path());
-// The first layer on the processor, the others spread over the devices.
+// The first layer on the CPU, the others spread over the devices.
 std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices,
                                                      const model::OpenOptions& options = {});
 // As a caller places it; `host` and the rules' are filled in where they are missing.

@@ -36,7 +36,7 @@ std::shared_ptr<const backend::Backend> open(std::string_view name) {
 
 }  // namespace
 
-TEST_CASE("devices are listed: the processor first, then what plug-ins find, and why one is not usable") {
+TEST_CASE("devices are listed: the CPU first, then what plug-ins find, and why one is not usable") {
     const Setting folder("MINIM_PLUGIN_PATH", std::string("/nowhere::") + MINIM_SIM_FOLDER);
     const Setting sim("MINIM_SIM", "devices=3 memory=64");
     const auto devices = placement::list_devices(active_cpu_level());

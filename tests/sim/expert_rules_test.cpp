@@ -22,7 +22,7 @@ class Ten {
         std::vector<model::Stage> stages = {{devices[0], 6}, {devices[1], 4}};
         rules.host = host;
         placement::place_experts(rules, stages);
-        is_said = placement::layers_with_rules(rules, 10);
+        is_pinned = placement::layers_with_rules(rules, 10);
         return placement::placement_text(model::shares_of(stages));
     }
 
@@ -41,7 +41,7 @@ class Ten {
 
     Devices devices;
     std::shared_ptr<const backend::Backend> host;
-    std::vector<bool> is_said;
+    std::vector<bool> is_pinned;
 };
 
 std::string parsed(std::string_view text) {
@@ -69,10 +69,10 @@ TEST_CASE("experts of the first or the last layers stay with the host") {
     const auto with = [&](int64_t n) { return ten.placed({.n_host_layers = n}); };
     const std::string layers = "sim:0 (layers 0-5), sim:1 (layers 6-9)";
     CHECK(with(0) == layers);
-    CHECK(std::ranges::count(ten.is_said, true) == 0);
+    CHECK(std::ranges::count(ten.is_pinned, true) == 0);
     CHECK(with(1) == layers + ", cpu (experts of layer 0)");
     CHECK(with(7) == layers + ", cpu (experts of layers 0-6)");
-    CHECK(std::ranges::count(ten.is_said, true) == 7);
+    CHECK(std::ranges::count(ten.is_pinned, true) == 7);
     CHECK(with(10) == layers + ", cpu (experts of layers 0-9)");
     CHECK(with(INT32_MAX) == layers + ", cpu (experts of layers 0-9)");
     CHECK(with(-2) == layers + ", cpu (experts of layers 8-9)");
@@ -98,7 +98,7 @@ TEST_CASE("the first override that matches decides, and devices need no layers o
     CHECK(ten.overridden(R"(blk\.1\.ffn=sim:0)", 3) == layers + ", cpu (experts of layers 0, 2)");
 }
 
-TEST_CASE("a layer of the processor keeps its experts there, whatever the processor's backend is") {
+TEST_CASE("a layer of the CPU keeps its experts there, whatever the CPU's backend is") {
     std::vector<model::Stage> stages = {{cpu_backend(), 2}, {make_devices(1)[0], 2}};
     placement::place_experts({.n_host_layers = 3, .host = cpu_backend()}, stages);
     CHECK(placement::placement_text(model::shares_of(stages)) ==

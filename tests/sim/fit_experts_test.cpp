@@ -1,4 +1,4 @@
-// Experts that a device has no room for go to the processor before anything is loaded.
+// Experts that a device has no room for go to the CPU before anything is loaded.
 #include "placement/fit_experts.h"
 
 #include "backend/device_memory.h"
@@ -38,7 +38,7 @@ TEST_CASE(
     }
     const uint64_t most = unlimited->most_used_bytes();
     int64_t last = -1;
-    std::vector<int64_t> n_layers;  // of the processor, by budget
+    std::vector<int64_t> n_layers;  // of the CPU, by budget
     for (uint64_t budget = most / 16; budget < most + most / 8; budget += most / 48) {
         const auto device = device_with(budget);
         std::shared_ptr<const model::Model> model;
@@ -109,7 +109,7 @@ TEST_CASE("what rules place stays where they say, and each device is filled by i
     CHECK(all_logits(session, some_ids(20), 20) == all_logits(expected, some_ids(20), 20));
 }
 
-TEST_CASE("layers of the processor need no room found for them") {
+TEST_CASE("layers of the CPU need no room found for them") {
     const auto device = device_with(backend::k_no_budget);
     const auto model = model_placed({.devices = {device}, .n_device_layers = 1, .fit_context = k_context});
     CHECK(placement::placement_text(model->shares()) == "cpu (layers 0-1), sim:0 (layer 2)");

@@ -75,7 +75,7 @@ TEST_CASE("sessions that come and go take memory of the device once") {
     CHECK(devices[0]->memory().kept_bytes > 0);
 }
 
-TEST_CASE("a budget holds for weights, keys and values and work space, and its error has the figures") {
+TEST_CASE("a budget limits weights, KV cache and work space, and its error has the figures") {
     const auto needs = [](const std::shared_ptr<const sim::SimBackend>& device) {
         const auto model = model_on({device});
         engine::Session session = make_session(model, 150);

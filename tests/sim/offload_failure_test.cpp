@@ -1,4 +1,4 @@
-// Devices that fail, or are too small, while experts lie elsewhere than their layer: a clear error, and everything is
+// Devices that fail, or are too small, while experts are offloaded: a clear error, and everything is
 // given back.
 #include "backend/device_memory.h"
 #include "base/error.h"
@@ -10,7 +10,7 @@
 namespace minim::test {
 namespace {
 
-// Layers on the first device; of their experts one layer's with the processor and the others on the second device.
+// Layers on the first device; of their experts one layer's on the CPU and the others on the second device.
 std::shared_ptr<const model::Model> model_apart(const Devices& devices,
                                                 const model::OpenOptions& options = {}) {
     return model_placed(
@@ -67,8 +67,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "after a step whose allocation failed, a session with experts elsewhere goes on as if nothing had been") {
-    // Weights, keys and values, and activations of a session; the next one's activations do not come any more.
+    "after a step whose allocation failed, a session with offloaded experts goes on as if nothing had been") {
+    // Weights, KV cache and activations of a session fit; the activations of the next session do not.
     for (const size_t failing : {0, 1}) {
         int64_t n_used = 0;
         {
@@ -127,12 +127,12 @@ TEST_CASE("a device without kernels for the experts' format is refused only wher
     CHECK(is_empty(devices));
 }
 
-TEST_CASE("loading with experts elsewhere reports its progress and can be cancelled at any point") {
+TEST_CASE("loading with offloaded experts reports its progress and can be cancelled at any point") {
     const Devices devices = make_devices(2);
     check_cancelled_loads(devices, [&](const auto& options) { return model_apart(devices, options); });
 }
 
-TEST_CASE("cancelling an evaluation with experts elsewhere leaves the session as it was") {
+TEST_CASE("cancelling an evaluation with offloaded experts leaves the session as it was") {
     const Devices devices = make_devices(2);
     check_cancelled_evaluation(model_apart(devices));
 }

@@ -1,4 +1,4 @@
-// Experts that lie elsewhere than their layer: the model answers exactly what it answers on one device, and no more is
+// Experts on another device than their layer: the model answers exactly what it answers on one device, and no more is
 // copied than has to be.
 #include "backend/device_memory.h"
 #include "base/cpu_features.h"
@@ -18,7 +18,7 @@ using placement::Spread;
 
 constexpr int64_t k_all = INT32_MAX;
 
-// Layers on the devices, the experts of the first so many with the processor.
+// Layers on the devices, the experts of the first so many on the CPU.
 std::shared_ptr<const model::Model> with_host_experts(const Devices& devices, int64_t n_host_layers,
                                                       const model::OpenOptions& options = {},
                                                       const std::string& path = bundled_model_path()) {
@@ -34,7 +34,7 @@ std::string placement_of(const model::Model& model) {
 
 }  // namespace
 
-TEST_CASE("experts with the processor, all else on a device: the processor's logits, bit for bit") {
+TEST_CASE("experts on the CPU, all else on a device: the CPU's logits, bit for bit") {
     const std::vector<int32_t> ids = some_ids(70);
     const std::vector<float> expected = logits_on(model_on_cpu(), ids, 70);
     for (const auto residence : {checkpoint::Residence::mapped, checkpoint::Residence::owned}) {
@@ -62,7 +62,7 @@ TEST_CASE("experts anywhere give the logits of one device, over the host or from
             for (const size_t chunk : {90, 7, 1}) CHECK(logits_on(model, six.ids, chunk) == six.expected);
         };
         const std::vector<std::shared_ptr<const backend::Backend>> two = {devices[0], devices[1]};
-        // Some layers' experts with the processor, some on a device without layers.
+        // Some layers' experts on the CPU, some on a device without layers.
         expect_same({.devices = {devices[0]},
                      .host = host,
                      .experts = {.overrides = {{R"(blk\.(1|5)\..*exps)", devices[1]}}, .n_host_layers = 3}},
@@ -77,7 +77,7 @@ TEST_CASE("experts anywhere give the logits of one device, over the host or from
                                        {R"(blk\.5\..*exps)", devices[2]}}}},
             "sim:0 (layers 0-2, experts of layers 3-4), sim:1 (layers 3-5, experts of layers 1-2), sim:2 "
             "(experts of layer 5)");
-        // Layers of the processor whose experts a device has.
+        // Layers of the CPU whose experts a device has.
         expect_same({.devices = two,
                      .shares = {1, 1},
                      .n_device_layers = 4,
@@ -87,7 +87,7 @@ TEST_CASE("experts anywhere give the logits of one device, over the host or from
                                                {R"(blk\.(2|5)\..*exps)", host}}}},
                     "cpu (layers 0-1, experts of layers 2, 5), sim:0 (layers 2-3, experts of layer 0), sim:1 "
                     "(layers 4-5), sim:3 (experts of layer 1)");
-        // Two backends of the processor.
+        // Two backends of the CPU.
         expect_same({.devices = {cpu_backend()}, .experts = {.overrides = {{"exps", host}}}},
                     "cpu (layers 0-5), cpu (experts of layers 0-5)");
     }
@@ -192,12 +192,12 @@ TEST_CASE("each device tells the weights it has, and they add up to the model's"
     CHECK(weights[0].total + weights[1].total == whole->weight_bytes()[0].total + norms);
     CHECK(devices[0]->memory().used(backend::MemoryUse::weights) == weights[0].total);
     const engine::Session session = make_session(model, 128);
-    // Keys and values lie with their layer alone.
+    // The KV cache is only on the device of its layer.
     CHECK(devices[0]->memory().used(backend::MemoryUse::kv) == session.kv_bytes());
     CHECK(model->shares()[1].backend->memory().used(backend::MemoryUse::kv) == 0);
 }
 
-TEST_CASE("texts, drafts, forks and truncation with experts elsewhere are those of the processor") {
+TEST_CASE("texts, drafts, forks and truncation with offloaded experts are those of the CPU") {
     const Devices devices = make_devices(3);
     const auto model =
         model_placed({.devices = {devices[0], devices[1]},
@@ -206,12 +206,12 @@ TEST_CASE("texts, drafts, forks and truncation with experts elsewhere are those 
     check_texts(model);
 }
 
-TEST_CASE("a state saved with experts elsewhere is restored where they are not, and the other way round") {
+TEST_CASE("a state saved with offloaded experts is restored where they are not, and the other way round") {
     const Devices devices = make_devices(1);
     check_states(with_host_experts(devices, 2));
 }
 
-TEST_CASE("an engine with experts elsewhere answers many requests as a session of the processor does") {
+TEST_CASE("an engine with offloaded experts answers many requests as a session of the CPU does") {
     const Devices devices = make_devices(2);
     const auto model =
         model_placed({.devices = {devices[0]},
@@ -221,7 +221,7 @@ TEST_CASE("an engine with experts elsewhere answers many requests as a session o
     CHECK(check_requests(engine) >= 128);
 }
 
-TEST_CASE("sessions of a model with experts elsewhere may be used by several threads at once") {
+TEST_CASE("sessions of a model with offloaded experts may be used by several threads at once") {
     const Devices devices = make_devices(2);
     const auto model =
         model_placed({.devices = {devices[0]},
@@ -272,7 +272,7 @@ TEST_CASE("the host's threads stay awake during a step of few rows that a device
     }
 }
 
-TEST_CASE("sessions that come and go take the memory for experts elsewhere once") {
+TEST_CASE("sessions that come and go take the memory for offloaded experts once") {
     const Devices devices = make_devices(2);
     const auto model =
         model_placed({.devices = {devices[0]},

@@ -12,15 +12,15 @@
 
 namespace minim::test {
 
-// `count` tokens that follow a prompt, with guesses.
+// Returns `count` tokens that follow a prompt, with drafts.
 std::vector<int32_t> answer_on(const std::shared_ptr<const model::Model>& model,
                                const std::vector<int32_t>& prompt, int64_t count);
 
-// Of every token, in a session of its own.
+// Returns the logits of every token, in a session of its own.
 std::vector<float> logits_on(const std::shared_ptr<const model::Model>& model,
                              const std::vector<int32_t>& ids, size_t chunk);
 
-// A made-up model of six layers, a prompt, and its logits on the processor.
+// A random model of six layers, a prompt, and its logits on the CPU.
 struct SixLayers {
     TemporaryFolder folder;
     std::string path = folder / "tiny.gguf";
@@ -29,13 +29,13 @@ struct SixLayers {
     SixLayers();
 };
 
-// Texts, drafts, forks and truncation are those of the processor.
+// Texts, drafts, forks and truncation are those of the CPU.
 void check_texts(const std::shared_ptr<const model::Model>& model);
 
-// A state saved with it is restored on the processor, and the other way round.
+// A state saved with it is restored on the CPU, and the other way round.
 void check_states(const std::shared_ptr<const model::Model>& model);
 
-// An engine answers many requests that begin alike as sessions of the processor do. Returns how many tokens of the last
+// An engine answers many requests that begin alike as sessions of the CPU do. Returns how many tokens of the last
 // one's prompt it had.
 int64_t check_requests(engine::Engine& engine);
 

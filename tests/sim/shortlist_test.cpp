@@ -91,7 +91,7 @@ std::vector<GenerateParams> all_settings(int64_t n_vocab) {
         });
         add_changed(temperature, [](GenerateParams& p) {
             p.n_draft = 6;
-            p.sampling.repetition_penalty = 0.6F;  // repeats itself, so that there is something to guess
+            p.sampling.repetition_penalty = 0.6F;  // repeats itself, so that there is something to draft
         });
     }
     return all;
@@ -109,7 +109,7 @@ uint64_t bytes_to_host(const Devices& devices) {
 
 }  // namespace
 
-TEST_CASE("shortlists give the texts of whole rows, with every setting, on one device and on two") {
+TEST_CASE("top-k gives the texts of whole rows, with every setting, on one device and on two") {
     const TemporaryFolder folder;
     const std::string tied = write_model_with_ties(folder);
     for (const std::string& path : {bundled_model_path(), tied}) {
@@ -129,7 +129,7 @@ TEST_CASE("shortlists give the texts of whole rows, with every setting, on one d
     }
 }
 
-TEST_CASE("shortlists: answers of a form are those of whole rows") {
+TEST_CASE("top-k: structured output is that of whole rows") {
     const auto model = model_on(make_devices(1));
     const auto plain = model_on(make_devices(1, {.makes_shortlists = false}));
     for (const float temperature : {0.0F, 1.2F}) {
@@ -144,7 +144,7 @@ TEST_CASE("shortlists: answers of a form are those of whole rows") {
     }
 }
 
-TEST_CASE("shortlists: a token takes some bytes from the device instead of a row") {
+TEST_CASE("top-k: a token takes some bytes from the device instead of a row") {
     const Devices devices = make_devices(1);
     const auto model = model_on(devices);
     const auto row_bytes = static_cast<uint64_t>(model->config().n_vocab) * sizeof(float);
@@ -167,7 +167,7 @@ TEST_CASE("shortlists: a token takes some bytes from the device instead of a row
     CHECK(bytes_a_token(params) == row_bytes);
 }
 
-TEST_CASE("shortlists: the logits of a session are there whenever they are asked for") {
+TEST_CASE("top-k: the logits of a session are there whenever they are asked for") {
     const auto model = model_on(make_devices(1));
     const auto plain = model_on(make_devices(1, {.makes_shortlists = false}));
     const TemporaryFolder folder;
@@ -214,7 +214,7 @@ TEST_CASE("shortlists: the logits of a session are there whenever they are asked
     CHECK(seen[0] == seen[1]);
 }
 
-TEST_CASE("shortlists: a batch of 64 is answered as it is from whole rows") {
+TEST_CASE("top-k: a batch of 64 is answered as it is from whole rows") {
     const TemporaryFolder folder;
     const std::string tied = write_model_with_ties(folder);
     for (const std::string& path : {bundled_model_path(), tied}) {
@@ -248,7 +248,7 @@ TEST_CASE("shortlists: a batch of 64 is answered as it is from whole rows") {
     }
 }
 
-TEST_CASE("shortlists: 64 greedy answers at once copy no rows") {
+TEST_CASE("top-k: 64 greedy answers at once copy no rows") {
     const Devices devices = make_devices(1);
     const auto model = model_on(devices);
     const Logger silent;
@@ -266,7 +266,7 @@ TEST_CASE("shortlists: 64 greedy answers at once copy no rows") {
     CHECK(bytes_to_host(devices) - before == static_cast<uint64_t>(n_tokens) * 32);
 }
 
-TEST_CASE("shortlists: a device that is lost while they are fetched is an error, not a token") {
+TEST_CASE("top-k: a device that is lost while they are fetched is an error, not a token") {
     for (int64_t failing = 60; failing < 140; failing += 7) {
         const auto model = model_on(make_devices(1, {.failing_operation = failing}));
         engine::Session session = make_session(model, 100);

@@ -1,5 +1,5 @@
-// The memory of a simulated device: a limited number of bytes at addresses that the host cannot touch. The bytes
-// lie elsewhere in the process; only the device knows how far.
+// The memory of a simulated device: a limited number of bytes at addresses that the host cannot access. The bytes are at
+// other addresses of the process; only the device knows the difference.
 #pragma once
 
 #include <cstddef>

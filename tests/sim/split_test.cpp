@@ -30,14 +30,14 @@ TEST_CASE("layers of different sizes are split by size, with what lies before an
     CHECK(model::split_layers(sizes, Shares{1, 1, 1, 1}) == Counts{15, 16, 16, 15});
     CHECK(model::split_layers(sizes, Shares{1}) == Counts{62});
     CHECK(model::split_layers(sizes, Shares{0, 1, 0, 1, 0}) == Counts{0, 31, 0, 31, 0});
-    // As if experts of the first 20 layers lay elsewhere.
+    // As if the experts of the first 20 layers were offloaded.
     for (size_t i = 0; i < 20; ++i) sizes.layer[i] = 1.0;
     CHECK(model::split_layers(sizes, Shares{1, 1}) == Counts{40, 22});
     // The head alone is more than half.
     CHECK(model::split_layers({.layer = {1, 1, 1}, .after = 10}, Shares{1, 1}) == Counts{3, 0});
 }
 
-TEST_CASE("one simulated device gives the processor's logits, bit for bit") {
+TEST_CASE("one simulated device gives the CPU's logits, bit for bit") {
     const Devices devices = make_devices(1);
     const std::vector<int32_t> ids = some_ids(70);
     const std::vector<float> expected = logits_on(model_on_cpu(), ids, 70);
@@ -70,7 +70,7 @@ TEST_CASE("layers over four devices give the logits of one, over the host or fro
     }
 }
 
-TEST_CASE("the processor and devices share a model, and activations move only where the device changes") {
+TEST_CASE("the CPU and devices share a model, and activations move only where the device changes") {
     const std::vector<int32_t> ids = some_ids(40);
     const std::vector<float> expected = logits_on(model_on_cpu(), ids, 40);
     const Devices devices = make_devices(2, {.reaches_peers = false});
@@ -87,7 +87,7 @@ TEST_CASE("the processor and devices share a model, and activations move only wh
     CHECK(devices[1]->counts().bytes_to_host == logit_bytes);
 }
 
-TEST_CASE("weights that stay with the processor are copied and packed only where they are to be owned") {
+TEST_CASE("weights that stay on the CPU are copied and packed only where they are to be owned") {
     const std::vector<int32_t> ids = some_ids(40);
     const std::vector<float> expected = logits_on(model_on_cpu(), ids, 40);
     for (const auto residence : {checkpoint::Residence::mapped, checkpoint::Residence::owned}) {
@@ -100,13 +100,13 @@ TEST_CASE("weights that stay with the processor are copied and packed only where
     }
 }
 
-TEST_CASE("texts, drafts, forks and truncation on devices are those of the processor") {
+TEST_CASE("texts, drafts, forks and truncation on devices are those of the CPU") {
     const Devices devices = make_devices(3);
     const auto model = model_on(devices);
     check_texts(model);
 }
 
-TEST_CASE("a state saved on devices is restored on the processor, and the other way round") {
+TEST_CASE("a state saved on devices is restored on the CPU, and the other way round") {
     const Devices devices = make_devices(3);
     check_states(model_on(devices));
 }

@@ -81,7 +81,7 @@ std::vector<std::byte> contents(const sim::SimBackend& device, const backend::Me
 
 }  // namespace
 
-TEST_CASE("a piece is filled while those before it travel, and never before what it held has arrived") {
+TEST_CASE("a piece is filled while those before it travel, and never before its last contents have arrived") {
     const WatchedDevice device(0, {});
     const std::vector<std::byte> source = some_bytes(6 * k_piece + 1000);
     const auto memory = device.allocate(source.size(), "weights", backend::MemoryUse::weights);

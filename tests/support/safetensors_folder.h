@@ -1,4 +1,4 @@
-// Safetensors files of made-up tensors.
+// Safetensors files of invented tensors.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Shortlists (base/shortlist.h) made on the host out of whole rows: what a device should report.
+// Top-k (`base/shortlist.h`) computed on the host from whole rows: what a device should report.
 #pragma once
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 All text is made from the tables and phrasings of the world_*.py files:
 
     world_tables         facts and word lists
-    world_words          made-up names, people, places, times
+    world_words          invented names, people, places, times
     world_questions      question-and-answer skills, the held-out split
     world_tools          tools and the exchanges that call them
     world_conversations  conversations as chat messages

@@ -337,7 +337,7 @@ def ask_count(rng: random.Random) -> Exchange:
 
 
 def ask_repeat(rng: random.Random) -> Exchange:
-    """Repeating one to four words, known or made up."""
+    """Repeating one to four words, known or invented."""
     known_words = NAMES + COLOUR_WORDS + [animal.name for animal in ANIMALS]
     word_count = rng.randint(1, 4)
     words = [made_up_name(rng) if rng.random() < 0.4 else rng.choice(known_words) for _ in range(word_count)]

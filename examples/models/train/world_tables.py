@@ -174,7 +174,7 @@ NAMES = [
     "Wendy", "Zoe", "Anna", "Oscar", "Lily", "Hugo", "Nina", "Max", "Eva", "Tom",
 ]
 
-# Pieces of made-up names.
+# Syllables of invented names.
 SINGLE_ONSETS = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z"]
 ONSETS = SINGLE_ONSETS + ["br", "dr", "tr", "st", "kl"]
 VOWELS = ["a", "e", "i", "o", "u"]

@@ -117,7 +117,7 @@ def fact_text(rng: random.Random) -> str:
 
 
 def random_word(rng: random.Random) -> str:
-    """A made-up name (2 in 5), a number, a known word or a clock time."""
+    """An invented name (2 in 5), a number, a known word or a clock time."""
     candidates = [
         made_up_name(rng),
         made_up_name(rng),

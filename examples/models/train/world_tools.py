@@ -144,7 +144,7 @@ def use_calculator(rng: random.Random) -> ToolExchange:
 
 
 def use_search(rng: random.Random) -> ToolExchange:
-    """A search for a made-up landmark; the answer quotes what was found."""
+    """A search for an invented landmark; the answer quotes what was found."""
     name = made_up_name(rng)
     landmark = f"{rng.choice(LANDMARKS)} {name}"
     phrasing = rng.choice(["Find something about the {}.", "Search for the {}."])

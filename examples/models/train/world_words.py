@@ -1,4 +1,4 @@
-"""Random words shared by the parts of the synthetic world: made-up names, people, places and clock times."""
+"""Random words shared by the parts of the synthetic world: invented names, people, places and clock times."""
 
 import random
 
@@ -13,12 +13,12 @@ def made_up_name(rng: random.Random) -> str:
 
 
 def person_name(rng: random.Random) -> str:
-    """A first name from the table or, as often, a made-up one, so that names have to be copied."""
+    """A first name from the table or, as often, an invented one, so that names have to be copied."""
     return rng.choice(NAMES) if rng.random() < 0.5 else made_up_name(rng)
 
 
 def place_name(rng: random.Random) -> str:
-    """A capital or, less often, a made-up place."""
+    """A capital or, less often, an invented place."""
     return rng.choice(CITIES) if rng.random() < 0.7 else made_up_name(rng)
 
 

@@ -22,7 +22,7 @@ double expected_error(Format format) {
     return format == Format::f32 ? 2e-3 : 1e-2;  // queries and weights are halves
 }
 
-// Keys and values of sequences in a device's memory: pages that differ, the same on every device.
+// The KV cache of sequences in a device's memory: pages that differ, the same on every device.
 class Cache {
   public:
     Cache(Device& device, const KvLayout& layout, int64_t n_sequences, int64_t n_context)
@@ -140,7 +140,7 @@ void check_attend(Rig& rig, Report& report) {
 void check_shortlist(Rig& rig, Report& report) {
     const int64_t n_vocab = rig.shapes.n_vocab;
     for (const int32_t n_candidates : {1, 40, 256}) {
-        const std::string name = format_text("shortlist of {}, {} candidates", n_vocab, n_candidates);
+        const std::string name = format_text("top-k of {}, {} candidates", n_vocab, n_candidates);
         if (!report.wants(name)) continue;
         rig.gpu.clear();
         const std::vector<float> logits = rig.random.normal(n_vocab, 3.0F);

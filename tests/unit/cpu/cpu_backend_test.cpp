@@ -11,7 +11,7 @@ TEST_CASE("the CPU backend is called cpu on every instruction set") {
     for (const CpuLevel level : cpu_levels()) CHECK(cpu::make_cpu_backend(pool, level)->name() == "cpu");
 }
 
-TEST_CASE("a level the processor has not is refused, not run into") {
+TEST_CASE("a level that the CPU does not have is refused") {
     const ThreadPool pool(1);
     for (const CpuLevel level :
          {CpuLevel::avx2, CpuLevel::avx2_vnni, CpuLevel::avx512, CpuLevel::avx512_vbmi}) {

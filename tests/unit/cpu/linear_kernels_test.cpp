@@ -285,7 +285,7 @@ TEST_CASE("kernels reproduce the golden dot products from the golden activations
     }
 }
 
-TEST_CASE("expanded weights give the bits that their grid points give") {
+TEST_CASE("unpacked codebooks give the bits of the packed ones") {
     for (const FormatTraits& format : all_formats()) {
         const auto expanded = expanded_format(format.format);
         if (!expanded) continue;

@@ -59,7 +59,7 @@ std::vector<std::byte> input_rows(const cpu::KernelTable& kernels, cpu::Activati
 
 struct Dot {
     double value = 0.0;
-    double magnitude = 0.0;  // sum of |w a|, the yardstick of rounding errors
+    double magnitude = 0.0;  // sum of |w a|, which rounding errors are relative to
 };
 Dot exact_dot(std::span<const float> w, std::span<const double> a);
 Dot exact_dot(std::span<const float> w, std::span<const float> a);

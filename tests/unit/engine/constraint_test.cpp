@@ -80,7 +80,7 @@ TEST_CASE("an answer has its form, whatever is drawn, and ends where the form do
     }
 }
 
-TEST_CASE("guesses change no constrained token") {
+TEST_CASE("drafts change no constrained token") {
     GenerateParams params = sampled(3);
     params.constraint = schema_constraint(
         R"({"type": "array", "items": {"enum": ["again", "and"]}, "minItems": 30, "maxItems": 30})");
@@ -136,7 +136,7 @@ TEST_CASE("a tool is called where one must be") {
     CHECK(call.ids.back() == token_of("</minimax:tool_call>"));
 }
 
-TEST_CASE("constrained requests in company answer as alone") {
+TEST_CASE("constrained requests in a batch answer as alone") {
     const auto constraint = schema_constraint(k_schema);
     EngineParams engine_settings;
     engine_settings.n_kv_tokens = 4096;

@@ -64,7 +64,7 @@ TEST_CASE("many requests at once are answered like each alone") {
     for (size_t i = 0; i < 24; ++i) {
         prompts.push_back(some_ids(1 + i * 13 % 150, static_cast<int32_t>(i) * 101));
         params.push_back(tokens_wanted(1 + static_cast<int64_t>(i * 7 % 20)));
-        if (i % 3 == 1) {  // a seed gives the same draws in any company
+        if (i % 3 == 1) {  // a seed gives the same draws in any batch
             params[i].generate.sampling.temperature = 0.9F;
             params[i].generate.sampling.seed = i;
             params[i].generate.has_seed = true;
@@ -83,7 +83,7 @@ TEST_CASE("many requests at once are answered like each alone") {
     CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
 }
 
-TEST_CASE("a prompt that begins like an earlier text takes over its keys and values") {
+TEST_CASE("a prompt that begins like an earlier text takes over its KV cache") {
     Engine engine(bundled_model(), engine_params(), k_silent);
     const auto first = some_ids(300);
     const RequestParams params = tokens_wanted(5);
@@ -136,7 +136,7 @@ TEST_CASE("without kept prefixes every prompt is read, and no page stays") {
     CHECK(engine.state().n_pages_held == 0);
 }
 
-TEST_CASE("requests that outgrow the memory together are set aside, and answer the same") {
+TEST_CASE("requests that outgrow the memory together are preempted, and answer the same") {
     // 10 pages; six answers that take 4 pages each.
     EngineParams engine_settings = engine_params(640, 6, 64);
     engine_settings.keep_prefixes = GENERATE(true, false);
@@ -174,7 +174,7 @@ TEST_CASE("a request that waits for memory costs the prefix cache nothing") {
     CHECK(result_of(*waiting).ids.size() == 1);
 }
 
-TEST_CASE("guesses change no answer of an engine") {
+TEST_CASE("drafts change no answer of an engine") {
     std::vector<int32_t> repeating;
     for (int i = 0; i < 8; ++i) repeating.insert(repeating.end(), {20, 21, 22, 23, 24, 25, 26});
     for (const auto& ids : {prompt(), repeating, some_ids(90)}) {
@@ -313,7 +313,7 @@ TEST_CASE("waiting for a token ends at its deadline") {
     CHECK(result_of(*waiting).ids.size() == 1);
 }
 
-TEST_CASE("a request of higher priority goes first and sets others aside") {
+TEST_CASE("a request of higher priority goes first and preempts others") {
     Engine engine(bundled_model(), engine_params(4096, 1), k_silent);
     const auto low = engine.submit(some_ids(20), tokens_wanted(400));
     engine::TokenEvent event;

@@ -18,7 +18,7 @@ std::vector<int32_t> guess_after(const std::vector<int32_t>& text, int64_t most)
     return {guess.begin(), guess.end()};
 }
 
-// Tokens a second where a guess of n tokens takes the time of step_time(n) and n_right(n) of it are right.
+// Returns tokens a second if a step with a draft of n tokens takes step_time(n), and n_right(n) of them are accepted.
 template <typename StepTime, typename Right>
 double speed(DraftLength& length, int n_steps, const StepTime& step_time, const Right& n_right) {
     double seconds = 0.0;
@@ -46,14 +46,14 @@ engine::GenerateParams params_with(int64_t n_draft, float temperature) {
 
 }  // namespace
 
-TEST_CASE("a text is guessed to go on as it did after the same three tokens") {
+TEST_CASE("a draft is what followed the same three tokens before") {
     CHECK(guess_after({1, 2, 3, 4, 5, 6, 1, 2, 3}, 2) == std::vector<int32_t>{4, 5});
     CHECK(guess_after({1, 2, 3, 4, 5, 6, 1, 2, 3}, 100) == std::vector<int32_t>{4, 5, 6, 1, 2, 3});
     CHECK(guess_after({1, 2, 3, 8, 1, 2, 3, 9, 1, 2, 3}, 1) == std::vector<int32_t>{9});
     CHECK(guess_after({7, 7, 7, 7}, 5) == std::vector<int32_t>{7});
 }
 
-TEST_CASE("nothing is guessed after tokens that are new together") {
+TEST_CASE("nothing is drafted after three tokens that did not occur before") {
     CHECK(guess_after({}, 4).empty());
     CHECK(guess_after({1, 2}, 4).empty());
     CHECK(guess_after({1, 2, 3}, 4).empty());
@@ -68,7 +68,7 @@ TEST_CASE("a text may come piece by piece") {
     CHECK(std::ranges::equal(draft.guess(text, 2), std::vector<int32_t>{4, 5}));
 }
 
-TEST_CASE("guesses that are right become longer") {
+TEST_CASE("drafts that are accepted become longer") {
     DraftLength length(32);
     const auto cheap = [](int64_t n) { return 1.0 + 0.05 * static_cast<double>(n); };
     speed(length, 400, cheap, [](int) { return 32; });
@@ -76,7 +76,7 @@ TEST_CASE("guesses that are right become longer") {
     CHECK(speed(length, 400, cheap, [](int) { return 32; }) > 0.9 * best);
 }
 
-TEST_CASE("guesses that are wrong cost little") {
+TEST_CASE("drafts that are refused cost little") {
     DraftLength length(32);
     // Experts are read anew for each row: n rows take nearly n times as long.
     const auto dear = [](int64_t n) { return 1.0 + 0.8 * static_cast<double>(n); };
@@ -93,7 +93,7 @@ TEST_CASE("the length follows a text that changes") {
     CHECK(speed(length, 500, step, [](int) { return 0; }) > 0.95);
 }
 
-TEST_CASE("without guesses there is no length but none") {
+TEST_CASE("without drafts the length is 0") {
     DraftLength length(0);
     for (int i = 0; i < 50; ++i) {
         CHECK(length.next() == 0);
@@ -101,7 +101,7 @@ TEST_CASE("without guesses there is no length but none") {
     }
 }
 
-TEST_CASE("guesses change no token of an answer") {
+TEST_CASE("drafts change no token of an answer") {
     // A text that repeats itself, and goes on to do so.
     std::vector<int32_t> repeating;
     for (int i = 0; i < 8; ++i) repeating.insert(repeating.end(), {20, 21, 22, 23, 24, 25, 26});
@@ -109,7 +109,7 @@ TEST_CASE("guesses change no token of an answer") {
         for (const float temperature : {0.0F, 0.7F, 1.5F}) {
             const Answer expected = answer(ids, params_with(0, temperature));
             for (const int64_t n_draft : {1, 2, 7, 64}) {
-                INFO(n_draft << " guessed, temperature " << temperature);
+                INFO(n_draft << " drafted, temperature " << temperature);
                 const Answer guessed = answer(ids, params_with(n_draft, temperature));
                 CHECK(guessed.ids == expected.ids);
                 CHECK(guessed.text == expected.text);
@@ -119,7 +119,7 @@ TEST_CASE("guesses change no token of an answer") {
     }
 }
 
-TEST_CASE("guesses stop where the context, a stop text or the answer ends") {
+TEST_CASE("drafts stop where the context, a stop text or the answer ends") {
     std::vector<int32_t> repeating;
     for (int i = 0; i < 8; ++i) repeating.insert(repeating.end(), {20, 21, 22, 23, 24, 25, 26});
     for (const int64_t n_context : {57, 58, 60, 75}) {
@@ -140,7 +140,7 @@ TEST_CASE("guesses stop where the context, a stop text or the answer ends") {
     CHECK(whole.state.finish == engine::Finish::end);
 }
 
-TEST_CASE("a session goes on from a guessed answer") {
+TEST_CASE("a session goes on from a drafted answer") {
     std::vector<int32_t> repeating;
     for (int i = 0; i < 8; ++i) repeating.insert(repeating.end(), {20, 21, 22, 23, 24, 25, 26});
     engine::Session guessed = make_session();

@@ -1,4 +1,4 @@
-// Expanded weights against the grid points they were made of.
+// Unpacked codebooks against the packed weights that they were made of.
 #include "format/expand.h"
 
 #include <cstring>

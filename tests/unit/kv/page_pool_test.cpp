@@ -51,7 +51,7 @@ TEST_CASE("a context of no tokens or of absurdly many is invalid") {
         expect_error(Status::invalid, std::to_string(n_context), [&] { bytes_for(layout, n_context); });
 }
 
-TEST_CASE("formats that cannot hold keys and values are refused") {
+TEST_CASE("formats that a KV cache cannot have are refused") {
     expect_error(Status::unsupported, "Q4_K", [] { PagePool({1, 1, 256, Format::q4_k, Format::f16}); });
     expect_error(Status::unsupported, "blocks of 32", [] {
         PagePool({1, 1, 16, Format::f16, Format::q8_0});
@@ -81,7 +81,7 @@ TEST_CASE("pages are disjoint, all ours, and counted") {
     CHECK(pool.state() == PoolState{0, 0, 0});  // the memory is given back
 }
 
-TEST_CASE("a shared page is free when its last holder lets go") {
+TEST_CASE("a shared page is free when its last owner releases it") {
     PagePool pool(k_small);
     pool.promise(1);
     const Page page = pool.take();
@@ -97,7 +97,7 @@ TEST_CASE("a shared page is free when its last holder lets go") {
     CHECK(pool.state() == PoolState{0, 0, 0});
 }
 
-TEST_CASE("kept pages stay, and bound what can be promised without more memory") {
+TEST_CASE("kept pages stay, and limit what can be reserved without more memory") {
     PagePool pool(k_small);
     pool.keep_pages(4);
     CHECK(pool.try_promise(3));
@@ -109,7 +109,7 @@ TEST_CASE("kept pages stay, and bound what can be promised without more memory")
     CHECK(pool.state() == PoolState{4, 0, 0});
 }
 
-TEST_CASE("a promise takes memory only for what is missing, and it goes when nobody needs it") {
+TEST_CASE("a reservation takes memory only for missing pages, and it is freed when it is not needed") {
     PagePool pool(k_small);
     pool.keep_pages(2);
     pool.promise(3);
@@ -122,7 +122,7 @@ TEST_CASE("a promise takes memory only for what is missing, and it goes when nob
     CHECK(pool.state() == PoolState{2, 0, 0});
 }
 
-TEST_CASE("memory that cannot be had is an error that names what would fit, and promises nothing") {
+TEST_CASE("memory that cannot be had is an error that names what would fit, and reserves nothing") {
     const KvLayout layout = {62, 8, 128, Format::f32, Format::f32};
     PagePool pool(layout);
     const int64_t n = int64_t{1} << 25;  // about 1 PB

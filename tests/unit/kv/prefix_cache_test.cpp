@@ -132,7 +132,7 @@ TEST_CASE("pages that a sequence uses are not dropped") {
     Texts texts;
     texts.keep(ids(200), 1);
     Sequence user = Sequence::unpromised(texts.pool, k_context);
-    CHECK(texts.cache.extend(ids(130), user) == 128);  // no promise: nothing is copied
+    CHECK(texts.cache.extend(ids(130), user) == 128);  // no reservation: nothing is copied
     while (texts.cache.drop_oldest()) {
     }
     CHECK(texts.cache.n_pages() == 2);

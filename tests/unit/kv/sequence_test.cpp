@@ -36,7 +36,7 @@ bool is_filled(const Sequence& sequence, int64_t i, uint8_t value) {
 
 }  // namespace
 
-TEST_CASE("a new sequence has its context promised and holds nothing") {
+TEST_CASE("a new sequence has its context reserved and owns no page") {
     const auto pool = new_pool();
     const Sequence sequence(pool, 3 * k_kv_page_tokens - 5);
     CHECK(sequence.n_pages() == 0);
@@ -128,7 +128,7 @@ TEST_CASE("a shared page that is written again becomes the writer's own") {
         fill(fork, 1, 20);
     }
     SECTION("from its beginning on") {
-        // One position of the last page stays held, to be evaluated again.
+        // One position of the last page stays owned, to be evaluated again.
         fork.truncate(2 * k_kv_page_tokens + 1);
         fork.hold(2 * k_kv_page_tokens, 2 * k_kv_page_tokens + 1);
         fill(fork, 2, 30);

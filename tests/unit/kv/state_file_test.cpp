@@ -128,7 +128,7 @@ TEST_CASE("a state is read as it was written") {
     }
 }
 
-TEST_CASE("a state file has the size of its keys and values, and little more") {
+TEST_CASE("a state file has the size of its KV cache, and little more") {
     const Saved saved;
     const auto token_bytes = static_cast<uint64_t>(k_layout.page_bytes() / k_kv_page_tokens);
     const uint64_t rest = k_header_bytes + saved.tokens.size() * 4 + saved.logits.size() * 4 + 3 * 8;

@@ -1,4 +1,4 @@
-// Weights in grid points, held with a code for each.
+// Models with codebooks unpacked at load.
 #include <cstring>
 #include <random>
 #include <string>
@@ -63,7 +63,7 @@ std::unique_ptr<const model::Model> opened(const std::string& path, weights::Exp
 
 }  // namespace
 
-TEST_CASE("expanded weights give the logits of grid points, bit for bit") {
+TEST_CASE("unpacked codebooks give the logits of the packed ones, bit for bit") {
     const Format format = GENERATE(from_range(std::begin(k_grids), std::end(k_grids)));
     INFO(traits(format).name);
     TinyModel tiny = model_of(format);
@@ -112,7 +112,7 @@ TEST_CASE("little weight, other formats and mapped weights are not expanded") {
     CHECK(plain.weights().output.format == Format::iq3_s);
 }
 
-TEST_CASE("weights that would fill the memory stay in grid points, unless they shall not") {
+TEST_CASE("codebooks whose unpacked form would fill the memory stay packed, unless asked for") {
     const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
     // Of weights only shapes count, here: experts of IQ3_S that would fit, and of IQ2_S, with others that would not.
     constexpr int64_t k_rows = 1 << 16;
@@ -152,7 +152,7 @@ TEST_CASE("weights that would fill the memory stay in grid points, unless they s
     CHECK(chosen(weights::Expand::on).contains(Format::iq3_s));
 }
 
-TEST_CASE("how much of the time expanded weights take can be measured for every grid") {
+TEST_CASE("the relative time of unpacked codebooks can be measured for every format") {
     const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
     for (const Format format : k_grids) {
         const double time = weights::expanded_time(*backend, format);

@@ -71,7 +71,7 @@ TEST_CASE("the CPU backend with F32 weights and F32 KV computes the formulas, at
     CHECK(relative_rms(logits_of(*model, ids), plain_logits(tiny, ids)) < 1e-4);
 }
 
-TEST_CASE("odd pieces of a prompt give the logits of the whole") {
+TEST_CASE("odd chunks of a prompt give the logits of the whole") {
     const TemporaryFolder folder;
     TinyModel tiny;
     const auto ids = tiny.random_ids(k_long);

@@ -282,7 +282,7 @@ TEST_CASE("a file that shrinks before its weights are read into memory is trunca
     open_with(path, {});
 }
 
-TEST_CASE("rows split among memory nodes give the same bits, and each node has its share") {
+TEST_CASE("rows split among NUMA nodes give the same bits, and each node has its share") {
     PlacementCalls calls = system_placement_calls();
     calls.bind_thread = [](pthread_t, std::span<const int>) { return 0; };
     calls.bind_memory = [](void*, uint64_t, std::span<const int32_t>) { return 0; };
@@ -324,7 +324,7 @@ TEST_CASE("rows split among memory nodes give the same bits, and each node has i
     }
 }
 
-TEST_CASE("mapped weights are brought into memory with progress, and can be cancelled meanwhile") {
+TEST_CASE("mapped weights are prefaulted with progress, and can be cancelled meanwhile") {
     const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
     const auto load = [&](const checkpoint::Progress& progress) {
         model::OpenOptions options;

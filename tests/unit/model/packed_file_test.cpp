@@ -291,7 +291,7 @@ TEST_CASE("how an unsuitable packed file is expanded says nothing about the one 
     CHECK(std::filesystem::file_size(options.packed_file) < expanded);
 }
 
-TEST_CASE("rows of a packed file are not split among memory nodes, and the log says where they lie") {
+TEST_CASE("rows of a packed file are not split among NUMA nodes, and the log says where they lie") {
     PlacementCalls calls = system_placement_calls();
     calls.bind_thread = [](pthread_t, std::span<const int>) { return 0; };
     calls.bind_memory = [](void*, uint64_t, std::span<const int32_t>) { return 0; };

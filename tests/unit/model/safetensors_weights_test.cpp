@@ -221,7 +221,7 @@ TEST_CASE("single experts have the names of any tool, in any mixture") {
     CHECK(same_bits(logits_of(Bound(stacked, tiny.shape, unchanged), ids), expected));
 }
 
-TEST_CASE("scales of activations, keys and values change nothing") {
+TEST_CASE("scales of activations, K and V change nothing") {
     TinyModel tiny = two_layers();
     Folder folder = released_layout(tiny);
     const auto ids = tiny.random_ids(5);

@@ -20,7 +20,7 @@ std::unique_ptr<const model::Model> open_model(const std::string& path,
                                                std::string_view backend = "reference",
                                                const Logger* log = nullptr);
 
-// On the processor, with two threads.
+// On the CPU, with two threads.
 std::unique_ptr<const model::Model> open_with(const std::string& path, const model::OpenOptions& options,
                                               const Logger& log = Logger());
 

@@ -1,4 +1,4 @@
-// Plans for a made-up model of 10 layers: 1 MiB of dense weights and 16 experts of 1 MiB each a layer.
+// Plans for a model of 10 layers: 1 MiB of dense weights and 16 experts of 1 MiB each a layer.
 #include "placement/plan.h"
 
 #include <algorithm>

@@ -194,7 +194,7 @@ TEST_CASE("what the top cannot tell leaves the sampler as it was") {
     });
 }
 
-TEST_CASE("a changed logit that was not reported is not guessed") {
+TEST_CASE("a changed logit that was not reported counts as unknown") {
     Params params;
     params.temperature = 0.0F;
     params.logit_bias = {{2, 5.0F}};

@@ -82,7 +82,7 @@ TEST_CASE("a stop string is cut off and nothing follows it") {
     CHECK(matcher.finish().empty());
 }
 
-TEST_CASE("held text is released when it turns out not to stop, and at the end") {
+TEST_CASE("text held back is released when it turns out not to stop, and at the end") {
     StopMatcher matcher({"END"});
     CHECK(matcher.push("xE") == "x");
     CHECK(matcher.push("N").empty());

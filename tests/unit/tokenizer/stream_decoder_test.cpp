@@ -57,7 +57,7 @@ TEST_CASE("a byte that cannot continue is replaced at once") {
     CHECK(decoder.push("\x82\xAC") == "\u20AC");
 }
 
-TEST_CASE("the end of the stream replaces held bytes once") {
+TEST_CASE("the end of the stream replaces bytes held back once") {
     CHECK(decode({"a\xF0\x9F\x90"}) == "a\uFFFD");
     CHECK(decode({"a\xC3"}) == "a\uFFFD");
     CHECK(decode({"\xED\xA0\x80"}) == "\uFFFD\uFFFD\uFFFD");

@@ -173,7 +173,7 @@ TEST_CASE("the tensors beside a weight show how it is packed") {
     CHECK_FALSE(Opened(Folder()).find());
 }
 
-TEST_CASE("whole numbers are held in the smallest format that has them exactly") {
+TEST_CASE("integers are stored in the smallest format that represents them exactly") {
     const auto format_of = [](const Folder& tensors, const weights::PackingHints& hints = {}) {
         return Opened(tensors).find(k_rows, k_cols, hints)->format;
     };
