@@ -40,7 +40,8 @@ class Snippets(unittest.TestCase):
         make_headers = ROOT / "tests/placement/make_headers.py"
         subprocess.run([sys.executable, make_headers, "MiniMax-M2.5-IQ4_XS.gguf", "--types", "_exps=IQ4_XS,.=Q8_0", "--parts", "3"],
                        cwd=cls.folder, check=True, capture_output=True)
-        cls.environment = {**os.environ, "MINIM_LIBRARY": str(BUILD / "libminim.so"), "LD_LIBRARY_PATH": str(BUILD), "LC_ALL": "C.UTF-8"}
+        cls.environment = {**os.environ, "MINIM_LIBRARY": str(BUILD / "libminim.so"), "LD_LIBRARY_PATH": str(BUILD), "LC_ALL": "C.UTF-8",
+                           "PYTHONPATH": str(ROOT / "bindings/python")}  # as if the package were installed
         cls.blocks = all_blocks()
 
     def run_command(self, command, block, **more):
