@@ -10,7 +10,7 @@ import unittest
 
 from support import CHAT, COUNT, HELLO, Server, post_bytes, raw, status_of
 
-# About 20,000 tokens of answer: longer than any test waits.
+# Longer than any test waits.
 LONG = {"messages": HELLO, "ignore_eos": True, "max_tokens": 3900, "temperature": 0}
 
 
@@ -93,7 +93,9 @@ class Connections(unittest.TestCase):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
             sock.settimeout(30)
             sock.connect(self.server.address)
-            sock.sendall(post_bytes(CHAT, {**LONG, "stream": True, "logprobs": True, "top_logprobs": 20}))
+            # 8 answers of 3,900 tokens with some 3 kB of log-probabilities each: about 90 MB, which no buffers of the system
+            # and the server hold.
+            sock.sendall(post_bytes(CHAT, {**LONG, "n": 8, "stream": True, "logprobs": True, "top_logprobs": 20}))
             self.wait_until_busy()
             self.server.wait_until_free(240)
             aborted = re.search(r"minim_requests_aborted_total (\d+)", self.server.get("/metrics")[2].decode())
