@@ -115,25 +115,30 @@ void Engine::check_length(uint64_t n_tokens) const {
                 facts);
 }
 
-std::shared_ptr<Request> Engine::submit(std::vector<int32_t> prompt, RequestParams params) {
+std::vector<std::shared_ptr<Request>> Engine::submit(std::vector<int32_t> prompt, RequestParams params,
+                                                     int64_t n_answers) {
     home_.require("the engine");
     if (prompt.empty()) fail(Status::invalid, "the prompt is empty");
     check_length(prompt.size());
     check_ids(prompt, model_->config());
     if (params.timeout_ms < 0) fail(Status::invalid, "a timeout of {} ms", params.timeout_ms);
-    auto request = std::make_shared<Request>(std::move(prompt), std::move(params));
-    WorkList one;
-    one.push_back(std::make_unique<Work>(request, *model_, 0));
+    std::vector<std::shared_ptr<Request>> requests;
+    WorkList works;
+    for (int64_t i = 0; i < n_answers; ++i) {
+        requests.push_back(std::make_shared<Request>(prompt, params));
+        works.push_back(std::make_unique<Work>(requests.back(), *model_, 0));
+        ++params.generate.sampling.seed;  // has no effect without one
+    }
     {
         const std::lock_guard lock(mutex_);
         if (is_draining_) fail(Status::invalid, "the engine takes no more requests");
-        one.front()->order = n_submitted_++;
-        submitted_.splice(submitted_.end(), one);
-        ++state_.n_waiting;
+        for (const auto& work : works) work->order = n_submitted_++;
+        submitted_.splice(submitted_.end(), works);
+        state_.n_waiting += n_answers;
         is_idle_ = false;
     }
     changed_.notify_all();
-    return request;
+    return requests;
 }
 
 bool Engine::drain(Clock::time_point deadline) {

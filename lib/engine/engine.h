@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/cancel.h"
@@ -69,7 +70,13 @@ class Engine {
 
     // Throws invalid (an empty prompt, an id or parameter out of range, an engine that is ending) or
     // context_full where the prompt can never fit.
-    std::shared_ptr<Request> submit(std::vector<int32_t> prompt, RequestParams params);
+    std::shared_ptr<Request> submit(std::vector<int32_t> prompt, RequestParams params) {
+        return submit(std::move(prompt), std::move(params), 1).front();
+    }
+
+    // The same for n answers to one prompt, all or none; with a seed, answer i has the seed plus i.
+    std::vector<std::shared_ptr<Request>> submit(std::vector<int32_t> prompt, RequestParams params,
+                                                 int64_t n_answers);
 
     // Takes no more requests and waits until those it has are done, or until the deadline: false then.
     bool drain(Request::Clock::time_point deadline);
@@ -124,6 +131,7 @@ class Engine {
     void plan_answers();
     bool get_page(Work& work);
     void plan_prompts(int64_t n_rows);
+    void share_running(Work& work);
     bool waits_for_prefix(const Work& work, std::span<Work* const> planned) const;
     void keep_prefix(const Work& work, int64_t n_positions);
     void report_progress(Work& work);

@@ -32,17 +32,21 @@ bool Engine::start(Work& work) {
     const auto known =
         std::span(sequence.tokens).first(sequence.tokens.size() - 1);  // the last gives the logits
     sequence.kv.emplace(kv::Sequence::unpromised(pool_, n_context_));
+    sequence.n_evaluated = 0;
     if (params_.keep_prefixes) {
         prefixes_.find(known);
-        prefixes_.extend(known, *sequence.kv);
+        sequence.n_evaluated = prefixes_.extend(known, *sequence.kv);
     }
+    share_running(work);
     const int64_t n_wanted = kv::page_count(sequence.n_tokens() + 1) - sequence.kv->n_pages();
     if (!get_promise(work, n_wanted + std::ssize(running_))) {
         sequence.kv.reset();
+        sequence.n_evaluated = 0;
         return false;
     }
     sequence.kv->limit_promise(n_wanted);
-    sequence.n_evaluated = params_.keep_prefixes ? prefixes_.extend(known, *sequence.kv) : 0;
+    if (params_.keep_prefixes) sequence.n_evaluated = prefixes_.extend(known, *sequence.kv);
+    share_running(work);
     if (work.state.queue_us == 0) {
         work.state.n_cached = sequence.n_evaluated;
         const auto waited = Clock::now() - work.submitted;
@@ -121,9 +125,10 @@ void Engine::plan_prompts(int64_t n_rows) {
     for (size_t i = 0; i < prompts.size() && n_rows > 0; ++i) {
         Sequence& sequence = prompts[i]->sequence;
         kv::Sequence& kv = *sequence.kv;
-        if (params_.keep_prefixes && sequence.n_evaluated == kv.n_pages() * k_kv_page_tokens) {
+        if (sequence.n_evaluated == kv.n_pages() * k_kv_page_tokens) {
             const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
-            sequence.n_evaluated = prefixes_.extend(known, kv);
+            if (params_.keep_prefixes) sequence.n_evaluated = prefixes_.extend(known, kv);
+            share_running(*prompts[i]);
             kv.limit_promise(kv::page_count(sequence.n_tokens() + 1) - kv.n_pages());
             if (waits_for_prefix(*prompts[i], planned)) continue;
         }
@@ -137,13 +142,46 @@ void Engine::plan_prompts(int64_t n_rows) {
     }
 }
 
-// Whether somebody whose prompt begins alike, and is further on, is just reading what this one would read.
+// Takes over the keys and values that another running request has of the same tokens: whole pages, and a copy of the
+// begun one once nothing more is to come in it. The last token of a prompt is evaluated in any case, for its logits.
+void Engine::share_running(Work& work) {
+    Sequence& own = work.sequence;
+    if (own.n_evaluated != own.kv->n_pages() * k_kv_page_tokens) return;
+    const int64_t n_wanted = own.n_tokens() - 1;
+    const Sequence* longest = nullptr;
+    int64_t n_known = own.n_evaluated;
+    int64_t n_to_come = 0;  // of what both have in common
+    for (const auto& other : running_) {
+        const Sequence& theirs = other->sequence;
+        if (other.get() == &work || !theirs.kv || std::min(theirs.n_evaluated, n_wanted) <= n_known) continue;
+        const auto next = static_cast<size_t>(n_known);
+        if (theirs.tokens[next] != own.tokens[next]) continue;  // nearly always
+        const int64_t n_common = kv::common_length(own.tokens, theirs.tokens);
+        const int64_t n = std::min({n_common, theirs.n_evaluated, n_wanted});
+        if (n <= n_known) continue;
+        longest = &theirs;
+        n_known = n;
+        n_to_come = std::min(n_common, n_wanted) - n;
+    }
+    if (longest == nullptr) return;
+    for (int64_t i = own.kv->n_pages(); i < n_known / k_kv_page_tokens; ++i)
+        own.kv->append_shared(longest->kv->page(i));
+    own.n_evaluated = own.kv->n_pages() * k_kv_page_tokens;
+    if (n_to_come == 0 && n_known > own.n_evaluated &&
+        own.kv->append_copy(longest->kv->page(n_known / k_kv_page_tokens)))
+        own.n_evaluated = n_known;
+}
+
+// Whether somebody whose prompt begins alike, and is further on, is just reading what this one would read: whole pages, or
+// all that is left of it.
 bool Engine::waits_for_prefix(const Work& work, std::span<Work* const> planned) const {
     const Sequence& own = work.sequence;
     return std::ranges::any_of(planned, [&](const Work* other) {
         if (other->sequence.n_evaluated < own.n_evaluated) return false;
         const int64_t n_common = kv::common_length(own.tokens, other->sequence.tokens);
-        return std::min(n_common, own.n_tokens() - 1) / k_kv_page_tokens * k_kv_page_tokens > own.n_evaluated;
+        const int64_t n_shared = std::min(n_common, own.n_tokens() - 1);
+        if (n_shared == own.n_tokens() - 1 && n_shared > own.n_evaluated) return true;
+        return n_shared / k_kv_page_tokens * k_kv_page_tokens > own.n_evaluated;
     });
 }
 

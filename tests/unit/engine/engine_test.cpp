@@ -124,6 +124,43 @@ TEST_CASE("a beginning that many prompts share is read once, also when they come
     CHECK(engine.state().n_rows < 640 + 16 * (64 + 5));
 }
 
+TEST_CASE("answers to one prompt read it once, each with a seed of its own") {
+    EngineParams settings = engine_params(16384, 8, 64);
+    settings.keep_prefixes = GENERATE(true, false);
+    Engine engine(bundled_model(), settings, k_silent);
+    const auto ids = some_ids(200);
+    RequestParams params = tokens_wanted(12);
+    params.generate.sampling.temperature = 1.3F;
+    params.generate.sampling.seed = 5;
+    params.generate.has_seed = true;
+    const auto requests = engine.submit(ids, params, 6);
+    REQUIRE(requests.size() == 6);
+    for (size_t i = 0; i < requests.size(); ++i) {
+        INFO("answer " << i);
+        RequestParams own = params;
+        own.generate.sampling.seed += i;
+        const Result result = result_of(*requests[i]);
+        CHECK(result.ids == alone(ids, own).ids);
+        CHECK(result.state.seed == 5 + i);
+        CHECK(result.state.n_prompt == 200);
+    }
+    wait_until_idle(engine);
+    // The prompt once, its last token for each, and what was generated.
+    CHECK(engine.state().n_rows <= 200 + 5 + 6 * 11);
+    CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
+}
+
+TEST_CASE("answers to one short prompt share its page, also if the first one is cancelled") {
+    Engine engine(bundled_model(), engine_params(8192, 4, 64), k_silent);
+    const auto ids = some_ids(40);
+    const auto requests = engine.submit(ids, tokens_wanted(30), 9);
+    requests[0]->cancel();
+    for (size_t i = 1; i < requests.size(); ++i)
+        CHECK(result_of(*requests[i]).ids == alone(ids, tokens_wanted(30)).ids);
+    wait_until_idle(engine);
+    CHECK(engine.state().n_rows <= 2 * 40 + 9 * 31);
+}
+
 TEST_CASE("without kept prefixes every prompt is read, and no page stays") {
     EngineParams params = engine_params();
     params.keep_prefixes = false;
