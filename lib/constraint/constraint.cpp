@@ -24,11 +24,13 @@ Grammar after_reasoning(Grammar grammar) {
 }  // namespace
 
 Constraint::Constraint(Grammar grammar, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
-                       std::shared_ptr<const TokenTrie> trie, std::optional<int32_t> starts_after)
+                       std::shared_ptr<const TokenTrie> trie, std::optional<int32_t> starts_after,
+                       std::optional<int32_t> opens_with)
     : tokenizer_(std::move(tokenizer)),
       trie_(std::move(trie)),
       starts_after_(starts_after),
-      automaton_(make_automaton(starts_after ? after_reasoning(std::move(grammar)) : grammar,
+      opens_with_(opens_with),
+      automaton_(make_automaton(starts_after && !opens_with ? after_reasoning(std::move(grammar)) : grammar,
                                 trie_->longest_token())),
       finder_(automaton_, *tokenizer_, *trie_) {}
 
@@ -49,6 +51,19 @@ std::shared_ptr<const StateTokens> Constraint::state_tokens(int32_t state) const
 }
 
 bool Constraint::matches(std::string_view text) const {
+    const auto text_of = [&](std::optional<int32_t> token) {
+        return token ? tokenizer_->token_bytes(*token) : std::string_view();
+    };
+    const std::string_view first = text_of(starts_after_);
+    if (!opens_with_) return matches_form(text, first);
+    const size_t begin = text.find(first);
+    if (begin == std::string_view::npos) return true;
+    const size_t opening = text.find(text_of(opens_with_), begin + first.size());
+    return opening == std::string_view::npos || matches_form(text.substr(opening), {});
+}
+
+// With an `opener` the form may begin after any place where it stands.
+bool Constraint::matches_form(std::string_view text, std::string_view opener) const {
     struct Markup {
         int32_t symbol;
         std::string text;
@@ -56,8 +71,6 @@ bool Constraint::matches(std::string_view text) const {
     std::vector<Markup> markup;
     for (const Automaton::TokenSymbol& token : automaton_.tokens)
         markup.push_back({token.symbol, std::string(tokenizer_->token_bytes(token.token))});
-    const std::string opener(starts_after_ ? tokenizer_->token_bytes(*starts_after_) : std::string_view());
-
     Positions positions(automaton_);
     const int32_t start = positions.start_of(automaton_.start_rule);
     std::vector<int32_t> here;                       // positions that the text up to a place may lead to

@@ -22,14 +22,17 @@ namespace minim::constraint {
 class Constraint {
   public:
     // `starts_after`: any text is allowed up to and with this token, and two newlines behind it. Throws what
-    // make_automaton does.
+    // make_automaton does. `opens_with`: any text is allowed up to this token, which begins a text of the grammar, and the
+    // answer may do without it.
     Constraint(Grammar grammar, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
-               std::shared_ptr<const TokenTrie> trie, std::optional<int32_t> starts_after);
+               std::shared_ptr<const TokenTrie> trie, std::optional<int32_t> starts_after,
+               std::optional<int32_t> opens_with = std::nullopt);
 
     const Automaton& automaton() const noexcept { return automaton_; }
     const TokenTrie& trie() const noexcept { return *trie_; }
     const tokenizer::Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
     std::optional<int32_t> starts_after() const noexcept { return starts_after_; }
+    std::optional<int32_t> opens_with() const noexcept { return opens_with_; }
 
     std::shared_ptr<const StateTokens> state_tokens(int32_t state) const;
 
@@ -38,9 +41,12 @@ class Constraint {
     bool matches(std::string_view text) const;
 
   private:
+    bool matches_form(std::string_view text, std::string_view opener) const;
+
     std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
     std::shared_ptr<const TokenTrie> trie_;
     std::optional<int32_t> starts_after_;
+    std::optional<int32_t> opens_with_;
     Automaton automaton_;
 
     mutable std::mutex mutex_;

@@ -13,7 +13,8 @@ Matcher::Matcher(std::shared_ptr<const Constraint> constraint, int64_t n_vocab,
       end_tokens_(std::move(end_tokens)),
       positions_(constraint_->automaton()),
       position_(positions_.start_of(constraint_->automaton().start_rule)),
-      has_started_(!constraint_->starts_after()),
+      waits_for_start_(constraint_->starts_after().has_value()),
+      has_started_(!waits_for_start_ && !constraint_->opens_with()),
       allowed_((static_cast<size_t>(n_vocab) + 63) / 64) {
     if (n_vocab < constraint_->trie().n_vocab())
         fail_internal("a constraint for {} tokens and {} logits", constraint_->trie().n_vocab(), n_vocab);
@@ -50,10 +51,13 @@ void Matcher::allow_from(const Positions::Place& place) {
 }
 
 void Matcher::accept(int32_t token) {
-    if (!has_started_) {
-        has_started_ = token == constraint_->starts_after();
+    if (waits_for_start_) {
+        waits_for_start_ = token != constraint_->starts_after();
+        has_started_ = !waits_for_start_ && !constraint_->opens_with();
         return;
     }
+    if (!has_started_ && token != constraint_->opens_with()) return;
+    has_started_ = true;
     const int32_t next = after_token(token);
     if (next == Positions::k_dead) fail(Status::invalid, "token {} does not fit the constraint", token);
     if (next != position_) allowed_is_known_ = false;

@@ -17,7 +17,7 @@ class Matcher {
     // `n_vocab` is the number of logits, `end_tokens` are those that end the answer.
     Matcher(std::shared_ptr<const Constraint> constraint, int64_t n_vocab, std::vector<int32_t> end_tokens);
 
-    // Whether the constraint acts already: not before its starts_after token.
+    // Whether the constraint acts already: not before its starts_after and opens_with tokens.
     bool has_started() const noexcept { return has_started_; }
 
     // One bit an id, in words of 64: the tokens that may come next, end tokens where the text may end. For
@@ -27,7 +27,9 @@ class Matcher {
     // Throws invalid for a token that is not allowed; the answer is then to be stopped.
     void accept(int32_t token);
 
-    bool may_end() const noexcept { return has_started_ && positions_.may_end(position_); }
+    bool may_end() const noexcept {
+        return has_started_ ? positions_.may_end(position_) : constraint_->opens_with().has_value();
+    }
     bool must_end() const noexcept { return has_started_ && positions_.must_end(position_); }
 
   private:
@@ -44,6 +46,7 @@ class Matcher {
     std::vector<int32_t> end_tokens_;
     Positions positions_;
     int32_t position_ = 0;
+    bool waits_for_start_;  // for starts_after
     bool has_started_;
     std::vector<uint64_t> allowed_;
     bool allowed_is_known_ = false;  // for position_

@@ -1,14 +1,18 @@
 #include "constraint/tool_calls.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/format_text.h"
+#include "chat/markup.h"
 #include "constraint/json_schema.h"
 #include "constraint/object_members.h"
 #include "constraint/regex.h"
+#include "constraint/relaxed_schema.h"
 #include "constraint/schema_values.h"
 
 namespace minim::constraint {
@@ -16,7 +20,7 @@ namespace {
 
 using json::Value;
 
-constexpr std::string_view k_value_end = "</parameter>";
+namespace markup = chat::markup;
 
 void check_name(const std::string& name, const std::string& where) {
     if (name.empty() || name.find_first_of("\"<>\n") != std::string::npos)
@@ -32,8 +36,8 @@ class Writer {
         : grammar_(grammar),
           text_(text),
           spelling_(utf8_spelling(grammar)),
-          without_end_(texts_without(k_value_end)),
-          value_end_(grammar.text(format_text("{}\n", k_value_end))) {
+          without_end_(texts_without(markup::k_parameter_close)),
+          value_end_(grammar.text(format_text("{}\n", markup::k_parameter_close))) {
         const CodePoints no_name = CodePoints().add('"').add('<').add('>').add('\n');
         RegexNode name = characters_node(no_name.complement());
         names_ = automaton_of(repeat_node(std::move(name), 1, -1), Match::whole, "tools");
@@ -52,15 +56,16 @@ class Writer {
                 bodies.push_back(parameter_list(json, flat, where));
             json.finish();
         }
-        return grammar_.sequence({grammar_.text(format_text("<invoke name=\"{}\">\n", name)),
-                                  grammar_.choice(std::move(bodies)), grammar_.text("</invoke>\n")});
+        return grammar_.sequence({grammar_.text(format_text("{}\"{}\">\n", markup::k_invoke_open, name)),
+                                  grammar_.choice(std::move(bodies)),
+                                  grammar_.text(format_text("{}\n", markup::k_invoke_close))});
     }
 
   private:
     Part parameter_list(JsonSchema& json, const Value& flat, const std::string& where) {
         const auto named = [&](const std::string& name, const Value& schema) {
             check_name(name, where);
-            return grammar_.sequence({grammar_.text(format_text("<parameter name=\"{}\">", name)),
+            return grammar_.sequence({grammar_.text(format_text("{}\"{}\">", markup::k_parameter_open, name)),
                                       value(json, schema, format_text("{}/{}", where, name))});
         };
         if (const Value* listed = json::find(&flat, "enum")) {
@@ -80,7 +85,7 @@ class Writer {
             .further =
                 [&](const TextAutomaton* names, const Value& schema, const std::string& place) {
                     const TextAutomaton allowed = names != nullptr ? both(names_, *names, place) : names_;
-                    return grammar_.sequence({grammar_.text("<parameter name=\""),
+                    return grammar_.sequence({grammar_.text(format_text("{}\"", markup::k_parameter_open)),
                                               part_of(grammar_, allowed, spelling_), grammar_.text("\">"),
                                               value(json, schema, place)});
                 },
@@ -125,15 +130,24 @@ class Writer {
     SchemaWork work_;  // of all tools
 };
 
-Part markup(Grammar& grammar, const tokenizer::Tokenizer& tokenizer, std::string_view text) {
+Part tag(Grammar& grammar, const tokenizer::Tokenizer& tokenizer, std::string_view text) {
     const auto token = tokenizer.find(text);
     return token ? grammar.token(*token) : grammar.text(text);
+}
+
+std::vector<std::string> relax_tool(const std::string& name, Value& parameters) {
+    const auto compile = [&](const Value& schema) {
+        Grammar grammar;
+        JsonText text(grammar);
+        Writer(grammar, text).call(name, &schema);
+    };
+    return relax(parameters, compile, "tool " + name);
 }
 
 }  // namespace
 
 Grammar grammar_of_tool_calls(const Value& tools, const ToolChoice& choice,
-                              const tokenizer::Tokenizer& tokenizer) {
+                              const tokenizer::Tokenizer& tokenizer, std::vector<std::string>* left_out) {
     if (!tools.is_array()) fail(Status::invalid, "tools: a list is expected, not {}", json::to_text(tools));
     Grammar grammar;
     JsonText text(grammar);
@@ -148,18 +162,25 @@ Grammar grammar_of_tool_calls(const Value& tools, const ToolChoice& choice,
         const Value* parameters = nullptr;
         for (const char* key : k_parameters)
             if (parameters == nullptr) parameters = find_given(*function, key);
-        if (choice.name.empty() || name->text == choice.name)
-            calls.push_back(writer.call(name->text, parameters));
+        if (!choice.name.empty() && name->text != choice.name) continue;
+        Value relaxed;
+        if (choice.relaxes && parameters != nullptr) {
+            relaxed = *parameters;
+            std::vector<std::string> notes = relax_tool(name->text, relaxed);
+            if (left_out != nullptr) std::ranges::move(notes, std::back_inserter(*left_out));
+            parameters = &relaxed;
+        }
+        calls.push_back(writer.call(name->text, parameters));
     }
     if (calls.empty()) {
         if (choice.name.empty()) fail(Status::invalid, "tools: the list is empty");
         fail(Status::invalid, "tools: there is no tool '{}'", choice.name);
     }
     const Part call = grammar.call(grammar.add_rule("call", grammar.choice(std::move(calls))));
-    const Part whole = grammar.sequence(
-        {grammar.optional(grammar.text("\n")), markup(grammar, tokenizer, "<minimax:tool_call>"),
-         grammar.text("\n"), grammar.repeat(call, 1, choice.is_single ? 1 : -1),
-         markup(grammar, tokenizer, "</minimax:tool_call>")});
+    const Part whole =
+        grammar.sequence({grammar.optional(grammar.text("\n")), tag(grammar, tokenizer, markup::k_block_open),
+                          grammar.text("\n"), grammar.repeat(call, 1, choice.is_single ? 1 : -1),
+                          tag(grammar, tokenizer, markup::k_block_close)});
     grammar.start_with(whole);
     return grammar;
 }

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "constraint/grammar.h"
@@ -15,12 +16,15 @@ namespace minim::constraint {
 struct ToolChoice {
     std::string name;        // of the tool to call; empty: any
     bool is_single = false;  // exactly one call, not one or several
+    bool relaxes = false;    // keywords that cannot be enforced are left out (relaxed_schema.h)
 };
 
 // `tools` is a list as requests hold it: `{"type": "function", "function": {"name", "parameters"}}`, or the
 // inner object alone, also with `input_schema` or `inputSchema`. Members that are null count as absent. Throws invalid where it is not, where no tool has the name, and for names that the form
 // cannot hold; else as grammar_of_schema.
+// Appends to `left_out`, which may be null, a line for each keyword that was left out.
 Grammar grammar_of_tool_calls(const json::Value& tools, const ToolChoice& choice,
-                              const tokenizer::Tokenizer& tokenizer);
+                              const tokenizer::Tokenizer& tokenizer,
+                              std::vector<std::string>* left_out = nullptr);
 
 }  // namespace minim::constraint

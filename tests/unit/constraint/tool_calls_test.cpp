@@ -34,10 +34,10 @@ Grammar grammar_of(std::string_view tools, const ToolChoice& choice = {}) {
 }
 
 // Whether the text, tokenised with its markup, is a whole answer.
-bool fits(std::string_view text, const ToolChoice& choice = {}) {
+bool fits(std::string_view text, const ToolChoice& choice = {}, std::string_view tools = k_tools) {
     const auto trie = std::make_shared<const TokenTrie>(*k_tokenizer);
     const auto constraint =
-        std::make_shared<const Constraint>(grammar_of(k_tools, choice), k_tokenizer, trie, std::nullopt);
+        std::make_shared<const Constraint>(grammar_of(tools, choice), k_tokenizer, trie, std::nullopt);
     Matcher matcher(constraint, k_tokenizer->n_tokens(), {});
     try {
         for (const int32_t id : k_tokenizer->encode(text, tokenizer::Specials::exact)) matcher.accept(id);
@@ -106,4 +106,139 @@ TEST_CASE("tools that cannot be called are refused, by name") {
     expect_error(Status::invalid, "tool f/p: 'type' cannot be", [] {
         grammar_of(R"([{"name": "f", "parameters": {"properties": {"p": {"type": "text"}}}}])");
     });
+}
+
+namespace {
+
+// An answer that may be text, up to the token that opens calls.
+struct OptionalCalls {
+    explicit OptionalCalls(bool after_reasoning)
+        : constraint(std::make_shared<const Constraint>(
+              grammar_of(k_tools), k_tokenizer, std::make_shared<const TokenTrie>(*k_tokenizer),
+              after_reasoning ? k_tokenizer->find("</think>") : std::nullopt,
+              k_tokenizer->find("<minimax:tool_call>"))) {}
+
+    // Whether the tokens of the text are allowed, and the answer may end behind them.
+    bool has(std::string_view text) const {
+        Matcher matcher(constraint, k_tokenizer->n_tokens(), {});
+        try {
+            for (const int32_t id : k_tokenizer->encode(text, tokenizer::Specials::exact)) matcher.accept(id);
+        } catch (const Error&) {
+            return false;
+        }
+        return matcher.may_end();
+    }
+
+    std::shared_ptr<const Constraint> constraint;
+};
+
+}  // namespace
+
+TEST_CASE("with optional calls any text fits, and once a call is opened, calls alone") {
+    const OptionalCalls calls(false);
+    const std::vector<std::string> good = {"", "Hello. <invoke name=\"x\">", "I look." + call(k_now),
+                                           "\n\n" + call(search(parameter("query", "x"))),
+                                           "</think>" + call(k_now)};
+    const std::vector<std::string> bad = {"I look.<minimax:tool_call>",
+                                          "<minimax:tool_call>\n</minimax:tool_call>",
+                                          call("<invoke name=\"other\">\n</invoke>\n"),
+                                          "x" + call(search("")),
+                                          call(k_now) + " and more",
+                                          call(k_now) + call(k_now)};
+    for (const std::string& text : good) {
+        INFO(text);
+        CHECK(calls.has(text));
+        CHECK(calls.constraint->matches(text));
+    }
+    for (const std::string& text : bad) {
+        INFO(text);
+        CHECK_FALSE(calls.has(text));
+        CHECK_FALSE(calls.constraint->matches(text));
+    }
+}
+
+TEST_CASE("optional calls behind reasoning leave the reasoning free") {
+    const OptionalCalls calls(true);
+    const std::string thought = "Shall I write <minimax:tool_call> now?\n";
+    for (const std::string& text :
+         {thought, thought + "</think>\n\nNo.", thought + "</think>\n\n" + call(k_now)}) {
+        INFO(text);
+        CHECK(calls.has(text));
+        CHECK(calls.constraint->matches(text));
+    }
+    for (const std::string& text :
+         {thought + "</think>\n\n" + call(""), thought + "</think>" + call(search(""))}) {
+        INFO(text);
+        CHECK_FALSE(calls.has(text));
+        CHECK_FALSE(calls.constraint->matches(text));
+    }
+}
+
+TEST_CASE("a relaxed list of tools leaves out what cannot be enforced, and nothing else") {
+    constexpr std::string_view k_odd_tools = R"([
+        {"name": "tag", "parameters": {"properties": {
+            "names": {"type": "array", "items": {"type": "string"}, "uniqueItems": true, "maxItems": 2},
+            "word": {"type": "string", "pattern": "^(.)\\1$"}, "n": {"type": "integer", "maximum": 9}},
+            "required": ["n"]}},
+        {"name": "count", "parameters": {"properties": {"to": {"type": "integer", "minimum": 3}}, "required": ["to"]}},
+        {"name": "far", "parameters": {"$ref": "https://example.org/schema"}}])";
+    expect_error(Status::unsupported, "uniqueItems", [&] { grammar_of(k_odd_tools); });
+    const ToolChoice relaxed{.name = "", .is_single = false, .relaxes = true};
+    std::vector<std::string> left_out;
+    grammar_of_tool_calls(json::parse(k_odd_tools, "tools", json::Source::argument), relaxed, *k_tokenizer,
+                          &left_out);
+    REQUIRE(left_out.size() == 3);
+    CHECK(left_out[0].starts_with("tool tag/properties/names/uniqueItems is left out: "));
+    CHECK(left_out[1].starts_with("tool tag/properties/word/pattern is left out: "));
+    CHECK(left_out[2].starts_with("tool far/$ref is left out: "));
+
+    const auto tag = [](const std::string& parameters) {
+        return call("<invoke name=\"tag\">\n" + parameters + "</invoke>\n");
+    };
+    CHECK(fits(tag(parameter("names", "[\"a\", \"a\"]") + parameter("word", "abc") + parameter("n", "9")),
+               relaxed, k_odd_tools));
+    CHECK_FALSE(
+        fits(tag(parameter("names", "[\"a\", \"a\", \"a\"]") + parameter("n", "9")), relaxed, k_odd_tools));
+    CHECK_FALSE(fits(tag(parameter("n", "10")), relaxed, k_odd_tools));
+    CHECK_FALSE(fits(tag(parameter("word", "aa")), relaxed, k_odd_tools));
+    CHECK_FALSE(
+        fits(call("<invoke name=\"count\">\n" + parameter("to", "2") + "</invoke>\n"), relaxed, k_odd_tools));
+    CHECK(
+        fits(call("<invoke name=\"far\">\n" + parameter("any", "x") + "</invoke>\n"), relaxed, k_odd_tools));
+}
+
+TEST_CASE("relaxing keeps what a list of tools can enforce unchanged, and refuses what is no schema") {
+    const ToolChoice relaxed{.name = "", .is_single = false, .relaxes = true};
+    std::vector<std::string> left_out;
+    grammar_of_tool_calls(json::parse(k_tools, "tools", json::Source::argument), relaxed, *k_tokenizer,
+                          &left_out);
+    CHECK(left_out.empty());
+    CHECK_FALSE(fits(call(search(parameter("query", "x") + parameter("limit", "51"))), relaxed));
+    expect_error(Status::invalid, "tool f/p: 'type' cannot be", [&] {
+        grammar_of(R"([{"name": "f", "parameters": {"properties": {"p": {"type": "text"},
+                    "q": {"type": "array", "uniqueItems": true}}}}])",
+                   relaxed);
+    });
+}
+
+TEST_CASE("what a relaxed tool leaves out makes nothing else stricter") {
+    constexpr std::string_view k_tools_with_parts = R"([
+        {"name": "one", "parameters": {"required": ["p"], "properties": {"p": {"oneOf": [
+            {"type": "array", "uniqueItems": true, "maxItems": 2},
+            {"type": "array", "items": {"type": "integer"}, "maxItems": 3}]}}}},
+        {"name": "list", "parameters": {"required": ["p"], "properties": {"p": {
+            "type": "array", "contains": {"type": "integer"}, "minContains": 0, "uniqueItems": true}}}},
+        {"name": "map", "parameters": {"required": ["p"], "properties": {"p": {"type": "object",
+            "patternProperties": {"^(x)\\1": {"type": "integer"}}, "additionalProperties": false}}}}])";
+    const ToolChoice relaxed{.name = "", .is_single = false, .relaxes = true};
+    const auto fits_in = [&](const char* tool, const char* value) {
+        const std::string invoke = "<invoke name=\"" + std::string(tool) + "\">\n";
+        return fits(call(invoke + parameter("p", value) + "</invoke>\n"), relaxed, k_tools_with_parts);
+    };
+    CHECK(fits_in("one", "[1, 2]"));
+    CHECK(fits_in("one", "[1, 1, 2]"));
+    CHECK_FALSE(fits_in("one", "[\"a\", \"b\", \"c\"]"));
+    CHECK(fits_in("list", "[\"a\"]"));
+    CHECK(fits_in("map", "{\"xx\": 1}"));
+    CHECK_FALSE(fits_in("map", "[]"));
 }
