@@ -20,6 +20,9 @@ sampling::Params completed(const GenerateParams& params, const model::Model& mod
     if (!params.has_seed) sampling.seed = chance_seed();
     // Penalising markup breaks tool calls.
     if (!params.penalize_added_tokens) sampling.penalty_exempt_from = model.first_added_token();
+    if (sampling.dry_multiplier > 0.0F)
+        for (const std::string& text : params.dry_breakers)
+            sampling.dry_breakers.push_back(model.dry_breaker(text));
     return sampling;
 }
 
@@ -35,6 +38,7 @@ Answer::Answer(const model::Model& model, const GenerateParams& params)
       sampler_(completed(params, model), static_cast<int32_t>(model.config().n_vocab), model.unused_rows()),
       drafter_(params.n_draft),
       reasoning_(model.tokenizer(), params.max_reasoning),
+      tool_block_(model.tokenizer()),
       loops_(params.n_loop),
       stops_(params.stop_texts) {
     const int64_t n_vocab = model.config().n_vocab;
@@ -56,7 +60,9 @@ void Answer::follow(std::span<const int32_t> tokens) {
     for (const int32_t token : tokens) {
         sampler_.accept(token, false);
         reasoning_.follow(token);
+        tool_block_.follow(token);
     }
+    if (!params_.penalize_added_tokens) sampler_.pause_penalties(tool_block_.is_open());
 }
 
 std::optional<int32_t> Answer::choose(std::span<const float> logits) {
@@ -101,6 +107,8 @@ std::optional<int32_t> Answer::choose(const LogitsRow& row) {
     }
     sampler_.accept(token, true);
     reasoning_.accept(token);
+    tool_block_.follow(token);
+    if (!params_.penalize_added_tokens) sampler_.pause_penalties(tool_block_.is_open());
     const bool is_loop = loops_.add(token);
     if (matcher_) matcher_->accept(token);
     ++n_chosen_;

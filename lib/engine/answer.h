@@ -18,6 +18,7 @@
 #include "engine/lookup_draft.h"
 #include "engine/loop_detector.h"
 #include "engine/reasoning.h"
+#include "engine/tool_block.h"
 #include "model/model.h"
 #include "sampling/sampler.h"
 #include "sampling/stop_matcher.h"
@@ -31,12 +32,13 @@ struct GenerateParams {
     int64_t max_tokens = 0;              // 0: no limit but the context
     int64_t min_tokens = 0;              // no end token before so many
     bool ignore_end = false;             // end tokens are tokens like any other
-    bool penalize_added_tokens = false;  // penalties spare markup unless asked
+    bool penalize_added_tokens = false;  // penalties spare markup and tool calls unless asked
     int64_t max_reasoning = 0;           // reasoning is closed after so many tokens; 0: no limit
     int64_t n_loop = 0;                  // end after so many tokens of repetition; 0: never
     int64_t n_draft = 0;                 // most draft tokens a step; changes speed, never the text
     std::vector<std::string> stop_texts;
     std::vector<int32_t> stop_tokens;
+    std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};  // texts that end repetitions
     std::shared_ptr<const constraint::Constraint> constraint;  // what the answer must look like, or null
 
     GenerateParams();  // greedy
@@ -140,6 +142,7 @@ class Answer {
     sampling::Sampler sampler_;
     Drafter drafter_;
     Reasoning reasoning_;
+    ToolBlock tool_block_;
     LoopDetector loops_;
     sampling::StopMatcher stops_;
     tokenizer::StreamDecoder decoder_;

@@ -1,19 +1,22 @@
 #include "engine/reasoning.h"
 
 #include "base/error.h"
+#include "base/format_text.h"
+#include "chat/markup.h"
 
 namespace minim::engine {
 
 Reasoning::Reasoning(const tokenizer::Tokenizer& tokenizer, int64_t budget)
     : tokenizer_(tokenizer),
       budget_(budget),
-      begin_(tokenizer.find("<think>")),
-      end_(tokenizer.find("</think>")) {
+      begin_(tokenizer.find(chat::markup::k_think_open)),
+      end_(tokenizer.find(chat::markup::k_think_close)) {
     if (budget == 0) return;
     if (!begin_ || !end_)
-        fail(Status::unsupported,
-             "max_reasoning_tokens is {}, but the model has no tokens <think> and </think>", budget);
-    closing_ = tokenizer.encode("\n</think>\n\n", tokenizer::Specials::exact);
+        fail(Status::unsupported, "max_reasoning_tokens is {}, but the model has no tokens {} and {}", budget,
+             chat::markup::k_think_open, chat::markup::k_think_close);
+    closing_ =
+        tokenizer.encode(format_text("\n{}\n\n", chat::markup::k_think_close), tokenizer::Specials::exact);
 }
 
 void Reasoning::follow(int32_t token) {

@@ -16,7 +16,9 @@
 #include "constraint/token_trie.h"
 #include "model/chat_templates.h"
 #include "model/config.h"
+#include "model/dry_breakers.h"
 #include "model/minimax_m2.h"
+#include "model/recommended_sampling.h"
 #include "model/stage.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
@@ -82,6 +84,12 @@ class Model {
     std::shared_ptr<const constraint::TokenTrie> token_trie() const;
 
     const ChatTemplates& chat_templates() const noexcept { return chat_templates_; }
+    const RecommendedSampling& recommended_sampling() const noexcept { return recommended_sampling_; }
+
+    // A text that ends repetitions for DRY sampling, in tokens.
+    std::shared_ptr<const sampling::DryBreaker> dry_breaker(const std::string& text) const {
+        return dry_breakers_.find(*tokenizer_, text);
+    }
 
   private:
     void load_weights(const OpenOptions& options, const Logger& log);
@@ -92,6 +100,7 @@ class Model {
     std::vector<uint8_t> unused_rows_;
     int32_t first_added_token_ = 0;
     ChatTemplates chat_templates_;
+    RecommendedSampling recommended_sampling_;
     uint64_t fingerprint_ = 0;
     std::vector<Stage> stages_;
     std::vector<Share> shares_;
@@ -102,6 +111,7 @@ class Model {
     std::vector<weights::WeightBytes> weight_bytes_;  // a share
     Weights weights_;
     std::optional<ForwardPass> forward_;
+    mutable DryBreakers dry_breakers_;
     mutable std::mutex token_trie_mutex_;
     mutable std::shared_ptr<const constraint::TokenTrie> token_trie_;
 };

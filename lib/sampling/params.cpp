@@ -44,6 +44,20 @@ void check_penalties(const Params& params) {
         fail(Status::invalid, "frequency_penalty {} is not between -{} and {}", params.frequency_penalty,
              k_max_penalty, k_max_penalty);
     }
+    if (!within(params.dry_multiplier, 0.0F, k_max_penalty)) {
+        fail(Status::invalid, "dry_multiplier {} is not between 0 and {}", params.dry_multiplier,
+             k_max_penalty);
+    }
+    if (!within(params.dry_base, 1.0F, k_max_penalty)) {
+        fail(Status::invalid, "dry_base {} is not between 1 and {}", params.dry_base, k_max_penalty);
+    }
+    if (params.dry_allowed_length < 0) {
+        fail(Status::invalid, "dry_allowed_length {} is negative", params.dry_allowed_length);
+    }
+    if (params.dry_last_n < -1) {
+        fail(Status::invalid, "dry_last_n {} is neither -1 (the whole sequence) nor a count",
+             params.dry_last_n);
+    }
     if (params.penalty_exempt_from < 0) {
         fail(Status::invalid, "penalty_exempt_from {} is not a token id", params.penalty_exempt_from);
     }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 namespace minim::sampling {
@@ -13,6 +14,8 @@ constexpr int32_t k_max_top_logprobs = 20;
 
 // Bounds of penalties and biases: far above any useful value, far below where sums of them would overflow.
 constexpr float k_max_penalty = 1e6F;
+
+struct DryBreaker;
 
 struct LogitBias {
     int32_t token;
@@ -41,6 +44,13 @@ struct Params {
     // occurred, minus `frequency_penalty` for each time it did.
     float presence_penalty = 0.0F;
     float frequency_penalty = 0.0F;
+
+    // sampling/dry.h. The window counts the prompt too.
+    float dry_multiplier = 0.0F;  // 0: off
+    float dry_base = 1.75F;       // at least 1
+    int32_t dry_allowed_length = 2;
+    int32_t dry_last_n = -1;  // -1: the whole sequence, 0: off
+    std::vector<std::shared_ptr<const DryBreaker>> dry_breakers;
 
     // Ids from here on are never penalised: penalising markup tokens breaks the XML of tool calls.
     int32_t penalty_exempt_from = std::numeric_limits<int32_t>::max();

@@ -64,6 +64,7 @@ Sampler::Sampler(const Params& params, int32_t n_vocab, std::span<const uint8_t>
       n_vocab_(n_vocab),
       forbidden_(listed(forbidden, n_vocab)),
       penalties_(params, n_vocab),
+      dry_(params),
       random_(params.seed) {}
 
 void Sampler::accept(int32_t token, bool generated) {
@@ -71,10 +72,13 @@ void Sampler::accept(int32_t token, bool generated) {
         fail(Status::invalid, "token {} is not in a vocabulary of {}", token, n_vocab_);
     }
     penalties_.accept(token, generated);
+    dry_.accept(token);
 }
 
 void Sampler::reset() {
     penalties_.clear();
+    dry_.clear();
+    penalties_are_paused_ = false;
     random_ = Random(params_.seed);
 }
 
@@ -104,6 +108,7 @@ Choice Sampler::sample(std::span<const float> logits, std::span<const int32_t> b
 
 void Sampler::append_changing(std::vector<int32_t>& tokens, std::span<const int32_t> banned) const {
     penalties_.append_ids(tokens);
+    for (const Dry::Penalty& penalty : dry_.penalties()) tokens.push_back(penalty.token);
     for (const LogitBias& entry : params_.logit_bias) tokens.push_back(entry.token);
     tokens.insert(tokens.end(), forbidden_.begin(), forbidden_.end());
     tokens.insert(tokens.end(), banned.begin(), banned.end());
@@ -128,6 +133,8 @@ ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const i
     // The weights of a masked row are those that the device does not know.
     if (masked && needs_total()) return query;
     if (penalties_.n_ids() + accepted.size() > size_t{2} * k_most_named) return query;
+    // What DRY lowers then is known only when they are accepted.
+    if (dry_.is_on() && !accepted.empty()) return query;
     std::vector<int32_t>& named = query.named;
     append_changing(named, banned);
     if (penalties_.are_on()) named.insert(named.end(), accepted.begin(), accepted.end());
@@ -135,7 +142,7 @@ ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const i
     named.erase(std::unique(named.begin(), named.end()), named.end());
     const auto n_changing = std::ssize(named) - std::ssize(forbidden_);
     // Of what may not be chosen at all, the weight is wanted or nothing.
-    const bool has_new_logits = !params_.logit_bias.empty() || penalties_.are_on();
+    const bool has_new_logits = !params_.logit_bias.empty() || penalties_.are_on() || dry_.is_on();
     if (!needs_total() && !has_new_logits) named.clear();
     if (std::ssize(named) > k_most_named) return {};
 
@@ -182,8 +189,12 @@ std::optional<Choice> Sampler::sample(const Shortlist& top, std::span<const int3
 
 // As adjust_row().
 void Sampler::change_row(std::span<const int32_t> banned_now) {
-    for (ShortRow::Change& change : short_row_.changes())
-        change.adjusted = penalties_.adjusted(change.token, change.adjusted);
+    if (!penalties_are_paused_) {
+        for (ShortRow::Change& change : short_row_.changes())
+            change.adjusted = penalties_.adjusted(change.token, change.adjusted);
+        for (const Dry::Penalty& penalty : dry_.penalties())
+            short_row_.change_of(penalty.token).adjusted -= penalty.amount;
+    }
     for (const LogitBias& entry : params_.logit_bias) {
         float& logit = short_row_.change_of(entry.token).adjusted;
         logit = entry.bias == k_never ? k_never : logit + entry.bias;
@@ -247,7 +258,11 @@ void Sampler::copy_allowed(std::span<const float> logits, std::span<const uint64
 }
 
 void Sampler::adjust_row(std::span<const int32_t> banned_now) {
-    penalties_.apply(adjusted_);
+    if (!penalties_are_paused_) {
+        penalties_.apply(adjusted_);
+        for (const Dry::Penalty& penalty : dry_.penalties())
+            adjusted_[static_cast<size_t>(penalty.token)] -= penalty.amount;
+    }
     for (const LogitBias& entry : params_.logit_bias) {
         float& logit = adjusted_[static_cast<size_t>(entry.token)];
         // A token that is forbidden stays so at +inf, where the sum would be NaN.

@@ -1,4 +1,4 @@
-// Chooses the next token of one sequence from a row of logits. The steps, in order: penalties, logit bias,
+// Chooses the next token of one sequence from a row of logits. The steps, in order: penalties, DRY, logit bias,
 // masks, then temperature and the filters top_k, top_p and min_p in the order the parameters name, then one
 // draw. All sums are doubles, taken in a defined order, with this layer's own exp and random numbers: the
 // same parameters and the same logits give the same tokens on every machine.
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/shortlist.h"
+#include "sampling/dry.h"
 #include "sampling/logprobs.h"
 #include "sampling/params.h"
 #include "sampling/penalties.h"
@@ -58,6 +59,9 @@ class Sampler {
     std::optional<Choice> sample(const Shortlist& top, std::span<const int32_t> banned_now = {},
                                  std::span<const uint64_t> allowed = {});
 
+    // While true, penalties change no logits: tokens are accepted all the same.
+    void pause_penalties(bool are_paused) noexcept { penalties_are_paused_ = are_paused; }
+
     // Back to the state after construction: no history, the seed's first number next.
     void reset();
 
@@ -87,6 +91,8 @@ class Sampler {
     int32_t n_vocab_;
     std::vector<int32_t> forbidden_;
     Penalties penalties_;
+    Dry dry_;
+    bool penalties_are_paused_ = false;
     Random random_;
 
     std::vector<float> adjusted_;    // the row after penalties, bias and masks

@@ -76,6 +76,10 @@ Params random_params(Random& random, int32_t n_vocab) {
     if (chance()) params.penalty_last_n = 20;
     if (chance()) params.presence_penalty = static_cast<float>(random.uniform() * 3.0 - 1.0);
     if (chance()) params.frequency_penalty = 0.5F;
+    if (chance()) {
+        params.dry_multiplier = 2.0F;
+        params.dry_allowed_length = static_cast<int32_t>(random.next() % 2);
+    }
     if (chance()) params.logprobs = true;
     if (params.logprobs && chance()) params.n_top_logprobs = static_cast<int32_t>(random.next() % 21);
     for (int i = 0; chance() && i < 5; ++i) {

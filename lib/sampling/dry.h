@@ -1,0 +1,72 @@
+// DRY ("don't repeat yourself"), as llama.cpp defines it: a token that would go on with a repetition of more than
+// `dry_allowed_length` tokens loses dry_multiplier * dry_base ^ (length - dry_allowed_length) of its logit. Texts called
+// breakers end repetitions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "sampling/params.h"
+
+namespace minim::sampling {
+
+constexpr size_t k_most_breaker_bytes = 40;  // further ones do not count
+constexpr size_t k_most_breaker_tail = 20;   // tokens
+
+// A breaker in the tokens of a vocabulary.
+struct DryBreaker {
+    // A token whose text holds the breaker or ends in its beginning, and the tokens of its rest; a breaker that a token
+    // holds has none.
+    struct Entry {
+        int32_t token;
+        std::vector<int32_t> tail;
+    };
+    std::vector<Entry> entries;  // by token
+
+    std::span<const Entry> of(int32_t token) const noexcept;
+};
+
+// One thread at a time.
+class Dry {
+  public:
+    struct Penalty {
+        int32_t token;
+        float amount;  // subtracted from its logit
+    };
+
+    // `params` has been validated.
+    explicit Dry(const Params& params);
+
+    bool is_on() const noexcept { return multiplier_ > 0.0F && last_n_ != 0; }
+    void accept(int32_t token);
+    void clear() noexcept;
+
+    // Of the next token, by token. Valid until the next call.
+    std::span<const Penalty> penalties() const;
+
+  private:
+    int32_t back(size_t i) const { return tokens_[tokens_.size() - 1 - i]; }
+    size_t breaker_distance(size_t n_window) const;
+    void count_repetitions(size_t n_window, size_t limit) const;
+    void find_penalties() const;
+    bool is_breaker(int32_t token) const;
+
+    float multiplier_;
+    float base_;
+    int64_t allowed_length_;
+    int64_t last_n_;  // -1: all
+    int32_t exempt_from_;
+    std::vector<std::shared_ptr<const DryBreaker>> breakers_;
+    std::vector<int32_t> tokens_;  // the whole sequence
+
+    // Found when they are first asked for.
+    mutable bool are_known_ = false;
+    mutable std::vector<Penalty> penalties_;
+    // [distance]: how many tokens up to the one so far from the last equal the last ones.
+    mutable std::vector<int32_t> repetitions_;
+};
+
+}  // namespace minim::sampling
