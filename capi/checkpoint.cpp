@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "handles.h"
+#include "model/recommended_sampling.h"
 #include "structs.h"
 
 using namespace minim;
@@ -50,6 +51,24 @@ minim_status minim_checkpoint_metadata(const minim_checkpoint* checkpoint, const
         } else {
             *out = new minim_text{checkpoint::to_text(*value, max_array == 0 ? SIZE_MAX : max_array)};
         }
+    });
+}
+
+minim_status minim_checkpoint_recommended_sampling(const minim_checkpoint* checkpoint,
+                                                   minim_recommended_sampling* out, minim_error* err) {
+    return guard(err, [&] {
+        const minim_checkpoint& handle = required(checkpoint, "checkpoint");
+        const model::RecommendedSampling sampling =
+            model::read_recommended_sampling(*handle.checkpoint, handle.runtime->log);
+        minim_recommended_sampling result{};
+        result.top_k = sampling.top_k;
+        result.temperature = sampling.temperature;
+        result.top_p = sampling.top_p;
+        result.min_p = sampling.min_p;
+        result.repetition_penalty = sampling.repetition_penalty;
+        result.penalty_last_n = sampling.penalty_last_n;
+        result.source = sampling.source;
+        result_to(out, "minim_recommended_sampling", result);
     });
 }
 

@@ -1,10 +1,12 @@
 #include "constraint/constraint.h"
 
+#include <cstddef>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "chat/markup.h"
 #include "constraint/json_schema.h"
 #include "constraint/regex.h"
 #include "constraint/tool_calls.h"
@@ -26,13 +28,40 @@ std::optional<int32_t> first_token(const tokenizer::Tokenizer& tokenizer, const 
     return token;
 }
 
+// Of a caller that may be older than the last fields.
+minim_constraint_params read_params(const minim_constraint_params* params) {
+    return params_of(params, "minim_constraint_params",
+                     offsetof(minim_constraint_params, calls_are_optional));
+}
+
+// The token that calls open with, if they are optional.
+std::optional<int32_t> opening_token(const tokenizer::Tokenizer& tokenizer, bool are_optional) {
+    if (!are_optional) return std::nullopt;
+    const auto token = tokenizer.find(chat::markup::k_block_open);
+    if (!token)
+        fail(Status::unsupported, "calls cannot be optional: the model has no token {}",
+             chat::markup::k_block_open);
+    return token;
+}
+
 // The compiled constraint keeps the model alive, whose tokens it knows.
-minim_constraint* compiled(const minim_model& model, Grammar grammar, const minim_constraint_params& params) {
+minim_constraint* compiled(const minim_model& model, Grammar grammar, const minim_constraint_params& params,
+                           std::optional<int32_t> opens_with = std::nullopt) {
     const auto open = std::make_shared<const OpenModel>(model.open);
     const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(open, &open->model->tokenizer());
     const auto starts_after = first_token(*tokenizer, params.starts_after);
     return new minim_constraint{std::make_shared<const constraint::Constraint>(
-        std::move(grammar), tokenizer, open->model->token_trie(), starts_after)};
+        std::move(grammar), tokenizer, open->model->token_trie(), starts_after, opens_with)};
+}
+
+// Of a form that is no call of tools.
+minim_constraint* compiled_form(const minim_model& model, Grammar grammar,
+                                const minim_constraint_params* params) {
+    const minim_constraint_params read = read_params(params);
+    if (flag(read.calls_are_optional, "calls_are_optional"))
+        fail(Status::invalid, "calls_are_optional is for constraints from tools alone");
+    if (flag(read.relax, "relax")) fail(Status::invalid, "relax is for constraints from tools alone");
+    return compiled(model, std::move(grammar), read);
 }
 
 // `lengths` may be null: then each text ends with a zero.
@@ -54,8 +83,7 @@ minim_status minim_constraint_from_schema(minim_model* model, const char* schema
     return guard(err, [&] {
         required(out, "out") = nullptr;
         const json::Value parsed = json::parse(&required(schema, "schema"), "schema", json::Source::argument);
-        *out = compiled(required(model, "model"), constraint::grammar_of_schema(parsed),
-                        params_of(params, "minim_constraint_params"));
+        *out = compiled_form(required(model, "model"), constraint::grammar_of_schema(parsed), params);
     });
 }
 
@@ -64,8 +92,8 @@ minim_status minim_constraint_from_regex(minim_model* model, const char* pattern
                                          minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        *out = compiled(required(model, "model"), constraint::grammar_of_regex(&required(pattern, "pattern")),
-                        params_of(params, "minim_constraint_params"));
+        *out = compiled_form(required(model, "model"),
+                             constraint::grammar_of_regex(&required(pattern, "pattern")), params);
     });
 }
 
@@ -74,9 +102,8 @@ minim_status minim_constraint_from_regex_n(minim_model* model, const char* patte
                                            minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        *out = compiled(required(model, "model"),
-                        constraint::grammar_of_regex(text_argument(pattern, length, "pattern")),
-                        params_of(params, "minim_constraint_params"));
+        *out = compiled_form(required(model, "model"),
+                             constraint::grammar_of_regex(text_argument(pattern, length, "pattern")), params);
     });
 }
 
@@ -85,9 +112,9 @@ minim_status minim_constraint_from_choices(minim_model* model, const char* const
                                            minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
-        *out = compiled(required(model, "model"),
-                        constraint::grammar_of_choices(choices_argument(choices, nullptr, count)),
-                        params_of(params, "minim_constraint_params"));
+        *out =
+            compiled_form(required(model, "model"),
+                          constraint::grammar_of_choices(choices_argument(choices, nullptr, count)), params);
     });
 }
 
@@ -98,9 +125,9 @@ minim_status minim_constraint_from_choices_n(minim_model* model, const char* con
     return guard(err, [&] {
         required(out, "out") = nullptr;
         required(lengths, "lengths");
-        *out = compiled(required(model, "model"),
-                        constraint::grammar_of_choices(choices_argument(choices, lengths, count)),
-                        params_of(params, "minim_constraint_params"));
+        *out =
+            compiled_form(required(model, "model"),
+                          constraint::grammar_of_choices(choices_argument(choices, lengths, count)), params);
     });
 }
 
@@ -111,9 +138,15 @@ minim_status minim_constraint_from_tools(minim_model* model, const char* tools, 
         required(out, "out") = nullptr;
         const minim_model& of = required(model, "model");
         const json::Value parsed = json::parse(&required(tools, "tools"), "tools", json::Source::argument);
-        const constraint::ToolChoice choice = {std::string(optional_text(name)), flag(single, "single")};
-        *out = compiled(of, constraint::grammar_of_tool_calls(parsed, choice, of.model().tokenizer()),
-                        params_of(params, "minim_constraint_params"));
+        constraint::ToolChoice choice = {std::string(optional_text(name)), flag(single, "single")};
+        const minim_constraint_params read = read_params(params);
+        const bool are_optional = flag(read.calls_are_optional, "calls_are_optional");
+        choice.relaxes = flag(read.relax, "relax");
+        std::vector<std::string> left_out;
+        Grammar grammar =
+            constraint::grammar_of_tool_calls(parsed, choice, of.model().tokenizer(), &left_out);
+        *out = compiled(of, std::move(grammar), read, opening_token(of.model().tokenizer(), are_optional));
+        for (const std::string& note : left_out) of.open.runtime->log.warning("constraint: {}", note);
     });
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
+#include <vector>
 
 #include "handles.h"
 #include "kv_format.h"
@@ -118,17 +120,34 @@ minim_status minim_engine_load_prefixes(minim_engine* engine, const char* path, 
 minim_status minim_engine_submit(minim_engine* engine, const minim_sampling* sampling, const int32_t* prompt,
                                  size_t count, const minim_request_params* params, minim_request** out,
                                  minim_error* err) {
+    return minim_engine_submit_n(engine, sampling, prompt, count, params, 1, out, err);
+}
+
+minim_status minim_engine_submit_n(minim_engine* engine, const minim_sampling* sampling,
+                                   const int32_t* prompt, size_t count, const minim_request_params* params,
+                                   size_t n_answers, minim_request** out, minim_error* err) {
     return guard(err, DevicesOf(engine), [&] {
-        required(out, "out") = nullptr;
+        constexpr size_t k_most_answers = 1024;
+        required(out, "out");
+        if (n_answers < 1 || n_answers > k_most_answers)
+            fail(Status::invalid, "n_answers is {}; 1 to {} are possible", n_answers, k_most_answers);
+        std::fill_n(out, n_answers, nullptr);
         minim_engine& handle = required(engine, "engine");
         const std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");
         handle.engine->check_length(count);  // before the prompt is copied, whose length may be a mistake
-        auto request = std::make_unique<minim_request>();
-        request->top.reserve(sampling::k_max_top_logprobs);
-        request->open = handle.open;
-        request->request = handle.engine->submit(
-            {ids.begin(), ids.end()}, request_params(sampling, params_of(params, "minim_request_params")));
-        *out = request.release();
+        std::vector<std::unique_ptr<minim_request>> requests;
+        for (size_t i = 0; i < n_answers; ++i) {
+            auto& request = requests.emplace_back(std::make_unique<minim_request>());
+            request->top.reserve(sampling::k_max_top_logprobs);
+            request->open = handle.open;
+        }
+        const auto submitted = handle.engine->submit(
+            {ids.begin(), ids.end()}, request_params(sampling, params_of(params, "minim_request_params")),
+            static_cast<int64_t>(n_answers));
+        for (size_t i = 0; i < n_answers; ++i) {
+            requests[i]->request = submitted[i];
+            out[i] = requests[i].release();
+        }
     });
 }
 

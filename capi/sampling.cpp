@@ -1,5 +1,10 @@
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "engine/generate_options.h"
 #include "handles.h"
+#include "sampling/dry.h"
 #include "structs.h"
 #include "texts.h"
 
@@ -30,6 +35,40 @@ minim_status minim_sampling_set_f64(minim_sampling* sampling, const char* name, 
     return guard(err, [&] {
         const SamplingWriter writer(required(sampling, "sampling"));
         engine::set_option(writer.params(), &required(name, "name"), value);
+    });
+}
+
+minim_status minim_sampling_set_recommended(minim_sampling* sampling, const minim_model* model,
+                                            minim_error* err) {
+    return guard(err, [&] {
+        const SamplingWriter writer(required(sampling, "sampling"));
+        const model::RecommendedSampling& recommended =
+            required(model, "model").model().recommended_sampling();
+        engine::GenerateParams& params = writer.params();
+        engine::set_option(params, "temperature", recommended.temperature);
+        engine::set_option(params, "top_p", recommended.top_p);
+        engine::set_option(params, "top_k", int64_t{recommended.top_k});
+        engine::set_option(params, "min_p", recommended.min_p);
+        engine::set_option(params, "repetition_penalty", recommended.repetition_penalty);
+        engine::set_option(params, "penalty_last_n", int64_t{recommended.penalty_last_n});
+    });
+}
+
+minim_status minim_sampling_set_dry_breakers(minim_sampling* sampling, const char* const* texts,
+                                             const size_t* lengths, size_t count, minim_error* err) {
+    return guard(err, [&] {
+        constexpr size_t k_most_breakers = 64;
+        const SamplingWriter writer(required(sampling, "sampling"));
+        if (count > k_most_breakers)
+            fail(Status::invalid, "{} breakers for DRY; at most {} are possible", count, k_most_breakers);
+        if (count > 0) required(texts, "texts");
+        std::vector<std::string> breakers;
+        for (size_t i = 0; i < count; ++i) {
+            breakers.emplace_back(text_argument(texts[i], lengths != nullptr ? lengths[i] : SIZE_MAX, "texts")
+                                      .substr(0, minim::sampling::k_most_breaker_bytes));
+            if (breakers.back().empty()) fail(Status::invalid, "breaker {} for DRY is empty", i);
+        }
+        writer.params().dry_breakers = std::move(breakers);
     });
 }
 

@@ -292,6 +292,32 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_metadata(const minim_ch
                                                                   const char* key, size_t max_array,
                                                                   minim_text** out, minim_error* err);
 
+/*
+ * The sampling that the makers of a checkpoint recommend: temperature, top_p, top_k, min_p and repetition_penalty of
+ * generation_config.json (temperature 0 if do_sample is false), or temp, top_p, top_k, min_p, penalty_repeat and
+ * penalty_last_n of a GGUF file's keys general.sampling.*. Values that are missing or out of range are those of the model
+ * card of MiniMax-M2: 1.0, 0.95, 40, and no other filter or penalty.
+ */
+typedef struct minim_recommended_sampling {
+    uint32_t size;
+    int32_t top_k;
+    double temperature;
+    double top_p;
+    double min_p;
+    double repetition_penalty;
+    int32_t penalty_last_n; /* tokens that the penalty looks back on; -1: all */
+    int32_t reserved;       /* 0 */
+    /* Where they come from: "generation_config.json", "general.sampling", or "" if the checkpoint recommends nothing.
+       Static text. */
+    const char* source;
+} minim_recommended_sampling;
+#define MINIM_RECOMMENDED_SAMPLING_INIT \
+    { sizeof(minim_recommended_sampling), 0, 0, 0, 0, 0, 0, 0, NULL }
+
+/* Reads them again at each call. Errors: IO, FORMAT (generation_config.json is no JSON object). */
+MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_recommended_sampling(
+    const minim_checkpoint* checkpoint, minim_recommended_sampling* out, minim_error* err);
+
 typedef struct minim_tensor_info {
     uint32_t size;
     int32_t n_dims;
@@ -930,9 +956,16 @@ typedef struct minim_constraint_params {
     uint32_t flags;           /* none defined: 0 */
     const char* starts_after; /* an added token, as "</think>": anything is allowed up to it, and two newlines
                                  behind it; NULL: the form begins with the first token */
+    /* Of minim_constraint_from_tools alone. 1: the answer may also be any text without a call. From the token
+       "<minimax:tool_call>" on (behind starts_after if that is given) only calls that fit the tools are allowed, and the
+       answer ends behind them. 0: the answer is a call. */
+    int32_t calls_are_optional;
+    /* Of minim_constraint_from_tools alone. 1: keywords of a tool's schema that cannot be enforced are left out, each with
+       a warning in the log that names the tool, the place and the keyword. 0: they are an error. */
+    int32_t relax;
 } minim_constraint_params;
 #define MINIM_CONSTRAINT_PARAMS_INIT \
-    { sizeof(minim_constraint_params), 0, NULL }
+    { sizeof(minim_constraint_params), 0, NULL, 0, 0 }
 
 /*
  * A JSON value that fits a JSON Schema (draft 2020-12 and the spellings of older ones); `{"type": "object"}` is any
@@ -986,7 +1019,8 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_choices_n(
  * parameters' schema as `parameters`, `input_schema` or `inputSchema`, or takes none; members that are null count as
  * absent. Strings are any text without "</parameter>". A schema with `properties` names all parameters unless it asks for
  * more. `name` is the one tool that may be called, or NULL; `single` is 1 for exactly one call, 0 for one or several.
- * Errors: as minim_constraint_from_schema.
+ * Errors: as minim_constraint_from_schema; UNSUPPORTED too if calls are optional and the model has no token
+ * "<minimax:tool_call>".
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_tools(minim_model* model, const char* tools,
                                                                     const char* name, int32_t single,
@@ -1017,6 +1051,18 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_i64(minim_sampling* s
                                                                int64_t value, minim_error* err);
 MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_f64(minim_sampling* sampling, const char* name,
                                                                double value, minim_error* err);
+/* Sets temperature, top_p, top_k, min_p, repetition_penalty and penalty_last_n as minim_checkpoint_recommended_sampling
+ * gives them for the model's checkpoint, as it was when the model was opened. Later calls may change them. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_recommended(minim_sampling* sampling,
+                                                                       const minim_model* model,
+                                                                       minim_error* err);
+/* Texts that end a repetition for the options dry_*, in place of "\n", ":", "\"" and "*". The text i has `lengths[i]` bytes
+ * (SIZE_MAX: up to the first zero; `lengths` may be NULL: all end with a zero), of which the first 40 count; at most 64
+ * texts. count 0: nothing ends a repetition. INVALID for an empty text. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_dry_breakers(minim_sampling* sampling,
+                                                                        const char* const* texts,
+                                                                        const size_t* lengths, size_t count,
+                                                                        minim_error* err);
 /* Text up to which to generate; the text itself is not part of the answer. At most 16. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_add_stop(minim_sampling* sampling, const char* text,
                                                                 size_t length, minim_error* err);
@@ -1233,6 +1279,17 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_engine_submit(minim_engine* engine
                                                             const int32_t* prompt, size_t count,
                                                             const minim_request_params* params,
                                                             minim_request** out, minim_error* err);
+
+/*
+ * Hands in `n_answers` requests for answers to one prompt, 1 to 1024 of them, and returns at once: all or none. They are
+ * requests like others, and share the keys and values of the prompt, which is evaluated once (but for its last token).
+ * With a seed, answer i has the seed plus i. `params` hold for each; `notify` is called for each. `out` has room for
+ * n_answers handles, each of which is released with minim_request_free. Errors: as minim_engine_submit; every entry of
+ * `out` is then NULL.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_engine_submit_n(
+    minim_engine* engine, const minim_sampling* sampling, const int32_t* prompt, size_t count,
+    const minim_request_params* params, size_t n_answers, minim_request** out, minim_error* err);
 
 enum { MINIM_NEXT_END = 0, MINIM_NEXT_TOKEN = 1, MINIM_NEXT_PENDING = 2 };
 

@@ -235,6 +235,15 @@ class Checkpoint {
         return Text(text);
     }
 
+    // The sampling that its makers recommend.
+    minim_recommended_sampling recommended_sampling() const {
+        minim_recommended_sampling sampling = MINIM_RECOMMENDED_SAMPLING_INIT;
+        detail::check([&](minim_error* error) {
+            return minim_checkpoint_recommended_sampling(handle_.get(), &sampling, error);
+        });
+        return sampling;
+    }
+
     size_t tensor_count() const noexcept { return minim_checkpoint_tensor_count(handle_.get()); }
     // The name and format in it live as long as the checkpoint.
     minim_tensor_info tensor(size_t index) const {
@@ -562,6 +571,9 @@ class Decoder {
 
 struct ConstraintOptions {
     std::string starts_after;  // an added token, as "</think>"; "": the form begins with the first token
+    // Of constraints from tools alone:
+    bool calls_are_optional = false;  // the answer may be text; a call, once it is opened, fits the tools
+    bool relax = false;  // keywords that cannot be enforced are left out, with a warning in the log
 };
 
 // What answers must look like.
@@ -628,6 +640,8 @@ class Constraint {
     static Constraint made(const ConstraintOptions& options, Call call) {
         minim_constraint_params params = MINIM_CONSTRAINT_PARAMS_INIT;
         params.starts_after = detail::text_or_null(options.starts_after);
+        params.calls_are_optional = options.calls_are_optional ? 1 : 0;
+        params.relax = options.relax ? 1 : 0;
         return Constraint(detail::create<HandleType>(
             [&](minim_constraint** out, minim_error* error) { return call(params, out, error); }));
     }
@@ -746,6 +760,29 @@ class Sampling {
             } else {
                 return minim_sampling_set_i64(handle_.get(), name, static_cast<int64_t>(value), error);
             }
+        });
+        return *this;
+    }
+
+    // What the makers of the model's checkpoint recommend.
+    Sampling& set_recommended(const Model& model) {
+        detail::check([&](minim_error* error) {
+            return minim_sampling_set_recommended(handle_.get(), model.get(), error);
+        });
+        return *this;
+    }
+
+    // Texts that end repetitions for DRY, in place of the usual ones.
+    Sampling& set_dry_breakers(const std::vector<std::string>& texts) {
+        std::vector<const char*> data;
+        std::vector<size_t> lengths;
+        for (const std::string& text : texts) {
+            data.push_back(text.data());
+            lengths.push_back(text.size());
+        }
+        detail::check([&](minim_error* error) {
+            return minim_sampling_set_dry_breakers(handle_.get(), data.data(), lengths.data(), data.size(),
+                                                   error);
         });
         return *this;
     }
@@ -1009,6 +1046,23 @@ class Engine {
                            return minim_engine_submit(handle_.get(), sampling.get(), prompt.data(),
                                                       prompt.size(), &params, out, error);
                        }));
+    }
+
+    // Answers to one prompt, which share its keys and values.
+    std::vector<Request> submit_n(const Sampling& sampling, Ids prompt, size_t n_answers,
+                                  const RequestOptions& options = {}) {
+        minim_request_params params = MINIM_REQUEST_PARAMS_INIT;
+        params.priority = options.priority;
+        params.timeout_ms = options.timeout_ms;
+        std::vector<minim_request*> made(n_answers);
+        std::vector<Request> requests;
+        requests.reserve(n_answers);
+        detail::check([&](minim_error* error) {
+            return minim_engine_submit_n(handle_.get(), sampling.get(), prompt.data(), prompt.size(), &params,
+                                         n_answers, made.data(), error);
+        });
+        for (minim_request* request : made) requests.push_back(Request(log_, Request::HandleType(request)));
+        return requests;
     }
 
     // Takes no more requests; true when those under way are done within timeout_ms.

@@ -110,6 +110,7 @@ static void test_checkpoint(minim_runtime* runtime, const char* path, const char
     minim_error err = MINIM_ERROR_INIT;
     minim_checkpoint* checkpoint = NULL;
     minim_tensor_info tensor = MINIM_TENSOR_INFO_INIT;
+    minim_recommended_sampling sampling = MINIM_RECOMMENDED_SAMPLING_INIT;
     minim_text* text = NULL;
 
     CHECK(minim_checkpoint_open(runtime, malformed, &checkpoint, &err) == MINIM_E_FORMAT);
@@ -129,6 +130,11 @@ static void test_checkpoint(minim_runtime* runtime, const char* path, const char
     CHECK(strcmp(minim_text_data(text), "minimax-m2") == 0);
     minim_text_free(text);
     CHECK_FAILS(minim_checkpoint_metadata(checkpoint, "no.such.key", 0, &text, &err), MINIM_E_NOT_FOUND);
+    CHECK_OK(minim_checkpoint_recommended_sampling(checkpoint, &sampling, &err));
+    CHECK(sampling.temperature == 1.0 && sampling.top_k == 40 && sampling.penalty_last_n == -1);
+    CHECK(strcmp(sampling.source, "general.sampling") == 0);
+    CHECK_FAILS(minim_checkpoint_recommended_sampling(NULL, &sampling, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_checkpoint_recommended_sampling(checkpoint, NULL, &err), MINIM_E_INVALID);
     minim_checkpoint_close(checkpoint);
 }
 
@@ -433,6 +439,7 @@ static void test_constraints(minim_model* model) {
     const int32_t ids[] = {2018, 2003, 315, 198, 300};
     const char* texts[] = {"yes", "no"};
     char text[200] = "";
+    int32_t matches = -1;
 
     CHECK_OK(minim_constraint_from_schema(model, "{\"type\": \"boolean\"}", NULL, &schema, &err));
     CHECK_OK(minim_constraint_from_regex(model, "[0-9]{3}", &params, &regex, &err));
@@ -452,6 +459,24 @@ static void test_constraints(minim_model* model) {
     CHECK_FAILS(minim_constraint_from_tools(model, "[]", NULL, 0, NULL, &none, &err), MINIM_E_INVALID);
     CHECK_FAILS(minim_constraint_from_tools(model, "[{\"name\": \"now\"}]", "then", 0, NULL, &none, &err),
                 MINIM_E_INVALID);
+    params.calls_are_optional = 1;
+    params.relax = 1;
+    CHECK_OK(minim_constraint_from_tools(model,
+                                         "[{\"name\": \"f\", \"parameters\": {\"properties\": {\"p\": "
+                                         "{\"type\": \"array\", \"uniqueItems\": true}}}}]",
+                                         NULL, 0, &params, &none, &err));
+    CHECK_OK(minim_constraint_matches(none, "no call", SIZE_MAX, &matches, &err));
+    CHECK(matches == 1);
+    CHECK_OK(minim_constraint_matches(none, "</think><minimax:tool_call>", SIZE_MAX, &matches, &err));
+    CHECK(matches == 0);
+    minim_constraint_free(none);
+    none = NULL;
+    CHECK_FAILS(minim_constraint_from_regex(model, "a", &params, &none, &err), MINIM_E_INVALID);
+    params.calls_are_optional = 2;
+    CHECK_FAILS(minim_constraint_from_tools(model, "[{\"name\": \"now\"}]", NULL, 1, &params, &none, &err),
+                MINIM_E_INVALID);
+    params.calls_are_optional = 0;
+    params.relax = 0;
     params.starts_after = "no such token";
     CHECK_FAILS(minim_constraint_from_regex(model, "a", &params, &none, &err), MINIM_E_INVALID);
     CHECK(none == NULL);
@@ -556,6 +581,7 @@ static void test_engine(minim_model* model) {
     minim_request_params request_params = MINIM_REQUEST_PARAMS_INIT;
     minim_engine* engine = NULL;
     minim_request *request = NULL, *other = NULL;
+    minim_request* several[3] = {NULL, NULL, NULL};
     minim_request_state state = MINIM_REQUEST_STATE_INIT;
     minim_engine_state engine_state = MINIM_ENGINE_STATE_INIT;
     minim_sampling* sampling = NULL;
@@ -563,7 +589,7 @@ static void test_engine(minim_model* model) {
     notified n = {PTHREAD_MUTEX_INITIALIZER, 0};
     const int32_t ids[] = {2018, 2003, 315, 198, 300};
     const int32_t bad[] = {2018, 5000};
-    int32_t next = -1, done = 0, count = 0;
+    int32_t next = -1, done = 0, count = 0, i;
 
     params.k_format = 9;
     CHECK_FAILS(minim_engine_create(model, &params, &engine, &err), MINIM_E_INVALID);
@@ -597,6 +623,19 @@ static void test_engine(minim_model* model) {
     CHECK_OK(minim_request_get_state(request, &state, &err));
     CHECK(state.finish != MINIM_FINISH_NONE && state.n_generated == (uint64_t)count && state.n_prompt == 5);
     CHECK(count > 0 && count <= 6);
+
+    /* Several answers to one prompt: all or none. */
+    CHECK_OK(minim_engine_submit_n(engine, sampling, ids, 5, &request_params, 3, several, &err));
+    for (i = 0; i < 3; ++i) {
+        for (next = -1; next != MINIM_NEXT_END;)
+            CHECK_OK(minim_request_next(several[i], -1, &token, &next, &err));
+        minim_request_free(several[i]);
+    }
+    CHECK_FAILS(minim_engine_submit_n(engine, NULL, bad, 2, NULL, 3, several, &err), MINIM_E_INVALID);
+    CHECK(several[0] == NULL && several[2] == NULL);
+    CHECK_FAILS(minim_engine_submit_n(engine, NULL, ids, 5, NULL, 0, several, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_engine_submit_n(engine, NULL, ids, 5, NULL, 1025, several, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_engine_submit_n(engine, NULL, ids, 5, NULL, 3, NULL, &err), MINIM_E_INVALID);
 
     /* Requests end with their engine, and can be read after it. */
     request_params.priority = 5;
@@ -634,6 +673,28 @@ static int32_t collect(void* user_data, const minim_token* token) {
     a->n_tokens += 1;
     if (a->cancel_after_two != NULL && a->n_tokens == 2) minim_cancel_trigger(a->cancel_after_two);
     return a->stop_after > 0 && a->n_tokens == a->stop_after;
+}
+
+/* The recommended sampling as a whole, and texts that end repetitions. */
+static void test_recommended_and_dry(minim_model* model) {
+    minim_error err = MINIM_ERROR_INIT;
+    minim_sampling* sampling = NULL;
+    const char* texts[] = {"\n", "a\0b", ""};
+    const size_t lengths[] = {1, 3, 0};
+    CHECK_OK(minim_sampling_create(&sampling, &err));
+    CHECK_OK(minim_sampling_set_recommended(sampling, model, &err));
+    CHECK_FAILS(minim_sampling_set_recommended(NULL, model, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_sampling_set_recommended(sampling, NULL, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_sampling_set_dry_breakers(sampling, texts, lengths, 2, &err));
+    CHECK_OK(minim_sampling_set_dry_breakers(sampling, texts, NULL, 2, &err));
+    CHECK_OK(minim_sampling_set_dry_breakers(sampling, NULL, NULL, 0, &err));
+    CHECK_FAILS(minim_sampling_set_dry_breakers(sampling, texts, lengths, 3, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_sampling_set_dry_breakers(sampling, NULL, NULL, 1, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_sampling_set_dry_breakers(sampling, texts, lengths, 1000, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_sampling_set_dry_breakers(NULL, texts, lengths, 1, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_sampling_set_f64(sampling, "dry_base", 0.5, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_sampling_set_f64(sampling, "dry_multiplier", 0.8, &err));
+    minim_sampling_free(sampling);
 }
 
 static void test_generation(minim_model* model) {
@@ -680,6 +741,8 @@ static void test_generation(minim_model* model) {
         CHECK_OK(minim_generate_state(session, &older, &err));
         CHECK(older.finish == MINIM_FINISH_STOP_TEXT && older.stop_text == 77);
     }
+
+    test_recommended_and_dry(model);
 
     /* A thinking budget, and a text that repeats itself. */
     {

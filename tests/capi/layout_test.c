@@ -107,6 +107,16 @@ FIELD(minim_device_memory, token_out_bytes, 96);
 FIELD(minim_device_memory, locked_bytes, 104);
 SIZE(minim_device_memory, 112);
 
+FIELD(minim_recommended_sampling, top_k, 4);
+FIELD(minim_recommended_sampling, temperature, 8);
+FIELD(minim_recommended_sampling, top_p, 16);
+FIELD(minim_recommended_sampling, min_p, 24);
+FIELD(minim_recommended_sampling, repetition_penalty, 32);
+FIELD(minim_recommended_sampling, penalty_last_n, 40);
+FIELD(minim_recommended_sampling, reserved, 44);
+FIELD(minim_recommended_sampling, source, 48);
+SIZE(minim_recommended_sampling, 56);
+
 FIELD(minim_layer_devices, device, 4);
 FIELD(minim_layer_devices, experts, 8);
 SIZE(minim_layer_devices, 12);
@@ -196,7 +206,9 @@ SIZE(minim_chat_params, 40);
 
 FIELD(minim_constraint_params, flags, 4);
 FIELD(minim_constraint_params, starts_after, 8);
-SIZE(minim_constraint_params, 16);
+FIELD(minim_constraint_params, calls_are_optional, 16);
+FIELD(minim_constraint_params, relax, 20);
+SIZE(minim_constraint_params, 24);
 
 FIELD(minim_engine_params, flags, 4);
 FIELD(minim_engine_params, kv_tokens, 8);

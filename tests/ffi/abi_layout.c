@@ -33,6 +33,16 @@ int main(void) {
     FIELD(minim_runtime_params, parallel_for_user_data);
     FIELD(minim_runtime_params, numa);
     FIELD(minim_runtime_params, reserved);
+    STRUCT(minim_recommended_sampling);
+    FIELD(minim_recommended_sampling, size);
+    FIELD(minim_recommended_sampling, top_k);
+    FIELD(minim_recommended_sampling, temperature);
+    FIELD(minim_recommended_sampling, top_p);
+    FIELD(minim_recommended_sampling, min_p);
+    FIELD(minim_recommended_sampling, repetition_penalty);
+    FIELD(minim_recommended_sampling, penalty_last_n);
+    FIELD(minim_recommended_sampling, reserved);
+    FIELD(minim_recommended_sampling, source);
     STRUCT(minim_tensor_info);
     FIELD(minim_tensor_info, size);
     FIELD(minim_tensor_info, n_dims);
@@ -183,6 +193,8 @@ int main(void) {
     FIELD(minim_constraint_params, size);
     FIELD(minim_constraint_params, flags);
     FIELD(minim_constraint_params, starts_after);
+    FIELD(minim_constraint_params, calls_are_optional);
+    FIELD(minim_constraint_params, relax);
     STRUCT(minim_option_info);
     FIELD(minim_option_info, size);
     FIELD(minim_option_info, type);

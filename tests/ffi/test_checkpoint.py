@@ -1,3 +1,6 @@
+import json
+import pathlib
+import tempfile
 import unittest
 
 from support import DATA, MADE_MODELS, Q8_0, load_json, minim, model
@@ -68,6 +71,56 @@ class Headers(unittest.TestCase):
         with model().checkpoint() as checkpoint, minim.Checkpoint(Q8_0) as same:
             self.assertEqual(checkpoint.tensors, same.tensors)
             self.assertEqual(dict(checkpoint.metadata), dict(same.metadata))
+
+
+class RecommendedSampling(unittest.TestCase):
+    USUAL = dict(temperature=1.0, top_p=0.95, top_k=40, min_p=0.0, repetition_penalty=1.0, penalty_last_n=-1)
+
+    def recommended(self, config):
+        """Of a folder with this generation_config.json; None: with none."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for file in (MADE_MODELS / "minim-tiny").iterdir():
+                if file.name != "generation_config.json":
+                    (folder / file.name).symlink_to(file)
+            if config is not None:
+                (folder / "generation_config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+            with minim.Checkpoint(folder) as checkpoint:
+                return checkpoint.recommended_sampling._asdict()
+
+    def test_a_folder_says_it_in_generation_config(self):
+        for config, expected in (
+            ({"temperature": 0.6, "top_p": 0.9, "top_k": 20, "min_p": 0.05, "repetition_penalty": 1.1, "do_sample": True},
+             dict(temperature=0.6, top_p=0.9, top_k=20, min_p=0.05, repetition_penalty=1.1)),
+            ({"do_sample": False, "temperature": 0.7}, dict(temperature=0.0)),
+            ({"top_k": 0}, dict(top_k=0)),
+            ({"temperature": "hot", "top_p": 7, "top_k": None, "min_p": 0.1}, dict(min_p=0.1)),
+        ):
+            with self.subTest(config):
+                self.assertEqual(self.recommended(config), {**self.USUAL, **expected, "source": "generation_config.json"})
+        for config in (None, {}, {"eos_token_id": 5}, {"temperature": -1}):
+            with self.subTest(config):
+                self.assertEqual(self.recommended(config), {**self.USUAL, "source": ""})
+        for text in ("[]", "{"):
+            with self.subTest(text), self.assertRaises(minim.Error) as caught:
+                self.recommended(text)
+            self.assertEqual(caught.exception.status, "format")
+
+    def test_a_gguf_file_says_it_in_its_metadata(self):
+        with minim.Checkpoint(Q8_0) as checkpoint:
+            recommended = checkpoint.recommended_sampling
+        self.assertEqual(recommended, (40, 1.0, 0.95, 0.0, 1.0, -1, "general.sampling"))
+
+    def test_it_is_what_a_temperature_of_none_means(self):
+        options = dict(max_tokens=24, seed=5, ignore_end=1)
+        answers = []
+        for how in (dict(temperature=None), dict(temperature=1.0, top_p=0.95, top_k=40),
+                    dict(temperature=None, top_k=1), dict(temperature=0.0)):
+            with model().session(context=128) as session:
+                answers.append([token.id for token in session.generate([20, 21, 22], **options, **how)])
+        self.assertEqual(answers[0], answers[1])
+        self.assertEqual(answers[2], answers[3])
+        self.assertNotEqual(answers[0], answers[3])
 
 
 class Parameters(unittest.TestCase):

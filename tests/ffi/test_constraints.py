@@ -197,5 +197,58 @@ class Constraints(unittest.TestCase):
                 model().constraint(**arguments)
 
 
+class OptionalCalls(unittest.TestCase):
+    """Tools that may be called: text, and calls that fit once one is opened."""
+
+    TOOLS = [
+        {"type": "function", "function": {"name": "get_weather", "parameters": {
+            "type": "object", "required": ["city", "days"],
+            "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "minimum": 4}}}}}
+    ]
+
+    def answer(self, question, **options):
+        ids = model().tokenize_chat([{"role": "user", "content": question}], tools=self.TOOLS)
+        with model().session(context=2048) as session:
+            tokens = list(session.generate(ids, max_tokens=300, **options))
+            ids = [token.id for token in tokens]
+            return model().detokenize(ids, skip_special=False), session.finish_reason
+
+    def test_calls_fit_the_tools_and_end_the_answer(self):
+        question = "What is the weather in Paris?"
+        free, _ = self.answer(question)
+        self.assertIn("Paris</parameter>", free)
+        constraint = model().constraint(tools=self.TOOLS, starts_after="</think>", optional=True)
+        text, finish = self.answer(question, schema=constraint)
+        self.assertEqual(text.split("<minimax:tool_call>")[0], free.split("<minimax:tool_call>")[0])
+        self.assertEqual(finish, minim.FinishReason.END)
+        parsed = model().parse_output(text, tools=self.TOOLS)
+        self.assertEqual(parsed["finish_reason"], "tool_calls")
+        (call,) = parsed["tool_calls"]
+        arguments = json.loads(call["arguments"])
+        self.assertIn(arguments["city"], ["Oslo", "Rome"])
+        self.assertGreaterEqual(arguments["days"], 4)
+        self.assertTrue(constraint.matches(text))
+        self.assertFalse(constraint.matches(free))
+
+    def test_an_answer_without_a_call_is_free(self):
+        question = "What is the capital of France?"
+        constraint = model().constraint(tools=self.TOOLS, starts_after="</think>", optional=True)
+        self.assertEqual(self.answer(question, schema=constraint), self.answer(question))
+
+    def test_a_keyword_that_cannot_be_enforced_is_left_out_if_asked_for(self):
+        tools = [*self.TOOLS, {"name": "tag", "parameters": {"properties": {"names": {"type": "array", "uniqueItems": True}}}}]
+        with self.assertRaisesRegex(minim.Error, "uniqueItems"):
+            model().constraint(tools=tools)
+        constraint = model().constraint(tools=tools, relax=True)
+        call = '<minimax:tool_call>\n<invoke name="tag">\n<parameter name="names">[1, 1]</parameter>\n</invoke>\n</minimax:tool_call>'
+        self.assertTrue(constraint.matches(call))
+        self.assertFalse(constraint.matches(call.replace("[1, 1]", "1")))
+
+    def test_the_options_are_for_tools_alone(self):
+        for option in ({"optional": True}, {"relax": True}):
+            with self.subTest(option), self.assertRaisesRegex(minim.Error, "from tools alone"):
+                model().constraint(regex="a", **option)
+
+
 if __name__ == "__main__":
     unittest.main()

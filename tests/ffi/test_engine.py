@@ -47,6 +47,22 @@ class Engine(unittest.TestCase):
             again.result()
             self.assertEqual(again.cached_tokens, 0)
 
+    def test_several_answers_to_one_prompt(self):
+        ids = list(range(7, 107))
+        options = dict(max_tokens=8, temperature=1.2, seed=11)
+        with minim.Engine(model(), kv_tokens=8192, max_requests=3) as engine:
+            requests = engine.submit(ids, n=5, **options)
+            answers = [request.result() for request in requests]
+            self.assertEqual([request.state.seed for request in requests], [11, 12, 13, 14, 15])
+            self.assertGreater(len({tuple(answer.ids) for answer in answers}), 1)
+            self.assertLess(engine.state.n_evaluated, len(ids) + 5 * 9 + 1)
+            for i, answer in enumerate(answers):
+                alone = engine.submit(ids, **{**options, "seed": 11 + i})
+                self.assertEqual(alone.result().ids, answer.ids)
+            for n in (0, -1, 1025, 10**12):
+                with self.subTest(n=n), self.assertRaisesRegex(minim.Error, "n_answers is"):
+                    engine.submit(ids, n=n)
+
     def test_prefixes_are_known_to_a_later_engine(self):
         ids = list(range(5, 405))
         with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,31 @@ def expected_ids(golden):
 
 
 class Generate(unittest.TestCase):
+    def test_dry_ends_repetitions_but_at_breakers(self):
+        ids = [20, 21, 22, 23, 24, 25, 26] * 8
+
+        def answer(**options):
+            with model().session(context=512) as session:
+                return [token.id for token in session.generate(ids, max_tokens=40, ignore_end=1, **options)]
+
+        def longest_repetition(text):
+            whole = ids + text
+            ends = [(n, at) for n in range(1, 60) for at in range(len(ids), len(whole) - n + 1)]
+            return max((n for n, at in ends if any(whole[i : i + n] == whole[at : at + n] for i in range(at))), default=0)
+
+        free = answer()
+        self.assertGreater(longest_repetition(free), 12)
+        self.assertLess(longest_repetition(answer(dry_multiplier=50.0)), 8)
+        self.assertEqual(answer(dry_multiplier=50.0, dry_penalty_last_n=0), free)
+        self.assertEqual(answer(dry_multiplier=50.0, dry_allowed_length=200), free)
+        self.assertLess(longest_repetition(answer(dry_multiplier=50.0, dry_breakers=[])), 8)
+        self.assertLess(longest_repetition(answer(dry_multiplier=50.0, draft_tokens=8)), 8)
+        self.assertEqual(answer(dry_multiplier=50.0, draft_tokens=8), answer(dry_multiplier=50.0))
+        with self.assertRaisesRegex(minim.Error, "breaker 0 for DRY is empty"):
+            answer(dry_multiplier=1.0, dry_breakers=[""])
+        with self.assertRaisesRegex(minim.Error, "65 breakers"):
+            answer(dry_multiplier=1.0, dry_breakers=["x"] * 65)
+
     def test_drafts_change_no_token(self):
         ids = [20, 21, 22, 23, 24, 25, 26] * 8
         answers = []

@@ -193,6 +193,13 @@ class Checkpoint(abi.Handle):
         self.file_count = self._get("checkpoint_file_count")
         self.file_bytes = self._get("checkpoint_file_bytes")
 
+    @property
+    def recommended_sampling(self):
+        """The RecommendedSampling of its makers: temperature, top_p, top_k, min_p ... and `source`, "" where it says nothing."""
+        sampling = abi.RecommendedSampling()
+        self._check("checkpoint_recommended_sampling", c.byref(sampling))
+        return _values_of(RecommendedSampling, sampling)
+
     @functools.cached_property
     def tensors(self):
         tensors = []
@@ -583,7 +590,17 @@ class Model(abi.Handle):
         return OutputParser(_parser_params(tools, reasoning, starts_in_reasoning))
 
     def constraint(
-        self, schema=None, *, regex=None, choices=None, tools=None, tool=None, single=False, starts_after=None
+        self,
+        schema=None,
+        *,
+        regex=None,
+        choices=None,
+        tools=None,
+        tool=None,
+        single=False,
+        starts_after=None,
+        optional=False,
+        relax=False,
     ):
         """Makes a Constraint for generate() and submit(): structured output. It can be used for any number of answers.
 
@@ -592,12 +609,16 @@ class Model(abi.Handle):
         choices       texts, one of which must be the answer
         tools         the tools of a chat request, to be called; `tool` names one of them, `single` means one call
         starts_after  "</think>": anything is allowed up to this token
+        optional      with tools: the answer may be text; a call, once the model opens it, fits the tools
+        relax         with tools: keywords that cannot be enforced are left out, with a warning in the log
         """
         given = [form for form in (schema, regex, choices, tools) if form is not None]
         if len(given) != 1:
             raise TypeError("a constraint is one of schema, regex, choices and tools")
         params = abi.ConstraintParams(
-            starts_after=None if starts_after is None else _zero_terminated(starts_after, "starts_after")
+            starts_after=None if starts_after is None else _zero_terminated(starts_after, "starts_after"),
+            calls_are_optional=int(optional),
+            relax=int(relax),
         )
         if schema is not None:
             call = "constraint_from_schema", _json(schema)
@@ -744,6 +765,7 @@ def _values_of(kind, structure):
     return kind(*(value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values))
 
 
+RecommendedSampling = _values("RecommendedSampling", abi.RecommendedSampling)
 GenerateResult = _values("GenerateResult", abi.GenerateResult)
 EngineState = _values("EngineState", abi.EngineState)
 RequestState = _values("RequestState", abi.RequestState)
@@ -884,6 +906,13 @@ class _Sampling(abi.Handle):
         out = c.c_void_p()
         abi.check("sampling_create", c.byref(out))
         self._own("sampling_free", out.value, [])
+        if options["temperature"] is None:
+            model._use(lambda _, handle: self._check("sampling_set_recommended", handle), "model")
+        breakers = options.pop("dry_breakers", None)
+        if breakers is not None:
+            texts = [_utf8(text, "a DRY breaker") for text in breakers]
+            lengths = (c.c_size_t * len(texts))(*map(len, texts))
+            self._check("sampling_set_dry_breakers", (c.c_char_p * len(texts))(*texts), lengths, len(texts))
         for name, value in options.items():
             if value is not None:
                 self._set(name, value)
@@ -1053,10 +1082,14 @@ class Session(_ModelPart):
         recognised, so that a user's text cannot end a turn; special="exact" recognises all, for texts of render_chat(). cancel: a
         Cancel, for the prompt and for the tokens.
 
+        temperature: 0 is greedy; None is the sampling that the checkpoint recommends (Checkpoint.recommended_sampling),
+        with the other options in place of what it says of them.
+
         options: see sampling_options(): top_k, top_p, min_p, repetition_penalty, presence_penalty,
-        frequency_penalty, seed, logprobs, top_logprobs, min_tokens ... None is the same as leaving one out.
-        logit_bias maps ids to numbers that are added to their logits. schema is a JSON Schema that the answer must fit, or
-        a Constraint. The answer does not include the token that ends it.
+        frequency_penalty, seed, logprobs, top_logprobs, min_tokens, dry_multiplier ... None is the same as leaving one out.
+        dry_breakers: texts that end repetitions for DRY, in place of the usual ones. logit_bias maps ids to numbers that are added
+        to their logits. schema is a JSON Schema that the answer must fit, or a Constraint. The answer does not include the token
+        that ends it.
         """
         array = _prompt_ids(self.model, prompt, special, messages, tools)
         options.update(max_tokens=max_tokens, temperature=temperature)
@@ -1125,6 +1158,7 @@ class Engine(_ModelPart):
         *,
         messages=None,
         tools=None,
+        n=None,
         priority=0,
         timeout=None,
         notify=None,
@@ -1137,9 +1171,10 @@ class Engine(_ModelPart):
     ):
         """Submits a prompt (ids or a text, or `messages` and `tools`) and returns a Request at once.
 
-        priority: higher ones go first. timeout: seconds after which the answer is ended; None or 0: no limit. notify: called without
-        arguments on the engine's thread if the request has something new; it must return at once, and its exceptions are dropped.
-        The other arguments are those of Session.generate().
+        n: the number of answers to the prompt, which is evaluated once: returns a list of Requests. With a seed, answer i has the
+        seed plus i. priority: higher ones go first. timeout: seconds after which the answer is ended; None or 0: no limit. notify:
+        called without arguments on the engine's thread if the request has something new; it must return at once, and its exceptions
+        are dropped. The other arguments are those of Session.generate().
         """
         array = _prompt_ids(self.model, prompt, special, messages, tools)
         seconds = _seconds(timeout)
@@ -1152,13 +1187,11 @@ class Engine(_ModelPart):
             callback = params.notify = abi.NotifyFn(lambda _: notify())
         options.update(max_tokens=max_tokens, temperature=temperature)
         with _Sampling(self.model, options, logit_bias, stop, stop_tokens, schema) as sampling:
-            return Request(
-                self,
-                lambda out: self._check(
-                    "engine_submit", sampling._handle, _ids_pointer(array), array.size, c.byref(params), out
-                ),
-                callback,
-            )
+            made = (c.c_void_p * (1 if n is None else max(0, min(operator.index(n), 2**16))))()
+            tokens = _ids_pointer(array), array.size
+            self._check("engine_submit_n", sampling._handle, *tokens, c.byref(params), len(made), made)
+        requests = [Request(self, handle, callback) for handle in made]
+        return requests[0] if n is None else requests
 
     def drain(self, timeout=None):
         """Refuses new requests and waits for the running ones. Returns False if they are not done within `timeout` seconds."""
@@ -1223,12 +1256,10 @@ class Request(abi.Handle):
 
     _END, _TOKEN = 0, 1
 
-    def __init__(self, engine, create, callback=None):
+    def __init__(self, engine, handle, callback=None):
         self._reading = threading.Lock()
         self._kept = []  # tokens that a result() took whose time was over
-        out = c.c_void_p()
-        create(c.byref(out))
-        self._own("request_free", out.value, engine._raised, (engine.model._runtime, callback))
+        self._own("request_free", handle, engine._raised, (engine.model._runtime, callback))
 
     def tokens(self):
         """Iterates over the Tokens of the answer as they come."""

@@ -215,6 +215,28 @@ impl Default for minim_runtime_params {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct minim_recommended_sampling {
+    pub size: u32,
+    pub top_k: i32,
+    pub temperature: f64,
+    pub top_p: f64,
+    pub min_p: f64,
+    pub repetition_penalty: f64,
+    pub penalty_last_n: i32,
+    pub reserved: i32,
+    pub source: *const c_char,
+}
+const _: () = assert!(core::mem::size_of::<minim_recommended_sampling>() == 56);
+impl Default for minim_recommended_sampling {
+    /// All zero, which is the default of every field, and the size.
+    fn default() -> Self {
+        let zeros = unsafe { core::mem::zeroed::<Self>() };
+        Self { size: 56, ..zeros }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct minim_tensor_info {
     pub size: u32,
     pub n_dims: i32,
@@ -533,13 +555,15 @@ pub struct minim_constraint_params {
     pub size: u32,
     pub flags: u32,
     pub starts_after: *const c_char,
+    pub calls_are_optional: i32,
+    pub relax: i32,
 }
-const _: () = assert!(core::mem::size_of::<minim_constraint_params>() == 16);
+const _: () = assert!(core::mem::size_of::<minim_constraint_params>() == 24);
 impl Default for minim_constraint_params {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 16, ..zeros }
+        Self { size: 24, ..zeros }
     }
 }
 
@@ -735,6 +759,7 @@ impl Default for minim_format_info {
 pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_error", 1072, &[("size", 0), ("status", 4), ("reason", 8), ("device", 12), ("os_code", 16), ("requested", 24), ("available", 32), ("offset", 40), ("message", 48)]),
     ("minim_runtime_params", 64, &[("size", 0), ("flags", 4), ("n_threads", 8), ("log_level", 12), ("log", 16), ("log_user_data", 24), ("n_threads_decode", 32), ("pin_threads", 36), ("parallel_for", 40), ("parallel_for_user_data", 48), ("numa", 56), ("reserved", 60)]),
+    ("minim_recommended_sampling", 56, &[("size", 0), ("top_k", 4), ("temperature", 8), ("top_p", 16), ("min_p", 24), ("repetition_penalty", 32), ("penalty_last_n", 40), ("reserved", 44), ("source", 48)]),
     ("minim_tensor_info", 96, &[("size", 0), ("n_dims", 4), ("dims", 8), ("bytes", 72), ("name", 80), ("format", 88)]),
     ("minim_device_info", 48, &[("size", 0), ("usable", 4), ("memory_bytes", 8), ("free_bytes", 16), ("name", 24), ("description", 32), ("reason", 40)]),
     ("minim_plan_params", 80, &[("size", 0), ("flags", 4), ("devices", 8), ("n_devices", 16), ("host", 24), ("n_context", 32), ("n_sequences", 40), ("n_ubatch", 44), ("k_format", 48), ("v_format", 52), ("overrides", 56), ("split", 64), ("n_split", 72)]),
@@ -749,7 +774,7 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_output_info", 48, &[("size", 0), ("finish_reason", 4), ("content", 8), ("content_length", 16), ("reasoning", 24), ("reasoning_length", 32), ("n_tool_calls", 40)]),
     ("minim_tool_call", 40, &[("size", 0), ("reserved", 4), ("name", 8), ("name_length", 16), ("arguments", 24), ("arguments_length", 32)]),
     ("minim_session_params", 32, &[("size", 0), ("flags", 4), ("max_context", 8), ("k_format", 16), ("v_format", 20), ("n_batch", 24), ("n_ubatch", 28)]),
-    ("minim_constraint_params", 16, &[("size", 0), ("flags", 4), ("starts_after", 8)]),
+    ("minim_constraint_params", 24, &[("size", 0), ("flags", 4), ("starts_after", 8), ("calls_are_optional", 16), ("relax", 20)]),
     ("minim_option_info", 48, &[("size", 0), ("type", 4), ("minimum", 8), ("maximum", 16), ("default_value", 24), ("name", 32), ("help", 40)]),
     ("minim_token_probability", 8, &[("id", 0), ("logprob", 4)]),
     ("minim_token", 40, &[("size", 0), ("id", 4), ("text", 8), ("text_length", 16), ("logprob", 24), ("n_top", 28), ("top", 32)]),
@@ -790,6 +815,7 @@ extern "C" {
     pub fn minim_checkpoint_metadata_count(checkpoint: *const minim_checkpoint) -> usize;
     pub fn minim_checkpoint_metadata_key(checkpoint: *const minim_checkpoint, index: usize) -> *const c_char;
     pub fn minim_checkpoint_metadata(checkpoint: *const minim_checkpoint, key: *const c_char, max_array: usize, out: *mut *mut minim_text, err: *mut minim_error) -> minim_status;
+    pub fn minim_checkpoint_recommended_sampling(checkpoint: *const minim_checkpoint, out: *mut minim_recommended_sampling, err: *mut minim_error) -> minim_status;
     pub fn minim_checkpoint_tensor_count(checkpoint: *const minim_checkpoint) -> usize;
     pub fn minim_checkpoint_tensor(checkpoint: *const minim_checkpoint, index: usize, out: *mut minim_tensor_info, err: *mut minim_error) -> minim_status;
     pub fn minim_devices_list(runtime: *mut minim_runtime, out: *mut *mut minim_devices, err: *mut minim_error) -> minim_status;
@@ -849,6 +875,8 @@ extern "C" {
     pub fn minim_sampling_free(sampling: *mut minim_sampling);
     pub fn minim_sampling_set_i64(sampling: *mut minim_sampling, name: *const c_char, value: i64, err: *mut minim_error) -> minim_status;
     pub fn minim_sampling_set_f64(sampling: *mut minim_sampling, name: *const c_char, value: f64, err: *mut minim_error) -> minim_status;
+    pub fn minim_sampling_set_recommended(sampling: *mut minim_sampling, model: *const minim_model, err: *mut minim_error) -> minim_status;
+    pub fn minim_sampling_set_dry_breakers(sampling: *mut minim_sampling, texts: *const *const c_char, lengths: *const usize, count: usize, err: *mut minim_error) -> minim_status;
     pub fn minim_sampling_add_stop(sampling: *mut minim_sampling, text: *const c_char, length: usize, err: *mut minim_error) -> minim_status;
     pub fn minim_sampling_add_stop_token(sampling: *mut minim_sampling, id: i32, err: *mut minim_error) -> minim_status;
     pub fn minim_sampling_add_logit_bias(sampling: *mut minim_sampling, id: i32, bias: f32, err: *mut minim_error) -> minim_status;
@@ -866,6 +894,7 @@ extern "C" {
     pub fn minim_engine_save_prefixes(engine: *mut minim_engine, path: *const c_char, cancel: *mut minim_cancel, err: *mut minim_error) -> minim_status;
     pub fn minim_engine_load_prefixes(engine: *mut minim_engine, path: *const c_char, cancel: *mut minim_cancel, n_pages: *mut u64, err: *mut minim_error) -> minim_status;
     pub fn minim_engine_submit(engine: *mut minim_engine, sampling: *const minim_sampling, prompt: *const i32, count: usize, params: *const minim_request_params, out: *mut *mut minim_request, err: *mut minim_error) -> minim_status;
+    pub fn minim_engine_submit_n(engine: *mut minim_engine, sampling: *const minim_sampling, prompt: *const i32, count: usize, params: *const minim_request_params, n_answers: usize, out: *mut *mut minim_request, err: *mut minim_error) -> minim_status;
     pub fn minim_request_next(request: *mut minim_request, timeout_ms: i64, token: *mut minim_token, next: *mut i32, err: *mut minim_error) -> minim_status;
     pub fn minim_request_cancel(request: *mut minim_request);
     pub fn minim_request_get_state(request: *const minim_request, out: *mut minim_request_state, err: *mut minim_error) -> minim_status;
