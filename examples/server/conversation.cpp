@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "error.h"
+#include "request_log.h"
 
 namespace server {
 
@@ -57,6 +58,20 @@ void close_thought(std::vector<int32_t>& ids, const minim::Model& model) {
     if (ends_in_newline) ids.pop_back();
     const minim::Tokens rest = model.tokenize(ends_in_newline ? "\n\n</think>\n\n" : "\n</think>\n\n");
     ids.insert(ids.end(), rest.begin(), rest.end());
+}
+
+// Keeps calls that the model makes of its own accord to the tools. Null if that cannot be done: the request does not need it.
+std::shared_ptr<const minim::Constraint> optional_calls(const std::string& tools,
+                                                        const Conversation& conversation,
+                                                        const ChatPrompt& prompt, Serving& serving) {
+    if (!serving.options.constrains_calls) return nullptr;
+    try {
+        return serving.constraints.of_tools(tools, "", !conversation.parallel_calls,
+                                            prompt.format.starts_in_reasoning, /*optional=*/true);
+    } catch (const minim::Exception& error) {
+        write_note(fmt::format("tool calls are not constrained: {}", error.what()));
+        return nullptr;
+    }
 }
 
 }  // namespace
@@ -122,6 +137,12 @@ std::string render(const Conversation& conversation, const Serving& serving) {
     }
 }
 
+void set_reasoning_budget(std::optional<int64_t> n_tokens, Conversation& conversation) {
+    if (!n_tokens || *n_tokens < 0) return;
+    if (*n_tokens == 0) conversation.thinks = false;
+    if (*n_tokens > 0) conversation.reasoning_budget = n_tokens;
+}
+
 ChatPrompt make_prompt(const Conversation& conversation, Serving& serving) {
     ChatPrompt prompt;
     const std::string tools = tools_of(conversation);
@@ -129,6 +150,8 @@ ChatPrompt make_prompt(const Conversation& conversation, Serving& serving) {
     prompt.format.reasoning = serving.options.reasoning;
     prompt.format.starts_in_reasoning = opens_thought && conversation.thinks;
     prompt.format.tools = tools;
+    if (prompt.format.starts_in_reasoning)
+        prompt.reasoning_budget = conversation.reasoning_budget.value_or(0);
     std::vector<int32_t> ids;
     try {
         const minim::Tokens rendered = serving.model.chat_tokenize(
@@ -149,14 +172,17 @@ ChatPrompt make_prompt(const Conversation& conversation, Serving& serving) {
     const bool is_forced = conversation.tool_choice == Conversation::ToolChoice::required;
     try {
         if (is_forced) {
-            prompt.constraint = serving.constraints.of_tools(tools, conversation.tool_name,
-                                                             !conversation.parallel_calls, after_reasoning);
+            prompt.constraint =
+                serving.constraints.of_tools(tools, conversation.tool_name, !conversation.parallel_calls,
+                                             after_reasoning, /*optional=*/false);
         } else if (!conversation.schema.empty()) {
             prompt.constraint = serving.constraints.of_schema(conversation.schema, after_reasoning);
         }
     } catch (const minim::Exception& error) {
         refuse(error, is_forced ? "tools" : "response_format");
     }
+    if (!prompt.constraint && !tools.empty())
+        prompt.constraint = optional_calls(tools, conversation, prompt, serving);
     return prompt;
 }
 

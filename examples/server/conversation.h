@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,15 +23,17 @@ struct Conversation {
     std::string tool_name;       // the one function to call; "": any
     bool parallel_calls = true;  // several calls in an answer
     bool adds_generation_prompt = true;
-    bool continues = false;  // the last message, an assistant's, goes on
-    bool thinks = true;      // false: the prompt holds an empty thought
-    std::string schema;      // JSON Schema of the content; "": any text
+    bool continues = false;                   // the last message, an assistant's, goes on
+    bool thinks = true;                       // false: the prompt holds an empty thought
+    std::optional<int64_t> reasoning_budget;  // tokens of thought, at least 1; none: no limit
+    std::string schema;                       // JSON Schema of the content; "": any text
 };
 
 struct ChatPrompt {
     std::shared_ptr<const std::vector<int32_t>> ids;
     OutputFormat format;
     std::shared_ptr<const minim::Constraint> constraint;  // or null
+    int64_t reasoning_budget = 0;                         // 0: no limit
 };
 
 // The fields `messages`, `tools`, `tool_choice`, `parallel_tool_calls`, `chat_template_kwargs`, `add_generation_prompt`,
@@ -46,6 +49,9 @@ std::string without_billing_header(const std::string& system);
 
 // The prompt as text.
 std::string render(const Conversation& conversation, const Serving& serving);
+
+// Sets whether and how long the model thinks, from a number of tokens; nothing and -1 leave that to the server.
+void set_reasoning_budget(std::optional<int64_t> n_tokens, Conversation& conversation);
 
 // Throws ApiError: 400 with both counts if it is too long for the context.
 ChatPrompt make_prompt(const Conversation& conversation, Serving& serving);

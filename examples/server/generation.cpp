@@ -138,23 +138,11 @@ void Generation::take_tokens(size_t index, std::span<const Token> tokens) {
         if (choice.is_reasoning && token.id == tools_.serving.think_end) choice.is_reasoning = false;
         if (choice.is_reasoning) ++choice.answer.n_reasoning;
     }
-    choice.n_text += text.size();
     tools_.metrics.n_generated += tokens.size();
     News news;
     choice.reader->feed(text, news.deltas);
     if (plan_.keeps_tokens) keep_tokens(choice, tokens, news);
     emit(news, index);
-}
-
-// The stop text that ended the answer: the engine does not say which, but its tokens hold it.
-std::string Generation::find_stop(const Choice& choice) const {
-    const std::string whole = tools_.serving.model.detokenize(choice.ids, true).str();
-    const std::string_view rest =
-        std::string_view(whole).substr(std::min<size_t>(choice.n_text, whole.size()));
-    std::string found;
-    for (const std::string& stop : plan_.stops)
-        if (rest.starts_with(stop) && stop.size() > found.size()) found = stop;
-    return found.empty() ? plan_.stops.front() : found;
 }
 
 void Generation::on_end(size_t index, const JobEnd& end) {
@@ -171,7 +159,8 @@ void Generation::on_end(size_t index, const JobEnd& end) {
     }
     answer.finish_reason = choice.reader->finish(end.state.finish, news.deltas);
     emit(news, index);
-    if (is_stop && !plan_.stops.empty()) answer.stop_text = find_stop(choice);
+    if (is_stop && end.state.stop_text >= 0)
+        answer.stop_text = plan_.stops.at(static_cast<size_t>(end.state.stop_text));
     answer.last_call_is_cut = answer.finish_reason != "tool_calls" && !answer.calls.empty() &&
                               !Json::accept(answer.calls.back().arguments);
     answer.n_generated = end.state.n_generated;

@@ -40,7 +40,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
         std::optional<OutputReader> reader;
         Answer answer;
         std::vector<int32_t> ids;
-        uint64_t n_text = 0;  // bytes of text that the engine gave
         bool is_reasoning = false;
         std::vector<Token> held;  // without text: they may belong to a stop text
         bool has_ended = false;
@@ -57,7 +56,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
     void fail(const std::string& message);
     void cancel();
     void remember(const Choice& choice);
-    std::string find_stop(const Choice& choice) const;
     void done();
 
     Tools tools_;

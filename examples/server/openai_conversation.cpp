@@ -230,8 +230,20 @@ void read_response_format(const Fields& request, Conversation& conversation) {
     }
 }
 
+// As llama.cpp, vLLM and OpenRouter name it.
+void read_reasoning_budget(const Fields& request, Conversation& conversation) {
+    for (const char* name : {"thinking_budget_tokens", "thinking_token_budget", "max_reasoning_tokens"})
+        set_reasoning_budget(request.integer(name, -1, int64_t{1} << 40), conversation);
+    if (const Json* reasoning = request.find("reasoning"); reasoning != nullptr && reasoning->is_object()) {
+        const Fields fields(*reasoning, request.place("reasoning"));
+        set_reasoning_budget(fields.integer("max_tokens", 0, int64_t{1} << 40), conversation);
+        if (fields.text("effort") == "none") conversation.thinks = false;
+    }
+}
+
 Conversation read_conversation(const Fields& request, Serving& serving) {
     Conversation conversation;
+    set_reasoning_budget(serving.options.reasoning_budget, conversation);
     const Json& messages = request.required_array("messages");
     if (messages.empty()) request.refuse("messages", "is empty");
     for (size_t i = 0; i < messages.size(); ++i) {
@@ -242,6 +254,7 @@ Conversation read_conversation(const Fields& request, Serving& serving) {
     read_tool_choice(request, conversation);
     conversation.parallel_calls = request.boolean("parallel_tool_calls").value_or(true);
     read_kwargs(request, conversation);
+    read_reasoning_budget(request, conversation);
     if (conversation.continues && conversation.messages.back()["role"] != "assistant")
         request.refuse("continue_final_message", "needs a last message of the assistant");
     read_response_format(request, conversation);

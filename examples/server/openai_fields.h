@@ -15,6 +15,7 @@ void read_tool_choice(const Fields& request, Conversation& conversation);
 // Refuses a `tool_name` that no tool has.
 void require_tool(const Fields& request, const Conversation& conversation);
 void read_kwargs(const Fields& request, Conversation& conversation);
+void read_reasoning_budget(const Fields& request, Conversation& conversation);
 void read_response_format(const Fields& request, Conversation& conversation);
 
 }  // namespace server

@@ -144,14 +144,21 @@ void add_answers(CLI::App& app, Options& options) {
         ->transform(CLI::CheckedTransformer(parsers, CLI::ignore_case).description(""));
     app.add_flag("!--no-remember-reasoning", options.remembers_reasoning,
                  "do not put reasoning back that a client drops from a turn with tool calls");
-    app.add_option("--temp,--temperature", options.sampling.temperature, "for requests that do not say")
-        ->check(within(0.0, 100.0));
-    app.add_option("--top-p", options.sampling.top_p, "for requests that do not say")
-        ->check(within(0.0, 1.0));
-    app.add_option("--top-k", options.sampling.top_k, "for requests that do not say; 0: off")
+    app.add_option("--reasoning-budget", options.reasoning_budget,
+                   "tokens of thought for requests that do not say; -1: no limit, 0: no thought")
+        ->type_name("N")
+        ->check(within(int64_t{-1}, int64_t{k_largest_int32}));
+    app.add_flag("!--no-constrain-calls", options.constrains_calls,
+                 "do not keep tool calls to the tools' schemas where the model may choose whether it calls");
+    const std::string rest = "for requests that do not say (default: what the checkpoint recommends)";
+    app.add_option("--temp,--temperature", options.sampling.temperature, rest)->check(within(0.0, 100.0));
+    app.add_option("--top-p", options.sampling.top_p, rest)->check(within(0.0, 1.0));
+    app.add_option("--top-k", options.sampling.top_k, rest + "; 0: off")
         ->check(within(int64_t{0}, int64_t{k_largest_int32}));
-    app.add_option("--min-p", options.sampling.min_p, "for requests that do not say")
-        ->check(within(0.0, 1.0));
+    app.add_option("--min-p", options.sampling.min_p, rest)->check(within(0.0, 1.0));
+    app.add_option("--repeat-penalty", options.sampling.repetition_penalty,
+                   rest + ", over the last 64 tokens")
+        ->check(within(0.001, 1000.0));
 }
 
 std::string first_of(std::string_view names) {

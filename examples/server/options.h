@@ -17,6 +17,8 @@ struct SamplingDefaults {
     std::optional<double> top_p;
     std::optional<int64_t> top_k;
     std::optional<double> min_p;
+    std::optional<double> repetition_penalty;
+    int64_t penalty_last_n = -1;
 };
 
 struct Options {
@@ -36,6 +38,8 @@ struct Options {
     int64_t timeout_seconds = 0;  // of one answer; 0: none
     int32_t reasoning = MINIM_REASONING_SPLIT;
     bool remembers_reasoning = true;
+    bool constrains_calls = true;   // that the model makes of its own accord
+    int64_t reasoning_budget = -1;  // tokens of thought; -1: no limit, 0: none
     SamplingDefaults sampling;
     std::string metrics_prefix = "minim_";
     std::string cors_origin;

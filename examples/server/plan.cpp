@@ -10,10 +10,11 @@
 namespace server {
 
 std::vector<PlannedAnswer> plan_choices(const std::shared_ptr<const std::vector<int32_t>>& prompt,
-                                        const SamplingFields& fields, const minim::Constraint* constraint) {
+                                        const SamplingFields& fields, const minim::Constraint* constraint,
+                                        int64_t reasoning_budget) {
     std::vector<PlannedAnswer> answers;
     for (int64_t i = 0; i < fields.n_choices; ++i)
-        answers.push_back({prompt, make_sampling(fields, constraint, i)});
+        answers.push_back({prompt, make_sampling(fields, constraint, reasoning_budget, i)});
     return answers;
 }
 

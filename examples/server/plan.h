@@ -44,7 +44,8 @@ using Prepared = std::variant<HttpResponse, Plan>;
 
 // What n choices of one prompt share.
 std::vector<PlannedAnswer> plan_choices(const std::shared_ptr<const std::vector<int32_t>>& prompt,
-                                        const SamplingFields& fields, const minim::Constraint* constraint);
+                                        const SamplingFields& fields, const minim::Constraint* constraint,
+                                        int64_t reasoning_budget);
 
 // Fields of the answer that the request decides: `stream`, `stream_options`, `model`, `return_token_ids`. Throws ApiError 404 for
 // a model of another name, if names are enforced.

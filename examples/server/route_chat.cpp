@@ -27,7 +27,7 @@ Prepared chat_completions(const HttpRequest& http, Serving& serving) {
     const bool is_stream = form.is_stream;
     const bool keeps_tokens = form.has_ids || form.has_logprobs;
     Plan plan(ChatWriter(serving.model, std::move(form), static_cast<size_t>(fields.n_choices)));
-    plan.answers = plan_choices(prompt.ids, fields, prompt.constraint.get());
+    plan.answers = plan_choices(prompt.ids, fields, prompt.constraint.get(), prompt.reasoning_budget);
     plan.format = prompt.format;
     plan.stops = fields.stops;
     plan.is_stream = is_stream;

@@ -82,7 +82,7 @@ Prepared completions(const HttpRequest& http, Serving& serving) {
         form.n_prompt += ids.size();
         const std::string echo = echoes ? serving.model.detokenize(ids).str() : "";
         if (form.has_ids && form.prompt_ids.empty()) form.prompt_ids = ids;
-        for (auto& answer : plan_choices(std::make_shared<const Ids>(std::move(ids)), fields, nullptr)) {
+        for (auto& answer : plan_choices(std::make_shared<const Ids>(std::move(ids)), fields, nullptr, 0)) {
             answers.push_back(std::move(answer));
             echo_texts.push_back(echo);
         }

@@ -152,13 +152,15 @@ bool read_thinking(const Fields& request, Conversation& conversation) {
     const Fields thinking(*given, "thinking");
     if (!thinking.has("type")) thinking.refuse("type", "is required");
     const std::string type = *thinking.one_of("type", {"enabled", "disabled", "adaptive"});
-    thinking.integer("budget_tokens", 1);
+    const auto budget = thinking.integer("budget_tokens", 1, int64_t{1} << 40);
     conversation.thinks = type != "disabled";
+    if (type == "enabled") set_reasoning_budget(budget, conversation);
     return conversation.thinks;
 }
 
 Conversation read_anthropic(const Fields& request, Serving& serving) {
     Conversation conversation;
+    set_reasoning_budget(serving.options.reasoning_budget, conversation);
     read_messages(request, conversation, serving);
     read_anthropic_tools(request, conversation);
     read_anthropic_choice(request, conversation);
@@ -171,6 +173,8 @@ SamplingFields read_anthropic_sampling(const Fields& request, const Serving& ser
     fields.top_p = request.number("top_p", 0, 1).value_or(*serving.sampling.top_p);
     fields.top_k = request.integer("top_k", 0, int64_t{1} << 30).value_or(*serving.sampling.top_k);
     fields.min_p = *serving.sampling.min_p;
+    fields.repetition_penalty = *serving.sampling.repetition_penalty;
+    fields.penalty_last_n = serving.sampling.penalty_last_n;
     fields.seed = request.integer("seed");
     fields.max_tokens = request.integer("max_tokens", 0, int64_t{1} << 40);
     if (!fields.max_tokens) request.refuse("max_tokens", "is required");
@@ -195,7 +199,7 @@ Prepared messages(const HttpRequest& http, Serving& serving) {
     const bool is_stream = form.is_stream;
     Plan plan(MessagesWriter(std::move(form), shows_thinking));
     plan.family = ApiFamily::anthropic;
-    plan.answers = plan_choices(prompt.ids, fields, prompt.constraint.get());
+    plan.answers = plan_choices(prompt.ids, fields, prompt.constraint.get(), prompt.reasoning_budget);
     plan.format = prompt.format;
     plan.format.reasoning = MINIM_REASONING_SPLIT;
     plan.stops = fields.stops;

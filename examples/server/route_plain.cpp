@@ -101,11 +101,16 @@ Prepared props(const HttpRequest&, Serving& serving) {
     const Json sampling = {{"temperature", *serving.sampling.temperature},
                            {"top_p", *serving.sampling.top_p},
                            {"top_k", *serving.sampling.top_k},
-                           {"min_p", *serving.sampling.min_p}};
+                           {"min_p", *serving.sampling.min_p},
+                           {"repeat_penalty", *serving.sampling.repetition_penalty},
+                           {"repeat_last_n", serving.sampling.penalty_last_n}};
     return json_response(
         {{"total_slots", serving.options.n_parallel},
          {"chat_template", serving.chat_template},
-         {"default_generation_settings", {{"n_ctx", serving.n_context}, {"params", sampling}}},
+         {"default_generation_settings",
+          {{"n_ctx", serving.n_context},
+           {"params", sampling},
+           {"recommended_by", serving.sampling_source.empty() ? Json() : Json(serving.sampling_source)}}},
          {"model_alias", serving.name},
          {"modalities", {{"vision", false}, {"audio", false}}},
          {"build_info", minim_build_info()}});

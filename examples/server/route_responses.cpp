@@ -206,14 +206,14 @@ Prepared responses(const HttpRequest& http, Serving& serving) {
     const SamplingFields fields = read_responses_sampling(request, serving);
     refuse_unsupported(request);
     Conversation conversation;
+    set_reasoning_budget(serving.options.reasoning_budget, conversation);
     read_input(request, conversation, serving);
     const Json tools = without_hosted_tools(request);
     conversation.tools = read_tools(Fields(tools));
     read_tool_choice(request, conversation);
     conversation.parallel_calls = request.boolean("parallel_tool_calls").value_or(true);
     read_kwargs(request, conversation);
-    if (const Json* reasoning = request.object("reasoning"))
-        if (Fields(*reasoning, "reasoning").text("effort") == "none") conversation.thinks = false;
+    read_reasoning_budget(request, conversation);
     read_text_format(request, conversation);
     const ChatPrompt prompt = make_prompt(conversation, serving);
 
@@ -221,7 +221,7 @@ Prepared responses(const HttpRequest& http, Serving& serving) {
     form.n_prompt = prompt.ids->size();
     const bool is_stream = form.is_stream;
     Plan plan(ResponsesWriter(serving.model, std::move(form), echo_of(body)));
-    plan.answers = plan_choices(prompt.ids, fields, prompt.constraint.get());
+    plan.answers = plan_choices(prompt.ids, fields, prompt.constraint.get(), prompt.reasoning_budget);
     plan.format = prompt.format;
     plan.format.reasoning = MINIM_REASONING_SPLIT;
     plan.stops = fields.stops;

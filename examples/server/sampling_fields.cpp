@@ -14,18 +14,42 @@ constexpr double k_hottest = 100;
 constexpr double k_largest_penalty = 1000;
 
 // The repetition penalty of vLLM looks back on everything, that of llama.cpp on a window.
-void read_repetition(const Fields& request, SamplingFields& fields) {
+void read_repetition(const Fields& request, const SamplingDefaults& defaults, SamplingFields& fields) {
     const auto whole = request.number("repetition_penalty", 0.001, k_largest_penalty);
     const auto window = request.number("repeat_penalty", 0.001, k_largest_penalty);
     const auto last_n = request.integer("repeat_last_n", -1, int64_t{1} << 31);
     if (whole.value_or(1) != 1 && window.value_or(1) != 1)
         request.refuse("repeat_penalty", "and repetition_penalty are both given; choose one of them");
-    if (whole && *whole != 1) {
+    if (whole && (*whole != 1 || !window)) {
         fields.repetition_penalty = *whole;
     } else if (window) {
         constexpr int64_t k_usual_window = 64;
         fields.repetition_penalty = *window;
         fields.penalty_last_n = last_n.value_or(k_usual_window);
+    } else {
+        fields.repetition_penalty = *defaults.repetition_penalty;
+        fields.penalty_last_n = last_n.value_or(defaults.penalty_last_n);
+    }
+}
+
+// As llama.cpp names and reads them.
+void read_dry(const Fields& request, SamplingFields& fields) {
+    fields.dry_multiplier = request.number("dry_multiplier", 0, k_largest_penalty).value_or(0);
+    fields.dry_base = request.number("dry_base", 0, k_largest_penalty);
+    if (fields.dry_base && *fields.dry_base < 1) fields.dry_base.reset();
+    fields.dry_allowed_length = request.integer("dry_allowed_length", 0, int64_t{1} << 30);
+    fields.dry_penalty_last_n = request.integer("dry_penalty_last_n", -1, int64_t{1} << 30);
+    const Json* breakers = request.array("dry_sequence_breakers");
+    if (breakers == nullptr) return;
+    constexpr size_t k_most_breakers = 64;
+    if (breakers->size() > k_most_breakers)
+        request.refuse("dry_sequence_breakers", fmt::format("has {} texts; at most {} are possible",
+                                                            breakers->size(), k_most_breakers));
+    fields.dry_breakers.emplace();
+    for (const Json& text : *breakers) {
+        if (!text.is_string() || text.get_ref<const std::string&>().empty())
+            request.refuse("dry_sequence_breakers", "must have strings only, and none that is empty");
+        fields.dry_breakers->push_back(text);
     }
 }
 
@@ -55,11 +79,6 @@ void read_logit_bias(const Fields& request, const Serving& serving, SamplingFiel
 // Fields that other servers have and this one does without. Their types are checked all the same.
 void check_unused(const Fields& request) {
     request.number("typical_p", 0, 1);
-    request.number("dry_multiplier", 0, k_largest_penalty);
-    request.number("dry_base", 0, k_largest_penalty);
-    request.integer("dry_allowed_length", 0);
-    request.integer("dry_penalty_last_n", -1);
-    request.array("dry_sequence_breakers");
     request.text("user");
     request.object("metadata");
     request.boolean("store");
@@ -67,6 +86,14 @@ void check_unused(const Fields& request) {
     request.boolean("cache_prompt");
     request.integer("id_slot", -1);
     request.boolean("timings_per_token");
+}
+
+void set_dry(const SamplingFields& fields, minim::Sampling& sampling) {
+    sampling.set("dry_multiplier", fields.dry_multiplier);
+    if (fields.dry_base) sampling.set("dry_base", *fields.dry_base);
+    if (fields.dry_allowed_length) sampling.set("dry_allowed_length", *fields.dry_allowed_length);
+    if (fields.dry_penalty_last_n) sampling.set("dry_penalty_last_n", *fields.dry_penalty_last_n);
+    if (fields.dry_breakers) sampling.set_dry_breakers(*fields.dry_breakers);
 }
 
 }  // namespace
@@ -101,7 +128,9 @@ SamplingFields read_sampling(const Fields& request, const Serving& serving) {
     const int64_t top_k = request.integer("top_k", -1, int64_t{1} << 30).value_or(*defaults.top_k);
     fields.top_k = top_k < 0 ? 0 : top_k;
     fields.min_p = request.number("min_p", 0, 1).value_or(*defaults.min_p);
-    read_repetition(request, fields);
+    read_repetition(request, defaults, fields);
+    read_dry(request, fields);
+    fields.loop_tokens = request.integer("loop_tokens", 0, 65536).value_or(0);
     fields.presence_penalty = request.number("presence_penalty", -2, 2).value_or(0);
     fields.frequency_penalty = request.number("frequency_penalty", -2, 2).value_or(0);
     constexpr int64_t k_largest_seed = 9223372036854774784;  // what the engine takes
@@ -116,7 +145,7 @@ SamplingFields read_sampling(const Fields& request, const Serving& serving) {
 }
 
 minim::Sampling make_sampling(const SamplingFields& fields, const minim::Constraint* constraint,
-                              int64_t index) {
+                              int64_t reasoning_budget, int64_t index) {
     minim::Sampling sampling;
     sampling.set("temperature", fields.temperature).set("top_p", fields.top_p).set("top_k", fields.top_k);
     sampling.set("min_p", fields.min_p);
@@ -126,6 +155,9 @@ minim::Sampling make_sampling(const SamplingFields& fields, const minim::Constra
     }
     sampling.set("presence_penalty", fields.presence_penalty)
         .set("frequency_penalty", fields.frequency_penalty);
+    if (fields.dry_multiplier > 0) set_dry(fields, sampling);
+    if (fields.loop_tokens > 0) sampling.set("loop_tokens", fields.loop_tokens);
+    if (reasoning_budget > 0) sampling.set("max_reasoning_tokens", reasoning_budget);
     if (fields.seed) sampling.set("seed", *fields.seed + index);
     if (fields.max_tokens && *fields.max_tokens > 0) sampling.set("max_tokens", *fields.max_tokens);
     if (fields.min_tokens > 0) sampling.set("min_tokens", fields.min_tokens);

@@ -21,6 +21,12 @@ struct SamplingFields {
     int64_t penalty_last_n = -1;
     double presence_penalty = 0;
     double frequency_penalty = 0;
+    double dry_multiplier = 0;
+    std::optional<double> dry_base;
+    std::optional<int64_t> dry_allowed_length;
+    std::optional<int64_t> dry_penalty_last_n;
+    std::optional<std::vector<std::string>> dry_breakers;
+    int64_t loop_tokens = 0;
     std::optional<int64_t> seed;
     std::optional<int64_t> max_tokens;  // none: up to the context
     int64_t min_tokens = 0;
@@ -36,14 +42,14 @@ inline constexpr int64_t k_most_choices = 32;
 inline constexpr int64_t k_most_top_logprobs = 20;
 inline constexpr size_t k_most_stops = 16;
 
-// temperature, top_p, top_k, min_p, penalties, seed, logit_bias, n, min_tokens, ignore_eos, stop: what the two OpenAI routes share.
+// temperature, top_p, top_k, min_p, penalties, dry_*, loop_tokens, seed, logit_bias, n, min_tokens, ignore_eos, stop: what the two OpenAI routes share.
 SamplingFields read_sampling(const Fields& request, const Serving& serving);
 
 // A text or a list of texts.
 std::vector<std::string> read_stops(const Fields& request, const char* name);
 
-// For choice `index`: each has a seed of its own. `constraint` may be null.
+// For choice `index`: each has a seed of its own. `constraint` may be null. `reasoning_budget`: tokens of thought; 0: no limit.
 minim::Sampling make_sampling(const SamplingFields& fields, const minim::Constraint* constraint,
-                              int64_t index);
+                              int64_t reasoning_budget, int64_t index);
 
 }  // namespace server

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
@@ -65,23 +64,17 @@ std::string metadata(const minim::Model& model, const std::string& key) {
     }
 }
 
-std::optional<double> metadata_number(const minim::Model& model, const std::string& key) {
-    const std::string text = metadata(model, key);
-    if (text.empty()) return std::nullopt;
-    return std::strtod(text.c_str(), nullptr);
-}
-
+// What was not asked for is what the checkpoint recommends.
 SamplingDefaults complete(const SamplingDefaults& given, const minim::Model& model) {
-    const auto choose = [&](std::optional<double> own, const char* key, double other) {
-        if (!own) own = metadata_number(model, std::string("general.sampling.") + key);
-        return own.value_or(other);
-    };
+    const minim_recommended_sampling recommended = model.checkpoint().recommended_sampling();
+    constexpr int64_t k_usual_window = 64;
     SamplingDefaults defaults;
-    defaults.temperature = choose(given.temperature, "temp", 1.0);
-    defaults.top_p = choose(given.top_p, "top_p", 0.95);
-    defaults.min_p = choose(given.min_p, "min_p", 0.0);
-    const auto top_k = given.top_k ? std::optional(static_cast<double>(*given.top_k)) : std::nullopt;
-    defaults.top_k = static_cast<int64_t>(choose(top_k, "top_k", 40));
+    defaults.temperature = given.temperature.value_or(recommended.temperature);
+    defaults.top_p = given.top_p.value_or(recommended.top_p);
+    defaults.top_k = given.top_k.value_or(recommended.top_k);
+    defaults.min_p = given.min_p.value_or(recommended.min_p);
+    defaults.repetition_penalty = given.repetition_penalty.value_or(recommended.repetition_penalty);
+    defaults.penalty_last_n = given.repetition_penalty ? k_usual_window : recommended.penalty_last_n;
     return defaults;
 }
 
@@ -146,16 +139,21 @@ std::shared_ptr<const minim::Constraint> Constraints::find_or_make(std::string k
 
 std::shared_ptr<const minim::Constraint> Constraints::of_schema(const std::string& schema,
                                                                 bool after_reasoning) {
-    const minim::ConstraintOptions options{after_reasoning ? "</think>" : ""};
+    minim::ConstraintOptions options;
+    if (after_reasoning) options.starts_after = "</think>";
     return find_or_make((after_reasoning ? "s1" : "s0") + schema,
                         [&] { return minim::Constraint::from_schema(model_, schema, options); });
 }
 
 std::shared_ptr<const minim::Constraint> Constraints::of_tools(const std::string& tools,
                                                                const std::string& name, bool single,
-                                                               bool after_reasoning) {
-    const minim::ConstraintOptions options{after_reasoning ? "</think>" : ""};
-    const std::string key = fmt::format("t{}{}{}\n{}", after_reasoning ? 1 : 0, single ? 1 : 0, name, tools);
+                                                               bool after_reasoning, bool optional) {
+    minim::ConstraintOptions options;
+    if (after_reasoning) options.starts_after = "</think>";
+    options.calls_are_optional = optional;
+    options.relax = true;
+    const std::string key =
+        fmt::format("t{}{}{}{}\n{}", after_reasoning ? 1 : 0, single ? 1 : 0, optional ? 1 : 0, name, tools);
     return find_or_make(key,
                         [&] { return minim::Constraint::from_tools(model_, tools, name, single, options); });
 }
@@ -170,6 +168,7 @@ Serving::Serving(const Options& o)
       started(now_in_seconds()),
       chat_template(metadata(model, "tokenizer.chat_template")),
       sampling(complete(options.sampling, model)),
+      sampling_source(model.checkpoint().recommended_sampling().source),
       think_end(think_end_token(model)),
       engine(open_engine(model, options, n_context)),
       turns(model),

@@ -17,8 +17,9 @@ class Constraints {
   public:
     explicit Constraints(const minim::Model& model) : model_(model) {}
     std::shared_ptr<const minim::Constraint> of_schema(const std::string& schema, bool after_reasoning);
+    // `optional`: the answer may also be text; a call, once the model opens it, fits the tools.
     std::shared_ptr<const minim::Constraint> of_tools(const std::string& tools, const std::string& name,
-                                                      bool single, bool after_reasoning);
+                                                      bool single, bool after_reasoning, bool optional);
 
   private:
     template <typename Make>
@@ -40,8 +41,9 @@ struct Serving {
     const std::string name;   // of the model in answers
     const int64_t started;    // seconds since 1970
     const std::string chat_template;
-    const SamplingDefaults sampling;  // all are set
-    const int32_t think_end;          // the id of </think>, or -1
+    const SamplingDefaults sampling;    // all are set
+    const std::string sampling_source;  // of what the checkpoint recommends, or ""
+    const int32_t think_end;            // the id of </think>, or -1
     minim::Engine engine;
 
     // For the worker's thread.

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import signal
 import socket
 import threading
 import time
@@ -183,6 +184,38 @@ class End(unittest.TestCase):
         idle.close()
         with self.assertRaises(ConnectionRefusedError):
             server.get("/health")
+
+    def test_new_requests_are_refused_while_streams_end(self):
+        server = Server()
+        keep = socket.create_connection(server.address, timeout=60)
+        ends = []
+
+        def ask(path, body):
+            events = server.events(path, body)
+            ends.append(events[-1])
+
+        body = {"messages": COUNT, "temperature": 0, "max_tokens": 900, "ignore_eos": True}
+        threads = [threading.Thread(target=ask, args=(CHAT, body)) for _ in range(8)]
+        threads += [threading.Thread(target=ask, args=("/v1/messages", {"messages": COUNT, "max_tokens": 60}))
+                    for _ in range(8)]  # they wait
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + 20
+        while sum(slot["is_processing"] for slot in server.get("/slots")[2]) < 8 and time.monotonic() < deadline:
+            pass
+        time.sleep(0.2)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        for _ in range(3):
+            with self.assertRaises((ConnectionRefusedError, ConnectionResetError)):
+                server.post(CHAT, {"messages": HELLO, "max_tokens": 1})
+        self.assertEqual(server.process.wait(240), 0)
+        for thread in threads:
+            thread.join()
+        self.assertEqual(sum(end == (None, "[DONE]") for end in ends), 8)
+        self.assertEqual(sum(end[0] == "message_stop" for end in ends), 8)
+        self.assertEqual(keep.recv(100), b"")
+        keep.close()
 
     def test_the_log_has_no_prompts(self):
         with Server() as server:
