@@ -55,8 +55,8 @@ case $answer in
 esac
 "$usr/bin/minim-server" --version | grep -q "$version" || fail "minim-server is not of version $version"
 
-cc "$source/examples/c/answer.c" -o "$work/answer" \
-    $(PKG_CONFIG_PATH="$library/pkgconfig" PKG_CONFIG_SYSROOT_DIR="" pkg-config --cflags --libs minim)
+# shellcheck disable=SC2046 # the flags are meant to split
+cc "$source/examples/c/answer.c" -o "$work/answer" $(PKG_CONFIG_PATH="$library/pkgconfig" pkg-config --cflags --libs minim)
 LD_LIBRARY_PATH=$library "$work/answer" "$model" | grep -q Paris || fail "a program in C does not answer"
 
 python=$(PATH="/usr/bin:$PATH" command -v python3)
