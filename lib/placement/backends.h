@@ -1,4 +1,4 @@
-// Finds backends by name: the only place that knows which ones are built in.
+// Finds backends by name. Only this file knows the built-in ones.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@
 
 namespace minim::placement {
 
-// The threads of steps of several rows, and of steps of one, and how the memory they work on is placed.
+// The threads of prompts and of decoding (steps of one row), and the placement of their memory.
 struct Threads {
     std::shared_ptr<const ThreadPool> prompt;
     std::shared_ptr<const ThreadPool> decode;
     HostMemory memory = {};
 };
 
-// Without a count for decoding it is that of the prompt. Throws unsupported where memory or threads are to be placed and
-// the system refuses; for Numa::automatic they are then not placed, with a warning.
+// Without a count for decoding, that of the prompt is used. Throws unsupported if memory or threads must be placed and the
+// system refuses; with Numa::automatic they are then not placed, with a warning.
 struct ThreadOptions {
     int32_t n_threads = 1;
     int32_t n_threads_decode = 0;
@@ -30,8 +30,8 @@ struct ThreadOptions {
 Threads make_threads(const ThreadOptions& options, const Topology& topology, const Logger& log,
                      const PlacementCalls& calls = system_placement_calls());
 
-// "cpu" (also for an empty name) or "reference", which takes memory of the host as `threads` say. Throws invalid for any
-// other name.
+// Makes the backend "cpu" (also for an empty name) or "reference", with host memory as `threads` says. Throws invalid
+// for any other name.
 std::shared_ptr<const backend::Backend> make_backend(std::string_view name, Threads threads, CpuLevel level);
 std::shared_ptr<const backend::Backend> make_backend(std::string_view name,
                                                      std::shared_ptr<const ThreadPool> threads,

@@ -99,8 +99,8 @@ void match(std::span<const OverrideText> overrides, std::span<Named> all) {
     }
 }
 
-// Whether a rule says where a tensor of the experts of a layer lies.
-bool is_said(const ExpertRules& rules, const Named& tensor, int64_t layer, int64_t n_layer) {
+// Returns whether a rule places a tensor of the experts of a layer.
+bool is_pinned(const ExpertRules& rules, const Named& tensor, int64_t layer, int64_t n_layer) {
     if (tensor.decides >= 0) return true;
     return rules.n_host_layers >= 0 ? layer < rules.n_host_layers : layer >= n_layer + rules.n_host_layers;
 }
@@ -110,7 +110,7 @@ bool is_said(const ExpertRules& rules, const Named& tensor, int64_t layer, int64
 std::vector<OverrideText> parse_overrides(std::string_view text) {
     std::vector<OverrideText> all;
     for (size_t begin = 0; begin <= text.size();) {
-        // A device's name has no comma, so the first one behind an = ends the item.
+        // The name of a device has no comma, so the first comma after an = ends the item.
         const size_t first_equals = text.find('=', begin);
         const size_t end = first_equals == std::string_view::npos
                                ? text.size()
@@ -145,7 +145,7 @@ std::vector<bool> layers_with_rules(const ExpertRules& rules, int64_t n_layer) {
     match(texts_of(rules.overrides), all);
     std::vector<bool> layers(static_cast<size_t>(n_layer));
     for (const Named& tensor : all)
-        if (tensor.is_of_experts && is_said(rules, tensor, tensor.layer_of_stage, n_layer))
+        if (tensor.is_of_experts && is_pinned(rules, tensor, tensor.layer_of_stage, n_layer))
             layers[static_cast<size_t>(tensor.layer_of_stage)] = true;
     return layers;
 }
@@ -158,12 +158,12 @@ void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
         stage.experts.assign(static_cast<size_t>(stage.n_layer), nullptr);
         n_layer += stage.n_layer;
     }
-    // Where a device of the processor has the layer, it has the experts too.
+    // A layer on the CPU keeps its experts there.
     const auto device_for = [&](const Named& tensor, int64_t layer) {
         const auto& own = stages[tensor.stage].backend;
         const auto& wanted =
             tensor.decides >= 0 ? rules.overrides[static_cast<size_t>(tensor.decides)].device : rules.host;
-        const bool stays = !is_said(rules, tensor, layer, n_layer);
+        const bool stays = !is_pinned(rules, tensor, layer, n_layer);
         return stays || (wanted == rules.host && own->uses_host_memory()) ? own : wanted;
     };
     int64_t layer = -1;
@@ -172,7 +172,7 @@ void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
         if (!tensor.is_of_experts) {
             if (tensor.decides >= 0 && device_for(tensor, 0) != own)
                 fail(Status::unsupported,
-                     "override {}: {} stays on {} with its layer; only experts may lie elsewhere",
+                     "override {}: {} stays on {} with its layer; only experts can be offloaded",
                      text_of(texts_of(rules.overrides)[static_cast<size_t>(tensor.decides)]), tensor.name,
                      own->name());
             continue;

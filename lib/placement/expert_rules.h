@@ -1,5 +1,5 @@
-// Which experts lie elsewhere than the rest of their layer, as a caller asks for it: of some layers on the processor, or
-// wherever the tensors that a pattern names shall be.
+// Rules for offloaded experts, from the caller: the experts of some layers stay on the CPU, and experts whose tensors
+// match a pattern go to the device that is named.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,29 @@
 
 namespace minim::placement {
 
-// "exps=cpu" taken apart.
+// A parsed "exps=cpu".
 struct OverrideText {
     std::string pattern;
     std::string device;
 };
 
-// "PATTERN=DEVICE,PATTERN=DEVICE": a pattern ends at the last = before a comma, so that it may have commas in braces.
-// Throws invalid for what is not of that form.
+// Parses "PATTERN=DEVICE,PATTERN=DEVICE". A pattern ends at the last = before a comma, so that it may have commas in
+// braces. Throws invalid for any other form.
 std::vector<OverrideText> parse_overrides(std::string_view text);
 
-// What overrides say of one tensor; of experts also those of which they say nothing.
+// The place of one tensor by the overrides. Tensors of experts are listed even if no override matches them.
 struct WantedPlace {
     std::string tensor;
     int64_t layer = -1;  // -1: of none
     bool is_of_experts = false;
-    std::string device;  // as the text names it; empty: nothing is said
+    std::string device;  // as named in the text; empty: no override matches
     std::string rule;    // the item of the text, for messages
 };
 // Throws as layers_with_rules().
 std::vector<WantedPlace> wanted_places(std::span<const OverrideText> overrides, int64_t n_layer);
 
-// Tensors whose names a regular expression matches, at any place in them, go to a device. Names are those of GGUF files
-// (blk.3.ffn_up_exps.weight), whatever the checkpoint is.
+// Puts tensors on a device if a regular expression is found in their names. Names are those of GGUF files
+// (blk.3.ffn_up_exps.weight), for every kind of checkpoint.
 struct Override {
     std::string pattern;
     std::shared_ptr<const backend::Backend> device;
@@ -45,27 +45,27 @@ struct Override {
 
 struct ExpertRules {
     std::vector<Override> overrides = {};  // the first one that matches a tensor decides
-    // For those that no override matches: the experts of the first so many layers, below 0 of the last ones, stay with
-    // `host`. More than there are: of all.
+    // Experts that no override matches: those of the first n layers (below 0: of the last n) stay on `host`. More
+    // than the number of layers: of all.
     int64_t n_host_layers = 0;
     std::shared_ptr<const backend::Backend> host = nullptr;
 };
 
 using OpenDevice = std::function<std::shared_ptr<const backend::Backend>(const std::string& name)>;
 
-// The rules of a text (parse_overrides). "cpu" and "CPU" are `host`; of the other names, those of `devices` are these, and
-// open(name) is called once for each further one.
+// Returns the rules of a text (parse_overrides). "cpu" and "CPU" are `host`. Other names are looked up in `devices`;
+// open(name) is called once for each name that is not there.
 std::vector<Override> make_overrides(std::string_view text,
                                      const std::shared_ptr<const backend::Backend>& host,
                                      std::span<const std::shared_ptr<const backend::Backend>> devices,
                                      const OpenDevice& open);
 
-// For each layer whether the rules say where its experts lie; they lie with their layer where nothing is said. Throws
-// invalid for a pattern that is none, or that matches no tensor which those before it have left.
+// Returns for each layer whether a rule places its experts; else they are on the device of their layer. Throws
+// invalid for a bad pattern, or for one that matches no tensor that earlier patterns have left.
 std::vector<bool> layers_with_rules(const ExpertRules& rules, int64_t n_layer);
 
-// Sets where the experts of each stage's layers lie. Throws as layers_with_rules, and unsupported where it would part what
-// stays together: anything but experts from its layer, and the matrices of a layer's experts from each other.
+// Sets the devices of the experts of each stage's layers. Throws as layers_with_rules, and unsupported if a rule
+// would move a tensor that is not of experts, or only some of the experts' matrices of a layer.
 void place_experts(const ExpertRules& rules, std::span<model::Stage> stages);
 
 }  // namespace minim::placement

@@ -21,14 +21,14 @@ using model::Role;
 constexpr int32_t k_host = -1;
 constexpr int32_t k_not_said = -2;
 
-// What stays free in each memory, for what nobody counts.
+// The reserve that stays free in each memory, for uncounted allocations.
 constexpr uint64_t k_reserve_bytes = uint64_t{512} << 20;
 constexpr double k_reserve_part = 0.02;
-// What a driver takes for a context and the code of the kernels.
+// The memory that a driver takes for a context and the code of kernels.
 constexpr uint64_t k_driver_bytes = uint64_t{500} << 20;
 constexpr uint64_t k_staging_bytes = uint64_t{16} << 20;
 
-constexpr int64_t k_context_step = 256;  // of what a refusal says would fit
+constexpr int64_t k_context_step = 256;  // granularity of the context that would fit, in messages
 
 uint64_t reserve_of(uint64_t memory) {
     return std::min(k_reserve_bytes, static_cast<uint64_t>(k_reserve_part * static_cast<double>(memory)));
@@ -52,7 +52,7 @@ Sizes sizes_of(const PlanRequest& request) {
     for (const weights::WeightSpec& weight : request.weights) {
         const auto role = static_cast<Role>(weight.role);
         const auto layer = static_cast<size_t>(std::max(weight.layer, 0));
-        if (role == Role::experts_norm) continue;  // a few kilobytes beside experts that lie elsewhere
+        if (role == Role::experts_norm) continue;  // a few kilobytes for offloaded experts
         if (role == Role::embedding) {
             sizes.embedding += weight.bytes();
         } else if (weight.layer < 0) {
@@ -73,8 +73,8 @@ Sizes sizes_of(const PlanRequest& request) {
     return sizes;
 }
 
-// Buffers of a step of n_rows rows, as the backends lay them out, by and large: activations of rows and of slots, scores,
-// quantised copies, tables of pages, and rows of logits.
+// Returns the approximate bytes of the buffers of a step of n_rows rows: activations of rows and of slots, scores,
+// quantised copies, page tables, and rows of logits.
 uint64_t step_bytes(const model::Config& config, int64_t n_rows, int64_t n_context, bool is_device) {
     const auto floats = [](int64_t count) { return static_cast<uint64_t>(count) * sizeof(float); };
     const int64_t slots = n_rows * config.n_expert_used;
@@ -90,7 +90,7 @@ uint64_t step_bytes(const model::Config& config, int64_t n_rows, int64_t n_conte
     return bytes;
 }
 
-// How many layers each device has; what is left of the model's layers comes before them, on the host.
+// Returns the number of layers of each device; the remaining layers come before them, on the host.
 using Counts = std::vector<int64_t>;
 
 class Planner {
@@ -132,7 +132,7 @@ class Planner {
                 said_[static_cast<size_t>(place.layer)] = device_of(place.device, place.rule);
     }
 
-    // What the rules part: experts of one layer, or anything else from its layer.
+    // Refuses rules that would split the experts of a layer, or move another tensor from its layer.
     void check_rules(const Plan& plan) const {
         for (const WantedPlace& place : wanted_) {
             const auto layer = static_cast<size_t>(std::max<int64_t>(place.layer, 0));
@@ -144,7 +144,7 @@ class Planner {
                      place.tensor);
             if (!place.is_of_experts && place.layer >= 0 && wanted != own)
                 fail(Status::unsupported,
-                     "override {}: {} stays with its layer; only experts may lie elsewhere", place.rule,
+                     "override {}: {} stays with its layer; only experts can be offloaded", place.rule,
                      place.tensor);
         }
     }
@@ -166,7 +166,7 @@ class Planner {
         return counts;
     }
 
-    // Layers in proportion to the room, as a start.
+    // Starts with layers in proportion to the free memory.
     Counts proportional(int64_t n_on_devices) const {
         std::vector<double> room;
         for (size_t d = 0; d < request_.devices.size(); ++d)
@@ -174,8 +174,8 @@ class Planner {
         return model::split_layers(n_on_devices, room);
     }
 
-    // Places the experts of these layers: where rules say, else on the layer's device, the last layers first, as long as
-    // there is room, else on the host.
+    // Places the experts of these layers: as the rules say; else on the layer's device as long as there is room, the
+    // last layers first; else on the host.
     Plan filled(const Counts& counts) const {
         Plan plan;
         plan.layer_device.assign(static_cast<size_t>(n_layer_), k_host);
@@ -232,7 +232,7 @@ class Planner {
         return place.dense_bytes + place.expert_bytes + place.kv_bytes;
     }
 
-    // Bytes beyond what the memories have.
+    // Returns the bytes by which the memories are exceeded.
     uint64_t overflow(const Plan& plan) const {
         uint64_t over = 0;
         for (size_t d = 0; d < plan.devices.size(); ++d)
@@ -278,7 +278,7 @@ class Planner {
                 plan);
     }
 
-    // The order of plans: what fits, then what decodes faster, then what fills devices alike.
+    // The order of plans: those that fit, then by decode speed, then by even use of devices.
     auto rank(const Plan& plan) const {
         double imbalance = 0.0;
         for (size_t d = 0; d < plan.devices.size(); ++d) {
@@ -287,11 +287,11 @@ class Planner {
             imbalance += filled * filled;
         }
         const double read_seconds = plan.decode_seconds.total() - plan.decode_seconds.hand_over;
-        // Picoseconds: rounding of sums is no reason to move a layer.
+        // In picoseconds: rounding errors of sums must not move a layer.
         return std::tuple(overflow(plan), host_overflow(plan), std::llround(read_seconds * 1e9), imbalance);
     }
 
-    // From layers in proportion to the room, moves layers from one device to another as long as that helps.
+    // Moves layers from one device to another as long as that improves the plan.
     Plan improved(Plan best, Counts counts) const {
         for (bool moved = true; moved;) {
             moved = false;
@@ -314,7 +314,7 @@ class Planner {
         return best;
     }
 
-    // All layers on devices if attention and KV cache have room there, else as many as have.
+    // Puts all layers on devices if there is room for attention and KV cache, else as many as fit.
     Plan search() const {
         if (request_.devices.empty()) return filled({});
         int64_t n_on_devices = n_layer_;
@@ -376,7 +376,7 @@ class Planner {
         return plan.fits;
     }
 
-    // The largest context that fits; 0: none.
+    // Returns the largest context that fits; 0: none.
     int64_t largest_context(Format k, Format v) const {
         int64_t low = 0;
         int64_t high = request_.n_context / k_context_step;
@@ -417,7 +417,7 @@ class Planner {
     uint64_t device_work_ = 0;
     uint64_t host_work_ = 0;
     std::vector<WantedPlace> wanted_;
-    std::vector<int32_t> said_;  // a layer: where rules put its experts
+    std::vector<int32_t> said_;  // of each layer: the device that rules give its experts
 };
 
 void check(const PlanRequest& request) {

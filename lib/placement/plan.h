@@ -1,5 +1,5 @@
-// Which weights go where, what each place holds, and how fast that will be: from headers and facts alone. No device is opened
-// and nothing is allocated, so that a plan can be made for machines that are not there.
+// Plans the placement of weights, the memory that each device needs, and the speed, from headers and facts about the
+// machine only. No device is opened and nothing is allocated, so that machines can be planned that do not exist.
 #pragma once
 
 #include <cstdint>
@@ -21,28 +21,28 @@ struct PlanRequest {
     std::vector<DeviceFacts> devices = {};  // in the order of the layers
     HostFacts host = {};
     int64_t n_context = 0;    // tokens of one sequence
-    int64_t n_sequences = 1;  // each of which reserves the context
+    int64_t n_sequences = 1;  // concurrent ones, each of which reserves the context
     int64_t n_ubatch = 512;   // rows of a prompt step
     Format k_format = Format::f16;
     Format v_format = Format::f16;
     std::string overrides = {};  // parse_overrides(); "cpu" is the host
     std::vector<double> shares =
-        {};  // of the layers, one a device; shares that add up to the layers are counts
+        {};  // of the layers, one for each device; shares that add up to the number of layers are counts
 };
 
-// What lies in one memory.
+// The contents of one memory.
 struct PlannedPlace {
     std::string name;
     uint64_t dense_bytes = 0;  // weights that are not experts
     uint64_t expert_bytes = 0;
     uint64_t kv_bytes = 0;
-    uint64_t work_bytes = 0;  // buffers of a step, staging, and what a driver takes for itself
-    uint64_t free_bytes = 0;  // what is left, less a reserve
-    int64_t n_layers = 0;     // whose attention and KV cache lie here
+    uint64_t work_bytes = 0;  // buffers of a step, staging, and memory of the driver
+    uint64_t free_bytes = 0;  // the rest, less a reserve
+    int64_t n_layers = 0;     // whose attention and KV cache are here
     int64_t n_experts = 0;
 };
 
-// Seconds of one token, one part after the other.
+// The parts of the seconds of one token, which follow each other.
 struct DecodeSeconds {
     double dense = 0.0;     // weights of attention, routers and head
     double kv_cache = 0.0;  // the whole context, read once
@@ -58,10 +58,10 @@ struct DecodeSeconds {
 
 struct Plan {
     bool fits = false;
-    std::vector<PlannedPlace> devices;  // as requested, also those that get nothing
+    std::vector<PlannedPlace> devices;  // as requested, including those that get nothing
     PlannedPlace host;
-    std::vector<int32_t> layer_device;   // a layer: index of the device, -1: the host
-    std::vector<int32_t> expert_device;  // a layer, of its experts
+    std::vector<int32_t> layer_device;   // of each layer: index of the device, -1: the host
+    std::vector<int32_t> expert_device;  // of the experts of each layer
 
     // Read to decode one token.
     uint64_t token_dense_bytes = 0;
@@ -71,14 +71,14 @@ struct Plan {
     double decode_tokens_per_second = 0.0;  // of one sequence whose context is full, with even routing
     double prompt_tokens_per_second = 0.0;  // of a prompt as long as the context
     DecodeSeconds decode_seconds;
-    std::vector<std::string> choices;  // what was placed where and why; if it does not fit, what would
+    std::vector<std::string> choices;  // what was placed where and why; what would fit, if it does not
 };
 
-// Throws invalid for numbers that make no sense, KV formats that are none, rules that match nothing or name a device that
-// is not there, and unsupported for rules that part what stays together.
+// Makes a plan. Throws invalid for impossible numbers, formats that a KV cache cannot have, rules that match nothing
+// or name an unknown device, and unsupported for rules that would split a layer's experts.
 Plan make_plan(const PlanRequest& request);
 
-// The plan as JSON, as the header of the C ABI documents it.
+// Returns the plan as JSON, as documented in minim.h.
 std::string to_json(const Plan& plan);
 
 }  // namespace minim::placement

@@ -1,5 +1,5 @@
-// Backends that are shared libraries, looked for in the folders that the environment variable MINIM_PLUGIN_PATH names (with
-// colons between, searched first) and in minim-ABI beside this library.
+// Finds backends that are shared libraries: in the folders of the environment variable MINIM_PLUGIN_PATH (separated
+// by colons, searched first), and in minim-ABI beside this library.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace minim::placement {
 
-// The plug-in of a kind. Stays loaded as long as the process. Throws not_found naming the folders, or unsupported
-// where it cannot be loaded or is of another build.
+// Returns the plug-in of a kind, which stays loaded as long as the process. Throws not_found with the folders, or
+// unsupported if it cannot be loaded or is of another build.
 const backend::Plugin& load_plugin(std::string_view kind);
 
-// Kinds of the plug-ins that lie in the folders, in alphabetical order.
+// Returns the kinds of the plug-ins in the folders, in alphabetical order.
 std::vector<std::string> plugin_kinds();
 
 }  // namespace minim::placement

@@ -7,22 +7,22 @@
 namespace minim::placement {
 namespace {
 
-// Parts of a memory's bandwidth that kernels reach. Devices: 0.75 of what the modules are made for, as measured on an H100
-// with formats of 2 to 8 bits. The host: 0.80 of what the modules are made for, 0.93 of what a plain read measures.
+// The share of the memory bandwidth that kernels reach. Devices: 0.75 of the nominal bandwidth, as measured on an
+// H100 with formats of 2 to 8 bits. The host: 0.80 of the nominal bandwidth, 0.93 of the measured read bandwidth.
 constexpr double k_device_part = 0.75;
 constexpr double k_host_part = 0.80;
 constexpr double k_measured_part = 0.93;
 
-// Seconds a layer in which kernels start, wait for each other and move nothing: a third of the 75 us that a layer takes on an
-// H100. On the host: jobs of the threads.
+// Seconds of each layer in which kernels start and wait for each other without reading memory: a third of the 75 us
+// of a layer on an H100. On the host: starting jobs of the threads.
 constexpr double k_device_layer_seconds = 25e-6;
 constexpr double k_host_layer_seconds = 25e-6;
-// The residual stream to the host and back, with the waits for both: once a layer whose experts lie elsewhere.
+// Seconds to send the residual stream to the host and back, with both waits: once for each layer with offloaded experts.
 constexpr double k_hand_over_seconds = 45e-6;
 constexpr double k_between_devices_seconds = 30e-6;
 
-// Operations a second that kernels reach for each byte a second of the memory: 89 T on an H100 of 3.35 TB/s, 5.8 T on a server
-// of 576 GB/s with 16 cores.
+// Operations a second that kernels reach for each byte a second of memory bandwidth: 89 T on an H100 with 3.35 TB/s,
+// 5.8 T on a server with 576 GB/s and 16 cores.
 constexpr double k_device_operations = 27.0;
 constexpr double k_host_operations = 10.0;
 
@@ -59,8 +59,8 @@ class Predictor {
         return seconds;
     }
 
-    // A prompt as long as the context, in micro-batches: each reads all weights it needs once and multiplies every row by
-    // them; one device works after the other.
+    // Returns the speed of a prompt as long as the context, in micro-batches. Each reads the weights that it needs once and
+    // multiplies every row by them; the devices work one after the other.
     double prompt_tokens_per_second() const {
         const double n_rows = static_cast<double>(std::min(request_.n_ubatch, request_.n_context));
         double seconds = 0.0;

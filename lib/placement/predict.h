@@ -1,4 +1,4 @@
-// How fast a placement is, from bytes and bandwidths. The figures behind it are explained where they stand (predict.cpp).
+// Predicts the speed of a placement from bytes and bandwidths. predict.cpp explains the constants.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace minim::placement {
 
 struct Plan;
 
-// Bytes of one layer.
+// The bytes of one layer.
 struct LayerReads {
     double dense = 0.0;
-    double kv = 0.0;           // of one sequence's whole context
-    double experts = 0.0;      // all of them
-    double expert_part = 0.0;  // of them, read for one token
+    double kv = 0.0;           // of the whole context of one sequence
+    double experts = 0.0;      // all experts
+    double expert_part = 0.0;  // the experts read for one token
 };
 
 struct PredictRequest {
@@ -29,7 +29,7 @@ struct PredictRequest {
     int64_t n_ubatch = 0;
 };
 
-// Sets the plan's speeds and parts of a token's time from where its layers and experts are.
+// Sets the speeds of a plan and the parts of a token's time, from the places of its layers and experts.
 void predict(const PredictRequest& request, Plan& plan);
 
 }  // namespace minim::placement

@@ -14,19 +14,19 @@ namespace {
 using backend::Backend;
 using backend::Matrix;
 
-// Of a format; less is not worth the time that measuring takes.
+// The least weights of a format, in bytes; for fewer, measuring takes longer than it saves.
 constexpr uint64_t k_least_bytes = uint64_t{64} << 20;
-// What is not clearly faster stays as small as it is.
+// Formats that are not clearly faster stay packed.
 constexpr double k_least_gain = 0.95;
 
 constexpr int64_t k_cols = 3072;
-constexpr uint64_t k_measured_bytes = uint64_t{32} << 20;  // of grid points
+constexpr uint64_t k_measured_bytes = uint64_t{32} << 20;  // packed
 constexpr int k_rounds = 5;
 constexpr int64_t k_fill_bytes = int64_t{1} << 20;  // by one thread at a time
 
-constexpr const char* k_what = "measuring expanded weights";
+constexpr const char* k_what = "measuring unpacked codebooks";
 
-// Packed weights that nobody has made: codes by chance, scales that are numbers of a normal size.
+// Random packed weights: random codes, with scales of a normal size.
 class MadeUpMatrix {
   public:
     MadeUpMatrix(const Backend& backend, Format format, int64_t rows)
@@ -49,7 +49,7 @@ class MadeUpMatrix {
         });
     }
 
-    // Seconds of a product with one row.
+    // Returns the seconds of a product with one row.
     double time_product(const Backend& backend, backend::Scratch& scratch, const float* h, float* y) const {
         evict_from_caches({bytes_.data(), bytes_.size()});
         const backend::LinearTask task = {&matrix_, y, false};
@@ -68,7 +68,7 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-// Bytes that the weights take with some formats expanded.
+// Returns the bytes of the weights with some formats unpacked.
 uint64_t stored_bytes(std::span<const WeightSpec* const> weights, const ExpandedFormats& expanded) {
     uint64_t total = 0;
     for (const WeightSpec* weight : weights) {
@@ -78,7 +78,7 @@ uint64_t stored_bytes(std::span<const WeightSpec* const> weights, const Expanded
     return total;
 }
 
-// Of a format that can be expanded; 0 for every other one.
+// Returns the bytes of weights of a format that can be unpacked; 0 for every other one.
 uint64_t bit_of(const FormatTraits& entry) {
     return expanded_format(entry.format) ? uint64_t{1} << entry.gguf_type : 0;
 }
@@ -139,14 +139,14 @@ ExpandedFormats choose_expanded(const Backend& backend, std::span<const WeightSp
     uint64_t available = available_memory_bytes();
     if (backend.host_memory().locks()) available = std::min(available, lock_limit().left());
     if (wanted > available / 4 * 3) {
-        log.info("{}: weights stay in grid points: expanded they would take {} bytes of {}", backend.name(),
-                 wanted, available);
+        log.info("{}: codebooks stay packed: unpacked they would take {} bytes of {}", backend.name(), wanted,
+                 available);
         return {};
     }
     ExpandedFormats chosen;
     for (const Format format : formats) {
         const double time = expanded_time(backend, format);
-        log.info("{}: expanded weights of {} take {:.2f} of the time of grid points", backend.name(),
+        log.info("{}: unpacked codebooks of {} take {:.2f} of the time of packed ones", backend.name(),
                  traits(format).name, time);
         if (time <= k_least_gain) chosen.add(format);
     }

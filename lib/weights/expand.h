@@ -1,5 +1,6 @@
-// Which weights in grid points the host's memory holds expanded (format/expand.h): what reads less takes less time where
-// many threads share a memory, what computes less where few do.
+// Chooses the formats whose codebooks are unpacked in host memory (format/expand.h). Packed codebooks read fewer
+// bytes, which is faster if many threads share the memory; unpacked ones need fewer instructions, which is faster if
+// few do.
 #pragma once
 
 #include <array>
@@ -14,15 +15,16 @@ namespace minim::weights {
 
 enum class Expand { automatic, off, on };
 
-// A set of formats of files.
+// A set of file formats whose codebooks are unpacked.
 class ExpandedFormats {
   public:
     void add(Format format) noexcept { contains_[static_cast<size_t>(format)] = true; }
     bool contains(Format format) const noexcept { return contains_[static_cast<size_t>(format)]; }
-    // What a product's weights of this format are held in.
+    // Returns the format in which products with weights of this format are stored.
     Format held(Format format) const noexcept { return contains(format) ? *expanded_format(format) : format; }
 
-    // The set as a number for files: a bit each, by the number of the GGUF type. Others' bits are left out.
+    // Convert the set to and from a number for files: one bit for each format, by the number of the GGUF type. Other
+    // bits are ignored.
     uint64_t bits() const noexcept;
     static ExpandedFormats of_bits(uint64_t bits) noexcept;
 
@@ -30,14 +32,15 @@ class ExpandedFormats {
     std::array<bool, k_format_count> contains_ = {};
 };
 
-// Of weights whose device computes on host memory. `automatic`: formats with much weight, whose products with one row
-// take less time expanded, on the device's threads, as measured now; none where these formats expanded would not leave a
-// quarter of the available memory free, or of what may be locked where weights are. Throws out_of_memory.
+// Chooses the formats to unpack, for weights whose device computes on host memory. `automatic`: formats with many
+// weights whose products with one row are faster unpacked, measured now on the device's threads; none if this would
+// not leave a quarter of the available memory free (or of the lockable memory, if weights are locked). Throws
+// out_of_memory.
 ExpandedFormats choose_expanded(const backend::Backend& backend, std::span<const WeightSpec* const> weights,
                                 Expand expand, const Logger& log);
 
-// The product of one row and a matrix that no cache has: how much of the time of grid points it takes with expanded
-// weights.
+// Measures the product of one row and a matrix that is in no cache. Returns the time with unpacked codebooks divided
+// by that with packed weights.
 double expanded_time(const backend::Backend& backend, Format format);
 
 }  // namespace minim::weights

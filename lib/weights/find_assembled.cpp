@@ -58,7 +58,7 @@ bool is_one_number(const Tensor& tensor) {
     return has_shape(tensor, {}) || has_shape(tensor, {1}) || has_shape(tensor, {1, 1});
 }
 
-// The tensors of one matrix.
+// Finds the tensors of one matrix.
 struct Companions {
     const FindTensor& find;
     std::string stem;  // X of X.weight
@@ -72,12 +72,12 @@ struct Companions {
         if (tensor == nullptr) fail_file(Reason::value, "tensor {}{} is missing", stem, suffix);
         return *tensor;
     }
-    // The first of these that is there.
+    // Returns the first of these that exists.
     const Tensor& one_of(std::string_view first, std::string_view second) const {
         const Tensor* tensor = optional(first);
         return tensor != nullptr ? *tensor : required(second);
     }
-    // Marks tensors that change no weight as known.
+    // Marks tensors that do not affect weights as known.
     void skip(std::initializer_list<std::string_view> suffixes) const {
         for (const std::string_view suffix : suffixes) static_cast<void>(optional(suffix));
     }
@@ -108,7 +108,7 @@ AssembledMatrix make(Kind kind, Format format, const Tensor& codes, const Tensor
 
 // ---- numbers of eight and four bits with a floating point ----
 
-// X.weight in E4M3 with a power of two for 32 inputs, or a scale for 128 x 128 numbers, every row, or all.
+// X.weight in E4M3 with a power of two for 32 inputs, or a scale for 128 x 128 numbers, for each row, or for all.
 AssembledMatrix find_fp8(const Companions& beside, const Tensor& codes) {
     const int64_t rows = beside.rows;
     const int64_t cols = beside.cols;
@@ -220,7 +220,7 @@ std::string found_text(const AssembledMatrix& matrix) {
     return format_text("{} in groups of {}", name, group_of(matrix));
 }
 
-// Throws format if a file of the folder says that the matrix is quantised in another way.
+// Throws format if a file of the folder declares another quantisation of the matrix.
 void check_against_declarations(const PackingHints& hints, const std::string& stem,
                                 const AssembledMatrix& matrix) {
     const std::optional<Method> method = method_of(matrix.kind);
@@ -245,7 +245,7 @@ void check_against_declarations(const PackingHints& hints, const std::string& st
     }
 }
 
-// The smallest format that holds these numbers.
+// Returns the smallest format that represents these numbers.
 Format integer_format(const Integers& found, int64_t group, bool is_symmetric) {
     const bool has_f32_scales = found.scales->format == Format::f32;
     if (found.bits == 8) return is_symmetric && !has_f32_scales ? Format::q8_0 : Format::int8_z32;
@@ -264,7 +264,7 @@ AssembledMatrix make_integers(const Companions& beside, const Tensor& codes, con
         fail(Status::unsupported, "tensor {} is in groups of {} inputs; groups are multiples of {}",
              codes.name, group, k_mx_group);
     const bool is_symmetric = found.zeros == nullptr || beside.hints.symmetric == true;
-    // Inputs in groups by activation are no rows of blocks: such a matrix is held as floats.
+    // If groups are ordered by activation, a row is not a sequence of blocks: such a matrix is stored as floats.
     const bool is_ordered = found.groups != nullptr && beside.hints.orders_inputs;
     const Format format = is_ordered ? Format::f32 : integer_format(found, group, is_symmetric);
     AssembledMatrix matrix = make(Kind::integers, format, codes, found.scales, beside.rows, beside.cols);
@@ -375,7 +375,7 @@ AssembledMatrix find_qweight(const Companions& beside, const Tensor& codes) {
     return matrix;
 }
 
-// Of a matrix that is there in two ways nobody knows which one counts.
+// Refuses a matrix that exists in two forms: it is not known which one is valid.
 void refuse_two(const Companions& beside) {
     constexpr std::string_view k_codes[] = {".weight", ".weight_packed", ".qweight"};
     const Tensor* first = nullptr;
@@ -399,7 +399,7 @@ std::optional<AssembledMatrix> find_whole(const Companions& beside, const Tensor
     return find_mxfp4(beside, whole);
 }
 
-// The matrix in whichever tensors hold it.
+// Returns the matrix, in any of its possible forms.
 std::optional<AssembledMatrix> find_any(const Companions& beside) {
     if (const Tensor* whole = beside.optional(".weight")) return find_whole(beside, *whole);
     if (const Tensor* packed = beside.optional(".weight_packed")) {

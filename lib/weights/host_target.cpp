@@ -39,7 +39,7 @@ Target HostTarget::target() {
             [this](const Piece& piece) { return buffers_[piece.run->buffer].data() + piece.to(); }};
 }
 
-// The memory of the pieces, and a good deal of what comes after it: by all threads, as zeroing takes its time.
+// Prefaults the memory of the pieces and some of what follows, on all threads, because zeroing pages takes time.
 void HostTarget::prefault(std::span<const Piece> pieces) {
     for (size_t b = 0; b < buffers_.size(); ++b) {
         const Buffer& buffer = buffers_[b];

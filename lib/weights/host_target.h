@@ -1,4 +1,4 @@
-// Weights in host memory, on their NUMA nodes: taken at once, prefaulted while they are read.
+// Weights in host memory, on their NUMA nodes: allocated at once, prefaulted while they are read.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace minim::weights {
 
 class HostTarget {
   public:
-    // Takes the memory of all buffers of the layout. The arguments must outlive it. Throws out_of_memory.
+    // Allocates the memory of all buffers of the layout. The arguments must outlive it. Throws out_of_memory.
     HostTarget(const Layout& layout, const backend::Backend& backend);
 
     Target target();

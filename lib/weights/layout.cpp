@@ -18,7 +18,7 @@ uint64_t bytes_of(const Matrix& matrix) {
     return static_cast<uint64_t>(matrix.rows * matrix.row_bytes);
 }
 
-// The first byte of a run in the checkpoint's files.
+// Returns the first byte of a run in the checkpoint's files.
 std::tuple<int32_t, uint64_t> file_position(const Run& run) {
     const Source& source = run.weight->source;
     return {source.tensor->part, source.tensor->offset + source.offset + run.from};
@@ -35,7 +35,7 @@ Layout::Layout(std::span<const WeightSpec* const> weights, const backend::Backen
     find_places();
 }
 
-// As it is stored once it is packed.
+// Returns the matrix as it is stored once it is packed.
 Matrix Layout::stored(const Matrix& read) const {
     Matrix stored = read;
     if (!read.packed || !options_.expanded.contains(read.format)) return stored;
@@ -44,7 +44,7 @@ Matrix Layout::stored(const Matrix& read) const {
     return stored;
 }
 
-// The same for weights of as many rows.
+// The same for weights with as many rows.
 const backend::RowSplit* Layout::split_of(const WeightSpec& weight) {
     if (weight.use != Use::product || buffer_bytes_.size() == 1) return nullptr;
     for (const backend::RowSplit& split : splits_)
@@ -88,7 +88,7 @@ void Layout::find_places() {
 
 uint64_t Layout::unit_bytes(const Run& run) const noexcept {
     if (run.read.packed) return static_cast<uint64_t>(backend_.pack_rows_together() * run.read.row_bytes);
-    // Packed files hash pieces of one byte and more here, whatever they are assembled from.
+    // Packed files hash pieces from one byte on here, independently of how they are assembled.
     const bool is_assembled = run.weight->source.assembled != nullptr && !options_.packs;
     return is_assembled ? static_cast<uint64_t>(k_assembled_rows * run.read.row_bytes) : 1;
 }

@@ -1,5 +1,5 @@
-// Where the weights of one device go: into one buffer, or one a NUMA node for the rows that are split among the nodes and
-// one more for everything else. Planned from specs alone, before any memory is taken.
+// The layout of the weights of one device: one buffer, or one for each NUMA node for split rows and one more for
+// everything else. It is planned from specs only, before any memory is allocated.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +14,34 @@
 
 namespace minim::weights {
 
-// Rows of a weight that lie together in the checkpoint and at their target.
+// Rows of a weight that are contiguous in the checkpoint and in their target.
 struct Run {
     const WeightSpec* weight = nullptr;
     uint64_t from = 0;       // of the weight's bytes
-    backend::Matrix read;    // as they are read; `packed`: they are reordered on their way
+    backend::Matrix read;    // as they are read; `packed`: they are packed while loading
     backend::Matrix stored;  // as they are stored; `data` is null
     size_t buffer = 0;
     uint64_t to = 0;  // from the start of the buffer
 
-    // Where a row that begins `at` bytes into the run is stored. Any byte of rows whose size does not change.
+    // Returns the position at which a row that begins `at` bytes into the run is stored. `at` may be any byte if rows
+    // keep their size.
     uint64_t stored_at(uint64_t at) const {
         if (stored.row_bytes == read.row_bytes) return at;
         return at / static_cast<uint64_t>(read.row_bytes) * static_cast<uint64_t>(stored.row_bytes);
     }
 };
 
-// The matrices of one device as operations take them, one a weight.
+// The matrices of one device as operations take them, one for each weight.
 struct PlacedMatrices {
     std::vector<backend::Matrix> matrices;
-    // What matrices whose rows are split among NUMA nodes point to: elements keep their addresses.
+    // Row splits that matrices point to; elements keep their addresses.
     std::deque<backend::RowSplit> splits;
     std::deque<std::vector<const std::byte*>> parts;
 };
 
 struct LayoutOptions {
-    bool packs = false;         // products that the device packs are reordered on their way
-    bool splits_nodes = false;  // rows of products are split among the NUMA nodes of the device's memory
+    bool packs = false;         // products are packed while loading, if the device packs them
+    bool splits_nodes = false;  // rows of products are split over the NUMA nodes of the device's memory
     ExpandedFormats expanded = {};
     uint64_t alignment = 64;  // of every run
     uint64_t first_byte = 0;  // before the runs; of the single buffer
@@ -53,7 +54,7 @@ class Layout {
            const LayoutOptions& options);
 
     std::span<const Run> runs() const noexcept { return runs_; }  // in the order of the weights
-    // Indexes of the runs in the order in which the files hold them: targets are filled from front to back.
+    // Returns the indexes of the runs in the order of the files, so that files are read in sequence.
     std::span<const uint32_t> file_order() const noexcept { return file_order_; }
     std::span<const uint64_t> buffer_bytes() const noexcept { return buffer_bytes_; }
     size_t common_buffer() const noexcept { return buffer_bytes_.size() - 1; }
@@ -62,8 +63,8 @@ class Layout {
     uint64_t stored_bytes() const noexcept { return stored_bytes_; }
     const ExpandedFormats& expanded() const noexcept { return options_.expanded; }
 
-    // Bytes of the run that are read together: whole panels of what is packed, whole groups of rows of an assembled matrix
-    // that is not; else 1.
+    // Returns the granularity of reads of the run in bytes: whole panels if it is packed, whole groups of rows of an
+    // assembled matrix that is not packed; else 1.
     uint64_t unit_bytes(const Run& run) const noexcept;
 
     // Returns the matrices once each run lies at place(run). Their factors are 1.
@@ -79,7 +80,7 @@ class Layout {
     std::span<const WeightSpec* const> weights_;
     const backend::Backend& backend_;
     const LayoutOptions options_;
-    std::vector<const backend::RowSplit*> split_;  // a weight; null: its rows lie together
+    std::vector<const backend::RowSplit*> split_;  // of each weight; null: its rows are contiguous
     std::deque<backend::RowSplit> splits_;
     std::vector<Run> runs_;
     std::vector<uint32_t> file_order_;

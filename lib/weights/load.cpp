@@ -13,10 +13,10 @@ namespace {
 using backend::Matrix;
 using checkpoint::k_load_block_bytes;
 
-// What a thread reads at a time: it packs out of the second-level cache. Packed files hash by pieces: another size needs
-// another version of them.
+// The bytes that a thread reads at a time: it packs them from the second-level cache. Packed files have a hash for
+// each piece, so another size needs a new version of their format.
 constexpr uint64_t k_piece_bytes = uint64_t{128} << 10;
-// How far the system is asked to read ahead of the threads.
+// How far ahead of the threads the system is asked to read.
 constexpr uint64_t k_ahead_bytes = uint64_t{32} << 20;
 constexpr uint64_t k_scratch_alignment = 64;
 
@@ -30,7 +30,7 @@ uint64_t piece_bytes(const Layout& layout, const Run& run) {
     return std::max(k_piece_bytes / unit, uint64_t{1}) * unit;
 }
 
-// A buffer a thread: rows as they are read, and a panel of them with codebooks unpacked.
+// The buffers of a thread: rows as they are read, and a panel of them with unpacked codebooks.
 class PackScratch {
   public:
     PackScratch(const Layout& layout, const backend::Backend& backend) : backend_(backend) {

@@ -1,6 +1,6 @@
-// The one way of weights into memory: read by pieces in the order of the files, packed on the way if the layout says so, and
-// written to their target. A job of some megabytes is done by all threads, each with a buffer of its own, while the
-// system reads ahead. Nothing is read or written twice.
+// Loads weights: reads pieces in the order of the files, packs them if the layout says so, and writes them to their
+// target. All threads work on a job of some megabytes, each with its own buffer, while the system reads ahead.
+// Nothing is read or written twice.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace minim::weights {
 
-// Of a run: whole panels if it is packed.
+// A part of a run: whole panels if it is packed.
 struct Piece {
     const Run* run = nullptr;
     uint64_t at = 0;
@@ -37,8 +37,8 @@ class PieceCursor {
 
     // Returns a piece of no bytes at the end.
     Piece next();
-    // Fills `pieces` with those of the next job and returns how many bytes they have together, as bytes(piece) counts
-    // them: k_load_block_bytes, or less than one piece more.
+    // Fills `pieces` with those of the next job. Returns their total bytes, as bytes(piece) counts them:
+    // k_load_block_bytes, or less than one piece more.
     uint64_t next_job(std::vector<Piece>& pieces, const std::function<uint64_t(const Piece&)>& bytes);
 
   private:
@@ -47,16 +47,16 @@ class PieceCursor {
     uint64_t at_ = 0;
 };
 
-// Where pieces are written to. prepare() and commit() are called on the loading thread, before and after each job.
+// The target of pieces. prepare() and commit() are called on the loading thread, before and after each job.
 struct Target {
     std::function<void(std::span<const Piece>)> prepare;      // makes room
     std::function<std::byte*(const Piece&)> place;            // of a piece's stored bytes; any thread
-    std::function<void(const Piece&)> written = {};           // once a piece is; any thread
-    std::function<void(std::span<const Piece>)> commit = {};  // once all of them are
+    std::function<void(const Piece&)> written = {};           // called once a piece is written; any thread
+    std::function<void(std::span<const Piece>)> commit = {};  // called once all of them are written
 };
 
-// Reads everything that the layout names. `threads` does the work; it is also the backend that packs. Throws what
-// reading and the target throw, and cancelled.
+// Loads all runs of the layout on the threads of `threads`, which is also the backend that packs. Throws what reading
+// and the target throw, and cancelled.
 void load(const Layout& layout, const Reader& reader, const backend::Backend& threads, const Target& target,
           checkpoint::LoadCounter& counter);
 

@@ -13,7 +13,7 @@ namespace {
 
 using checkpoint::k_load_block_bytes;
 
-// What norms and biases take between two matrices.
+// The space that norms and biases take between two matrices.
 constexpr int64_t k_most_gap_bytes = int64_t{1} << 20;
 constexpr uint64_t k_task_bytes = uint64_t{128} << 10;
 constexpr const char* k_what = "mapped weights";
@@ -43,7 +43,7 @@ PlacedMatrices map_weights(std::span<const WeightSpec* const> weights, const Rea
     return all;
 }
 
-// Vectors lie between the matrices, or outside the files if they were widened.
+// Vectors are between the matrices, or outside the files if they were widened.
 std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
                                  std::span<const backend::Matrix> matrices) {
     std::vector<Block> all;

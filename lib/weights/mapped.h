@@ -1,4 +1,4 @@
-// Weights that stay in mapped files.
+// Weights that stay in mapped files (not packed).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ using Block = std::span<const std::byte>;
 PlacedMatrices map_weights(std::span<const WeightSpec* const> weights, const Reader& reader,
                            std::deque<std::vector<float>>& widened);
 
-// Returns the bytes of the matrices that are not vectors as few blocks; what lies between two matrices of a file is
+// Returns the bytes of the matrices (not of vectors) as few blocks; what lies between two matrices of a file is
 // included.
 std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
                                  std::span<const backend::Matrix> matrices);
@@ -28,8 +28,8 @@ std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
 // Throws out_of_memory if the blocks do not fit into the available memory.
 void check_room(std::span<const Block> blocks);
 
-// Brings the blocks into memory on all threads of the backend, and keeps them there if its memory is locked. Throws
-// out_of_memory if they do not fit or may not be locked, io and cancelled.
+// Prefaults the blocks on all threads of the backend, and locks them if its memory is locked. Throws out_of_memory if
+// they do not fit or may not be locked, io and cancelled.
 void prefault(std::span<const Block> blocks, const backend::Backend& backend,
               checkpoint::LoadCounter& counter);
 

@@ -27,7 +27,7 @@ uint64_t hash_of(const PackedHeader& header) {
     return hash_bytes(std::as_bytes(std::span(&header, 1)).first(offsetof(PackedHeader, hash)));
 }
 
-// What speaks against using a file of this model; nothing if nothing does.
+// Returns why a file of this model cannot be used; empty if it can.
 std::string_view fault_of(const PackedHeader& header, uint64_t origin, uint64_t file_bytes) {
     if (header.version != k_packed_version) return "was made by another version";
     if (header.origin != origin) return "was made of files that have changed since";
@@ -64,7 +64,7 @@ void PackedWriter::write(uint64_t end) {
     const uint64_t left = end - begin_ - bytes;
     std::memmove(window_.data(), window_.data() + bytes, left);
     std::memset(window_.data() + left, 0, bytes);
-    // The disk works meanwhile, and is waited for here, where the load can be cancelled.
+    // The disk writes meanwhile. Waits for it here, where the load can be cancelled.
     file_.start_flush(begin_, bytes);
     if (begin_ >= k_flush_behind_bytes) file_.wait_for_flush(begin_ - k_flush_behind_bytes, bytes);
     begin_ += bytes;
@@ -115,7 +115,7 @@ std::optional<PackedFile> PackedFile::open(const std::string& path, const Packed
                   path);
     const std::string_view fault = is_altered ? "was altered" : fault_of(header, origin.origin, file->size());
     if (!fault.empty()) {
-        log.warning("{}: this file of packed weights {}, and is made anew", path, fault);
+        log.warning("{}: this file of packed weights {}; it is written again", path, fault);
         return std::nullopt;
     }
     PackedFile packed(*file);

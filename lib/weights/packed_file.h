@@ -1,12 +1,12 @@
-// The host's weights as its kernels read them, in a file: whoever opens the model again maps it, and reads and packs
-// nothing. Processes that compute with the same model share its pages.
+// A file with the packed weights of the host. When the model is opened again, the file is mapped, and nothing is read
+// or packed. Processes with the same model share its pages.
 //
 //   PackedHeader
-//   PackedRun for every run of rows, as HostWeights meets them
+//   PackedRun for every run of rows, in the order of the layout
 //   the runs, each at a multiple of 64 bytes
 //
-// Such a file is hostile input: header and runs' places are used once their hashes agree and the places lie in the
-// file, the weights' own hashes are there for whoever reads all of them anyway.
+// Such a file is hostile input: the header and the positions of the runs are used only after their hashes and ranges
+// are checked. The hashes of the weights are checked only if all weights are read anyway (`prefault`, `lock`).
 #pragma once
 
 #include <cstddef>
@@ -25,18 +25,18 @@
 
 namespace minim::weights {
 
-// Of the file's layout, of the order in which panels hold rows (panel/), and of the blocks that no checkpoint has (expanded
-// and gathered ones, format/): it goes up when any of them changes.
+// The version covers the layout of the file, the order of bytes in panels (panel/), and the block formats that no
+// checkpoint has (unpacked codebooks and assembled tensors, format/). Increase it if any of them changes.
 inline constexpr uint32_t k_packed_version = 1;
 
-// The first four lie where they do in every version.
+// The first four fields have the same position in every version.
 struct PackedHeader {
     char magic[8];
     uint32_t version;
     uint32_t reserved;
     uint64_t model;     // its fingerprint
-    uint64_t origin;    // hash of the sizes of the checkpoint's files and of their last changes
-    uint64_t contents;  // hash of which weights the runs hold, in which format and order
+    uint64_t origin;    // hash of the sizes and modification times of the checkpoint's files
+    uint64_t contents;  // hash of the weights of the runs: which ones, in which format and order
     uint64_t expanded;  // ExpandedFormats::bits()
     uint64_t n_runs;
     uint64_t file_bytes;
@@ -46,37 +46,37 @@ struct PackedHeader {
 
 struct PackedRun {
     uint64_t at;    // from the start of the file
-    uint64_t hash;  // sum of its pieces' hashes
+    uint64_t hash;  // sum of the hashes of its pieces
 };
 
-// Where the first of n runs lies.
+// Returns the position of the first of n runs.
 uint64_t first_packed_byte(uint64_t n_runs);
 
-// Writes such a file from front to back, in blocks of a huge page each: the system keeps in huge pages what was written or
-// read so, which is worth a fifth of the speed at which a core reads it.
+// Writes such a file in sequence, in blocks of one huge page: the page cache then uses huge pages, which makes a core
+// read it up to a fifth faster.
 class PackedWriter {
   public:
-    // Throws io and out_of_memory, as all of it.
+    // All members throw io and out_of_memory.
     PackedWriter(const std::string& path, uint64_t file_bytes, const backend::Backend& backend);
 
-    // Memory for the bytes of the file behind those that write() was told of, as far as `end`: zeros, which any thread
-    // may fill until the next call.
+    // Returns memory for the bytes of the file from the last write() up to `end`. It is zeroed, and any thread may
+    // fill it until the next call.
     void make_room(uint64_t end);
     std::byte* place(uint64_t at) const { return window_.data() + (at - begin_); }
-    // All before `end` is there: it goes to the file.
+    // Writes everything before `end` to the file; it must be filled.
     void write(uint64_t end);
-    // The file gets its head and its name. Of the header magic, version and hashes are filled in here.
+    // Writes the header and gives the file its name. Fills in magic, version and hashes of the header.
     void finish(PackedHeader header, std::span<const PackedRun> runs);
 
   private:
     NewFile file_;
     const backend::Backend& backend_;
     const uint64_t file_bytes_;
-    uint64_t begin_ = 0;  // of the window in the file: whole blocks lie before it
+    uint64_t begin_ = 0;  // of the window in the file: whole blocks precede it
     Buffer window_;
 };
 
-// Of what a packed file was made.
+// Identifies the checkpoint that a packed file was made from.
 struct PackedOrigin {
     uint64_t model = 0;
     uint64_t origin = 0;
@@ -86,9 +86,9 @@ PackedOrigin origin_of(uint64_t fingerprint, std::span<const File> files);
 
 class PackedFile {
   public:
-    // Empty where there is no file, or one that was made by another version or of files that have changed since, or was
-    // cut short or altered, which the log says. Throws format where the file is of another kind or of another model, and
-    // io.
+    // Opens a file. It is empty if there is no file, or if the file was made by another version or from files that
+    // have changed since, or is truncated or altered (with a line in the log). Throws format if the file is of
+    // another kind or of another model, and io.
     static std::optional<PackedFile> open(const std::string& path, const PackedOrigin& origin,
                                           const Logger& log);
 
@@ -97,7 +97,7 @@ class PackedFile {
     ExpandedFormats expanded() const noexcept { return ExpandedFormats::of_bits(header_.expanded); }
     std::span<const std::byte> bytes() const noexcept { return map_.bytes(); }  // of the whole file
 
-    // False where there are more or fewer, or they are not those that were written.
+    // Reads the runs. Returns false if their number differs, or if they were altered.
     bool read_runs(uint64_t n_runs);
     std::span<const PackedRun> runs() const noexcept { return runs_; }  // as read
 

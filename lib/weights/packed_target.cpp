@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t k_alignment = 64;
 
-// The number of runs does not depend on where they lie.
+// The number of runs does not depend on their positions.
 uint64_t n_runs_of(std::span<const WeightSpec* const> weights) {
     uint64_t n = 0;
     for (const WeightSpec* weight : weights) n += weight->bytes() > 0 ? 1 : 0;
@@ -45,8 +45,9 @@ PackedTarget::PackedTarget(std::span<const WeightSpec* const> weights, const bac
     const auto chosen = [&] { return choose_expanded(backend_, weights_, options_.expand, log_); };
     plan(as_in_file ? file_->expanded() : chosen());
     if (file_ && !fits(*file_)) {
-        log_.warning("{}: holds other weights of this model, or holds them otherwise, and is made anew",
-                     options_.path);
+        log_.warning(
+            "{}: has other weights of this model, or has them in another format; it is written again",
+            options_.path);
         file_.reset();
         if (as_in_file) plan(chosen());
     }
@@ -65,7 +66,7 @@ void PackedTarget::plan(const ExpandedFormats& expanded) {
                                   .first_byte = first_packed_byte(n_runs_of(weights_))});
 }
 
-// Which weights these are and how they are stored: layers of one model have the same shapes.
+// Returns a hash of the weights and how they are stored: layers of one model have the same shapes.
 uint64_t PackedTarget::contents_hash() const {
     uint64_t hash = options_.part;
     for (const Run& run : layout_->runs()) {
@@ -105,7 +106,7 @@ void PackedTarget::finish(const Reader& reader, checkpoint::LoadCounter& counter
     writer_.reset();
     file_ = PackedFile::open(options_.path, options_.origin, log_);
     if (!file_ || !fits(*file_))
-        fail(Status::io, "{}: another file took its place while it was being made", options_.path);
+        fail(Status::io, "{}: another file replaced it while it was being written", options_.path);
     log_.info("{}: made, {} bytes of packed weights", options_.path, file_->bytes().size());
 }
 

@@ -1,4 +1,4 @@
-// Host weights in a packed file: found in one that fits, or written into a new one (packed_file.h).
+// Host weights in a packed file: mapped from one that fits, or written to a new one (packed_file.h).
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@ namespace minim::weights {
 struct PackedOptions {
     std::string path;
     PackedOrigin origin = {};
-    uint64_t part = 0;                  // hash of what part of the model the weights are
+    uint64_t part = 0;                  // hash that identifies the part of the model
     Expand expand = Expand::automatic;  // automatic: as in the file, if there is one
-    bool checks = false;                // reads and checks all of a file that is there
+    bool checks = false;                // read and check all of an existing file
 };
 
 class PackedTarget {
   public:
-    // Opens the file, or begins a new one if there is none that holds these weights. The arguments must outlive it. Throws
-    // what PackedFile and PackedWriter throw, and out_of_memory if the weights are to be read and do not fit into memory.
+    // Opens the file, or begins a new one if none has these weights. The arguments must outlive it. Throws what
+    // PackedFile and PackedWriter throw, and out_of_memory if the weights must be read and do not fit into memory.
     PackedTarget(std::span<const WeightSpec* const> weights, const backend::Backend& backend,
                  const PackedOptions& options, const Logger& log);
 
     uint64_t bytes_to_read() const;
 
-    // Writes the new file, or checks the one that was there. Throws io, cancelled, what reading throws, and format if the
-    // file holds other weights than were written. On failure there is no new file.
+    // Writes the new file, or checks the existing one. Throws io, cancelled, what reading throws, and format if the
+    // file has other weights than were written. On failure there is no new file.
     void finish(const Reader& reader, checkpoint::LoadCounter& counter);
 
-    // Both after finish().
+    // Call both after finish().
     PlacedMatrices placed() const;
     PackedFile take_file() { return std::move(*file_); }
 
@@ -53,8 +53,8 @@ class PackedTarget {
     const PackedOptions& options_;
     const Logger& log_;
     std::optional<Layout> layout_;
-    std::optional<PackedFile> file_;        // that is there and holds the weights,
-    std::unique_ptr<PackedWriter> writer_;  // or that is being made
+    std::optional<PackedFile> file_;        // an existing one with the weights,
+    std::unique_ptr<PackedWriter> writer_;  // or a new one
 };
 
 }  // namespace minim::weights

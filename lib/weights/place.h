@@ -1,4 +1,4 @@
-// Weights on their way from the checkpoint to the devices that compute with them: source -> transform -> target.
+// Places weights from the checkpoint on the devices that compute with them: source -> transform -> target.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ namespace minim::weights {
 struct WeightBytes {
     uint64_t total = 0;
     uint64_t experts = 0;    // of the total
-    bool is_mapped = false;  // pages of files, not memory of the process
+    bool is_mapped = false;  // in pages of files, not in memory of the process
 };
 
-// The weights of a part where operations find them, with the memory that they lie in.
+// The weights of a part as operations use them, with their memory.
 struct PlacedPart {
     Storage storage = Storage::mapped;
-    PlacedMatrices weights;                   // one matrix a weight of the part, its factor included
+    PlacedMatrices weights;                   // one matrix for each weight of the part, including its factor
     std::unique_ptr<backend::Memory> device;  // Storage::device
     std::vector<Buffer> host;  // Storage::memory: one a NUMA node if rows are split, and one for the rest
     std::optional<PackedFile> packed;        // Storage::packed
@@ -43,7 +43,7 @@ struct PlaceOptions {
     std::string packed_file = {};  // of Storage::packed
     PackedOrigin origin = {};
     std::vector<uint64_t> part_hashes = {};  // of Storage::packed: which part of the model a part is
-    bool prefault = false;                   // mapped weights are brought into memory
+    bool prefault = false;                   // prefault mapped weights
     Expand expand = Expand::automatic;       // of weights in host memory or a packed file
     const backend::Backend* threads =
         nullptr;  // a backend of the host, whose threads fill devices; null: the caller's
@@ -54,10 +54,10 @@ struct PlaceOptions {
 // Throws unsupported for a weight whose format the part's device does not compute with, naming both.
 void check_formats(const Part& part);
 
-// Takes all memory first, then reads: a model that does not fit is known before anything is read. Progress counts bytes
-// that are read, or made present. The checkpoint must be loaded, and outlive the result, as must the parts. Throws
-// unsupported for a format that a device does not run, out_of_memory, out_of_device_memory, cancelled, device_lost, and
-// what reading and packed files throw.
+// Places the weights of all parts. Allocates all memory first, then reads, so that a model that does not fit fails
+// before anything is read. Progress counts bytes that are read or prefaulted. The checkpoint must be loaded; it and
+// the parts must outlive the result. Throws unsupported for a format that a device does not support, out_of_memory,
+// out_of_device_memory, cancelled, device_lost, and what reading and packed files throw.
 std::vector<PlacedPart> place(std::span<const Part> parts, std::span<const Storage> storage,
                               const PlaceOptions& options, const checkpoint::Checkpoint& checkpoint,
                               const Logger& log);

@@ -17,8 +17,8 @@ using checkpoint::Tensor;
 using Kind = AssembledMatrix::Kind;
 using Codes = AssembledMatrix::Codes;
 
-// Rows that are read together; their codes and scales fit into the first-level cache or nearly so. Of tensors with inputs
-// outside: as many as a cache line holds.
+// Rows that are read together; their codes and scales nearly fit the first-level cache. For transposed tensors: as
+// many as fill a cache line.
 constexpr int64_t k_rows_together = 16;
 constexpr int64_t k_awq_rows = 8;       // of a word
 constexpr int64_t k_scale_block = 128;  // of FP8
@@ -129,10 +129,10 @@ uint32_t word_at(const std::byte* words, int64_t index) {
     return word;
 }
 
-// Where output j of eight has its four bits in a word of AutoAWQ: at 4 * k_awq_order[j].
+// The four bits of output j of eight are at 4 * k_awq_order[j] of a word of AutoAWQ.
 constexpr int k_awq_order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// Rows of a matrix of whole numbers: codes, scales and zero points, a row after the other.
+// Assembles rows of a matrix of integers: codes, scales and zero points, one row after the other.
 class IntegerRows {
   public:
     IntegerRows(const Checkpoint& checkpoint, const AssembledMatrix& matrix, int64_t first, int64_t count)
@@ -186,7 +186,7 @@ class IntegerRows {
             }
             return;
         }
-        // Inputs are outside: the mapping is read, as each row would be thousands of reads.
+        // The tensor is transposed: the mapping is read, because each row would take thousands of read calls.
         const std::byte* words = checkpoint_.data(*matrix_.codes);
         const int64_t a_word = 32 / bits;
         for (int64_t k = 0; k < cols; ++k) {
@@ -274,7 +274,7 @@ class IntegerRows {
         }
     }
 
-    // The group of each input; in order unless the matrix is held as floats.
+    // Returns the group of each input; in order unless the matrix is stored as floats.
     void read_groups() {
         const std::byte* data = checkpoint_.data(*matrix_.groups);
         groups_.resize(static_cast<size_t>(matrix_.cols));
@@ -309,7 +309,7 @@ void read_integers(const Checkpoint& checkpoint, const AssembledMatrix& matrix, 
     for (int64_t r = 0; r < count; ++r) rows.write(r, out + r * matrix.row_bytes);
 }
 
-// Columns of a tensor [experts, inputs, outputs].
+// Reads columns of a tensor [experts, inputs, outputs].
 void read_transposed(const Checkpoint& checkpoint, const AssembledMatrix& matrix, int64_t first,
                      int64_t count, std::byte* out) {
     const int64_t size = traits(matrix.format).block_bytes;

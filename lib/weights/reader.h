@@ -1,4 +1,4 @@
-// Reads weights out of a checkpoint as their specs describe them.
+// Reads weights from a checkpoint as their specs describe them.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ class Reader {
     // matrix holds NaN.
     void read(const WeightSpec& weight, uint64_t at, std::span<std::byte> out) const;
 
-    // Returns the factor of the whole matrix. Throws format if it is no usable number.
+    // Returns the factor of the whole matrix. Throws format if it is not finite or negative.
     float factor(const WeightSpec& weight) const;
 
-    // Returns the mapped bytes of the weight, or null if the file does not hold them as the spec describes them: assembled
-    // matrices, and vectors of another type or at an address that is not a float's.
+    // Returns the mapped bytes of the weight, or null if the file does not have them in the form of the spec:
+    // assembled matrices, and vectors of another type or without the alignment of a float.
     const std::byte* mapped(const WeightSpec& weight) const;
 
     // Asks the system to read bytes of the weight ahead of their use. Advice only.

@@ -1,5 +1,5 @@
-// What a weight is, apart from where it lies: all of it is known from the checkpoint's headers. Planners, counters and
-// loaders work on lists of these; only the architecture (model/) knows what a role means.
+// Describes a weight independently of its place; everything is known from the checkpoint's headers. Planners,
+// counters and loaders work on lists of specs; only the architecture (model/) knows the meaning of a role.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace minim::weights {
 
-// How operations read a weight.
+// How operations use a weight.
 enum class Use : uint8_t {
     rows,     // a matrix, one row at a time or in float: embedding, router
-    product,  // a matrix of linear() or experts(), which a device may want packed
+    product,  // a matrix of linear() or experts(), which a device may pack
     vector,   // floats: norms and biases
 };
 
 struct AssembledMatrix;  // assembled.h
 
-// Where the bytes of a weight come from.
+// The source of a weight's bytes.
 struct Source {
-    const checkpoint::Tensor* tensor = nullptr;  // holds the rows, or the codes of an assembled matrix
+    const checkpoint::Tensor* tensor = nullptr;  // has the rows, or the codes of an assembled matrix
     uint64_t offset = 0;                         // of the first row in that tensor, in bytes
     std::shared_ptr<const AssembledMatrix> assembled =
-        nullptr;  // set if codes and scales are tensors of their own
+        nullptr;  // set if codes and scales are separate tensors
     // The factor of the whole matrix is element `factor_index` of this tensor; null: 1.
     const checkpoint::Tensor* factor = nullptr;
     int64_t factor_index = 0;
@@ -32,7 +32,7 @@ struct Source {
 
 // A matrix of `rows` outputs and `cols` inputs, or a vector: one row of float.
 struct WeightSpec {
-    int32_t role = 0;     // of the architecture
+    int32_t role = 0;     // defined by the architecture
     int32_t layer = -1;   // -1: of no layer
     int32_t expert = -1;  // -1: of no expert
     Use use = Use::rows;

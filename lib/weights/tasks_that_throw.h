@@ -1,4 +1,4 @@
-// Tasks on all threads of a backend that may throw: the first exception is thrown again when the job is done.
+// Runs tasks that may throw on all threads of a backend: the first exception is thrown again when the job is done.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class FirstError {
     std::exception_ptr error_;
 };
 
-// As Backend::run_tasks: task(i, thread) for each i in [0, n_tasks). Those that have not begun when one fails are left
+// As Backend::run_tasks: calls task(i, thread) for each i in [0, n_tasks). Tasks that have not begun when one fails are left
 // out.
 template <typename Task>
 void run_tasks_that_throw(const backend::Backend& backend, int64_t n_tasks, const Task& task) {

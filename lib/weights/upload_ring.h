@@ -1,5 +1,5 @@
-// Staging memory for weights on their way to a device: a few pieces in turn, each with a stream of its own, so that one is
-// filled while those before it travel. That is all the host memory that a load takes, however large the model.
+// Staging memory for uploading weights to a device: a ring of pieces, each with a stream of its own, so that one is
+// filled while those before it are copied. A load takes no other host memory, however large the model.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ class UploadRing {
     // The backend must outlive it. Throws out_of_memory and out_of_device_memory.
     explicit UploadRing(const backend::Backend& backend, uint64_t piece_bytes = k_piece_bytes);
 
-    // Returns the memory of the current piece once what it held before has arrived. Throws device_lost.
+    // Returns the memory of the current piece, once its last contents have arrived. Throws device_lost.
     std::byte* room();
-    // Sends the first `bytes` of the current piece, which must fit into it, and goes on with the next.
+    // Sends the first `bytes` of the current piece, at most its size, and moves on to the next.
     void send(std::byte* to, uint64_t bytes);
-    // Waits until everything has arrived. Throws device_lost.
+    // Blocks until everything has arrived. Throws device_lost.
     void finish();
 
   private:

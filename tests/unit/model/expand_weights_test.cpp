@@ -140,14 +140,14 @@ TEST_CASE("codebooks whose unpacked form would fill the memory stay packed, unle
     CHECK((!none.contains(Format::iq3_s) && !none.contains(Format::iq2_s)));
 
     chosen(weights::Expand::automatic);
-    CHECK(lines.holding("expanded weights of IQ3_S take") == 1);
-    CHECK(lines.holding("expanded weights of IQ2_S take") == 1);
-    CHECK(lines.holding("weights stay in grid points") == 0);
+    CHECK(lines.holding("unpacked codebooks of IQ3_S take") == 1);
+    CHECK(lines.holding("unpacked codebooks of IQ2_S take") == 1);
+    CHECK(lines.holding("codebooks stay packed") == 0);
 
     add_experts(Format::iq4_xs, static_cast<int64_t>(available_memory_bytes() / specs.back().bytes()));
     const auto small = chosen(weights::Expand::automatic);
     CHECK((!small.contains(Format::iq3_s) && !small.contains(Format::iq2_s)));
-    CHECK(lines.holding("weights stay in grid points") == 1);
+    CHECK(lines.holding("codebooks stay packed") == 1);
     CHECK(lines.all.size() == 3);
     CHECK(chosen(weights::Expand::on).contains(Format::iq3_s));
 }

@@ -62,7 +62,7 @@ struct Packed {
         INFO(warning);
         Lines lines;
         CHECK(same_bits(some_logits(*open_with(k_q8_0, packed_in(path), lines.log)), logits));
-        CHECK(lines.holding("is made anew") == 1);
+        CHECK(lines.holding("it is written again") == 1);
         CHECK(lines.holding(warning) == 1);
         CHECK(text_of(path) == text);
         CHECK(n_files(folder) == 1);
@@ -147,7 +147,7 @@ TEST_CASE("a packed file of another version, cut short, lengthened or altered at
         packed.check_is_made_anew("was altered");
     }
     with(sizeof(weights::PackedHeader) + 40, 64);  // where a run lies
-    packed.check_is_made_anew("otherwise");
+    packed.check_is_made_anew("in another format");
     put(packed.path, packed.text.substr(0, packed.text.size() - 1));
     packed.check_is_made_anew("has not the size");
     put(packed.path, packed.text + "x");
@@ -173,14 +173,14 @@ TEST_CASE("runs that do not lie in the packed file are not read, whatever its ha
     };
     for (const uint64_t at : {uint64_t{0}, header.file_bytes, header.file_bytes - 64, UINT64_MAX - 63}) {
         forge([&](auto&, auto& all) { all[3].at = at; });
-        packed.check_is_made_anew("otherwise");
+        packed.check_is_made_anew("in another format");
     }
     forge([](auto&, auto& all) { all[3].at += 4; });
-    packed.check_is_made_anew("otherwise");
+    packed.check_is_made_anew("in another format");
     forge([](auto& head, auto&) { head.contents ^= 1; });
-    packed.check_is_made_anew("otherwise");
+    packed.check_is_made_anew("in another format");
     forge([](auto& head, auto&) { head.n_runs -= 1; });
-    packed.check_is_made_anew("otherwise");
+    packed.check_is_made_anew("in another format");
     forge([](auto& head, auto&) { head.n_runs = uint64_t{1} << 60; });
     packed.check_is_made_anew("has no room");
     forge([](auto& head, auto&) { head.expanded = UINT64_MAX; });  // no format of this model among them
