@@ -1,4 +1,4 @@
-// Arguments of tool calls: models write them as text, and the schema of the tool says which JSON value is meant.
+// Converts arguments of tool calls from the model's text to JSON values, by the schema of the tool.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ class ToolSet {
 
     bool is_empty() const noexcept { return functions_.empty(); }
     bool has(std::string_view name) const noexcept { return find(name) != nullptr; }
-    // What the schema allows for a parameter: `type`, the kinds of `enum` and `const`, and the same of anyOf, oneOf,
-    // allOf and local $ref, all together. String alone when the schema says nothing.
+    // Returns the kinds that the schema allows for a parameter: by `type`, `enum` and `const`, also in anyOf, oneOf,
+    // allOf and local $ref. Only string if the schema does not say.
     TypeSet types_of(std::string_view tool, std::string_view parameter) const;
 
   private:
@@ -55,7 +55,7 @@ class ToolSet {
     std::vector<const json::Value*> functions_;  // point into tools_
 };
 
-// Appends the JSON that `text` means to `out`. Never fails: what fits nothing is a string.
+// Appends the JSON value of `text` to `out`. Never fails: a text that fits no kind becomes a string.
 void append_argument(std::string& out, std::string_view text, TypeSet types);
 
 }  // namespace minim::chat

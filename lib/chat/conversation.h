@@ -1,5 +1,5 @@
-// Brings the messages and tools of a request into the form that chat templates expect. Clients differ in what they send;
-// templates fail on some of it and pass over some of it without a word.
+// Normalises the messages and tools of a request for chat templates. Clients send different forms; templates fail on
+// some of them and silently ignore others.
 #pragma once
 
 #include "base/json.h"
@@ -10,8 +10,8 @@ namespace minim::chat {
 // - role `developer` of the first message becomes `system`;
 // - call arguments that are a JSON text become the object in it, missing ones an empty object;
 // - `reasoning` and `reasoning_details[].text` become a missing `reasoning_content`;
-// - results of parallel calls that carry the ids of their calls take the order of the calls: ids never reach the prompt,
-//   the model matches results by order;
+// - results of parallel calls with the ids of their calls are sorted in the order of the calls: ids do not appear in the prompt,
+//   and the model matches results by order;
 // - with `null_content_is_empty`, content that is null or missing becomes an empty text.
 // Throws Status::invalid, naming the message, when it is no array of objects or a call is malformed.
 void normalise_messages(json::Value& messages, bool null_content_is_empty);

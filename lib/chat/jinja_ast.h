@@ -19,7 +19,7 @@ enum class ExprKind : uint8_t {
     name,
     list,         // items
     tuple,        // items
-    dict,         // keys and values in turn in items
+    dict,         // items: a key, its value, the next key ...
     attribute,    // items[0].name
     subscript,    // items[0][items[1]]
     slice,        // items[0][items[1]:items[2]:items[3]]; each but the first may be nullptr

@@ -41,7 +41,7 @@ bool apply_test(std::string_view name, const Value& value, const Arguments& argu
 // Of a value's method, or a function other than namespace(), which the interpreter makes.
 Value call_method(const Method& method, const Arguments& arguments, Meter& meter);
 
-// value.name and value[key]; undefined where there is none. Throws for an undefined value.
+// Return value.name and value[key]; undefined if there is none. Throw for an undefined value.
 Value attribute(const Value& value, std::string_view name);
 Value subscript(const Value& value, const Value& key, Meter& meter);
 // value[begin:end:step]; undefined or none for a missing bound.

@@ -15,8 +15,8 @@ namespace minim::chat::jinja {
 
 using Variables = std::vector<std::pair<std::string, Value>>;
 
-// What the template prints. Throws Status::invalid for what the template raises or fails on, Status::unsupported for what
-// is not supported. `steps`: see Meter.
+// Returns what the template prints. Throws Status::invalid if the template raises an exception or fails,
+// Status::unsupported for features that are not supported. `steps`: see Meter.
 MarkedText run(const ParsedTemplate& parsed, Variables variables, uint64_t steps);
 
 // a + b and so on.

@@ -1,5 +1,5 @@
-// Splits a Jinja template into text and the tokens of its tags, under the settings of Hugging Face: trim_blocks and
-// lstrip_blocks. Comments, whitespace control and raw blocks are dealt with here.
+// Splits a Jinja template into text and the tokens of its tags, with the settings of Hugging Face: trim_blocks and
+// lstrip_blocks. It also handles comments, whitespace control and raw blocks.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Parses the subset of Jinja that chat templates use. What is not supported is refused here, by name and line, and never
-// found out while a conversation is rendered.
+// Parses the subset of Jinja that chat templates use. Unsupported features are refused here, by name and line, not when a
+// conversation is rendered.
 #pragma once
 
 #include <set>

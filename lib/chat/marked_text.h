@@ -1,5 +1,5 @@
-// Text that knows, byte for byte, who wrote it: the chat template or the request. The marks stay through everything that
-// a template does with a text, so that special tokens in messages can be told from those of the template.
+// Text with a mark for each byte: from the chat template or from the request. The marks survive all operations of a
+// template, so that special tokens in messages can be distinguished from those of the template.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class MarkedText {
     std::string_view bytes() const noexcept { return bytes_; }
     size_t size() const noexcept { return bytes_.size(); }
     bool is_empty() const noexcept { return bytes_.empty(); }
-    // Any byte of it is the request's.
+    // Returns whether any byte is from the request.
     bool has_user_bytes() const noexcept { return !is_empty() && (first_is_user_ || !flips_.empty()); }
 
     void append(std::string_view bytes, bool is_user);

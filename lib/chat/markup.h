@@ -1,4 +1,4 @@
-// The literal strings of the MiniMax-M2 chat format, once, for what parses model output, constrains it, or renders it.
+// The literal strings of the MiniMax-M2 chat format, for parsing, constraining and rendering.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
-// Takes the output of a MiniMax-M2 model apart while it is generated: reasoning, content, and tool calls with their
-// arguments as JSON. A state machine over tags and text (tag_lexer.h); it holds back only what may still become a tag,
-// and whitespace that may turn out to be trailing.
+// Parses the output of a MiniMax-M2 model while it is generated: reasoning, content, and tool calls with arguments as
+// JSON. A state machine over tags and text (tag_lexer.h). It holds back only text that may become a tag, and
+// whitespace that may be trailing.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 namespace minim::chat {
 
 enum class ReasoningMode : uint8_t {
-    split,         // reasoning and content apart, without the tags
-    append_think,  // all in the content, behind a "<think>"
+    split,         // reasoning and content separately, without the tags
+    append_think,  // all in the content, after a "<think>"
     none,          // all in the content
 };
 
@@ -51,7 +51,7 @@ class OutputParser {
     size_t n_deltas() const noexcept { return deltas_.size(); }
     OutputDelta delta(size_t index) const noexcept;
     bool is_finished() const noexcept { return state_ == State::finished; }
-    // The output was cut within the last tool call that deltas were about: it must not be run.
+    // Returns whether the output was cut in the last tool call of the deltas: it must not be executed.
     bool last_call_is_cut() const noexcept { return state_ == State::finished && in_call_; }
 
   private:

@@ -1,4 +1,4 @@
-// Renders a conversation with the checkpoint's chat template, byte for byte what transformers prints with it.
+// Renders a conversation with the checkpoint's chat template. The result has the same bytes as in transformers.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace minim::chat {
 
-// A piece of the prompt, by who wrote it.
+// A part of the prompt with one author.
 struct Segment {
     std::string text;
     // true: taken from the request (message text, reasoning, tool definitions and results, names and values
@@ -30,9 +30,9 @@ struct RenderOptions {
 // of template variables, or empty or "null"; `add_generation_prompt` in it replaces the option.
 // conversation.h says what is done to messages and tools before.
 //
-// Neighbouring segments differ in kind and none is empty. Throws Status::invalid on malformed JSON, on what the template
-// raises or fails on, and for a message of which the template reads nothing but the role: it would be lost without a
-// word. Throws Status::unsupported for what the interpreter of templates does not have.
+// Neighbouring segments differ in kind and none is empty. Throws Status::invalid for malformed JSON, if the template
+// raises an exception or fails, and for a message of which the template reads only the role: it would be lost
+// silently. Throws Status::unsupported for features that the interpreter of templates does not have.
 std::vector<Segment> render(const Template& chat_template, std::string_view messages_json,
                             std::string_view tools_json, std::string_view kwargs_json,
                             const RenderOptions& options);

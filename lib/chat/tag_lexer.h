@@ -1,6 +1,6 @@
-// Splits model output into tags, runs of whitespace and runs of other text, however the output is cut. Only the
-// tags that the parser wants at the moment are looked for, so that text is held back no longer than it may still
-// become one of those.
+// Splits model output into tags, runs of whitespace and runs of other text, however the output is cut. It searches
+// only for the tags that the parser currently accepts, so that text is held back only while it may become one of
+// those.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ struct Token {
 
 class TagLexer {
   public:
-    // Longer names make a tag malformed: a bound on what is held back.
+    // Longer names make a tag malformed, which limits the text held back.
     static constexpr size_t k_max_name_bytes = 1024;
 
     void push(std::string_view text);

@@ -1,4 +1,4 @@
-// A checkpoint's chat template, ready to render conversations: the Jinja text is run as it is.
+// A checkpoint's chat template, ready to render conversations; the Jinja text is executed unchanged.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,8 @@ struct Template {
     bool reads(std::string_view variable) const;
 };
 
-// Throws Status::unsupported, with the line, for what is no Jinja template or uses what the interpreter does not have.
+// Throws Status::unsupported, with the line, if it is not a Jinja template or uses features that the interpreter does
+// not have.
 Template parse_template(std::string_view jinja_text);
 
 }  // namespace minim::chat

@@ -37,7 +37,7 @@ class Builder {
     }
 
   private:
-    // Bytes that belong to the same sets are one symbol.
+    // Bytes that are in the same sets are one symbol.
     void name_symbols() {
         std::array<int32_t, 256> of_byte{};
         int32_t n_symbols = 1;
@@ -76,7 +76,7 @@ class Builder {
         for (size_t i = 0; i < pending_.size(); ++i) add_ways(pending_[i]);
     }
 
-    // The DFA state of what can be reached from these NFA states without reading.
+    // Returns the DFA state of the NFA states that can be reached from these without reading.
     int32_t state_of(const StateSet& from) {
         StateSet set;
         visited_.resize(nfa_.states.size(), 0);
@@ -138,12 +138,12 @@ class Builder {
             last_targets = &targets;
             a_.next[row + static_cast<size_t>(symbol)] = last_state;
         }
-        // States are worked off in the order of their numbers, so that calls come in this order too.
+        // States are processed in the order of their numbers, so that calls come in this order too.
         a_.call_begins.push_back(static_cast<uint32_t>(a_.calls.size()));
         for (const auto& [rule, targets] : by_rule) a_.calls.push_back({rule, state_of(targets)});
     }
 
-    // Ways that lead to no end of the text are taken out, so that what can go on can also end.
+    // Removes transitions that lead to no end of the text, so that every text that can go on can also end.
     void drop_dead_ends() {
         const auto n_states = static_cast<size_t>(a_.n_states());
         const auto n_symbols = static_cast<size_t>(a_.n_symbols);
@@ -232,9 +232,9 @@ class Builder {
         }
     }
 
-    // Moore's refinement, stopped where texts are longer than any token: after round n, states of one kind do
-    // not differ for any text of n symbols, and a call reads at least one. Only states whose ways lead to
-    // states of a new kind are looked at again.
+    // Moore's refinement, stopped at the length of the longest token: after round n, states of one kind do not differ
+    // for any text of n symbols, and a call reads at least one. Only states with transitions to states of a new kind
+    // are examined again.
     void find_alike() {
         const auto n_states = static_cast<size_t>(a_.n_states());
         std::vector<int32_t>& kind = a_.kinds;
@@ -245,8 +245,9 @@ class Builder {
         std::vector<int32_t> to_look_at(n_states);
         std::iota(to_look_at.begin(), to_look_at.end(), 0);
         for (size_t round = 0; round < longest_token_ && !to_look_at.empty(); ++round) {
-            std::unordered_map<StateSet, StateSet, VectorHash<int32_t>> groups;  // of states with alike ways
-            std::unordered_map<int32_t, int64_t> n_seen;                         // of a kind
+            std::unordered_map<StateSet, StateSet, VectorHash<int32_t>>
+                groups;                                   // of states with equal transitions
+            std::unordered_map<int32_t, int64_t> n_seen;  // of a kind
             for (const int32_t state : to_look_at) {
                 groups[ways_of(state)].push_back(state);
                 ++n_seen[kind[static_cast<size_t>(state)]];
@@ -283,7 +284,7 @@ class Builder {
         }
     }
 
-    // A state's kind and those its ways lead to.
+    // The kind of a state and the kinds that its transitions lead to.
     StateSet ways_of(int32_t state) const {
         const auto kind_of = [&](int32_t s) { return s < 0 ? k_none : a_.kinds[static_cast<size_t>(s)]; };
         StateSet ways = {kind_of(state)};

@@ -1,5 +1,5 @@
-// A grammar as tables: every rule a deterministic automaton over bytes and tokens whose states may also call
-// rules. Following it needs a stack, or several at once (positions.h).
+// A grammar as tables: every rule is a deterministic automaton over bytes and tokens, whose states may also call rules.
+// Following it needs one or more stacks (positions.h).
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace minim::constraint {
 struct Automaton {
     static constexpr int32_t k_none = -1;
 
-    // Bytes that no rule tells apart are one symbol; behind them comes one symbol for each token that stands
-    // in the grammar by itself.
+    // Bytes that no rule distinguishes are one symbol. After them comes one symbol for each token that the grammar names
+    // itself.
     int32_t n_symbols = 0;
     std::array<int32_t, 256> symbol_of_byte{};
     struct TokenSymbol {
@@ -28,12 +28,12 @@ struct Automaton {
         int32_t rule;
         int32_t next;  // the state after a text of the rule, which is not empty
     };
-    std::vector<int32_t> next;          // [state, symbol]; k_none: no text goes on like this
+    std::vector<int32_t> next;          // [state, symbol]; k_none: no text continues so
     std::vector<uint32_t> call_begins;  // [n_states + 1], into `calls`
     std::vector<Call> calls;
     std::vector<uint8_t> accepts;  // by state; 1: the rule's text may end here
     std::vector<uint8_t> lasts;    // by state; 1: and nothing else can follow
-    // By state: its kind. States of one kind allow the same tokens: none is long enough to tell them apart.
+    // By state: its kind. States of one kind allow the same tokens: no token is long enough to distinguish them.
     std::vector<int32_t> kinds;
 
     std::vector<int32_t> rule_starts;  // by rule: its first state

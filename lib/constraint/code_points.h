@@ -17,10 +17,10 @@ class CodePoints {
     CodePoints& add(char32_t code_point) { return add(code_point, code_point); }
     CodePoints& add(const CodePoints& other);
 
-    // All characters but these and the surrogates, which are none.
+    // Returns all other characters, without surrogates.
     CodePoints complement() const;
     CodePoints without(const CodePoints& other) const;
-    CodePoints both(const CodePoints& other) const;  // what is in this and in the other
+    CodePoints both(const CodePoints& other) const;  // the intersection
 
     bool contains(char32_t code_point) const noexcept;
 

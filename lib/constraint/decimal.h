@@ -1,4 +1,4 @@
-// Decimal numbers as they are written, for bounds of numbers: exact where a double is not.
+// Decimal numbers as written, for bounds of numbers: exact, unlike a double.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ struct Decimal {
     bool is_zero() const noexcept { return whole.empty() && fraction.empty(); }
 };
 
-// A JSON number. Nothing where it has more than k_most_digits digits before or behind the point.
+// Parses a JSON number; nothing if it has more than k_most_digits digits before or after the point.
 std::optional<Decimal> parse_decimal(std::string_view number);
 constexpr int64_t k_most_digits = 2000;
 
-// Without exponent; the same for equal numbers.
+// Returns the number without exponent; the same text for equal numbers.
 std::string to_text(const Decimal& decimal);
 
-// -1, 0 or 1, as a is below, equal to or above b: of whole numbers without leading zeros, and of any.
+// Return -1, 0 or 1 if a is below, equal to or above b: for whole numbers without leading zeros, and for any numbers.
 int compare_wholes(const std::string& a, const std::string& b) noexcept;
 int compare(const Decimal& a, const Decimal& b) noexcept;
 
@@ -35,8 +35,8 @@ struct Bound {
     bool is_included = true;
 };
 
-// The numbers between two bounds, either of which may be missing. Integers have no point and no exponent; numbers are
-// written without exponent or with one digit before the point that is not 0: 1.5e-7.
+// Returns the numbers between two bounds, either of which may be missing. Integers have no point and no exponent;
+// numbers have no exponent, or one non-zero digit before the point: 1.5e-7.
 RegexNode integer_between(const std::optional<Bound>& low, const std::optional<Bound>& high);
 RegexNode number_between(const std::optional<Bound>& low, const std::optional<Bound>& high);
 // The latter without exponent.

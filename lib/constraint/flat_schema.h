@@ -1,12 +1,12 @@
-// Flat schemas: what a value of each type must be, without references and combinations. They hold keywords of JSON Schema,
-// and these, which are made on the way:
+// Flat schemas: conditions on a value of each type, without references and combinations. They have keywords of JSON
+// Schema, and these internal ones:
 //   patterns, formats, divisors      lists, of `pattern`, `format` and `multipleOf`: all hold
 //   !patterns, !formats, !divisors   lists: none holds
 //   !values                          a list: the value is none of these
 //   !integer                         true: a number is no integer
 //   contains                         a list of {schema, least, most} (most may be missing)
-//   seen                             {names, all_names, n_items, all_items, items}: what unevaluatedProperties and
-//                                    unevaluatedItems leave alone; only where a schema has one of them
+//   seen                             {names, all_names, n_items, all_items, items}: the members and items to which
+//                                    unevaluatedProperties and unevaluatedItems do not apply; only if a schema has one of them
 #pragma once
 
 #include <optional>
@@ -17,17 +17,17 @@
 
 namespace minim::constraint {
 
-// Throws invalid for a keyword that has no value it can have.
+// Throws invalid for a keyword with an impossible value.
 void check_keywords(const json::Value& schema, const std::string& where);
 
-// What the schema's own keywords say. Throws unsupported for a keyword that cannot be enforced.
+// Returns the conditions of the schema's own keywords. Throws unsupported for a keyword that cannot be enforced.
 json::Value flat_keywords(const json::Value& schema, const std::string& where, bool tracks_seen);
 
-// What fits both; nothing if no value can.
+// Returns the conditions of both; nothing if no value can fit both.
 std::optional<json::Value> merged(const json::Value& a, const json::Value& b, SchemaCheck& check,
                                   const std::string& where);
 
-// What is left of a flat schema for members and items that its keywords have not seen.
+// Applies unevaluatedProperties and unevaluatedItems to the members and items that other keywords have not seen.
 void close_properties(json::Value& flat, const json::Value& rest);
 void close_items(json::Value& flat, const json::Value& rest);
 

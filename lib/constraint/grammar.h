@@ -1,6 +1,6 @@
-// What a constrained answer may be, as rules over bytes and single tokens: regular expressions that may call
-// other rules, also themselves. A plain description, made by regex.h, json_schema.h and tool_calls.h;
-// automaton.h makes of it something that can be followed byte by byte.
+// The grammar of a constrained answer, as rules over bytes and single tokens: regular expressions that may call other
+// rules, also themselves. regex.h, json_schema.h and tool_calls.h make it; automaton.h compiles it so that it can be
+// followed byte by byte.
 #pragma once
 
 #include <bitset>
@@ -29,7 +29,7 @@ class Grammar {
     Grammar();
 
     Part empty() const noexcept { return {0}; }    // the empty text
-    Part nothing() const noexcept { return {1}; }  // no text at all
+    Part nothing() const noexcept { return {1}; }  // no text, not even the empty one
     Part text(std::string_view bytes);
     Part byte_in(const ByteSet& bytes);
     Part token(int32_t id);  // one token, whatever its text: for markup
@@ -39,7 +39,7 @@ class Grammar {
     Part repeat(Part part, int64_t least, int64_t most);
     Part optional(Part part) { return repeat(part, 0, 1); }
     Part call(RuleId rule);
-    // Texts along the edges from the first state to one that accepts.
+    // Returns the texts along the edges from the first state to an accepting one.
     struct Graph {
         struct Edge {
             int32_t from;
@@ -51,14 +51,14 @@ class Grammar {
     };
     Part graph(Graph graph);
 
-    // Rules are named for messages, and may be called before they are defined.
+    // Rules have names for messages, and may be called before they are defined.
     RuleId declare(std::string name);
     void define(RuleId rule, Part body) { rules_[static_cast<size_t>(rule.index)].body = body; }
     RuleId add_rule(std::string name, Part body);
     void start_with(RuleId rule) noexcept { start_ = rule; }
     void start_with(Part answer) { start_with(add_rule("answer", answer)); }
 
-    // For who reads it.
+    // For readers of the grammar:
     enum class Kind : uint8_t { empty, nothing, byte, token, sequence, choice, repeat, call, graph };
     struct Expression {
         Kind kind;

@@ -1,12 +1,12 @@
-// JSON Schema as grammar, so that an answer kept to it is a JSON text that the schema accepts. The grammar
-// may be narrower than the schema, never wider:
+// Converts JSON Schema to a grammar of JSON texts that the schema accepts. The grammar may be narrower than the schema, never
+// wider:
 // - members of objects come in the order of `properties`; further ones only if additionalProperties, patternProperties
 //   or unevaluatedProperties asks for them, if minProperties does, or if nothing names any;
 // - likewise for items beyond `prefixItems`;
-// - keywords for one type alone ask for that type;
-// - numbers with `multipleOf` have no exponent, and those with bounds an exponent only behind one digit and a point.
-// A keyword that cannot be enforced is an error that names it; annotations and unknown keywords are ignored,
-// as the standard says. oneOf counts as anyOf where its members cannot be told apart.
+// - keywords for one type require that type;
+// - numbers with `multipleOf` have no exponent, and those with bounds have an exponent only after one digit and a point.
+// A keyword that cannot be enforced is an error that names it. Annotations and unknown keywords are ignored, as in
+// the standard. oneOf is treated as anyOf if the overlap of its members cannot be computed.
 #pragma once
 
 #include <map>
@@ -28,8 +28,8 @@ class JsonSchema {
     JsonSchema(JsonText& text, const json::Value& schema, SchemaWork& work)
         : text_(text), grammar_(text.grammar()), document_(schema, work) {}
 
-    // A value that fits `schema`, a part of document().root() or put together from such; `where` is its place in it.
-    // The rule it calls is defined by finish().
+    // Returns the grammar of a value that fits `schema`, a part of document().root() or composed of such parts;
+    // `where` is its place. finish() defines the rule that it calls.
     Part value(const json::Value& schema, const std::string& where);
 
     // Defines all rules that are called. Throws what SchemaDocument::alternatives does.
@@ -37,8 +37,8 @@ class JsonSchema {
 
     SchemaDocument& document() noexcept { return document_; }
 
-    // Of one of the document's alternatives that lists no values: the types it allows, guessed from its other keywords if
-    // it names none, and its values of one type.
+    // For an alternative of the document that lists no values: the types that it allows (inferred from its other
+    // keywords if it names none), and its values of one type.
     static std::vector<std::string> types_of(const json::Value& flat);
     Part of_type(std::string_view type, const json::Value& flat, const std::string& where);
 
@@ -58,7 +58,7 @@ class JsonSchema {
     Grammar& grammar_;
     SchemaDocument document_;
     std::map<std::string, RuleId> rules_;  // by the schema's text
-    // Not on the stack: references may lead from schema to schema without end in sight.
+    // Not on the stack: chains of references may be long.
     struct Undefined {
         RuleId rule;
         json::Value schema;

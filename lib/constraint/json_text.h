@@ -1,6 +1,5 @@
-// The pieces of JSON texts, as parts of one grammar: what json_schema.h and tool_calls.h are built from.
-// White space is free where JSON allows it, but bounded: a model that is kept to a grammar would else fill an answer
-// with it.
+// The elements of JSON texts as parts of a grammar, for json_schema.h and tool_calls.h. White space is allowed as in
+// JSON, but bounded: otherwise a constrained model might fill an answer with it.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +26,8 @@ class JsonText {
     Part string() { return grammar_.call(string_); }
     Part quoted(Part inside);
     Part any_character();  // inside a string, in each of its spellings
-    // How one character of a set is written inside a string: escaped where it must be, and not otherwise; in each of
-    // its spellings if the set is that of all characters.
+    // Returns one character of a set inside a string: escaped only if necessary; in each of its spellings if the set has all
+    // characters.
     Spelling spelling();
 
     Part integer() { return grammar_.call(integer_); }
@@ -36,7 +35,8 @@ class JsonText {
     Part boolean();
     Part null() { return grammar_.text("null"); }
 
-    // Exactly this value, with free space between its parts. A whole number may also be written without its point.
+    // Returns exactly this value, with free white space between its parts. A whole number may also be written without
+    // its point.
     Part literal(const json::Value& value);
     Part literal(std::string_view string);
 

@@ -29,7 +29,7 @@ struct Nfa {
     std::vector<int32_t> rule_starts;
 };
 
-// Throws unsupported, naming the rule, where the automaton would be too large.
+// Throws unsupported, naming the rule, if the automaton would be too large.
 Nfa make_nfa(const Grammar& grammar);
 
 }  // namespace minim::constraint

@@ -1,8 +1,7 @@
-// Where a text stands in an automaton: the states it may be in, each with the stack of rules that called its
-// rule. Positions and stacks are numbered and kept, so that each way is worked out once (a deterministic
-// automaton made as far as it is needed). Stacks share what is below: rules called at one place have one
-// frame however many ways led there (Tomita's graph-structured stack), so that an ambiguous grammar costs no
-// more than it has states.
+// The position of a text in an automaton: the states that it may be in, each with the stack of rules that called its rule.
+// Positions and stacks are numbered and cached, so that each transition is computed once (a deterministic automaton, built
+// lazily). Stacks share their lower parts: rules called at one place have one frame, however many paths lead there (Tomita's
+// graph-structured stack). So the cost of an ambiguous grammar is bounded by its number of states.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +27,9 @@ class Positions {
 
     const Automaton& automaton() const noexcept { return *automaton_; }
 
-    // Before any text of the rule.
+    // Returns the position before any text of the rule.
     int32_t start_of(int32_t rule);
-    // In a state, with nothing called it: where its rule ends, the text ends.
+    // Returns the position in a state whose rule was called by none: the text ends where the rule ends.
     int32_t alone_in(int32_t state);
 
     int32_t step(int32_t position, int32_t symbol) {
@@ -38,17 +37,17 @@ class Positions {
         return known != k_unknown ? known : work_out(position, symbol);
     }
 
-    // After all these bytes; k_dead stays dead.
+    // Returns the position after all these bytes; k_dead stays dead.
     int32_t read(int32_t position, std::string_view bytes);
 
-    // The text may end here.
+    // Returns whether the text may end here.
     bool may_end(int32_t position) const noexcept { return may_end_[static_cast<size_t>(position)] != 0; }
-    // Nothing else can follow.
+    // Returns whether nothing can follow.
     bool must_end(int32_t position) const noexcept {
         return entries_[static_cast<size_t>(position)].places.empty();
     }
 
-    // A state of a rule under way, and the frame that holds where the text goes on when the rule ends.
+    // A state of a rule, and the frame that tells where the text continues when the rule ends.
     struct Place {
         int32_t state;
         int32_t frame;
@@ -63,9 +62,9 @@ class Positions {
     // Where the text stands when a rule of this frame has ended.
     int32_t after(int32_t frame);
 
-    // So many are kept that it is time to forget some.
+    // Returns whether so many are cached that some should be dropped.
     bool are_many() const noexcept { return entries_.size() > k_many; }
-    // Forgets all but this position; returns its new number.
+    // Drops all but this position; returns its new number.
     int32_t keep_only(int32_t position);
 
   private:

@@ -19,8 +19,8 @@ namespace {
 
 constexpr size_t k_most_work = size_t{1} << 22;  // states looked at
 
-// The subset construction, over threads: an NFA state with what must come true of the text behind it. What is known of
-// the text before is the same for all threads.
+// The subset construction, over threads: an NFA state with the obligations (`promises`) that the following text must
+// meet. What is known of the preceding text is the same for all threads.
 class Determiniser {
   public:
     Determiniser(const RegexNfa& nfa, std::string_view where) : nfa_(nfa), where_(where) {
@@ -69,7 +69,7 @@ class Determiniser {
     };
     using ThreadList = std::vector<Thread>;
 
-    // What is behind a place begins with a text that `set` finds, or does not.
+    // An obligation: the text after a place begins with one that `set` finds, or does not.
     struct Promise {
         int32_t set;
         int32_t is_negated;
@@ -131,7 +131,7 @@ class Determiniser {
         return place->second;
     }
 
-    // The lookbehinds after a character of class `c`, or at the start of the text.
+    // Computes the lookbehinds after a character of class `c`, or at the start of the text.
     void look_behind(Before& now, const Before* last, size_t c) {
         for (size_t i = 0; i < nfa_.behinds.size(); ++i) {
             std::swap(before_, now);  // one that is in another has been worked out already
@@ -157,7 +157,7 @@ class Determiniser {
         });
     }
 
-    // Whether the text may end where these threads are.
+    // Returns whether the text may end where these threads are.
     bool may_end(int32_t set) const {
         return std::ranges::any_of(sets_[static_cast<size_t>(set)], [&](const Thread& thread) {
             const RegexState::Kind kind = nfa(thread.state).kind;
@@ -168,7 +168,7 @@ class Determiniser {
         });
     }
 
-    // Adds a promise of what `threads` find from here on; false if it cannot be kept.
+    // Adds the obligation that `threads` find a text from here on. Returns false if it cannot be met.
     bool add_promise(PromiseList& promises, ThreadList threads, bool is_negated) {
         if (has_found(threads)) return !is_negated;
         if (threads.empty()) return is_negated;
@@ -178,7 +178,7 @@ class Determiniser {
 
     // What can be reached without reading.
     ThreadList closed(ThreadList pending) {
-        std::set<Thread> seen;  // with promises
+        std::set<Thread> seen;  // with obligations
         const uint32_t visit = ++visit_;
         ThreadList threads;
         const auto go = [&](int32_t state, int32_t promises) {
@@ -233,7 +233,7 @@ class Determiniser {
             go(nfa(thread.state).out, number_of_promises(std::move(promises)));
     }
 
-    // Sorted, without threads that promise all that another one in their state does, and more.
+    // Returns the threads sorted, without those that have all obligations of another one in their state, and more.
     ThreadList without_needless(ThreadList threads) const {
         std::ranges::sort(threads);
         threads.erase(std::unique(threads.begin(), threads.end()), threads.end());

@@ -11,17 +11,17 @@ namespace minim::constraint {
 
 enum class Match : uint8_t {
     whole,     // the pattern is the whole text
-    anywhere,  // it occurs in the text, unless ^ and $ tie it to the ends: what JSON Schema means
+    anywhere,  // it occurs in the text, unless ^ and $ anchor it: as in JSON Schema
 };
 
-// The texts that fit the expression, with its look-around. Throws unsupported, with `where` in front, if it takes too
-// large an automaton or a lookahead stands in a lookbehind.
+// Returns the texts that fit the expression, with its look-around. Throws unsupported, beginning with `where`, if the
+// automaton is too large or a lookahead is in a lookbehind.
 TextAutomaton automaton_of(const RegexNode& tree, Match match, std::string_view where);
 
-// Throws what parse_regex does too.
+// Also throws what parse_regex does.
 TextAutomaton automaton_of(std::string_view pattern, Match match, std::string_view where = {});
 
-// Texts that fit the expression.
+// Returns the texts that fit the expression.
 Grammar grammar_of_regex(std::string_view pattern, Match match = Match::whole);
 
 }  // namespace minim::constraint

@@ -1,4 +1,4 @@
-// Regular expressions as trees: ECMA-262's syntax, with what other writers of schemas add to it and is as regular.
+// Regular expressions as trees: the syntax of ECMA-262, with regular extensions that other dialects have.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,9 @@ struct RegexNode {
     bool is_behind = false;
 };
 
-// Throws invalid for what is no regular expression and unsupported for what no automaton can say (back references) or
-// is not known here. The message begins with `where`, if any, and names the byte.
+// Parses an expression. Throws invalid if it is not a regular expression, and unsupported for constructs that no
+// automaton can express (back references) or that are not implemented. The message begins with `where`, if any, and
+// names the byte.
 RegexNode parse_regex(std::string_view pattern, std::string_view where = {});
 
 // Trees by hand.

@@ -1,4 +1,4 @@
-// Whether a JSON value fits a schema, as the standard says: for the values of `enum` and `const`, and for names.
+// Decides whether a JSON value fits a schema, as in the standard: for the values of `enum` and `const`, and for names.
 #pragma once
 
 #include <map>
@@ -47,8 +47,8 @@ class SchemaCheck {
     std::map<std::string, TextAutomaton> patterns_;
 };
 
-// The place in the document that a reference of with_local_references() means. Throws unsupported for one to another
-// document and invalid for one that leads nowhere.
+// Returns the place in the document of a reference of with_local_references(). Throws unsupported for a reference to another
+// document, and invalid for one without a target.
 const json::Value& target_of(const json::Value& root, const json::Value& reference, const std::string& where);
 
 bool is_of_type(const json::Value& value, const json::Value& type);

@@ -1,5 +1,5 @@
-// A JSON Schema with its references resolved and its combinations worked out: what json_schema.h writes as grammar are
-// flat schemas (flat_schema.h).
+// A JSON Schema with its references resolved and its combinations expanded to flat schemas (flat_schema.h), which
+// json_schema.h converts to a grammar.
 #pragma once
 
 #include <map>
@@ -19,9 +19,10 @@ class SchemaDocument {
     SchemaDocument(const SchemaDocument&) = delete;
     SchemaDocument& operator=(const SchemaDocument&) = delete;
 
-    // Flat schemas of which a value must fit one to fit `schema`, a part of root(); none where nothing fits. Throws invalid
-    // for what is no schema and unsupported for a keyword that cannot be enforced, or where too much is to be put
-    // together; `where` is the schema's place, for messages. oneOf counts as anyOf where its members cannot be told apart.
+    // Returns flat schemas: a value fits `schema`, a part of root(), if it fits one of them; none if nothing fits.
+    // Throws invalid for a bad schema, and unsupported for a keyword that cannot be enforced or for too many
+    // combinations; `where` is the place of the schema, for messages. oneOf is treated as anyOf if the overlap of its
+    // members cannot be computed.
     std::vector<json::Value> alternatives(const json::Value& schema, const std::string& where);
 
     const json::Value& root() const noexcept { return root_; }

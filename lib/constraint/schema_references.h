@@ -5,8 +5,8 @@
 
 namespace minim::constraint {
 
-// The schema with every $ref that leads into it written as a JSON pointer from its root: "#/$defs/a". References to
-// other documents stay as they are. $dynamicRef and $recursiveRef become $ref if only one place can be meant.
+// Returns the schema with every $ref into it as a JSON pointer from its root: "#/$defs/a". References to other
+// documents stay as they are. $dynamicRef and $recursiveRef become $ref if they have only one possible target.
 json::Value with_local_references(const json::Value& root);
 
 }  // namespace minim::constraint

@@ -1,5 +1,5 @@
-// JSON values as schemas are put together from them, and their equality as JSON Schema means it: 1.0 is 1, and the order
-// of members does not count.
+// Helpers to build schemas from JSON values, and equality as in JSON Schema: 1.0 equals 1, and the order of members does not
+// matter.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,17 @@ void erase(json::Value& object, std::string_view key);
 // {key: value}
 json::Value one_member(std::string_view key, json::Value value);
 
-// The member of an object, unless it is null, which counts as absent; nullptr where there is none.
+// Returns a member of an object; nullptr if it is absent or null.
 const json::Value* find_given(const json::Value& object, std::string_view key) noexcept;
 
-// The same text for equal values and no others.
+// Returns a text that is the same for equal values only.
 std::string canonical_text(const json::Value& value);
 bool are_equal(const json::Value& a, const json::Value& b);
 
 // A number without fraction, however it is written: 1.0, 1e3.
 bool is_whole(const json::Value& value);
-// Nothing where the value is no whole number or is negative. What does not fit is INT64_MAX.
+// Returns the value as a count; nothing if it is not a whole number or is negative. A value that is too large becomes
+// INT64_MAX.
 std::optional<int64_t> count_of(const json::Value& value);
 
 // The schema of what fits both. Members of members and no member twice, in one order: however often schemas that refer to

@@ -1,4 +1,4 @@
-// What the schemas of one request may take: bounded, as requests come from anybody.
+// Limits of the work for the schemas of one request, because requests are hostile.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct SchemaWork {
     size_t n_checked = 0;  // members of schemas that values were tried with
     size_t n_states = 0;   // of automata of texts
 
-    // Parts that refer twice to others, which do so too, stand for more members than anybody has time for.
+    // A chain of parts that each refer twice to the next one has exponentially many members.
     static constexpr size_t k_most_members = 500'000;
     static constexpr size_t k_most_checked = 5'000'000;
     static constexpr size_t k_most_states = 2'000'000;

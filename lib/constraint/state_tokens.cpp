@@ -8,11 +8,11 @@ namespace minim::constraint {
 namespace {
 
 constexpr size_t k_most_references = 4;
-constexpr int32_t k_untried = -2;   // of a way
+constexpr int32_t k_untried = -2;   // of a transition
 constexpr int32_t k_not_seen = -2;  // of a place
 constexpr int32_t k_mixed = -3;     // of a place at which the state stands in several positions
-// One in so many tokens or nodes may be tried by itself. Where it would be more, all are better tried, and
-// then known for other states.
+// One in so many tokens or nodes may be tried individually. If there are more, it is better to try all, which then helps
+// other states.
 constexpr size_t k_least_share = 16;
 
 void set_bit(std::vector<uint64_t>& bits, int32_t id) noexcept {
@@ -101,7 +101,7 @@ StateTokens StateTokensFinder::try_all(int32_t state) {
     return tokens;
 }
 
-// The place that a symbol leads to from another, which is asked for the first time.
+// Computes the place that a symbol leads to from another.
 int32_t StateTokensFinder::follow(Reference& found, int32_t from, int32_t symbol) {
     const int32_t position = positions_.step(positions_of_[static_cast<size_t>(from)], symbol);
     const int32_t to = position == k_dead ? k_dead : add_place(found, position);
@@ -111,7 +111,7 @@ int32_t StateTokensFinder::follow(Reference& found, int32_t from, int32_t symbol
     return to;
 }
 
-// The place of a position, which may be there already.
+// Returns the place of a position, which may exist already.
 int32_t StateTokensFinder::add_place(Reference& found, int32_t position) {
     const auto index = static_cast<size_t>(position);
     if (index >= place_of_.size()) place_of_.resize(index + 1, k_not_seen);
@@ -124,7 +124,7 @@ int32_t StateTokensFinder::add_place(Reference& found, int32_t position) {
     return place;
 }
 
-// Nothing where the state does not go the reference's ways.
+// Returns the tokens of a state with the transitions of the reference; nothing if it has others.
 std::optional<StateTokens> StateTokensFinder::tokens_like(const Reference& reference, int32_t state) {
     if (!find_places(reference, state)) return std::nullopt;
     StateTokens found;
@@ -157,7 +157,7 @@ std::optional<StateTokens> StateTokensFinder::tokens_like(const Reference& refer
                 found.few.insert(found.few.end(), tokens_at(place).begin(), tokens_at(place).end());
         return found;
     }
-    // The fewer of those kept and those left out are gone through.
+    // Iterates over the smaller of the two sets: tokens that stay, or tokens that are left out.
     const bool are_most_kept = 2 * n_kept > reference.tokens.size();
     if (are_most_kept)
         found.bits = reference.bits;
@@ -172,7 +172,7 @@ std::optional<StateTokens> StateTokensFinder::tokens_like(const Reference& refer
     return found;
 }
 
-// Where the state stands at each of the reference's places. False where it goes other ways for many tokens.
+// Finds the state's position at each place of the reference. Returns false if many tokens have other transitions.
 bool StateTokensFinder::find_places(const Reference& reference, int32_t state) {
     start_ = positions_.alone_in(state);
     positions_of_.assign(reference.may_end.size(), k_not_seen);
@@ -191,7 +191,7 @@ bool StateTokensFinder::find_places(const Reference& reference, int32_t state) {
             const bool is_first = positions_of_[place] == k_not_seen;
             positions_of_[place] = is_first ? to : k_mixed;
             if (positions_of_[place] != k_mixed) continue;
-            // What comes behind may have been found for one of the two already.
+            // The next place may have been found for one of the two already.
             has_changed = true;
             n_mixed += reference.begins[place + 1] - reference.begins[place];
             if (reference.hides_exits[place] != 0 || n_mixed > reference.tokens.size() / k_least_share)
@@ -205,7 +205,7 @@ bool StateTokensFinder::find_places(const Reference& reference, int32_t state) {
     return true;
 }
 
-// Where the state stands behind a node's text, which led the reference to the place.
+// Returns the state's position after a node's text, which led the reference to the place.
 int32_t StateTokensFinder::position_at(int32_t place, int32_t node) {
     const int32_t position = positions_of_[static_cast<size_t>(place)];
     return position != k_mixed ? position : positions_.read(start_, text_of(node));
@@ -220,7 +220,7 @@ std::string_view StateTokensFinder::text_of(int32_t node) const {
     return tokenizer_->token_bytes(nodes[i].token).substr(0, length);
 }
 
-// Adds what the state allows and the reference does not. False where too much is to be tried for it.
+// Adds the tokens that the state allows and the reference does not. Returns false if too many must be tried.
 bool StateTokensFinder::add_refused(const Reference& reference, StateTokens& found) {
     const auto nodes = trie_->nodes();
     size_t n_tried = 0;

@@ -1,10 +1,10 @@
 // The tokens that may follow in a state of an automaton.
 //
-// Finding them means following every token down the tree until it fails: a step for each node, 3 ms for a
-// state that allows nearly all of 200 000. States that count (maxLength) are many, but they differ in how far
-// a text may go and not in where its bytes lead. So the tokens of a few states are kept by the place each
-// leads to, with the ways between these places. Where another state goes the same ways, each way is followed
-// once instead of each token, and the tokens of the places where it fails are left out.
+// Finding them means following every token down the tree until it fails: a step for each node, 3 ms for a state that
+// allows nearly all of 200 000. There are many bounded-repetition states (maxLength), but they differ in how long a
+// text may be and not in where its bytes lead. So for a few reference states, the tokens are stored by the place that
+// each leads to, with the transitions between these places. For another state with the same transitions, each
+// transition is followed once instead of each token, and the tokens of places where it fails are left out.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace minim::constraint {
 
-// As far as the state's own rule and the rules it calls decide.
+// The tokens that the state's own rule and the rules that it calls decide.
 struct StateTokens {
     std::vector<int32_t> few;    // their ids, where they are few
     std::vector<uint64_t> bits;  // else one bit an id
@@ -44,7 +44,7 @@ class StateTokensFinder {
   private:
     static constexpr int32_t k_dead = Positions::k_dead;
 
-    // A way that tokens go, between places numbered in the order in which they were reached.
+    // A transition of tokens, between places numbered in the order in which they were reached.
     struct Way {
         int32_t from;
         int32_t symbol;
@@ -54,9 +54,9 @@ class StateTokensFinder {
         int32_t node;
         int32_t place;
     };
-    // What is known of a state that allows many tokens.
+    // The stored data of a reference state, which allows many tokens.
     struct Reference {
-        std::vector<Way> ways;         // a place's first way to it comes before those from it
+        std::vector<Way> ways;         // the first transition to a place comes before those from it
         std::vector<uint8_t> may_end;  // by place
         std::vector<uint8_t>
             hides_exits;  // by place; 1: it may not end, so exits of a state that may are not known
@@ -84,9 +84,9 @@ class StateTokensFinder {
     Positions positions_;
     std::vector<Reference> references_;  // the last one used is last
 
-    // Of the search under way.
+    // Of the current search:
     int32_t start_ = 0;                  // the state's position
-    std::vector<int32_t> positions_of_;  // by place; of a state like a reference also k_dead or k_mixed
+    std::vector<int32_t> positions_of_;  // by place; for a state like a reference also k_dead or k_mixed
     std::vector<int32_t> place_of_;      // by position
     std::vector<int32_t> next_;          // [place, symbol]: a place
     std::vector<int32_t> path_;          // by depth

@@ -1,5 +1,5 @@
-// Sets of texts as deterministic automata over characters, which can be intersected and complemented: what the
-// keywords for one string or number ask for together.
+// Sets of texts as deterministic automata over characters, which can be intersected and complemented: the combined
+// conditions of the keywords for one string or number.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace minim::constraint {
 struct TextAutomaton {
     static constexpr int32_t k_none = -1;
 
-    // Disjoint sets of characters that no state tells apart. Other characters are in no text.
+    // Disjoint sets of characters that no state distinguishes. Other characters occur in no text.
     std::vector<CodePoints> classes;
-    std::vector<int32_t> next;     // [state, class]; k_none: no text goes on like this
+    std::vector<int32_t> next;     // [state, class]; k_none: no text continues so
     std::vector<uint8_t> accepts;  // by state; the first is the start
 
     size_t n_states() const noexcept { return accepts.size(); }
@@ -31,29 +31,29 @@ struct TextAutomaton {
     }
 
     bool has(std::string_view utf8) const;
-    bool is_empty() const;  // no text at all
+    bool is_empty() const;  // true if it has no text
 };
 
 constexpr size_t k_most_text_states = 250'000;
 
-// Texts of both. Throws unsupported, with `where` in front, if it takes more than k_most_text_states.
+// Returns the texts of both. Throws unsupported, beginning with `where`, if it takes more than k_most_text_states.
 TextAutomaton both(const TextAutomaton& a, const TextAutomaton& b, std::string_view where);
-// All texts but these.
+// Returns all other texts.
 TextAutomaton other_texts(const TextAutomaton& texts);
-// Of so many characters; `most` < 0: no end.
+// Returns the texts of `least` to `most` characters; `most` < 0: no limit.
 TextAutomaton texts_of_length(int64_t least, int64_t most);
-// In which `closer`, ASCII, does not occur.
+// Returns the texts in which `closer` (ASCII) does not occur.
 TextAutomaton texts_without(std::string_view closer);
 // `texts` are UTF-8.
 TextAutomaton listed_texts(const std::vector<std::string>& texts);
 
-// Takes out the states from which no text comes to an end.
+// Removes the states from which no text ends.
 void drop_dead_states(TextAutomaton& automaton);
 
-// Makes one state of those from which the same texts come to an end, unless there are very many.
+// Merges states from which the same texts end, unless there are very many.
 void merge_alike_states(TextAutomaton& automaton);
 
-// The characters of all sets, and of those outside all, such that no set tells two of a class apart.
+// Returns classes of characters such that no set distinguishes two characters of a class.
 std::vector<CodePoints> character_classes(const std::vector<CodePoints>& sets);
 
 // How one character of a set is written where the text is used.

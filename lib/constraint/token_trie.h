@@ -1,5 +1,5 @@
-// The bytes of a vocabulary's ordinary tokens as a tree, so that tokens that begin alike are tried together.
-// Nodes lie in depth-first order: what is below a node follows it, and is skipped by one jump.
+// The bytes of a vocabulary's ordinary tokens as a tree, so that tokens with a common prefix are tried together. Nodes are in
+// depth-first order: the subtree of a node follows it, and can be skipped with one jump.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace minim::constraint {
 // Immutable; any thread.
 class TokenTrie {
   public:
-    // Of the tokens that are text; added tokens are markup and not among them.
+    // Makes the tree of the tokens that are text; added tokens are markup and left out.
     explicit TokenTrie(const tokenizer::Tokenizer& tokenizer);
 
     struct Node {
