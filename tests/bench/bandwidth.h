@@ -11,7 +11,7 @@ class Bandwidth {
     // Takes 512 MiB, more than any last-level cache. Throws out_of_memory.
     explicit Bandwidth(const ThreadPool& pool);
 
-    // Bytes a second of one pass over all of it; about 50 ms.
+    // Returns the bytes a second of one pass over all of it; about 50 ms.
     double measure() const;
 
   private:

@@ -41,7 +41,7 @@ class Bench {
     Result generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_parallel);
     // Of a step of a token of each of n_parallel texts. Throws unsupported where layers or experts lie on several devices.
     std::vector<KernelTime> kernels(int64_t depth, int64_t n_parallel);
-    // How the devices' steps were done since the model was opened.
+    // Returns how the devices' steps were done since the model was opened.
     backend::StepCounts step_counts() const;
 
   private:

@@ -9,14 +9,14 @@
 
 namespace minim::bench {
 
-// Bytes of weights that a step of n_rows tokens reads, which all want logits. Of the experts those that at least one
+// Returns the bytes of weights that a step of n_rows tokens reads, all with logits. Of the experts those that at least one
 // of the tokens chooses, on average, where chance chooses.
 double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows);
 // Of those the ones that one device has.
 double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows,
                     const model::Share& share);
 
-// Bytes of all weights.
+// Returns the bytes of all weights.
 double weight_bytes(const model::Weights& weights);
 
 }  // namespace minim::bench

@@ -108,7 +108,7 @@ std::shared_ptr<const tokenizer::Tokenizer> make_tokenizer(const Vocabulary& wor
                                                         Logger());
 }
 
-// The longest tokens from the left on.
+// Returns the longest tokens from the left on.
 std::vector<int32_t> tokens_of(std::string_view text, const std::unordered_map<std::string, int32_t>& ids) {
     std::vector<int32_t> tokens;
     while (!text.empty()) {

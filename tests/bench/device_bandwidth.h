@@ -12,7 +12,7 @@ class DeviceBandwidth {
     // Takes twice 256 MiB, more than any device's cache. Throws out_of_device_memory. The device must outlive it.
     explicit DeviceBandwidth(const backend::Backend& device);
 
-    // Bytes a second, read and written together; about 20 ms. Throws device_lost.
+    // Returns the bytes a second, read and written together; about 20 ms. Throws device_lost.
     double measure() const;
 
   private:

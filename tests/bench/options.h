@@ -48,7 +48,7 @@ struct Options {
 // Throws CLI::ParseError, and Error for formats that are none.
 void parse(int argc, char** argv, CLI::App& app, Options& options);
 
-// The model in a few words.
+// Returns the model in a few words.
 std::string description(const Options& options);
 
 }  // namespace minim::bench

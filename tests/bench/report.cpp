@@ -13,7 +13,7 @@
 namespace minim::bench {
 namespace {
 
-// The median distance from the median.
+// Returns the median distance from the median.
 double spread(const std::vector<double>& values) {
     const double centre = median(values);
     std::vector<double> deviation;

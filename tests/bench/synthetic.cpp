@@ -97,7 +97,7 @@ class Specs {
     std::vector<WeightSpec> all_;
 };
 
-// Bytes of a part with some formats expanded.
+// Returns the bytes of a part with some formats expanded.
 uint64_t part_bytes(const weights::Part& part, const weights::ExpandedFormats& expanded) {
     uint64_t total = 0;
     for (const WeightSpec* weight : part.weights)

@@ -57,7 +57,7 @@ bool same(const State& a, const State& b) {
            std::ranges::equal(std::as_bytes(a.logits), std::as_bytes(b.logits));
 }
 
-// What the sequence holds, as far as it is in use.
+// Returns what the sequence holds, as far as it is in use.
 Bytes contents(const Sequence& kv, int64_t n_evaluated) {
     Bytes all;
     Bytes packed(packed_bytes(kv.layout(), k_kv_page_tokens));

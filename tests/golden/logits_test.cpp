@@ -22,7 +22,7 @@ double largest_difference(const float* a, const float* b, size_t count) {
     return largest;
 }
 
-// The last positions' logits of all prompts, one after another: [prompts, n_vocab].
+// Returns the last positions' logits of all prompts, one after another: [prompts, n_vocab].
 std::vector<float> last_positions(const std::shared_ptr<const model::Model>& model, Format kv) {
     std::vector<float> rows;
     for (const GoldenPrompt& prompt : golden_prompts()) {
@@ -34,7 +34,7 @@ std::vector<float> last_positions(const std::shared_ptr<const model::Model>& mod
     return rows;
 }
 
-// The same for one prompt, through the forward pass itself, with other weights than the model's.
+// Returns the same for one prompt, through the forward pass itself, with other weights than the model's.
 std::vector<float> last_logits(const model::Model& model, const model::Weights& weights,
                                const std::vector<int32_t>& ids) {
     const model::Config& config = model.config();

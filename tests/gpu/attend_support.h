@@ -136,7 +136,7 @@ struct Splits {
     int64_t narrow = 1;
 };
 
-// Whether the blocks are those of o.
+// Returns whether the blocks are those of o.
 inline bool are_quantized(const std::vector<fast::Q8Block>& blocks, const std::vector<float>& o) {
     std::vector<fast::Q8Block> expected(blocks.size());
     fast::quantize(nullptr, o.data(), 1, std::ssize(o), expected.data());
@@ -177,7 +177,7 @@ inline std::vector<float> run_attend(const TestCache& test, const std::vector<Kv
     return in_both_orders([&] { return attend_once(test, rows, query, splits, n_empty); });
 }
 
-// The same with tiles and parts that do not depend on the batch.
+// Returns the same with tiles and parts that do not depend on the batch.
 inline std::vector<float> run_fixed_attend(const TestCache& test, const std::vector<KvRow>& rows,
                                            const std::vector<uint16_t>& query) {
     const Heads heads = test.heads();
@@ -200,7 +200,7 @@ inline std::vector<float> run_fixed_attend(const TestCache& test, const std::vec
     return o;
 }
 
-// The largest difference in proportion to the largest value.
+// Returns the largest difference in proportion to the largest value.
 template <typename Expected>
 double distance(const std::vector<float>& a, const std::vector<Expected>& b) {
     double largest = 1e-30;

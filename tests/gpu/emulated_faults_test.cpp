@@ -134,7 +134,7 @@ int64_t wrong_sums() {
     return count;
 }
 
-// What a block of so many threads throws; nothing if it does not.
+// Returns what a block of so many threads throws; nothing if it does not.
 template <typename Body>
 std::string error_of_block(int n_threads, const Body& body) {
     try {

@@ -317,7 +317,7 @@ class EmulatedGrid {
         Fiber& next = !error_ && choose_next() ? running_->fiber() : main_;
         if (&next != &own) go(own, next);
     }
-    // Whether there is a thread that may go on.
+    // Returns whether there is a thread that may go on.
     bool choose_next() {
         if (blocks_.size() > 1 && n_turns_left_-- == 0) {
             running_ = blocks_[random_() % blocks_.size()].get();

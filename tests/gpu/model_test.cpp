@@ -17,7 +17,7 @@ namespace {
 
 using backend::Arithmetic;
 
-// All layers on the first device, their experts on the CPU.
+// Opens a model with all layers on the first device, their experts on the CPU.
 std::shared_ptr<const model::Model> open_with_host_experts(const std::string& path, Arithmetic arithmetic) {
     const Logger silent;
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {

@@ -16,7 +16,7 @@
 
 namespace minim::test {
 
-// The layers spread over devices; on the host where there are none.
+// Opens a model with the layers spread over devices; on the host where there are none.
 inline std::shared_ptr<const model::Model> open_on(const std::string& path, std::vector<int32_t> devices,
                                                    backend::Arithmetic arithmetic) {
     const Logger silent;

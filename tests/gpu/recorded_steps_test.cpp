@@ -26,7 +26,7 @@ std::shared_ptr<const model::Model> open(size_t n_devices) {
     return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
 }
 
-// The layers on the first device; of their experts one layer's on the CPU and the last one's on the second device.
+// Opens a model with the layers on the first device; of their experts one layer's on the CPU and the last one's on the second device.
 std::shared_ptr<const model::Model> open_apart() {
     const Logger silent;
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
@@ -42,7 +42,7 @@ std::shared_ptr<const model::Model> open_apart() {
     return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
 }
 
-// The logits of tokens one by one after a prompt of 60, and of two more.
+// Returns the logits of tokens one by one after a prompt of 60, and of two more.
 std::vector<float> decoded(const std::shared_ptr<const model::Model>& model, size_t n_tokens) {
     const Logger silent;
     engine::SessionParams params;
@@ -64,7 +64,7 @@ struct SetRecords {
     ~SetRecords() { records() = {}; }
 };
 
-// The same where nothing is recorded.
+// Returns the same without recorded steps.
 std::vector<float> computed(const std::shared_ptr<const model::Model>& model, size_t n_tokens) {
     const SetRecords none({.refuse = true});
     const std::vector<float> logits = decoded(model, n_tokens);

@@ -66,7 +66,7 @@ class Text {
     kv::Sequence sequence_;
 };
 
-// The first step whose logits are not those of step 0, or n_steps. Step 0 is computed, step 1 recorded, the others are repeated.
+// Returns the first step whose logits are not those of step 0, or n_steps. Step 0 is computed, step 1 recorded, the others are repeated.
 int64_t first_that_differs(const model::Model& model, int64_t n_steps, bool varies) {
     Text text(model);
     const std::vector<float> first = text.next_logits();

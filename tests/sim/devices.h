@@ -21,10 +21,10 @@ Devices make_devices(size_t count, const sim::Options& options = {});
 
 std::string bundled_model_path();
 
-// The layers spread evenly.
+// Opens a model with the layers spread evenly.
 std::shared_ptr<const model::Model> model_on(const Devices& devices, const model::OpenOptions& options = {},
                                              const std::string& path = bundled_model_path());
-// The first layer on the CPU, the others spread over the devices.
+// Opens a model with the first layer on the CPU, the others spread over the devices.
 std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices,
                                                      const model::OpenOptions& options = {});
 // As a caller places it; `host` and the rules' are filled in where they are missing.
@@ -39,7 +39,7 @@ engine::Session make_session(std::shared_ptr<const model::Model> model, int64_t 
 std::vector<float> all_logits(engine::Session& session, const std::vector<int32_t>& ids, size_t chunk);
 std::vector<float> last_logits(engine::Session& session);
 
-// What says how much layers of one size take.
+// Returns weight specs of layers of one size.
 std::vector<weights::WeightSpec> shapes_of_layers(size_t n_layer);
 
 bool is_empty(const Devices& devices);

@@ -10,7 +10,7 @@
 namespace minim::test {
 namespace {
 
-// Layers on the first device; of their experts one layer's on the CPU and the others on the second device.
+// Opens a model with the layers on the first device; of their experts one layer's on the CPU and the others on the second device.
 std::shared_ptr<const model::Model> model_apart(const Devices& devices,
                                                 const model::OpenOptions& options = {}) {
     return model_placed(

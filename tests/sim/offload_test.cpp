@@ -18,7 +18,7 @@ using placement::Spread;
 
 constexpr int64_t k_all = INT32_MAX;
 
-// Layers on the devices, the experts of the first so many on the CPU.
+// Opens a model with the layers on the devices, the experts of the first so many on the CPU.
 std::shared_ptr<const model::Model> with_host_experts(const Devices& devices, int64_t n_host_layers,
                                                       const model::OpenOptions& options = {},
                                                       const std::string& path = bundled_model_path()) {

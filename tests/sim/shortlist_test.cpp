@@ -48,7 +48,7 @@ GenerateParams sampled(float temperature, uint64_t seed) {
     return params;
 }
 
-// Every setting of sampling, by itself and with others.
+// Returns every setting of sampling, by itself and with others.
 std::vector<GenerateParams> all_settings(int64_t n_vocab) {
     std::vector<GenerateParams> all;
     const auto add_changed = [&](float temperature, const auto& change) {

@@ -14,7 +14,7 @@
 namespace minim::test {
 namespace {
 
-// Whether the host may read there: the kernel looks before it copies.
+// Returns whether the host may read there: the kernel looks before it copies.
 bool is_readable(const std::byte* place) {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);

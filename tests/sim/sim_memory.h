@@ -28,7 +28,7 @@ class AddressSpace : public backend::BlockSource {
     uint64_t most_used() const noexcept;  // so far
     int64_t n_taken() const noexcept;     // blocks, so far
 
-    // Where the bytes of a device address are. Throws internal for an address that is none of this device's.
+    // Returns where the bytes of a device address are. Throws internal for an address that is none of this device's.
     std::byte* bytes_at(const std::byte* address) const;
 
   private:

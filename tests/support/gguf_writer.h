@@ -47,7 +47,7 @@ inline void write_bytes(const std::string& path, std::span<const std::byte> byte
     if (!out.flush()) throw std::runtime_error("cannot write " + path);
 }
 
-// The code of a C++ type in GGUF metadata.
+// Returns the code of a C++ type in GGUF metadata.
 template <typename T>
 constexpr uint32_t gguf_code() {
     if constexpr (std::is_same_v<T, uint8_t>) return 0;

@@ -21,7 +21,7 @@ inline std::vector<int32_t> some_ids(size_t count, int32_t first = 0) {
     return ids;
 }
 
-// What a call throws; nothing where it succeeds.
+// Returns what a call throws; nothing if it succeeds.
 template <typename Call>
 std::optional<Error> error_of(Call&& call) {
     try {
@@ -49,7 +49,7 @@ inline std::string_view name_of(Reason reason) {
     return k_names[static_cast<size_t>(reason)];
 }
 
-// The reason that a call fails with, by name, so that a failed comparison shows it with the message.
+// Returns the reason that a call fails with, by name, so that a failed comparison shows it with the message.
 template <typename Call>
 std::string reason_of(Call&& call) {
     const std::optional<Error> error = error_of(call);

@@ -78,7 +78,7 @@ class BitReader {
     size_t at_ = 0;
 };
 
-// The BF16 weight that Q8_0 has as `code` times `scale`: the value cut off to BF16, then so many BF16 numbers further from 0
+// Returns the BF16 weight that Q8_0 has as `code` times `scale`: the value cut off to BF16, then so many BF16 numbers further from 0
 // or nearer to it. The smaller the code, the more of them share it; of those with code 0 all bits are in the stream.
 float restore(int code, float scale, BitReader& lost) {
     if (code == 0) return bf16_to_float(static_cast<uint16_t>(lost.next(16)));

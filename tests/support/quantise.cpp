@@ -13,7 +13,7 @@ constexpr float k_e2m1_max = 6.0F;
 constexpr float k_e4m3_max = 448.0F;
 constexpr float k_e4m3_smallest = 0.001953125F;  // 2^-9
 
-// The nearest, ties to the even code; bit 3 is the sign.
+// Returns the nearest, ties to the even code; bit 3 is the sign.
 uint8_t e2m1_code(float value) {
     const float magnitude = std::abs(value);
     int code = 0;

@@ -213,7 +213,7 @@ class TinyModel {
         put(name, {size}, std::move(values));
     }
 
-    // The character that a byte-level vocabulary writes for a byte, as UTF-8.
+    // Returns the character that a byte-level vocabulary writes for a byte, as UTF-8.
     static std::string stand_in(int byte) {
         const auto is_plain = [](int b) {
             return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;

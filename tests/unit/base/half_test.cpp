@@ -17,7 +17,7 @@ bool is_bf16_nan(uint32_t bits) {
     return (bits & 0x7F80U) == 0x7F80U && (bits & 0x7FU) != 0;
 }
 
-// The value of a binary16 by its definition.
+// Returns the value of a binary16 by its definition.
 double f16_value(uint32_t bits) {
     const double sign = (bits & 0x8000U) != 0 ? -1.0 : 1.0;
     const int exponent = static_cast<int>(bits >> 10 & 31U);

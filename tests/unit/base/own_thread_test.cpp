@@ -17,7 +17,7 @@ using namespace minim::test;
 
 namespace {
 
-// What a child of fork() finds; it ends within 20 s, or is killed, which gives -1.
+// Returns what a child of fork() finds; it ends within 20 s, or is killed, which gives -1.
 template <typename Body>
 int in_child(const Body& body) {
     const pid_t child = ::fork();

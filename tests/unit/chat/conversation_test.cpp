@@ -13,7 +13,7 @@ json::Value parsed(std::string_view text) {
     return json::parse(text, "messages", json::Source::argument);
 }
 
-// What a conversation becomes, as compact JSON.
+// Returns what a conversation becomes, as compact JSON.
 std::string normalised(std::string_view text, bool null_content_is_empty = false) {
     json::Value messages = parsed(text);
     normalise_messages(messages, null_content_is_empty);
@@ -30,7 +30,7 @@ std::string normalised_tools(std::string_view text) {
     return json::to_text(tools);
 }
 
-// The places in the request of messages with a member "n" that says it, in the order that they get.
+// Returns the places in the request of messages with a member "n" that says it, in the order that they get.
 std::vector<size_t> order(std::string_view text) {
     json::Value messages = parsed(text);
     for (size_t i = 0; i < messages.items.size(); ++i) {

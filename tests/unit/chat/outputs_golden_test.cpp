@@ -61,7 +61,7 @@ const char* name_of(Finish finish) {
     return finish == Finish::stop ? "stop" : finish == Finish::length ? "length" : "tool_calls";
 }
 
-// The form of `expect`, without `partial`.
+// Returns the form of `expect`, without `partial`.
 Json as_json(const ParsedOutput& output) {
     Json calls = Json::array();
     for (const ParsedOutput::Call& call : output.calls)

@@ -11,7 +11,7 @@
 namespace minim::chat {
 namespace {
 
-// The template of minim-tiny with another sentence.
+// Returns the template of minim-tiny with another sentence.
 Template make_template() {
     std::ifstream file(MINIM_TEST_DATA "/chat/minim_tiny.jinja", std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -35,7 +35,7 @@ std::string prompt_error(std::string_view messages, std::string_view tools = {},
     return error_text([&] { render(k_template, messages, tools, kwargs, {}); });
 }
 
-// The prompt of one message behind the system block.
+// Returns the prompt of one message behind the system block.
 std::string one(const std::string& message) {
     const std::string text = prompt("[" + message + "]");
     REQUIRE(text.starts_with(k_head));
@@ -56,7 +56,7 @@ std::string tool_result(const std::string& fields) {
     return text.substr(k_called.size());
 }
 
-// The parameters printed for one call with these arguments.
+// Returns the parameters printed for one call with these arguments.
 std::string parameters(const std::string& arguments) {
     const std::string text =
         one(R"({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", )"

@@ -21,7 +21,7 @@ std::string failure(std::string_view source, std::string_view kwargs = "") {
     return error_text([&] { printed(source, kwargs); });
 }
 
-// What of the prompt comes from the request, in braces.
+// Returns what of the prompt comes from the request, in braces.
 std::string marked(std::string_view source, std::string_view kwargs) {
     std::string text;
     for (const Segment& segment : render(parse_template(source), "[]", "", kwargs, {}))

@@ -22,7 +22,7 @@ inline std::span<const std::byte> bytes_of(std::string_view text) {
     return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// A safetensors file: length, header, data of `data_bytes` bytes 0, 1, 2, ...
+// Returns a safetensors file: length, header, data of `data_bytes` bytes 0, 1, 2, ...
 inline std::vector<std::byte> safetensors(std::string_view json, size_t data_bytes) {
     test::ByteWriter out;
     out.string(json);

@@ -57,7 +57,7 @@ struct Expected {
     bool operator==(const Expected&) const = default;
 };
 
-// Each node's text by itself.
+// Returns each node's text by itself.
 std::vector<Expected> expected_of(const Automaton& automaton, const Words& words) {
     Positions positions(automaton);
     const auto nodes = words.trie.nodes();

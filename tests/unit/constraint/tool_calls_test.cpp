@@ -33,7 +33,7 @@ Grammar grammar_of(std::string_view tools, const ToolChoice& choice = {}) {
     return grammar_of_tool_calls(json::parse(tools, "tools", json::Source::argument), choice, *k_tokenizer);
 }
 
-// Whether the text, tokenised with its markup, is a whole answer.
+// Returns whether the text, tokenised with its markup, is a whole answer.
 bool fits(std::string_view text, const ToolChoice& choice = {}, std::string_view tools = k_tools) {
     const auto trie = std::make_shared<const TokenTrie>(*k_tokenizer);
     const auto constraint =

@@ -173,7 +173,7 @@ double tolerance_of(Format k_format) {
     }
 }
 
-// The formulas in double.
+// Returns the formulas in double.
 std::vector<double> attend_exactly(const Shape& shape, const Prompt& prompt) {
     std::vector<std::vector<double>> keys;
     std::vector<std::vector<double>> values;

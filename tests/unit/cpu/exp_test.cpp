@@ -18,7 +18,7 @@ float exp_of(float x) {
     return cpu::generic::exp<cpu::scalar::Simd>(cpu::scalar::Simd::all(x)).lane[0];
 }
 
-// Every 2^12th float: all exponents, some 2000 mantissas each.
+// Returns every 2^12th float: all exponents, some 2000 mantissas each.
 std::vector<float> sweep() {
     std::vector<float> values;
     for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4096) {

@@ -17,7 +17,7 @@ namespace minim::test {
 inline constexpr float k_large = 1e6F;
 inline constexpr int64_t k_kinds_of_rows = 6;
 
-// Rows of the kinds from first_kind on, one after the other and over again: all large; all large and of one sign, which has the
+// Returns the rows of the kinds from first_kind on, one after the other and over again: all large; all large and of one sign, which has the
 // largest sums; one outlier among ordinary numbers; from 1e-3 up to a million; small; ordinary, which large neighbours must
 // not change.
 inline std::vector<float> large_rows(int64_t n, int64_t cols, int64_t first_kind, Random& random) {
@@ -55,7 +55,7 @@ struct Expected {
     std::vector<double> exact;
     std::vector<double> size;
 
-    // The largest error in proportion to the size; infinite where a result is not finite.
+    // Returns the largest error in proportion to the size; infinite where a result is not finite.
     double worst(std::span<const float> results) const {
         double largest = 0.0;
         for (size_t i = 0; i < exact.size(); ++i) {

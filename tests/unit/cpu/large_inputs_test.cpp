@@ -10,7 +10,7 @@
 namespace minim::test {
 namespace {
 
-// Every format that holds weights.
+// Returns every format that holds weights.
 std::vector<Format> formats() {
     std::vector<Format> all;
     for (const FormatTraits& format : all_formats()) {

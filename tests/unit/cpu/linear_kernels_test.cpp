@@ -19,7 +19,7 @@ namespace {
 using cpu::Activation;
 using cpu::LinearKernel;
 
-// Every format that holds weights.
+// Returns every format that holds weights.
 std::vector<Format> formats() {
     std::vector<Format> all;
     for (const FormatTraits& format : all_formats()) {
@@ -48,7 +48,7 @@ std::vector<int64_t> columns_of(Format format) {
     }
 }
 
-// The weights as the kernel reads them: its rows, or panels with the last one filled up.
+// Returns the weights as the kernel reads them: its rows, or panels with the last one filled up.
 std::vector<std::byte> weights_for(const LinearKernel& kernel, const TestMatrix& w) {
     if (kernel.activation == Activation::f32) return w.bytes;
     const int64_t panel_bytes = panel::k_panel_rows * w.view.row_bytes;

@@ -36,7 +36,7 @@ T read(const std::byte* at) {
     return value;
 }
 
-// The largest magnitude of an element or of the sum of two neighbours.
+// Returns the largest magnitude of an element or of the sum of two neighbours.
 float largest_of_pairs(std::span<const float> x) {
     float largest = 0.0F;
     for (size_t i = 0; i < x.size(); i += 2) {

@@ -169,7 +169,7 @@ TEST_CASE("scores are summed in four lanes, whatever the columns, keys, queries 
     }
 }
 
-// Where column c lies among a query's codes: of 16 the even ones come first.
+// Returns where column c lies among a query's codes: of 16 the even ones come first.
 int64_t place_of_column(int64_t c) {
     return c / 16 * 16 + c % 2 * 8 + c % 16 / 2;
 }

@@ -15,7 +15,7 @@
 
 namespace minim::test {
 
-// The kernel tables of all levels this machine has, scalar first.
+// Returns the kernel tables of all levels this machine has, scalar first.
 std::vector<const cpu::KernelTable*> kernel_tables();
 
 class Random {
@@ -50,7 +50,7 @@ struct TestMatrix {
 bool same_bits(std::span<const float> a, std::span<const float> b);
 bool same_bits(float a, float b);
 
-// A quantised row read back as numbers: code * scale.
+// Returns a quantised row read back as numbers: code * scale.
 std::vector<double> dequantised(cpu::Activation activation, const std::byte* row, int64_t cols);
 
 // `x` as the kernel of `activation` reads it: one row after the other.
