@@ -122,6 +122,19 @@ void Backend::scale(Scratch&, float* x, int64_t count, float factor) const {
     for (int64_t i = 0; i < count; ++i) x[i] *= factor;
 }
 
+std::unique_ptr<Exchange> Backend::make_exchange(const StepLimits&, int64_t) const {
+    return nullptr;
+}
+
+void Backend::post(Scratch&, Exchange&, int64_t, const float*, const int32_t*, int64_t, int64_t, int64_t) const {
+    fail_internal("{} posts nothing to the host", name());
+}
+
+void Backend::collect(Scratch&, Exchange&, int64_t, const ExpertPlace*, const int32_t*, int64_t, int64_t, int64_t,
+                      float*) const {
+    fail_internal("{} collects nothing from the host", name());
+}
+
 void Backend::shortlist(Scratch&, const float*, int64_t, int64_t, const ShortlistTask&) const {
     fail_internal("{} makes no shortlists", name());
 }

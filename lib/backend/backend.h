@@ -19,9 +19,11 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <vector>
 
+#include "backend/exchange.h"
+#include "backend/experts.h"
 #include "backend/kv_view.h"
+#include "backend/matrix.h"
 #include "backend/shortlist.h"
 #include "base/host_memory.h"
 #include "format/format.h"
@@ -31,73 +33,6 @@ class ThreadPool;
 }
 
 namespace minim::backend {
-
-// Where rows may be split, beside whole panels (Backend::pack_rows_together): what a part computes is then whole blocks of a
-// quantised input.
-inline constexpr int64_t k_split_rows = 32;
-
-// Rows that lie apart: part k has rows first_row[k] .. first_row[k + 1] - 1, which may be none. Parts begin at whole panels and at
-// multiples of k_split_rows.
-struct RowSplit {
-    std::vector<int64_t> first_row;
-
-    int64_t n_parts() const noexcept { return static_cast<int64_t>(first_row.size()) - 1; }
-};
-
-// A weight matrix W of y = W x, row after row: `rows` outputs, `cols` inputs.
-struct Matrix {
-    const std::byte* data = nullptr;
-    Format format = Format::f32;
-    int64_t rows = 0;
-    int64_t cols = 0;
-    int64_t row_bytes = 0;
-    float scale = 1.0F;   // factor of the whole tensor (NVFP4 files carry one), applied to y
-    bool packed = false;  // the bytes are in the order that Backend::pack made
-    // Where the rows lie apart (HostMemory::n_nodes): part k at part[k], and `data` is the first part.
-    const RowSplit* split = nullptr;
-    const std::byte* const* part = nullptr;
-
-    // Those after it, up to the end of its part, follow.
-    const std::byte* row(int64_t r) const noexcept {
-        if (split == nullptr) return data + r * row_bytes;
-        size_t k = 0;
-        while (split->first_row[k + 1] <= r) ++k;
-        return part[k] + (r - split->first_row[k]) * row_bytes;
-    }
-};
-
-struct Vector {
-    const float* data = nullptr;
-    int64_t size = 0;
-};
-
-// One matrix an expert, all of one shape and format; `expert[e]` is where the rows of expert e start.
-struct ExpertStack {
-    Format format = Format::f32;
-    int64_t rows = 0;
-    int64_t cols = 0;
-    int64_t row_bytes = 0;
-    std::vector<const std::byte*> expert;
-    std::vector<float> scale;  // per expert; empty means 1
-    bool packed = false;
-    const RowSplit* split = nullptr;     // of each expert's rows
-    std::vector<const std::byte*> part;  // [n_expert][split->n_parts()]
-
-    int64_t n_expert() const noexcept { return static_cast<int64_t>(expert.size()); }
-    Matrix matrix(int64_t e) const noexcept {
-        const auto i = static_cast<size_t>(e);
-        Matrix m = {expert[i], format, rows, cols, row_bytes, scale.empty() ? 1.0F : scale[i], packed};
-        if (split != nullptr) {
-            m.split = split;
-            m.part = part.data() + e * split->n_parts();
-        }
-        return m;
-    }
-};
-
-struct ExpertWeights {
-    ExpertStack gate, up, down;  // [ff, hidden], [ff, hidden], [hidden, ff]
-};
 
 // y = W h, or y += W h. Several tasks share one h, so that it is quantised once.
 struct LinearTask {
@@ -319,6 +254,25 @@ class Backend {
     // y += sum over slots, in slot order, of gate * down(silu(gate h) * (up h)).
     virtual void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                          int64_t n_used, const ExpertWeights& weights, float* y) const = 0;
+
+    // The two steps of experts(), for layers whose experts lie on several devices. A slot is row * n_used + choice.
+    // out[slot] = down(silu(gate h) * (up h)) for slots whose expert is here; the others stay as they are.
+    virtual void expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                              const ExpertWeights& weights, float* out) const = 0;
+    // y [n, hidden] += sum over slots, in slot order, of gate * out[slot]. The sum is experts()'s, addend for addend.
+    virtual void add_slots(Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
+                           int64_t hidden, float* y) const = 0;
+
+    // ---- answers of the host in the middle of a step (exchange.h) ----
+
+    // Returns null if the device cannot. Throws out_of_memory.
+    virtual std::unique_ptr<Exchange> make_exchange(const StepLimits& limits, int64_t n_turns) const;
+    // Hands the inputs and choices of n rows to the host, as part of the stream. May be recorded, as collect() may.
+    virtual void post(Scratch& scratch, Exchange& exchange, int64_t turn, const float* h, const int32_t* ids,
+                      int64_t n, int64_t n_used, int64_t hidden) const;
+    // Waits, in the stream, for the host's answer to the turn, and takes its slots: those whose expert is not in `places`.
+    virtual void collect(Scratch& scratch, Exchange& exchange, int64_t turn, const ExpertPlace* places,
+                         const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden, float* out) const;
 
     // The tops of n rows of logits [n, n_vocab], n at most k_most_shortlist_rows: what is needed of them to choose the
     // next tokens, so that the rows need not leave the device. Optional.

@@ -30,7 +30,7 @@ enum class Arithmetic : uint8_t {
 };
 
 // Raised whenever something in this folder changes that both sides see.
-inline constexpr uint32_t k_plugin_interface = 8;
+inline constexpr uint32_t k_plugin_interface = 9;
 // The compiler and its library's layout.
 inline constexpr const char* k_plugin_build = __VERSION__;
 

@@ -120,6 +120,16 @@ class CpuBackend : public backend::Backend {
         cpu::experts(machine_for(n), own(scratch), h, n, ids, gates, n_used, weights, y);
     }
 
+    void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                      const backend::ExpertWeights& weights, float* out) const override {
+        cpu::expert_slots(machine_for(n), own(scratch), h, n, ids, n_used, weights, out);
+    }
+
+    void add_slots(backend::Scratch&, const float* out, const float* gates, int64_t n, int64_t n_used,
+                   int64_t hidden, float* y) const override {
+        cpu::add_slots(machine_for(n), out, gates, n, n_used, hidden, y);
+    }
+
   private:
     static CpuScratch& own(backend::Scratch& scratch) { return static_cast<CpuScratch&>(scratch); }
 

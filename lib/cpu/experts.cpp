@@ -13,13 +13,15 @@ constexpr int64_t k_sum_columns = 1024;
 // Of a quantised input row: tiles of gate and up are whole blocks of it.
 constexpr int64_t k_block_cols = backend::k_split_rows;
 
-// Sorts the slots by expert, so that an expert's weights are read once for all rows that chose it. Returns
+// Sorts the slots whose expert is here by expert, so that an expert's weights are read once for all rows that chose it. Returns
 // how many experts have any.
 int64_t group_by_expert(CpuScratch& scratch, const int32_t* ids, int64_t n_slots, int64_t n_used,
-                        int64_t n_expert) {
+                        const backend::ExpertWeights& weights) {
+    const int64_t n_expert = weights.n_expert();
     int32_t* first = scratch.first_of_expert;
     std::fill_n(first, n_expert + 1, 0);
-    for (int64_t slot = 0; slot < n_slots; ++slot) ++first[ids[slot] + 1];
+    for (int64_t slot = 0; slot < n_slots; ++slot)
+        if (weights.is_here(ids[slot])) ++first[ids[slot] + 1];
     int64_t n_active = 0;
     for (int64_t e = 0; e < n_expert; ++e) {
         if (first[e + 1] > 0) scratch.active_expert[n_active++] = static_cast<int32_t>(e);
@@ -27,6 +29,7 @@ int64_t group_by_expert(CpuScratch& scratch, const int32_t* ids, int64_t n_slots
     }
     // Filling moves each start to its end, which is the start of the next: afterwards shift back by one.
     for (int64_t slot = 0; slot < n_slots; ++slot) {
+        if (!weights.is_here(ids[slot])) continue;
         const int32_t entry = first[ids[slot]]++;
         scratch.entry_row[entry] = static_cast<int32_t>(slot / n_used);
         scratch.entry_of_slot[slot] = entry;
@@ -120,16 +123,16 @@ void activate(const Machine& machine, CpuScratch& scratch, int64_t n_active,
         std::min((tile_rows + k_block_cols - 1) / k_block_cols * k_block_cols, k_gate_tile_rows), task);
 }
 
-// expert_output = down * input for every entry, in sorted order.
+// output = down * input for every entry, in sorted order.
 void project(const Machine& machine, CpuScratch& scratch, int64_t n_active, const backend::ExpertStack& down,
-             const InputRows& input) {
+             const InputRows& input, float* output) {
     const auto task = [&](const ExpertTile& tile, const ExpertTile& next, int32_t thread) {
         const backend::Matrix weight = down.matrix(tile.expert);
         const MatrixTile rows = {
             .weight = weight,
             .first = tile.first,
             .count = tile.count,
-            .y = scratch.expert_output + scratch.first_of_expert[tile.expert] * down.rows + tile.first,
+            .y = output + scratch.first_of_expert[tile.expert] * down.rows + tile.first,
             .y_stride = down.rows,
             .next_weight = rows_from(down, next)};
         compute_tile(machine, rows, entries_of(input, scratch, tile.expert), scratch.of(thread).tile);
@@ -138,33 +141,37 @@ void project(const Machine& machine, CpuScratch& scratch, int64_t n_active, cons
     for_each_expert_tile(machine, scratch, n_active, down, tile_rows, task);
 }
 
-// y += gate * expert output, slot after slot of each row.
-void add_outputs(const Machine& machine, const CpuScratch& scratch, int64_t n, int64_t hidden,
-                 const float* gates, int64_t n_used, float* y) {
+// task(row, first column, number of columns) for every piece of n rows.
+template <typename Task>
+void for_each_piece(const Machine& machine, int64_t n, int64_t hidden, const Task& task) {
     const int64_t n_chunks = (hidden + k_sum_columns - 1) / k_sum_columns;
-    machine.pool.run(n * n_chunks, [&](int64_t task, int32_t) {
-        const int64_t i = task / n_chunks;
-        const int64_t first = task % n_chunks * k_sum_columns;
-        const int64_t count = std::min(k_sum_columns, hidden - first);
-        for (int64_t slot = i * n_used; slot < (i + 1) * n_used; ++slot) {
-            const float* output = scratch.expert_output + scratch.entry_of_slot[slot] * hidden + first;
-            machine.kernels.add_scaled(output, gates[slot], count, y + i * hidden + first);
-        }
+    machine.pool.run(n * n_chunks, [&](int64_t i, int32_t) {
+        const int64_t first = i % n_chunks * k_sum_columns;
+        task(i / n_chunks, first, std::min(k_sum_columns, hidden - first));
     });
 }
 
-}  // namespace
+// y += gate * output, slot after slot of each row; output_of(slot) is where a slot's is.
+template <typename OutputOf>
+void add_outputs(const Machine& machine, int64_t n, int64_t hidden, const float* gates, int64_t n_used,
+                 const OutputOf& output_of, float* y) {
+    for_each_piece(machine, n, hidden, [&](int64_t i, int64_t first, int64_t count) {
+        for (int64_t slot = i * n_used; slot < (i + 1) * n_used; ++slot)
+            machine.kernels.add_scaled(output_of(slot) + first, gates[slot], count, y + i * hidden + first);
+    });
+}
 
-void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
-             const float* gates, int64_t n_used, const backend::ExpertWeights& weights, float* y) {
-    const int64_t n_slots = n * n_used;
-    if (n_slots == 0) return;
+// scratch.expert_output = down(silu(gate h) * (up h)) for every slot whose expert is here, in sorted order. Returns how many.
+int64_t compute_entries(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n,
+                        const int32_t* ids, int64_t n_used, const backend::ExpertWeights& weights) {
     const int64_t hidden = weights.gate.cols;
     const int64_t ff = weights.gate.rows;
     assert(n <= scratch.limits.n_rows && n_used <= scratch.limits.n_expert_used);
     assert(hidden <= scratch.limits.hidden && ff <= scratch.limits.expert_ff);
-    assert(weights.gate.n_expert() <= scratch.limits.n_expert);
-    const int64_t n_active = group_by_expert(scratch, ids, n_slots, n_used, weights.gate.n_expert());
+    assert(weights.n_expert() <= scratch.limits.n_expert);
+    const int64_t n_active = group_by_expert(scratch, ids, n * n_used, n_used, weights);
+    const int64_t n_entries = scratch.first_of_expert[weights.n_expert()];
+    if (n_entries == 0) return 0;
 
     InputRows input = plain_rows(h, n, hidden);
     for (const Format format : {weights.gate.format, weights.up.format}) {
@@ -174,16 +181,47 @@ void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_
     }
     // From here on in sorted order, each entry through the list.
     input.rows = scratch.entry_row;
-    input.n_tokens = n_slots;
+    input.n_tokens = n_entries;
     const Activation activation = activation_for(machine.kernels, weights.down.format);
     activate(machine, scratch, n_active, weights, input, activation);
 
     InputRows activated;
     activated.data[static_cast<size_t>(activation)] = scratch.activated;
     activated.row_bytes[static_cast<size_t>(activation)] = activation_row_bytes(activation, ff);
-    activated.n_tokens = n_slots;
-    project(machine, scratch, n_active, weights.down, activated);
-    add_outputs(machine, scratch, n, hidden, gates, n_used, y);
+    activated.n_tokens = n_entries;
+    project(machine, scratch, n_active, weights.down, activated, scratch.expert_output);
+    return n_entries;
+}
+
+}  // namespace
+
+void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
+             const float* gates, int64_t n_used, const backend::ExpertWeights& weights, float* y) {
+    if (n * n_used == 0) return;
+    const int64_t hidden = weights.gate.cols;
+    compute_entries(machine, scratch, h, n, ids, n_used, weights);
+    const auto output_of = [&](int64_t slot) {
+        return scratch.expert_output + scratch.entry_of_slot[slot] * hidden;
+    };
+    add_outputs(machine, n, hidden, gates, n_used, output_of, y);
+}
+
+void expert_slots(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                  int64_t n_used, const backend::ExpertWeights& weights, float* out) {
+    const int64_t hidden = weights.gate.cols;
+    if (n * n_used == 0 || compute_entries(machine, scratch, h, n, ids, n_used, weights) == 0) return;
+    for_each_piece(machine, n, hidden, [&](int64_t i, int64_t first, int64_t count) {
+        for (int64_t slot = i * n_used; slot < (i + 1) * n_used; ++slot) {
+            if (weights.is_here(ids[slot]))
+                std::copy_n(scratch.expert_output + scratch.entry_of_slot[slot] * hidden + first, count,
+                            out + slot * hidden + first);
+        }
+    });
+}
+
+void add_slots(const Machine& machine, const float* out, const float* gates, int64_t n, int64_t n_used,
+               int64_t hidden, float* y) {
+    add_outputs(machine, n, hidden, gates, n_used, [&](int64_t slot) { return out + slot * hidden; }, y);
 }
 
 }  // namespace minim::cpu

@@ -32,4 +32,10 @@ void route(const Machine& machine, CpuScratch& scratch, const float* h, int64_t 
 void experts(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
              const float* gates, int64_t n_used, const backend::ExpertWeights& weights, float* y);
 
+void expert_slots(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                  int64_t n_used, const backend::ExpertWeights& weights, float* out);
+
+void add_slots(const Machine& machine, const float* out, const float* gates, int64_t n, int64_t n_used,
+               int64_t hidden, float* y);
+
 }  // namespace minim::cpu

@@ -199,12 +199,21 @@ class ReferenceBackend : public backend::Backend {
         }
     }
 
-    // An expert at a time, over the rows that chose it: each matrix is decoded once a call.
-    void experts(Scratch&, const float* h, int64_t n, const int32_t* ids, const float* gates, int64_t n_used,
-                 const ExpertWeights& weights, float* y) const override {
+    void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
+                 int64_t n_used, const ExpertWeights& weights, float* y) const override {
         const int64_t hidden = weights.gate.cols;
-        RowMatrix output(n * n_used, hidden);  // row i * n_used + s
-        for (int64_t e = 0; e < weights.gate.n_expert(); ++e) {
+        RowMatrix output(n * n_used, hidden);
+        expert_slots(scratch, h, n, ids, n_used, weights, output.data());
+        add_slots(scratch, output.data(), gates, n, n_used, hidden, y);
+    }
+
+    // An expert at a time, over the rows that chose it: each matrix is decoded once a call.
+    void expert_slots(Scratch&, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                      const ExpertWeights& weights, float* out) const override {
+        const int64_t hidden = weights.gate.cols;
+        Eigen::Map<RowMatrix> output(out, n * n_used, hidden);  // row i * n_used + s
+        for (int64_t e = 0; e < weights.n_expert(); ++e) {
+            if (!weights.is_here(e)) continue;
             std::vector<int64_t> slots;
             for (int64_t slot = 0; slot < n * n_used; ++slot) {
                 if (ids[slot] == e) slots.push_back(slot);
@@ -223,6 +232,11 @@ class ReferenceBackend : public backend::Backend {
             const RowMatrix result = multiply(activated.data(), count, weights.down.matrix(e));
             for (int64_t i = 0; i < count; ++i) output.row(slots[static_cast<size_t>(i)]) = result.row(i);
         }
+    }
+
+    void add_slots(Scratch&, const float* out, const float* gates, int64_t n, int64_t n_used, int64_t hidden,
+                   float* y) const override {
+        const Eigen::Map<const RowMatrix> output(out, n * n_used, hidden);
         for (int64_t i = 0; i < n; ++i) {
             Eigen::Map<Eigen::RowVectorXf> row(y + i * hidden, hidden);
             for (int64_t s = 0; s < n_used; ++s) row += gates[i * n_used + s] * output.row(i * n_used + s);

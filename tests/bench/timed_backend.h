@@ -115,6 +115,16 @@ class TimedBackend : public backend::Backend {
         time(Operation::experts, scratch,
              [&] { inner_->experts(scratch, h, n, ids, gates, n_used, weights, y); });
     }
+    void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                      const backend::ExpertWeights& weights, float* out) const override {
+        time(Operation::experts, scratch,
+             [&] { inner_->expert_slots(scratch, h, n, ids, n_used, weights, out); });
+    }
+    void add_slots(backend::Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
+                   int64_t hidden, float* y) const override {
+        time(Operation::experts, scratch,
+             [&] { inner_->add_slots(scratch, out, gates, n, n_used, hidden, y); });
+    }
     bool makes_shortlists() const noexcept override { return inner_->makes_shortlists(); }
     void shortlist(backend::Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
                    const backend::ShortlistTask& task) const override {

@@ -1,5 +1,7 @@
-// The simulated devices as a plug-in, libminim-sim.so. MINIM_SIM says what they are like: "devices=4 memory=64 (MiB)
-// failing_operation=100 failing_device=1", in any order; failing_device: the others never fail. Two devices of 1 GiB that never fail without it.
+// The simulated devices as a plug-in, libminim-sim.so. MINIM_SIM says what they are like, in any order:
+// "devices=4 memory=64 bytes_per_second=1000000 exchange_us=20 experts_us=100 failing_operation=100 failing_device=1".
+// memory is in MiB; exchange_us is added to each post() and collect(), experts_us to the experts of a layer that is shared with the
+// host; failing_device: the others never fail. Without it: two devices of 1 GiB that never fail.
 #include "backend/plugin.h"
 
 #include <cstdlib>
@@ -35,6 +37,10 @@ Settings settings() {
         if (name == "failing_allocation") settings.options.failing_allocation = value;
         if (name == "failing_transfer") settings.options.failing_transfer = value;
         if (name == "failing_operation") settings.options.failing_operation = value;
+        if (name == "failing_exchange") settings.options.failing_exchange = value;
+        if (name == "bytes_per_second") settings.options.bytes_per_second = static_cast<double>(value);
+        if (name == "exchange_us") settings.options.exchange_seconds = static_cast<double>(value) * 1e-6;
+        if (name == "experts_us") settings.options.experts_seconds = static_cast<double>(value) * 1e-6;
         if (name == "failing_device") settings.failing_device = static_cast<int32_t>(value);
     }
     return settings;
@@ -62,7 +68,8 @@ std::shared_ptr<const minim::backend::Backend> open(int32_t index, minim::backen
     if (index == s.n_devices) minim::fail(minim::Status::unsupported, "it is simulated to be too old");
     s.options.budget_bytes = budget_bytes;
     if (s.failing_device >= 0 && index != s.failing_device)
-        s.options.failing_allocation = s.options.failing_transfer = s.options.failing_operation = 0;
+        s.options.failing_allocation = s.options.failing_transfer = s.options.failing_operation =
+            s.options.failing_exchange = 0;
     return std::make_shared<const minim::sim::SimBackend>(index, s.options);
 }
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "cpu/cpu_backend.h"
+#include "sim/sim_exchange.h"
 #include "sim/sim_queue.h"
 #include "support/shortlist.h"
 
@@ -18,6 +19,8 @@ namespace minim::sim {
 namespace {
 
 using backend::AttendArgs;
+using backend::Exchange;
+using backend::ExpertPlace;
 using backend::ExpertStack;
 using backend::ExpertWeights;
 using backend::KvRow;
@@ -34,6 +37,10 @@ struct Stream : Scratch {
 
 Stream& stream_of(Scratch& scratch) {
     return static_cast<Stream&>(scratch);
+}
+
+void pause(double seconds) {
+    if (seconds > 0.0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
 // One row of a shortlist task.
@@ -82,6 +89,29 @@ ExpertStack SimBackend::here(ExpertStack stack) const {
     return stack;
 }
 
+// What the table of a device names when a task reads it, for the CPU backend.
+ExpertWeights SimBackend::experts_here(const ExpertWeights& weights) const {
+    ExpertWeights own = weights;
+    own.places = nullptr;
+    if (weights.places == nullptr) {
+        for (ExpertStack* stack : {&own.gate, &own.up, &own.down}) *stack = here(*stack);
+        return own;
+    }
+    const ExpertPlace* places = here(weights.places);
+    const auto n = static_cast<size_t>(weights.n_expert());
+    const auto take = [&](ExpertStack& stack, const std::byte* ExpertPlace::* data, float ExpertPlace::* scale) {
+        stack.scale.resize(n);
+        for (size_t e = 0; e < n; ++e) {
+            stack.expert[e] = here(places[e].*data);
+            stack.scale[e] = places[e].*scale;
+        }
+    };
+    take(own.gate, &ExpertPlace::gate, &ExpertPlace::gate_scale);
+    take(own.up, &ExpertPlace::up, &ExpertPlace::up_scale);
+    take(own.down, &ExpertPlace::down, &ExpertPlace::down_scale);
+    return own;
+}
+
 // ---- failures ----
 
 void SimBackend::check_alive() const {
@@ -102,9 +132,7 @@ void SimBackend::enqueue(Scratch& scratch, Task task) const {
 bool SimBackend::transfer(uint64_t bytes) const {
     if (++counts_.transfers == options_.failing_transfer) why_lost_ = "a transfer failed";
     if (why_lost_ != nullptr) return false;
-    if (options_.bytes_per_second > 0.0)
-        std::this_thread::sleep_for(
-            std::chrono::duration<double>(static_cast<double>(bytes) / options_.bytes_per_second));
+    if (options_.bytes_per_second > 0.0) pause(static_cast<double>(bytes) / options_.bytes_per_second);
     return true;
 }
 
@@ -261,12 +289,75 @@ void SimBackend::scale(Scratch& scratch, float* x, int64_t count, float factor) 
 
 void SimBackend::experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                          int64_t n_used, const ExpertWeights& weights, float* y) const {
-    auto own = std::make_shared<const ExpertWeights>(
-        ExpertWeights{here(weights.gate), here(weights.up), here(weights.down)});
-    enqueue(scratch,
-            [this, &scratch, h = here(h), n, ids = here(ids), gates = here(gates), n_used, own, y = here(y)] {
-                cpu_->experts(*stream_of(scratch).cpu, h, n, ids, gates, n_used, *own, y);
-            });
+    enqueue(scratch, [this, &scratch, h = here(h), n, ids = here(ids), gates = here(gates), n_used, weights,
+                      y = here(y)] {
+        cpu_->experts(*stream_of(scratch).cpu, h, n, ids, gates, n_used, experts_here(weights), y);
+    });
+}
+
+void SimBackend::expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                              const ExpertWeights& weights, float* out) const {
+    enqueue(scratch, [this, &scratch, h = here(h), n, ids = here(ids), n_used, weights, out = here(out)] {
+        ExpertWeights own = experts_here(weights);
+        std::vector<uint8_t> elsewhere;
+        for (const std::byte* gate : own.gate.expert) elsewhere.push_back(gate == nullptr ? 1 : 0);
+        own.elsewhere = elsewhere.data();
+        cpu_->expert_slots(*stream_of(scratch).cpu, h, n, ids, n_used, own, out);
+        pause(options_.experts_seconds);
+    });
+}
+
+void SimBackend::add_slots(Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
+                           int64_t hidden, float* y) const {
+    enqueue(scratch, [this, &scratch, out = here(out), gates = here(gates), n, n_used, hidden, y = here(y)] {
+        cpu_->add_slots(*stream_of(scratch).cpu, out, gates, n, n_used, hidden, y);
+    });
+}
+
+// ---- answers of the host ----
+
+std::unique_ptr<Exchange> SimBackend::make_exchange(const backend::StepLimits& limits, int64_t n_turns) const {
+    return std::make_unique<SimExchange>(
+        limits.n_rows, limits.n_expert_used, limits.hidden, n_turns, [this] { check_alive(); },
+        [this] { return why_lost_ != nullptr; });
+}
+
+// Counts one side of a turn and takes its time. False where it fails.
+bool SimBackend::exchange(uint64_t bytes) const {
+    if (++counts_.exchanges == options_.failing_exchange) why_lost_ = "an exchange with the host failed";
+    pause(options_.exchange_seconds);
+    return why_lost_ == nullptr && transfer(bytes);
+}
+
+void SimBackend::post(Scratch& scratch, Exchange& exchange_with, int64_t turn, const float* h,
+                      const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden) const {
+    auto& with = static_cast<SimExchange&>(exchange_with);
+    enqueue(scratch, [this, &with, turn, h = here(h), ids = here(ids), n, n_used, hidden] {
+        const std::span rows(h, static_cast<size_t>(n * hidden));
+        const std::span slots(ids, static_cast<size_t>(n * n_used));
+        const uint64_t bytes = rows.size_bytes() + slots.size_bytes();
+        counts_.bytes_to_host += bytes;
+        if (exchange(bytes)) with.post(turn, rows, slots);
+    });
+}
+
+void SimBackend::collect(Scratch& scratch, Exchange& exchange_with, int64_t turn, const ExpertPlace* places,
+                         const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden, float* out) const {
+    auto& with = static_cast<SimExchange&>(exchange_with);
+    enqueue(scratch, [this, &with, turn, places = here(places), ids = here(ids), n, n_used, hidden,
+                      out = here(out)] {
+        const float* answer = with.collect(turn);
+        if (answer == nullptr) return;
+        const auto row_bytes = static_cast<uint64_t>(hidden) * sizeof(float);
+        uint64_t bytes = 0;
+        for (int64_t slot = 0; slot < n * n_used; ++slot)
+            if (places[ids[slot]].gate == nullptr) bytes += row_bytes;
+        counts_.bytes_from_host += bytes;
+        if (!exchange(bytes)) return;
+        for (int64_t slot = 0; slot < n * n_used; ++slot)
+            if (places[ids[slot]].gate == nullptr)
+                std::memcpy(out + slot * hidden, answer + slot * hidden, row_bytes);
+    });
 }
 
 void SimBackend::shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,

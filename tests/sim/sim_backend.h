@@ -19,6 +19,8 @@ struct Options {
     uint64_t memory_bytes = uint64_t{1} << 30;
     uint64_t budget_bytes = backend::k_no_budget;
     double bytes_per_second = 0.0;    // of transfers; 0: as fast as it goes
+    double exchange_seconds = 0.0;    // that a turn of an exchange takes to reach the host
+    double experts_seconds = 0.0;     // that the experts of a layer take more
     bool reaches_peers = true;        // copies from other simulated devices without the host
     bool makes_shortlists = true;     // of rows of logits
     Format without = Format::count_;  // a format it has no kernels for
@@ -26,6 +28,7 @@ struct Options {
     int64_t failing_allocation = 0;
     int64_t failing_transfer = 0;
     int64_t failing_operation = 0;
+    int64_t failing_exchange = 0;  // post() and collect()
 };
 
 // What a device has done so far.
@@ -33,6 +36,7 @@ struct Counts {
     std::atomic<int64_t> allocations = 0;
     std::atomic<int64_t> transfers = 0;
     std::atomic<int64_t> operations = 0;
+    std::atomic<int64_t> exchanges = 0;
     std::atomic<uint64_t> bytes_from_host = 0;
     std::atomic<uint64_t> bytes_to_host = 0;
     std::atomic<uint64_t> bytes_from_peers = 0;
@@ -90,6 +94,17 @@ class SimBackend : public backend::Backend {
     void scale(backend::Scratch& scratch, float* x, int64_t count, float factor) const override;
     void experts(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                  int64_t n_used, const backend::ExpertWeights& weights, float* y) const override;
+    void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                      const backend::ExpertWeights& weights, float* out) const override;
+    void add_slots(backend::Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
+                   int64_t hidden, float* y) const override;
+    std::unique_ptr<backend::Exchange> make_exchange(const backend::StepLimits& limits,
+                                                     int64_t n_turns) const override;
+    void post(backend::Scratch& scratch, backend::Exchange& exchange, int64_t turn, const float* h,
+              const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden) const override;
+    void collect(backend::Scratch& scratch, backend::Exchange& exchange, int64_t turn,
+                 const backend::ExpertPlace* places, const int32_t* ids, int64_t n, int64_t n_used,
+                 int64_t hidden, float* out) const override;
     bool makes_shortlists() const noexcept override { return options_.makes_shortlists; }
     void shortlist(backend::Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
                    const backend::ShortlistTask& task) const override;
@@ -104,6 +119,8 @@ class SimBackend : public backend::Backend {
     backend::Matrix here(backend::Matrix matrix) const;
     backend::Vector here(backend::Vector vector) const;
     backend::ExpertStack here(backend::ExpertStack stack) const;
+    backend::ExpertWeights experts_here(const backend::ExpertWeights& weights) const;
+    bool exchange(uint64_t bytes) const;
 
     template <typename Task>
     void enqueue(backend::Scratch& scratch, Task task) const;

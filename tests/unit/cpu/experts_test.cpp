@@ -4,6 +4,7 @@
 #include "cpu/cpu_backend.h"
 #include "cpu/kernel_tables.h"
 #include "cpu/scratch.h"
+#include "reference/reference_backend.h"
 #include "support/catch.h"
 #include "unit/cpu/support.h"
 
@@ -213,6 +214,51 @@ TEST_CASE("experts of an empty batch do nothing, and unused experts are never re
         layer.weights.gate.expert[e] = layer.weights.up.expert[e] = layer.weights.down.expert[e] = nullptr;
     }
     CHECK(same_bits(experts(detected_cpu_level(), 2, layer, batch, 3), expected));
+}
+
+TEST_CASE("experts on two backends, in any parts, give the bits of one") {
+    for (const Format format : {Format::f32, Format::q8_0, Format::q4_k}) {
+        Random random(29);
+        const Layer layer(format, format, format, 6, 256, 256, random);
+        for (const int64_t n : {1, 2, 9}) {
+            const Batch batch(n, 3, 6, 256, random);
+            const std::vector<float> expected = experts(detected_cpu_level(), 1, layer, batch, n);
+            const ThreadPool pool(2);
+            for (uint32_t subset = 0; subset < 64; ++subset) {
+                INFO(traits(format).name << " rows " << n << " subset " << subset);
+                std::vector<float> out(static_cast<size_t>(n * 3 * layer.hidden), NAN);
+                std::vector<float> y = batch.y;
+                const auto backend = subset % 5 == 0 ? reference::make_reference_backend()
+                                                     : cpu::make_cpu_backend(pool, detected_cpu_level());
+                const bool is_reference = subset % 5 == 0;
+                const auto scratch = backend->reserve({.n_rows = n,
+                                                       .hidden = layer.hidden,
+                                                       .n_expert = 6,
+                                                       .n_expert_used = 3,
+                                                       .expert_ff = layer.ff});
+                for (const uint32_t here : {subset, 63 - subset}) {
+                    std::vector<uint8_t> elsewhere;
+                    ExpertWeights weights = layer.weights;
+                    for (size_t e = 0; e < 6; ++e) {
+                        elsewhere.push_back((here >> e & 1U) == 0 ? 1 : 0);
+                        if (elsewhere[e] == 1)  // must not be read
+                            weights.gate.expert[e] = weights.up.expert[e] = weights.down.expert[e] = nullptr;
+                    }
+                    weights.elsewhere = elsewhere.data();
+                    backend->expert_slots(*scratch, batch.h.data(), n, batch.ids.data(), 3, weights, out.data());
+                }
+                backend->add_slots(*scratch, out.data(), batch.gates.data(), n, 3, layer.hidden, y.data());
+                if (!is_reference) {
+                    CHECK(same_bits(y, expected));
+                    continue;
+                }
+                std::vector<float> at_once = batch.y;
+                backend->experts(*scratch, batch.h.data(), n, batch.ids.data(), batch.gates.data(), 3,
+                                 layer.weights, at_once.data());
+                CHECK(same_bits(y, at_once));
+            }
+        }
+    }
 }
 
 }  // namespace minim::test
