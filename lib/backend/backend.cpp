@@ -126,12 +126,13 @@ std::unique_ptr<Exchange> Backend::make_exchange(const StepLimits&, int64_t) con
     return nullptr;
 }
 
-void Backend::post(Scratch&, Exchange&, int64_t, const float*, const int32_t*, int64_t, int64_t, int64_t) const {
+void Backend::post(Scratch&, Exchange&, int64_t, const float*, const int32_t*, int64_t, int64_t,
+                   int64_t) const {
     fail_internal("{} posts nothing to the host", name());
 }
 
-void Backend::collect(Scratch&, Exchange&, int64_t, const ExpertPlace*, const int32_t*, int64_t, int64_t, int64_t,
-                      float*) const {
+void Backend::collect(Scratch&, Exchange&, int64_t, const ExpertPlace*, const int32_t*, int64_t, int64_t,
+                      int64_t, float*) const {
     fail_internal("{} collects nothing from the host", name());
 }
 

@@ -120,8 +120,8 @@ class CpuBackend : public backend::Backend {
         cpu::experts(machine_for(n), own(scratch), h, n, ids, gates, n_used, weights, y);
     }
 
-    void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
-                      const backend::ExpertWeights& weights, float* out) const override {
+    void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                      int64_t n_used, const backend::ExpertWeights& weights, float* out) const override {
         cpu::expert_slots(machine_for(n), own(scratch), h, n, ids, n_used, weights, out);
     }
 

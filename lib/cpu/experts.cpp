@@ -128,13 +128,12 @@ void project(const Machine& machine, CpuScratch& scratch, int64_t n_active, cons
              const InputRows& input, float* output) {
     const auto task = [&](const ExpertTile& tile, const ExpertTile& next, int32_t thread) {
         const backend::Matrix weight = down.matrix(tile.expert);
-        const MatrixTile rows = {
-            .weight = weight,
-            .first = tile.first,
-            .count = tile.count,
-            .y = output + scratch.first_of_expert[tile.expert] * down.rows + tile.first,
-            .y_stride = down.rows,
-            .next_weight = rows_from(down, next)};
+        const MatrixTile rows = {.weight = weight,
+                                 .first = tile.first,
+                                 .count = tile.count,
+                                 .y = output + scratch.first_of_expert[tile.expert] * down.rows + tile.first,
+                                 .y_stride = down.rows,
+                                 .next_weight = rows_from(down, next)};
         compute_tile(machine, rows, entries_of(input, scratch, tile.expert), scratch.of(thread).tile);
     };
     const int64_t tile_rows = rows_of_tile(machine, down.matrix(0), n_active * down.rows);
@@ -221,7 +220,8 @@ void expert_slots(const Machine& machine, CpuScratch& scratch, const float* h, i
 
 void add_slots(const Machine& machine, const float* out, const float* gates, int64_t n, int64_t n_used,
                int64_t hidden, float* y) {
-    add_outputs(machine, n, hidden, gates, n_used, [&](int64_t slot) { return out + slot * hidden; }, y);
+    add_outputs(
+        machine, n, hidden, gates, n_used, [&](int64_t slot) { return out + slot * hidden; }, y);
 }
 
 }  // namespace minim::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <optional>
 #include <utility>
 
@@ -91,19 +92,21 @@ StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const backend::S
     return space;
 }
 
+// That of the stage which the device has, or one for experts alone.
+backend::Scratch& StepSpace::stream_on(const backend::Backend& device, const backend::StepLimits& limits) {
+    const auto of_stage = std::ranges::find(stages_, &device, &StageSpace::backend);
+    if (of_stage != stages_.end()) return *of_stage->scratch;
+    auto of_experts = std::ranges::find(streams_, &device, &Stream::backend);
+    if (of_experts == streams_.end())
+        of_experts = streams_.insert(of_experts, {&device, device.reserve(limits)});
+    return *of_experts->scratch;
+}
+
 StepSpace::ExpertSpace StepSpace::make_experts(const StageSpace& stage, const backend::Backend& device,
                                                const backend::StepLimits& limits) {
     ExpertSpace space = {};
     space.backend = &device;
-    const auto of_stage = std::ranges::find(stages_, &device, &StageSpace::backend);
-    auto of_experts = std::ranges::find(streams_, &device, &Stream::backend);
-    if (of_stage != stages_.end()) {
-        space.scratch = of_stage->scratch.get();
-    } else {
-        if (of_experts == streams_.end())
-            of_experts = streams_.insert(of_experts, {&device, device.reserve(limits)});
-        space.scratch = of_experts->scratch.get();
-    }
+    space.scratch = &stream_on(device, limits);
     const uint64_t bytes = float_bytes(n_rows_, 2 * limits.hidden + 2 * limits.n_expert_used);
     constexpr const char* k_what = "activations for experts";
     space.memory = device.uses_host_memory() ? stage.backend->allocate_staging(bytes, k_what)
@@ -119,6 +122,12 @@ void StepSpace::add_expert_spaces(std::span<const Stage> stages, const backend::
         StageSpace& stage = stages_[s];
         for (int64_t i = 0; i < stages[s].n_layer; ++i) {
             const backend::Backend* device = stages[s].experts_of(i).get();
+            if (stages[s].shares_experts_of(i)) {
+                if (stage.shared == nullptr)
+                    stage.shared = std::make_unique<SharedExperts>(
+                        *stage.backend, *device, stream_on(*device, limits), limits, stages[s].n_layer);
+                continue;
+            }
             if (device == stage.backend ||
                 std::ranges::find(stage.experts, device, &ExpertSpace::backend) != stage.experts.end())
                 continue;
@@ -162,10 +171,12 @@ StepSpace::StepSpace(std::span<const Stage> stages, const Config& config, int64_
 StepSpace::StepSpace(const backend::Backend& backend, const Config& config, int64_t n_rows, int64_t n_context)
     : StepSpace(std::array<Stage, 1>{whole_model(backend, config)}, config, n_rows, n_context) {}
 
-ForwardPass::ForwardPass(std::span<const Stage> stages, const Config& config, const Weights& weights)
+ForwardPass::ForwardPass(std::span<const Stage> stages, const Config& config, const Weights& weights,
+                         std::span<const std::unique_ptr<ExpertPool>> pools)
     : stages_(stages.begin(), stages.end()),
       config_(config),
       weights_(weights),
+      pools_(pools),
       rope_frequency_(rope_frequencies(config)),
       host_beside_devices_(host_beside_devices(stages)) {}
 
@@ -392,11 +403,33 @@ int64_t ForwardPass::first_layer(size_t stage_index) const {
     return first;
 }
 
-// A stage's device works alone from the layer `begin` on up to this one, whose experts lie elsewhere, or to the end.
+// A stage's stream goes on from the layer `begin` up to this one, whose experts lie elsewhere, or to the end.
 int64_t ForwardPass::end_of_part(size_t stage_index, int64_t begin) const {
     const Stage& stage = stages_[stage_index];
-    while (begin < stage.n_layer && stage.has_experts_of(begin)) ++begin;
+    while (begin < stage.n_layer && (stage.has_experts_of(begin) || is_shared(stage_index, begin))) ++begin;
     return begin;
+}
+
+// Whether rows whose logits nobody wants are left out after the layer's attention.
+bool ForwardPass::keeps_wanted_rows(int64_t layer, const Step& step) const {
+    return layer + 1 == config_.n_layer && !step.observer && step.n_wanted < std::ssize(step.rows);
+}
+
+// Computes the host's experts of layers begin .. end - 1; empty where none of them is shared.
+std::function<void()> ForwardPass::answers_of_part(size_t stage_index, int64_t begin, int64_t end,
+                                                   Step& step) const {
+    ExpertPool* pool = pool_of(stage_index);
+    int64_t first = begin;
+    while (first < end && !is_shared(stage_index, first)) ++first;
+    if (first == end) return {};
+    return [this, pool, stage_index, begin, end, &step] {
+        SharedExperts& shared = *step.space.stages_[stage_index].shared;
+        const auto rows_of = [&](int64_t layer) {
+            return keeps_wanted_rows(first_layer(stage_index) + layer, step) ? step.n_wanted
+                                                                             : std::ssize(step.rows);
+        };
+        shared.answer(*pool, begin, end, rows_of, step.cancel);
+    };
 }
 
 // Layers begin .. end - 1 of a stage, and `end` up to the choice of its experts where there is such a layer. Returns how
@@ -410,7 +443,7 @@ int64_t ForwardPass::part(size_t stage_index, int64_t begin, int64_t end, int64_
         const int64_t index = first + i;
         const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
         attention(layer, i, n, stage);
-        if (index + 1 == config_.n_layer && !step.observer && step.n_wanted < n) {
+        if (keeps_wanted_rows(index, step)) {
             keep_wanted_rows(step.rows, stage);
             n = step.n_wanted;
             if (n == 0) return 0;
@@ -420,8 +453,14 @@ int64_t ForwardPass::part(size_t stage_index, int64_t begin, int64_t end, int64_
         throw_if_cancelled(step.cancel, "evaluation");
         choose_experts(layer, n, stage);
         if (i == end) break;
-        stage.backend->experts(*stage.scratch, stage.h, n, stage.routing.ids(n, n_used), stage.routing.gates,
-                               n_used, layer.experts, stage.x);
+        const int32_t* ids = stage.routing.ids(n, n_used);
+        if (is_shared(stage_index, i)) {
+            stage.shared->add(*stage.scratch, *pool_of(stage_index), i,
+                              {n, stage.h, ids, stage.routing.gates, stage.x});
+        } else {
+            stage.backend->experts(*stage.scratch, stage.h, n, ids, stage.routing.gates, n_used,
+                                   layer.experts, stage.x);
+        }
         if (step.observer) observe(step.observer, index, n, stage);
     }
     return n;
@@ -432,7 +471,11 @@ int64_t ForwardPass::layers(size_t stage_index, Step& step) const {
     auto n = static_cast<int64_t>(step.rows.size());
     for (int64_t begin = 0;; ++begin) {
         const int64_t end = end_of_part(stage_index, begin);
+        std::optional<Answering> answering;
+        if (auto answers = answers_of_part(stage_index, begin, end, step))
+            answering.emplace(*step.space.stages_[stage_index].shared, std::move(answers));
         n = part(stage_index, begin, end, n, step);
+        if (answering) answering->finish();
         if (n == 0 || end == stages_[stage_index].n_layer) return n;
         experts_elsewhere(stage_index, end, n, step);
         if (step.observer)
@@ -463,8 +506,13 @@ void ForwardPass::repeatable_stage(size_t stage_index, Step& step) const {
         if (has_queries) batch.calls = &weights_.output;
         const bool is_empty = begin == n_layer && !projects;
         if (has_queries) step.space.shortlists_->upload(*stage.scratch, 0);
+        const std::function<void()> answers = answers_of_part(stage_index, begin, end, step);
+        std::optional<Answering> answering;
+        bool is_repeated = false;
         do {
-            if (is_empty || backend.begin_step(*stage.scratch, batch)) break;
+            is_repeated = !is_empty && backend.begin_step(*stage.scratch, batch);
+            if (is_empty || is_repeated) break;
+            if (answers && !answering) answering.emplace(*stage.shared, answers);
             if (embeds) backend.embed(*stage.scratch, weights_.embedding, tokens, stage.x);
             part(stage_index, begin, end, n, step);
             if (projects) {
@@ -473,6 +521,11 @@ void ForwardPass::repeatable_stage(size_t stage_index, Step& step) const {
                 if (has_queries) make_shortlists(0, n, step.space);
             }
         } while (!backend.end_step(*stage.scratch));
+        if (answering) {
+            answering->finish();
+        } else if (answers && is_repeated) {
+            answers();
+        }
         if (projects) fetch_output(0, n, step);
         if (end == n_layer) return;
         experts_elsewhere(stage_index, end, n, step);
@@ -530,9 +583,18 @@ void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const St
         space.n_wanted_ = n_wanted;
         space.first_logits_ = 0;
         Step step = {rows, space, output, cancel, observer, n_wanted};
+        std::deque<ExpertPool::Step> pool_steps;
+        for (size_t s = 0; s < stages_.size(); ++s) {
+            if (space.stages_[s].shared == nullptr) continue;
+            space.stages_[s].shared->begin();
+            pool_steps.emplace_back(*pool_of(s));
+        }
         compute(step);
         space.for_each_stream([](const auto& backend, auto& scratch) { backend.synchronize(scratch); });
+        for (ExpertPool::Step& pool_step : pool_steps) pool_step.end(std::ssize(rows));
     } catch (...) {
+        for (const StepSpace::StageSpace& stage : space.stages_)
+            if (stage.shared != nullptr) stage.shared->give_up();
         // Nothing of this step may still be running when its pages and its space are used for something else.
         space.for_each_stream([](const auto& backend, auto& scratch) {
             try {

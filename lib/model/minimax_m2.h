@@ -12,6 +12,8 @@
 #include "base/cancel.h"
 #include "base/shortlist.h"
 #include "model/config.h"
+#include "model/expert_pool.h"
+#include "model/shared_experts.h"
 #include "model/shortlist_space.h"
 #include "model/stage.h"
 #include "model/weights.h"
@@ -82,6 +84,7 @@ class StepSpace {
         const backend::Backend* backend;
         std::unique_ptr<backend::Memory> memory;    // holds what the pointers below point to
         std::vector<ExpertSpace> experts;           // elsewhere, one a device
+        std::unique_ptr<SharedExperts> shared;      // null: no layer's are shared with the host
         std::unique_ptr<backend::Scratch> scratch;  // ends before the memory that its stream works on
         float *x, *h, *q, *k, *v, *o;               // [n_rows, hidden] twice, then [n_rows, heads * head_dim]
         Routing routing;
@@ -96,6 +99,7 @@ class StepSpace {
     StageSpace make_stage(const Stage& stage, const backend::StepLimits& limits) const;
     ExpertSpace make_experts(const StageSpace& stage, const backend::Backend& device,
                              const backend::StepLimits& limits);
+    backend::Scratch& stream_on(const backend::Backend& device, const backend::StepLimits& limits);
     void add_expert_spaces(std::span<const Stage> stages, const backend::StepLimits& limits);
     template <typename Visit>
     void for_each_stream(const Visit& visit) const;
@@ -116,8 +120,9 @@ std::vector<float> rope_frequencies(const Config& config);
 
 class ForwardPass {
   public:
-    // The arguments must outlive it.
-    ForwardPass(std::span<const Stage> stages, const Config& config, const Weights& weights);
+    // The arguments must outlive it. `pools`: one a stage, null where no experts are shared; none: nowhere.
+    ForwardPass(std::span<const Stage> stages, const Config& config, const Weights& weights,
+                std::span<const std::unique_ptr<ExpertPool>> pools = {});
     // All layers on one device.
     ForwardPass(const backend::Backend& backend, const Config& config, const Weights& weights);
 
@@ -152,6 +157,15 @@ class ForwardPass {
     };
     using ExpertSpace = StepSpace::ExpertSpace;
     int64_t first_layer(size_t stage_index) const;
+    ExpertPool* pool_of(size_t stage_index) const noexcept {
+        return pools_.empty() ? nullptr : pools_[stage_index].get();
+    }
+    bool is_shared(size_t stage_index, int64_t layer_of_stage) const noexcept {
+        const ExpertPool* pool = pool_of(stage_index);
+        return pool != nullptr && pool->has(layer_of_stage);
+    }
+    bool keeps_wanted_rows(int64_t layer, const Step& step) const;
+    std::function<void()> answers_of_part(size_t stage_index, int64_t begin, int64_t end, Step& step) const;
     int64_t end_of_part(size_t stage_index, int64_t begin) const;
     void compute(Step& step) const;
     void repeatable_stage(size_t stage_index, Step& step) const;
@@ -176,6 +190,7 @@ class ForwardPass {
     std::vector<Stage> stages_;
     const Config& config_;
     const Weights& weights_;
+    std::span<const std::unique_ptr<ExpertPool>> pools_;
     std::vector<float> rope_frequency_;
     const backend::Backend* host_beside_devices_;  // null: the host's threads do not wait for a device
 };

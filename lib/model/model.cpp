@@ -8,6 +8,7 @@
 #include "model/bind.h"
 #include "model/fingerprint.h"
 #include "model/headers.h"
+#include "model/roles.h"
 #include "model/side_file.h"
 #include "model/vocabulary.h"
 #include "weights/mapped.h"
@@ -88,7 +89,8 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
     load_weights(options, log);
     unused_rows_ = rows_without_token(*tokenizer_, config_.n_vocab);
     first_added_token_ = first_of_added_tokens(*tokenizer_);
-    forward_.emplace(stages_, config_, weights_);
+    make_pools(options, log);
+    forward_.emplace(stages_, config_, weights_, pools_);
 }
 
 // Null where no device computes on host memory.
@@ -115,6 +117,60 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     placed_ = weights::place(parts_, storage, place, checkpoint_, log);
     for (size_t i = 0; i < parts_.size(); ++i) weight_bytes_.push_back(placed_[i].bytes(parts_[i]));
     weights_ = join(parts_, placed_, config_.n_layer);
+    make_expert_tables();
+}
+
+// Devices find the experts of a layer by a table in their memory.
+void Model::make_expert_tables() {
+    for (size_t s = 0; s < shares_.size(); ++s) {
+        const Share& share = shares_[s];
+        if (share.backend->uses_host_memory() || share.expert_layers.empty()) continue;
+        const auto n_expert = static_cast<size_t>(config_.n_expert);
+        expert_tables_.push_back(
+            share.backend->allocate(share.expert_layers.size() * n_expert * sizeof(backend::ExpertPlace),
+                                    "tables of experts", backend::MemoryUse::weights));
+        weight_bytes_[s].total += expert_tables_.back()->size();
+        auto* table = reinterpret_cast<backend::ExpertPlace*>(expert_tables_.back()->data());
+        for (const int64_t layer : share.expert_layers) {
+            backend::ExpertWeights& experts = weights_.layers[static_cast<size_t>(layer)].experts;
+            const std::vector<backend::ExpertPlace> places = backend::places_of(experts);
+            share.backend->write(reinterpret_cast<std::byte*>(table), std::as_bytes(std::span(places)).data(),
+                                 std::span(places).size_bytes());
+            experts.places = std::exchange(table, table + n_expert);
+        }
+    }
+}
+
+void Model::make_pools(const OpenOptions& options, const Logger& log) {
+    std::vector<PooledLayer> all(static_cast<size_t>(config_.n_layer));
+    for (const weights::WeightSpec& weight : specs_) {
+        if (!weight.is_expert()) continue;
+        PooledLayer& layer = all[static_cast<size_t>(weight.layer)];
+        const auto role = static_cast<Role>(weight.role);
+        (role == Role::gate ? layer.gate : role == Role::up ? layer.up : layer.down).push_back(&weight);
+    }
+    reader_.emplace(checkpoint_);
+    int64_t first = 0;
+    for (size_t s = 0; s < stages_.size(); ++s) {
+        const Stage& stage = stages_[s];
+        std::vector<PooledLayer> shared;
+        const backend::Backend* host = nullptr;
+        for (int64_t i = 0; i < stage.n_layer; ++i) {
+            if (!stage.shares_experts_of(i)) continue;
+            host = stage.experts_of(i).get();
+            PooledLayer& layer = shared.emplace_back(std::move(all[static_cast<size_t>(first + i)]));
+            layer.layer = first + i;
+            layer.on_host = &weights_.layers[static_cast<size_t>(first + i)].experts;
+        }
+        std::unique_ptr<ExpertPool>& pool = pools_.emplace_back();
+        const int64_t stage_begin = std::exchange(first, first + stage.n_layer);
+        if (shared.empty()) continue;
+        pool = std::make_unique<ExpertPool>(
+            *stage.backend, *host, std::move(shared), stage_begin, *reader_,
+            ExpertPoolOptions{stage.cache_bytes, options.expert_moves, options.expert_uses}, log);
+        weight_bytes_[s].total += pool->device_bytes();
+        weight_bytes_[s].experts += pool->state().bytes;
+    }
 }
 
 std::vector<WeightBlock> Model::host_blocks() const {

@@ -17,12 +17,14 @@
 #include "model/chat_templates.h"
 #include "model/config.h"
 #include "model/dry_breakers.h"
+#include "model/expert_pool.h"
 #include "model/minimax_m2.h"
 #include "model/recommended_sampling.h"
 #include "model/stage.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/place.h"
+#include "weights/reader.h"
 
 namespace minim::model {
 
@@ -35,7 +37,9 @@ struct OpenOptions {
     const CancelToken* cancel = nullptr;
     // Of the host: its threads fill devices. Null: a stage's backend on the host, or the caller's thread alone.
     std::shared_ptr<const backend::Backend> loader = nullptr;
-    bool prefault = false;          // mapped weights are brought into memory before the model is ready
+    bool prefault = false;  // mapped weights are brought into memory before the model is ready
+    ExpertMoves expert_moves = ExpertMoves::reproducible;  // of stages with room for a cache of experts
+    std::vector<std::vector<float>> expert_uses = {};      // known before; empty: not known
     bool engine_tokenizer = false;  // split text as llama.cpp does, for token-exact comparisons with it
 };
 
@@ -74,6 +78,8 @@ class Model {
     std::vector<WeightBlock> host_blocks() const;
     const backend::Backend* host_backend() const noexcept;  // null where no layer is on the host
     uint64_t fingerprint() const noexcept { return fingerprint_; }
+    // One a stage; null where no experts are shared with the host.
+    std::span<const std::unique_ptr<ExpertPool>> expert_pools() const noexcept { return pools_; }
 
     // One entry a logit; 1 for padding of the vocabulary, which stands for no token.
     std::span<const uint8_t> unused_rows() const noexcept { return unused_rows_; }
@@ -93,6 +99,8 @@ class Model {
 
   private:
     void load_weights(const OpenOptions& options, const Logger& log);
+    void make_expert_tables();
+    void make_pools(const OpenOptions& options, const Logger& log);
 
     checkpoint::Checkpoint checkpoint_;
     Config config_;
@@ -110,6 +118,10 @@ class Model {
     std::vector<weights::PlacedPart> placed_;         // a share
     std::vector<weights::WeightBytes> weight_bytes_;  // a share
     Weights weights_;
+    std::vector<std::unique_ptr<backend::Memory>>
+        expert_tables_;                               // of layers whose experts are all on a device
+    std::optional<weights::Reader> reader_;           // of pools
+    std::vector<std::unique_ptr<ExpertPool>> pools_;  // a stage
     std::optional<ForwardPass> forward_;
     mutable DryBreakers dry_breakers_;
     mutable std::mutex token_trie_mutex_;

@@ -18,12 +18,19 @@ struct Stage {
     int64_t n_layer = 0;
     // Of the experts, one a layer; empty: `backend` has those of all its layers.
     std::vector<std::shared_ptr<const backend::Backend>> experts = {};
+    // Room on `backend` for experts of layers whose experts lie with the host, which then computes those that are not there; 0: none.
+    uint64_t cache_bytes = 0;
 
     const std::shared_ptr<const backend::Backend>& experts_of(int64_t layer_of_stage) const noexcept {
         return experts.empty() ? backend : experts[static_cast<size_t>(layer_of_stage)];
     }
     bool has_experts_of(int64_t layer_of_stage) const noexcept {
         return experts_of(layer_of_stage) == backend;
+    }
+    // Whether the host has the layer's experts and `backend` some of them.
+    bool shares_experts_of(int64_t layer_of_stage) const noexcept {
+        return cache_bytes > 0 && !backend->uses_host_memory() &&
+               experts_of(layer_of_stage)->uses_host_memory();
     }
 };
 

@@ -88,6 +88,31 @@ model::LayerSizes sizes_on_devices(const Spread& spread, int64_t n_on_host, cons
     return sizes;
 }
 
+// Stages with layers whose experts lie with the host get their part of the room.
+void give_caches(const Spread& spread, const std::vector<bool>& is_said, std::span<model::Stage> stages) {
+    size_t layer = 0;
+    int64_t n_shared = 0;
+    std::vector<int64_t> n_of_stage;
+    for (model::Stage& stage : stages) {
+        stage.cache_bytes = spread.expert_cache_bytes;  // so that it says which are shared
+        int64_t n = 0;
+        for (auto& place : stage.experts) {
+            const bool goes =
+                spread.fit_context == 0 && !is_said[layer++] && !stage.backend->uses_host_memory();
+            if (goes) place = spread.host;
+            if (stage.shares_experts_of(&place - stage.experts.data())) ++n;
+        }
+        n_of_stage.push_back(n);
+        n_shared += n;
+    }
+    for (size_t s = 0; s < stages.size(); ++s) {
+        const double share =
+            n_of_stage[s] == 0 ? 0.0 : static_cast<double>(n_of_stage[s]) / static_cast<double>(n_shared);
+        const auto bytes = static_cast<uint64_t>(static_cast<double>(spread.expert_cache_bytes) * share);
+        stages[s].cache_bytes = n_of_stage[s] == 0 ? 0 : std::max(bytes, uint64_t{1});
+    }
+}
+
 }  // namespace
 
 std::vector<backend::DeviceInfo> list_devices(CpuLevel level) {
@@ -153,6 +178,7 @@ model::Model::Split split_over(Spread spread) {
         place_experts(spread.experts, stages);
         if (spread.fit_context > 0)
             fit_experts(spread.fit_context, config, weights, is_said, spread.host, stages);
+        if (spread.expert_cache_bytes > 0) give_caches(spread, is_said, stages);
         return stages;
     };
 }

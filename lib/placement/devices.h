@@ -41,6 +41,9 @@ struct Spread {
     // Of experts that no rule places, those that leave no room for a context of so many tokens go to the host
     // (fit_experts.h); 0: none do.
     int64_t fit_context = 0;
+    // Room on each device for experts of layers whose experts go to the host, in proportion to how many such layers it has. If
+    // experts have no rule and no room is to be left for a context, all go to the host; 0: none.
+    uint64_t expert_cache_bytes = 0;
 };
 
 // Throws invalid where the numbers make no sense.

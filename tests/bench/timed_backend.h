@@ -115,8 +115,8 @@ class TimedBackend : public backend::Backend {
         time(Operation::experts, scratch,
              [&] { inner_->experts(scratch, h, n, ids, gates, n_used, weights, y); });
     }
-    void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
-                      const backend::ExpertWeights& weights, float* out) const override {
+    void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                      int64_t n_used, const backend::ExpertWeights& weights, float* out) const override {
         time(Operation::experts, scratch,
              [&] { inner_->expert_slots(scratch, h, n, ids, n_used, weights, out); });
     }

@@ -99,7 +99,8 @@ ExpertWeights SimBackend::experts_here(const ExpertWeights& weights) const {
     }
     const ExpertPlace* places = here(weights.places);
     const auto n = static_cast<size_t>(weights.n_expert());
-    const auto take = [&](ExpertStack& stack, const std::byte* ExpertPlace::* data, float ExpertPlace::* scale) {
+    const auto take = [&](ExpertStack& stack, const std::byte* ExpertPlace::*data,
+                          float ExpertPlace::*scale) {
         stack.scale.resize(n);
         for (size_t e = 0; e < n; ++e) {
             stack.expert[e] = here(places[e].*data);
@@ -316,7 +317,8 @@ void SimBackend::add_slots(Scratch& scratch, const float* out, const float* gate
 
 // ---- answers of the host ----
 
-std::unique_ptr<Exchange> SimBackend::make_exchange(const backend::StepLimits& limits, int64_t n_turns) const {
+std::unique_ptr<Exchange> SimBackend::make_exchange(const backend::StepLimits& limits,
+                                                    int64_t n_turns) const {
     return std::make_unique<SimExchange>(
         limits.n_rows, limits.n_expert_used, limits.hidden, n_turns, [this] { check_alive(); },
         [this] { return why_lost_ != nullptr; });
@@ -344,20 +346,20 @@ void SimBackend::post(Scratch& scratch, Exchange& exchange_with, int64_t turn, c
 void SimBackend::collect(Scratch& scratch, Exchange& exchange_with, int64_t turn, const ExpertPlace* places,
                          const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden, float* out) const {
     auto& with = static_cast<SimExchange&>(exchange_with);
-    enqueue(scratch, [this, &with, turn, places = here(places), ids = here(ids), n, n_used, hidden,
-                      out = here(out)] {
-        const float* answer = with.collect(turn);
-        if (answer == nullptr) return;
-        const auto row_bytes = static_cast<uint64_t>(hidden) * sizeof(float);
-        uint64_t bytes = 0;
-        for (int64_t slot = 0; slot < n * n_used; ++slot)
-            if (places[ids[slot]].gate == nullptr) bytes += row_bytes;
-        counts_.bytes_from_host += bytes;
-        if (!exchange(bytes)) return;
-        for (int64_t slot = 0; slot < n * n_used; ++slot)
-            if (places[ids[slot]].gate == nullptr)
-                std::memcpy(out + slot * hidden, answer + slot * hidden, row_bytes);
-    });
+    enqueue(scratch,
+            [this, &with, turn, places = here(places), ids = here(ids), n, n_used, hidden, out = here(out)] {
+                const float* answer = with.collect(turn);
+                if (answer == nullptr) return;
+                const auto row_bytes = static_cast<uint64_t>(hidden) * sizeof(float);
+                uint64_t bytes = 0;
+                for (int64_t slot = 0; slot < n * n_used; ++slot)
+                    if (places[ids[slot]].gate == nullptr) bytes += row_bytes;
+                counts_.bytes_from_host += bytes;
+                if (!exchange(bytes)) return;
+                for (int64_t slot = 0; slot < n * n_used; ++slot)
+                    if (places[ids[slot]].gate == nullptr)
+                        std::memcpy(out + slot * hidden, answer + slot * hidden, row_bytes);
+            });
 }
 
 void SimBackend::shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,

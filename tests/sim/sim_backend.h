@@ -94,8 +94,8 @@ class SimBackend : public backend::Backend {
     void scale(backend::Scratch& scratch, float* x, int64_t count, float factor) const override;
     void experts(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                  int64_t n_used, const backend::ExpertWeights& weights, float* y) const override;
-    void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
-                      const backend::ExpertWeights& weights, float* out) const override;
+    void expert_slots(backend::Scratch& scratch, const float* h, int64_t n, const int32_t* ids,
+                      int64_t n_used, const backend::ExpertWeights& weights, float* out) const override;
     void add_slots(backend::Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
                    int64_t hidden, float* y) const override;
     std::unique_ptr<backend::Exchange> make_exchange(const backend::StepLimits& limits,

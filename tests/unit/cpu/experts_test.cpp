@@ -245,7 +245,8 @@ TEST_CASE("experts on two backends, in any parts, give the bits of one") {
                             weights.gate.expert[e] = weights.up.expert[e] = weights.down.expert[e] = nullptr;
                     }
                     weights.elsewhere = elsewhere.data();
-                    backend->expert_slots(*scratch, batch.h.data(), n, batch.ids.data(), 3, weights, out.data());
+                    backend->expert_slots(*scratch, batch.h.data(), n, batch.ids.data(), 3, weights,
+                                          out.data());
                 }
                 backend->add_slots(*scratch, out.data(), batch.gates.data(), n, 3, layer.hidden, y.data());
                 if (!is_reference) {

@@ -1,0 +1,195 @@
+// Which experts of a pool move, and when.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "base/error.h"
+#include "model/expert_pool.h"
+
+namespace minim::model {
+namespace {
+
+// Tokens after which a use counts half.
+constexpr double k_half_life = 256.0;
+// After so many half lives the counts are made small again: far below what a double holds.
+constexpr double k_most_half_lives = 512.0;
+// An expert moves in if it is used so much more than its victim: else two that are used alike would take turns.
+constexpr double k_lead = 1.25;
+// Bytes that a step may start to move, in whole experts: copies take memory bandwidth of the host.
+constexpr uint64_t k_move_bytes = uint64_t{64} << 20;
+constexpr int64_t k_most_moves = 16;
+// Steps between the start of a copy and the first that finds the expert on the device.
+constexpr int64_t k_steps_until_here = 2;
+
+}  // namespace
+
+// What a use counts now: twice as much as one k_half_life tokens ago, so that older ones need not be touched.
+double ExpertPool::use_weight() const {
+    return std::exp2(static_cast<double>(n_tokens_) / k_half_life);
+}
+
+void ExpertPool::note(int64_t layer, std::span<const int32_t> ids) {
+    const std::lock_guard lock(mutex_);
+    Slot& of = slots_[static_cast<size_t>(slot_of_[static_cast<size_t>(layer)])];
+    const double weight = use_weight();
+    for (const int32_t id : ids) {
+        const auto e = static_cast<size_t>(id);
+        of.score[e] += weight;
+        of.is_used[e] = 1;
+        ++(of.elsewhere[e] != 0 ? state_.n_hits : state_.n_misses);
+    }
+}
+
+void ExpertPool::begin_step() {
+    if (moves_ != ExpertMoves::fixed) {
+        const std::unique_lock alone(running_, std::try_to_lock);  // another stream's step may run
+        if (alone.owns_lock()) {
+            const std::lock_guard lock(mutex_);
+            finish_moves();
+            start_moves();
+        }
+    }
+    running_.lock_shared();
+}
+
+// Experts that have arrived appear.
+void ExpertPool::finish_moves() {
+    for (Place& place : places_) {
+        if (place.state != PlaceState::filling) continue;
+        {
+            std::unique_lock lock(mover_mutex_);
+            if (moves_ == ExpertMoves::eager) {
+                if (!place.is_done) continue;
+            } else {
+                if (n_steps_ < place.due_step) continue;
+                mover_changed_.wait(lock, [&] { return place.is_done; });
+            }
+        }
+        if (place.has_failed) {
+            slots_[static_cast<size_t>(place.next.slot)].place_of[static_cast<size_t>(place.next.expert)] =
+                -1;
+            place.next = Expert{};
+            place.state = PlaceState::free;
+            continue;
+        }
+        ++state_.n_moves;
+        appear(place);
+    }
+}
+
+// Experts that were chosen begin to come, their victims being gone.
+void ExpertPool::start_moves() {
+    for (Place& place : places_) {
+        if (place.state != PlaceState::leaving) continue;
+        vanish(place);
+        place.state = PlaceState::filling;
+        place.due_step = n_steps_ + k_steps_until_here;
+        place.is_done = place.has_failed = false;
+        {
+            const std::lock_guard lock(mover_mutex_);
+            to_move_.push_back(&place);
+        }
+        mover_changed_.notify_all();
+    }
+}
+
+void ExpertPool::end_step(int64_t n_tokens) {
+    const std::lock_guard lock(mutex_);
+    n_tokens_ += n_tokens;
+    ++n_steps_;
+    if (moves_ != ExpertMoves::fixed)
+        for (PlaceClass& of : classes_) choose_moves(of);
+    for (Slot& of : slots_) std::ranges::fill(of.is_used, uint8_t{0});
+    if (static_cast<double>(n_tokens_) < k_most_half_lives * k_half_life) return;
+    const double weight = use_weight();
+    for (Slot& of : slots_)
+        for (double& score : of.score) score /= weight;
+    n_tokens_ = 0;
+}
+
+// Experts that the step has missed, those used most first.
+std::vector<ExpertPool::Expert> ExpertPool::candidates(const PlaceClass& of) const {
+    std::vector<Expert> all;
+    for (const size_t s : of.slots)
+        for (size_t e = 0; e < slots_[s].is_used.size(); ++e)
+            if (slots_[s].is_used[e] != 0 && slots_[s].place_of[e] < 0)
+                all.push_back({static_cast<int32_t>(s), static_cast<int32_t>(e)});
+    std::ranges::stable_sort(all, std::greater{}, [&](const Expert& expert) {
+        return slots_[static_cast<size_t>(expert.slot)].score[static_cast<size_t>(expert.expert)];
+    });
+    return all;
+}
+
+// Places that are free, then those whose expert the step has not used, those used least first.
+std::vector<size_t> ExpertPool::victims(const PlaceClass& of) const {
+    std::vector<std::pair<double, size_t>> all;
+    for (const size_t p : of.places) {
+        const Place& place = places_[p];
+        if (place.state == PlaceState::free) all.emplace_back(-1.0, p);
+        if (place.state != PlaceState::here) continue;
+        const Slot& slot = slots_[static_cast<size_t>(place.holds.slot)];
+        const auto e = static_cast<size_t>(place.holds.expert);
+        if (slot.is_used[e] == 0) all.emplace_back(slot.score[e], p);
+    }
+    std::ranges::sort(all);
+    std::vector<size_t> places;
+    for (const auto& [score, place] : all) places.push_back(place);
+    return places;
+}
+
+void ExpertPool::choose_moves(PlaceClass& of) {
+    const auto is_moving = [&](size_t p) {
+        return places_[p].state == PlaceState::leaving || places_[p].state == PlaceState::filling;
+    };
+    const int64_t most = std::clamp(static_cast<int64_t>(k_move_bytes / of.bytes), int64_t{1}, k_most_moves);
+    const int64_t under_way = std::ranges::count_if(of.places, is_moving);
+    const auto n = static_cast<size_t>(std::min(most, most * k_steps_until_here - under_way));
+    if (most * k_steps_until_here <= under_way) return;
+    const std::vector<Expert> wanted = candidates(of);
+    if (wanted.empty()) return;
+    const std::vector<size_t> room = victims(of);
+    for (size_t i = 0; i < std::min({n, wanted.size(), room.size()}); ++i) {
+        Place& place = places_[room[i]];
+        Slot& to = slots_[static_cast<size_t>(wanted[i].slot)];
+        const auto e = static_cast<size_t>(wanted[i].expert);
+        if (place.state == PlaceState::here) {
+            const Slot& from = slots_[static_cast<size_t>(place.holds.slot)];
+            if (to.score[e] <= k_lead * from.score[static_cast<size_t>(place.holds.expert)]) return;
+        }
+        place.state = PlaceState::leaving;
+        place.next = wanted[i];
+        to.place_of[e] = static_cast<int32_t>(room[i]);
+    }
+}
+
+// The thread that copies experts. A place that could not be filled stays free; if the device is lost, the steps say so.
+void ExpertPool::move_experts() {
+    std::vector<std::byte> staging;
+    bool has_warned = false;
+    std::unique_lock lock(mover_mutex_);
+    while (true) {
+        mover_changed_.wait(lock, [&] { return ends_ || !to_move_.empty(); });
+        if (ends_) return;
+        Place& place = *to_move_.front();
+        to_move_.pop_front();
+        const Expert expert = place.next;
+        lock.unlock();
+        bool has_failed = false;
+        try {
+            staging.resize(most_place_bytes_);
+            copy_expert(expert, place.data, staging);
+        } catch (const std::exception& error) {
+            has_failed = true;
+            if (!std::exchange(has_warned, true))
+                log_.warning("an expert of layer {} was not copied to {}: {}",
+                             layers_[static_cast<size_t>(expert.slot)].layer, device_.name(), error.what());
+        }
+        lock.lock();
+        place.is_done = true;
+        place.has_failed = has_failed;
+        mover_changed_.notify_all();
+    }
+}
+
+}  // namespace minim::model

@@ -1,0 +1,238 @@
+// The memory of a pool: places, tables, and what is copied into them. Which experts move is chosen in expert_moves.cpp.
+#include "model/expert_pool.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/own_thread.h"
+#include "weights/device_target.h"
+#include "weights/stored_rows.h"
+#include "weights/tasks_that_throw.h"
+
+namespace minim::model {
+namespace {
+
+using backend::ExpertPlace;
+using backend::ExpertStack;
+using backend::ExpertWeights;
+using backend::Matrix;
+using weights::WeightSpec;
+
+// Of a matrix in a device's memory: a wide load on a GPU.
+constexpr uint64_t k_alignment = 256;
+
+uint64_t room_of(const WeightSpec& weight) {
+    return align_up(weight.bytes(), k_alignment);
+}
+
+// As a device holds matrices like this one.
+ExpertStack stack_on(const backend::Backend& device, const WeightSpec& weight, const ExpertStack& on_host) {
+    if (!device.runs(weight.format))
+        fail_on_device(device.name(), Status::unsupported, "does not compute with weights of {}",
+                       traits(weight.format).name);
+    ExpertStack stack;
+    stack.format = weight.format;
+    stack.rows = weight.rows;
+    stack.cols = weight.cols;
+    stack.row_bytes = weight.row_bytes;
+    stack.packed = device.packs(weight.format);
+    stack.expert.assign(on_host.expert.size(), nullptr);
+    return stack;
+}
+
+}  // namespace
+
+uint64_t ExpertPool::place_bytes(const PooledLayer& layer) {
+    return room_of(*layer.gate.front()) + room_of(*layer.up.front()) + room_of(*layer.down.front());
+}
+
+ExpertPool::ExpertPool(const backend::Backend& device, const backend::Backend& threads,
+                       std::vector<PooledLayer> layers, int64_t first_layer, const weights::Reader& reader,
+                       const ExpertPoolOptions& options, const Logger& log)
+    : device_(device), layers_(std::move(layers)), reader_(reader), moves_(options.moves), log_(log) {
+    make_slots(first_layer);
+    make_places(options.bytes);
+    choose_first(options.uses);
+    fill_first(threads);
+    if (moves_ != ExpertMoves::fixed && state_.n_places > 0)
+        mover_ = start_thread("minim-experts", "a thread that copies experts", [this] { move_experts(); });
+}
+
+ExpertPool::~ExpertPool() {
+    {
+        const std::lock_guard lock(mover_mutex_);
+        ends_ = true;
+    }
+    mover_changed_.notify_all();
+    if (mover_.joinable()) mover_.join();
+}
+
+void ExpertPool::make_slots(int64_t first_layer) {
+    uint64_t table_bytes = 0;
+    for (const PooledLayer& layer : layers_) {
+        Slot& slot = slots_.emplace_back();
+        const auto n = static_cast<size_t>(layer.on_host->n_expert());
+        slot.on_host = *layer.on_host;
+        slot.on_device.gate = stack_on(device_, *layer.gate.front(), layer.on_host->gate);
+        slot.on_device.up = stack_on(device_, *layer.up.front(), layer.on_host->up);
+        slot.on_device.down = stack_on(device_, *layer.down.front(), layer.on_host->down);
+        slot.elsewhere.assign(n, 0);
+        slot.place_of.assign(n, -1);
+        slot.score.assign(n, 0.0);
+        slot.is_used.assign(n, 0);
+        table_bytes += n * sizeof(ExpertPlace);
+        const auto of_stage = static_cast<size_t>(layer.layer - first_layer);
+        if (slot_of_.size() <= of_stage) slot_of_.resize(of_stage + 1, -1);
+        slot_of_[of_stage] = static_cast<int32_t>(slots_.size()) - 1;
+    }
+    tables_ = device_.allocate(table_bytes, "tables of experts", backend::MemoryUse::weights);
+    auto* table = reinterpret_cast<ExpertPlace*>(tables_->data());
+    for (Slot& slot : slots_) {
+        const size_t n = slot.elsewhere.size();
+        const std::vector<ExpertPlace> none(n);
+        slot.table = std::exchange(table, table + n);
+        device_.write(reinterpret_cast<std::byte*>(slot.table), std::as_bytes(std::span(none)).data(),
+                      n * sizeof(ExpertPlace));
+        slot.on_device.places = slot.table;
+        slot.on_host.elsewhere = slot.elsewhere.data();
+    }
+}
+
+// Layers whose experts take the same room share places; each kind of place gets bytes for as many experts of each of its layers.
+void ExpertPool::make_places(uint64_t bytes) {
+    std::map<uint64_t, size_t> class_of_bytes;
+    for (size_t s = 0; s < slots_.size(); ++s) {
+        const uint64_t room = place_bytes(layers_[s]);
+        const auto [at, is_new] = class_of_bytes.try_emplace(room, classes_.size());
+        if (is_new) classes_.push_back({room, {}, {}});
+        classes_[at->second].slots.push_back(s);
+        most_place_bytes_ = std::max(most_place_bytes_, room);
+    }
+    uint64_t total = 0;
+    for (const PlaceClass& of : classes_) total += of.bytes * of.slots.size();
+    uint64_t taken = 0;
+    for (PlaceClass& of : classes_) {
+        const double share = static_cast<double>(of.bytes * of.slots.size()) / static_cast<double>(total);
+        const auto n_experts = static_cast<uint64_t>(layers_[of.slots[0]].on_host->n_expert());
+        const auto wanted = static_cast<uint64_t>(share * static_cast<double>(bytes)) / of.bytes;
+        const uint64_t n = std::min(wanted, of.slots.size() * n_experts);
+        for (uint64_t i = 0; i < n; ++i) {
+            of.places.push_back(places_.size());
+            places_.emplace_back();
+        }
+        taken += n * of.bytes;
+    }
+    state_.n_places = std::ssize(places_);
+    state_.bytes = taken;
+    if (taken == 0) return;
+    memory_ = device_.allocate(taken, "experts", backend::MemoryUse::weights);
+    std::byte* next = memory_->data();
+    for (const PlaceClass& of : classes_)
+        for (const size_t place : of.places) places_[place].data = std::exchange(next, next + of.bytes);
+}
+
+// Those that were used most, or the first of each layer alike.
+void ExpertPool::choose_first(const std::vector<std::vector<float>>& uses) {
+    for (const PlaceClass& of : classes_) {
+        std::vector<Expert> order;
+        const auto n_expert = static_cast<int32_t>(layers_[of.slots[0]].on_host->n_expert());
+        for (int32_t e = 0; e < n_expert; ++e)
+            for (const size_t s : of.slots) order.push_back({static_cast<int32_t>(s), e});
+        if (!uses.empty()) {
+            const auto count = [&](const Expert& expert) {
+                const auto layer = static_cast<size_t>(layers_[static_cast<size_t>(expert.slot)].layer);
+                return uses[layer][static_cast<size_t>(expert.expert)];
+            };
+            std::ranges::stable_sort(order, std::greater{}, count);
+            for (const Expert& expert : order)
+                slots_[static_cast<size_t>(expert.slot)].score[static_cast<size_t>(expert.expert)] =
+                    static_cast<double>(count(expert));
+        }
+        for (size_t i = 0; i < of.places.size(); ++i) places_[of.places[i]].next = order[i];
+    }
+}
+
+void ExpertPool::fill_first(const backend::Backend& threads) {
+    std::vector<std::vector<std::byte>> staging(static_cast<size_t>(threads.n_threads()));
+    weights::run_tasks_that_throw(threads, std::ssize(places_), [&](int64_t i, int32_t thread) {
+        std::vector<std::byte>& own = staging[static_cast<size_t>(thread)];
+        own.resize(most_place_bytes_);
+        const Place& place = places_[static_cast<size_t>(i)];
+        copy_expert(place.next, place.data, own);
+    });
+    for (Place& place : places_) appear(place);
+}
+
+// Copies the three matrices of an expert to a place that no table names.
+void ExpertPool::copy_expert(const Expert& expert, std::byte* to, std::span<std::byte> staging) const {
+    const PooledLayer& layer = layers_[static_cast<size_t>(expert.slot)];
+    const Slot& slot = slots_[static_cast<size_t>(expert.slot)];
+    const auto copy = [&](const WeightSpec& weight, const ExpertStack& on_host, const ExpertStack& stack) {
+        const std::span<std::byte> rows = staging.first(weight.bytes());
+        weights::read_stored_rows(weight, on_host.matrix(expert.expert), reader_, rows);
+        device_.write(to, rows.data(), rows.size());
+        std::byte* const data[] = {to};
+        if (stack.packed) device_.pack(data, {to, stack.format, stack.rows, stack.cols, stack.row_bytes});
+        to += room_of(weight);
+    };
+    const auto e = static_cast<size_t>(expert.expert);
+    copy(*layer.gate[e], layer.on_host->gate, slot.on_device.gate);
+    copy(*layer.up[e], layer.on_host->up, slot.on_device.up);
+    copy(*layer.down[e], layer.on_host->down, slot.on_device.down);
+}
+
+// The table names the expert that is in the place.
+void ExpertPool::appear(Place& place) {
+    place.holds = std::exchange(place.next, Expert{});
+    place.state = PlaceState::here;
+    Slot& slot = slots_[static_cast<size_t>(place.holds.slot)];
+    const PooledLayer& layer = layers_[static_cast<size_t>(place.holds.slot)];
+    const auto e = static_cast<size_t>(place.holds.expert);
+    ExpertPlace entry;
+    entry.gate = place.data;
+    entry.up = entry.gate + room_of(*layer.gate[e]);
+    entry.down = entry.up + room_of(*layer.up[e]);
+    entry.gate_scale = layer.on_host->gate.scale_of(place.holds.expert);
+    entry.up_scale = layer.on_host->up.scale_of(place.holds.expert);
+    entry.down_scale = layer.on_host->down.scale_of(place.holds.expert);
+    device_.write(reinterpret_cast<std::byte*>(slot.table + e), reinterpret_cast<const std::byte*>(&entry),
+                  sizeof(entry));
+    slot.elsewhere[e] = 1;
+    slot.place_of[e] = static_cast<int32_t>(&place - places_.data());
+    ++slot.n_here;
+}
+
+// The table no longer names the expert that is in the place.
+void ExpertPool::vanish(Place& place) {
+    const Expert expert = std::exchange(place.holds, Expert{});
+    if (expert.slot < 0) return;
+    Slot& slot = slots_[static_cast<size_t>(expert.slot)];
+    const auto e = static_cast<size_t>(expert.expert);
+    const ExpertPlace none;
+    device_.write(reinterpret_cast<std::byte*>(slot.table + e), reinterpret_cast<const std::byte*>(&none),
+                  sizeof(none));
+    slot.elsewhere[e] = 0;
+    slot.place_of[e] = -1;
+    --slot.n_here;
+}
+
+ExpertPoolState ExpertPool::state() const {
+    const std::lock_guard lock(mutex_);
+    return state_;
+}
+
+std::vector<std::vector<float>> ExpertPool::uses() const {
+    const std::lock_guard lock(mutex_);
+    const double now = use_weight();
+    std::vector<std::vector<float>> all;
+    for (const Slot& slot : slots_) {
+        std::vector<float>& layer = all.emplace_back();
+        for (const double score : slot.score) layer.push_back(static_cast<float>(score / now));
+    }
+    return all;
+}
+
+}  // namespace minim::model

@@ -1,0 +1,186 @@
+// Experts in a device's memory while all of them lie with the host: a cache of those that are used most. A table a layer says for
+// each expert where the device has it, or that it has not; it changes only between steps, so that in a step every expert is
+// computed by exactly one of the two.
+//
+// Use counts decay with the tokens computed. After a step an expert that was missed takes the place of the least used one if it is
+// used clearly more. What is chosen depends on the experts chosen alone: equal requests in equal steps give equal tables, and bits.
+//
+//     end_step(k)      an expert and its victim are chosen
+//     begin_step(k+1)  the victim leaves the table; a thread copies the expert to its place
+//     begin_step(k+3)  the expert appears in the table (eager: as soon as it has arrived)
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/log.h"
+#include "weights/reader.h"
+#include "weights/spec.h"
+
+namespace minim::model {
+
+enum class ExpertMoves : uint8_t {
+    fixed,         // no moves
+    reproducible,  // an expert appears a fixed number of steps after it was chosen
+    eager,         // an expert appears once it has arrived: results differ in the last bits from run to run
+};
+
+struct ExpertPoolOptions {
+    uint64_t bytes = 0;
+    ExpertMoves moves = ExpertMoves::reproducible;
+    // Uses of each expert that are known from before, [layer of the model][expert]: which ones are there at first. Empty: the first
+    // of every layer.
+    std::vector<std::vector<float>> uses = {};
+};
+
+// A layer whose experts lie with the host.
+struct PooledLayer {
+    int64_t layer = 0;  // of the model
+    // [n_expert] each
+    std::vector<const weights::WeightSpec*> gate, up, down;
+    const backend::ExpertWeights* on_host = nullptr;
+};
+
+struct ExpertPoolState {
+    int64_t n_places = 0;
+    int64_t n_hits = 0;  // slots whose expert was on the device
+    int64_t n_misses = 0;
+    int64_t n_moves = 0;
+    uint64_t bytes = 0;        // of the device's memory
+    uint64_t moved_bytes = 0;  // in moves
+};
+
+class ExpertPool {
+  public:
+    // Takes memory of the device and fills it by all threads of `threads`. The arguments must outlive it. Throws
+    // out_of_device_memory, device_lost, unsupported for a format that the device does not run, and what reading weights throws.
+    ExpertPool(const backend::Backend& device, const backend::Backend& threads,
+               std::vector<PooledLayer> layers, int64_t first_layer, const weights::Reader& reader,
+               const ExpertPoolOptions& options, const Logger& log);
+    ~ExpertPool();
+    ExpertPool(const ExpertPool&) = delete;
+    ExpertPool& operator=(const ExpertPool&) = delete;
+
+    // Bytes of an expert of the layer on a device.
+    static uint64_t place_bytes(const PooledLayer& layer);
+
+    // A step of one stream. Tables stay as they are while one exists.
+    class Step {
+      public:
+        // Throws device_lost.
+        explicit Step(ExpertPool& pool) : pool_(pool) { pool_.begin_step(); }
+        ~Step() { pool_.leave(); }
+        Step(const Step&) = delete;
+        Step& operator=(const Step&) = delete;
+        // Once the step is computed. Chooses what moves.
+        void end(int64_t n_tokens) { pool_.end_step(n_tokens); }
+
+      private:
+        ExpertPool& pool_;
+    };
+
+    // Layers count from the pool's first layer on: those of a stage.
+    const backend::ExpertWeights& on_device(int64_t layer) const { return slot(layer).on_device; }
+    const backend::ExpertWeights& on_host(int64_t layer) const { return slot(layer).on_host; }
+    bool has(int64_t layer) const noexcept {
+        return layer >= 0 && layer < std::ssize(slot_of_) && slot_of_[static_cast<size_t>(layer)] >= 0;
+    }
+    bool has_places(int64_t layer) const { return slot(layer).n_here > 0; }
+
+    // Counts the experts that the running step has chosen in a layer. Any thread.
+    void note(int64_t layer, std::span<const int32_t> ids);
+
+    ExpertPoolState state() const;
+    // Of the device's memory, tables included.
+    uint64_t device_bytes() const noexcept { return tables_->size() + (memory_ ? memory_->size() : 0); }
+    // Decayed use counts by now, [pooled layer][expert].
+    std::vector<std::vector<float>> uses() const;
+    std::span<const PooledLayer> layers() const noexcept { return layers_; }
+
+  private:
+    struct Slot {  // of a pooled layer
+        backend::ExpertWeights on_device, on_host;
+        backend::ExpertPlace* table = nullptr;  // of the device, in its memory
+        std::vector<uint8_t> elsewhere;         // 1: on the device
+        std::vector<int32_t> place_of;          // -1: none; also of those that are on their way
+        std::vector<double> score;              // uses, each counted more than those before it (use_weight())
+        std::vector<uint8_t> is_used;           // in the running step
+        int64_t n_here = 0;
+    };
+    enum class PlaceState : uint8_t { free, leaving, filling, here };
+    struct Expert {
+        int32_t slot = -1;
+        int32_t expert = -1;
+    };
+    struct Place {
+        std::byte* data = nullptr;
+        PlaceState state = PlaceState::free;
+        Expert holds;          // here, leaving
+        Expert next;           // leaving, filling
+        int64_t due_step = 0;  // filling: when it appears
+        bool is_done = false;  // filling; guarded by mover_mutex_
+        bool has_failed = false;
+    };
+    struct PlaceClass {  // places of one size
+        uint64_t bytes = 0;
+        std::vector<size_t> slots;
+        std::vector<size_t> places;
+    };
+    const Slot& slot(int64_t layer) const {
+        return slots_[static_cast<size_t>(slot_of_[static_cast<size_t>(layer)])];
+    }
+    void make_slots(int64_t first_layer);
+    void make_places(uint64_t bytes);
+    void choose_first(const std::vector<std::vector<float>>& uses);
+    void fill_first(const backend::Backend& threads);
+    void copy_expert(const Expert& expert, std::byte* to, std::span<std::byte> staging) const;
+    void appear(Place& place);
+    void vanish(Place& place);
+
+    void begin_step();
+    void leave() noexcept { running_.unlock_shared(); }
+    void end_step(int64_t n_tokens);
+    void finish_moves();
+    void start_moves();
+    double use_weight() const;
+    void choose_moves(PlaceClass& of);
+    std::vector<Expert> candidates(const PlaceClass& of) const;
+    std::vector<size_t> victims(const PlaceClass& of) const;
+    void move_experts();
+
+    const backend::Backend& device_;
+    const std::vector<PooledLayer> layers_;
+    const weights::Reader& reader_;
+    const ExpertMoves moves_;
+    const Logger& log_;
+    std::vector<int32_t> slot_of_;  // of a layer of the stage; -1: not pooled
+    std::vector<Slot> slots_;
+    std::vector<PlaceClass> classes_;
+    std::vector<Place> places_;
+    std::unique_ptr<backend::Memory> memory_;
+    std::unique_ptr<backend::Memory> tables_;
+    uint64_t most_place_bytes_ = 0;
+
+    std::shared_mutex running_;  // shared: a step runs; exclusive: tables change
+    mutable std::mutex mutex_;   // of what steps count and choose
+    int64_t n_tokens_ = 0;
+    int64_t n_steps_ = 0;
+    ExpertPoolState state_;
+
+    std::mutex mover_mutex_;
+    std::condition_variable mover_changed_;
+    std::deque<Place*> to_move_;
+    bool ends_ = false;
+    std::thread mover_;
+};
+
+}  // namespace minim::model

@@ -1,0 +1,166 @@
+// Experts of a layer on both sides at once: whatever is on the device, the model answers as on the processor.
+#include "model/expert_pool.h"
+
+#include <atomic>
+#include <chrono>
+
+#include "base/error.h"
+#include "sim/devices.h"
+#include "sim/placement_checks.h"
+#include "support/catch.h"
+#include "support/helpers.h"
+
+namespace minim::test {
+namespace {
+
+using model::ExpertMoves;
+
+constexpr int64_t k_all = INT32_MAX;
+
+std::shared_ptr<const model::Model> with_cache(const Devices& devices, uint64_t bytes, ExpertMoves moves,
+                                               const std::string& path = bundled_model_path(),
+                                               int64_t n_host_layers = k_all) {
+    model::OpenOptions options;
+    options.expert_moves = moves;
+    return model_placed({.devices = {devices.begin(), devices.end()},
+                         .shares = std::vector<double>(devices.size(), 1.0),
+                         .experts = {.n_host_layers = n_host_layers},
+                         .expert_cache_bytes = bytes},
+                        options, path);
+}
+
+model::ExpertPoolState state_of(const model::Model& model) {
+    model::ExpertPoolState total;
+    for (const auto& pool : model.expert_pools()) {
+        if (pool == nullptr) continue;
+        const model::ExpertPoolState state = pool->state();
+        total.n_places += state.n_places;
+        total.n_hits += state.n_hits;
+        total.n_misses += state.n_misses;
+        total.n_moves += state.n_moves;
+        total.bytes += state.bytes;
+    }
+    return total;
+}
+
+uint64_t expert_bytes(const model::Model& model) {
+    uint64_t bytes = 0;
+    for (const auto& pool : model.expert_pools())
+        if (pool != nullptr)
+            for (const auto& layer : pool->layers())
+                bytes += model::ExpertPool::place_bytes(layer) * layer.gate.size();
+    return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("pool: with any part of the experts on the device, the logits are the processor's, bit for bit") {
+    const SixLayers six;
+    for (const size_t n_devices : {1, 2}) {
+        const Devices devices = make_devices(n_devices);
+        const uint64_t all = expert_bytes(*with_cache(devices, 1, ExpertMoves::fixed, six.path));
+        REQUIRE(all > 0);
+        for (const double part : {0.0, 0.02, 0.3, 0.5, 1.0}) {
+            const auto bytes = std::max(uint64_t{1}, static_cast<uint64_t>(part * static_cast<double>(all)));
+            const auto model = with_cache(devices, bytes, ExpertMoves::fixed, six.path);
+            for (const size_t chunk : {90, 7, 1}) {
+                INFO(n_devices << " devices, part " << part << " chunk " << chunk);
+                CHECK(logits_on(model, six.ids, chunk) == six.expected);
+            }
+            const model::ExpertPoolState state = state_of(*model);
+            CHECK(state.bytes <= bytes);
+            CHECK(state.n_moves == 0);
+            if (part == 1.0) CHECK(state.n_misses == 0);
+            if (part == 0.0) CHECK(state.n_hits == 0);
+            if (part == 0.5) CHECK((state.n_hits > 0 && state.n_misses > 0));
+        }
+    }
+}
+
+TEST_CASE("pool: while experts move in and out, the logits are the processor's, bit for bit") {
+    const SixLayers six;
+    for (const ExpertMoves moves : {ExpertMoves::reproducible, ExpertMoves::eager}) {
+        const Devices devices = make_devices(1);
+        const uint64_t all = expert_bytes(*with_cache(devices, 1, ExpertMoves::fixed, six.path));
+        const auto model = with_cache(devices, all / 4, moves, six.path);
+        for (const size_t chunk : {1, 7, 1, 90}) CHECK(logits_on(model, six.ids, chunk) == six.expected);
+        CHECK(state_of(*model).n_moves > 0);
+    }
+}
+
+TEST_CASE("pool: reproducible moves depend on the experts chosen alone") {
+    const SixLayers six;
+    std::vector<int64_t> hits;
+    for (const double bytes_per_second : {0.0, 2e7}) {
+        const Devices devices = make_devices(1, {.bytes_per_second = bytes_per_second});
+        const auto model = with_cache(devices, 1 << 18, ExpertMoves::reproducible, six.path);
+        CHECK(logits_on(model, six.ids, 1) == six.expected);
+        hits.push_back(state_of(*model).n_hits);
+    }
+    CHECK(hits[0] == hits[1]);
+}
+
+TEST_CASE("pool: texts, drafts, forks, states, requests and threads are the processor's") {
+    const Devices devices = make_devices(1);
+    const auto model = with_cache(devices, 1 << 20, ExpertMoves::reproducible);
+    check_texts(model);
+    check_states(model);
+    check_threads(model);
+    check_cancelled_evaluation(model);
+    CHECK(state_of(*model).n_hits > 0);
+    CHECK(state_of(*model).n_misses > 0);
+}
+
+TEST_CASE("pool: layers with and without shared experts are mixed") {
+    const SixLayers six;
+    const Devices devices = make_devices(2);
+    const auto model = with_cache(devices, 1 << 19, ExpertMoves::reproducible, six.path, 4);
+    for (const size_t chunk : {90, 7, 1}) CHECK(logits_on(model, six.ids, chunk) == six.expected);
+}
+
+TEST_CASE("pool: whatever fails, an error names the device and nothing is left on it") {
+    const DevicesThatFail make = [](const sim::Options& options) { return make_devices(1, options); };
+    const Failures failures = fail_at_each("sim:0", make, [](const Devices& devices) {
+        const auto model = with_cache(devices, 1 << 18, ExpertMoves::fixed);
+        logits_on(model, some_ids(3), 2);
+    });
+    CHECK(failures.allocations > 3);
+    CHECK(failures.transfers > 20);
+    CHECK(failures.operations > 20);
+}
+
+TEST_CASE("pool: an exchange that fails is an error within a moment, wherever it fails") {
+    for (int64_t n = 1; n <= 12; ++n) {  // two steps of three layers, two sides each
+        const Devices devices = make_devices(1, {.failing_exchange = n});
+        const auto model = with_cache(devices, 1 << 18, ExpertMoves::reproducible);
+        const auto start = std::chrono::steady_clock::now();
+        expect_error(Status::device_lost, "sim:0: an exchange with the host failed",
+                     [&] { logits_on(model, some_ids(4), 2); });
+        CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+    }
+}
+
+TEST_CASE("pool: a cancelled step ends, wherever it is, and the session goes on") {
+    const SixLayers six;
+    const Devices devices = make_devices(1);
+    const auto model = with_cache(devices, 1 << 18, ExpertMoves::reproducible, six.path);
+    engine::Session session = make_session(model, 200);
+    const std::vector<int32_t> start(six.ids.begin(), six.ids.begin() + 20);
+    all_logits(session, start, 20);
+    for (int n = 0; n < 40; ++n) {
+        std::atomic<int64_t> n_asked = 0;  // also by the thread that answers
+        const CancelToken cancel([&] { return ++n_asked > n; });
+        try {
+            session.eval(std::vector<int32_t>(10, 7), false, {}, &cancel);
+            session.truncate(20);
+        } catch (const Error& error) {
+            CHECK(error.status() == Status::cancelled);
+        }
+        CHECK(session.n_tokens() == 20);
+    }
+    const std::vector<int32_t> rest(six.ids.begin() + 20, six.ids.end());
+    const std::vector<float> logits = all_logits(session, rest, 70);
+    CHECK(std::equal(logits.begin(), logits.end(), six.expected.end() - std::ssize(logits)));
+}
+
+}  // namespace minim::test
