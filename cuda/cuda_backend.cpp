@@ -241,18 +241,29 @@ class CudaBackend : public backend::Backend {
     void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
                  int64_t n_used, const ExpertWeights& weights, float* y) const override {
         Stream& s = own(scratch);
+        if (!has_table(s, weights)) return;
         launch(s, [&] {
             if (is_fast_) return fast::add_experts(s, h, n, ids, gates, n_used, weights, y);
-            const auto slots = [&](const backend::ExpertStack& stack, const float* x, int64_t slots_a_row,
-                                   float* out) {
-                exact::slots(s.stream, experts_of(stack), x, slots_a_row, ids, n * n_used, out, stack.rows);
-            };
-            slots(weights.gate, h, n_used, s.activated);
-            slots(weights.up, h, n_used, s.output);
-            exact::activate(s.stream, s.activated, s.output, n * n_used * weights.gate.rows);
-            slots(weights.down, s.activated, 1, s.output);
+            make_slots(s, h, n, ids, n_used, weights, s.output);
             exact::add_slots(s.stream, s.output, gates, n, n_used, weights.down.rows, y);
         });
+    }
+
+    void expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                      const ExpertWeights& weights, float* out) const override {
+        Stream& s = own(scratch);
+        if (!has_table(s, weights)) return;
+        launch(s, [&] {
+            if (is_fast_) return fast::make_slots(s, h, n, ids, n_used, weights, out);
+            make_slots(s, h, n, ids, n_used, weights, out);
+        });
+    }
+
+    void add_slots(Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
+                   int64_t hidden, float* y) const override {
+        Stream& s = own(scratch);
+        fast::forget_input(s);
+        launch(s, [&] { exact::add_slots(s.stream, out, gates, n, n_used, hidden, y); });
     }
 
     bool makes_shortlists() const noexcept override { return true; }
@@ -305,6 +316,24 @@ class CudaBackend : public backend::Backend {
         call();
         note(stream, runtime::last_error());
         if (stream.is_recording) ++stream.records[stream.current].n_launches;
+    }
+    // Without one nothing says where the experts lie.
+    bool has_table(Stream& stream, const ExpertWeights& weights) const noexcept {
+        if (weights.places == nullptr) note(stream, "the experts of a layer have no table");
+        return weights.places != nullptr;
+    }
+    // In exact arithmetic.
+    static void make_slots(Stream& s, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                           const ExpertWeights& weights, float* out) {
+        const ExpertViews views(weights);
+        const auto multiply = [&](const exact::Experts& experts, const float* x, int64_t slots_a_row,
+                                  float* y) {
+            exact::slots(s.stream, experts, x, slots_a_row, ids, n * n_used, y, experts.rows);
+        };
+        multiply(views.gate, h, n_used, s.activated);
+        multiply(views.up, h, n_used, s.output);
+        exact::activate(s.stream, s.activated, s.output, n * n_used * weights.gate.rows);
+        multiply(views.down, s.activated, 1, out);
     }
     void copy_later(Stream& stream, Way way, void* to, const void* from, uint64_t bytes) const {
         if (is_working(stream))

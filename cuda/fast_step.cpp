@@ -68,8 +68,7 @@ Weight rest_of(const Matrix& matrix) {
 Experts rest_of(const Experts& experts) {
     Experts rest = experts;
     const int64_t packed = experts.rows / k_panel_rows * k_panel_rows;
-    for (const uint8_t*& data : rest.data)
-        if (data != nullptr) data += packed * experts.row_bytes;
+    rest.first_row += packed;
     rest.rows -= packed;
     return rest;
 }
@@ -206,27 +205,27 @@ struct SlotInput {
 };
 
 // Whether the products of slots in tiles are made of halves.
-bool multiplies_halves(const ExpertStack& stack, const Slots& slots) {
-    return slots.tiles != nullptr && has_half_tiles(stack.format, stack.cols);
+bool multiplies_halves(const Experts& experts, const Slots& slots) {
+    return slots.tiles != nullptr && has_half_tiles(experts.format, experts.cols);
 }
 
-const HalfBlock* halves_for(cuda::Stream& s, const ExpertStack& stack, SlotInput& input) {
-    halve_for(s, stack.format, input.x, input.n * stack.cols / 128, input.halves, input.halved);
+const HalfBlock* halves_for(cuda::Stream& s, const Experts& experts, SlotInput& input) {
+    halve_for(s, experts.format, input.x, input.n * experts.cols / 128, input.halves, input.halved);
     return input.halves;
 }
 
 // sums: not null only where they are added up at once.
-void multiply_slots(cuda::Stream& s, const ExpertStack& stack, SlotInput& input, const Slots& slots, float* y,
-                    const SlotSums* sums = nullptr) {
-    const Experts experts = experts_of(stack);
-    if (multiplies_halves(stack, slots)) {
-        project_half_many(s.stream, experts, halves_for(s, stack, input), input.slots_a_row, *slots.tiles, y);
+void multiply_slots(cuda::Stream& s, const Experts& experts, bool is_packed, SlotInput& input,
+                    const Slots& slots, float* y, const SlotSums* sums = nullptr) {
+    if (multiplies_halves(experts, slots)) {
+        project_half_many(s.stream, experts, halves_for(s, experts, input), input.slots_a_row, *slots.tiles,
+                          y);
         return;
     }
-    if (is_float(stack.format))
+    if (is_float(experts.format))
         return project_float(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y,
                              sums);
-    if (!stack.packed) {
+    if (!is_packed) {
         exact::slots(s.stream, experts, input.x, input.slots_a_row, slots.ids, slots.n_slots, y,
                      experts.rows);
         return;
@@ -253,31 +252,39 @@ bool are_fused(const ExpertWeights& weights) {
 }
 
 // silu(gate h) * (up h) of the slots' experts, in all forms that their down asks for. What comes next begins when the ids are
-// there: either kernel that activates slots for a few rows holds it back until then, and exact ones are not overtaken.
+// there: either kernel that activates slots for a few rows holds it back until then, and exact ones are not overtaken. Of slots
+// whose expert is not here some forms are made of what was there before; nothing reads them.
 void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, const Slots& slots,
-                    const ExpertWeights& weights) {
-    const ExpertStack& gate = weights.gate;
-    const ExpertStack& up = weights.up;
-    const ExpertStack& down = weights.down;
+                    const ExpertWeights& weights, const ExpertViews& views) {
+    const Experts& gate = views.gate;
+    const Experts& up = views.up;
     SlotInput rows = {h, n, nullptr, s.halved, n_used};
-    if (gate.packed || up.packed) rows.quantized = quantized_rows(s, h, n, gate.cols);
+    if (weights.gate.packed || weights.up.packed) rows.quantized = quantized_rows(s, h, n, gate.cols);
     if (are_fused(weights)) {
-        activate(s.stream, experts_of(gate), experts_of(up), rows.quantized, n_used, slots,
-                 s.quantized_slots);
+        activate(s.stream, gate, up, rows.quantized, n_used, slots, s.quantized_slots);
         return;
     }
     if (gate.format == up.format && multiplies_halves(gate, slots)) {
-        activate_half_many(s.stream, experts_of(gate), experts_of(up), halves_for(s, gate, rows), n_used,
-                           *slots.tiles, s.activated);
+        activate_half_many(s.stream, gate, up, halves_for(s, gate, rows), n_used, *slots.tiles, s.activated);
     } else if (gate.format == up.format && slots.tiles == nullptr && is_float(gate.format)) {
-        activate_float(s.stream, experts_of(gate), experts_of(up), h, n_used, slots.ids, slots.n_slots,
-                       s.activated);
+        activate_float(s.stream, gate, up, h, n_used, slots.ids, slots.n_slots, s.activated);
     } else {
-        multiply_slots(s, gate, rows, slots, s.activated);
-        multiply_slots(s, up, rows, slots, s.output);
+        multiply_slots(s, gate, weights.gate.packed, rows, slots, s.activated);
+        multiply_slots(s, up, weights.up.packed, rows, slots, s.output);
         exact::activate(s.stream, s.activated, s.output, slots.n_slots * gate.rows);
     }
-    if (down.packed) quantize(s.stream, s.activated, slots.n_slots, gate.rows, s.quantized_slots);
+    if (weights.down.packed) quantize(s.stream, s.activated, slots.n_slots, gate.rows, s.quantized_slots);
+}
+
+// The slots of n rows, in `tiles` where they are sorted by expert.
+Slots slots_of(cuda::Stream& s, const int32_t* ids, int64_t n, int64_t n_used, const ExpertWeights& weights,
+               ExpertTiles& tiles) {
+    const int64_t n_slots = n * n_used;
+    if (!sorts_slots(s, weights, n)) return {ids, n_slots, nullptr};
+    tiles = s.tiles;
+    tiles.most = most_expert_tiles(n_slots, weights.n_expert());
+    group_slots(s.stream, ids, n_slots, weights.places, weights.n_expert(), tiles);
+    return {ids, n_slots, &tiles};
 }
 
 }  // namespace
@@ -378,24 +385,31 @@ void route_rows(cuda::Stream& s, const float* h, int64_t n, const Matrix& router
 void add_experts(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids, const float* gates,
                  int64_t n_used, const ExpertWeights& weights, float* y) {
     if (n == 0) return;
-    const int64_t n_slots = n * n_used;
-    Slots slots = {ids, n_slots, nullptr};
-    ExpertTiles tiles = s.tiles;
-    if (sorts_slots(s, weights, n)) {
-        tiles.most = most_expert_tiles(n_slots, weights.gate.n_expert());
-        group_slots(s.stream, ids, n_slots, weights.gate.n_expert(), tiles);
-        slots.tiles = &tiles;
-    }
-    activate_slots(s, h, n, n_used, slots, weights);
-    SlotInput activated = {s.activated, n_slots, s.quantized_slots, s.halved_slots, 1};
+    const ExpertViews views(weights);
+    ExpertTiles tiles = {};
+    const Slots slots = slots_of(s, ids, n, n_used, weights, tiles);
+    activate_slots(s, h, n, n_used, slots, weights, views);
+    SlotInput activated = {s.activated, slots.n_slots, s.quantized_slots, s.halved_slots, 1};
     if (adds_at_once(weights.down, slots)) {
         const SlotSums sums = {gates, n_used, y, s.arrived};
-        multiply_slots(s, weights.down, activated, slots, s.output, &sums);
+        multiply_slots(s, views.down, weights.down.packed, activated, slots, s.output, &sums);
     } else {
-        multiply_slots(s, weights.down, activated, slots, s.output);
+        multiply_slots(s, views.down, weights.down.packed, activated, slots, s.output);
         exact::add_slots(s.stream, s.output, gates, n, n_used, weights.down.rows, y);
     }
     forget_if_written(s, y, n * weights.down.rows);
+}
+
+void make_slots(cuda::Stream& s, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                const ExpertWeights& weights, float* out) {
+    if (n == 0) return;
+    const ExpertViews views(weights);
+    ExpertTiles tiles = {};
+    const Slots slots = slots_of(s, ids, n, n_used, weights, tiles);
+    activate_slots(s, h, n, n_used, slots, weights, views);
+    SlotInput activated = {s.activated, slots.n_slots, s.quantized_slots, s.halved_slots, 1};
+    multiply_slots(s, views.down, weights.down.packed, activated, slots, out);
+    forget_if_written(s, out, slots.n_slots * weights.down.rows);
 }
 
 }  // namespace minim::cuda::fast

@@ -1,6 +1,8 @@
 // Matrices of the backend interface as the kernels take them.
 #pragma once
 
+#include <cstddef>
+
 #include "backend/backend.h"
 #include "cuda/exact/operations.h"
 
@@ -15,14 +17,26 @@ inline exact::Weight weight_of(const backend::Matrix& matrix) {
             matrix.scale};
 }
 
-inline exact::Experts experts_of(const backend::ExpertStack& stack) {
-    exact::Experts experts = {stack.format, stack.rows, stack.cols, stack.row_bytes, {}, {}};
-    for (int64_t e = 0; e < stack.n_expert(); ++e) {
-        const backend::Matrix matrix = stack.matrix(e);
-        experts.data[e] = reinterpret_cast<const uint8_t*>(matrix.data);
-        experts.scale[e] = matrix.scale;
+// The three matrices of a layer's experts; which experts are here, and where, the table says.
+struct ExpertViews {
+    exact::Experts gate, up, down;
+
+    explicit ExpertViews(const backend::ExpertWeights& weights) {
+        using backend::ExpertPlace;
+        const auto view = [&](const backend::ExpertStack& stack, size_t data_at, size_t scale_at) {
+            return exact::Experts{.format = stack.format,
+                                  .rows = stack.rows,
+                                  .cols = stack.cols,
+                                  .row_bytes = stack.row_bytes,
+                                  .first_row = 0,
+                                  .places = weights.places,
+                                  .data_at = static_cast<uint32_t>(data_at),
+                                  .scale_at = static_cast<uint32_t>(scale_at)};
+        };
+        gate = view(weights.gate, offsetof(ExpertPlace, gate), offsetof(ExpertPlace, gate_scale));
+        up = view(weights.up, offsetof(ExpertPlace, up), offsetof(ExpertPlace, up_scale));
+        down = view(weights.down, offsetof(ExpertPlace, down), offsetof(ExpertPlace, down_scale));
     }
-    return experts;
-}
+};
 
 }  // namespace minim::cuda

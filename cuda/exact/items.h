@@ -11,6 +11,7 @@
 #include "base/platform.h"
 #include "cuda/exact/kv_rows.h"
 #include "cuda/exact/operations.h"
+#include "cuda/rounded_product.h"
 #include "format/blocks.h"
 
 namespace minim::cuda::exact {
@@ -202,7 +203,7 @@ struct ScaleItem {
     MINIM_HOST_DEVICE void operator()(int64_t i) const { x[i] *= factor; }
 };
 
-// An element of a slot's product.
+// An element of a slot's product, if the slot's expert is here.
 template <typename Block>
 struct SlotItem {
     Experts experts;
@@ -214,11 +215,11 @@ struct SlotItem {
     MINIM_HOST_DEVICE void operator()(int64_t item) const {
         const int64_t slot = item / experts.rows;
         const int64_t r = item % experts.rows;
-        const int32_t expert = ids[slot];
+        const ExpertRows expert = rows_of(experts, ids[slot]);
+        if (expert.data == nullptr) return;
         const float* input = x + slot / slots_a_row * experts.cols;
         y[slot * y_stride + r] =
-            dot<Block>(experts.data[expert] + r * experts.row_bytes, experts.cols, input) *
-            experts.scale[expert];
+            dot<Block>(expert.data + r * experts.row_bytes, experts.cols, input) * expert.scale;
     }
 };
 
@@ -228,7 +229,7 @@ struct ActivateItem {
     MINIM_HOST_DEVICE void operator()(int64_t i) const { gate[i] = gate[i] * sigmoid(gate[i]) * up[i]; }
 };
 
-// An element of y.
+// An element of y. Rounded alike wherever it is compiled: kernels that add up what they have multiplied have it too.
 struct AddSlotsItem {
     const float* output;
     const float* gates;
@@ -239,7 +240,7 @@ struct AddSlotsItem {
         const int64_t row = item / hidden;
         float sum = y[item];
         for (int64_t slot = row * n_used; slot < (row + 1) * n_used; ++slot)
-            sum += gates[slot] * output[slot * hidden + item % hidden];
+            sum += rounded_product(gates[slot], output[slot * hidden + item % hidden]);
         y[item] = sum;
     }
 };

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "backend/experts.h"
+#include "base/platform.h"
 #include "format/format.h"
 
 namespace minim::cuda::exact {
@@ -23,17 +25,35 @@ struct Weight {
     float scale;
 };
 
+// Of a layer. A thread of the kernels that choose and group is an expert, or keeps the scores of some.
 inline constexpr int64_t k_most_experts = 512;
 
-// Goes to the kernel as a parameter: 6 KB of the 32 that there are.
+// One of the three matrices of every expert, rows first_row .. first_row + rows - 1 of it.
 struct Experts {
     Format format;
     int64_t rows;
     int64_t cols;
     int64_t row_bytes;
-    const uint8_t* data[k_most_experts];
-    float scale[k_most_experts];
+    int64_t first_row;
+    const backend::ExpertPlace* places;  // [n_expert], in the device's memory
+    // Which matrix: where an entry has its address and its factor, in bytes.
+    uint32_t data_at;
+    uint32_t scale_at;
 };
+
+struct ExpertRows {
+    const uint8_t* data;  // null: the expert is not here
+    float scale;
+};
+// All of an entry is asked for at once: it lies in one line of the cache.
+MINIM_HOST_DEVICE ExpertRows rows_of(const Experts& experts, int32_t expert) {
+    const auto* place = reinterpret_cast<const std::byte*>(experts.places + expert);
+    const std::byte* gate = experts.places[expert].gate;
+    const std::byte* data = *reinterpret_cast<const std::byte* const*>(place + experts.data_at);
+    const float scale = *reinterpret_cast<const float*>(place + experts.scale_at);
+    if (gate == nullptr) return {nullptr, 0.0F};
+    return {reinterpret_cast<const uint8_t*>(data) + experts.first_row * experts.row_bytes, scale};
+}
 
 // Where the keys and values of a layer lie, and which position each row of the batch is.
 struct Cache {
@@ -60,7 +80,7 @@ void attend(Stream stream, const Cache& cache, const float* q, int64_t n, float*
 void route(Stream stream, float* score, int64_t n, int64_t n_expert, const float* bias, int64_t n_used,
            int32_t* ids, float* gates);
 void scale(Stream stream, float* x, int64_t count, float factor);
-// y [n_slots, y_stride] = W x of each slot's expert; x has a row for `slots_a_row` slots
+// y [n_slots, y_stride] = W x of each slot's expert, of slots whose expert is here; x has a row for `slots_a_row` slots
 void slots(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row, const int32_t* ids,
            int64_t n_slots, float* y, int64_t y_stride);
 // gate = silu(gate) * up

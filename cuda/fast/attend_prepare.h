@@ -15,6 +15,7 @@
 #include "backend/kv_view.h"
 #include "cuda/fast/attention.h"
 #include "cuda/fast/device.h"
+#include "cuda/rounded_product.h"
 #include "format/encode_block.h"
 
 namespace minim::cuda::fast {

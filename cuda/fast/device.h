@@ -11,7 +11,8 @@
 //                                      read before must be written by no kernel that may still run: kernels ahead let the next
 //                                      one begin before they have waited themselves, so that is any of them, back to the last
 //                                      that holds the next. They write nothing before.
-//   k_holds_next                       if there is one, the next kernel begins when the threads have called let_next_begin()
+//   k_holds_next                       if there is one, the next kernel begins when a thread of each block has called
+//                                      let_next_begin()
 //
 // written over a vocabulary T of threads: device_thread.h is a GPU's, tests/gpu/emulated_thread.h the other.
 //
@@ -108,15 +109,6 @@ struct Grid {
 template <int bytes>
 MINIM_DEVICE const uint8_t* aligned(const uint8_t* p) {
     return static_cast<const uint8_t*>(__builtin_assume_aligned(p, bytes));
-}
-
-// a * b rounded as on the host: no addition is fused with it.
-MINIM_DEVICE float rounded_product(float a, float b) {
-#if defined(__CUDA_ARCH__)
-    return __fmul_rn(a, b);
-#else
-    return a * b;
-#endif
 }
 
 // What a lane loads at once.

@@ -1,5 +1,5 @@
-// The slots of a batch (row * n_used + choice) by expert, cut into tiles, so that an expert's weights are read once for many
-// of them. All of it on the device: the host need not know the choice.
+// The slots of a batch (row * n_used + choice) whose expert is here by expert, cut into tiles, so that an expert's weights are
+// read once for many of them. All of it on the device: the host need not know the choice.
 //
 // Shape: one block; its threads go over the choices twice, counting and placing them, and are experts in between. The order
 // of an expert's slots is not said; no result depends on it. Bytes moved: the ids twice. Bound: latency.
@@ -14,6 +14,7 @@ struct GroupSlotsKernel {
     static constexpr int k_threads = static_cast<int>(exact::k_most_experts);
 
     const int32_t* ids;
+    const backend::ExpertPlace* places;
     int32_t n_slots;
     int32_t n_expert;
     ExpertTiles tiles;
@@ -24,10 +25,12 @@ struct GroupSlotsKernel {
     MINIM_DEVICE void operator()(T& t) const {
         const int expert = t.index();
         auto* counts = reinterpret_cast<int32_t*>(t.shared());
-        int32_t* places = counts + k_threads;
+        int32_t* next = counts + k_threads;  // in tiles.slot, of an expert's slots
         counts[expert] = 0;
         t.sync();
         for (int32_t s = t.index(); s < n_slots; s += k_threads) t.add_to(&counts[ids[s]], 1);
+        t.sync();
+        if (expert < n_expert && places[expert].gate == nullptr) counts[expert] = 0;
         t.sync();
         const int32_t count = counts[expert];
         int32_t first = 0;
@@ -39,14 +42,15 @@ struct GroupSlotsKernel {
             n_tiles += (counts[e] + k_tile_inputs - 1) / k_tile_inputs;
         }
         if (expert == 0) *tiles.count = n_tiles;
-        places[expert] = first;
+        next[expert] = first;
         for (int32_t done = 0; done < count; done += k_tile_inputs) {
             const int32_t left = count - done;
             tiles.tile[first_tile + done / k_tile_inputs] = {expert, first + done,
                                                              left < k_tile_inputs ? left : k_tile_inputs};
         }
         t.sync();
-        for (int32_t s = t.index(); s < n_slots; s += k_threads) tiles.slot[t.add_to(&places[ids[s]], 1)] = s;
+        for (int32_t s = t.index(); s < n_slots; s += k_threads)
+            if (counts[ids[s]] != 0) tiles.slot[t.add_to(&next[ids[s]], 1)] = s;
     }
 };
 

@@ -354,7 +354,7 @@ struct LinearHalvesKernel {
     }
 };
 
-// 32 rows of a slot's gate and up: a pair is a panel of the one and a panel of the other.
+// 32 rows of a slot's gate and up, if its expert is here: a pair is a panel of the one and a panel of the other.
 template <class P>
 struct ActivateFewKernel {
     using Stages = PanelStages<P, 2, 1>;
@@ -378,25 +378,28 @@ struct ActivateFewKernel {
         const int slot = t.block_y();
         t.wait_for_inputs();
         t.let_next_begin();  // the product after it may read the ids at once
-        const int32_t expert = ids[slot];
+        const exact::ExpertRows gate_rows = rows_of(gate, ids[slot]);
+        const exact::ExpertRows up_rows = rows_of(up, ids[slot]);
+        if (gate_rows.data == nullptr) return;  // whole blocks
         PanelWork<4, 1> work = {};
         work.cols = gate.cols;
         work.input[0] = h + slot / static_cast<int>(n_used) * q8_blocks(gate.cols);
         for (int half = 0; half < 2; ++half) {
             const int64_t at = (int64_t{t.block()} * 2 + half) * k_panel_rows * gate.row_bytes;
-            work.panel[2 * half] = reinterpret_cast<const std::byte*>(gate.data[expert]) + at;
-            work.panel[2 * half + 1] = reinterpret_cast<const std::byte*>(up.data[expert]) + at;
+            work.panel[2 * half] = reinterpret_cast<const std::byte*>(gate_rows.data) + at;
+            work.panel[2 * half + 1] = reinterpret_cast<const std::byte*>(up_rows.data) + at;
         }
         const float* sums = multiply_panels<P, 2, 1>(t, work);
         if (t.index() >= 32) return;
         const int at = t.index() / 16 * 32 + t.index() % 16;
-        const float g = sums[at] * gate.scale[expert];
-        const float u = sums[at + 16] * up.scale[expert];
+        const float g = sums[at] * gate_rows.scale;
+        const float u = sums[at + 16] * up_rows.scale;
         quantize_lanes(t, silu(g) * u, activated + slot * q8_blocks(gate.rows) + t.block());
     }
 };
 
-// 32 rows of a slot's product; where they are added up, the last block of a row's slots does so.
+// 32 rows of a slot's product, if its expert is here; where they are added up, all are, and the last block of a row's slots
+// adds them.
 template <class P>
 struct ProjectFewKernel {
     using Stages = PanelStages<P, 1, 1>;
@@ -419,11 +422,11 @@ struct ProjectFewKernel {
         // Slots that are added up have been activated just before, by kernels that let it begin only when the ids were there.
         // A multiprocessor's own cache may still hold those of the layer before.
         if (sums.gates == nullptr) t.wait_for_inputs();
-        const int32_t expert = t.load_fresh(ids + slot);
+        const exact::ExpertRows expert = rows_of(experts, t.load_fresh(ids + slot));
+        if (expert.data == nullptr) return;  // whole blocks
         const int64_t first_row = int64_t{t.block()} * 2 * k_panel_rows;
         const int64_t rows = experts.rows / k_panel_rows * k_panel_rows - first_row;
-        const auto* data =
-            reinterpret_cast<const std::byte*>(experts.data[expert]) + first_row * experts.row_bytes;
+        const auto* data = reinterpret_cast<const std::byte*>(expert.data) + first_row * experts.row_bytes;
         PanelWork<2, 1> work = {};
         work.cols = experts.cols;
         work.input[0] = input + slot / static_cast<int>(slots_a_row) * q8_blocks(experts.cols);
@@ -432,8 +435,7 @@ struct ProjectFewKernel {
         float* products = multiply_panels<P, 1, 1>(t, work);
         const bool has_row = t.index() < 32 && t.index() < rows;
         if (has_row)
-            output[int64_t{slot} * experts.rows + first_row + t.index()] =
-                products[t.index()] * experts.scale[expert];
+            output[int64_t{slot} * experts.rows + first_row + t.index()] = products[t.index()] * expert.scale;
         if (sums.gates == nullptr) return;
         const auto n_used = static_cast<int>(sums.n_used);
         const int row = slot / n_used;

@@ -268,7 +268,7 @@ MINIM_DEVICE TwoSums multiply_two_rows(T& t, const uint8_t* first, const uint8_t
     return {sum_of_lanes(t, sum[0][0]), sum_of_lanes(t, sum[1][0])};
 }
 
-// silu(gate h) * (up h) of every slot, a warp a row of both.
+// silu(gate h) * (up h) of every slot whose expert is here, a warp a row of both.
 template <class Block>
 struct ActivateFloatKernel {
     static constexpr int k_threads = 128;
@@ -294,15 +294,19 @@ struct ActivateFloatKernel {
         if (row >= gate.rows) return;  // whole warps
         const int64_t slot = t.block();
         const float* input = h + slot / n_used * gate.cols;
-        const int32_t id = ids[slot];
-        const TwoSums sum = multiply_two_rows<Block>(t, gate.data[id] + row * gate.row_bytes,
-                                                     up.data[id] + row * up.row_bytes, gate.cols, input);
+        const exact::ExpertRows gate_rows = rows_of(gate, ids[slot]);
+        const exact::ExpertRows up_rows = rows_of(up, ids[slot]);
+        if (gate_rows.data == nullptr) return;  // whole blocks
+        const TwoSums sum = multiply_two_rows<Block>(t, gate_rows.data + row * gate.row_bytes,
+                                                     up_rows.data + row * up.row_bytes, gate.cols, input);
         if (t.index() % 32 == 0)
-            activated[slot * gate.rows + row] = silu(sum.of[0] * gate.scale[id]) * (sum.of[1] * up.scale[id]);
+            activated[slot * gate.rows + row] =
+                silu(sum.of[0] * gate_rows.scale) * (sum.of[1] * up_rows.scale);
     }
 };
 
-// A warp two rows; where they are added up, the last block of a row's slots does so.
+// A warp two rows of a slot whose expert is here; where they are added up, all are, and the last block of a row's slots adds
+// them.
 template <class Block>
 struct ProjectFloatKernel {
     static constexpr int k_threads = 128;
@@ -324,17 +328,18 @@ struct ProjectFloatKernel {
         const int64_t slot = t.block();
         const int64_t first = int64_t{t.block_y()} * k_rows;
         const int64_t row = first + t.index() / 32 * 2;
+        const exact::ExpertRows expert = rows_of(experts, ids[slot]);
+        if (expert.data == nullptr) return;  // whole blocks
         if (row < experts.rows) {
             const bool has_second = row + 1 < experts.rows;
-            const int32_t id = ids[slot];
-            const uint8_t* weights = experts.data[id] + row * experts.row_bytes;
+            const uint8_t* weights = expert.data + row * experts.row_bytes;
             const TwoSums sum =
                 multiply_two_rows<Block>(t, weights, weights + (has_second ? experts.row_bytes : 0),
                                          experts.cols, x + slot / slots_a_row * experts.cols);
             if (t.index() % 32 == 0) {
                 float* out = y + slot * experts.rows + row;
-                out[0] = sum.of[0] * experts.scale[id];
-                if (has_second) out[1] = sum.of[1] * experts.scale[id];
+                out[0] = sum.of[0] * expert.scale;
+                if (has_second) out[1] = sum.of[1] * expert.scale;
             }
         }
         if (sums.gates == nullptr) return;

@@ -298,9 +298,10 @@ struct ActivateHalfManyKernel {
         const int32_t* slot = tiles.slot + tile.first;
         const int64_t first_row = int64_t{t.block()} * k_rows;
         const int64_t last_row = gate.rows - 1 - first_row;
-        const HalfRows gate_rows = {gate.data[tile.expert] + first_row * gate.row_bytes, gate.row_bytes,
-                                    last_row};
-        const HalfRows up_rows = {up.data[tile.expert] + first_row * up.row_bytes, up.row_bytes, last_row};
+        const exact::ExpertRows gate_of = rows_of(gate, tile.expert);
+        const exact::ExpertRows up_of = rows_of(up, tile.expert);
+        const HalfRows gate_rows = {gate_of.data + first_row * gate.row_bytes, gate.row_bytes, last_row};
+        const HalfRows up_rows = {up_of.data + first_row * up.row_bytes, up.row_bytes, last_row};
         const auto row_of = [&](int of_tile) {
             return of_tile % 16 < 8 ? gate_rows(row_of_pair(of_tile)) : up_rows(row_of_pair(of_tile));
         };
@@ -310,14 +311,12 @@ struct ActivateHalfManyKernel {
             tile.count, gate.cols);
         const int row = row_of_pair(own.row);
         if (row > last_row) return;
-        const float gate_scale = gate.scale[tile.expert];
-        const float up_scale = up.scale[tile.expert];
         for (int j = 0; j < 4; ++j) {
             for (int i = 0; i < 2; ++i) {
                 const int input = own.input + 8 * j + i;
                 if (input >= tile.count) continue;
                 activated[slot[input] * gate.rows + first_row + row] =
-                    silu(own.sum[j][i] * gate_scale) * (own.sum[j][i + 2] * up_scale);
+                    silu(own.sum[j][i] * gate_of.scale) * (own.sum[j][i + 2] * up_of.scale);
             }
         }
     }
@@ -348,15 +347,15 @@ struct ProjectHalfManyKernel {
         const ExpertTile tile = tiles.tile[t.block_y()];
         const int32_t* slot = tiles.slot + tile.first;
         const int64_t first_row = int64_t{t.block()} * k_half_rows;
-        const HalfRows rows = {experts.data[tile.expert] + first_row * experts.row_bytes, experts.row_bytes,
+        const exact::ExpertRows expert = rows_of(experts, tile.expert);
+        const HalfRows rows = {expert.data + first_row * experts.row_bytes, experts.row_bytes,
                                experts.rows - 1 - first_row};
         const int64_t n_blocks = experts.cols / k_half_cols;
         const HalfSums own = multiply_half_tile<Block>(
             t, rows, x, [&](int i) { return slot[i] / static_cast<int32_t>(slots_a_row) * n_blocks; },
             tile.count, experts.cols);
-        const float scale = experts.scale[tile.expert];
         for_each_half_product(own, tile.count, rows.last, [&](int input, int row, float product) {
-            y[slot[input] * experts.rows + first_row + row] = product * scale;
+            y[slot[input] * experts.rows + first_row + row] = product * expert.scale;
         });
     }
 };

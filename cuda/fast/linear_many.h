@@ -304,22 +304,24 @@ struct ActivateManyKernel {
         if (t.block_y() >= *tiles.count) return;
         const ExpertTile tile = tiles.tile[t.block_y()];
         const int32_t* slot = tiles.slot + tile.first;
+        const exact::ExpertRows gate_rows = rows_of(gate, tile.expert);
+        const exact::ExpertRows up_rows = rows_of(up, tile.expert);
         TileWork work;
         work.input = h;
         work.cols = gate.cols;
         work.count = tile.count;
         for (int half = 0; half < 2; ++half) {
             const int64_t at = (int64_t{t.block()} * 2 + half) * k_panel_rows * gate.row_bytes;
-            work.panel[2 * half] = reinterpret_cast<const std::byte*>(gate.data[tile.expert]) + at;
-            work.panel[2 * half + 1] = reinterpret_cast<const std::byte*>(up.data[tile.expert]) + at;
+            work.panel[2 * half] = reinterpret_cast<const std::byte*>(gate_rows.data) + at;
+            work.panel[2 * half + 1] = reinterpret_cast<const std::byte*>(up_rows.data) + at;
         }
         const float* values = multiply_tile<P>(
             t, work, [&](int i) { return slot[i] / static_cast<int32_t>(n_used) * q8_blocks(gate.cols); });
         const int lane = t.index() % 32;
         const int at = lane / 16 * 32 + lane % 16;
         for (int i = t.index() / 32; i < work.count; i += k_threads / 32) {
-            const float g = values[i * k_stride + at] * gate.scale[tile.expert];
-            const float u = values[i * k_stride + at + 16] * up.scale[tile.expert];
+            const float g = values[i * k_stride + at] * gate_rows.scale;
+            const float u = values[i * k_stride + at + 16] * up_rows.scale;
             quantize_lanes(t, silu(g) * u, activated + slot[i] * q8_blocks(gate.rows) + t.block());
         }
     }
@@ -346,6 +348,7 @@ struct ProjectManyKernel {
         if (t.block_y() >= *tiles.count) return;
         const ExpertTile tile = tiles.tile[t.block_y()];
         const int32_t* slot = tiles.slot + tile.first;
+        const exact::ExpertRows expert = rows_of(experts, tile.expert);
         const int64_t first_row = int64_t{t.block()} * k_tile_rows;
         const int64_t rows_left = packed_rows() - first_row;
         const int rows = rows_left < k_tile_rows ? static_cast<int>(rows_left) : k_tile_rows;
@@ -355,8 +358,8 @@ struct ProjectManyKernel {
         work.count = tile.count;
         for (int p = 0; p < k_tile_panels; ++p) {
             const int64_t row = p * k_panel_rows < rows ? p * k_panel_rows : 0;
-            work.panel[p] = reinterpret_cast<const std::byte*>(experts.data[tile.expert]) +
-                            (first_row + row) * experts.row_bytes;
+            work.panel[p] =
+                reinterpret_cast<const std::byte*>(expert.data) + (first_row + row) * experts.row_bytes;
         }
         const float* values = multiply_tile<P>(t, work, [&](int i) {
             return slot[i] / static_cast<int32_t>(slots_a_row) * q8_blocks(experts.cols);
@@ -365,7 +368,7 @@ struct ProjectManyKernel {
             const int row = i % k_tile_rows;
             if (row >= rows) continue;
             output[int64_t{slot[i / k_tile_rows]} * experts.rows + first_row + row] =
-                values[i / k_tile_rows * k_stride + row] * experts.scale[tile.expert];
+                values[i / k_tile_rows * k_stride + row] * expert.scale;
         }
     }
 

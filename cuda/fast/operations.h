@@ -61,14 +61,15 @@ struct ExpertTile {
     int32_t count;
 };
 struct ExpertTiles {
-    int32_t* slot;     // [n_slots], by expert
+    int32_t* slot;     // [n_slots], by expert; as many as have a tile
     ExpertTile* tile;  // [most]
     int32_t* count;    // of tiles that there are
     int64_t most;      // that there can be
 };
 int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert);
-void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, int64_t n_expert,
-                 const ExpertTiles& tiles);
+// Of the slots whose expert is here.
+void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, const backend::ExpertPlace* places,
+                 int64_t n_expert, const ExpertTiles& tiles);
 
 // In which order the bits of some words of a block lie in a panel.
 enum class WordOrder {
@@ -126,7 +127,7 @@ bool is_float(Format format);
 // `fixed`: one kernel for every n.
 void linear_float(Stream stream, const Products& products, const float* x, int64_t n, bool fixed);
 // What becomes of the slots' products, where they are added up at once: y [n_rows, rows] += gates * output, a row's n_used
-// slots in their order.
+// slots in their order. All their experts are here.
 struct SlotSums {
     const float* gates;  // [n_slots]
     int64_t n_used;
@@ -136,6 +137,8 @@ struct SlotSums {
 MINIM_HOST_DEVICE constexpr int64_t sum_counters(int64_t rows) {
     return (rows + 3) / 4;
 }
+// The operations on slots below are of those whose expert is here; the others' rows of activated, y and output stay as they are.
+//
 // activated [n_slots, rows] = silu(gate h) * (up h), of weights that is_float(); h has a row for n_used slots. Both of one format.
 void activate_float(Stream stream, const Experts& gate, const Experts& up, const float* h, int64_t n_used,
                     const int32_t* ids, int64_t n_slots, float* activated);

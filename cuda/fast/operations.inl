@@ -259,10 +259,10 @@ int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert) {
     return n_slots < n_expert ? n_slots : n_expert + (n_slots - n_expert) / k_tile_inputs;
 }
 
-void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, int64_t n_expert,
-                 const ExpertTiles& tiles) {
-    start(stream,
-          GroupSlotsKernel{ids, static_cast<int32_t>(n_slots), static_cast<int32_t>(n_expert), tiles});
+void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, const backend::ExpertPlace* places,
+                 int64_t n_expert, const ExpertTiles& tiles) {
+    start(stream, GroupSlotsKernel{ids, places, static_cast<int32_t>(n_slots), static_cast<int32_t>(n_expert),
+                                   tiles});
 }
 
 }  // namespace minim::cuda::fast

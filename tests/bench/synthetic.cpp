@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "backend/upload_places.h"
 #include "base/buffer.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -182,6 +183,18 @@ class Maker {
     std::map<Kind, const std::byte*> first_of_;
 };
 
+// Devices find the experts of a layer by a table.
+void add_expert_tables(SyntheticModel& made) {
+    for (const model::Share& share : made.shares) {
+        if (share.backend->uses_host_memory()) continue;
+        for (const int64_t layer : share.expert_layers) {
+            backend::ExpertWeights& experts = made.weights.layers[static_cast<size_t>(layer)].experts;
+            made.expert_tables.push_back(backend::upload_places(*share.backend, experts));
+            experts.places = reinterpret_cast<const backend::ExpertPlace*>(made.expert_tables.back()->data());
+        }
+    }
+}
+
 model::Config config_of(const SyntheticShape& shape) {
     model::Config config;
     config.name = "synthetic";
@@ -228,6 +241,7 @@ SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::S
         made.placed[i].weights.matrices = maker.make(parts[i]);
     }
     made.weights = model::join(parts, made.placed, shape.n_layer);
+    add_expert_tables(made);
     return made;
 }
 

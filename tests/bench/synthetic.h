@@ -36,6 +36,7 @@ struct SyntheticModel {
     std::vector<model::Stage> stages;
     std::vector<model::Share> shares;
     model::Weights weights;
+    std::vector<std::unique_ptr<backend::Memory>> expert_tables;  // of devices
     std::vector<weights::WeightSpec> specs;
     std::vector<weights::PlacedPart> placed;  // a share
 };

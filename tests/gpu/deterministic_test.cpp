@@ -108,7 +108,7 @@ TEST_CASE("gpu deterministic: experts, and the choice of them") {
                 add_expert(s, f.put_packed(TestMatrix(format, k_width, k_width, random)), 0.9F);
             return s;
         };
-        const ExpertWeights weights = {stack(c.gate), stack(c.up), stack(c.down)};
+        const ExpertWeights weights = f.with_table({stack(c.gate), stack(c.up), stack(c.down)});
         const Matrix router = f.put(TestMatrix(Format::f32, k_expert, k_width, random));
         const std::vector<float> before = random.normal(k_n * k_width);
         const float* h = f.put(random.normal(k_n * k_width, 0.1F));

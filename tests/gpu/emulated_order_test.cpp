@@ -73,7 +73,7 @@ std::vector<float> some_operations(const Shape& shape, Format format, int64_t n)
         return stack;
     };
     const ExpertStack gate = stack_of(weight);
-    const ExpertWeights experts = {gate, gate, stack_of(f.put_packed(down))};
+    const ExpertWeights experts = f.with_table({gate, gate, stack_of(f.put_packed(down))});
     const auto n_x = static_cast<size_t>(n * shape.hidden);
     const auto n_y = static_cast<size_t>(n * shape.ff);
     const auto n_slots = static_cast<size_t>(n * shape.n_used);
@@ -93,6 +93,47 @@ std::vector<float> some_operations(const Shape& shape, Format format, int64_t n)
     for (const std::vector<float>& some : {f.get(h, n_x), f.get(y, n_y)})
         all.insert(all.end(), some.begin(), some.end());
     return all;
+}
+
+// Norm, routing, the slots of every other expert, of the others, of none, their sum, and norm again.
+std::vector<float> some_slots(Format gate_format, Format up_format, Format down_format, int64_t n) {
+    constexpr int64_t k_width = 256;
+    constexpr int64_t k_experts = 9;
+    constexpr int64_t k_used = 3;
+    Fixture f(Arithmetic::fast);
+    Random random(9);
+    const auto stack = [&](Format format) {
+        ExpertStack some;
+        for (int64_t e = 0; e < k_experts; ++e)
+            add_expert(some, f.put_packed(TestMatrix(format, k_width, k_width, random)), 0.9F);
+        return some;
+    };
+    const ExpertWeights all = {stack(gate_format), stack(up_format), stack(down_format)};
+    const Matrix router = f.put(TestMatrix(Format::f32, k_experts, k_width, random));
+    const auto n_slots = static_cast<size_t>(n * k_used);
+    float* x = f.put(random.normal(n * k_width));
+    float* h = f.put(std::vector<float>(static_cast<size_t>(n * k_width)));
+    int32_t* ids = f.put(std::vector<int32_t>(n_slots));
+    float* gates = f.put(std::vector<float>(n_slots));
+    float* out = f.put(std::vector<float>(n_slots * k_width));
+    const backend::Vector norm = {f.put(random.normal(k_width)), k_width};
+    std::vector<ExpertWeights> parts;
+    for (const int64_t part : {0, 1, 2}) {
+        std::vector<backend::ExpertPlace> places = backend::places_of(all);
+        for (int64_t e = 0; e < k_experts; ++e)
+            if (e % 2 != part) places[static_cast<size_t>(e)] = {};
+        parts.push_back(all);
+        parts.back().places = f.put(places);
+    }
+    f.device->norm(*f.stream, x, n, norm, 1e-6F, h);
+    f.device->route(*f.stream, h, n, router, {}, k_used, ids, gates);
+    for (const ExpertWeights& part : parts) f.device->expert_slots(*f.stream, h, n, ids, k_used, part, out);
+    f.device->add_slots(*f.stream, out, gates, n, k_used, k_width, x);
+    f.device->norm(*f.stream, x, n, norm, 1e-6F, h);
+    std::vector<float> result = f.get(x, static_cast<size_t>(n * k_width));
+    for (const std::vector<float>& some : {f.get(h, result.size()), f.get(out, n_slots * k_width)})
+        result.insert(result.end(), some.begin(), some.end());
+    return result;
 }
 
 // The answers to some questions about rows of which most logits are there several times.
@@ -141,6 +182,21 @@ TEST_CASE("emulated threads: in all ways the operations give the same bits") {
         for (const int64_t n : {1, 3, 11}) {
             INFO(traits(format).name << ", " << n << " rows");
             check_all_ways([&] { return some_operations({256, 256, 9, 3}, format, n); });
+        }
+    }
+}
+
+TEST_CASE("emulated threads: in all ways the slots of some experts are the same bits") {
+    struct Case {
+        Format gate, up, down;
+    };
+    for (const Case& c :
+         {Case{Format::q4_k, Format::q4_k, Format::iq4_xs}, Case{Format::iq2_s, Format::iq3_s, Format::q8_0},
+          Case{Format::bf16, Format::bf16, Format::bf16},
+          Case{Format::fp8_e4m3_b128, Format::fp8_e4m3_b128, Format::q8_0}}) {
+        for (const int64_t n : {1, 5, 33}) {
+            INFO(traits(c.gate).name << ", " << n << " rows");
+            check_all_ways([&] { return some_slots(c.gate, c.up, c.down, n); });
         }
     }
 }

@@ -338,7 +338,7 @@ TEST_CASE("gpu: experts of packed weights") {
             return s;
         };
         const ExpertWeights host = {stack(false, 0), stack(false, 9), stack(false, 18)};
-        const ExpertWeights device = {stack(true, 0), stack(true, 9), stack(true, 18)};
+        const ExpertWeights device = f.with_table({stack(true, 0), stack(true, 9), stack(true, 18)});
         for (const int64_t n : {0, 1, 4, 5, 40}) {
             const std::vector<float> h = random.normal(n * hidden, 0.05F);
             std::vector<float> y = random.normal(n * hidden);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/upload_places.h"
 #include "cuda/cuda_backend.h"
 #include "reference/reference_backend.h"
 #include "support/catch.h"
@@ -66,6 +67,12 @@ struct Fixture {
         device->pack({&data, 1}, view);
         view.packed = true;
         return view;
+    }
+    // With the table of its experts in the device's memory.
+    backend::ExpertWeights with_table(backend::ExpertWeights weights) {
+        blocks.push_back(backend::upload_places(*device, weights));
+        weights.places = reinterpret_cast<const backend::ExpertPlace*>(blocks.back()->data());
+        return weights;
     }
     template <typename T>
     std::vector<T> get(const T* data, size_t count) {

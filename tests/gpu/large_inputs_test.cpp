@@ -100,7 +100,8 @@ TEST_CASE("gpu: experts with inputs of up to a million are finite and near the e
             for (const LargeMatrix& each : matrices) add_expert(s, f.put_packed(each.matrix), 1.0F);
             return s;
         };
-        const ExpertWeights weights = {stack(experts.gate), stack(experts.up), stack(experts.down)};
+        const ExpertWeights weights =
+            f.with_table({stack(experts.gate), stack(experts.up), stack(experts.down)});
         const auto check = [&](int64_t n, int64_t first_kind) {
             const std::vector<float> x = large_rows(n, experts.size, first_kind, random);
             float* y = f.put(std::vector<float>(x.size()));

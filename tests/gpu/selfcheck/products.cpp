@@ -15,6 +15,8 @@ using backend::ExpertWeights;
 using backend::LinearTask;
 using backend::Matrix;
 
+// Rows up to which experts are computed in two halves too, which are the same bits.
+constexpr int64_t k_most_halved = 65;
 // From this row count on a GPU rounds the inputs of float weights (cuda/fast_step.cpp).
 constexpr int64_t k_least_rounded_rows = 5;
 
@@ -151,6 +153,29 @@ std::vector<float> add_experts(Device& device, const ExpertWeights& weights, con
     return device.get(y, n * weights.down.rows);
 }
 
+// The same in two halves: slots of even experts, then of odd ones, and their sum.
+std::vector<float> add_slots(Device& device, const ExpertWeights& weights, const std::vector<float>& x,
+                             const std::vector<int32_t>& ids, const std::vector<float>& gates, int64_t n,
+                             int64_t n_used) {
+    const backend::Backend& backend = device.backend();
+    const int64_t hidden = weights.down.rows;
+    const float* h = device.put(x);
+    const int32_t* own_ids = device.put(ids);
+    auto* out =
+        reinterpret_cast<float*>(device.room(static_cast<uint64_t>(n * n_used * hidden) * sizeof(float)));
+    for (const int64_t half : {0, 1}) {
+        std::vector<backend::ExpertPlace> places = backend::places_of(weights);
+        for (int64_t e = 0; e < weights.n_expert(); ++e)
+            if (e % 2 != half) places[static_cast<size_t>(e)] = {};
+        ExpertWeights some = weights;
+        some.places = device.put(places);
+        backend.expert_slots(device.stream(), h, n, own_ids, n_used, some, out);
+    }
+    float* y = device.put(x);
+    backend.add_slots(device.stream(), out, device.put(gates), n, n_used, hidden, y);
+    return device.get(y, n * hidden);
+}
+
 void check(Rig& rig, Report& report, const ExpertsCase& c) {
     const Shapes& s = rig.shapes;
     const std::string name = format_text("experts {} {} of {} {} x {}", name_of(c.gate_up), name_of(c.down),
@@ -161,9 +186,9 @@ void check(Rig& rig, Report& report, const ExpertsCase& c) {
     const Rows in(c.gate_up, s.hidden);
     const Rows out(c.down, s.expert_ff);
     const auto weights_on = [&](Device& device) {
-        return ExpertWeights{stack_of(device, in, s.expert_ff, s.n_expert, 0),
-                             stack_of(device, in, s.expert_ff, s.n_expert, 300),
-                             stack_of(device, out, s.hidden, s.n_expert, 100)};
+        return device.with_table({stack_of(device, in, s.expert_ff, s.n_expert, 0),
+                                  stack_of(device, in, s.expert_ff, s.n_expert, 300),
+                                  stack_of(device, out, s.hidden, s.n_expert, 100)});
     };
     const ExpertWeights on_gpu = weights_on(rig.gpu);
     const ExpertWeights on_host = weights_on(rig.host);
@@ -175,10 +200,13 @@ void check(Rig& rig, Report& report, const ExpertsCase& c) {
         // Between the two products packed weights have the slots' inputs rounded to 8 bits, which the devices do differently.
         const double rounding = is_packed(rig, c.down) ? 2.5e-2 : c.down == Format::bf16 ? 5e-3 : 1e-3;
         const double expected = std::max({expected_error(c.gate_up, n), expected_error(c.down, n), rounding});
+        const std::vector<float> result = add_experts(rig.gpu, on_gpu, x, ids, gates, n, s.n_used);
         report.add(format_text("{}, {} inputs", name, n),
-                   relative_error(add_experts(rig.gpu, on_gpu, x, ids, gates, n, s.n_used),
-                                  add_experts(rig.host, on_host, x, ids, gates, n, s.n_used)),
+                   relative_error(result, add_experts(rig.host, on_host, x, ids, gates, n, s.n_used)),
                    expected);
+        if (n > k_most_halved) continue;
+        report.add(format_text("{}, {} inputs: two halves", name, n),
+                   relative_error(add_slots(rig.gpu, on_gpu, x, ids, gates, n, s.n_used), result), 1e-9);
     }
 }
 

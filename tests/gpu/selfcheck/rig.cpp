@@ -43,6 +43,11 @@ std::byte* Device::put(std::span<const std::byte> bytes) {
     return data;
 }
 
+backend::ExpertWeights Device::with_table(backend::ExpertWeights weights) {
+    if (!backend_->uses_host_memory()) weights.places = put(backend::places_of(weights));
+    return weights;
+}
+
 backend::Matrix Device::put(const backend::Matrix& matrix, std::span<const std::byte> bytes) {
     backend::Matrix own = matrix;
     own.packed = backend_->packs(own.format);

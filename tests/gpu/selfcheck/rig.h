@@ -50,6 +50,8 @@ class Device {
     T* put(const std::vector<T>& values) {
         return reinterpret_cast<T*>(put(std::as_bytes(std::span(values))));
     }
+    // With the table of its experts, where the backend wants one.
+    backend::ExpertWeights with_table(backend::ExpertWeights weights);
     std::byte* room(uint64_t bytes);
     std::vector<float> get(const float* data, int64_t count);
     void clear() { memory_.clear(); }
