@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "cuda/debug.h"
 #include "cuda/dense_products.h"
 #include "cuda/exact/operations.h"
+#include "cuda/exchange.h"
 #include "cuda/fast_step.h"
 #include "cuda/runtime.h"
 #include "cuda/stream.h"
@@ -48,6 +50,13 @@ constexpr int64_t k_most_launches = 8192;
 // After as many records in a row that could not be made or started, a stream goes on without early starts in them, and after as
 // many more without records: every step is computed.
 constexpr int32_t k_most_failed_records = 3;
+// How long a device waits for the host's experts of a layer. One that has no cores to spare may take seconds for a long prompt.
+constexpr int64_t k_millisecond = 1'000'000;  // nanoseconds
+constexpr int64_t k_second = 1000 * k_millisecond;
+constexpr int64_t k_patience = 20 * k_second;
+constexpr int64_t k_patience_a_row = 50 * k_millisecond;
+// Rows that a kernel hands to the host. Copies of more are faster, but take longer to start, and are not recorded.
+constexpr int64_t k_most_posted_rows = 64;
 // A step is recorded when another of its kind was computed so few steps before: recording costs more than a few repeats save.
 constexpr int64_t k_most_steps_between = 50;
 
@@ -175,6 +184,12 @@ class CudaBackend : public backend::Backend {
         check_alive();
         if (const char* why = std::exchange(s.error, nullptr))
             fail_on_device(name_, Status::internal, "{}", why);
+        if (s.host_is_late != nullptr && std::atomic_ref(*s.host_is_late).load() != fast::k_flag_clear)
+            fail_on_device(
+                name_, Status::internal,
+                "the host took longer than {} s and {} ms a row to compute its experts of a layer; "
+                "give it more threads, or the device more experts",
+                k_patience / k_second, k_patience_a_row / k_millisecond);
     }
 
     bool runs(Format format) const noexcept override {
@@ -265,6 +280,14 @@ class CudaBackend : public backend::Backend {
         fast::forget_input(s);
         launch(s, [&] { exact::add_slots(s.stream, out, gates, n, n_used, hidden, y); });
     }
+
+    std::unique_ptr<backend::Exchange> make_exchange(const backend::StepLimits& limits,
+                                                     int64_t n_turns) const override;
+    void post(Scratch& scratch, backend::Exchange& exchange, int64_t turn, const float* h, const int32_t* ids,
+              int64_t n, int64_t n_used, int64_t hidden) const override;
+    void collect(Scratch& scratch, backend::Exchange& exchange, int64_t turn,
+                 const backend::ExpertPlace* places, const int32_t* ids, int64_t n, int64_t n_used,
+                 int64_t hidden, float* out) const override;
 
     bool makes_shortlists() const noexcept override { return true; }
     void shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
@@ -404,6 +427,7 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
         take(stream->output, n_slots * std::max(limits.hidden, limits.expert_ff));
         const int64_t n_pieces =
             std::min(limits.n_rows, backend::k_most_shortlist_rows) * fast::shortlist_pieces(limits.n_vocab);
+        take(stream->seen, 1);
         take(stream->shortlist.pieces, n_pieces);
         take(stream->shortlist.keys, n_pieces * fast::k_list);
         if (is_fast_) {
@@ -566,6 +590,54 @@ void CudaBackend::make_room_for_record(Stream& s) const {
         if (oldest->graph != nullptr) runtime::end_graph(index_, oldest->graph);
         s.records.erase(oldest);
     }
+}
+
+// Null where memory of the host cannot be pinned.
+std::unique_ptr<backend::Exchange> CudaBackend::make_exchange(const backend::StepLimits& limits,
+                                                              int64_t n_turns) const {
+    std::shared_ptr<backend::Memory> memory;
+    try {
+        memory = pinned_.allocate(HostExchange::bytes(limits, n_turns), "the exchange with the host",
+                                  MemoryUse::work);
+    } catch (const Error& error) {
+        if (error.status() != Status::out_of_memory) throw;
+        return nullptr;
+    }
+    return std::make_unique<HostExchange>(std::move(memory), limits, n_turns, [this] {
+        if (runtime::is_lost(index_)) note("it no longer answers");
+        check_alive();
+    });
+}
+
+// What a stream refuses is never posted: then nobody shall wait for it.
+void CudaBackend::post(Scratch& scratch, backend::Exchange& exchange, int64_t turn, const float* h,
+                       const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden) const {
+    Stream& s = own(scratch);
+    auto& with = static_cast<HostExchange&>(exchange);
+    const fast::Posted to = with.posted(turn);
+    int64_t n_floats = n * hidden;
+    int64_t n_ids = n * n_used;
+    if (n > k_most_posted_rows) {
+        copy_later(s, Way::to_host, to.h, h, static_cast<uint64_t>(n_floats) * sizeof(float));
+        copy_later(s, Way::to_host, to.ids, ids, static_cast<uint64_t>(n_ids) * sizeof(int32_t));
+        n_floats = n_ids = 0;
+    }
+    launch(s, [&] { fast::post(s.stream, h, n_floats, ids, n_ids, to); });
+    if (!is_working(s)) with.give_up();
+}
+
+void CudaBackend::collect(Scratch& scratch, backend::Exchange& exchange, int64_t turn,
+                          const backend::ExpertPlace* places, const int32_t* ids, int64_t n, int64_t n_used,
+                          int64_t hidden, float* out) const {
+    Stream& s = own(scratch);
+    const auto& with = static_cast<const HostExchange&>(exchange);
+    s.host_is_late = with.late();
+    fast::forget_input(s);
+    launch(s, [&] {
+        fast::await_host(s.stream, with.answered(turn), s.host_is_late.get(),
+                         k_patience + n * k_patience_a_row, s.seen);
+        fast::collect(s.stream, with.turn().out, places, ids, n * n_used, hidden, s.seen, out);
+    });
 }
 
 // A record that was broken off, or a step.

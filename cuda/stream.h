@@ -58,6 +58,7 @@ struct Stream : backend::Scratch {
     float* activated;               // [n_slots, expert_ff], n_slots = n_rows * n_expert_used
     float* output;                  // [n_slots, hidden] or the up of the slots, whichever is larger
     fast::ShortlistWork shortlist;  // of k_most_shortlist_rows
+    uint32_t* seen;                 // what the host has answered to the turn of an exchange
 
     // Of fast arithmetic alone.
     fast::Q8Block* input;            // [n_rows, the longest row of an input / 32]
@@ -93,6 +94,9 @@ struct Stream : backend::Scratch {
     std::unique_ptr<backend::Memory> host_memory;
     std::byte* host_tables = nullptr;  // in it, as `tables`
     std::vector<float> host_frequency;
+
+    // Of the exchange that it collects from: set where an answer came too late. Null: none yet.
+    std::shared_ptr<uint32_t> host_is_late;
 
     // Of a call that the device refused: nothing more is asked of the stream until it is waited for. Null: none was.
     const char* error = nullptr;

@@ -45,6 +45,11 @@
 //                                      multiples of 16. For one lane of a warp: those of several would take their turns
 //   load_fresh(p)                      *p as the second-level cache has it: what a kernel or a copy wrote that this one has not waited
 //                                      for, and that is known to be done; a number of global memory
+//   load_flag(p)                       *p, in memory of the host, and sees what the host wrote before it; uint32_t
+//   set_flag(p, x)                     *p = x, in memory of the host, which sees before what this thread has written or seen
+//   load_from_host(p)                  *p as the host's memory has it now; a float or four
+//   nap(n)                             does nothing for about n nanoseconds
+//   nanoseconds()                      a clock's, of one kernel
 //   fence()                            what this thread has written or seen comes before what it writes or sees now, for all blocks
 //
 // Every thread of the warp calls the functions of a warp.
@@ -71,6 +76,11 @@ inline constexpr int k_most_shared_bytes = 99 * 1024;
 template <class Kernel>
 inline constexpr bool k_starts_early = requires {
     Kernel::k_starts_early;
+};
+// Of emulations: the kernel does not end before another thread of the program has done its part.
+template <class Kernel>
+inline constexpr bool k_waits_for_host = requires {
+    Kernel::k_waits_for_host;
 };
 template <class Kernel>
 inline constexpr bool k_holds_next = requires {

@@ -112,6 +112,26 @@ struct DeviceThread {
     MINIM_DEVICE X load_fresh(const X* p) const {
         return __ldcg(p);
     }
+    MINIM_DEVICE uint32_t load_flag(const uint32_t* p) const {
+        uint32_t x;
+        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+        return x;
+    }
+    MINIM_DEVICE void set_flag(uint32_t* p, uint32_t x) const {
+        __threadfence_system();
+        asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+    }
+    MINIM_DEVICE float load_from_host(const float* p) const { return __ldcv(p); }
+    MINIM_DEVICE FourFloats load_from_host(const FourFloats* p) const {
+        const float4 x = __ldcv(reinterpret_cast<const float4*>(p));
+        return {{x.x, x.y, x.z, x.w}};
+    }
+    MINIM_DEVICE void nap(int n) const { __nanosleep(static_cast<unsigned>(n)); }
+    MINIM_DEVICE uint64_t nanoseconds() const {
+        uint64_t now;
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+        return now;
+    }
     MINIM_DEVICE void fence() const { __threadfence(); }
     // Programmatic dependent launch; before sm_90 a kernel begins when those ahead of it are done.
     MINIM_DEVICE void wait_for_inputs() const {

@@ -178,6 +178,28 @@ void route_float(Stream stream, const Weight& router, const float* h, int64_t n,
 int64_t route_partial_floats(int64_t n);
 int64_t route_counters(int64_t n);
 
+// What the host and a device tell each other through memory of the host, alone in a line of the cache.
+struct alignas(128) Flag {
+    uint32_t value;
+};
+inline constexpr uint32_t k_flag_clear = 0;
+inline constexpr uint32_t k_flag_set = 1;
+inline constexpr uint32_t k_flag_given_up = 2;
+// Where inputs and choices go, in memory of the host; the flag is set when they are there.
+struct Posted {
+    float* h;
+    int32_t* ids;
+    uint32_t* flag;
+};
+void post(Stream stream, const float* h, int64_t n_floats, const int32_t* ids, int64_t n_ids,
+          const Posted& to);
+// Waits, in the stream, until the host has changed the flag. seen: what to, in the device's memory; k_flag_clear if it did not for
+// so many nanoseconds, in which case `late`, in memory of the host, is set.
+void await_host(Stream stream, const uint32_t* flag, uint32_t* late, int64_t patience, uint32_t* seen);
+// out [n_slots, hidden] = answer, in memory of the host, of slots whose expert is not here, if `seen` is k_flag_set.
+void collect(Stream stream, const float* answer, const backend::ExpertPlace* places, const int32_t* ids,
+             int64_t n_slots, int64_t hidden, const uint32_t* seen, float* out);
+
 // The products of every slot's expert. `tiles`: the slots by expert, for many rows; null: every slot alone.
 struct Slots {
     const int32_t* ids;  // [n_slots]

@@ -1,6 +1,7 @@
 // The functions of operations.h, over launch(stream, grid, kernel), which whoever includes this has defined.
 #include <type_traits>
 
+#include "cuda/fast/exchange.h"
 #include "cuda/fast/group_slots.h"
 #include "cuda/fast/halve.h"
 #include "cuda/fast/linear_float.h"
@@ -252,6 +253,20 @@ void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Blo
 void project(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
              const Slots& slots, float* output, const SlotSums* sums) {
     panel_kernels(experts.format)->project(stream, experts, input, slots_a_row, slots, output, sums);
+}
+
+void post(Stream stream, const float* h, int64_t n_floats, const int32_t* ids, int64_t n_ids,
+          const Posted& to) {
+    start(stream, PostKernel{h, n_floats, ids, n_ids, to});
+}
+
+void await_host(Stream stream, const uint32_t* flag, uint32_t* late, int64_t patience, uint32_t* seen) {
+    start(stream, AwaitKernel{flag, late, static_cast<uint64_t>(patience), seen});
+}
+
+void collect(Stream stream, const float* answer, const backend::ExpertPlace* places, const int32_t* ids,
+             int64_t n_slots, int64_t hidden, const uint32_t* seen, float* out) {
+    start(stream, CollectKernel{answer, places, ids, n_slots, hidden, seen, out});
 }
 
 int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert) {

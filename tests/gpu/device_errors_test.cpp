@@ -37,6 +37,37 @@ TEST_CASE("device errors: a call that is refused fails the step, and the device 
     CHECK(distance(expected, f.get(y, 32)) < 2.5e-2);
 }
 
+TEST_CASE("device errors: nobody waits for what a device has refused to post, or once it is lost") {
+    Fixture f(backend::Arithmetic::fast);
+    const auto exchange = f.device->make_exchange(k_limits, 2);
+    REQUIRE(exchange != nullptr);
+    const float* h = f.put(std::vector<float>(64));
+    const int32_t* ids = f.put(std::vector<int32_t>(3));
+    const auto post = [&](int64_t turn) { f.device->post(*f.stream, *exchange, turn, h, ids, 1, 3, 64); };
+    {
+        const SetDeviceErrors refused({.of_launch = "invalid argument"});
+        post(0);
+        post(1);  // is not started
+        CHECK_FALSE(exchange->wait(1, nullptr));
+        expect_error(Status::internal, "invalid argument", [&] { f.device->synchronize(*f.stream); });
+    }
+    exchange->begin();
+    post(0);
+    CHECK(exchange->wait(0, nullptr));
+    {
+        const SetDeviceErrors lost({.is_lost = true});
+        expect_error(Status::device_lost, "no longer answers", [&] { exchange->wait(1, nullptr); });
+    }
+}
+
+TEST_CASE("device errors: where memory of the host cannot be pinned there is no exchange with it") {
+    Fixture f(backend::Arithmetic::fast);
+    refuses_pinned() = true;
+    const auto exchange = f.device->make_exchange(k_limits, 2);
+    refuses_pinned() = false;
+    CHECK(exchange == nullptr);
+}
+
 TEST_CASE("device errors: a device that is lost says why from then on") {
     Random random(3);
     Fixture f(backend::Arithmetic::fast);

@@ -7,12 +7,14 @@
 // what lacks a barrier, a wait or an atomic operation computes something else.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <source_location>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "cuda/fast/device.h"
@@ -108,6 +110,17 @@ class EmulatedThread {
         let_other_blocks();
         return x;
     }
+    uint32_t load_flag(const uint32_t* p) const { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+    void set_flag(uint32_t* p, uint32_t x) const { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
+    template <class X>
+    X load_from_host(const X* p) const {
+        return *p;
+    }
+    void nap(int n) const { std::this_thread::sleep_for(std::chrono::nanoseconds(n)); }
+    uint64_t nanoseconds() const {
+        const auto now = std::chrono::steady_clock::now().time_since_epoch();
+        return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
+    }
     void fence() const { let_other_blocks(); }
     void wait_for_inputs();
     bool has_waited() const { return has_waited_; }
@@ -154,6 +167,7 @@ namespace minim::cuda::fast {
 template <class Kernel>
 void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
     if (k_starts_early<Kernel>) test::note_early_kernel();
+    if (k_waits_for_host<Kernel>) test::note_waiting_kernel();
     test::do_or_record([=] {
         test::start_kernel(
             stream, grid, Kernel::k_threads, k_holds_next<Kernel>, [kernel](test::EmulatedThread& thread) {

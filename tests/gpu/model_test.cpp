@@ -17,8 +17,10 @@ namespace {
 
 using backend::Arithmetic;
 
-// Opens a model with all layers on the first device, their experts on the CPU.
-std::shared_ptr<const model::Model> open_with_host_experts(const std::string& path, Arithmetic arithmetic) {
+// Opens a model with all layers on the first device, their experts on the CPU, and a cache of them of `cache_bytes`.
+std::shared_ptr<const model::Model> open_with_host_experts(
+    const std::string& path, Arithmetic arithmetic, uint64_t cache_bytes = 0,
+    model::ExpertMoves moves = model::ExpertMoves::fixed) {
     const Logger silent;
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
         const auto threads = std::make_shared<const ThreadPool>(1);
@@ -26,9 +28,19 @@ std::shared_ptr<const model::Model> open_with_host_experts(const std::string& pa
                                                   threads, active_cpu_level());
         const auto n_layer = static_cast<size_t>(config.n_layer);
         return std::vector<model::Stage>{
-            {cuda::make_cuda_backend(0, arithmetic), config.n_layer, {n_layer, host}}};
+            {cuda::make_cuda_backend(0, arithmetic), config.n_layer, {n_layer, host}, cache_bytes}};
     };
-    return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
+    model::OpenOptions options;
+    options.expert_moves = moves;
+    return std::make_shared<const model::Model>(path, split, options, silent);
+}
+
+// Of a model with a cache: room for all experts.
+uint64_t expert_bytes(const model::Model& model) {
+    uint64_t bytes = 0;
+    for (const model::PooledLayer& layer : model.expert_pools()[0]->layers())
+        bytes += model::ExpertPool::place_bytes(layer) * layer.gate.size();
+    return bytes;
 }
 
 // Root of the mean squared difference, in proportion to the spread of the expected ones.
@@ -99,6 +111,37 @@ TEST_CASE("gpu: models whose experts the CPU has are as near the reference") {
         for (const size_t chunk : {24, 1})
             CHECK(difference(exact_f16, logits(apart, Format::f16, 24, chunk)) <
                   std::max(2.5 * on_cpu, 5e-3));
+    }
+}
+
+TEST_CASE(
+    "gpu: models whose experts lie partly on the device and partly with the processor are as near the "
+    "reference") {
+    if (!has_devices(1)) return;
+    for (const std::string& path : k_models) {
+        INFO(path);
+        const auto exact_model = open_on(path, {}, Arithmetic::exact);
+        const std::vector<float> exact = logits(exact_model, Format::f32, 40, 40);
+        const std::vector<float> exact_f16 = logits(exact_model, Format::f16, 24, 24);
+        const double on_cpu =
+            difference(exact_f16, logits(open_on(path, {}, Arithmetic::fast), Format::f16, 24, 24));
+        const uint64_t all = expert_bytes(*open_with_host_experts(path, Arithmetic::exact, 1));
+        for (const model::ExpertMoves moves : {model::ExpertMoves::fixed, model::ExpertMoves::reproducible}) {
+            // Repeated steps among them.
+            const auto exact_halves = open_with_host_experts(path, Arithmetic::exact, all / 2, moves);
+            for (const size_t chunk : {40, 7, 1})
+                CHECK(difference(exact, logits(exact_halves, Format::f32, 40, chunk)) < 1e-5);
+            const auto halves = open_with_host_experts(path, Arithmetic::fast, all / 2, moves);
+            for (const size_t chunk : {24, 1})
+                CHECK(difference(exact_f16, logits(halves, Format::f16, 24, chunk)) <
+                      std::max(2.5 * on_cpu, 5e-3));
+            for (const auto& model : {exact_halves, halves}) {
+                const model::ExpertPoolState state = model->expert_pools()[0]->state();
+                CHECK(state.n_hits > 0);
+                CHECK(state.n_misses > 0);
+                CHECK((state.n_moves > 0) == (moves == model::ExpertMoves::reproducible));
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ namespace minim::test {
 struct RecordedWork {
     std::vector<std::function<void()>> work;
     bool has_early_kernel = false;  // one that starts early
+    bool waits_for_host = false;    // one that does not end before another thread has done its part
 };
 
 // Where this thread's work goes; null: it is done.
@@ -90,6 +91,10 @@ void do_or_record(const Work& work) {
 
 inline void note_early_kernel() {
     if (recording() != nullptr && starts_early()) recording()->has_early_kernel = true;
+}
+
+inline void note_waiting_kernel() {
+    if (recording() != nullptr) recording()->waits_for_host = true;
 }
 
 // Does this thread's kernels that are not done yet (Emulation::starts_early).

@@ -1,9 +1,11 @@
 // cuda/runtime.h on host memory: two devices whose work is done when a call returns, but for kernels that the emulation does
-// late, and for copies from pinned memory: a stream reads that as late as it may.
+// late, for copies from pinned memory, which a stream reads as late as it may, and for records that wait for the host: those are
+// done on a thread of their own.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <future>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -57,8 +59,8 @@ bool is_pinned(const void* place) {
     return byte < block + bytes;
 }
 
-// What went wrong in kernels that were done late; null: nothing.
-const char* finish_kernels() noexcept {
+// What went wrong in this thread's kernels that were done late; null: nothing.
+const char* finish_own_kernels() noexcept {
     static std::string why;
     try {
         test::finish_kernels();
@@ -67,6 +69,63 @@ const char* finish_kernels() noexcept {
         why = error.what();
         return why.c_str();
     }
+}
+
+// The record that a thread of its own does. Whatever else is asked of the devices comes after it.
+struct Aside {
+    std::mutex mutex;
+    std::shared_future<void> work;
+    const char* why = nullptr;  // what went wrong and nobody was told yet
+};
+
+Aside& aside() {
+    static Aside aside;
+    return aside;
+}
+
+bool& is_aside() {
+    static thread_local bool is = false;
+    return is;
+}
+
+void finish_record() noexcept {
+    if (is_aside()) return;
+    std::shared_future<void> work;
+    {
+        const std::lock_guard lock(aside().mutex);
+        work = aside().work;
+    }
+    if (work.valid()) work.wait();
+}
+
+const char* do_work(const test::RecordedWork& record) noexcept {
+    try {
+        for (const auto& work : record.work) work();
+    } catch (const std::exception& error) {
+        static std::string why;
+        why = error.what();
+        return why.c_str();
+    }
+    return finish_own_kernels();
+}
+
+void do_aside(const test::RecordedWork& record) {
+    const std::lock_guard lock(aside().mutex);
+    aside().work = std::async(std::launch::async, [&record] {
+        is_aside() = true;
+        const char* why = do_work(record);
+        const std::lock_guard own_lock(aside().mutex);
+        aside().why = why;
+    });
+}
+
+const char* finish_kernels() noexcept {
+    finish_record();
+    const char* why = finish_own_kernels();
+    if (is_aside()) return why;
+    const std::lock_guard lock(aside().mutex);
+    const char* why_record = std::exchange(aside().why, nullptr);
+    return why_record != nullptr ? why_record : why;
 }
 
 }  // namespace
@@ -81,6 +140,7 @@ std::vector<backend::DeviceInfo> devices() {
 
 // Kernels follow, of whatever stream.
 void use(int32_t, bool early) noexcept {
+    finish_record();
     test::starts_early() = early;
     if (test::recording() == nullptr) catch_up(nullptr);
 }
@@ -183,11 +243,17 @@ const char* repeat(int32_t, Graph graph, Stream) noexcept {
     if (test::records().no_room || ++test::records().n_asked == test::records().fail_at_repeat)
         return "out of memory";
     ++test::records().n_repeats;
-    for (const auto& work : static_cast<test::RecordedWork*>(graph)->work) work();
-    return finish_kernels();
+    const auto& record = *static_cast<test::RecordedWork*>(graph);
+    if (!record.waits_for_host) {
+        for (const auto& work : record.work) work();
+        return finish_kernels();
+    }
+    do_aside(record);
+    return nullptr;
 }
 
 void end_graph(int32_t, Graph graph) noexcept {
+    finish_record();
     --test::graphs_held();
     delete static_cast<test::RecordedWork*>(graph);
 }
