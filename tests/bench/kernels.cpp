@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <future>
 #include <memory>
 #include <random>
 
@@ -67,6 +68,45 @@ backend::StepLimits limits_of(const model::Config& c, int64_t n, int64_t n_conte
             .n_expert_used = c.n_expert_used,
             .expert_ff = c.expert_ff,
             .n_vocab = c.n_vocab};
+}
+
+// A turn of an exchange a layer, with a host that answers at once: the bytes go both ways, and nothing is computed.
+KernelTime time_exchange(const backend::Backend& backend, backend::Scratch& stream,
+                         backend::Exchange& exchange, const model::Config& c, const Activations& a,
+                         std::span<const backend::KvRow> rows) {
+    const auto n = std::ssize(rows);
+    const std::vector<backend::ExpertPlace> nowhere(static_cast<size_t>(c.n_expert));
+    const uint64_t table_bytes = nowhere.size() * sizeof(nowhere[0]);
+    const auto table = backend.allocate(table_bytes, "a table of experts");
+    backend.write(table->data(), reinterpret_cast<const std::byte*>(nowhere.data()), table_bytes);
+    const auto* places = reinterpret_cast<const backend::ExpertPlace*>(table->data());
+    const auto outputs =
+        backend.allocate(static_cast<uint64_t>(n * c.n_expert_used * c.hidden) * sizeof(float), "outputs");
+    auto* out = reinterpret_cast<float*>(outputs->data());
+    const backend::StepBatch batch = {{}, rows, c.n_head, c.n_head_kv, &exchange};
+    const auto step = [&] {
+        exchange.begin();
+        const std::future<void> answers = std::async(std::launch::async, [&] {
+            for (int64_t turn = 0; turn < c.n_layer; ++turn) {
+                exchange.wait(turn, nullptr);
+                exchange.answer(turn);
+            }
+        });
+        do {
+            if (backend.begin_step(stream, batch)) break;
+            for (int64_t turn = 0; turn < c.n_layer; ++turn) {
+                backend.post(stream, exchange, turn, a.h, a.ids, n, c.n_expert_used, c.hidden);
+                backend.collect(stream, exchange, turn, places, a.ids, n, c.n_expert_used, c.hidden, out);
+            }
+        } while (!backend.end_step(stream));
+        answers.wait();
+        backend.wait(stream);
+    };
+    for (int i = 0; i < 3; ++i) step();  // computed, recorded, repeated
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < k_repeats; ++i) step();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    return {"exchange", taken.count() / k_repeats, 0.0, false};
 }
 
 }  // namespace
@@ -155,6 +195,9 @@ std::vector<KernelTime> time_kernels(const backend::Backend& backend, const mode
                [&](const model::LayerWeights& layer, int64_t) {
                    backend.experts(*stream, a.h, n, a.ids, a.gates, config.n_expert_used, layer.experts, a.x);
                });
+    if (const auto exchange =
+            backend.make_exchange(limits_of(config, n, depth + 1), std::ssize(weights.layers)))
+        times.push_back(time_exchange(backend, *stream, *exchange, config, a, rows));
     time("head", bytes_of(weights.output), [&] {
         const LinearTask task = {&weights.output, a.logits, false};
         backend.linear(*stream, a.h, n, {&task, 1});
@@ -167,7 +210,7 @@ void print_kernels(std::span<const KernelTime> times) {
     double sum = 0.0;
     fmt::print("{:<12} {:>10} {:>8}\n", "operation", "us a step", "GB/s");
     for (const KernelTime& time : times) {
-        sum += time.seconds;
+        if (time.is_of_step) sum += time.seconds;
         if (time.bytes > 0.0) {
             fmt::print("{:<12} {:>10.1f} {:>8.0f}\n", time.name, time.seconds * 1e6,
                        time.bytes / time.seconds / 1e9);

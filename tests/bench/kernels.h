@@ -16,8 +16,9 @@ namespace minim::bench {
 
 struct KernelTime {
     std::string name;
-    double seconds = 0.0;  // of all layers
-    double bytes = 0.0;    // of weights that it reads; 0: not counted
+    double seconds = 0.0;    // of all layers
+    double bytes = 0.0;      // of weights that it reads; 0: not counted
+    bool is_of_step = true;  // of one whose experts lie on the device
 };
 
 // Of a step of one row a text, at position `depth` of each, where all layers lie on `backend`. Throws what reserving memory

@@ -166,7 +166,7 @@ if wants speed; then
     speed "IQ2_S, 16 layers, several texts" 40 --layers 16 --experts-format IQ2_S -p 0 -n 8 -r 3 --parallel 1,8,64,256
     for format in IQ2_S IQ4_XS IQ5_K,IQ5_K,IQ6_K; do
         step "$format, 16 layers, operation by operation" 25 "$bench" --synthetic --device cuda:0 --layers 16 --experts-format "$format" -p 0 -n 0 --kernels
-        found '^(norm|q, k|attend|o |route|experts|head|together)' 12
+        found '^(norm|q, k|attend|o |route|experts|exchange|head|together)' 12
     done
 fi
 
