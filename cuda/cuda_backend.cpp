@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -387,6 +388,7 @@ class CudaBackend : public backend::Backend {
     std::string remark_;
     mutable std::function<void(std::string_view)> say_;
     mutable DenseProducts dense_;
+    mutable std::mutex pack_mutex_;  // the room to pack is that of one thread
     mutable std::atomic<const char*> why_lost_ = nullptr;
     mutable std::atomic<int64_t> n_computed_ = 0;
     mutable std::atomic<int64_t> n_recorded_ = 0;
@@ -659,6 +661,7 @@ void CudaBackend::pack(std::span<std::byte* const> data, const Matrix& shape) co
     const int64_t n_panels = shape.rows / panel::k_panel_rows;
     if (n_panels == 0 || data.empty()) return;
     const auto panel_bytes = static_cast<uint64_t>(panel::k_panel_rows * shape.row_bytes);
+    const std::lock_guard lock(pack_mutex_);
     const uint64_t room = std::min(k_pack_bytes, available_bytes());
     const auto n_together =
         std::min(n_panels, static_cast<int64_t>(std::max<uint64_t>(1, room / panel_bytes)));
