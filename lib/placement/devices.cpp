@@ -88,7 +88,7 @@ model::LayerSizes sizes_on_devices(const Spread& spread, int64_t n_on_host, cons
     return sizes;
 }
 
-// Stages with layers whose experts lie with the host get their part of the room.
+// A cache of a given size for experts that no rule places, which go to the host: each stage has its layers' part of the room.
 void give_caches(const Spread& spread, const std::vector<bool>& is_said, std::span<model::Stage> stages) {
     size_t layer = 0;
     int64_t n_shared = 0;
@@ -96,10 +96,9 @@ void give_caches(const Spread& spread, const std::vector<bool>& is_said, std::sp
     for (model::Stage& stage : stages) {
         stage.cache_bytes = spread.expert_cache_bytes;  // so that it says which are shared
         int64_t n = 0;
+        if (stage.experts.empty()) stage.experts.assign(static_cast<size_t>(stage.n_layer), stage.backend);
         for (auto& place : stage.experts) {
-            const bool goes =
-                spread.fit_context == 0 && !is_said[layer++] && !stage.backend->uses_host_memory();
-            if (goes) place = spread.host;
+            if (!is_said[layer++] && !stage.backend->uses_host_memory()) place = spread.host;
             if (stage.shares_experts_of(&place - stage.experts.data())) ++n;
         }
         n_of_stage.push_back(n);
@@ -110,6 +109,24 @@ void give_caches(const Spread& spread, const std::vector<bool>& is_said, std::sp
             n_of_stage[s] == 0 ? 0.0 : static_cast<double>(n_of_stage[s]) / static_cast<double>(n_shared);
         const auto bytes = static_cast<uint64_t>(static_cast<double>(spread.expert_cache_bytes) * share);
         stages[s].cache_bytes = n_of_stage[s] == 0 ? 0 : std::max(bytes, uint64_t{1});
+    }
+}
+
+void place_free_experts(const Spread& spread, const FitRequest& fit, const Logger* log,
+                        std::span<model::Stage> stages) {
+    if (spread.chooses_fit) {
+        const int64_t n_context = fit_experts_to_any_context(fit, stages);
+        const bool all_have_room = std::ranges::all_of(stages, [](const model::Stage& stage) {
+            return std::ranges::all_of(stage.experts,
+                                       [&](const auto& place) { return place == stage.backend; });
+        });
+        if (!all_have_room && log != nullptr)
+            log->info("experts: the devices have no room for all of them beside a context of {} tokens",
+                      n_context);
+    } else if (spread.fit_context > 0) {
+        fit_experts(fit, stages);
+    } else if (spread.expert_cache_bytes > 0) {
+        give_caches(spread, fit.is_said, stages);
     }
 }
 
@@ -152,7 +169,7 @@ std::shared_ptr<const backend::Backend> open_device(std::string_view name, const
     }
 }
 
-model::Model::Split split_over(Spread spread) {
+model::Model::Split split_over(Spread spread, const Logger* log) {
     if (spread.devices.empty()) fail(Status::invalid, "no devices for the layers");
     if (!spread.shares.empty() && spread.shares.size() != spread.devices.size())
         fail(Status::invalid, "{} shares of the layers for {} devices", spread.shares.size(),
@@ -161,8 +178,10 @@ model::Model::Split split_over(Spread spread) {
         fail(Status::invalid, "{} layers on the devices are not possible", spread.n_device_layers);
     if (spread.fit_context < 0)
         fail(Status::invalid, "a context of {} tokens is not possible", spread.fit_context);
-    return [spread = std::move(spread)](const model::Config& config,
-                                        std::span<const weights::WeightSpec> weights) {
+    if (spread.expert_cache_bytes == k_cache_all_room && spread.fit_context == 0 && !spread.chooses_fit)
+        fail(Status::invalid, "a cache of experts of what is left needs a context to leave room for");
+    return [spread = std::move(spread), log](const model::Config& config,
+                                             std::span<const weights::WeightSpec> weights) {
         const int64_t n_on_devices =
             spread.n_device_layers < 0 ? config.n_layer : std::min(spread.n_device_layers, config.n_layer);
         const int64_t n_on_host = config.n_layer - n_on_devices;
@@ -176,16 +195,24 @@ model::Model::Split split_over(Spread spread) {
         for (size_t i = 0; i < counts.size(); ++i) stages.push_back({spread.devices[i], counts[i]});
         std::erase_if(stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
         place_experts(spread.experts, stages);
-        if (spread.fit_context > 0)
-            fit_experts(spread.fit_context, config, weights, is_said, spread.host, stages);
-        if (spread.expert_cache_bytes > 0) give_caches(spread, is_said, stages);
+        place_free_experts(spread,
+                           {.config = config,
+                            .weights = weights,
+                            .is_said = is_said,
+                            .host = spread.host,
+                            .n_context = spread.fit_context,
+                            .k_format = spread.k_format,
+                            .v_format = spread.v_format,
+                            .cache_bytes = spread.chooses_fit ? k_cache_all_room : spread.expert_cache_bytes},
+                           log, stages);
         return stages;
     };
 }
 
-std::string placement_text(std::span<const model::Share> shares) {
+std::string placement_text(std::span<const model::Share> shares, std::span<const int64_t> n_cached) {
     std::string text;
-    for (const model::Share& share : shares) {
+    for (size_t i = 0; i < shares.size(); ++i) {
+        const model::Share& share = shares[i];
         std::string layers;
         if (share.n_layer > 0) layers = layers_text({first_to_last(share)});
         std::vector<Range> experts;
@@ -199,9 +226,18 @@ std::string placement_text(std::span<const model::Share> shares) {
         }
         if (!experts.empty())
             layers += (layers.empty() ? "experts of " : ", experts of ") + layers_text(experts);
+        if (i < n_cached.size() && n_cached[i] > 0)
+            layers += format_text(", cache of {} experts", n_cached[i]);
         text += format_text("{}{} ({})", text.empty() ? "" : ", ", share.backend->name(), layers);
     }
     return text;
+}
+
+std::string placement_text(const model::Model& model) {
+    std::vector<int64_t> n_cached;
+    for (const auto& pool : model.expert_pools())
+        n_cached.push_back(pool == nullptr ? 0 : pool->state().n_places);
+    return placement_text(model.shares(), n_cached);
 }
 
 }  // namespace minim::placement

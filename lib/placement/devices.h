@@ -38,18 +38,24 @@ struct Spread {
     int64_t n_device_layers = -1;
     std::shared_ptr<const backend::Backend> host = nullptr;
     ExpertRules experts = {};  // with their own `host`
-    // Of experts that no rule places, those that leave no room for a context of so many tokens go to the host
+    // Of experts that no rule places, those that leave no room for a context of so many tokens in these formats go to the host
     // (fit_experts.h); 0: none do.
     int64_t fit_context = 0;
-    // Room on each device for experts of layers whose experts go to the host, in proportion to how many such layers it has. If
-    // experts have no rule and no room is to be left for a context, all go to the host; 0: none.
+    Format k_format = Format::f16;
+    Format v_format = Format::f16;
+    // Room on the devices for experts that lie with the host, k_cache_all_room for what is left beside the context. Without
+    // fit_context a size is taken as it is and all experts that no rule places go to the host. 0: none.
     uint64_t expert_cache_bytes = 0;
+    // Nothing is said of experts: room is left for a context of some length, and a cache made where they do not fit.
+    bool chooses_fit = false;
 };
 
-// Throws invalid where the numbers make no sense.
-model::Model::Split split_over(Spread spread);
+// Throws invalid where the numbers make no sense. `log` is told of a context that was chosen, and must outlive what is returned.
+model::Model::Split split_over(Spread spread, const Logger* log = nullptr);
 
-// "cuda:0 (layers 0-30), cuda:1 (layers 31-61), cpu (experts of layers 0-9, 31)"
-std::string placement_text(std::span<const model::Share> shares);
+// "cuda:0 (layers 0-30), cuda:1 (layers 31-61, cache of 900 experts), cpu (experts of layers 31-61)". n_cached has the experts that
+// a cache of the share's device has room for; may be shorter than the shares.
+std::string placement_text(std::span<const model::Share> shares, std::span<const int64_t> n_cached = {});
+std::string placement_text(const model::Model& model);
 
 }  // namespace minim::placement

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/format_text.h"
+#include "base/memory_info.h"
 #include "model/minimax_m2.h"
 #include "model/weights.h"
 #include "weights/device_target.h"
@@ -19,14 +20,25 @@ using model::Stage;
 
 constexpr int64_t k_step_rows = 512;
 constexpr uint64_t k_spare_part = 100;
+constexpr uint64_t k_host_spare_part = 20;
 
-uint64_t kv_bytes(int64_t n_layer, int64_t n_context, const model::Config& config) {
-    const backend::KvLayout layout = {n_layer, config.n_head_kv, config.head_dim, Format::f16, Format::f16};
-    const int64_t n_pages = (n_context + k_kv_page_tokens - 1) / k_kv_page_tokens;
+constexpr int64_t k_any_context = 8192;
+constexpr int64_t k_least_whole_context = 2048;
+constexpr int64_t k_least_context = 256;
+
+uint64_t kv_bytes(int64_t n_layer, const FitRequest& request) {
+    const model::Config& config = request.config;
+    const backend::KvLayout layout = {n_layer, config.n_head_kv, config.head_dim, request.k_format,
+                                      request.v_format};
+    const int64_t n_pages = (request.n_context + k_kv_page_tokens - 1) / k_kv_page_tokens;
     uint64_t bytes = 0;
     return checked_mul(static_cast<uint64_t>(n_pages), static_cast<uint64_t>(layout.page_bytes()), bytes)
                ? bytes
                : UINT64_MAX;
+}
+
+bool has_room_of_its_own(const Stage& stage) {
+    return !stage.backend->uses_host_memory() && stage.backend->available_bytes() != UINT64_MAX;
 }
 
 // What steps take on each stage's device: taken once, and given back.
@@ -60,45 +72,149 @@ uint64_t share_bytes(const Share& share, std::span<const weights::WeightSpec> we
         facts);
 }
 
-}  // namespace
+// Stages whose free experts have gone to the host, with what is left on each device then.
+class Fit {
+  public:
+    Fit(const FitRequest& request, std::span<Stage> stages) : request_(request), stages_(stages) {
+        send_free_experts();
+        const std::vector<uint64_t> work = work_bytes(stages, request.config, request.n_context);
+        shares_ = model::shares_of(stages);
+        for (size_t s = 0; s < stages.size(); ++s)
+            left_.push_back(has_room_of_its_own(stages[s]) ? left_on(s, work[s]) : 0);
+    }
 
-void fit_experts(int64_t n_context, const model::Config& config, std::span<const weights::WeightSpec> weights,
-                 const std::vector<bool>& is_said, const std::shared_ptr<const backend::Backend>& host,
-                 std::span<Stage> stages) {
-    if (n_context > INT32_MAX)
-        fail(Status::invalid, "room for a context of {} tokens is not possible", n_context);
-    const auto has_room_of_its_own = [](const Stage& stage) {
-        return !stage.backend->uses_host_memory() && stage.backend->available_bytes() != UINT64_MAX;
-    };
-    if (std::ranges::none_of(stages, has_room_of_its_own)) return;
-    // Without the experts that may go.
-    for (Stage& stage : stages)
-        if (stage.experts.empty()) stage.experts.assign(static_cast<size_t>(stage.n_layer), stage.backend);
-    size_t next = 0;
-    for (Stage& stage : stages)
-        for (auto& place : stage.experts)
-            if (!is_said[next++] && has_room_of_its_own(stage)) place = host;
-    const std::vector<uint64_t> work = work_bytes(stages, config, n_context);
-    const std::vector<Share> shares = model::shares_of(stages);
-    for (size_t s = 0; s < stages.size(); ++s) {
-        Stage& stage = stages[s];
-        if (!has_room_of_its_own(stage)) continue;
-        const uint64_t available = stage.backend->available_bytes();
-        const uint64_t usable = available - available / k_spare_part;
-        uint64_t needed = kv_bytes(stage.n_layer, n_context, config);
-        for (const uint64_t more : {share_bytes(shares[s], weights), work[s]})
-            if (!checked_add(needed, more, needed)) needed = UINT64_MAX;
-        if (needed > usable) fail_no_room(shares[s], needed, usable);
-        uint64_t left = usable - needed;
-        for (int64_t i = stage.n_layer - 1; i >= 0; --i) {
-            const int64_t layer = shares[s].first_layer + i;
-            if (is_said[static_cast<size_t>(layer)]) continue;
-            const uint64_t bytes = share_bytes({.backend = stage.backend, .expert_layers = {layer}}, weights);
-            if (bytes > left) break;
-            left -= bytes;
-            stage.experts[static_cast<size_t>(i)] = stage.backend;
+    // Whether all experts are on their layers' devices.
+    bool fill() {
+        const bool all_have_room =
+            std::ranges::all_of(free_, [](const auto& layers) { return layers.empty(); }) ||
+            has_room_for_all();
+        const bool caches = !all_have_room && request_.cache_bytes > 0 && host_has_room();
+        for (size_t s = 0; s < stages_.size(); ++s) {
+            stages_[s].cache_bytes = caches && !free_[s].empty() ? cache_bytes(s) : 0;
+            if (stages_[s].cache_bytes == 0) keep_last_layers(s);
+        }
+        return all_have_room;
+    }
+
+  private:
+    void send_free_experts() {
+        size_t layer = 0;
+        for (Stage& stage : stages_) {
+            std::vector<int64_t>& free = free_.emplace_back();
+            for (int64_t i = 0; i < stage.n_layer; ++i) {
+                if (request_.is_said[layer++] || !has_room_of_its_own(stage)) continue;
+                if (stage.experts.empty())
+                    stage.experts.assign(static_cast<size_t>(stage.n_layer), stage.backend);
+                stage.experts[static_cast<size_t>(i)] = request_.host;
+                free.push_back(i);
+            }
+            // So that the work space of shared experts is counted.
+            stage.cache_bytes = request_.cache_bytes > 0 && !free.empty() ? 1 : 0;
         }
     }
+
+    uint64_t left_on(size_t s, uint64_t work) const {
+        const uint64_t available = stages_[s].backend->available_bytes();
+        const uint64_t usable = available - available / k_spare_part;
+        uint64_t needed = kv_bytes(stages_[s].n_layer, request_);
+        for (const uint64_t more : {share_bytes(shares_[s], request_.weights), work})
+            if (!checked_add(needed, more, needed)) needed = UINT64_MAX;
+        if (needed > usable) fail_no_room(shares_[s], needed, usable);
+        return usable - needed;
+    }
+
+    uint64_t expert_bytes(size_t s, int64_t layer_of_stage) const {
+        return share_bytes(
+            {.backend = stages_[s].backend, .expert_layers = {shares_[s].first_layer + layer_of_stage}},
+            request_.weights);
+    }
+    uint64_t free_bytes(size_t s) const {
+        uint64_t bytes = 0;
+        for (const int64_t i : free_[s]) bytes += expert_bytes(s, i);
+        return bytes;
+    }
+
+    bool has_room_for_all() const {
+        for (size_t s = 0; s < stages_.size(); ++s)
+            if (free_bytes(s) > left_[s]) return false;
+        return true;
+    }
+
+    // The host keeps all experts of which a device has a cache.
+    bool host_has_room() const {
+        uint64_t bytes = 0;
+        for (size_t s = 0; s < stages_.size(); ++s) bytes += free_bytes(s);
+        const uint64_t available = available_memory_bytes();
+        return bytes <= available - available / k_host_spare_part;
+    }
+
+    // Of a stage: what is left, less the tables; of a size that is wanted, the part of its layers.
+    uint64_t cache_bytes(size_t s) const {
+        const uint64_t tables =
+            free_[s].size() * static_cast<uint64_t>(request_.config.n_expert) * sizeof(backend::ExpertPlace);
+        const uint64_t room = left_[s] > tables ? left_[s] - tables : 0;
+        if (request_.cache_bytes == k_cache_all_room) return room;
+        size_t n_free = 0;
+        for (const auto& layers : free_) n_free += layers.size();
+        const double part = static_cast<double>(free_[s].size()) / static_cast<double>(n_free);
+        return std::min(room, static_cast<uint64_t>(static_cast<double>(request_.cache_bytes) * part));
+    }
+
+    void keep_last_layers(size_t s) {
+        for (size_t i = free_[s].size(); i-- > 0;) {
+            const uint64_t bytes = expert_bytes(s, free_[s][i]);
+            if (bytes > left_[s]) break;
+            left_[s] -= bytes;
+            stages_[s].experts[static_cast<size_t>(free_[s][i])] = stages_[s].backend;
+        }
+    }
+
+    const FitRequest& request_;
+    const std::span<Stage> stages_;
+    std::vector<Share> shares_;
+    std::vector<std::vector<int64_t>> free_;  // layers of a stage whose experts may go
+    std::vector<uint64_t> left_;              // a stage
+};
+
+// Returns whether all experts are on their layers' devices.
+bool fit(const FitRequest& request, std::span<Stage> stages) {
+    if (request.n_context > INT32_MAX)
+        fail(Status::invalid, "room for a context of {} tokens is not possible", request.n_context);
+    if (std::ranges::none_of(stages, has_room_of_its_own)) return true;
+    return Fit(request, stages).fill();
+}
+
+}  // namespace
+
+void fit_experts(const FitRequest& request, std::span<Stage> stages) {
+    fit(request, stages);
+}
+
+int64_t fit_experts_to_any_context(FitRequest request, std::span<Stage> stages) {
+    const int64_t longest = request.config.n_context_train;
+    const int64_t wanted = longest > 0 ? std::min(k_any_context, longest) : k_any_context;
+    const auto least = [wanted](int64_t context) { return std::min(context, wanted); };
+    const std::vector<Stage> before(stages.begin(), stages.end());
+    const auto fits = [&](int64_t n_context) {
+        std::ranges::copy(before, stages.begin());
+        request.n_context = n_context;
+        return fit(request, stages);
+    };
+    const auto has_room = [&](int64_t n_context) {
+        try {
+            fits(n_context);
+            return true;
+        } catch (const Error& error) {
+            if (error.status() != Status::out_of_device_memory || n_context <= least(k_least_context)) throw;
+            return false;
+        }
+    };
+    int64_t context = wanted;
+    while (!has_room(context)) context = least(std::max(context / 2, k_least_context));
+    for (int64_t shorter = context; shorter >= least(k_least_whole_context); shorter /= 2)
+        if (fits(shorter)) return shorter;
+    fits(context);
+    return context;
 }
 
 }  // namespace minim::placement

@@ -3,6 +3,7 @@
 
 #include "backend/device_memory.h"
 #include "base/error.h"
+#include "base/format_text.h"
 #include "sim/devices.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -20,6 +21,13 @@ int64_t n_host_layers(const model::Model& model) {
     int64_t n = 0;
     for (const model::Share& share : model.shares())
         if (share.n_layer == 0) n += std::ssize(share.expert_layers);
+    return n;
+}
+
+int64_t n_places(const model::Model& model) {
+    int64_t n = 0;
+    for (const auto& pool : model.expert_pools())
+        if (pool != nullptr) n += pool->state().n_places;
     return n;
 }
 
@@ -113,6 +121,76 @@ TEST_CASE("layers of the CPU need no room found for them") {
     const auto device = device_with(backend::k_no_budget);
     const auto model = model_placed({.devices = {device}, .n_device_layers = 1, .fit_context = k_context});
     CHECK(placement::placement_text(model->shares()) == "cpu (layers 0-1), sim:0 (layer 2)");
+}
+
+TEST_CASE("experts that have no room share what is left beside the context, as a cache") {
+    const std::vector<int32_t> ids = some_ids(50);
+    engine::Session expected = make_session(model_on_cpu(), k_context);
+    const std::vector<float> logits = all_logits(expected, ids, 50);
+    const auto unlimited = device_with(backend::k_no_budget);
+    model_placed({.devices = {unlimited}, .fit_context = k_context});
+    const uint64_t most = unlimited->most_used_bytes();
+    int64_t last = -1;
+    bool was_whole = false;
+    for (uint64_t budget = most / 8; budget < most + most / 2; budget += most / 16) {
+        const auto device = device_with(budget);
+        std::shared_ptr<const model::Model> model;
+        try {
+            model = model_placed({.devices = {device},
+                                  .fit_context = k_context,
+                                  .expert_cache_bytes = placement::k_cache_all_room});
+        } catch (const Error& error) {
+            CHECK(error.status() == Status::out_of_device_memory);
+            CHECK(last == -1);
+            continue;
+        }
+        const int64_t n = n_places(*model);
+        const bool is_whole = n_host_layers(*model) == 0;
+        INFO(budget << " of " << most << ": " << placement::placement_text(*model));
+        CHECK((is_whole ? n == 0 : n_host_layers(*model) == 3));
+        CHECK(was_whole <= is_whole);
+        if (!is_whole) {
+            CHECK(n >= last);
+            last = n;
+        }
+        was_whole = is_whole;
+        engine::Session session = make_session(model, k_context);
+        CHECK(all_logits(session, ids, 50) == logits);
+    }
+    CHECK(last > 0);
+    CHECK(was_whole);
+}
+
+TEST_CASE("where nothing is said of experts, a context is chosen that leaves room for most of them") {
+    const auto unlimited = device_with(backend::k_no_budget);
+    {
+        const auto model = model_placed({.devices = {unlimited}, .chooses_fit = true});
+        CHECK(placement::placement_text(*model) == "sim:0 (layers 0-2)");
+    }
+    const uint64_t all = unlimited->most_used_bytes();
+    const auto roomy = device_with(4 * all);
+    CHECK(placement::placement_text(*model_placed({.devices = {roomy}, .chooses_fit = true})) ==
+          "sim:0 (layers 0-2)");
+    std::shared_ptr<const model::Model> model;
+    for (uint64_t budget = all / 2; model == nullptr || n_places(*model) == 0; budget += all / 16)
+        model = model_placed({.devices = {device_with(budget)}, .chooses_fit = true});
+    const std::string text = placement::placement_text(*model);
+    CHECK(text == format_text("sim:0 (layers 0-2, cache of {} experts), cpu (experts of layers 0-2)",
+                              n_places(*model)));
+    CHECK(n_places(*model) > 0);
+    engine::Session session = make_session(model, 256);
+    engine::Session expected = make_session(model_on_cpu(), 256);
+    CHECK(all_logits(session, some_ids(20), 20) == all_logits(expected, some_ids(20), 20));
+    expect_error(Status::out_of_device_memory,
+                 "sim:0: ", [&] { model_placed({.devices = {device_with(1 << 20)}, .chooses_fit = true}); });
+    // A cache of a size is taken as it is.
+    const auto other = device_with(backend::k_no_budget);
+    const auto cached = model_placed({.devices = {other}, .expert_cache_bytes = 1 << 20});
+    CHECK(n_host_layers(*cached) == 3);
+    CHECK(n_places(*cached) > 0);
+    expect_error(Status::invalid, "needs a context", [&] {
+        model_placed({.devices = {other}, .expert_cache_bytes = placement::k_cache_all_room});
+    });
 }
 
 }  // namespace minim::test
