@@ -8,6 +8,8 @@
 
 #include "backend/device_memory.h"
 #include "handles.h"
+#include "kv_format.h"
+#include "model/expert_profile.h"
 #include "placement/devices.h"
 #include "structs.h"
 #include "texts.h"
@@ -30,29 +32,11 @@ uint64_t weight_bytes(const checkpoint::Checkpoint& checkpoint) {
     return total;
 }
 
-// The names between commas.
-std::vector<std::string_view> names_in(std::string_view list) {
-    std::vector<std::string_view> names;
-    for (size_t begin = 0; begin <= list.size();) {
-        const size_t end = std::min(list.find(',', begin), list.size());
-        names.push_back(list.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return names;
-}
-
-// A budget would count for each of the names.
-void check_named_once(std::span<const std::string_view> names) {
-    for (size_t i = 0; i < names.size(); ++i)
-        if (std::ranges::count(names.first(i), names[i]) > 0)
-            fail(Status::invalid, "device {} is named twice", names[i]);
-}
-
 // -1: not among them. A device that computes otherwise says so behind its name: "cuda:0 (exact)".
-int32_t place_among(std::span<const std::string_view> names, std::string_view device) noexcept {
+int32_t place_among(std::span<const placement::DeviceBudget> devices, std::string_view device) noexcept {
     const std::string_view name = device.substr(0, device.find(' '));
-    const auto found = std::ranges::find(names, name);
-    return found == names.end() ? -1 : static_cast<int32_t>(found - names.begin());
+    const auto found = std::ranges::find(devices, name, &placement::DeviceBudget::name);
+    return found == devices.end() ? -1 : static_cast<int32_t>(found - devices.begin());
 }
 
 weights::Expand expand_of(int32_t expand) {
@@ -113,7 +97,60 @@ std::vector<placement::Override> overrides_of(const minim_model_params& p, const
     });
 }
 
-placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime) {
+model::ExpertMoves moves_of(const minim_model_params& p) {
+    if (p.expert_moves == MINIM_EXPERT_MOVES_FIXED) return model::ExpertMoves::fixed;
+    if (p.expert_moves == MINIM_EXPERT_MOVES_AUTO)
+        return p.deterministic != 0 ? model::ExpertMoves::fixed : model::ExpertMoves::reproducible;
+    const bool is_eager = p.expert_moves == MINIM_EXPERT_MOVES_EAGER;
+    if (!is_eager && p.expert_moves != MINIM_EXPERT_MOVES_REPRODUCIBLE)
+        fail(Status::invalid,
+             "expert_moves is {}; auto (0), fixed (1), reproducible (2) and eager (3) are known",
+             p.expert_moves);
+    if (p.deterministic != 0)
+        fail(Status::invalid,
+             "expert_moves is {}, but the model is to be deterministic: where experts move, what is computed "
+             "for a text "
+             "depends on the texts before it",
+             is_eager ? "eager" : "reproducible");
+    return is_eager ? model::ExpertMoves::eager : model::ExpertMoves::reproducible;
+}
+
+// Opens the devices, with the shares of those that are there.
+void open_devices(const minim_model_params& p, std::span<const placement::DeviceBudget> wanted,
+                  const Runtime& runtime, const placement::Threads& threads, backend::Arithmetic arithmetic,
+                  placement::Spread& spread) {
+    if (p.n_split > 0 && p.n_split != wanted.size())
+        fail(Status::invalid, "{} shares of the layers for {} devices", p.n_split, wanted.size());
+    if (p.n_budgets > 0 && p.n_budgets != wanted.size())
+        fail(Status::invalid, "{} budgets for {} devices", p.n_budgets, wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        const placement::DeviceBudget& item = wanted[i];
+        const uint64_t listed = p.n_budgets > 0 ? p.budgets[i] : 0;
+        if (listed > 0 && (item.bytes > 0 || item.part > 0.0))
+            fail(Status::invalid, "{} has two budgets: {} bytes in budgets, another one behind its name",
+                 item.name, listed);
+        const uint64_t bytes = std::max(listed, item.bytes);
+        auto device = open_if_there(p, runtime, [&] {
+            return open_device(item.name, runtime, threads, arithmetic,
+                               bytes > 0 ? bytes : backend::k_no_budget);
+        });
+        if (device == nullptr) continue;
+        spread.devices.push_back(std::move(device));
+        if (p.n_split > 0) spread.shares.push_back(p.split[i]);
+    }
+}
+
+void check_without_devices(const minim_model_params& p) {
+    if (p.n_device_layers > 0 || p.n_split > 0 || p.n_budgets > 0)
+        fail(Status::invalid, "n_device_layers, split and budgets are for devices, and none is named");
+    if (p.overrides != nullptr || p.n_host_experts != 0 || p.fit_context > 0)
+        fail(Status::invalid, "overrides, n_host_experts and fit_context are for devices, and none is named");
+    if (p.expert_cache_bytes > 0)
+        fail(Status::invalid, "expert_cache_bytes is for devices, and none is named");
+}
+
+placement::Spread spread_of(const minim_model_params& p, std::span<const placement::DeviceBudget> wanted,
+                            const Runtime& runtime) {
     if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
     flag(p.allow_cpu, "allow_cpu");
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
@@ -123,39 +160,22 @@ placement::Spread spread_of(const minim_model_params& p, const Runtime& runtime)
     placement::Threads threads = runtime.threads;
     threads.memory = threads.memory.locked(flag(p.lock, "lock"));
     spread.host = placement::make_backend(optional_text(p.backend), threads, runtime.cpu_level);
+    if (p.devices == nullptr) check_without_devices(p);
     const backend::Arithmetic arithmetic = arithmetic_of(p, *spread.host);
-    if (p.devices == nullptr) {
-        if (p.n_device_layers > 0 || p.n_split > 0 || p.n_budgets > 0)
-            fail(Status::invalid, "n_device_layers, split and budgets are for devices, and none is named");
-        if (p.overrides != nullptr || p.n_host_experts != 0 || p.fit_context > 0)
-            fail(Status::invalid,
-                 "overrides, n_host_experts and fit_context are for devices, and none is named");
-        spread.devices = {spread.host};
-        return spread;
-    }
-    const std::vector<std::string_view> names = names_in(p.devices);
-    if (p.n_split > 0 && p.n_split != names.size())
-        fail(Status::invalid, "{} shares of the layers for {} devices", p.n_split, names.size());
-    if (p.n_budgets > 0 && p.n_budgets != names.size())
-        fail(Status::invalid, "{} budgets for {} devices", p.n_budgets, names.size());
-    check_named_once(names);
-    for (size_t i = 0; i < names.size(); ++i) {
-        const bool has_budget = p.n_budgets > 0 && p.budgets[i] > 0;
-        auto device = open_if_there(p, runtime, [&] {
-            return open_device(names[i], runtime, threads, arithmetic,
-                               has_budget ? p.budgets[i] : backend::k_no_budget);
-        });
-        if (device == nullptr) continue;
-        spread.devices.push_back(std::move(device));
-        if (p.n_split > 0) spread.shares.push_back(p.split[i]);
-    }
+    open_devices(p, wanted, runtime, threads, arithmetic, spread);
     if (spread.devices.empty()) return {.devices = {spread.host}, .host = spread.host};
     if (p.n_device_layers > 0) spread.n_device_layers = p.n_device_layers;
     spread.experts.host = spread.host;
     spread.experts.n_host_layers = p.n_host_experts;
     spread.fit_context = p.fit_context;
+    spread.k_format = kv_format(p.fit_k_format, "fit_k_format").value_or(Format::f16);
+    spread.v_format = kv_format(p.fit_v_format, "fit_v_format").value_or(Format::f16);
+    spread.expert_cache_bytes = p.expert_cache_bytes;
     if (p.overrides != nullptr)
         spread.experts.overrides = overrides_of(p, runtime, threads, spread, arithmetic);
+    const bool says_nothing = p.overrides == nullptr && p.n_host_experts == 0 && p.expert_cache_bytes == 0;
+    spread.chooses_fit =
+        p.fit_context == 0 && (says_nothing || p.expert_cache_bytes == MINIM_EXPERT_CACHE_ROOM);
     return spread;
 }
 
@@ -167,14 +187,14 @@ constexpr uint32_t k_first_info = offsetof(minim_model_info, placement);
 
 minim_status minim_model_open(minim_runtime* runtime, const char* path, const minim_model_params* params,
                               minim_cancel* cancel, minim_model** out, minim_error* err) {
-    std::vector<std::string_view> names;
-    const auto index_of = [&](std::string_view device) { return place_among(names, device); };
+    std::vector<placement::DeviceBudget> wanted;
+    const auto index_of = [&](std::string_view device) { return place_among(wanted, device); };
     return guard(err, index_of, [&] {
         required(out, "out") = nullptr;
         const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
         shared->require_threads();
         const minim_model_params p = params_of(params, "minim_model_params", k_first_params);
-        if (p.devices != nullptr) names = names_in(p.devices);
+        if (p.devices != nullptr) wanted = placement::wanted_devices(p.devices, shared->cpu_level);
         model::OpenOptions options;
         options.residence = residence_of(p.residence);
         options.cancel = token_of(cancel);
@@ -187,11 +207,14 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
                 return p.progress(p.progress_user_data, done, total) == 0;
             };
         }
-        placement::Spread spread = spread_of(p, *shared);
+        options.expert_moves = moves_of(p);
+        options.expert_profile = optional_text(p.expert_profile);
+        placement::Spread spread = spread_of(p, wanted, *shared);
         options.loader = spread.host;
         auto model = std::make_shared<const model::Model>(
-            &required(path, "path"), placement::split_over(std::move(spread)), options, shared->log);
-        std::string text = placement::placement_text(model->shares());
+            &required(path, "path"), placement::split_over(std::move(spread), &shared->log), options,
+            shared->log);
+        std::string text = placement::placement_text(*model);
         shared->log.info("{}: {}", path, text);
         *out = new minim_model{{shared, std::move(model)}, std::move(text)};
     });
@@ -264,6 +287,34 @@ minim_status minim_model_device_memory(const minim_model* model, size_t index, m
         info.token_in_bytes = crossing.in;
         info.token_out_bytes = crossing.out;
         result_to(out, "minim_device_memory", info, k_first_memory);
+    });
+}
+
+minim_status minim_model_expert_cache(const minim_model* model, size_t index, minim_expert_cache* out,
+                                      minim_error* err) {
+    return guard(err, [&] {
+        const model::Model& m = required(model, "model").model();
+        if (index >= m.shares().size()) fail(Status::invalid, "device {} of {}", index, m.shares().size());
+        minim_expert_cache info{};
+        // The first shares are the stages.
+        const bool has_cache = index < m.expert_pools().size() && m.expert_pools()[index] != nullptr;
+        if (has_cache) {
+            const model::ExpertPoolState state = m.expert_pools()[index]->state();
+            info.n_places = state.n_places;
+            info.n_hits = state.n_hits;
+            info.n_misses = state.n_misses;
+            info.n_moves = state.n_moves;
+            info.bytes = state.bytes;
+            info.moved_bytes = state.moved_bytes;
+        }
+        result_to(out, "minim_expert_cache", info);
+    });
+}
+
+minim_status minim_model_save_expert_profile(const minim_model* model, const char* path, minim_error* err) {
+    return guard(err, [&] {
+        const model::Model& m = required(model, "model").model();
+        model::write_expert_profile(&required(path, "path"), m);
     });
 }
 

@@ -445,6 +445,21 @@ enum {
     MINIM_EXPAND_ON = 2
 };
 
+/* Bytes of a cache of experts: all room that is left beside the context. */
+#define MINIM_EXPERT_CACHE_ROOM UINT64_MAX
+
+/* When experts of a cache change. */
+enum {
+    MINIM_EXPERT_MOVES_AUTO = 0, /* REPRODUCIBLE; FIXED for `deterministic` models */
+    /* Never: those that are there at first stay. */
+    MINIM_EXPERT_MOVES_FIXED = 1,
+    /* An expert that is used more takes the place of one that is used less, a fixed number of steps after it was chosen: the
+       same requests in the same steps give the same bits. */
+    MINIM_EXPERT_MOVES_REPRODUCIBLE = 2,
+    /* As soon as it has been copied: the last bits, and with them now and then a token, differ from run to run. */
+    MINIM_EXPERT_MOVES_EAGER = 3
+};
+
 typedef struct minim_model_params {
     uint32_t size;
     uint32_t flags;             /* none defined: 0 */
@@ -454,7 +469,12 @@ typedef struct minim_model_params {
     int32_t engine_tokenizer;   /* 1: split text as llama.cpp does, for token-exact comparison with it */
     minim_progress_fn progress; /* may be NULL */
     void* progress_user_data;
-    /* Devices for the layers, the first ones first, each once: "cuda:0" or "cuda:0,cuda:1"; NULL: `backend` has all.
+    /* Devices for the layers, the first ones first, each once: "cuda:0" or "cuda:0,cuda:1" ("CUDA0" is "cuda:0"); "auto": all
+       that are usable, or `backend` where there are none; NULL: `backend` has all. A device may have a budget behind it
+       (`budgets`): "cuda:0=20GiB", or "cuda:0=0.9", a part of its memory.
+       If nothing is said of experts (`overrides`, `n_host_experts`, `fit_context`, `expert_cache_bytes`), room is left for a
+       context of 8192 tokens, or a shorter one where that is needed, and what does not fit is done as
+       MINIM_EXPERT_CACHE_ROOM says. `placement` of minim_model_info and the log tell what was done.
        Keys and values lie where their layer does. Weights for a device's own memory are read from the file through
        16 MiB of the host's, whatever `residence` says; it counts for those that stay with the processor. */
     const char* devices;
@@ -482,8 +502,8 @@ typedef struct minim_model_params {
        last ones; 0: none; as many as there are layers, or more: all. */
     int64_t n_host_experts;
     /* Of the other experts, those that leave no room on their layer's device for a context of so many tokens (F16)
-       and the work space of a session stay with `backend`, the first layers' first. 0: none do. OUT_OF_DEVICE_MEMORY
-       where even without experts there is none. */
+       and the work space of a session stay with `backend`, the first layers' first. 0: none do, or see `devices`.
+       OUT_OF_DEVICE_MEMORY where even without experts there is none. */
     int64_t fit_context;
     /* 1: weights in host memory, mapped ones too, and keys and values there are locked: the system never takes a page of
        them away. OUT_OF_MEMORY names the limit (RLIMIT_MEMLOCK) where it does not suffice, here or when a session or
@@ -515,11 +535,24 @@ typedef struct minim_model_params {
        disk has no room for it. INVALID: an empty text, MINIM_RESIDENCE_OWNED, and where none or several backends compute
        on the host. */
     const char* packed_file;
+    /* Room on `devices` for a cache of experts, which all lie with `backend` then: a device computes those that it has while
+       the processor computes the others of the same layer. Shared by the devices in proportion to their layers. With
+       `fit_context`, experts are cached only if not all of them have room. MINIM_EXPERT_CACHE_ROOM: what is left beside the
+       context of `fit_context`, or of one that is chosen. 0: no cache, or see `devices`. */
+    uint64_t expert_cache_bytes;
+    int32_t expert_moves; /* MINIM_EXPERT_MOVES_* */
+    /* MINIM_KV_* of the context that room is left for; AUTO: F16. */
+    int32_t fit_k_format;
+    int32_t fit_v_format;
+    int32_t reserved; /* 0 */
+    /* A file of minim_model_save_expert_profile, which says which experts a cache holds at first, or NULL. One that is not
+       there is none. FORMAT: it is of another model, or no such file. */
+    const char* expert_profile;
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT                                                                             \
     {                                                                                                       \
         sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, \
-            0, 0, 0, NULL                                                                                   \
+            0, 0, 0, NULL, 0, 0, 0, 0, 0, NULL                                                              \
     }
 
 /* `params` and `cancel` may be NULL. Errors: as minim_checkpoint_open, UNSUPPORTED (another
@@ -607,6 +640,29 @@ typedef struct minim_layer_devices {
 /* Any thread. Errors: INVALID (no such layer). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_model_layer_devices(const minim_model* model, int32_t layer,
                                                                   minim_layer_devices* out, minim_error* err);
+
+/* A device's cache of experts (`expert_cache_bytes`), counted since the model was opened. */
+typedef struct minim_expert_cache {
+    uint32_t size;
+    uint32_t reserved;    /* 0 */
+    int64_t n_places;     /* experts that it has room for; 0: there is none */
+    int64_t n_hits;       /* experts of tokens that the device computed */
+    int64_t n_misses;     /* that the processor computed */
+    int64_t n_moves;      /* experts that took another's place */
+    uint64_t bytes;       /* of the device's memory */
+    uint64_t moved_bytes; /* copied to the device by moves */
+} minim_expert_cache;
+#define MINIM_EXPERT_CACHE_INIT \
+    { sizeof(minim_expert_cache), 0, 0, 0, 0, 0, 0, 0 }
+
+/* `index` as for minim_model_device_memory. Any thread. Errors: INVALID (no such index). */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_expert_cache(const minim_model* model, size_t index,
+                                                                 minim_expert_cache* out, minim_error* err);
+
+/* Writes how often each expert was used of late, for `expert_profile`. An older file of that name is replaced once the new
+ * one is whole. Any thread. Errors: INVALID (no device has a cache), NOT_FOUND (no such folder), IO. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_save_expert_profile(const minim_model* model,
+                                                                        const char* path, minim_error* err);
 
 /*
  * Weights in host memory by the memory node on which they really lie, as the system says at the time of the call: of a

@@ -346,6 +346,13 @@ struct ModelOptions {
     bool deterministic = false;  // what devices compute for a text does not depend on its company; slower
     int32_t expand = MINIM_EXPAND_AUTO;  // weights in grid points with a code for each
     std::string packed_file;  // the backend's weights are mapped from it, packed; made if need be; "": none
+    // Room on the devices for a cache of experts; MINIM_EXPERT_CACHE_ROOM: what is left beside the context; 0: none, unless nothing
+    // is said of experts
+    uint64_t expert_cache_bytes = 0;
+    int32_t expert_moves = MINIM_EXPERT_MOVES_AUTO;
+    int32_t fit_k_format = MINIM_KV_AUTO;  // of the context that room is left for
+    int32_t fit_v_format = MINIM_KV_AUTO;
+    std::string expert_profile;  // which experts are cached at first; "": not known
 };
 
 // How a conversation is rendered; the fields of minim_chat_params, "" for none.
@@ -394,6 +401,11 @@ class Model {
         params.deterministic = options.deterministic ? 1 : 0;
         params.expand = options.expand;
         params.packed_file = detail::text_or_null(options.packed_file);
+        params.expert_cache_bytes = options.expert_cache_bytes;
+        params.expert_moves = options.expert_moves;
+        params.fit_k_format = options.fit_k_format;
+        params.fit_v_format = options.fit_v_format;
+        params.expert_profile = detail::text_or_null(options.expert_profile);
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);
@@ -452,6 +464,25 @@ class Model {
             });
         }
         return all;
+    }
+
+    // Of each device of memory(): its cache of experts.
+    std::vector<minim_expert_cache> expert_caches() const {
+        std::vector<minim_expert_cache> all(minim_model_device_count(handle_.get()));
+        for (size_t i = 0; i < all.size(); ++i) {
+            all[i] = MINIM_EXPERT_CACHE_INIT;
+            detail::check([&](minim_error* error) {
+                return minim_model_expert_cache(handle_.get(), i, &all[i], error);
+            });
+        }
+        return all;
+    }
+
+    // Writes which experts were used of late, for ModelOptions::expert_profile.
+    void save_expert_profile(const std::string& path) const {
+        detail::check([&](minim_error* error) {
+            return minim_model_save_expert_profile(handle_.get(), path.c_str(), error);
+        });
     }
 
     Checkpoint checkpoint() const {

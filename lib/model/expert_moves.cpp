@@ -74,6 +74,7 @@ void ExpertPool::finish_moves() {
             continue;
         }
         ++state_.n_moves;
+        state_.moved_bytes += place_bytes(layers_[static_cast<size_t>(place.next.slot)]);
         appear(place);
     }
 }

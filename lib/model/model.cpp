@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "model/bind.h"
+#include "model/expert_profile.h"
 #include "model/fingerprint.h"
 #include "model/headers.h"
 #include "model/roles.h"
@@ -54,6 +55,18 @@ std::vector<Stage> checked_stages(std::vector<Stage> stages, const Config& confi
     return stages;
 }
 
+// Empty where no file is named or there.
+ExpertUses profile_of(const std::string& path, const Config& config, const Logger& log) {
+    if (path.empty()) return {};
+    try {
+        return read_expert_profile(path, config);
+    } catch (const Error& error) {
+        if (error.status() != Status::not_found) throw;
+        log.info("{}: no such profile of experts yet", path);
+        return {};
+    }
+}
+
 }  // namespace
 
 Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
@@ -84,12 +97,13 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
         fail_file(Reason::shape, "the tokenizer has {} tokens, the embedding {} rows", n_tokens,
                   config_.n_vocab);
     }
+    const ExpertUses uses = profile_of(options.expert_profile, config_, log);
     stages_ = checked_stages(split(config_, specs_), config_);
     shares_ = shares_of(stages_);
     load_weights(options, log);
     unused_rows_ = rows_without_token(*tokenizer_, config_.n_vocab);
     first_added_token_ = first_of_added_tokens(*tokenizer_);
-    make_pools(options, log);
+    make_pools(options.expert_moves, uses, log);
     forward_.emplace(stages_, config_, weights_, pools_);
 }
 
@@ -141,7 +155,7 @@ void Model::make_expert_tables() {
     }
 }
 
-void Model::make_pools(const OpenOptions& options, const Logger& log) {
+void Model::make_pools(ExpertMoves moves, const ExpertUses& uses, const Logger& log) {
     std::vector<PooledLayer> all(static_cast<size_t>(config_.n_layer));
     for (const weights::WeightSpec& weight : specs_) {
         if (!weight.is_expert()) continue;
@@ -165,9 +179,8 @@ void Model::make_pools(const OpenOptions& options, const Logger& log) {
         std::unique_ptr<ExpertPool>& pool = pools_.emplace_back();
         const int64_t stage_begin = std::exchange(first, first + stage.n_layer);
         if (shared.empty()) continue;
-        pool = std::make_unique<ExpertPool>(
-            *stage.backend, *host, std::move(shared), stage_begin, *reader_,
-            ExpertPoolOptions{stage.cache_bytes, options.expert_moves, options.expert_uses}, log);
+        pool = std::make_unique<ExpertPool>(*stage.backend, *host, std::move(shared), stage_begin, *reader_,
+                                            ExpertPoolOptions{stage.cache_bytes, moves, uses}, log);
         weight_bytes_[s].total += pool->device_bytes();
         weight_bytes_[s].experts += pool->state().bytes;
     }

@@ -18,6 +18,7 @@
 #include "model/config.h"
 #include "model/dry_breakers.h"
 #include "model/expert_pool.h"
+#include "model/expert_profile.h"
 #include "model/minimax_m2.h"
 #include "model/recommended_sampling.h"
 #include "model/stage.h"
@@ -39,8 +40,8 @@ struct OpenOptions {
     std::shared_ptr<const backend::Backend> loader = nullptr;
     bool prefault = false;  // mapped weights are brought into memory before the model is ready
     ExpertMoves expert_moves = ExpertMoves::reproducible;  // of stages with room for a cache of experts
-    std::vector<std::vector<float>> expert_uses = {};      // known before; empty: not known
-    bool engine_tokenizer = false;  // split text as llama.cpp does, for token-exact comparisons with it
+    std::string expert_profile = {};  // read if it is there (expert_profile.h); empty: none
+    bool engine_tokenizer = false;    // split text as llama.cpp does, for token-exact comparisons with it
 };
 
 // Weights in host memory, read into it or mapped.
@@ -100,7 +101,7 @@ class Model {
   private:
     void load_weights(const OpenOptions& options, const Logger& log);
     void make_expert_tables();
-    void make_pools(const OpenOptions& options, const Logger& log);
+    void make_pools(ExpertMoves moves, const ExpertUses& uses, const Logger& log);
 
     checkpoint::Checkpoint checkpoint_;
     Config config_;

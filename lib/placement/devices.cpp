@@ -148,6 +148,32 @@ std::vector<backend::DeviceInfo> list_devices(CpuLevel level) {
     return devices;
 }
 
+std::vector<DeviceBudget> wanted_devices(std::string_view text, CpuLevel level) {
+    std::vector<DeviceBudget> wanted;
+    if (text == "auto") {
+        for (const backend::DeviceInfo& device : list_devices(level))
+            if (device.name != "cpu" && device.why_not.empty()) wanted.push_back({.name = device.name});
+        return wanted;
+    }
+    for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        DeviceBudget device = parse_device_budget(text.substr(begin, end - begin));
+        if (std::ranges::count(wanted, device.name, &DeviceBudget::name) > 0)
+            fail(Status::invalid, "device {} is named twice", device.name);
+        wanted.push_back(std::move(device));
+        begin = end + 1;
+    }
+    if (std::ranges::none_of(wanted, [](const DeviceBudget& device) { return device.part > 0.0; }))
+        return wanted;
+    const std::vector<backend::DeviceInfo> known = list_devices(level);
+    for (DeviceBudget& device : wanted) {
+        const auto info = std::ranges::find(known, device.name, &backend::DeviceInfo::name);
+        if (info != known.end())
+            device.bytes = static_cast<uint64_t>(device.part * static_cast<double>(info->memory_bytes));
+    }
+    return wanted;
+}
+
 std::shared_ptr<const backend::Backend> open_device(std::string_view name, const Threads& threads,
                                                     CpuLevel level, backend::Arithmetic arithmetic,
                                                     uint64_t budget_bytes) {

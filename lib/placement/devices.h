@@ -15,6 +15,8 @@
 #include "model/model.h"
 #include "placement/backends.h"
 #include "placement/expert_rules.h"
+#include "placement/facts.h"
+#include "placement/fit_experts.h"
 
 namespace minim::placement {
 
@@ -28,6 +30,10 @@ std::vector<backend::DeviceInfo> list_devices(CpuLevel level);
 std::shared_ptr<const backend::Backend> open_device(
     std::string_view name, const Threads& threads, CpuLevel level,
     backend::Arithmetic arithmetic = backend::Arithmetic::fast, uint64_t budget_bytes = backend::k_no_budget);
+
+// "cuda:0,CUDA1=20GiB,cuda:2=0.9": names and budgets of devices, in bytes. "auto": all that are usable, none where there are none.
+// Throws invalid for a text that is of no such form or names a device twice.
+std::vector<DeviceBudget> wanted_devices(std::string_view text, CpuLevel level);
 
 struct Spread {
     std::vector<std::shared_ptr<const backend::Backend>> devices = {};

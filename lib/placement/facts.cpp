@@ -167,6 +167,23 @@ DeviceFacts parse_device(std::string_view text) {
     return facts;
 }
 
+DeviceBudget parse_device_budget(std::string_view text) {
+    const size_t equals = text.find('=');
+    DeviceBudget budget = {.name = device_name(text.substr(0, equals))};
+    if (equals == std::string_view::npos) return budget;
+    const std::string_view value = text.substr(equals + 1);
+    const auto [end, error] =
+        std::from_chars(value.data(), value.data() + value.size(), budget.part, std::chars_format::fixed);
+    const bool is_number = error == std::errc() && end == value.data() + value.size();
+    if (is_number && budget.part > 0.0 && budget.part <= 1.0) return budget;
+    budget.part = 0.0;
+    const std::optional<double> bytes = size_of(value);
+    if (budget.name.empty() || !bytes)
+        fail(Status::invalid, "'{}' is no device with a budget; 'cuda:0=20GiB' and 'cuda:0=0.9' are", text);
+    budget.bytes = static_cast<uint64_t>(*bytes);
+    return budget;
+}
+
 HostFacts parse_host(std::string_view text) {
     const std::vector<std::string_view> parts = parts_of(text);
     const auto memory = parts.size() == 2 ? size_of(parts[0]) : std::nullopt;

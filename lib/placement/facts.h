@@ -27,6 +27,15 @@ DeviceFacts parse_device(std::string_view text);
 // "768GiB,576GB/s". Throws as parse_device().
 HostFacts parse_host(std::string_view text);
 
+// "cuda:0", "cuda:0=20GiB", "cuda:0=0.9": a device whose model is opened on it, and the most to take of its memory, in bytes or as a part
+// of it. Throws as parse_device().
+struct DeviceBudget {
+    std::string name;
+    uint64_t bytes = 0;  // 0: not said
+    double part = 0.0;   // 0: not said
+};
+DeviceBudget parse_device_budget(std::string_view text);
+
 // The name of a device as this library has it: "CUDA0" is "cuda:0", "CPU" is "cpu"; others stay.
 std::string device_name(std::string_view text);
 

@@ -1,6 +1,7 @@
 #include "placement/fit_experts.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "backend/device_memory.h"
 #include "base/checked.h"
@@ -83,15 +84,20 @@ class Fit {
             left_.push_back(has_room_of_its_own(stages[s]) ? left_on(s, work[s]) : 0);
     }
 
-    // Whether all experts are on their layers' devices.
+    // Returns whether all experts that may lie on their layers' devices do.
     bool fill() {
-        const bool all_have_room =
-            std::ranges::all_of(free_, [](const auto& layers) { return layers.empty(); }) ||
-            has_room_for_all();
-        const bool caches = !all_have_room && request_.cache_bytes > 0 && host_has_room();
+        const bool all_have_room = has_room_for_all();
+        const bool host_keeps_all = !all_have_room && request_.cache_bytes > 0 && host_has_room();
+        if (!host_keeps_all)
+            for (size_t s = 0; s < stages_.size(); ++s) keep_last_layers(s);
+        std::vector<size_t> n_cached(stages_.size());  // layers
+        for (size_t s = 0; s < stages_.size(); ++s)
+            for (int64_t i = 0; i < stages_[s].n_layer; ++i)
+                if (stages_[s].shares_experts_of(i)) ++n_cached[s];
+        const size_t n_all = std::accumulate(n_cached.begin(), n_cached.end(), size_t{0});
         for (size_t s = 0; s < stages_.size(); ++s) {
-            stages_[s].cache_bytes = caches && !free_[s].empty() ? cache_bytes(s) : 0;
-            if (stages_[s].cache_bytes == 0) keep_last_layers(s);
+            const bool caches = n_cached[s] > 0 && (all_have_room || host_keeps_all);
+            stages_[s].cache_bytes = caches ? cache_bytes(s, n_cached[s], n_all) : 0;
         }
         return all_have_room;
     }
@@ -109,7 +115,7 @@ class Fit {
                 free.push_back(i);
             }
             // So that the work space of shared experts is counted.
-            stage.cache_bytes = request_.cache_bytes > 0 && !free.empty() ? 1 : 0;
+            stage.cache_bytes = request_.cache_bytes > 0 && has_room_of_its_own(stage) ? 1 : 0;
         }
     }
 
@@ -148,15 +154,13 @@ class Fit {
         return bytes <= available - available / k_host_spare_part;
     }
 
-    // Of a stage: what is left, less the tables; of a size that is wanted, the part of its layers.
-    uint64_t cache_bytes(size_t s) const {
+    // Of a stage with n_cached layers of the n_all: what is left, less the tables; of a size that is wanted, its layers' part.
+    uint64_t cache_bytes(size_t s, size_t n_cached, size_t n_all) const {
         const uint64_t tables =
-            free_[s].size() * static_cast<uint64_t>(request_.config.n_expert) * sizeof(backend::ExpertPlace);
+            n_cached * static_cast<uint64_t>(request_.config.n_expert) * sizeof(backend::ExpertPlace);
         const uint64_t room = left_[s] > tables ? left_[s] - tables : 0;
         if (request_.cache_bytes == k_cache_all_room) return room;
-        size_t n_free = 0;
-        for (const auto& layers : free_) n_free += layers.size();
-        const double part = static_cast<double>(free_[s].size()) / static_cast<double>(n_free);
+        const double part = static_cast<double>(n_cached) / static_cast<double>(n_all);
         return std::min(room, static_cast<uint64_t>(static_cast<double>(request_.cache_bytes) * part));
     }
 

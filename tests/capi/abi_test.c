@@ -209,6 +209,7 @@ static void test_session(minim_model* model) {
     minim_model_info info;
     minim_device_memory memory = MINIM_DEVICE_MEMORY_INIT;
     minim_layer_devices devices = MINIM_LAYER_DEVICES_INIT;
+    minim_expert_cache cache = MINIM_EXPERT_CACHE_INIT;
     float* logits;
     const int32_t ids[] = {2018, 2003, 315, 198, 300};
     const int32_t bad[] = {2018, 5000};
@@ -240,6 +241,12 @@ static void test_session(minim_model* model) {
     CHECK_FAILS(minim_model_layer_devices(model, -1, &devices, &err), MINIM_E_INVALID);
     CHECK_FAILS(minim_model_layer_devices(NULL, 0, &devices, &err), MINIM_E_INVALID);
     CHECK_FAILS(minim_model_layer_devices(model, 0, NULL, &err), MINIM_E_INVALID);
+    CHECK_OK(minim_model_expert_cache(model, 0, &cache, &err));
+    CHECK(cache.n_places == 0 && cache.bytes == 0);
+    CHECK_FAILS(minim_model_expert_cache(model, 1, &cache, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_model_expert_cache(NULL, 0, &cache, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_model_save_expert_profile(model, "uses.json", &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_model_save_expert_profile(model, NULL, &err), MINIM_E_INVALID);
     logits = malloc((size_t)info.n_vocab * 5 * sizeof(float));
 
     params.k_format = 9;

@@ -60,7 +60,22 @@ FIELD(minim_model_params, prefault, 116);
 FIELD(minim_model_params, deterministic, 120);
 FIELD(minim_model_params, expand, 124);
 FIELD(minim_model_params, packed_file, 128);
-SIZE(minim_model_params, 136);
+FIELD(minim_model_params, expert_cache_bytes, 136);
+FIELD(minim_model_params, expert_moves, 144);
+FIELD(minim_model_params, fit_k_format, 148);
+FIELD(minim_model_params, fit_v_format, 152);
+FIELD(minim_model_params, reserved, 156);
+FIELD(minim_model_params, expert_profile, 160);
+SIZE(minim_model_params, 168);
+
+FIELD(minim_expert_cache, reserved, 4);
+FIELD(minim_expert_cache, n_places, 8);
+FIELD(minim_expert_cache, n_hits, 16);
+FIELD(minim_expert_cache, n_misses, 24);
+FIELD(minim_expert_cache, n_moves, 32);
+FIELD(minim_expert_cache, bytes, 40);
+FIELD(minim_expert_cache, moved_bytes, 48);
+SIZE(minim_expert_cache, 56);
 
 FIELD(minim_device_info, usable, 4);
 FIELD(minim_device_info, memory_bytes, 8);

@@ -95,6 +95,12 @@ int main(void) {
     FIELD(minim_model_params, deterministic);
     FIELD(minim_model_params, expand);
     FIELD(minim_model_params, packed_file);
+    FIELD(minim_model_params, expert_cache_bytes);
+    FIELD(minim_model_params, expert_moves);
+    FIELD(minim_model_params, fit_k_format);
+    FIELD(minim_model_params, fit_v_format);
+    FIELD(minim_model_params, reserved);
+    FIELD(minim_model_params, expert_profile);
     STRUCT(minim_model_info);
     FIELD(minim_model_info, size);
     FIELD(minim_model_info, n_layer);
@@ -136,6 +142,15 @@ int main(void) {
     FIELD(minim_layer_devices, size);
     FIELD(minim_layer_devices, device);
     FIELD(minim_layer_devices, experts);
+    STRUCT(minim_expert_cache);
+    FIELD(minim_expert_cache, size);
+    FIELD(minim_expert_cache, reserved);
+    FIELD(minim_expert_cache, n_places);
+    FIELD(minim_expert_cache, n_hits);
+    FIELD(minim_expert_cache, n_misses);
+    FIELD(minim_expert_cache, n_moves);
+    FIELD(minim_expert_cache, bytes);
+    FIELD(minim_expert_cache, moved_bytes);
     STRUCT(minim_node_memory);
     FIELD(minim_node_memory, size);
     FIELD(minim_node_memory, node);

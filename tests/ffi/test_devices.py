@@ -193,6 +193,75 @@ class Devices(unittest.TestCase):
             minim.Model(Q8_0, threads=2, devices="sim:0", budgets=[budget], fit_context=20000)
         self.assertEqual(caught.exception.status, "out_of_device_memory")
 
+    def test_a_cache_of_experts_answers_the_same_and_tells_what_it_did(self):
+        ids = list(range(40, 90))
+        logits = minim.Model(Q8_0, threads=2).session(200).eval(ids)
+        with tempfile.TemporaryDirectory() as folder:
+            profile = pathlib.Path(folder) / "uses.json"
+            for moves in ("fixed", "reproducible", "eager", "auto"):
+                model = minim.Model(
+                    Q8_0, threads=2, devices="sim:0", expert_cache="1MiB", expert_moves=moves, expert_profile=profile
+                )
+                places = model.expert_cache["places"]
+                self.assertEqual(
+                    model.info.placement, f"sim:0 (layers 0-2, cache of {places} experts), cpu (experts of layers 0-2)"
+                )
+                session = model.session(200)
+                self.assertTrue((session.eval(ids) == logits).all())
+                cache = model.expert_cache
+                self.assertEqual(cache["hits"] + cache["misses"], len(ids) * 3 * model.info.n_expert_used)
+                self.assertTrue(0 < cache["bytes"] <= 1 << 20)
+                self.assertTrue(0 < places < 3 * model.info.n_expert)
+                for token in range(100, 120):
+                    session.eval([token])
+                self.assertEqual(model.expert_cache["moves"] > 0, moves != "fixed")
+                self.assertEqual(model.expert_cache["moved_bytes"] > 0, moves != "fixed")
+                self.assertGreaterEqual(model.memory()[0].experts, cache["bytes"])
+                model.save_expert_profile(profile)
+            profile.write_text("{}")
+            with self.assertRaisesRegex(minim.Error, "uses.json: no profile of experts"):
+                minim.Model(Q8_0, threads=2, devices="sim:0", expert_profile=profile)
+        self.assertEqual(minim.Model(Q8_0, threads=2).expert_cache["places"], 0)
+
+    def test_with_nothing_said_of_experts_what_does_not_fit_shares_the_rest(self):
+        roomy = minim.Model(Q8_0, threads=2, devices="sim:0")
+        self.assertEqual(roomy.info.placement, "sim:0 (layers 0-2)")
+        session = roomy.session(256)
+        taken = roomy.memory()[0]
+        ids = list(range(40, 60))
+        logits = session.eval(ids)
+        session.close()
+        budget = taken.weights - taken.experts // 2 + taken.work + 2 * taken.kv
+        for options in ({"devices": f"SIM0={budget}B"}, {"devices": "sim:0", "budgets": [budget]}):
+            model = minim.Model(Q8_0, threads=2, **options)
+            self.assertRegex(model.info.placement, r"sim:0 \(layers 0-2(, cache of \d+ experts)?\), cpu \(experts of layers 0-2\)")
+            self.assertTrue((model.session(256).eval(ids) == logits).all())
+            self.assertEqual(model.memory()[0].budget, budget)
+        model = minim.Model(Q8_0, threads=2, devices="sim:0", budgets=[budget], fit_context=256, expert_cache="room")
+        self.assertGreater(model.expert_cache["places"], 0)
+        self.assertEqual(minim.Model(Q8_0, threads=2, devices="sim:0=0.25").memory()[0].budget, 1 << 28)
+        self.assertEqual(minim.Model(Q8_0, threads=2, devices="sim:0", budgets=[0.5]).memory()[0].budget, 1 << 29)
+        self.assertIn("sim:0", minim.Model(Q8_0, threads=2, devices="auto").info.placement)
+
+    def test_contradictions_about_caches_name_both_sides(self):
+        for options, message in (
+            ({"devices": "sim:0=1GiB", "budgets": [1 << 20]}, "sim:0 has two budgets"),
+            ({"devices": "sim:0=1.5"}, "'sim:0=1.5' is no device with a budget"),
+            ({"devices": "sim:0=lots"}, "'sim:0=lots' is no device with a budget"),
+            ({"devices": "sim:0,SIM0"}, "device sim:0 is named twice"),
+            ({"expert_cache": "1MiB"}, "expert_cache_bytes is for devices, and none is named"),
+            (
+                {"devices": "sim:0", "expert_moves": "reproducible", "deterministic": True},
+                "expert_moves is reproducible, but the model is to be deterministic",
+            ),
+        ):
+            with self.subTest(options):
+                with self.assertRaisesRegex(minim.Error, message):
+                    minim.Model(Q8_0, threads=2, **options)
+        for value in ("4 bananas", -1, "MiB"):
+            with self.assertRaisesRegex(ValueError, "expert_cache is"):
+                minim.Model(Q8_0, devices="sim:0", expert_cache=value)
+
     def test_rules_that_place_nothing_or_too_much_are_refused(self):
         for options, status, message in (
             ({"overrides": "expz=cpu"}, "invalid", "override expz=cpu: no tensor is named so"),

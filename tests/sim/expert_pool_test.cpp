@@ -3,12 +3,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 
 #include "base/error.h"
+#include "model/expert_profile.h"
 #include "sim/devices.h"
 #include "sim/placement_checks.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/temporary_folder.h"
 
 namespace minim::test {
 namespace {
@@ -116,6 +119,52 @@ TEST_CASE("pool: layers with and without shared experts are mixed") {
     const Devices devices = make_devices(2);
     const auto model = with_cache(devices, 1 << 19, ExpertMoves::reproducible, six.path, 4);
     for (const size_t chunk : {90, 7, 1}) CHECK(logits_on(model, six.ids, chunk) == six.expected);
+}
+
+TEST_CASE("pool: a profile of one run says which experts the next one begins with") {
+    const SixLayers six;
+    const TemporaryFolder folder;
+    const std::string path = folder.path() + "/uses.json";
+    const auto opened = [&](model::ExpertMoves moves) {
+        const Devices devices = make_devices(1);
+        const uint64_t all = expert_bytes(*with_cache(devices, 1, ExpertMoves::fixed, six.path));
+        model::OpenOptions options;
+        options.expert_moves = moves;
+        options.expert_profile = path;
+        return model_placed({.devices = {devices.begin(), devices.end()}, .expert_cache_bytes = all / 4},
+                            options, six.path);
+    };
+    const auto first = opened(ExpertMoves::fixed);  // there is no such file yet
+    CHECK(logits_on(first, six.ids, 7) == six.expected);
+    model::write_expert_profile(path, *first);
+    const auto second = opened(ExpertMoves::fixed);
+    CHECK(logits_on(second, six.ids, 7) == six.expected);
+    CHECK(state_of(*second).n_hits > state_of(*first).n_hits);
+    const model::ExpertUses uses = model::read_expert_profile(path, first->config());
+    CHECK(uses.size() == 6);
+    CHECK(uses.back() != std::vector<float>(uses.back().size()));
+
+    const auto refused = [&](std::string text, Reason reason, const char* message) {
+        std::ofstream(path) << text;
+        expect_error(Status::format, message, [&] { opened(ExpertMoves::fixed); });
+        try {
+            model::read_expert_profile(path, first->config());
+        } catch (const Error& error) {
+            CHECK(error.reason() == reason);
+        }
+    };
+    refused("[1", Reason::format, "uses.json");
+    refused("{\"uses\": []}", Reason::format, "'minim_expert_uses' or 'uses' is missing");
+    refused("{\"minim_expert_uses\": 2, \"uses\": []}", Reason::format, "a profile of version 2");
+    refused("{\"minim_expert_uses\": 1, \"uses\": [[1]]}", Reason::shape,
+            "uses of 1 layers, the model has 6");
+    refused("{\"minim_expert_uses\": 1, \"uses\": [[1], 0, 0, 0, 0, 0]}", Reason::shape,
+            "layer 0 has uses of 1 experts");
+    std::string negative = "{\"minim_expert_uses\": 1, \"uses\": [[-1";
+    for (int64_t e = 1; e < first->config().n_expert; ++e) negative += ",0";
+    refused(negative + "],0,0,0,0,0]}", Reason::format, "an expert of layer 0 was used -1 times");
+    expect_error(Status::invalid, "without a cache",
+                 [&] { model::write_expert_profile(path, *model_on_cpu()); });
 }
 
 TEST_CASE("pool: whatever fails, an error names the device and nothing is left on it") {

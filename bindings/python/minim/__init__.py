@@ -27,6 +27,7 @@ import json
 import math
 import operator
 import os
+import re
 import threading
 import time
 import types
@@ -225,12 +226,36 @@ _RESIDENCE = {None: 0, True: 1, False: 2}  # by `mmap`
 _ALL_LAYERS = 2**31 - 1
 _EXPAND = {"auto": 0, "off": 1, "on": 2}
 _NUMA = {"auto": 0, "off": 1, "interleave": 2, "split": 3}
+_EXPERT_MOVES = {"auto": 0, "fixed": 1, "reproducible": 2, "eager": 3}
+_EXPERT_CACHE_ROOM = 2**64 - 1
+_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def _choice(choices, value, name):
     if value not in choices:
         raise ValueError(f"{name} is {value!r}; possible: {', '.join(map(repr, choices))}")
     return choices[value]
+
+
+def _cache_bytes(size):
+    """Bytes of 4096, "4MiB" or "room"."""
+    if size is None or size == "room":
+        return 0 if size is None else _EXPERT_CACHE_ROOM
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kKMGT]?i?B)?", str(size))
+    if match is None or (match[2] or "B") not in _UNITS:
+        raise ValueError(f"expert_cache is {size!r}; bytes, a size like '4MiB', or 'room'")
+    return int(float(match[1]) * _UNITS[match[2] or "B"])
+
+
+def _with_budgets(devices, budgets):
+    """The names of devices as the library takes them, and budgets that are bytes: texts and parts go behind the names."""
+    names = devices.split(",") if isinstance(devices, str) else list(devices)
+    if budgets is None or all(isinstance(budget, int) for budget in budgets):
+        return ",".join(names), budgets
+    if len(budgets) != len(names):
+        raise ValueError(f"{len(budgets)} budgets for {len(names)} devices")
+    texts = [f"{budget}B" if isinstance(budget, int) else str(budget) for budget in budgets]
+    return ",".join(name if text == "0B" else f"{name}={text}" for name, text in zip(names, texts)), None
 
 
 class Device(typing.NamedTuple):
@@ -339,13 +364,19 @@ class Model(abi.Handle):
     """A loaded model.
 
     backend    "cpu", or "reference": plain float arithmetic, slow and exact
-    devices    devices for the layers: "cuda:0", "cuda:0,cuda:1" or a list of names; None: all layers are on `backend`
+    devices    devices for the layers: "cuda:0", "cuda:0,cuda:1" or a list of names, each with a budget if need be ("cuda:0=20GiB",
+               "cuda:0=0.9"); "auto": all usable devices; None: all layers are on `backend`
     split      shares of the layers, one for each device; None: in proportion to the memory that may be used
-    budgets    the most bytes to use of each device, 0 for no limit; None: no limits
+    budgets    the most to use of each device: bytes, "20GiB", a part of its memory (0.9), 0 for no limit; None: no limits
     device_layers     the number of layers on the devices, the last ones of the model; None: all
     host_experts      experts of the first n layers stay on `backend`, below 0 those of the last n; True: of all layers
     overrides  experts on another device than their layer: "PATTERN=DEVICE,..." or {pattern: device}, as in minim_model_params
     fit_context       keep experts on `backend` as needed to leave room for a context of so many tokens; None: do not
+    expert_cache      device memory for the experts that are used most, while the CPU computes the others: bytes, "4MiB", or "room"
+               for what is left beside the context; None: "room" if no other option is about experts
+    expert_moves      when experts of the cache change: "fixed" (never), "reproducible" or "eager", as in minim.h; "auto"
+    expert_profile    a file of save_expert_profile(), which says what the cache holds at first
+    fit_k_format, fit_v_format   of the KV cache that room is left for, as in session(); None: F16
     allow_cpu  True: a device that cannot be used is left out with a warning
     threads           0: the cores that this process may use
     threads_decode    threads for steps of one token, which are bound by memory; 0: as `threads`
@@ -375,6 +406,11 @@ class Model(abi.Handle):
         host_experts=0,
         overrides=None,
         fit_context=None,
+        expert_cache=None,
+        expert_moves="auto",
+        expert_profile=None,
+        fit_k_format=None,
+        fit_v_format=None,
         allow_cpu=False,
         threads=0,
         threads_decode=0,
@@ -413,9 +449,14 @@ class Model(abi.Handle):
             deterministic=int(deterministic),
             expand=_choice(_EXPAND, expand, "expand"),
             packed_file=None if packed_file is None else _path(packed_file),
+            expert_cache_bytes=_cache_bytes(expert_cache),
+            expert_moves=_choice(_EXPERT_MOVES, expert_moves, "expert_moves"),
+            fit_k_format=_choice(_KV_FORMATS, fit_k_format or "auto", "fit_k_format"),
+            fit_v_format=_choice(_KV_FORMATS, fit_v_format or "auto", "fit_v_format"),
+            expert_profile=None if expert_profile is None else _path(expert_profile),
         )
         if devices is not None and device_layers != 0:
-            names = devices if isinstance(devices, str) else ",".join(devices)
+            names, budgets = _with_budgets(devices, budgets)
             params.devices = _zero_terminated(names, "devices")
             params.n_device_layers = _int32(device_layers or 0)
             params.allow_cpu = int(allow_cpu)
@@ -502,6 +543,22 @@ class Model(abi.Handle):
                 )
             )
         return devices
+
+    @property
+    def expert_cache(self):
+        """What the devices' caches of experts did since the model was opened: a dict with "places", "hits", "misses", "moves",
+        "bytes" (of the devices' memory) and "moved_bytes"."""
+        total = dict.fromkeys(("places", "hits", "misses", "moves", "bytes", "moved_bytes"), 0)
+        for index in range(self._get("model_device_count")):
+            info = abi.ExpertCache()
+            self._check("model_expert_cache", index, c.byref(info))
+            for name in total:
+                total[name] += getattr(info, name if "bytes" in name else "n_" + name)
+        return total
+
+    def save_expert_profile(self, path):
+        """Writes how often each expert was used of late, for Model(expert_profile=...)."""
+        self._check("model_save_expert_profile", _path(path))
 
     def layer_devices(self, layer):
         """Returns the devices of a layer and of its experts: two indices into memory()."""

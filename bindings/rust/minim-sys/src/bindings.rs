@@ -45,6 +45,10 @@ pub const MINIM_RESIDENCE_OWNED: i32 = 2;
 pub const MINIM_EXPAND_AUTO: i32 = 0;
 pub const MINIM_EXPAND_OFF: i32 = 1;
 pub const MINIM_EXPAND_ON: i32 = 2;
+pub const MINIM_EXPERT_MOVES_AUTO: i32 = 0;
+pub const MINIM_EXPERT_MOVES_FIXED: i32 = 1;
+pub const MINIM_EXPERT_MOVES_REPRODUCIBLE: i32 = 2;
+pub const MINIM_EXPERT_MOVES_EAGER: i32 = 3;
 pub const MINIM_SPECIALS_EXACT: i32 = 0;
 pub const MINIM_SPECIALS_SAFE: i32 = 1;
 pub const MINIM_SPECIALS_NONE: i32 = 2;
@@ -325,13 +329,19 @@ pub struct minim_model_params {
     pub deterministic: i32,
     pub expand: i32,
     pub packed_file: *const c_char,
+    pub expert_cache_bytes: u64,
+    pub expert_moves: i32,
+    pub fit_k_format: i32,
+    pub fit_v_format: i32,
+    pub reserved: i32,
+    pub expert_profile: *const c_char,
 }
-const _: () = assert!(core::mem::size_of::<minim_model_params>() == 136);
+const _: () = assert!(core::mem::size_of::<minim_model_params>() == 168);
 impl Default for minim_model_params {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 136, ..zeros }
+        Self { size: 168, ..zeros }
     }
 }
 
@@ -409,6 +419,27 @@ impl Default for minim_layer_devices {
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
         Self { size: 12, ..zeros }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct minim_expert_cache {
+    pub size: u32,
+    pub reserved: u32,
+    pub n_places: i64,
+    pub n_hits: i64,
+    pub n_misses: i64,
+    pub n_moves: i64,
+    pub bytes: u64,
+    pub moved_bytes: u64,
+}
+const _: () = assert!(core::mem::size_of::<minim_expert_cache>() == 56);
+impl Default for minim_expert_cache {
+    /// All zero, which is the default of every field, and the size.
+    fn default() -> Self {
+        let zeros = unsafe { core::mem::zeroed::<Self>() };
+        Self { size: 56, ..zeros }
     }
 }
 
@@ -763,10 +794,11 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_tensor_info", 96, &[("size", 0), ("n_dims", 4), ("dims", 8), ("bytes", 72), ("name", 80), ("format", 88)]),
     ("minim_device_info", 48, &[("size", 0), ("usable", 4), ("memory_bytes", 8), ("free_bytes", 16), ("name", 24), ("description", 32), ("reason", 40)]),
     ("minim_plan_params", 80, &[("size", 0), ("flags", 4), ("devices", 8), ("n_devices", 16), ("host", 24), ("n_context", 32), ("n_sequences", 40), ("n_ubatch", 44), ("k_format", 48), ("v_format", 52), ("overrides", 56), ("split", 64), ("n_split", 72)]),
-    ("minim_model_params", 136, &[("size", 0), ("flags", 4), ("backend", 8), ("residence", 16), ("engine_tokenizer", 20), ("progress", 24), ("progress_user_data", 32), ("devices", 40), ("split", 48), ("n_split", 56), ("n_device_layers", 64), ("allow_cpu", 68), ("budgets", 72), ("n_budgets", 80), ("overrides", 88), ("n_host_experts", 96), ("fit_context", 104), ("lock", 112), ("prefault", 116), ("deterministic", 120), ("expand", 124), ("packed_file", 128)]),
+    ("minim_model_params", 168, &[("size", 0), ("flags", 4), ("backend", 8), ("residence", 16), ("engine_tokenizer", 20), ("progress", 24), ("progress_user_data", 32), ("devices", 40), ("split", 48), ("n_split", 56), ("n_device_layers", 64), ("allow_cpu", 68), ("budgets", 72), ("n_budgets", 80), ("overrides", 88), ("n_host_experts", 96), ("fit_context", 104), ("lock", 112), ("prefault", 116), ("deterministic", 120), ("expand", 124), ("packed_file", 128), ("expert_cache_bytes", 136), ("expert_moves", 144), ("fit_k_format", 148), ("fit_v_format", 152), ("reserved", 156), ("expert_profile", 160)]),
     ("minim_model_info", 120, &[("size", 0), ("n_layer", 4), ("hidden", 8), ("n_head", 16), ("n_head_kv", 20), ("head_dim", 24), ("rotary_dim", 28), ("n_expert", 32), ("n_expert_used", 36), ("expert_ff", 40), ("n_vocab", 48), ("n_context_train", 56), ("n_parameters", 64), ("weight_bytes", 72), ("kv_token_bytes_f16", 80), ("rope_theta", 88), ("name", 96), ("backend", 104), ("placement", 112)]),
     ("minim_device_memory", 112, &[("size", 0), ("first_layer", 4), ("n_layer", 8), ("weights_mapped", 12), ("weight_bytes", 16), ("expert_bytes", 24), ("kv_bytes", 32), ("work_bytes", 40), ("free_bytes", 48), ("name", 56), ("kept_bytes", 64), ("budget_bytes", 72), ("n_expert_layers", 80), ("token_in_bytes", 88), ("token_out_bytes", 96), ("locked_bytes", 104)]),
     ("minim_layer_devices", 12, &[("size", 0), ("device", 4), ("experts", 8)]),
+    ("minim_expert_cache", 56, &[("size", 0), ("reserved", 4), ("n_places", 8), ("n_hits", 16), ("n_misses", 24), ("n_moves", 32), ("bytes", 40), ("moved_bytes", 48)]),
     ("minim_node_memory", 32, &[("size", 0), ("node", 4), ("n_threads", 8), ("n_threads_decode", 12), ("wanted_bytes", 16), ("weight_bytes", 24)]),
     ("minim_chat_params", 40, &[("size", 0), ("flags", 4), ("null_content", 8), ("reserved", 12), ("tools", 16), ("kwargs", 24), ("template_name", 32)]),
     ("minim_output_parser_params", 24, &[("size", 0), ("flags", 4), ("reasoning", 8), ("starts_in_content", 12), ("tools", 16)]),
@@ -829,6 +861,8 @@ extern "C" {
     pub fn minim_model_device_count(model: *const minim_model) -> usize;
     pub fn minim_model_device_memory(model: *const minim_model, index: usize, out: *mut minim_device_memory, err: *mut minim_error) -> minim_status;
     pub fn minim_model_layer_devices(model: *const minim_model, layer: i32, out: *mut minim_layer_devices, err: *mut minim_error) -> minim_status;
+    pub fn minim_model_expert_cache(model: *const minim_model, index: usize, out: *mut minim_expert_cache, err: *mut minim_error) -> minim_status;
+    pub fn minim_model_save_expert_profile(model: *const minim_model, path: *const c_char, err: *mut minim_error) -> minim_status;
     pub fn minim_model_nodes(model: *const minim_model, out: *mut minim_node_memory, capacity: usize, count: *mut usize, err: *mut minim_error) -> minim_status;
     pub fn minim_model_checkpoint(model: *const minim_model, out: *mut *mut minim_checkpoint, err: *mut minim_error) -> minim_status;
     pub fn minim_tokenize(model: *const minim_model, text: *const c_char, length: usize, specials: i32, out: *mut *mut minim_tokens, err: *mut minim_error) -> minim_status;

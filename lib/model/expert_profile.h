@@ -1,0 +1,24 @@
+// How often each expert of a model is used, kept in a file from one run to the next, so that a cache of experts begins with
+// those that matter.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+
+namespace minim::model {
+
+class Model;
+
+// Use counts, decayed: [layer][expert]
+using ExpertUses = std::vector<std::vector<float>>;
+
+// Reads a profile. Throws not_found, io, format for a file that is none (reason shape: of a model with other layers or experts).
+ExpertUses read_expert_profile(const std::string& path, const Config& config);
+
+// Writes the counts of the model's caches; 0 for layers without one. An older file of that name is replaced once the new one is
+// whole. Throws invalid for a model without a cache, not_found or io.
+void write_expert_profile(const std::string& path, const Model& model);
+
+}  // namespace minim::model
