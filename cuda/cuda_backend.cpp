@@ -120,6 +120,7 @@ class CudaBackend : public backend::Backend {
         return memory_.allocate(bytes, what, use);
     }
     backend::MemoryState memory() const noexcept override { return memory_.state(); }
+    void give_back_kept() const noexcept override { memory_.give_back_kept(); }
     std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
         try {
             return pinned_.allocate(bytes, what, MemoryUse::work);

@@ -157,6 +157,9 @@ class Backend {
     // What allocate() has given and did not get back yet.
     virtual MemoryState memory() const noexcept;
 
+    // Gives memory back to the device that is kept for the next allocate().
+    virtual void give_back_kept() const noexcept {}
+
     // Memory of the host that upload() reads in its time, without a copy in between where the device can. Throws
     // out_of_memory.
     virtual std::unique_ptr<Memory> allocate_staging(uint64_t bytes, std::string_view what) const;

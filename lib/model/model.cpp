@@ -116,6 +116,10 @@ const backend::Backend* Model::host_backend() const noexcept {
 
 void Model::load_weights(const OpenOptions& options, const Logger& log) {
     parts_ = parts_of(shares_, specs_);
+    for (size_t s = 0; s < shares_.size(); ++s)
+        if (!shares_[s].backend->uses_host_memory())
+            parts_[s].table_bytes = shares_[s].expert_layers.size() *
+                                    static_cast<uint64_t>(config_.n_expert) * sizeof(backend::ExpertPlace);
     const std::vector<weights::Storage> storage =
         weights::choose_storage(parts_, options.residence, options.packed_file, log);
     checkpoint_.load(checkpoint::Residence::owned, {}, options.cancel);
@@ -134,23 +138,20 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     make_expert_tables();
 }
 
-// Devices find the experts of a layer by a table in their memory.
+// Devices find the experts of a layer by a table in their memory: behind the weights.
 void Model::make_expert_tables() {
     for (size_t s = 0; s < shares_.size(); ++s) {
         const Share& share = shares_[s];
-        if (share.backend->uses_host_memory() || share.expert_layers.empty()) continue;
-        const auto n_expert = static_cast<size_t>(config_.n_expert);
-        expert_tables_.push_back(
-            share.backend->allocate(share.expert_layers.size() * n_expert * sizeof(backend::ExpertPlace),
-                                    "tables of experts", backend::MemoryUse::weights));
-        weight_bytes_[s].total += expert_tables_.back()->size();
-        auto* table = reinterpret_cast<backend::ExpertPlace*>(expert_tables_.back()->data());
+        if (parts_[s].table_bytes == 0) continue;
+        backend::Memory& memory = *placed_[s].device;
+        std::byte* table = memory.data() + memory.size() - parts_[s].table_bytes;
         for (const int64_t layer : share.expert_layers) {
             backend::ExpertWeights& experts = weights_.layers[static_cast<size_t>(layer)].experts;
             const std::vector<backend::ExpertPlace> places = backend::places_of(experts);
-            share.backend->write(reinterpret_cast<std::byte*>(table), std::as_bytes(std::span(places)).data(),
-                                 std::span(places).size_bytes());
-            experts.places = std::exchange(table, table + n_expert);
+            const std::span<const std::byte> bytes = std::as_bytes(std::span(places));
+            share.backend->write(table, bytes.data(), bytes.size());
+            experts.places =
+                reinterpret_cast<const backend::ExpertPlace*>(std::exchange(table, table + bytes.size()));
         }
     }
 }
@@ -182,7 +183,7 @@ void Model::make_pools(ExpertMoves moves, const ExpertUses& uses, const Logger& 
         pool = std::make_unique<ExpertPool>(*stage.backend, *host, std::move(shared), stage_begin, *reader_,
                                             ExpertPoolOptions{stage.cache_bytes, moves, uses}, log);
         weight_bytes_[s].total += pool->device_bytes();
-        weight_bytes_[s].experts += pool->state().bytes;
+        weight_bytes_[s].experts += pool->device_bytes();
     }
 }
 

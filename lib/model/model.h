@@ -119,8 +119,6 @@ class Model {
     std::vector<weights::PlacedPart> placed_;         // a share
     std::vector<weights::WeightBytes> weight_bytes_;  // a share
     Weights weights_;
-    std::vector<std::unique_ptr<backend::Memory>>
-        expert_tables_;                               // of layers whose experts are all on a device
     std::optional<weights::Reader> reader_;           // of pools
     std::vector<std::unique_ptr<ExpertPool>> pools_;  // a stage
     std::optional<ForwardPass> forward_;

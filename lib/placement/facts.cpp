@@ -129,13 +129,15 @@ double cached_bandwidth(int32_t n_threads) {
 }  // namespace
 
 std::string device_name(std::string_view text) {
-    constexpr std::string_view k_cuda = "CUDA";
     if (text == "CPU") return "cpu";
-    const std::string_view digits =
-        text.starts_with(k_cuda) ? text.substr(k_cuda.size()) : std::string_view();
-    const bool is_number =
-        !digits.empty() && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
-    return is_number ? "cuda:" + std::string(digits) : std::string(text);
+    const auto is_capital = [](char c) { return c >= 'A' && c <= 'Z'; };
+    const auto digits = std::ranges::find_if_not(text, is_capital);
+    const bool is_number = digits != text.begin() && digits != text.end() &&
+                           std::all_of(digits, text.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!is_number) return std::string(text);
+    std::string name;
+    for (const char c : std::string_view(text.begin(), digits)) name += static_cast<char>(c - 'A' + 'a');
+    return name + ":" + std::string(digits, text.end());
 }
 
 DeviceFacts parse_device(std::string_view text) {

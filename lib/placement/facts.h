@@ -36,7 +36,7 @@ struct DeviceBudget {
 };
 DeviceBudget parse_device_budget(std::string_view text);
 
-// The name of a device as this library has it: "CUDA0" is "cuda:0", "CPU" is "cpu"; others stay.
+// The name of a device as this library has it: "CUDA0" is "cuda:0", "CPU" is "cpu"; others stay as they are.
 std::string device_name(std::string_view text);
 
 // This machine: memory that processes may use, and the bandwidth that n_threads reach, measured in some 100 ms and kept in

@@ -50,8 +50,11 @@ std::vector<uint64_t> work_bytes(std::span<const Stage> stages, const model::Con
     };
     std::vector<uint64_t> bytes;
     for (const Stage& stage : stages) bytes.push_back(used(stage));
-    const model::StepSpace space(stages, config, std::min(k_step_rows, n_context), n_context);
-    for (size_t s = 0; s < stages.size(); ++s) bytes[s] = used(stages[s]) - bytes[s];
+    {
+        const model::StepSpace space(stages, config, std::min(k_step_rows, n_context), n_context);
+        for (size_t s = 0; s < stages.size(); ++s) bytes[s] = used(stages[s]) - bytes[s];
+    }
+    for (const Stage& stage : stages) stage.backend->give_back_kept();
     return bytes;
 }
 
@@ -209,7 +212,9 @@ int64_t fit_experts_to_any_context(FitRequest request, std::span<Stage> stages) 
             fits(n_context);
             return true;
         } catch (const Error& error) {
-            if (error.status() != Status::out_of_device_memory || n_context <= least(k_least_context)) throw;
+            const bool is_short = error.status() == Status::out_of_device_memory &&
+                                  error.facts().requested > error.facts().available;
+            if (!is_short || n_context <= least(k_least_context)) throw;
             return false;
         }
     };

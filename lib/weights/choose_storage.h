@@ -18,6 +18,7 @@ namespace minim::weights {
 struct Part {
     const backend::Backend* backend = nullptr;
     std::vector<const WeightSpec*> weights;
+    uint64_t table_bytes = 0;  // Storage::device: room behind the weights for tables of where experts lie
 
     uint64_t bytes() const;  // as the checkpoint's formats have them
 };

@@ -31,11 +31,12 @@ uint64_t device_bytes(std::span<const WeightSpec* const> weights) {
     return total;
 }
 
-DeviceTarget::DeviceTarget(std::span<const WeightSpec* const> weights, const backend::Backend& backend)
+DeviceTarget::DeviceTarget(std::span<const WeightSpec* const> weights, const backend::Backend& backend,
+                           uint64_t more_bytes)
     : weights_(weights),
       backend_(backend),
       layout_(weights, backend, {.alignment = k_alignment}),
-      memory_(backend.allocate(device_bytes(weights), "weights", backend::MemoryUse::weights)) {}
+      memory_(backend.allocate(device_bytes(weights) + more_bytes, "weights", backend::MemoryUse::weights)) {}
 
 void DeviceTarget::fill(const Reader& reader, const backend::Backend& threads,
                         checkpoint::LoadCounter& counter) {

@@ -17,8 +17,10 @@ uint64_t device_bytes(std::span<const WeightSpec* const> weights);
 
 class DeviceTarget {
   public:
-    // Takes the block. The arguments must outlive it. Throws out_of_memory and out_of_device_memory.
-    DeviceTarget(std::span<const WeightSpec* const> weights, const backend::Backend& backend);
+    // Takes the block, with more_bytes behind the weights. The arguments must outlive it. Throws out_of_memory and
+    // out_of_device_memory.
+    DeviceTarget(std::span<const WeightSpec* const> weights, const backend::Backend& backend,
+                 uint64_t more_bytes = 0);
 
     uint64_t bytes_to_read() const { return layout_.read_bytes(); }
 

@@ -31,7 +31,7 @@ class Placing {
         switch (storage) {
             case Storage::device:
                 check_formats(part);
-                device_.emplace(part.weights, *part.backend);
+                device_.emplace(part.weights, *part.backend, part.table_bytes);
                 break;
             case Storage::memory:
                 check_formats(part);
@@ -150,6 +150,7 @@ WeightBytes PlacedPart::bytes(const Part& part) const {
         bytes.total += count;
         if (part.weights[i]->is_expert()) bytes.experts += count;
     }
+    if (storage == Storage::device) bytes.experts += part.table_bytes;
     bytes.is_mapped = storage == Storage::mapped || storage == Storage::packed;
     uint64_t taken = device == nullptr ? 0 : device->size();
     for (const Buffer& buffer : host) taken += buffer.size();

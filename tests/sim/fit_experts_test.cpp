@@ -132,7 +132,7 @@ TEST_CASE("experts that have no room share what is left beside the context, as a
     const uint64_t most = unlimited->most_used_bytes();
     int64_t last = -1;
     bool was_whole = false;
-    for (uint64_t budget = most / 8; budget < most + most / 2; budget += most / 16) {
+    for (uint64_t budget = most / 8; budget < 3 * most; budget += most / 16) {
         const auto device = device_with(budget);
         std::shared_ptr<const model::Model> model;
         try {
@@ -172,7 +172,7 @@ TEST_CASE("where nothing is said of experts, a context is chosen that leaves roo
     CHECK(placement::placement_text(*model_placed({.devices = {roomy}, .chooses_fit = true})) ==
           "sim:0 (layers 0-2)");
     std::shared_ptr<const model::Model> model;
-    for (uint64_t budget = all / 2; model == nullptr || n_places(*model) == 0; budget += all / 16)
+    for (uint64_t budget = all; model == nullptr || n_places(*model) == 0; budget += all / 16)
         model = model_placed({.devices = {device_with(budget)}, .chooses_fit = true});
     const std::string text = placement::placement_text(*model);
     CHECK(text == format_text("sim:0 (layers 0-2, cache of {} experts), cpu (experts of layers 0-2)",

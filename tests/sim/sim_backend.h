@@ -64,6 +64,7 @@ class SimBackend : public backend::Backend {
         uint64_t bytes, std::string_view what,
         backend::MemoryUse use = backend::MemoryUse::work) const override;
     backend::MemoryState memory() const noexcept override { return memory_.state(); }
+    void give_back_kept() const noexcept override { memory_.give_back_kept(); }
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override;
     void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const override;
     void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override;
