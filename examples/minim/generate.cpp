@@ -82,6 +82,23 @@ minim::Sampling sampling(const minim::Model& model, const Options& options) {
     return sampling;
 }
 
+// A context that nobody has named is halved as long as there is no memory for it, but holds the prompt.
+minim::Session open_session(const minim::Model& model, minim::SessionOptions session, const Options& options,
+                            size_t n_prompt) {
+    while (true) {
+        try {
+            return minim::Session(model, session);
+        } catch (const minim::Exception& error) {
+            const bool is_memory =
+                error.status() == MINIM_E_OUT_OF_MEMORY || error.status() == MINIM_E_OUT_OF_DEVICE_MEMORY;
+            if (!is_memory || options.n_context != 0 || session.max_context / 2 <= n_prompt) throw;
+            session.max_context /= 2;
+            print_note(
+                fmt::format("minim: memory for a context of {} tokens at most\n", session.max_context));
+        }
+    }
+}
+
 const char* finish_text(int32_t finish) {
     switch (finish) {
         case MINIM_FINISH_END:
@@ -192,7 +209,7 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
     session_options.n_ubatch = options.n_ubatch;
     session_options.k_format = options.k_format;
     session_options.v_format = options.v_format;
-    minim::Session session(model, session_options);
+    minim::Session session = open_session(model, session_options, options, prompt.size());
 
     bool line_is_open = false;
     const auto on_token = [&](const minim_token& token) {
@@ -216,7 +233,9 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
     flush_output();
     print_summary(session, result, load_seconds);
     print_memory(model);
+    print_expert_caches(model);
     print_nodes(runtime, model);
+    save_expert_profile(model, options);
     return finished;
 }
 

@@ -37,6 +37,26 @@ std::string accelerators(const minim::Runtime& runtime) {
     return names;
 }
 
+// The devices' names, each with its budget behind it.
+std::string with_budgets(const minim::Runtime& runtime, const std::string& devices,
+                         const std::vector<std::string>& budgets) {
+    if (budgets.empty()) return devices;
+    const std::string names = devices == "auto" ? accelerators(runtime) : devices;
+    const auto n_names = static_cast<size_t>(std::ranges::count(names, ',')) + 1;
+    if (budgets.size() != n_names)
+        throw std::runtime_error(fmt::format("{} budgets for {} devices", budgets.size(), n_names));
+    std::string all;
+    size_t begin = 0;
+    for (const std::string& budget : budgets) {
+        const size_t end = std::min(names.find(',', begin), names.size());
+        const bool is_part = budget.find('.') != std::string::npos;
+        all += fmt::format("{}{}", all.empty() ? "" : ",", names.substr(begin, end - begin));
+        if (budget != "0") all += fmt::format("={}{}", budget, is_part ? "" : "B");
+        begin = end + 1;
+    }
+    return all;
+}
+
 void choose_devices(const minim::Runtime& runtime, const Options& options, minim::ModelOptions& model) {
     if (options.n_gpu_layers == 0) return;
     model.devices = options.devices;
@@ -44,7 +64,7 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
     const bool parts_experts =
         options.cpu_moe || options.n_cpu_moe != 0 || options.fit_context > 0 || !options.overrides.empty();
     const bool wants_any = options.n_gpu_layers > 0 || !options.tensor_split.empty() ||
-                           !options.device_memory.empty() || parts_experts;
+                           !options.device_memory.empty() || parts_experts || options.expert_cache > 0;
     if (model.devices.empty() && wants_any) {
         model.devices = accelerators(runtime);
         if (model.devices.empty() && options.allow_cpu) return;
@@ -53,16 +73,44 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
                 "-ngl: no device but the processor is usable (`minim devices` says why)");
     }
     model.split = options.tensor_split;
-    model.budgets = options.device_memory;
+    model.devices = with_budgets(runtime, model.devices, options.device_memory);
     model.n_device_layers = std::max(options.n_gpu_layers, 0);
     model.allow_cpu = options.allow_cpu;
     for (const std::string& rule : options.overrides)
         model.overrides.append(model.overrides.empty() ? "" : ",").append(rule);
     model.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
     model.fit_context = options.fit_context;
+    model.expert_cache_bytes = options.expert_cache;
+    model.expert_moves = options.expert_moves;
+    model.expert_profile = options.expert_profile;
+    model.fit_k_format = options.k_format;
+    model.fit_v_format = options.v_format;
+    // Room for the context that is wanted.
+    const bool says_nothing = !parts_experts && options.expert_cache == 0;
+    if (options.n_context == 0 || options.fit_context > 0 || model.devices.empty()) return;
+    if (says_nothing) model.expert_cache_bytes = MINIM_EXPERT_CACHE_ROOM;
+    if (says_nothing || options.expert_cache == MINIM_EXPERT_CACHE_ROOM)
+        model.fit_context = options.n_context;
 }
 
 }  // namespace
+
+void print_expert_caches(const minim::Model& model) {
+    for (size_t i = 0; const minim_expert_cache& cache : model.expert_caches()) {
+        const std::string device = model.memory()[i++].name;
+        if (cache.n_places == 0) continue;
+        const auto uses = static_cast<double>(std::max<int64_t>(cache.n_hits + cache.n_misses, 1));
+        print_note(fmt::format("experts:    {}: {} cached, {:.1f} % of uses hit, {} moved\n", device,
+                               cache.n_places, 100.0 * static_cast<double>(cache.n_hits) / uses,
+                               cache.n_moves));
+    }
+}
+
+void save_expert_profile(const minim::Model& model, const Options& options) {
+    const auto has_cache = [](const minim_expert_cache& cache) { return cache.n_places > 0; };
+    if (!options.expert_profile.empty() && std::ranges::any_of(model.expert_caches(), has_cache))
+        model.save_expert_profile(options.expert_profile);
+}
 
 minim::Model open_model(const minim::Runtime& runtime, const Options& options, const minim::Cancel& cancel) {
     ProgressBar bar;

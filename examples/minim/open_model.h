@@ -12,4 +12,10 @@ minim::Runtime open_runtime(const Options& options);
 // Shows the progress on a terminal.
 minim::Model open_model(const minim::Runtime& runtime, const Options& options, const minim::Cancel& cancel);
 
+// What the devices' caches of experts did, if there are any.
+void print_expert_caches(const minim::Model& model);
+
+// Writes the file of --expert-profile, if one is named and a device has a cache.
+void save_expert_profile(const minim::Model& model, const Options& options);
+
 }  // namespace cli

@@ -31,6 +31,18 @@ void add_text_options(CLI::App& app, Options& options, const std::string& what) 
         ->excludes(text);
 }
 
+// "0.9" stays, a size becomes bytes. Returns what is wrong, as CLI11 wants it.
+std::string part_or_bytes(std::string& text) {
+    if (text.starts_with("0.") || text == "1.0") return {};
+    return CLI::AsSizeValue(true)(text);
+}
+
+std::string cache_bytes(std::string& text) {
+    if (text != "room") return CLI::AsSizeValue(true)(text);
+    text = std::to_string(MINIM_EXPERT_CACHE_ROOM);
+    return {};
+}
+
 void add_model_options(CLI::App& app, Options& options) {
     app.add_option("-m,--model", options.model, "checkpoint: a GGUF file, a safetensors file or a folder")
         ->type_name("PATH");
@@ -38,9 +50,10 @@ void add_model_options(CLI::App& app, Options& options) {
         ->type_name("NAME")
         ->check(CLI::IsMember({"cpu", "reference"}).description(""))
         ->capture_default_str();
-    app.add_option(
-           "--device", options.devices,
-           "also -dev: devices for the layers, as `minim devices` names them: cuda:0 or cuda:0,cuda:1")
+    app.add_option("--device", options.devices,
+                   "also -dev: devices for the layers, as `minim devices` names them: cuda:0 or "
+                   "cuda:0,cuda:1, each with "
+                   "a budget if need be (cuda:0=20GiB, cuda:0=0.9); auto: all usable devices")
         ->type_name("NAMES");
     app.add_option("--n-gpu-layers", options.n_gpu_layers,
                    "also -ngl: so many layers, the last ones, go to the devices (default: all)")
@@ -53,10 +66,11 @@ void add_model_options(CLI::App& app, Options& options) {
         ->delimiter(',')
         ->check(within(0.0, 1e9));
     app.add_option("--device-memory", options.device_memory,
-                   "the most memory to take of each device, 20GiB,24GiB; 0: no limit (default: no limits)")
+                   "the most memory to use of each device: 20GiB,24GiB, or parts of it: 0.9,0.5; 0: no limit "
+                   "(default: no limits)")
         ->type_name("SIZES")
         ->delimiter(',')
-        ->transform(CLI::AsSizeValue(true).description(""));
+        ->transform(CLI::Validator(part_or_bytes, ""));
     auto* cpu_moe =
         app.add_flag("--cpu-moe", options.cpu_moe,
                      "also -cmoe: all experts stay with the processor, the rest goes to the devices");
@@ -75,6 +89,27 @@ void add_model_options(CLI::App& app, Options& options) {
                    "experts that leave the devices no room for a context of N tokens stay with the processor")
         ->type_name("N")
         ->check(within(int64_t{1}, int64_t{k_largest_int32}));
+    app.add_option("--expert-cache", options.expert_cache,
+                   "device memory for the experts that are used most, while the CPU computes the others: "
+                   "4GiB, or room "
+                   "for what is left beside the context (default: room, if no other option is about experts)")
+        ->type_name("SIZE")
+        ->transform(CLI::Validator(cache_bytes, ""));
+    const std::map<std::string, int32_t> moves = {{"auto", MINIM_EXPERT_MOVES_AUTO},
+                                                  {"fixed", MINIM_EXPERT_MOVES_FIXED},
+                                                  {"reproducible", MINIM_EXPERT_MOVES_REPRODUCIBLE},
+                                                  {"eager", MINIM_EXPERT_MOVES_EAGER}};
+    app.add_option(
+           "--expert-moves", options.expert_moves,
+           "when experts of the cache change: fixed (never), reproducible (the same requests give the "
+           "same texts) or eager (as soon as possible)")
+        ->type_name("MODE")
+        ->transform(CLI::CheckedTransformer(moves, CLI::ignore_case).description(""));
+    app.add_option(
+           "--expert-profile", options.expert_profile,
+           "which experts the cache holds at first: read from this file if it is there, and written at "
+           "the end")
+        ->type_name("FILE");
     app.add_flag("--deterministic", options.deterministic,
                  "devices compute the same bits for a text in any company and any pieces; slower");
     app.add_flag("--allow-cpu", options.allow_cpu, "go on without a device that cannot be used");

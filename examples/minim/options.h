@@ -19,14 +19,17 @@ struct Options {
     std::string text_file;            // -f
     std::string packed_file;          // of the processor's weights
     std::string backend = "cpu";
-    std::string devices;                  // "cuda:0,cuda:1"; empty: the backend has all layers
-    std::vector<uint64_t> device_memory;  // the most bytes to take of each device; 0: no limit
+    std::string devices;                     // "cuda:0,cuda:1"; empty: the backend has all layers
+    std::vector<std::string> device_memory;  // the most to take of each device: 20GiB, 0.9; 0: no limit
     std::vector<double> tensor_split;
     std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts elsewhere than their layer
     int32_t n_gpu_layers = -1;           // below 0: all, where devices are named
     bool cpu_moe = false;
-    int64_t n_cpu_moe = 0;    // experts of so many layers stay with the processor
-    int64_t fit_context = 0;  // experts that leave no room for so many tokens do; 0: none
+    int64_t n_cpu_moe = 0;      // experts of so many layers stay with the processor
+    int64_t fit_context = 0;    // experts that leave no room for so many tokens do; 0: none
+    uint64_t expert_cache = 0;  // bytes on the devices; 0: none, or all room if nothing is said of experts
+    int32_t expert_moves = 0;   // MINIM_EXPERT_MOVES_*
+    std::string expert_profile;
     bool allow_cpu = false;
     int32_t n_threads = 0;
     int32_t n_threads_batch = 0;

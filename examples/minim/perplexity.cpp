@@ -86,6 +86,7 @@ void perplexity(const Options& options, const minim::Cancel& cancel) {
     print(fmt::format("perplexity: {:.4f} over {} tokens\n", std::exp(loss / static_cast<double>(n_counted)),
                       n_counted));
     flush_output();
+    save_expert_profile(model, options);
 }
 
 }  // namespace cli

@@ -44,7 +44,10 @@ void add_model(CLI::App& app, Options& options) {
     app.add_option("model", options.model, "the same, as `vllm serve MODEL` has it")
         ->type_name("MODEL")
         ->excludes("-m");
-    app.add_option("--device", options.devices, "also -dev: devices for the layers, cuda:0 or cuda:0,cuda:1")
+    app.add_option(
+           "--device", options.devices,
+           "also -dev: devices for the layers, cuda:0 or cuda:0,cuda:1, each with a budget if need be "
+           "(cuda:0=20GiB, cuda:0=0.9); auto: all usable devices")
         ->type_name("NAMES");
     app.add_option("--n-gpu-layers", options.n_gpu_layers,
                    "also -ngl: so many layers, the last ones, go to the devices")
@@ -60,6 +63,12 @@ void add_model(CLI::App& app, Options& options) {
     app.add_option("--override-tensor", options.overrides, "also -ot: experts by pattern, exps=cpu")
         ->take_all()
         ->type_name("PATTERN=DEVICE");
+    app.add_option(
+           "--expert-cache", options.expert_cache,
+           "device memory for the experts that are used most, while the CPU computes the others: 4GiB "
+           "(default: what is left, if no other option is about experts)")
+        ->type_name("SIZE")
+        ->transform(CLI::AsSizeValue(true).description(""));
     app.add_option("-t,--threads", options.n_threads, "threads; 0: the cores this process may use")
         ->type_name("N")
         ->check(within(0, k_largest_int32));

@@ -54,6 +54,7 @@ struct Options {
     bool cpu_moe = false;
     int64_t n_cpu_moe = 0;
     std::vector<std::string> overrides;
+    uint64_t expert_cache = 0;  // bytes; 0: none, or all room if nothing is said of experts
     bool mlock = false;
     bool mmap = false;
     bool no_mmap = false;

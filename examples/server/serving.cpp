@@ -46,6 +46,17 @@ minim::Model open_model(const minim::Runtime& runtime, const Options& options) {
             for (const std::string& rule : options.overrides)
                 model.overrides.append(model.overrides.empty() ? "" : ",").append(rule);
             model.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
+            model.expert_cache_bytes = options.expert_cache;
+            model.fit_k_format = model.fit_v_format = options.kv_format;
+            // Room for the KV cache that is wanted.
+            const auto n_context =
+                options.kv_tokens > 0 ? static_cast<int64_t>(options.kv_tokens) : options.n_context;
+            const bool says_nothing =
+                model.overrides.empty() && model.n_host_experts == 0 && options.expert_cache == 0;
+            if (says_nothing && n_context > 0) {
+                model.fit_context = n_context;
+                model.expert_cache_bytes = MINIM_EXPERT_CACHE_ROOM;
+            }
         }
     }
     model.lock = options.mlock;

@@ -536,7 +536,7 @@ typedef struct minim_model_params {
        on the host. */
     const char* packed_file;
     /* Room on `devices` for a cache of experts, which all lie with `backend` then: a device computes those that it has while
-       the processor computes the others of the same layer. Shared by the devices in proportion to their layers. With
+       the CPU computes the others of the same layer. Shared by the devices in proportion to their layers. With
        `fit_context`, experts are cached only if not all of them have room. MINIM_EXPERT_CACHE_ROOM: what is left beside the
        context of `fit_context`, or of one that is chosen. 0: no cache, or see `devices`. */
     uint64_t expert_cache_bytes;
@@ -647,7 +647,7 @@ typedef struct minim_expert_cache {
     uint32_t reserved;    /* 0 */
     int64_t n_places;     /* experts that it has room for; 0: there is none */
     int64_t n_hits;       /* experts of tokens that the device computed */
-    int64_t n_misses;     /* that the processor computed */
+    int64_t n_misses;     /* that the CPU computed */
     int64_t n_moves;      /* experts that took another's place */
     uint64_t bytes;       /* of the device's memory */
     uint64_t moved_bytes; /* copied to the device by moves */

@@ -222,7 +222,18 @@ int64_t fit_experts_to_any_context(FitRequest request, std::span<Stage> stages) 
     while (!has_room(context)) context = least(std::max(context / 2, k_least_context));
     for (int64_t shorter = context; shorter >= least(k_least_whole_context); shorter /= 2)
         if (fits(shorter)) return shorter;
-    fits(context);
+    const auto kv_is_larger_than_cache = [&] {
+        fits(context);
+        uint64_t cache = 0;
+        uint64_t kv = 0;
+        for (const Stage& stage : stages) {
+            if (!has_room_of_its_own(stage)) continue;
+            cache += stage.cache_bytes;
+            kv += kv_bytes(stage.n_layer, request);
+        }
+        return kv > cache;
+    };
+    while (kv_is_larger_than_cache() && context / 2 >= least(k_least_context)) context /= 2;
     return context;
 }
 

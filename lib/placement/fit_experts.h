@@ -40,7 +40,8 @@ struct FitRequest {
 void fit_experts(const FitRequest& request, std::span<model::Stage> stages);
 
 // The same for a caller who wants no particular context: one of 8,192 tokens, or of the model's longest if that is less. A shorter
-// one, down to 2,048, if all experts have room beside it, and down to 256 if there is no room for more. Returns the context.
+// one, down to 2,048, if all experts have room beside it, and down to 256 if there is no room for more, or less for the cache than
+// for the context. Returns the context.
 int64_t fit_experts_to_any_context(FitRequest request, std::span<model::Stage> stages);
 
 }  // namespace minim::placement

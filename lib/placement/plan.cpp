@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <tuple>
 #include <utility>
 
+#include "backend/experts.h"
 #include "backend/kv_view.h"
 #include "base/error.h"
 #include "base/format_text.h"
@@ -174,12 +176,19 @@ class Planner {
         return model::split_layers(n_on_devices, room);
     }
 
-    // Places the experts of these layers: as the rules say; else on the layer's device as long as there is room, the
-    // last layers first; else on the host.
+    // Places the experts of these layers: as the rules say; else on the layer's device if it has room for the experts of all its
+    // layers. If not, the host has all of them and the device a cache. If the host has no room for all, the experts of the last
+    // layers are on the device alone.
     Plan filled(const Counts& counts) const {
+        Plan plan = filled(counts, true);
+        return host_overflow(plan) == 0 ? plan : filled(counts, false);
+    }
+
+    Plan filled(const Counts& counts, bool may_cache) const {
         Plan plan;
         plan.layer_device.assign(static_cast<size_t>(n_layer_), k_host);
         plan.expert_device.assign(static_cast<size_t>(n_layer_), k_host);
+        plan.cached_part.assign(static_cast<size_t>(n_layer_), 0.0);
         int64_t layer = n_layer_ - std::accumulate(counts.begin(), counts.end(), int64_t{0});
         for (size_t d = 0; d < counts.size(); ++d)
             for (int64_t i = 0; i < counts[d]; ++i)
@@ -189,7 +198,9 @@ class Planner {
         plan.host.work_bytes = host_work_;
         for (PlannedPlace& place : plan.devices) place.work_bytes = device_work_;
         add_dense(plan);
-        add_experts(plan);
+        for (size_t l = 0; l < said_.size(); ++l)
+            if (said_[l] != k_not_said) add_experts(plan, l, said_[l]);
+        for (int32_t d = k_host; d < std::ssize(plan.devices); ++d) add_free_experts(plan, d, may_cache);
         finish(plan);
         return plan;
     }
@@ -209,22 +220,65 @@ class Planner {
         place(plan, plan.layer_device.back()).dense_bytes += sizes_.head;
     }
 
-    void add_experts(Plan& plan) const {
-        const auto add = [&](size_t layer, int32_t device) {
-            plan.expert_device[layer] = device;
-            PlannedPlace& there = place(plan, device);
-            there.expert_bytes += sizes_.experts[layer];
-            there.n_experts += sizes_.n_experts[layer];
-        };
-        for (size_t l = 0; l < said_.size(); ++l)
-            if (said_[l] != k_not_said) add(l, said_[l]);
+    void add_experts(Plan& plan, size_t layer, int32_t device) const {
+        plan.expert_device[layer] = device;
+        PlannedPlace& there = place(plan, device);
+        there.expert_bytes += sizes_.experts[layer];
+        there.n_experts += sizes_.n_experts[layer];
+    }
+
+    // Of the layers of a device, those that no rule places.
+    void add_free_experts(Plan& plan, int32_t device, bool may_cache) const {
+        std::vector<size_t> layers;
+        uint64_t bytes = 0;
         for (size_t l = said_.size(); l-- > 0;) {
-            if (said_[l] != k_not_said) continue;
-            const int32_t device = plan.layer_device[l];
-            const bool has_room =
-                device != k_host && sizes_.experts[l] + used(plan.devices[static_cast<size_t>(device)]) <=
-                                        capacity(static_cast<size_t>(device));
-            add(l, has_room ? device : k_host);
+            if (said_[l] != k_not_said || plan.layer_device[l] != device) continue;
+            layers.push_back(l);
+            bytes += sizes_.experts[l];
+        }
+        const uint64_t room = device == k_host ? 0 : room_on(plan, device);
+        if (device != k_host && bytes > room && may_cache) {
+            for (const size_t l : layers) add_experts(plan, l, k_host);
+            add_cache(plan, device, layers, room);
+            return;
+        }
+        for (const size_t l : layers) {
+            const bool has_room = device != k_host && sizes_.experts[l] <= room_on(plan, device);
+            add_experts(plan, l, has_room ? device : k_host);
+        }
+    }
+
+    uint64_t room_on(const Plan& plan, int32_t device) const {
+        const auto d = static_cast<size_t>(device);
+        const uint64_t all = used(plan.devices[d]);
+        return capacity(d) > all ? capacity(d) - all : 0;
+    }
+
+    // Layers whose experts have one size share the room for as large a part of them as of all.
+    void add_cache(Plan& plan, int32_t device, const std::vector<size_t>& layers, uint64_t room) const {
+        std::map<uint64_t, std::vector<size_t>> classes;  // by bytes of an expert
+        uint64_t all = 0;
+        uint64_t tables = 0;
+        for (const size_t l : layers) {
+            if (sizes_.n_experts[l] == 0) continue;
+            const auto n = static_cast<uint64_t>(sizes_.n_experts[l]);
+            classes[sizes_.experts[l] / n].push_back(l);
+            all += sizes_.experts[l];
+            tables += n * sizeof(backend::ExpertPlace);
+        }
+        if (all == 0 || room <= tables) return;
+        const auto d = static_cast<size_t>(device);
+        const double part = std::min(static_cast<double>(room - tables) / static_cast<double>(all),
+                                     balanced_part(request_.devices[d], request_.host));
+        PlannedPlace& there = plan.devices[d];
+        for (const auto& [bytes, of] : classes) {
+            int64_t n_all = 0;
+            for (const size_t l : of) n_all += sizes_.n_experts[l];
+            const auto n = static_cast<int64_t>(part * static_cast<double>(n_all));
+            there.n_experts += n;
+            there.expert_bytes += static_cast<uint64_t>(n) * bytes;
+            for (const size_t l : of)
+                plan.cached_part[l] = static_cast<double>(n) / static_cast<double>(n_all);
         }
     }
 
@@ -278,7 +332,7 @@ class Planner {
                 plan);
     }
 
-    // The order of plans: those that fit, then by decode speed, then by even use of devices.
+    // The order of plans: those that fit, then those without caches, then by decode speed, then by even use of devices.
     auto rank(const Plan& plan) const {
         double imbalance = 0.0;
         for (size_t d = 0; d < plan.devices.size(); ++d) {
@@ -286,9 +340,11 @@ class Planner {
                                   static_cast<double>(std::max<uint64_t>(capacity(d), 1));
             imbalance += filled * filled;
         }
-        const double read_seconds = plan.decode_seconds.total() - plan.decode_seconds.hand_over;
+        const double seconds = plan.decode_seconds.total();
         // In picoseconds: rounding errors of sums must not move a layer.
-        return std::tuple(overflow(plan), host_overflow(plan), std::llround(read_seconds * 1e9), imbalance);
+        const bool caches = std::ranges::any_of(plan.cached_part, [](double part) { return part > 0.0; });
+        return std::tuple(overflow(plan), host_overflow(plan), caches, std::llround(seconds * 1e9),
+                          imbalance);
     }
 
     // Moves layers from one device to another as long as that improves the plan.
@@ -350,10 +406,30 @@ class Planner {
         return format_text("{:.1f} GiB", static_cast<double>(bytes) / 1073741824.0);
     }
 
+    // Experts of a device's cache.
+    int64_t cached_of(const Plan& plan, size_t d) const {
+        int64_t n = plan.devices[d].n_experts;
+        bool caches = false;
+        for (size_t l = 0; l < plan.expert_device.size(); ++l) {
+            if (plan.expert_device[l] == static_cast<int32_t>(d)) n -= sizes_.n_experts[l];
+            caches = caches || (plan.layer_device[l] == static_cast<int32_t>(d) && plan.cached_part[l] > 0.0);
+        }
+        return caches ? n : 0;
+    }
+
     void describe_device(Plan& plan, size_t d) const {
         const PlannedPlace& place = plan.devices[d];
         if (place.n_layers == 0 && place.n_experts == 0) {
             plan.choices.push_back(format_text("{}: nothing", place.name));
+            return;
+        }
+        if (const int64_t n_cached = cached_of(plan, d); n_cached > 0) {
+            plan.choices.push_back(
+                format_text("{}: attention and KV cache of {} layers, a cache of {} experts, while the CPU "
+                            "computes the others; "
+                            "{} of {} used, {} free",
+                            place.name, place.n_layers, n_cached, size_text(used(place) + place.work_bytes),
+                            size_text(request_.devices[d].memory_bytes), size_text(place.free_bytes)));
             return;
         }
         int64_t with_experts = 0;

@@ -42,7 +42,7 @@ struct PlannedPlace {
     int64_t n_experts = 0;
 };
 
-// The parts of the seconds of one token, which follow each other.
+// The parts of the seconds of one token, which follow each other, but for what overlaps.
 struct DecodeSeconds {
     double dense = 0.0;     // weights of attention, routers and head
     double kv_cache = 0.0;  // the whole context, read once
@@ -50,9 +50,10 @@ struct DecodeSeconds {
     double host_experts = 0.0;
     double launches = 0.0;   // of kernels, and jobs of the host's threads
     double hand_over = 0.0;  // between devices, and to the host and back
+    double overlap = 0.0;    // of the experts of layers that a device and the host compute at the same time
 
     double total() const noexcept {
-        return dense + kv_cache + device_experts + host_experts + launches + hand_over;
+        return dense + kv_cache + device_experts + host_experts + launches + hand_over - overlap;
     }
 };
 
@@ -62,6 +63,8 @@ struct Plan {
     PlannedPlace host;
     std::vector<int32_t> layer_device;   // of each layer: index of the device, -1: the host
     std::vector<int32_t> expert_device;  // of the experts of each layer
+    // Of each layer: the part of its experts that fits the cache of its device. The host has all experts, and computes the others.
+    std::vector<double> cached_part;
 
     // Read to decode one token.
     uint64_t token_dense_bytes = 0;

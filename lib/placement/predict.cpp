@@ -20,6 +20,8 @@ constexpr double k_host_layer_seconds = 25e-6;
 // Seconds to send the residual stream to the host and back, with both waits: once for each layer with offloaded experts.
 constexpr double k_hand_over_seconds = 45e-6;
 constexpr double k_between_devices_seconds = 30e-6;
+// Inputs and choices to the host and its experts' outputs back, once a layer whose experts both compute.
+constexpr double k_exchange_seconds = 12e-6;
 
 // Operations a second that kernels reach for each byte a second of memory bandwidth: 89 T on an H100 with 3.35 TB/s,
 // 5.8 T on a server with 576 GB/s and 16 cores.
@@ -49,10 +51,15 @@ class Predictor {
             const double bandwidth = speed_of(own).bytes_per_second;
             seconds.dense += layer.dense / bandwidth;
             seconds.kv_cache += layer.kv / bandwidth;
-            double& of_experts = experts < 0 ? seconds.host_experts : seconds.device_experts;
-            of_experts += layer.experts * layer.expert_part / speed_of(experts).bytes_per_second;
+            const double cached = plan_.cached_part[l];
+            const double here = cached * layer.experts * layer.expert_part / bandwidth;
+            const double there =
+                (1.0 - cached) * layer.experts * layer.expert_part / speed_of(experts).bytes_per_second;
+            seconds.device_experts += here;
+            (experts < 0 ? seconds.host_experts : seconds.device_experts) += there;
+            seconds.overlap += std::min(here, there);
             seconds.launches += own < 0 ? k_host_layer_seconds : k_device_layer_seconds;
-            if (own != experts) seconds.hand_over += k_hand_over_seconds;
+            if (own != experts) seconds.hand_over += cached > 0.0 ? k_exchange_seconds : k_hand_over_seconds;
             if (l > 0 && own != plan_.layer_device[l - 1]) seconds.hand_over += k_between_devices_seconds;
         }
         seconds.dense += request_.head / speed_of(plan_.layer_device.back()).bytes_per_second;
@@ -68,7 +75,9 @@ class Predictor {
             const int32_t own = plan_.layer_device[l];
             const int32_t experts = plan_.expert_device[l];
             seconds += dense_seconds(own, request_.layers[l], n_rows);
-            seconds += expert_seconds(experts, request_.layers[l], n_rows);
+            const double cached = plan_.cached_part[l];
+            seconds += std::max(expert_seconds(own, request_.layers[l], n_rows, cached),
+                                expert_seconds(experts, request_.layers[l], n_rows, 1.0 - cached));
             seconds +=
                 k_device_layer_seconds + (own != experts ? crossing_seconds(own, experts, n_rows) : 0.0);
         }
@@ -94,13 +103,15 @@ class Predictor {
                         n_rows * (products + attention) / speed.operations_per_second);
     }
 
-    double expert_seconds(int32_t device, const LayerReads& layer, double n_rows) const {
+    // Of a part of the experts.
+    double expert_seconds(int32_t device, const LayerReads& layer, double n_rows, double part) const {
         const model::Config& config = request_.config;
         const Speed speed = speed_of(device);
         const double operations = 2.0 * 3.0 * static_cast<double>(config.hidden * config.expert_ff) *
                                   static_cast<double>(config.n_expert_used);
         const double read = layer.experts * std::min(1.0, layer.expert_part * n_rows);
-        return std::max(read / speed.bytes_per_second, n_rows * operations / speed.operations_per_second);
+        return part *
+               std::max(read / speed.bytes_per_second, n_rows * operations / speed.operations_per_second);
     }
 
     double crossing_seconds(int32_t own, int32_t experts, double n_rows) const {
@@ -116,6 +127,11 @@ class Predictor {
 };
 
 }  // namespace
+
+double balanced_part(const DeviceFacts& device, const HostFacts& host) {
+    const double of_device = device.bytes_per_second * k_device_part;
+    return of_device / (of_device + host_bandwidth(host));
+}
 
 void predict(const PredictRequest& request, Plan& plan) {
     const Predictor predictor(request, plan);

@@ -29,6 +29,10 @@ struct PredictRequest {
     int64_t n_ubatch = 0;
 };
 
+// Returns the part of a layer's experts for which a device takes as long as the host takes for the others, with even routing. A
+// larger cache would make decoding slower.
+double balanced_part(const DeviceFacts& device, const HostFacts& host);
+
 // Sets the speeds of a plan and the parts of a token's time, from the places of its layers and experts.
 void predict(const PredictRequest& request, Plan& plan);
 

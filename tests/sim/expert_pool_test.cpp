@@ -1,4 +1,4 @@
-// Experts of a layer on both sides at once: whatever is on the device, the model answers as on the processor.
+// Experts of a layer on both sides at once: whatever is on the device, the model answers as on the CPU.
 #include "model/expert_pool.h"
 
 #include <atomic>
@@ -57,7 +57,7 @@ uint64_t expert_bytes(const model::Model& model) {
 
 }  // namespace
 
-TEST_CASE("pool: with any part of the experts on the device, the logits are the processor's, bit for bit") {
+TEST_CASE("pool: with any part of the experts on the device, the logits are the CPU's, bit for bit") {
     const SixLayers six;
     for (const size_t n_devices : {1, 2}) {
         const Devices devices = make_devices(n_devices);
@@ -80,7 +80,7 @@ TEST_CASE("pool: with any part of the experts on the device, the logits are the 
     }
 }
 
-TEST_CASE("pool: while experts move in and out, the logits are the processor's, bit for bit") {
+TEST_CASE("pool: while experts move in and out, the logits are the CPU's, bit for bit") {
     const SixLayers six;
     for (const ExpertMoves moves : {ExpertMoves::reproducible, ExpertMoves::eager}) {
         const Devices devices = make_devices(1);
@@ -103,7 +103,7 @@ TEST_CASE("pool: reproducible moves depend on the experts chosen alone") {
     CHECK(hits[0] == hits[1]);
 }
 
-TEST_CASE("pool: texts, drafts, forks, states, requests and threads are the processor's") {
+TEST_CASE("pool: texts, drafts, forks, states, requests and threads are the CPU's") {
     const Devices devices = make_devices(1);
     const auto model = with_cache(devices, 1 << 20, ExpertMoves::reproducible);
     check_texts(model);
