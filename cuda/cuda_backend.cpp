@@ -430,7 +430,7 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
         take(stream->output, n_slots * std::max(limits.hidden, limits.expert_ff));
         const int64_t n_pieces =
             std::min(limits.n_rows, backend::k_most_shortlist_rows) * fast::shortlist_pieces(limits.n_vocab);
-        take(stream->seen, 1);
+        take(stream->seen, std::min(limits.n_rows, int64_t{1}));
         take(stream->shortlist.pieces, n_pieces);
         take(stream->shortlist.keys, n_pieces * fast::k_list);
         if (is_fast_) {

@@ -50,7 +50,10 @@ TEST_CASE("a budget that leaves next to nothing beside the weights is enough to 
     const uint64_t weights = open(backend::k_no_budget)->weight_bytes()[0].total;
     const auto model = open(weights + (64 << 10));
     CHECK(model->backend().memory().used() == weights);
-    expect_error(Status::out_of_device_memory, "bytes for weights needed", [&] { open(weights - 1); });
+    const uint64_t tables = static_cast<uint64_t>(model->config().n_layer * model->config().n_expert) *
+                            sizeof(backend::ExpertPlace);  // of experts, which follow the weights
+    expect_error(Status::out_of_device_memory, "bytes for weights needed",
+                 [&] { open(weights - tables - 1); });
     expect_error(Status::out_of_device_memory, "bytes for packing weights needed",
                  [&] { open(weights + 2048); });
     engine::SessionParams params;
