@@ -65,8 +65,8 @@ constexpr Spelling k_refused[] = {
     {"--model-url", "minim downloads nothing: name the downloaded file with -m"},
     {"-no-cnv", "for a text without the chat template use --raw"},
     {"--no-conversation", "for a text without the chat template use --raw"},
-    {"-cnv", "minim answers one prompt"},
-    {"--conversation", "minim answers one prompt"},
+    {"-cnv", "minim answers one prompt; `minim chat` is a conversation"},
+    {"--conversation", "minim answers one prompt; `minim chat` is a conversation"},
     {"-md", "minim takes no draft model"},
     {"--model-draft", "minim takes no draft model"},
     {"-mm", "minim takes no pictures"},
@@ -87,6 +87,7 @@ constexpr std::string_view k_text_options[] = {"-m",
                                                "--json-schema",
                                                "--system",
                                                "--packed-file",
+                                               "--dry-sequence-breaker",
                                                "--override-tensor"};
 
 template <typename Row, size_t n>

@@ -9,6 +9,7 @@ namespace cli {
 // False where `cancel` ended the answer; the summary is printed in either case.
 bool generate(const Options& options, const minim::Cancel& cancel);
 
+void chat(const Options& options, const minim::Cancel& cancel);
 void inspect(const Options& options);
 void devices(const Options& options);
 void tokenize(const Options& options, const minim::Cancel& cancel);

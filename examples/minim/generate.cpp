@@ -12,13 +12,13 @@
 #include "input.h"
 #include "open_model.h"
 #include "output.h"
+#include "sampling.h"
 
 namespace cli {
 namespace {
 
 constexpr int64_t k_default_context = 4096;
 constexpr int64_t k_default_answer = 2048;  // room beside a prompt that fills the default context
-constexpr int32_t k_penalty_last_n = 64;    // what --repeat-penalty means in llama.cpp
 
 // `text`, which is UTF-8, as a JSON string.
 std::string json_string(std::string_view text) {
@@ -56,30 +56,6 @@ uint64_t context_size(const Options& options, int64_t n_prompt, int64_t n_contex
     const int64_t n_answer = options.n_predict > 0 ? options.n_predict : k_default_answer;
     const int64_t needed = n_answer > n_context_train ? n_context_train : n_prompt + n_answer;
     return static_cast<uint64_t>(std::min(std::max(k_default_context, needed), n_context_train));
-}
-
-// The chat template opens a block of reasoning, which is free.
-minim::ConstraintOptions after_reasoning(const Options& options) {
-    minim::ConstraintOptions constraint;
-    if (!options.raw) constraint.starts_after = "</think>";
-    return constraint;
-}
-
-minim::Sampling sampling(const minim::Model& model, const Options& options) {
-    minim::Sampling sampling;
-    if (!options.json_schema.empty()) {
-        sampling.set_constraint(
-            minim::Constraint::from_schema(model, options.json_schema, after_reasoning(options)));
-    }
-    sampling.set("temperature", options.temperature)
-        .set("top_p", options.top_p)
-        .set("top_k", options.top_k)
-        .set("min_p", options.min_p)
-        .set("repetition_penalty", options.repeat_penalty)
-        .set("penalty_last_n", k_penalty_last_n)
-        .set("max_tokens", std::max<int64_t>(options.n_predict, 0));
-    if (options.seed != -1) sampling.set("seed", options.seed);
-    return sampling;
 }
 
 // A context that nobody has named is halved as long as there is no memory for it, but holds the prompt.
@@ -221,7 +197,7 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
     bool finished = true;
     minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
     try {
-        result = session.generate(sampling(model, options), prompt, on_token, &cancel);
+        result = session.generate(make_sampling(model, options), prompt, on_token, &cancel);
     } catch (const minim::Exception& error) {
         if (error.status() != MINIM_E_CANCELLED) throw;
         const auto so_far = partial_result(session);

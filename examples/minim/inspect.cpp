@@ -113,6 +113,19 @@ void print_totals(const std::vector<minim_tensor_info>& tensors) {
     }
 }
 
+std::string sampling_text(const minim::Checkpoint& checkpoint) {
+    const minim_recommended_sampling sampling = checkpoint.recommended_sampling();
+    if (*sampling.source == 0) return "sampling:  nothing is recommended\n";
+    std::string text = fmt::format("sampling:  temperature {}, top_p {}, top_k {}", sampling.temperature,
+                                   sampling.top_p, sampling.top_k);
+    if (sampling.min_p > 0) text += fmt::format(", min_p {}", sampling.min_p);
+    if (sampling.repetition_penalty != 1) {
+        text += fmt::format(", repetition_penalty {}", sampling.repetition_penalty);
+        if (sampling.penalty_last_n >= 0) text += fmt::format(" (last {} tokens)", sampling.penalty_last_n);
+    }
+    return text + fmt::format(" are recommended ({})\n", sampling.source);
+}
+
 }  // namespace
 
 void inspect(const Options& options) {
@@ -121,6 +134,7 @@ void inspect(const Options& options) {
     const std::vector<minim_tensor_info> tensors = tensors_of(checkpoint);
     print_summary(options, checkpoint);
     print(quantisation_text(options.model));
+    print(sampling_text(checkpoint));
     if (options.show_metadata) print_metadata(checkpoint);
     if (options.show_tensors) print_tensors(tensors);
     print_totals(tensors);

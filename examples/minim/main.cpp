@@ -58,6 +58,7 @@ int run(const cli::Options& options) {
     if (options.command == cli::Command::generate) {
         return cli::generate(options, cancel) ? 0 : cli::k_exit_interrupted;
     }
+    if (options.command == cli::Command::chat) cli::chat(options, cancel);
     if (options.command == cli::Command::tokenize) cli::tokenize(options, cancel);
     if (options.command == cli::Command::perplexity) cli::perplexity(options, cancel);
     return 0;

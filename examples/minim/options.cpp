@@ -177,8 +177,61 @@ void add_batch_options(CLI::App& app, Options& options) {
     add_format("--cache-type-v", options.v_format, "also -ctv: of the values alone (default: as --kv)");
 }
 
-void add_generate_options(CLI::App& app, Options& options) {
-    add_text_options(app, options, "what to say to the model");
+void add_sampling_options(CLI::App& app, Options& options) {
+    app.add_option(
+           "--temp", options.temperature,
+           "temperature; 0: always the likeliest token (default, as for those below: what the checkpoint "
+           "recommends)")
+        ->type_name("X")
+        ->check(within(0.0, 100.0));
+    app.add_option("--top-p", options.top_p,
+                   "the likeliest tokens that together have this probability; 1: all")
+        ->type_name("X")
+        ->check(within(0.0, 1.0));
+    app.add_option("--top-k", options.top_k, "the k likeliest tokens; 0: all")
+        ->type_name("N")
+        ->check(within(0, k_largest_int32));
+    app.add_option("--min-p", options.min_p, "tokens at least this likely relative to the likeliest; 0: all")
+        ->type_name("X")
+        ->check(within(0.0, 1.0));
+    app.add_option("--repeat-penalty", options.repeat_penalty, "for tokens among the last 64; 1: off")
+        ->type_name("X")
+        ->check(within(0.001, 1000.0));
+    app.add_option("--dry-multiplier", options.dry_multiplier,
+                   "DRY: lowers what would go on with a repetition; 0: off (default)")
+        ->type_name("X")
+        ->check(within(0.0, 1000.0));
+    app.add_option("--dry-base", options.dry_base,
+                   "to the power of the repetition's length beyond the allowed one (default 1.75)")
+        ->type_name("X")
+        ->check(within(1.0, 1000.0));
+    app.add_option("--dry-allowed-length", options.dry_allowed_length,
+                   "repetitions shorter than this are free (default 2)")
+        ->type_name("N")
+        ->check(within(0, k_largest_int32));
+    app.add_option("--dry-penalty-last-n", options.dry_penalty_last_n,
+                   "tokens in which repetitions are looked for; -1: all (default), 0: none")
+        ->type_name("N")
+        ->check(within(-1, k_largest_int32));
+    app.add_option(
+           "--dry-sequence-breaker", options.dry_breakers,
+           "a text that ends repetitions, in place of newline, ':', '\"' and '*'; may be repeated; none: "
+           "no text does")
+        ->type_name("TEXT")
+        ->take_all()
+        ->expected(1);
+    app.add_option("--reasoning-budget", options.reasoning_budget,
+                   "close the model's reasoning after so many tokens of it; 0: no limit")
+        ->type_name("N")
+        ->check(within(int64_t{0}, k_largest_int64))
+        ->capture_default_str();
+    app.add_option("--seed", options.seed, "also -s: the same seed gives the same text; -1: chance")
+        ->type_name("N")
+        ->capture_default_str();
+}
+
+// What an answer and a chat have in common.
+void add_answer_options(CLI::App& app, Options& options) {
     add_model_options(app, options);
     add_batch_options(app, options);
     app.add_option("--system", options.system, "also -sys: system message (default: the chat template's own)")
@@ -186,41 +239,35 @@ void add_generate_options(CLI::App& app, Options& options) {
     app.add_option("-j,--json-schema", options.json_schema,
                    "the answer is JSON that fits this JSON Schema; '{}' is any JSON")
         ->type_name("SCHEMA");
-    app.add_flag("--raw", options.raw, "continue the text as it is, without chat template");
     app.add_option("-n,--predict", options.n_predict,
                    "tokens to generate; -1 or 0: until the model ends its turn")
         ->type_name("N")
         ->check(within(int64_t{-1}, k_largest_int64))
         ->capture_default_str();
+    add_sampling_options(app, options);
+}
+
+void add_generate_options(CLI::App& app, Options& options) {
+    add_text_options(app, options, "what to say to the model");
+    add_answer_options(app, options);
+    app.add_flag("--raw", options.raw, "continue the text as it is, without chat template");
     app.add_option("-c,--ctx-size", options.n_context,
                    "context in tokens; 0: 4096 or what prompt and -n need, at most the model's own")
         ->type_name("N")
         ->check(within(int64_t{0}, k_largest_int64))
         ->capture_default_str();
-    app.add_option("--temp", options.temperature, "temperature; 0: always the likeliest token")
-        ->type_name("X")
-        ->check(within(0.0, 100.0))
-        ->capture_default_str();
-    app.add_option("--top-p", options.top_p,
-                   "the likeliest tokens that together have this probability; 1: all")
-        ->type_name("X")
-        ->check(within(0.0, 1.0))
-        ->capture_default_str();
-    app.add_option("--top-k", options.top_k, "the k likeliest tokens; 0: all")
+}
+
+CLI::App* add_chat(CLI::App& app, Options& options) {
+    CLI::App* chat = app.add_subcommand("chat", "talk to the model in the terminal");
+    add_answer_options(*chat, options);
+    chat->add_option("-c,--ctx-size", options.n_context,
+                     "context in tokens, of the whole conversation; 0: 32768, at most the model's own")
         ->type_name("N")
-        ->check(within(0, k_largest_int32))
+        ->check(within(int64_t{0}, k_largest_int64))
         ->capture_default_str();
-    app.add_option("--min-p", options.min_p, "tokens at least this likely relative to the likeliest; 0: all")
-        ->type_name("X")
-        ->check(within(0.0, 1.0))
-        ->capture_default_str();
-    app.add_option("--repeat-penalty", options.repeat_penalty, "for tokens among the last 64; 1: off")
-        ->type_name("X")
-        ->check(within(0.001, 1000.0))
-        ->capture_default_str();
-    app.add_option("--seed", options.seed, "also -s: the same seed gives the same text; -1: chance")
-        ->type_name("N")
-        ->capture_default_str();
+    chat->add_flag("--hide-reasoning", options.hides_reasoning, "do not show what the model thinks");
+    return chat;
 }
 
 CLI::App* add_inspect(CLI::App& app, Options& options, bool& metadata, bool& tensors) {
@@ -269,6 +316,7 @@ void complete_kv_formats(Options& options) {
 
 void require_model_and_text(const Options& options) {
     if (options.model.empty()) throw UsageError("-m is required: the model to open");
+    if (options.command == Command::chat) return;
     if (!options.text && options.text_file.empty()) throw UsageError("-p or -f is required: the text");
 }
 
@@ -284,6 +332,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
     app.require_subcommand(0, 1);
     app.add_flag("--version", version, "print the version");
     add_generate_options(app, options);
+    const CLI::App* chat = add_chat(app, options);
     const CLI::App* inspect = add_inspect(app, options, metadata, tensors);
     const CLI::App* tokenize = add_tokenize(app, options);
     const CLI::App* perplexity = add_perplexity(app, options);
@@ -315,6 +364,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
         options.command = Command::devices;
         return options;
     }
+    if (chat->parsed()) options.command = Command::chat;
     if (tokenize->parsed()) options.command = Command::tokenize;
     if (perplexity->parsed()) options.command = Command::perplexity;
     complete_kv_formats(options);

@@ -9,7 +9,7 @@
 
 namespace cli {
 
-enum class Command { generate, inspect, tokenize, perplexity, devices };
+enum class Command { generate, chat, inspect, tokenize, perplexity, devices };
 
 struct Options {
     Command command = Command::generate;
@@ -50,11 +50,19 @@ struct Options {
 
     int64_t n_predict = -1;  // below 1: until the model ends its turn
     int64_t n_context = 0;   // 0: chosen by the prompt
-    double temperature = 1.0;
-    double top_p = 0.95;
-    int32_t top_k = 40;
-    double min_p = 0.0;
-    double repeat_penalty = 1.0;
+    // None: what the checkpoint recommends.
+    std::optional<double> temperature;
+    std::optional<double> top_p;
+    std::optional<int32_t> top_k;
+    std::optional<double> min_p;
+    std::optional<double> repeat_penalty;
+    std::optional<double> dry_multiplier;
+    std::optional<double> dry_base;
+    std::optional<int32_t> dry_allowed_length;
+    std::optional<int32_t> dry_penalty_last_n;
+    std::vector<std::string> dry_breakers;  // empty: the usual ones
+    int64_t reasoning_budget = 0;           // tokens; 0: no limit
+    bool hides_reasoning = false;
     int64_t seed = -1;  // -1: chance
     std::string system;
     std::string json_schema;  // of the answer; empty: any text

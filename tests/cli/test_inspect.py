@@ -16,6 +16,7 @@ class Inspect(unittest.TestCase):
         self.assertRegex(done.stdout, r"(?m)^kind: +gguf$")
         self.assertRegex(done.stdout, rf"(?m)^bytes: +{Q8_0.stat().st_size}$")
         self.assertIn("  general.architecture = minimax-m2\n", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^sampling: +temperature 1, top_p 0\.95, top_k 40 are recommended \(general\.sampling\)$")
         self.assertRegex(done.stdout, r"(?m)^  token_embd\.weight +\[2048, 256\] +Q8_0 +557056$")
         self.assertRegex(done.stdout, r"(?m)^  Q8_0 +23 tensors +6946816 elements +7380992 bytes")
 
