@@ -86,6 +86,8 @@ class Aio(unittest.IsolatedAsyncioTestCase):
         self.assertIn("Paris", answer.text)
         with self.assertRaisesRegex(TypeError, "either a prompt or messages"):
             self.engine.submit()
+        with self.assertRaisesRegex(TypeError, "no n"):
+            self.engine.submit(PROMPTS[0], n=2)
         with self.assertRaisesRegex(minim.Error, "empty"):
             self.engine.submit([])
         self.assertTrue(await self.engine.drain(timeout=60))

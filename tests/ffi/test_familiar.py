@@ -44,6 +44,13 @@ class OfflineInference(unittest.TestCase):
                 self.assertEqual(only.finish_reason, "length" if len(expected) == 12 else "stop")
                 self.assertEqual(output.prompt_token_ids, list(model().tokenize(prompt, "safe")) if isinstance(prompt, str) else list(prompt))
 
+    def test_the_default_is_what_the_checkpoint_recommends(self):
+        default = self.llm.get_default_sampling_params()
+        self.assertEqual((default.temperature, default.top_p, default.top_k, default.min_p), (1.0, 0.95, 40, 0.0))
+        self.assertEqual(default.repetition_penalty, 1.0)
+        [output] = self.llm.generate("Once upon a time")
+        self.assertLessEqual(len(output.outputs[0].token_ids), default.max_tokens)
+
     def test_one_prompt_may_have_several_answers_and_parameters_of_its_own(self):
         several = minim.SamplingParams(n=3, temperature=1.0, seed=7, max_tokens=8, ignore_eos=True, logprobs=2)
         [output] = self.llm.generate("Once upon a time", several)

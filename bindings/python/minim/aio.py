@@ -107,7 +107,10 @@ class Engine:
         self._wakeups: typing.Optional[_Wakeups] = None
 
     def submit(self, prompt: typing.Any = None, **options: typing.Any) -> Request:
-        """Submits a prompt or `messages` and returns at once; the arguments are those of minim.Engine.submit()."""
+        """Submits a prompt or `messages` and returns at once; the arguments are those of minim.Engine.submit(), except n: submit a
+        prompt several times instead, which evaluates it once too."""
+        if "n" in options:
+            raise TypeError("submit() has no n: submit the prompt several times, with seeds of their own")
         if self._wakeups is None:
             self._wakeups = _Wakeups(asyncio.get_running_loop())
         return Request(lambda notify: self._engine.submit(prompt, notify=notify, **options), self._wakeups)

@@ -39,8 +39,8 @@ class SamplingParams:
     logprobs: typing.Optional[int] = None
     guided: typing.Any = None
 
-    def options(self, index: int = 0) -> typing.Dict[str, typing.Any]:
-        """Returns the arguments of minim.Engine.submit() for answer `index` of n."""
+    def options(self) -> typing.Dict[str, typing.Any]:
+        """Returns the arguments of minim.Engine.submit(), except n."""
         return {
             "temperature": self.temperature,
             "top_p": self.top_p,
@@ -51,7 +51,7 @@ class SamplingParams:
             "repetition_penalty": self.repetition_penalty,
             "presence_penalty": self.presence_penalty,
             "frequency_penalty": self.frequency_penalty,
-            "seed": None if self.seed is None else self.seed + index,
+            "seed": self.seed,
             "stop": self.stop or (),
             "stop_tokens": self.stop_token_ids or (),
             "ignore_end": int(self.ignore_eos),
@@ -130,6 +130,18 @@ class LLM:
         )
         self._numbers = itertools.count()
 
+    def get_default_sampling_params(self) -> SamplingParams:
+        """Returns the sampling that the checkpoint recommends: what generate() and chat() use if none is given."""
+        with self.model.checkpoint() as checkpoint:
+            recommended = checkpoint.recommended_sampling
+        return SamplingParams(
+            temperature=recommended.temperature,
+            top_p=recommended.top_p,
+            top_k=recommended.top_k,
+            min_p=recommended.min_p,
+            repetition_penalty=recommended.repetition_penalty,
+        )
+
     def generate(
         self,
         prompts: typing.Union[Prompt, typing.Sequence[Prompt]],
@@ -183,13 +195,12 @@ class LLM:
         return self.model.tokenize(prompt, "safe") if isinstance(prompt, str) else list(prompt)
 
     def _answer(self, prompts: typing.Any, sampling_params: typing.Any) -> typing.List[RequestOutput]:
-        params = sampling_params if sampling_params is not None else SamplingParams()
+        params = sampling_params if sampling_params is not None else self.get_default_sampling_params()
         each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
         if len(each) != len(prompts):
             raise ValueError(f"there are {len(each)} sampling_params for {len(prompts)} prompts")
         submitted = [
-            [self.engine.submit(ids, **own.options(index)) for index in range(own.n)]
-            for (_, ids), own in zip(prompts, each)
+            self.engine.submit(ids, n=own.n, **own.options()) for (_, ids), own in zip(prompts, each)
         ]
         return [
             RequestOutput(
