@@ -87,6 +87,10 @@ class Snippets(unittest.TestCase):
                 with self.subTest(str(block)):
                     json.loads(block.code)
 
+    def test_the_getting_started_page_of_rust_shows_the_example(self):
+        shown = [block.code for block in self.blocks if block.page.as_posix() == "docs/start/rust.md" and block.language == "rust"]
+        self.assertEqual(shown, [(ROOT / "bindings/rust/minim/examples/answer.rs").read_text(encoding="utf-8")])
+
     def help_of(self, words):
         """Returns what the program of a command says with --help, if it is one of the project's, else None."""
         name = pathlib.Path(words[0]).name
