@@ -31,10 +31,11 @@ minim_status minim_format_decode(const char* name, const void* row, size_t row_l
         const auto format = format_from_name(&required(name, "name"));
         if (!format) fail(Status::unsupported, "there is no format '{}'", name);
         const FormatTraits& traits_of = traits(*format);
-        if (traits_of.decode_row == nullptr) fail(Status::unsupported, "format {} holds no weights", name);
+        if (traits_of.decode_row == nullptr)
+            fail(Status::unsupported, "format {} is not used for weights", name);
         uint64_t bytes = 0;
         if (!row_bytes(*format, count, bytes)) {
-            fail(Status::invalid, "{} elements are no whole blocks of {} ({} each)", count, name,
+            fail(Status::invalid, "{} elements are not whole blocks of {} ({} each)", count, name,
                  traits_of.block_elems);
         }
         if (bytes != row_length) {

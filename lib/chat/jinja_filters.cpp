@@ -113,7 +113,7 @@ Value json(std::string_view name, const Value& value, const Arguments& arguments
     if (const Value* both = given.get(2); both != nullptr && !both->is(Kind::none)) {
         const bool fits = both->is(Kind::list) && both->list().items.size() == 2 &&
                           both->list().items[0].is(Kind::text) && both->list().items[1].is(Kind::text);
-        if (!fits) fail(Status::invalid, "tojson(): 'separators' is no pair of str");
+        if (!fits) fail(Status::invalid, "tojson(): 'separators' is not a pair of str");
         style.comma = both->list().items[0].bytes();
         style.colon = both->list().items[1].bytes();
     }

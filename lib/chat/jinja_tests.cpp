@@ -21,7 +21,7 @@ struct Test {
 int64_t whole(const Value& value) {
     if (value.is(Kind::undefined)) fail_undefined(value);
     if (value.is(Kind::boolean)) return value.boolean ? 1 : 0;
-    if (!value.is(Kind::integer)) fail(Status::invalid, "a {} is no whole number", type_name(value));
+    if (!value.is(Kind::integer)) fail(Status::invalid, "a {} is not a whole number", type_name(value));
     return value.integer;
 }
 

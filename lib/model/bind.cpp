@@ -85,7 +85,7 @@ class Binder {
                  tensor.type_name);
         }
         if (!row_bytes(*tensor.format, static_cast<uint64_t>(cols), bytes)) {
-            fail_file(Reason::shape, "tensor {}: rows of {} are no whole blocks of {}", tensor.name, cols,
+            fail_file(Reason::shape, "tensor {}: rows of {} are not whole blocks of {}", tensor.name, cols,
                       tensor.type_name);
         }
         bytes_per_row = static_cast<int64_t>(bytes);
@@ -112,7 +112,8 @@ class Binder {
                                             int64_t cols, bool transposed) {
         std::vector<WeightSpec> experts;
         for (part.index = 0; part.index < part.n; ++part.index) {
-            auto assembled = weights::find_stacked(finder(), tensor.name, rows, cols, part, transposed, packing_);
+            auto assembled =
+                weights::find_stacked(finder(), tensor.name, rows, cols, part, transposed, packing_);
             if (!assembled) return expert_stack(tensor, part.n, part.stack_rows, part.first_row, rows, cols);
             experts.push_back(of_assembled(std::move(*assembled)));
         }

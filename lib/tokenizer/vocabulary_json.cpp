@@ -24,7 +24,7 @@ constexpr size_t k_max_holes = 65536;
 
 Value parse_object(std::string_view text, const char* file) {
     Value object = json::parse(text, file, json::Source::file);
-    if (!object.is_object()) fail_file(Reason::type, "{}: the file is no JSON object", file);
+    if (!object.is_object()) fail_file(Reason::type, "{}: the file is not a JSON object", file);
     return object;
 }
 
@@ -38,17 +38,17 @@ const Value& member(const Value& object, const char* key) {
 bool flag(const Value& object, const char* key, bool absent) {
     const Value& value = member(object, key);
     if (value.is_null()) return absent;
-    if (!value.is_boolean()) fail_file(Reason::type, "{}: {} is no boolean", k_tokenizer, key);
+    if (!value.is_boolean()) fail_file(Reason::type, "{}: {} is not a boolean", k_tokenizer, key);
     return value.boolean;
 }
 
 const std::string& text_of(const Value& value, const char* file, std::string_view what) {
-    if (!value.is_string()) fail_file(Reason::type, "{}: {} is no string", file, what);
+    if (!value.is_string()) fail_file(Reason::type, "{}: {} is not a string", file, what);
     return value.text;
 }
 
 int32_t id_of(const Value& value, const char* file, std::string_view what) {
-    if (!value.is_integer()) fail_file(Reason::type, "{}: the id of {} is no integer", file, what);
+    if (!value.is_integer()) fail_file(Reason::type, "{}: the id of {} is not an integer", file, what);
     const std::optional<int64_t> id = json::to_int64(value);
     if (!id || *id < 0 || *id > std::numeric_limits<int32_t>::max())
         fail_file(Reason::value, "{}: the id {} of {} is out of range", file, value.text, what);
@@ -67,7 +67,7 @@ void require(bool condition, std::string_view what) {
 void check_split(const Value& split) {
     require(type_of(split) == "Split", "the pre_tokenizer's first step is not Split");
     const Value& regex = member(member(split, "pattern"), "Regex");
-    require(regex.is_string(), "the pre_tokenizer's split pattern is no regular expression");
+    require(regex.is_string(), "the pre_tokenizer's split pattern is not a regular expression");
     if (regex.text != k_piece_pattern) {
         fail(Status::unsupported, "{}: the pre_tokenizer's pattern is not that of MiniMax-M2: {}",
              k_tokenizer, regex.text);
@@ -175,7 +175,7 @@ std::vector<Entry> vocabulary_entries(const Value& vocab) {
 
 void append_added_entries(const Value& added_tokens, std::vector<Entry>& entries) {
     if (added_tokens.is_null()) return;
-    if (!added_tokens.is_array()) fail_file(Reason::type, "{}: added_tokens is no array", k_tokenizer);
+    if (!added_tokens.is_array()) fail_file(Reason::type, "{}: added_tokens is not an array", k_tokenizer);
     for (const Value& token : added_tokens.items) {
         const std::string& text =
             text_of(member(token, "content"), k_tokenizer, "the content of an added token");
@@ -251,7 +251,7 @@ int32_t named_token(const Value& config, const char* key, const Vocabulary& voca
         text_of(value.is_object() ? member(value, "content") : value, k_tokenizer_config, key);
     const int32_t id = added_token(vocabulary, text);
     if (id == k_no_token)
-        fail_file(Reason::value, "{}: {} {} is no added token", k_tokenizer_config, key, text);
+        fail_file(Reason::value, "{}: {} {} is not an added token", k_tokenizer_config, key, text);
     return id;
 }
 

@@ -119,14 +119,14 @@ BytePairEncoder make_encoder(const Vocabulary& vocabulary, const Logger& logger)
             continue;
         }
         if (!encoder.add_merge(left_token, right_token, found->second)) {
-            fail_file(Reason::duplicate, "vocabulary: merge {} ({}) is there twice", rank,
+            fail_file(Reason::duplicate, "vocabulary: merge {} ({}) appears twice", rank,
                       vocabulary.merges[rank]);
         }
     }
     if (n_left_out > 0) {
-        logger.warning("{} of {} merges make what is no token and are left out, the first is {} ({})",
-                       n_left_out, vocabulary.merges.size(), first_left_out,
-                       vocabulary.merges[first_left_out]);
+        logger.warning(
+            "{} of {} merges have a result that is not a token and are left out, the first is {} ({})",
+            n_left_out, vocabulary.merges.size(), first_left_out, vocabulary.merges[first_left_out]);
     }
     return encoder;
 }

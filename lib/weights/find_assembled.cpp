@@ -89,7 +89,7 @@ struct Companions {
 int64_t checked_row_bytes(const Tensor& codes, Format format, int64_t cols) {
     uint64_t bytes = 0;
     if (!row_bytes(format, static_cast<uint64_t>(cols), bytes)) {
-        fail(Status::unsupported, "tensor {}: rows of {} inputs are no multiple of {}", codes.name, cols,
+        fail(Status::unsupported, "tensor {}: rows of {} inputs are not a multiple of {}", codes.name, cols,
              traits(format).block_elems);
     }
     return static_cast<int64_t>(bytes);
@@ -450,8 +450,8 @@ std::optional<AssembledMatrix> find_stacked(const FindTensor& find, const std::s
     check_float(*scales);
     check_shape(*scales, {part.n, blocks_of(part.stack_rows, k_scale_block), blocks_of(cols, k_scale_block)});
     if (part.stack_rows % k_scale_block != 0 || part.first_row % k_scale_block != 0)
-        fail(Status::unsupported, "tensor {}: {} rows an expert are no multiple of {}", name, part.stack_rows,
-             k_scale_block);
+        fail(Status::unsupported, "tensor {}: {} rows an expert are not a multiple of {}", name,
+             part.stack_rows, k_scale_block);
     AssembledMatrix matrix = make(Kind::fp8, Format::fp8_e4m3_b128, *codes, scales, rows, cols);
     matrix.scale_rows = k_scale_block;
     matrix.first_row = first_row;

@@ -78,7 +78,7 @@ class Specs {
     void add(Role role, Use use, Format format, int64_t rows, int64_t cols, int64_t expert = -1) {
         uint64_t bytes = 0;
         if (!row_bytes(format, static_cast<uint64_t>(cols), bytes))
-            fail(Status::invalid, "rows of {} are no whole blocks of {}", cols, traits(format).name);
+            fail(Status::invalid, "rows of {} are not whole blocks of {}", cols, traits(format).name);
         all_.push_back({.role = static_cast<int32_t>(role),
                         .layer = static_cast<int32_t>(layer_),
                         .expert = static_cast<int32_t>(expert),

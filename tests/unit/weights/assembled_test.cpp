@@ -395,5 +395,5 @@ TEST_CASE("what is missing beside a weight, or of another shape or type, is name
     folder.at("X.weight_packed").shape.back() /= 2;
     expect_refusal(folder, Status::unsupported, "tensor X.weight_packed is of type I16");
     folder = {{"X.weight", bytes_of("F8_E4M3", {4, 96}, 4 * 96, 1)}, {"X.weight_scale", floats({}, 1)}};
-    expect_refusal(folder, Status::unsupported, "rows of 96 inputs are no multiple of 128", 4, 96);
+    expect_refusal(folder, Status::unsupported, "rows of 96 inputs are not a multiple of 128", 4, 96);
 }
