@@ -1,4 +1,4 @@
-// The one place where exceptions become status codes: every export that can fail runs its body in guard().
+// Converts exceptions to status codes: every exported function that can fail runs its body in guard().
 #pragma once
 
 #include <string_view>
@@ -9,10 +9,10 @@
 
 namespace minim::capi {
 
-// Fills what fits into the caller's struct; null is fine. `device`: minim_error.device.
+// Fills the fields that fit into the caller's struct, which may be null. `device`: minim_error.device.
 void fill_error(minim_error* out, const Error& error, int32_t device) noexcept;
 
-// index_of(name): what minim_error.device is for the device that an error names.
+// index_of(name) returns minim_error.device for the device that an error names.
 template <typename IndexOf, typename Body>
 minim_status guard(minim_error* out, const IndexOf& index_of, Body&& body) noexcept {
     try {
@@ -26,14 +26,14 @@ minim_status guard(minim_error* out, const IndexOf& index_of, Body&& body) noexc
     }
 }
 
-// For calls that have to do with no device.
+// For calls without devices.
 template <typename Body>
 minim_status guard(minim_error* out, Body&& body) noexcept {
     return guard(
         out, [](std::string_view) { return -1; }, std::forward<Body>(body));
 }
 
-// Of a field that is 0 or 1. Throws invalid, naming it.
+// Returns a field that must be 0 or 1. Throws invalid, naming it.
 inline bool flag(int32_t value, const char* name) {
     if (value != 0 && value != 1) fail(Status::invalid, "{} is {}; 0 and 1 are known", name, value);
     return value == 1;

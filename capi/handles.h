@@ -1,5 +1,5 @@
-// What the opaque handles of minim.h hold. A handle owns shared references to what it needs, so handles may
-// be released in any order.
+// The contents of the opaque handles of minim.h. A handle has shared references to everything it needs, so handles may be
+// released in any order.
 #pragma once
 
 #include <atomic>
@@ -34,8 +34,8 @@ struct Runtime {
     placement::Threads threads;
     CpuLevel cpu_level = CpuLevel::scalar;
 
-    // Throws invalid in a child of fork(), where the threads are not. Called before any lock is taken: a thread of the parent may
-    // have held it.
+    // Throws invalid in a child of fork(), which has no threads. Call it before taking any lock: a thread of the
+    // parent may have locked it.
     void require_threads() const {
         threads.prompt->require_threads();
         threads.decode->require_threads();
@@ -49,8 +49,8 @@ struct OpenModel {
     std::shared_ptr<const model::Model> model;
 };
 
-// Of a handle that belongs to one call at a time. It may be released in the middle of that call, by a callback or another thread:
-// then the end of the call deletes it.
+// The state of a handle that belongs to one call at a time. If it is released during that call, by a callback or
+// another thread, the end of the call deletes it.
 class InUse {
   public:
     // Throws busy.
@@ -60,11 +60,11 @@ class InUse {
             fail(Status::busy,
                  "the handle is in use by another call, of another thread or one that a callback is part of");
     }
-    // False where the handle was released meanwhile: it is to be deleted now.
+    // Returns false if the handle was released meanwhile: delete it now.
     [[nodiscard]] bool end() noexcept {
         return state_.exchange(State::idle, std::memory_order_acq_rel) != State::released;
     }
-    // False where the handle is in use: it is to be deleted now otherwise.
+    // Returns false if the handle is in use; otherwise delete it now.
     [[nodiscard]] bool release() noexcept {
         State in_use = State::in_use;
         return !state_.compare_exchange_strong(in_use, State::released, std::memory_order_acq_rel) &&
@@ -124,12 +124,12 @@ struct minim_session {
     std::vector<minim_token_probability> top;
     minim::capi::InUse in_use;
 
-    // What callbacks and other threads may ask for while a call is at work.
+    // The state that callbacks and other threads may read during a call.
     mutable std::mutex status_mutex;
     size_t n_tokens = 0;
     std::optional<minim::engine::GenerationState> generation_state;
 
-    // Tokens that were generated but not reported, because their text is not settled; and all others.
+    // Tokens that were generated but not reported, because their text may still change; and all others.
     int64_t n_unreported() const { return generation ? generation->n_unreported() : 0; }
     int64_t n_reported() const { return session->n_tokens() - n_unreported(); }
 
@@ -149,7 +149,7 @@ struct minim_session {
 
 namespace minim::capi {
 
-// Where a model has the device that an error names: an index for minim_model_device_memory, or -1.
+// Returns the index of the device that an error names, for minim_model_device_memory, or -1.
 class DevicesOf {
   public:
     // Of a model, session, engine or request; null is fine.
@@ -169,7 +169,7 @@ class DevicesOf {
     std::shared_ptr<const model::Model> model_;  // the call may end the handle
 };
 
-// A session at work: nobody else gets in, and its status is told at the end.
+// Exclusive use of a session during a call; publishes its state at the end.
 class SessionUse {
   public:
     explicit SessionUse(minim_session& session) : use_(checked(session)), session_(session) {}
@@ -208,12 +208,12 @@ struct minim_constraint {
 
 struct minim_sampling {
     minim::engine::GenerateParams params;
-    mutable std::shared_mutex mutex;  // never waited for: whoever does not get it is told so
+    mutable std::shared_mutex mutex;  // only try_lock: a call that does not get it fails with busy
 };
 
 namespace minim::capi {
 
-// The options of a sampling while a call reads or changes them. Throws busy where another thread changes them, or would see the
+// The options of a sampling while a call reads or changes them. Throws busy if another thread changes them, or would see the
 // change.
 class SamplingReader {
   public:

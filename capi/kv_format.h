@@ -1,4 +1,4 @@
-// The formats of keys and values by the numbers that callers know.
+// Maps MINIM_KV_* to KV cache formats.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace minim::capi {
 
-// None for AUTO. Throws invalid, naming the parameter.
+// Returns nothing for AUTO. Throws invalid, naming the parameter.
 inline std::optional<Format> kv_format(int32_t format, const char* name) {
     switch (format) {
         case MINIM_KV_AUTO:

@@ -1,4 +1,4 @@
-// How structs cross the ABI: the caller's `size` says which version it was compiled with, older or newer than
+// Copies structs across the ABI: the caller's `size` shows the version that it was compiled with, older or newer than
 // ours.
 #pragma once
 
@@ -9,16 +9,16 @@
 
 namespace minim::capi {
 
-// Copies min(size, known) bytes of the caller's struct into `known`. Throws invalid where `size` is smaller
-// than the struct's first version or larger than any version will be, unsupported where the part beyond `known` is not all zero.
+// Copies min(size, known) bytes of the caller's struct into `known`. Throws invalid if `size` is smaller than the
+// struct's first version or larger than any possible version, unsupported if the part beyond `known` is not all zero.
 void read_struct(const void* caller, const char* name, uint32_t first_version_bytes, void* known,
                  uint32_t known_bytes);
 
-// Copies what fits of `known` into the caller's struct, keeping the caller's `size`.
+// Copies the fields of `known` that fit into the caller's struct, without changing the caller's `size`.
 void write_struct(void* caller, const char* name, uint32_t first_version_bytes, const void* known,
                   uint32_t known_bytes);
 
-// Parameters with defaults filled in: all zero where the caller passed NULL, or a struct of before they were.
+// Returns parameters with defaults: all zero if the caller passed NULL, or an older struct without them.
 template <typename T>
 T params_of(const T* caller, const char* name, uint32_t first_version_bytes = sizeof(T)) {
     T params{};

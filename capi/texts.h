@@ -1,4 +1,4 @@
-// Text and token arguments as the library's own types.
+// Converts text and token arguments to the library's types.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace minim::capi {
 
-// `length` bytes, or up to the terminating zero for SIZE_MAX. Null is the empty text where the length is 0.
+// Returns `length` bytes, or those up to the terminating zero for SIZE_MAX. Null is the empty text if the length is 0.
 inline std::string_view text_argument(const char* text, size_t length, const char* name) {
     if (text == nullptr) {
         if (length == 0) return {};
@@ -24,7 +24,7 @@ inline std::string_view text_argument(const char* text, size_t length, const cha
     return {text, length};
 }
 
-// An optional zero-terminated text: null is empty.
+// Returns an optional zero-terminated text: empty for null.
 inline std::string_view optional_text(const char* text) {
     return text == nullptr ? std::string_view() : text;
 }

@@ -1,4 +1,4 @@
-// A generated token, and the state of an answer, as callers see them.
+// Converts generated tokens and the state of an answer for callers.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace minim::capi {
 
-// A view of `event`, and of `top`, which it fills: both must outlive it. Allocates nothing where `top` has
-// room for sampling::k_max_top_logprobs entries.
+// Returns a view of `event`, and of `top`, which it fills: both must outlive it. Does not allocate if `top` has room for
+// sampling::k_max_top_logprobs entries.
 inline minim_token token_view(const engine::TokenEvent& event, std::vector<minim_token_probability>& top) {
     top.clear();
     for (const sampling::TokenProbability& entry : event.choice.top)
@@ -25,7 +25,7 @@ inline minim_token token_view(const engine::TokenEvent& event, std::vector<minim
     return token;
 }
 
-// Fills what minim_generate_result and minim_request_state have in common.
+// Fills the common fields of minim_generate_result and minim_request_state.
 template <typename Result>
 Result result_of(const engine::AnswerState& state) {
     Result result{};

@@ -1,6 +1,6 @@
-// The little of cuBLASLt that the backend needs: products of 16-bit matrices. blas.cpp is the real one, bound when it is
-// asked for, so that a machine without the library lacks nothing else; the tests of a machine without a GPU link one that
-// works on host memory. Any thread.
+// The part of cuBLASLt that the backend needs: products of 16-bit matrices. blas.cpp loads the library at run time,
+// so that the backend works without it. Tests on machines without a GPU link an implementation on host memory. Any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,11 @@ struct Operands {
     bool add;
 };
 
-// How the library would compute a problem.
+// The library's plan for a problem.
 class Plan {
   public:
     virtual ~Plan() = default;
-    // As part of a stream; the text says what went wrong.
+    // Starts the product in a stream; returns an error text, or null.
     virtual const char* multiply(const Operands& operands, void* workspace, void* stream) const = 0;
 };
 
@@ -41,11 +41,11 @@ class Plan {
 class Library {
   public:
     virtual ~Library() = default;
-    // With so much work space. Null where the library has no way.
+    // Returns a plan with at most so much work space; null if the library cannot compute the problem.
     virtual std::unique_ptr<Plan> plan(const Problem& problem, uint64_t workspace_bytes) = 0;
 };
 
-// Null where there is no such library, and why.
+// Loads the library; null, with the reason, if it does not exist.
 std::unique_ptr<Library> open(int32_t device, std::string& why_not);
 
 }  // namespace minim::cuda::blas

@@ -10,7 +10,7 @@
 
 namespace minim::cuda {
 
-// `index` must be one of a usable device.
+// Makes the backend; `index` must be that of a usable device.
 std::unique_ptr<backend::Backend> make_cuda_backend(int32_t index, backend::Arithmetic arithmetic,
                                                     uint64_t budget_bytes = backend::k_no_budget);
 

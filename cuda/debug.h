@@ -1,4 +1,4 @@
-// Parts of the launch path that the environment takes away, to find the one at fault:
+// Switches that disable parts of the launch path, from the environment, to find a faulty one:
 //
 //   MINIM_CUDA_DEBUG=no-early,no-record minim-bench ...
 #pragma once
@@ -8,17 +8,17 @@
 namespace minim::cuda {
 
 struct DebugSwitches {
-    bool early = true;     // no-early: kernels start when the one ahead of them has ended
+    bool early = true;     // no-early: kernels start when the previous one has ended
     bool prefetch = true;  // no-prefetch: kernels do not prefetch their weights
     bool record = true;    // no-record: every step is launched kernel by kernel
     bool library = true;   // no-library: cuBLASLt is not used
     bool sync = false;     // sync: waits for each kernel, so that an error names it; implies no-record
 };
 
-// Words separated by commas; may be empty. Throws invalid for an unknown word.
+// Parses words separated by commas; the text may be empty. Throws invalid for an unknown word.
 DebugSwitches parse_debug_switches(std::string_view words);
 
-// Those of the process: MINIM_CUDA_DEBUG, read at the first call. Throws as parse_debug_switches().
+// Returns the switches of the process: MINIM_CUDA_DEBUG, read at the first call. Throws as parse_debug_switches().
 const DebugSwitches& debug_switches();
 
 }  // namespace minim::cuda

@@ -1,4 +1,4 @@
-// Keys and values of one head at one position, in the formats of the KV cache: the bytes of format/encode.h.
+// Writes K or V of one head at one position in the formats of the KV cache: the bytes of format/encode.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The functions of operations.h, over launch(stream, n, item), which whoever includes this has defined: it calls
+// The functions of operations.h, over launch(stream, n, item), which the including file defines: it calls
 // item(i) for every i < n, in any order.
 #include "cuda/exact/items.h"
 

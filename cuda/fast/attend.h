@@ -1,14 +1,13 @@
 // Attention of a batch of rows to the pages of their sequences, causal, with grouped query heads.
 //
-// Shape: a block of threads takes a tile of rows (attention.h), a KV head and one of n_splits parts of the context,
-// whose pages it goes through one by one: keys and values of the next page are on their way while this one's are
-// worked on. Wide: eight warps, each with 16 of the tile's 128 rows and all 64 keys of a page. Narrow: four warps,
-// each with the tile's 16 rows and 16 keys of a page; their results are joined in shared memory. With n_splits > 1
-// the blocks' results go to a work buffer and are joined there (attend_combine.h); a block whose part is empty ends
-// at once and leaves nothing. Bytes moved: keys and values of the context once for each tile and KV head; 2 a number
-// of q, 4 of o. Bound: narrow, memory: 16 rows make 16 products of each half that is read. Wide, tensor cores: 4 x
-// 128 x head_dim operations for a key, against 4 x head_dim bytes from the second-level cache and, eight times, from
-// shared memory.
+// Shape: a block of threads takes a tile of rows (attention.h), a KV head and one of n_splits parts of the context.
+// It processes the pages one by one: K and V of the next page are copied while those of this one are used. Wide:
+// eight warps, each with 16 of the tile's 128 rows and all 64 keys of a page. Narrow: four warps, each with the
+// tile's 16 rows and 16 keys of a page; their results are joined in shared memory. With n_splits > 1 the blocks'
+// results go to a work buffer and are joined there (attend_combine.h); a block whose part is empty ends at once and
+// leaves nothing. Bytes moved: K and V of the context once for each tile and KV head; 2 a number of q, 4 of o. Bound:
+// narrow, memory: 16 rows make 16 products of each half that is read. Wide, tensor cores: 4 x 128 x head_dim
+// operations for a key, against 4 x head_dim bytes from the second-level cache and, eight times, from shared memory.
 #pragma once
 
 #include <cmath>
@@ -22,8 +21,8 @@
 
 namespace minim::cuda::fast {
 
-// What a block writes where others share its rows: for each of its rows the output without its divisor, and beside that
-// the largest score and the divisor. Slot (tile * n_head_kv + head) * n_splits + split has the rows of a block.
+// The partial results of blocks that share rows: for each row the undivided output, the largest score and the divisor. Slot
+// (tile * n_head_kv + head) * n_splits + split has the rows of a block.
 struct Partial {
     float* o;      // [slot, rows of a tile, head_dim]
     float* state;  // [slot, rows of a tile]: PartState
@@ -33,7 +32,7 @@ struct alignas(8) PartState {
     float sum;
 };
 
-// Which rows and keys a block has.
+// The rows and keys of a block.
 struct AttendTile {
     int32_t first_row;
     int32_t n_tokens;
@@ -45,7 +44,7 @@ struct AttendTile {
     MINIM_DEVICE int n_rows() const { return n_tokens * group; }
     MINIM_DEVICE int n_keys() const { return first_position + n_tokens; }
     MINIM_DEVICE int n_pages() const { return (n_keys() + k_page_tokens - 1) / k_page_tokens; }
-    // Keys that a row of the tile sees; a row beyond the last sees what the last does.
+    // Returns the number of keys that a row of the tile attends to; for rows beyond the last one, as for the last.
     MINIM_DEVICE int n_visible(int r) const {
         const int token = r / group;
         return first_position + (token < n_tokens ? token + 1 : n_tokens);
@@ -89,7 +88,7 @@ struct AttendKernel {
         // contexts, first.
         const int tile_index = n_tiles - 1 - t.block() % n_tiles;
         const int split = t.block_y();
-        // Of tables that were copied before the step.
+        // Reads tables that were copied before the step.
         AttendTile tile;
         tile.first_row = t.load_fresh(tiles + 2 * tile_index);
         tile.n_tokens = t.load_fresh(tiles + 2 * tile_index + 1);

@@ -1,4 +1,4 @@
-// The functions of attention.h, over launch(stream, grid, kernel), which whoever includes this has defined.
+// The functions of attention.h, over launch(stream, grid, kernel), which the including file defines.
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -1,9 +1,10 @@
-// The blocks that shared a tile's context (attend.h) joined: o = sum of weight * o / sum of weight * divisor, a
-// part's weight being 2 to the power of its largest score less the largest of all. What comes after attention is a product,
-// so o is quantised on the way.
+// Joins the results of blocks that shared a tile's context (attend.h): o = sum of weight * o / sum of weight *
+// divisor. The weight of a part is 2 to the power of its largest score minus the largest of all. It also quantises o
+// for the product that follows.
 //
-// Shape: a block of threads a row of a tile and a KV head, an element a thread. Bytes moved: 4 a number of each part,
-// 5.5 of o. Bound: the latency of the second-level cache that still holds the parts, which are asked for eight at a time.
+// Shape: one block of threads for each row of a tile and KV head, one thread for each element. Bytes moved: 4 a
+// number of each part, 5.5 of o. Bound: the latency of the second-level cache that still holds the parts, which are
+// asked for eight at a time.
 #pragma once
 
 #include <cmath>

@@ -1,9 +1,10 @@
-// Keys or values of a KV head on their way from the cache's pages into shared memory, where they lie as F16.
+// Copies K or V of a KV head from the cache's pages to shared memory, as F16.
 //
-// A tile is the 64 tokens of a page, each a row of head_dim halves and 16 bytes that nobody reads: an odd number of
-// 16 bytes, so that the eight rows of a matrix load lie in different banks. Pages of F16 are copied straight into one
-// of two tiles, in turn. Others are copied as they are and become a tile when they are there: one tile is enough, as
-// the copy that is under way lies elsewhere. Every page is read from memory once a block of threads.
+// A tile is the 64 tokens of a page, each a row of head_dim halves and 16 bytes of padding: an odd number of 16
+// bytes, so that the eight rows of a matrix load are in different banks. Pages in F16 are copied directly into one of
+// two tiles, in turn. Pages in other formats are copied unchanged and converted to a tile after they arrive: one tile
+// is enough, because the copy in progress has a place of its own. Every page is read from memory once for each block
+// of threads.
 #pragma once
 
 #include <cstddef>

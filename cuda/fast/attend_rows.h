@@ -1,9 +1,9 @@
-// Sixteen query rows of a warp on their way over the keys: the scores of a few keys on tensor cores, the softmax with
-// the largest score so far taken out, and the values added up, also on tensor cores (Dao, FlashAttention-2, 2023).
+// Attention of sixteen query rows of a warp: the scores of a few keys on tensor cores, the softmax relative to the
+// largest score so far, and the sum of values, also on tensor cores (Dao, FlashAttention-2, 2023).
 //
-// A thread with g = lane / 4 and c = lane % 4 holds of rows g and g + 8 the scores of keys 8 j + 2 c and + 1, and the
-// output's elements 8 j + 2 c and + 1: what the tensor cores' fragments give it. Scores become the left factor of the
-// values as they lie. Queries stay in registers: 4 x head_dim / 16 of them.
+// A thread with g = lane / 4 and c = lane % 4 has, for rows g and g + 8, the scores of keys 8 j + 2 c and + 1, and
+// the output's elements 8 j + 2 c and + 1: the layout of the tensor cores' fragments. So scores can be used directly
+// as the left factor of the values. Queries stay in registers: 4 x head_dim / 16 of them.
 #pragma once
 
 #include <cmath>
@@ -46,7 +46,7 @@ struct AttendRows {
         }
     }
 
-    // keys and values: of n_keys tokens, row_bytes apart in shared memory. n_visible: how many of them rows g and g + 8
+    // `keys`, `values`: of n_keys tokens, row_bytes apart in shared memory. n_visible: how many of them rows g and g + 8
     // may see, looked at only if not all of the warp's rows see all.
     template <int n_keys, int row_bytes, class T>
     MINIM_DEVICE void add_keys(T& t, const std::byte* keys, const std::byte* values, bool all_visible,

@@ -1,8 +1,8 @@
-// Attention in F16 with sums in float: what comes before it (norms, positions, the store into the KV cache), and how a
-// batch is cut for it. The kernels are those of attend_prepare.h, attend.h and attend_combine.h.
+// Attention in F16 with sums in float: its preparation (norms, positions, the store into the KV cache), and how a
+// batch is cut into tiles. The kernels are in attend_prepare.h, attend.h and attend_combine.h.
 //
 // A batch is cut into tiles: rows of one sequence at consecutive positions. A block of threads takes a tile and a KV
-// head, so that keys and values are read once for all of the tile's tokens and all query heads that share the KV
+// head, so that K and V are read once for all of the tile's tokens and all query heads of the KV
 // head. There are two shapes: wide ones for prompts, and narrow ones for single tokens and short drafts, which many
 // blocks share between them, each with its part of the context. Pages of the context go to the blocks in turn, so
 // that what a row attends to, and in which order, depends on its position and the number of parts only: a row's bits

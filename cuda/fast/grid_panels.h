@@ -1,7 +1,7 @@
-// IQ2_XXS, IQ2_XS and IQ2_S as a GPU decodes them, in half the instructions of lib/panel/grids.h: a point of the grid is a word
-// of eight nibbles, which say which of the magnitudes; the sign becomes a bit more of each, and a byte permutation makes a
-// signed number of it. The grid is copied to shared memory, whose banks take lookups that lie apart better than a cache
-// does.
+// IQ2_XXS, IQ2_XS and IQ2_S on a GPU, in half the instructions of lib/panel/grids.h: a codebook entry is a word of
+// eight nibbles, the indices of the magnitudes; the sign is one more bit of each, and a byte permutation converts it
+// to a signed number. The codebook is copied to shared memory, whose banks serve scattered lookups better than a
+// cache does.
 #pragma once
 
 #include <cstdint>
@@ -102,7 +102,7 @@ struct Iq2XsNibbles {
     MINIM_HOST_DEVICE static const uint32_t* table() { return iq2xs_nibbles(); }
 
     MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
-        // Two points a word, each 9 bits of index and 7 of signs.
+        // Two codebook entries a word, each with 9 bits of index and 7 of signs.
         const uint32_t a = block.word(Layout::points_at(u, 0));
         const uint32_t b = block.word(Layout::points_at(u, 1));
         const uint32_t seven =
@@ -159,8 +159,8 @@ struct Iq3XxsPoints {
     }
 };
 
-// The points of IQ3_S, each magnitude k_iq3s_offset higher, as its code is. These are even numbers below 32, so that to turn all
-// of the bits 1 .. 4 makes 30 less it: the code of the negative.
+// The codebook entries of IQ3_S, with k_iq3s_offset added to each magnitude, as in its code. These are even numbers
+// below 32, so inverting bits 1 .. 4 gives 30 minus the number: the code of the negative.
 struct Iq3SCodes {
     uint32_t point[512];
 };

@@ -1,5 +1,5 @@
-// An input row of float weights on tensor cores: F16 with a scale for every 128 columns, which what is too large or too small
-// for F16 needs; or, for BF16 weights, BF16, whose scale is 1.
+// An input row for float weights on tensor cores: F16 with a scale for every 128 columns, for numbers that are too
+// large or too small for F16; or, for BF16 weights, BF16 with a scale of 1.
 #pragma once
 
 #include <cstdint>

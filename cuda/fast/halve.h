@@ -1,7 +1,7 @@
-// Rows of floats to HalfBlocks, of F16 or of BF16.
+// Converts rows of floats to HalfBlocks, in F16 or BF16.
 //
-// Shape: a warp a block of 128, two pairs of neighbours a lane. Bytes moved: 4 in, 2.1 out an element. Bound: the memory's
-// speed, or the start of a kernel for the rows of a step.
+// Shape: one warp for each block of 128, two pairs of neighbours in each lane. Bytes moved for each element: 4 in,
+// 2.1 out. Bound: memory bandwidth, or the start of a kernel for the rows of a step.
 #pragma once
 
 #include "base/half.h"

@@ -1,5 +1,5 @@
-// The lane vocabulary (lib/cpu/scalar/lanes.h specifies it) of a GPU: a lane is a thread. The same functions run on the
-// host, where the tests of a machine without a GPU use them.
+// The lane vocabulary of a GPU (its specification is lib/cpu/scalar/lanes.h): a lane is a thread. The same functions
+// run on the host, for tests on machines without a GPU.
 #pragma once
 
 #include <cmath>
@@ -152,8 +152,9 @@ struct Lanes {
         low = four[0];
         high = four[1];
     }
-    // Codes of 5 or 6 bits of a word as it is packed for GPUs (WordOrder::nibbles): their lower four bits are the nibbles of its half
-    // `half`, the others bits `bit` and bit + 1 of the bytes that `upper` had before it was packed. Tables of 32 and 64 values.
+    // Codes of 5 or 6 bits of a word as it is packed for GPUs (WordOrder::nibbles): their lower four bits are the
+    // nibbles of its half `half`, the others bits `bit` and bit + 1 of the bytes that `upper` had before it was
+    // packed. Tables of 32 and 64 values.
     template <int half, int bit>
     MINIM_HOST_DEVICE static Int look_up_packed_32(const int8_t* values, Int word, Int upper) {
         const Int nibbles = word >> (16 * half);
@@ -279,8 +280,8 @@ struct Lanes {
         const Int moved = k_shift < 0 ? packed << -k_shift : packed >> (k_shift < 0 ? 0 : k_shift);
         return upper_half_selector(moved);
     }
-    // For permute(a, b): byte i of b where bit 2 of nibble i is set, else of a. A logic instruction takes one number of its own: the
-    // other is in a register.
+    // For permute(a, b): byte i of b where bit 2 of nibble i is set, else of a. A logic instruction takes one number
+    // of its own: the other is in a register.
     MINIM_HOST_DEVICE static Int upper_half_selector(Int bits) {
         return (bits & (0x44444444U ^ hidden_zero())) | 0x32103210U;
     }

@@ -1,4 +1,4 @@
-// Which block of threads is the last of several to get somewhere: it goes on with what all of them have written.
+// Finds the block of threads that is the last of several to arrive: it continues with the results of all of them.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace minim::cuda::fast {
 
-// Called by every thread of each of n_blocks blocks, once; true in the last of them, which sees what the threads of all have
-// written before. `arrived` is 0 before and afterwards; `is_last` lies in shared memory.
+// Every thread of each of n_blocks blocks calls it once. Returns true in the last block, which sees everything that
+// the threads of all blocks have written before. `arrived` is 0 before and afterwards; `is_last` is in shared memory.
 template <class T>
 MINIM_DEVICE bool is_last_block(T& t, int32_t* arrived, int32_t n_blocks, int32_t* is_last) {
     t.sync();

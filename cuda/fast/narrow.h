@@ -1,11 +1,12 @@
-// Floats to F16 or BF16, as the vendor's products want their inputs.
+// Converts floats to F16 or BF16, for products of the vendor's library.
 //
-// BF16 has the exponents of floats. A row with numbers beyond F16 is divided by a power of two before the product; the product's
-// row is multiplied by it afterwards, and what it is added to divided before.
+// BF16 has the exponents of floats. A row with numbers beyond F16 is divided by a power of two before the product.
+// The row of the product is multiplied by it afterwards; the row that it is added to is divided before.
 //
-// Shape: of BF16 four elements a thread, neighbouring threads take neighbours; of F16 and of products a row a block of threads.
-// Bytes moved: 4 in, 2 out an element; a second time 4 in, mostly from the cache, for F16; of products nothing but the rows with
-// a factor. Bound: the memory's speed, or the start of a kernel for the rows of a step.
+// Shape: for BF16 four elements in each thread, neighbouring threads take neighbours; for F16 and products one block
+// of threads for each row. Bytes moved for each element: 4 in, 2 out; for F16 a second time 4 in, mostly from the
+// cache; for products only rows with a factor. Bound: memory bandwidth, or the start of a kernel for the rows of a
+// step.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ void narrow_to_f16(Stream stream, const float* x, int64_t n, int64_t cols, uint1
 void multiply_rows(Stream stream, float* y, int64_t n, int64_t cols, const float* factor);
 void divide_rows(Stream stream, float* y, int64_t n, int64_t cols, const float* factor);
 
-// Why a kernel of this plug-in would not start on the thread's device; null where it would. (All are compiled for the same
+// Returns why a kernel of this plug-in cannot start on the thread's device; null if it can. (All are compiled for the same
 // generations; this one is small.)
 const char* why_kernels_cannot_run() noexcept;
 

@@ -1,4 +1,4 @@
-// The functions of narrow.h, over launch(stream, grid, kernel), which whoever includes this has defined.
+// The functions of narrow.h, over launch(stream, grid, kernel), which the including file defines.
 #include "cuda/fast/narrow.h"
 
 namespace minim::cuda::fast {

@@ -1,7 +1,8 @@
-// Weights in the order of panel/panel.h, made on the device.
+// Packs weights in the order of panel/panel.h on the device.
 //
-// Shape: a block of threads a panel, a byte a thread and turn. Bytes moved: every byte once in, once out, and once more for the
-// copy that it reads from. Bound: none that matters, the bytes came over the bus before.
+// Shape: one block of threads for each panel, one byte for each thread and turn. Bytes moved: every byte once in,
+// once out, and once more for the copy that it reads from. Its speed does not matter: the transfer of the bytes to
+// the device takes longer.
 #pragma once
 
 #include "cuda/fast/device.h"

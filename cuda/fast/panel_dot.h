@@ -1,5 +1,5 @@
-// What the kernels of packed weights share: a warp's lanes are the rows of two panels (panel/panel.h), 16 each, and a warp
-// works on one unit of 32 columns at a time, so that all its lanes decode the same unit in the same way.
+// Common parts of the kernels of packed weights. A warp's lanes are the rows of two panels (panel/panel.h), 16 each.
+// A warp works on one unit of 32 columns at a time, so that all its lanes decode the same unit in the same way.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ using panel::k_panel_rows;
 using panel::PanelBlock;
 using Unit = panel::Unit<Lanes>;
 
-// Lanes for products whose dots take in what codes are shifted by (panel::AddsShiftsInDots), and a format on them.
+// Lanes for products whose dots include the shifts of codes (panel::AddsShiftsInDots), and a format on them.
 struct DotLanes : Lanes {
     static constexpr bool k_adds_shifts_in_dots = true;
 };
@@ -45,7 +45,7 @@ template <class Block>
 inline constexpr int k_stage_panel_bytes =
     k_stage_cols / Block::block_elems* Block::block_bytes* static_cast<int>(k_panel_rows);
 
-// Two panels lie so far apart that words of one and of the other are never in the same banks.
+// The distance of two panels: words of one and of the other are never in the same banks.
 template <class Block>
 inline constexpr int k_stage_panel_stride = (k_stage_panel_bytes<Block> + 127) / 128 * 128 + 64;
 
@@ -138,8 +138,8 @@ MINIM_DEVICE float add_unit(const panel::Unit<L>& unit, const InputUnit& input, 
         int32_t codes = 0;
         if constexpr (Kind::k_codes == Codes::small && Kind::k_offset != 0)
             codes = -Kind::k_offset * (Kind::k_groups == 1 ? input.sum[0] + input.sum[1] : input.sum[g]);
-        // In the lower half of a shift what group 0 is shifted by, in the upper one group 1; a unit that is one group has the same
-        // in both.
+        // In the lower half of a shift what group 0 is shifted by, in the upper one group 1; a unit that is one group
+        // has the same in both.
         if constexpr (Kind::k_shifts && Kind::k_groups == 1)
             codes = static_cast<int32_t>(unit.shift[0] & 0xFFFFU) * (input.sum[0] + input.sum[1]);
         if constexpr (Kind::k_shifts && Kind::k_groups == 2)

@@ -1,5 +1,5 @@
-// The kernels of packed weights, a table a format. Each family of formats is compiled in a file of its own
-// (kernels_*.cu), as all of them together would keep a compiler busy for minutes.
+// The kernels of packed weights, one table for each format. Each family of formats is compiled in a file of its own
+// (kernels_*.cu), because all of them together would take minutes to compile.
 #pragma once
 
 #include "cuda/fast/operations.h"
@@ -14,7 +14,7 @@ struct PanelKernels {
                     const Slots& slots, float* output, const SlotSums* sums);
 };
 
-// By format; no functions where there are none.
+// By format; without functions for formats that have no kernels.
 struct PanelKernelTable {
     PanelKernels by_format[k_format_count];
 };

@@ -1,4 +1,4 @@
-// The table of a family of formats, over launch(stream, grid, kernel), which whoever includes this has defined.
+// The table of a family of formats, over launch(stream, grid, kernel), which the including file defines.
 #include "cuda/fast/linear_few.h"
 #include "cuda/fast/linear_many.h"
 #include "cuda/fast/panel_kernels.h"

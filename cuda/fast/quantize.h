@@ -1,7 +1,7 @@
-// Inputs of packed weights: rows of floats to Q8Blocks, and the normalisation before them.
+// Quantises inputs of packed weights: rows of floats to Q8Blocks, with the normalisation before.
 //
-// Shape: a warp a block of 32 elements, an element a lane. Bytes moved: 4 bytes in, 1.5 out an element. Bound: latency, the
-// rows are short.
+// Shape: one warp for each block of 32 elements, one element in each lane. Bytes moved for each element: 4 in, 1.5
+// out. Bound: latency, because rows are short.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,8 @@
 // The choice of experts from the router's outputs.
 //
-// Shape: a warp a row, an expert of every 32 a lane; the best is taken n_used times. Bytes moved: the outputs once, and
-// before that the router and its inputs (linear_float.h). Bound: latency: two exchanges a choice.
+// Shape: one warp for each row, each lane has one of every 32 experts; the best is taken n_used times. Bytes moved:
+// the outputs once, and before that the router and its inputs (linear_float.h). Bound: latency, two exchanges for
+// each choice.
 #pragma once
 
 #include <cmath>
@@ -14,7 +15,7 @@
 
 namespace minim::cuda::fast {
 
-// Numbers in the order of a choice: the larger the better, NaN behind all of them, and before 0, which stands for none.
+// Converts a score to a sortable number: larger is better; NaN ranks after all others and before 0, which means none.
 MINIM_DEVICE uint32_t choice_order(float x) {
     if (x != x) return 1;
     const uint32_t bits = float_to_bits(x + 0.0F);  // no -0
@@ -25,7 +26,7 @@ MINIM_DEVICE float expert_score(float output) {
     return 1.0F / (1.0F + std::exp(-output));
 }
 
-// Meaning: backend::choose_experts() of the sigmoids of output [n_expert], for row `row`. Called by a warp's threads.
+// Computes backend::choose_experts() of the sigmoids of output [n_expert], for row `row`. Called by a warp's threads.
 template <class T>
 MINIM_DEVICE void choose_experts(T& t, const float* output, int64_t n_expert, const Choice& choice,
                                  int64_t row) {

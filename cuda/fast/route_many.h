@@ -1,9 +1,9 @@
-// A router's outputs for many rows: weights of floats times inputs of floats, neither rounded.
+// Computes a router's outputs for many rows: float weights times float inputs, without rounding.
 //
-// Shape: a block of 128 threads a tile of 32 inputs and 64 experts, 32 columns at a time through shared memory; a thread has 4 x 4
-// sums. Where there are few tiles, several blocks share the columns of one, and the last to arrive adds up. Bytes moved: inputs
-// once for 64 experts, weights once for 32 inputs, most of them from the second-level cache. Bound: by float arithmetic, 16
-// multiply-adds for 32 bytes of shared memory.
+// Shape: one block of 128 threads for each tile of 32 inputs and 64 experts, 32 columns at a time through shared
+// memory; a thread has 4 x 4 sums. If there are few tiles, several blocks share the columns of one, and the last to
+// arrive adds up. Bytes moved: inputs once for 64 experts, weights once for 32 inputs, most of them from the
+// second-level cache. Bound: float arithmetic, 16 multiply-adds for 32 bytes of shared memory.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The tops of rows of logits (backend/shortlist.h). The kernels are those of shortlist_kernels.h.
+// Top-k of rows of logits (`backend/shortlist.h`). The kernels are in `shortlist_kernels.h`.
 //
 // All pointers lie in the device's memory.
 #pragma once
@@ -18,7 +18,7 @@ MINIM_HOST_DEVICE constexpr int64_t shortlist_pieces(int64_t n_vocab) {
     return (n_vocab + k_shortlist_piece - 1) / k_shortlist_piece;
 }
 
-// What a piece of a row has beside its candidates.
+// The facts of a piece of a row, besides its candidates.
 struct PieceFacts {
     double total;  // of weights in proportion to that of its own highest logit
     int32_t n_nan;

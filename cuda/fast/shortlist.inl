@@ -1,4 +1,4 @@
-// The function of shortlist.h, over launch(stream, grid, kernel), which whoever includes this has defined.
+// The function of `shortlist.h`, over launch(stream, grid, kernel), which the including file defines.
 #include "cuda/fast/shortlist_kernels.h"
 
 namespace minim::cuda::fast {

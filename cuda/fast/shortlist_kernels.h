@@ -1,11 +1,11 @@
-// The tops of rows of logits (backend/shortlist.h), so that a row of 200 064 need not travel to the host.
+// Top-k of rows of logits (`backend/shortlist.h`), so that a row of 200 064 need not be copied to the host.
 //
-// Shape: a block takes 8192 logits of a row and keeps its best 256, sorted; then a block a row joins what those have kept.
-// Layout: a logit and its id are one number of 64 bits, the larger the better; equal logits differ in their ids, so that no
-// result depends on the order of the threads. Bytes moved: every logit once, 2 KB a block for its best and as many to read
-// them; of a row of which only the best is wanted, 8. Bound: a few rows: latency, some 80 stages of sorting in shared memory;
-// many: the speed of shared memory. The exact total is one block a row that adds 8 numbers at a time: bound by the latency
-// of an addition, an eighth of the row one after the other.
+// Shape: a block takes 8192 logits of a row and keeps its best 256, sorted; then one block for each row joins these
+// lists. Layout: a logit and its id form one 64-bit number, larger is better; equal logits differ in their ids, so
+// that no result depends on the order of the threads. Bytes moved: every logit once, 2 KB for each block's best and
+// as many to read them; 8 bytes if only the best of a row is requested. Bound: for a few rows latency, some 80 stages
+// of sorting in shared memory; for many the speed of shared memory. The exact total uses one block for each row,
+// which adds 8 numbers at a time: bound by the latency of additions, an eighth of the row in sequence.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,8 @@ inline constexpr int k_shortlist_threads = 1024;
 inline constexpr int k_shortlist_lists = k_shortlist_piece / k_list;  // that a block joins
 inline constexpr int k_shortlist_shared_bytes = k_shortlist_piece * 8 + 32 * 8;
 
-// Larger for what ranks before: the logit's bits in the order of numbers, then the id, the lower the better. 0: no candidate.
+// Returns a key that is larger for better candidates: the logit's bits in numerical order, then the id, lower is
+// better. 0: no candidate.
 MINIM_DEVICE uint64_t key_of(float logit, int64_t id) {
     if (!(logit > -INFINITY)) return 0;
     const uint32_t bits = float_to_bits(logit == 0.0F ? 0.0F : logit);
@@ -115,7 +116,7 @@ MINIM_DEVICE double weight_of(float logit, float highest, double inverse_tempera
     return std::exp((static_cast<double>(logit) - static_cast<double>(highest)) * inverse_temperature);
 }
 
-// The best keys of every piece of every row, their number of NaN and the sum of their weights.
+// Finds the best keys of every piece of every row, the number of NaN and the sum of weights.
 struct ShortlistPieceKernel {
     static constexpr int k_threads = k_shortlist_threads;
     static constexpr int k_own = k_shortlist_piece / k_threads;
@@ -174,7 +175,7 @@ struct ShortlistPieceKernel {
     }
 };
 
-// The answers: candidates, totals, the logits of named ids.
+// Writes the answers: candidates, totals, the logits of named ids.
 struct ShortlistJoinKernel {
     static constexpr int k_threads = k_shortlist_threads;
 

@@ -1,4 +1,4 @@
-// An answer as it grows, the same for all dialects and for streams and whole bodies.
+// An answer during generation, in a form for all APIs and for streams and complete bodies.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Answer {
     std::vector<Token> tokens;      // if log-probabilities or ids were asked for
     std::string finish_reason;      // stop, length, tool_calls
     std::string stop_text;          // that ended it, or ""
-    bool last_call_is_cut = false;  // its arguments are no JSON: it must not be run
+    bool last_call_is_cut = false;  // its arguments are not complete JSON: it must not be executed
     uint64_t n_generated = 0;
     uint64_t n_reasoning = 0;
 };
@@ -40,14 +40,14 @@ struct Usage {
     uint64_t n_total() const { return n_prompt + n_generated; }
 };
 
-// What is new in an answer.
+// The new parts of an answer.
 struct News {
     size_t choice = 0;
     std::vector<Delta> deltas;
     std::vector<Token> tokens;  // if they were asked for
 };
 
-// How a request wants its answer to look, as far as several dialects have it.
+// Options of the answer that several APIs have.
 struct AnswerForm {
     std::string id;
     std::string model;

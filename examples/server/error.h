@@ -1,4 +1,4 @@
-// What a request is refused with, in the forms of the two APIs.
+// The errors of refused requests, in the formats of both APIs.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace server {
 
-// Thrown by whatever reads a request.
+// Thrown by functions that read a request.
 struct ApiError {
     int status = 400;
     std::string message;

@@ -1,4 +1,4 @@
-// The thread that does all input and output, and the state of all requests: nothing else touches them, so they need no lock.
+// The thread that does all input and output. Only it accesses the state of requests, so that needs no lock.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ class EventLoop {
     EventLoop(const EventLoop&) = delete;
     EventLoop& operator=(const EventLoop&) = delete;
 
-    // Runs what was posted until stop().
+    // Runs posted tasks until stop().
     void run();
     void stop();  // any thread
 

@@ -1,11 +1,11 @@
-// Where a model is: a path, or ORG/NAME[:QUANT] in the cache of Hugging Face's tools. Nothing is downloaded.
+// Finds a model: a path, or ORG/NAME[:QUANT] in the cache of Hugging Face's tools. Downloads nothing.
 #pragma once
 
 #include <string>
 
 namespace server {
 
-// Throws std::runtime_error that names what was looked for, and the command that downloads it.
+// Throws std::runtime_error with the searched places, and the command that downloads the model.
 std::string find_model(const std::string& name);
 
 }  // namespace server

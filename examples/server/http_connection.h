@@ -1,4 +1,4 @@
-// One TCP connection. Read whatever comes, parse requests one after another, write answers.
+// One TCP connection: reads input, parses requests one after another, writes answers.
 #pragma once
 
 #include <array>
@@ -59,7 +59,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
         idle,       // between requests
         reading,    // a request has begun
         answering,  // an Exchange has it
-        closing     // everything is written; the rest of what comes is thrown away
+        closing     // everything is written; further input is discarded
     };
     using Parser = http::request_parser<http::string_body>;
 

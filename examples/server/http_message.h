@@ -1,4 +1,4 @@
-// An HTTP request and its answer as the routes see them.
+// An HTTP request and its answer, as the routes use them.
 #pragma once
 
 #include <string>

@@ -16,8 +16,8 @@ namespace server {
 
 class HttpConnection;
 
-// One request and its answer: respond() once, or begin_stream(), send() any number of times, end_stream(). After the client has
-// gone all of them do nothing.
+// One request and its answer: respond() once, or begin_stream(), send() any number of times, end_stream(). After the
+// client has gone all of them do nothing.
 class Exchange {
   public:
     Exchange(std::shared_ptr<HttpConnection> connection, HttpRequest request);
@@ -71,7 +71,7 @@ class HttpServer {
     HttpServer& operator=(const HttpServer&) = delete;
 
     uint16_t port() const;
-    // Takes no more connections and closes those without a request under way; others close after their answer.
+    // Refuses new connections and closes those without a running request; others close after their answer.
     void drain();
     size_t n_connections() const;
 

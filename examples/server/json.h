@@ -1,4 +1,4 @@
-// JSON with the order of keys kept, as prompts need it.
+// JSON that keeps the order of keys, as prompts need.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 // Compact; bytes that are not UTF-8 become U+FFFD.
 std::string to_text(const Json& value);
 
-// Appends `text` in quotes, with escapes: the quick way for streams.
+// Appends `text` in quotes, with escapes; fast, for streams.
 void append_quoted(std::string& out, std::string_view text);
 
 // The body of a request, which must be an object. Throws ApiError for anything that is not strict JSON in UTF-8, and beyond

@@ -1,4 +1,4 @@
-// Identifiers that nobody can guess.
+// Identifiers that are hard to predict.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The choice of experts, once their scores are known: shared by the CPU's and the GPU's route().
+// The choice of experts from their scores: shared by the route() of CPU and GPU.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,11 @@
 
 namespace minim::backend {
 
-// Keeps the sums of real weights untouched and a row of vanishing scores finite.
+// Does not change the sums of real weights, and keeps a row of vanishing scores finite.
 inline constexpr float k_smallest_gate_sum = 0x1p-14F;
 
-// The n_used experts of the largest score + bias, sorted; ties go to the lower index. The order of insertion
-// keeps them distinct and valid for any scores, NaN included. gates = score / sum of the chosen scores. `bias`
-// may be null.
+// Chooses the n_used experts with the largest score + bias, sorted; ties go to the lower index. The experts are
+// distinct and valid for any scores, NaN included. gates = score / sum of the chosen scores. `bias` may be null.
 MINIM_HOST_DEVICE void choose_experts(const float* score, int64_t n_expert, const float* bias, int64_t n_used,
                                       int32_t* ids, float* gates) {
     const auto biased = [&](int64_t e) { return bias != nullptr ? score[e] + bias[e] : score[e]; };

@@ -34,7 +34,7 @@ class DeviceMemory::Block : public Memory {
     const MemoryUse use_;
 };
 
-// What is kept is out of reach of others on the device: no more than an eighth of what it had.
+// Kept blocks cannot be used by other programs on the device: at most an eighth of its memory.
 DeviceMemory::DeviceMemory(std::string device, BlockSource& source, uint64_t budget_bytes, Status none_left)
     : device_(std::move(device)),
       source_(source),
@@ -65,7 +65,7 @@ DeviceMemory::Place DeviceMemory::take(uint64_t bytes, MemoryUse use) {
     Place place = take_kept(bytes);
     if (place.data == nullptr) {
         if (bytes > budget_bytes_ - state_.used()) return {};
-        // What is kept makes room where the budget or the device wants it.
+        // Frees kept blocks if the budget or the device needs the memory.
         while (bytes > budget_bytes_ - state_.used() - state_.kept_bytes) give_back_oldest();
         place = {source_.take(bytes), bytes};
         while (place.data == nullptr && !kept_.empty()) {
@@ -78,7 +78,7 @@ DeviceMemory::Place DeviceMemory::take(uint64_t bytes, MemoryUse use) {
     return place;
 }
 
-// The smallest block that is large enough and wastes no more than an eighth.
+// Returns the smallest block that is large enough and wastes at most an eighth.
 DeviceMemory::Place DeviceMemory::take_kept(uint64_t bytes) noexcept {
     auto best = kept_.end();
     for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {

@@ -1,6 +1,6 @@
-// The memory of a device as its backend hands it out: every block counted by what it is for, all of them within a
-// budget. Blocks that are given back are kept for the next that wants as much: on a GPU taking memory and giving it
-// back wait for all work of the device, so that sessions which come and go would stop those at work.
+// The memory of a device, as its backend allocates it: blocks are counted by use and limited by a budget. Freed
+// blocks are kept for later ones of their size: on a GPU, allocating and freeing wait for all work of the device, so
+// sessions that come and go would stop the others.
 #pragma once
 
 #include <array>
@@ -19,23 +19,23 @@ namespace minim::backend {
 inline constexpr uint64_t k_no_budget = UINT64_MAX;
 
 struct MemoryState {
-    std::array<uint64_t, k_memory_uses> used_bytes = {};  // a use
-    uint64_t kept_bytes = 0;                              // for the next blocks, used by none
+    std::array<uint64_t, k_memory_uses> used_bytes = {};  // by use
+    uint64_t kept_bytes = 0;                              // free, kept for later blocks
     uint64_t budget_bytes = k_no_budget;                  // the most that may be used and kept
-    uint64_t free_bytes = 0;  // that could still be had, kept ones included; UINT64_MAX: not known
+    uint64_t free_bytes = 0;  // that can still be allocated, kept ones included; UINT64_MAX: unknown
 
     uint64_t used(MemoryUse use) const noexcept { return used_bytes[static_cast<size_t>(use)]; }
     uint64_t used() const noexcept;  // for everything
 };
 
-// "; 800 of the budget of 1000 bytes are used", for errors; nothing where there is no budget.
+// Returns "; 800 of the budget of 1000 bytes are used", for errors; empty without a budget.
 std::string budget_text(const MemoryState& state);
 
-// Where the blocks of a device come from. Any thread.
+// The source of a device's blocks. Any thread.
 class BlockSource {
   public:
     virtual ~BlockSource() = default;
-    virtual std::byte* take(uint64_t bytes) = 0;  // null where there is no room
+    virtual std::byte* take(uint64_t bytes) = 0;  // null if there is not enough memory
     virtual void give_back(std::byte* block, uint64_t bytes) noexcept = 0;
     virtual uint64_t free_bytes() const noexcept = 0;
 };
@@ -55,7 +55,7 @@ class DeviceMemory {
     MemoryState state() const noexcept;
     void give_back_kept() noexcept;
 
-    // Throws what allocate() throws where there is no room.
+    // Throws what allocate() throws if there is not enough memory.
     [[noreturn]] void fail(uint64_t bytes, std::string_view what) const;
 
   private:

@@ -1,6 +1,6 @@
-// The Walsh-Hadamard transform, scaled so that it is a rotation and its own inverse. Keys that are kept in few
-// bits are rotated, and queries with them: dot products stay as they are, and what one component has too much
-// of, which would set the scale of its whole block, is spread over all of them.
+// The Walsh-Hadamard transform, scaled so that it is a rotation and its own inverse. Keys with few bits are rotated,
+// and queries with them: dot products do not change, and a large component, which would set the scale of its whole
+// block, is spread over all components.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace minim::backend {
 
-// n is a power of two. The same bits on every machine.
+// Transforms n numbers; n is a power of two. Same bits on every machine.
 MINIM_HOST_DEVICE void hadamard(float* x, int64_t n) noexcept {
     for (int64_t half = 1; half < n; half *= 2) {
         for (int64_t first = 0; first < n; first += 2 * half) {
@@ -26,7 +26,7 @@ MINIM_HOST_DEVICE void hadamard(float* x, int64_t n) noexcept {
     for (int64_t i = 0; i < n; ++i) x[i] *= scale;
 }
 
-// Each of `n_rows` rows by itself.
+// Transforms each of `n_rows` rows.
 void hadamard_rows(float* x, int64_t n_rows, int64_t n) noexcept;
 
 }  // namespace minim::backend

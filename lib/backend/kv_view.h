@@ -1,7 +1,7 @@
-// What attention sees of the KV cache: pages of k_kv_page_tokens positions, found through a table a sequence.
+// The KV cache as attention reads it: pages of k_kv_page_tokens positions, through a page table for each sequence.
 //
-// A page holds, for each layer, first K then V; each is [n_head_kv][k_kv_page_tokens][head_dim] in the
-// cache's format. The tokens of one head lie together, because attention reads one head's history at a time.
+// A page has, for each layer, first K then V; each is [n_head_kv][k_kv_page_tokens][head_dim] in the cache's format.
+// The tokens of one head are contiguous, because attention reads one head's history at a time.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct KvLayout {
     Format k_format = Format::f16;  // one of is_kv_format
     Format v_format = Format::f16;
 
-    // Keys of Q4_0 are kept rotated (hadamard.h), which wants a head_dim that is a power of two.
+    // Keys in Q4_0 are stored rotated (hadamard.h), which needs a head_dim that is a power of two.
     bool rotates_keys() const noexcept { return k_format == Format::q4_0; }
 
     int64_t k_token_bytes() const noexcept;  // bytes of one head's K at one position
@@ -36,17 +36,17 @@ struct KvLayout {
     bool operator==(const KvLayout&) const = default;
 };
 
-// F32, F16, BF16, Q8_0 and Q4_0; a row of the last two is whole blocks of 32.
+// Returns whether it is F32, F16, BF16, Q8_0 or Q4_0; a row of the last two is whole blocks of 32.
 bool is_kv_format(Format format) noexcept;
 
-// One sequence's pages: position p lies in pages[p / k_kv_page_tokens], slot p % k_kv_page_tokens.
+// The pages of one sequence: position p is in pages[p / k_kv_page_tokens], slot p % k_kv_page_tokens.
 struct KvSequence {
     const KvLayout* layout = nullptr;
     std::span<std::byte* const> pages;
 };
 
-// A row of a batch: the token of `sequence` at `position`. Where the layers of a model lie on several devices, each
-// has pages of its own, and `sequence` points to the views of all, in the order of the layers.
+// A row of a batch: the token of `sequence` at `position`. If the layers of a model are on several devices, each has
+// pages of its own, and `sequence` points to the views of all, in the order of the layers.
 struct KvRow {
     const KvSequence* sequence = nullptr;
     int64_t position = 0;

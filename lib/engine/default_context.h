@@ -1,4 +1,4 @@
-// How many tokens a session or an engine takes memory for if its caller does not say.
+// The default context of a session or an engine.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 
 namespace minim::engine {
 
-// The context that the model was trained for. If the memory of a device does not hold its KV cache beside the work space of steps
-// of n_rows rows, as many tokens as it does hold, with a warning; if that is not even a page, the trained context, for the error
-// that names the memory. `layout` has all layers. Throws out_of_memory and out_of_device_memory.
+// Returns the context that the model was trained for. If the memory of a device is too small for its KV cache and the
+// work space of steps of n_rows rows, returns as many tokens as fit, with a warning; if that is less than a page,
+// returns the trained context, so that allocation fails with an error that names the memory. `layout` has all layers.
+// Throws out_of_memory and out_of_device_memory.
 int64_t default_context(const model::Model& model, const backend::KvLayout& layout, int64_t n_rows,
                         const Logger& log);
 

@@ -1,5 +1,5 @@
-// The options of generation by name, with type, range, default and help, so that a host can build its
-// settings screen and a binding needs no list of its own.
+// The options of generation by name, with type, range, default and help: for settings screens of hosts, and for
+// bindings, which need no list of their own.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct GenerateOption {
 
 std::span<const GenerateOption> generate_options() noexcept;
 
-// Both throw invalid, naming the option, its range and the value; a number option takes an integer too.
+// Set an option. Throw invalid, naming the option, its range and the value; a number option accepts integers too.
 void set_option(GenerateParams& params, std::string_view name, int64_t value);
 void set_option(GenerateParams& params, std::string_view name, double value);
 

@@ -1,4 +1,4 @@
-// Generates an answer in a session, one token a call.
+// Generates an answer in a session, one token for each call.
 #pragma once
 
 #include <chrono>
@@ -16,12 +16,12 @@ using GenerationState = AnswerState;
 
 class Generation {
   public:
-    // Appends and evaluates the prompt, which may be empty where the session holds tokens. Throws invalid (an
-    // empty prompt, an id or option out of range), context_full or cancelled with the session as it was.
+    // Appends and evaluates the prompt, which may be empty if the session has tokens. Throws invalid (an empty
+    // prompt, an id or option out of range), context_full or cancelled; the session is then unchanged.
     Generation(Session& session, const GenerateParams& params, std::span<const int32_t> prompt,
                const CancelToken* cancel);
 
-    // The next token, or none when the text has ended. After an error the session holds exactly what was
+    // Returns the next token, or nothing if the text has ended. After an error the session has exactly what was
     // reported.
     std::optional<TokenEvent> next(const CancelToken* cancel);
 
@@ -31,7 +31,7 @@ class Generation {
     // `finish` is none until the last token has been reported.
     const GenerationState& state() const noexcept { return state_; }
 
-    // Tokens in the session that were generated but are not reported yet.
+    // Returns the number of tokens in the session that were generated but not reported yet.
     int64_t n_unreported() const noexcept {
         return session_.n_tokens() - n_session_before_ - state_.n_generated;
     }

@@ -22,8 +22,8 @@ class LookupDraft {
         next_of_;  // three tokens -> place of the one after them, the last time
 };
 
-// Finds the length of drafts that pays: measures the time of a token for several lengths, uses the best one, and
-// tries its neighbours now and then, more seldom as long as they are no better.
+// Finds the best length of drafts: measures the time of a token for several lengths, uses the best one, and tries its
+// neighbours now and then, less often as long as they are not better.
 class DraftLength {
   public:
     // Drafts have at most `most` tokens.
@@ -53,7 +53,7 @@ class DraftLength {
     bool tries_longer_ = true;
 };
 
-// Both together: drafts of the length that pays.
+// Both together: drafts of the best length.
 class Drafter {
   public:
     // Drafts have at most `most` tokens; 0: none.

@@ -1,4 +1,4 @@
-// Notices a text that repeats itself.
+// Detects a text that repeats itself.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace minim::engine {
 
 class LoopDetector {
   public:
-    // A loop is `n_tokens` tokens that are one block at least four times in a row; 0: there are none.
+    // A loop is `n_tokens` tokens that are one block at least four times in a row; 0: disabled.
     explicit LoopDetector(int64_t n_tokens) : n_tokens_(n_tokens), runs_(static_cast<size_t>(n_tokens / 4)) {}
 
     // Adds the next token and returns whether the text ends in a loop.

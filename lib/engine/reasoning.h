@@ -1,4 +1,4 @@
-// Follows where a model reasons, between <think> and </think>, and closes its reasoning when a budget is used up.
+// Tracks a model's reasoning between <think> and </think>, and closes it when a budget is used up.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ class Reasoning {
     // does not have both markers.
     Reasoning(const tokenizer::Tokenizer& tokenizer, int64_t budget);
 
-    // The next token of the prompt, or of the answer.
+    // Processes the next token of the prompt, or of the answer.
     void follow(int32_t token);
     void accept(int32_t token);
 
-    // The token that must come next, if reasoning is being closed: a line end, </think> and an empty line.
+    // Returns the token that must come next while reasoning is being closed: a line end, </think> and an empty line.
     std::optional<int32_t> forced() const;
 
-    // Tokens of the answer between the markers, without those that were forced.
+    // Returns the number of tokens of the answer between the markers, without the forced ones.
     int64_t n_tokens() const noexcept { return n_tokens_; }
 
   private:

@@ -31,9 +31,8 @@ void Request::cancel() {
         ended_ = true;
     }
     changed_.notify_all();
-    if (notifier_ == std::this_thread::get_id())
-        return;                              // called by `notify`, which comes to its end after this
-    const std::lock_guard lock(notifying_);  // one that is under way comes to its end
+    if (notifier_ == std::this_thread::get_id()) return;  // called by `notify`, which returns after this
+    const std::lock_guard lock(notifying_);               // wait until a running one returns
 }
 
 void Request::notify() noexcept {
@@ -44,7 +43,7 @@ void Request::notify() noexcept {
     try {
         params_.notify();
     } catch (...) {
-        // Nobody on the engine's thread could do anything about it; the request goes on.
+        // The engine's thread cannot handle it; the request goes on.
     }
     notifier_ = std::thread::id();
 }

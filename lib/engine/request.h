@@ -1,4 +1,4 @@
-// A request to an engine as both sides see it: the engine fills it, its owner reads and cancels.
+// A request to an engine, shared by both sides: the engine adds tokens, the owner reads them and may cancel.
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,9 @@ namespace minim::engine {
 struct RequestParams {
     GenerateParams generate;
     int32_t priority = 0;    // higher ones go first
-    int64_t timeout_ms = 0;  // from submission on; then the text ends where it is. 0: none
-    // Called on the engine's thread when there is something to take. Must not block or call the engine; may cancel requests. What it
-    // throws is dropped.
+    int64_t timeout_ms = 0;  // from submission on; then the text is ended. 0: none
+    // Called on the engine's thread if there is something to read. It must not block or call the engine, but may
+    // cancel requests. Its exceptions are dropped.
     std::function<void()> notify;
 };
 
@@ -39,20 +39,20 @@ class Request {
 
     enum class Take { token, ended, nothing_yet };
 
-    // Whether this process is a child of the one that has the engine's thread. Then take() and state() throw invalid, cancel()
-    // does nothing, and the request must not be destroyed: its locks may stay locked.
+    // Returns whether this process is a child of the one with the engine's thread. Then take() and state() throw
+    // invalid, cancel() does nothing, and the request must not be destroyed: its locks may stay locked.
     bool is_left() const noexcept { return home_.is_left(); }
     void require_home() const { home_.require("the engine"); }
 
-    // The next token. Waits until there is one, the text has ended, or `deadline`; one owner at a time.
-    // Throws what ended the request where that was an error.
+    // Waits for the next token until there is one, the text has ended, or `deadline`; one thread at a time. Throws
+    // the error that ended the request, if any.
     Take take(TokenEvent& event, Clock::time_point deadline);
 
-    // Ends the text after what was reported, at once; `notify` is not called any more: one that runs on another thread is waited for.
-    // Any thread.
+    // Ends the text after the reported tokens, at once. `notify` is not called any more; if it runs on another
+    // thread, waits until it returns. Any thread.
     void cancel();
 
-    // Any thread. `finish` is none until the last token was taken.
+    // Returns the state. Any thread. `finish` is none until the last token was read.
     RequestState state() const;
 
     // ---- for the engine ----
@@ -78,7 +78,7 @@ class Request {
     bool ended_ = false;
     std::optional<Error> error_;
     std::mutex notifying_;                        // locked while `notify` runs
-    std::atomic<std::thread::id> notifier_ = {};  // who runs it just now
+    std::atomic<std::thread::id> notifier_ = {};  // the thread that runs it now
 };
 
 }  // namespace minim::engine

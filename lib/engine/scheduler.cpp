@@ -67,7 +67,7 @@ void Scheduler::add(Sequence& sequence, int64_t n_rows, int64_t first_wanted) {
         add_row(sequence.draft[i], end + static_cast<int64_t>(i));
 }
 
-// Asks the device for the top of each row, if that is enough to choose from.
+// Requests top-k of each row from the device, if that is enough to choose from.
 void Scheduler::ask_for_tops() {
     queries_.clear();
     if (!space_.keeps_logits()) return;
@@ -111,10 +111,10 @@ void Scheduler::choose(Sequence& sequence) {
         ++sequence.n_evaluated;
         ++*sequence.logits_row;
     }
-    // Another answer would ask for another top of the row.
+    // Another answer would need another top-k of the row.
     Place& place = places_[static_cast<size_t>(*sequence.logits_row)];
     if (place == Place::with_top) place = Place::device;
-    // What the tokens cost: the share of the step that the answer's rows are.
+    // The cost of the tokens: the share of the step that the answer's rows take.
     const double seconds = seconds_a_row_ * static_cast<double>(draft.size() + 1);
     if (is_step) answer.drafter().learn(std::ssize(draft), answer.n_chosen() - n_before, seconds);
 }

@@ -60,20 +60,20 @@ class Scheduler {
     // give logits.
     void add_chunk(Sequence& sequence, int64_t n_rows, int64_t first_wanted);
 
-    // Runs the planned step. Rows of logits go to `logits` if it is not null, else they can be had from logits().
-    // Throws as ForwardPass::step, with the sequences as they were.
+    // Runs the planned step. Rows of logits are written to `logits` if it is not null, else they are available from
+    // logits(). Throws as ForwardPass::step; the sequences are then unchanged.
     void run(const CancelToken* cancel, float* logits = nullptr);
 
     // Lets the answer of a sequence choose the token after its logits_row, and a further token after each draft token
     // that it agrees with. Throws as Answer::choose.
     void choose(Sequence& sequence);
 
-    // A row of logits, [n_vocab], copied from the device first if it is there; and a row for logits known already.
+    // Return a row of logits, [n_vocab], copied from the device first if it is there; and a row to store known logits in.
     std::span<const float> logits(int64_t row);
     std::span<float> put_logits(int64_t row);
 
   private:
-    // Where a row of logits is; with_top: on the device, with the top that the answer asked for.
+    // The place of a row of logits; with_top: on the device, with the requested top-k.
     enum class Place : uint8_t { host, device, with_top };
 
     void add(Sequence& sequence, int64_t n_rows, int64_t first_wanted);

@@ -19,7 +19,7 @@ Format format_of_state(std::optional<Format> wanted, Format saved, const char* w
     return saved;
 }
 
-// What was asked for, and what the file says where nothing was. Checks that the file is the model's.
+// Returns the requested parameters, with those of the file as defaults. Checks that the file is of the same model.
 SessionParams params_of_state(const model::Model& model, const kv::StateFile& file, SessionParams params) {
     const kv::State state = file.state();
     const std::string& path = file.path();
@@ -97,7 +97,7 @@ Session::Session(std::shared_ptr<const model::Model> model, const SessionParams&
     sequence_.kv.emplace(make_pool(*model_, params.k_format, params.v_format), n_context_);
 }
 
-// Without pages for its tokens.
+// Makes a session without pages for its tokens.
 Session::Session(const std::shared_ptr<const model::Model>& model, int64_t n_context, int64_t n_ubatch)
     : model_(model), n_context_(n_context), scheduler_(model, step_rows(n_ubatch, n_context), n_context, 1) {
     sequence_.tokens.reserve(static_cast<size_t>(n_context));
@@ -170,7 +170,7 @@ void Session::check_eval(std::span<const int32_t> ids, bool all_logits, std::spa
 void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<float> logits,
                    const CancelToken* cancel) {
     check_eval(ids, all_logits, logits, 0);
-    known_logits();  // which are still the session's should this fail
+    known_logits();  // keep the session's logits if this fails
     const int64_t n_before = n_tokens();
     const int64_t n_evaluated = sequence_.n_evaluated;
     const auto logits_row = sequence_.logits_row;
@@ -194,8 +194,8 @@ void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<floa
     }
 }
 
-// Evaluates what is due. The logits after each token from position n_before on go to `every_row`, or those after the last
-// one stay with the scheduler.
+// Evaluates the tokens that are due. Logits after each token from position n_before on are written to `every_row`; or
+// those after the last one stay in the scheduler.
 void Session::eval_chunks(int64_t n_before, std::span<float> every_row, const CancelToken* cancel) {
     sequence_.kv->hold(sequence_.n_evaluated, n_tokens());
     sequence_.answer = nullptr;
@@ -225,7 +225,7 @@ std::span<const float> Session::last_logits(const CancelToken* cancel) {
     return known_logits();
 }
 
-// The logits after the last token, from now on on the host; none if it is not evaluated yet.
+// Returns the logits after the last token, copied to the host; nothing if it is not evaluated yet.
 std::span<const float> Session::known_logits() {
     if (has_waiting_token() || n_tokens() == 0) return {};
     return scheduler_.logits(*sequence_.logits_row);
@@ -259,8 +259,8 @@ void Session::truncate(int64_t count) {
     sequence_.n_evaluated = n_evaluated;
 }
 
-// Tokens that count as evaluated where only the first `count` are kept. The logits of a new last one are
-// gone: it is evaluated again, so that they can be had.
+// Returns the number of tokens that count as evaluated if only the first `count` are kept. The logits of a new last
+// token are lost, so it is evaluated again.
 int64_t Session::n_evaluated_of(int64_t count) const noexcept {
     return count == n_tokens() ? sequence_.n_evaluated
                                : std::min(sequence_.n_evaluated, std::max<int64_t>(count - 1, 0));

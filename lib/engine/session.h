@@ -17,13 +17,13 @@
 namespace minim::engine {
 
 struct SessionParams {
-    int64_t n_context = 0;           // 0: the length the model was trained for, or that of the state file
-    std::optional<Format> k_format;  // none: F16, or what the state file holds
+    int64_t n_context = 0;  // 0: the context that the model was trained for, or that of the state file
+    std::optional<Format> k_format;  // none: F16, or that of the state file
     std::optional<Format> v_format;
     int64_t n_ubatch = 512;  // rows of one step; changes speed and work space, never results
 };
 
-// The formats' default is F16.
+// Returns the layout of the KV cache; the default format is F16.
 backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k_format,
                             std::optional<Format> v_format);
 
@@ -31,23 +31,23 @@ backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k
 std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional<Format> k_format,
                                         std::optional<Format> v_format);
 
-// Throws invalid, naming the first id that is no token of the model and its place.
+// Throws invalid for ids that are not tokens of the model, naming the first one and its index.
 void check_ids(std::span<const int32_t> ids, const model::Config& config);
 
 class Session {
   public:
-    // Takes all memory the context can need. Throws invalid or out_of_memory.
+    // Reserves all memory of the context. Throws invalid or out_of_memory.
     Session(std::shared_ptr<const model::Model> model, const SessionParams& params, const Logger& log);
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
     const model::Model& model() const noexcept { return *model_; }
     int64_t n_context() const noexcept { return n_context_; }
-    // Of the whole context.
+    // Returns the bytes of the KV cache for the whole context.
     uint64_t kv_bytes() const { return kv::bytes_for(sequence_.kv->layout(), n_context_); }
 
-    // All tokens, of which the last may not be evaluated yet: a generated token is evaluated when its
-    // successor is asked for.
+    // Returns all tokens; the last one may not be evaluated yet: a generated token is evaluated when its successor is
+    // requested.
     std::span<const int32_t> tokens() const noexcept { return sequence_.tokens; }
     int64_t n_tokens() const noexcept { return sequence_.n_tokens(); }
 
@@ -57,27 +57,27 @@ class Session {
     void eval(std::span<const int32_t> ids, bool all_logits, std::span<float> logits,
               const CancelToken* cancel);
 
-    // What eval() checks before it begins, as if the last n_forgotten tokens were not there.
+    // Checks the arguments of eval(), as if the last n_forgotten tokens were removed.
     void check_eval(std::span<const int32_t> ids, bool all_logits, std::span<const float> logits,
                     int64_t n_forgotten) const;
 
     // Appends a token without evaluating it. There must be room for it.
     void append(int32_t token);
 
-    // Evaluates the last token where that is still due. Throws invalid for an empty session.
+    // Evaluates the last token if it is not evaluated yet. Throws invalid for an empty session.
     void eval_last(const CancelToken* cancel);
 
-    // The logits after the last token, which is evaluated first likewise.
+    // Returns the logits after the last token, which is evaluated first if needed.
     std::span<const float> last_logits(const CancelToken* cancel);
 
-    // Keeps room for the logits of n draft tokens a step. Throws out_of_memory.
+    // Reserves memory for the logits of n draft tokens a step. Throws out_of_memory.
     void reserve_drafts(int64_t n);
 
-    // Lets an answer choose the next token, and further ones as far as they were drafted, and appends them. There must be
-    // room for one. The last token is evaluated first likewise.
+    // Lets an answer choose the next token, and more if drafts are accepted, and appends them. There must be room for
+    // one. The last token is evaluated first if needed.
     void extend(Answer& answer, const CancelToken* cancel);
 
-    // Forgets the tokens from position `count` on.
+    // Removes the tokens from position `count` on.
     void truncate(int64_t count);
 
     // Returns a session with the same tokens, which shares whole pages of the KV cache. Both go on independently, on any
@@ -88,9 +88,9 @@ class Session {
     // gets its name when it is complete. Throws as kv::write_state.
     void save(const std::string& path, int64_t n_saved, const CancelToken* cancel);
 
-    // A session as it was saved by the same model. Throws as kv::StateFile and the constructor; format where
-    // the file is another model's; invalid if its tokens do not fit into the context asked for, or its
-    // KV cache has other formats than those asked for.
+    // Restores a session that was saved by the same model. Throws as kv::StateFile and the constructor; format if the
+    // file is of another model; invalid if its tokens do not fit into the requested context, or its KV cache has
+    // other formats than requested.
     static std::unique_ptr<Session> restore(std::shared_ptr<const model::Model> model,
                                             const std::string& path, const SessionParams& params,
                                             const CancelToken* cancel, const Logger& log);

@@ -19,7 +19,7 @@ namespace minim::model {
 std::vector<weights::WeightSpec> bind_weights(const checkpoint::Checkpoint& checkpoint, Config& config,
                                               const Logger& log);
 
-// Numbers of the model: each weight once.
+// Returns the number of parameters: each weight once.
 int64_t parameter_count(std::span<const weights::WeightSpec> weights);
 
 }  // namespace minim::model

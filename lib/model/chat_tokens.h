@@ -1,4 +1,4 @@
-// A rendered conversation as token ids, with a say in what message text may contain.
+// Tokenises a rendered conversation, with control over the special tokens in messages.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace minim::model {
 
-// exact and none: the ids of the joined text. safe: control tokens are recognised in the template's own
-// segments only; everything else is tokenised as in the joined text, pieces across segment borders included,
-// so that harmless messages give the same ids in both modes.
+// exact and none: return the ids of the joined text. safe: recognises control tokens only in the template's own
+// segments; everything else is tokenised as in the joined text, including pieces across segment borders, so that
+// harmless messages give the same ids in both modes.
 std::vector<int32_t> chat_tokens(const tokenizer::Tokenizer& tokenizer,
                                  std::span<const chat::Segment> segments, tokenizer::Specials specials);
 
-// Added tokens are recognised in the template's own segments only; in messages none is.
+// Recognises added tokens only in the template's own segments.
 std::vector<int32_t> chat_tokens_of_template(const tokenizer::Tokenizer& tokenizer,
                                              std::span<const chat::Segment> segments);
 

@@ -1,6 +1,5 @@
-// The shape of a model, taken from its checkpoint alone. Nothing here is assumed: layer, head, expert and
-// vocabulary counts of any size load through the same path. What the forward pass does not compute is refused
-// by name.
+// The shape of a model, from its checkpoint only. Nothing is assumed: layer, head, expert and vocabulary counts of
+// any size load through the same path. Features that the forward pass does not have are refused by name.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +29,12 @@ struct Config {
     double rope_theta = 0.0;
     float norm_eps = 0.0F;
     float expert_weights_scale = 1.0F;  // multiplies the normalised gates
-    bool needs_router_bias = false;     // the configuration says that there is one
+    bool needs_router_bias = false;     // declared by the configuration
     weights::PackingHints packing;      // of quantised folders
 };
 
-// Both throw format (a required key is missing, of another type, or senseless) or unsupported (the model asks
-// for something this library does not compute), naming the key and its value.
+// Both throw format (a required key is missing, of another type, or impossible) or unsupported (a feature that this
+// library does not have), naming the key and its value.
 Config config_from_gguf(const checkpoint::Metadata& metadata, const Logger& log);
 Config config_from_json(std::string_view config_json, const Logger& log);
 

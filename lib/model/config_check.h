@@ -1,4 +1,4 @@
-// The cross relations every configuration must satisfy, whatever file it came from.
+// The relations between values that every configuration must satisfy.
 #pragma once
 
 #include "model/config.h"

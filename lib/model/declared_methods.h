@@ -1,5 +1,5 @@
-// How the files of a quantised folder say that its weights are quantised. The tensors must agree with each of them
-// (weights/assembled.h), and the files with one another.
+// The quantisation methods that the files of a quantised folder declare. The tensors must agree with each declaration
+// (weights/assembled.h), and the declarations with each other.
 #pragma once
 
 #include <string_view>
@@ -9,10 +9,10 @@
 
 namespace minim::model {
 
-// What `quantization_config` of config.json declares. No entries if it is of a writer whose words are not known, or says nothing.
+// Returns what `quantization_config` of config.json declares. No entries if its writer is unknown, or if it declares nothing.
 weights::Declaration declared_methods(const json::Value& quantization);
 
-// Adds what hf_quant_config.json declares. Throws format if it is no JSON object or contradicts what config.json declares.
+// Adds what hf_quant_config.json declares. Throws format if it is not a JSON object or contradicts config.json.
 void add_hf_quant_config(std::string_view text, weights::PackingHints& hints);
 
 }  // namespace minim::model

@@ -1,4 +1,4 @@
-// Tells one model from another, so that a saved session is not continued by a model it did not come from.
+// Identifies a model, so that a saved session is not continued with another model.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace minim::model {
 
-// Of the configuration, of every tensor's name, type and shape, and of some bytes of about 256 tensors: as
-// many as can be read of a model of any size when it is opened. The same for a file and its split parts. The
-// tensors are loaded and not yet packed.
+// Returns a hash of the configuration, of every tensor's name, type and shape, and of some bytes of about 256
+// tensors, which are few enough to read when a model of any size is opened. A file and its split parts have the same
+// fingerprint. The tensors must be loaded and not yet packed.
 uint64_t fingerprint(const checkpoint::Checkpoint& checkpoint, const Config& config);
 
 }  // namespace minim::model

@@ -1,4 +1,4 @@
-// What a checkpoint says of the model before its weights are read.
+// Reads what a checkpoint says about the model, without its weights.
 #pragma once
 
 #include "base/log.h"

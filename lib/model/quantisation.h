@@ -1,4 +1,5 @@
-// What config.json of a quantised folder says of its weights. Tensors show most of it themselves (weights/assembled.h).
+// Reads what config.json of a quantised folder says about its weights. Tensors show most of it themselves
+// (weights/assembled.h).
 #pragma once
 
 #include "base/json.h"
@@ -6,8 +7,8 @@
 
 namespace minim::model {
 
-// Reads `quantization_config`, and refuses what is not supported: throws unsupported with the quantisation's name or the key and
-// value, and format if the method cannot be told.
+// Reads `quantization_config`. Throws unsupported, with the name of the quantisation or the key and value, and format
+// if the method is not stated.
 weights::PackingHints packing_hints(const json::Value& config);
 
 }  // namespace minim::model

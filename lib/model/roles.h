@@ -1,4 +1,4 @@
-// What the weights of the architecture are, in the order in which they are listed for each layer.
+// The roles of the architecture's weights, in the order in which they are listed for each layer.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Where the tops of a step's rows of logits are asked for and answered, on the device and on the host: some rows at a time
-// on the device, all of the step's on the host.
+// Buffers for the top-k queries and answers of a step, on the device for some rows at a time, on the host for all rows of the
+// step.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace minim::model {
 
 class ShortlistSpace {
   public:
-    // For steps of at most n_rows rows. Throws out_of_memory or out_of_device_memory.
+    // Allocates buffers for steps of at most n_rows rows. Throws out_of_memory or out_of_device_memory.
     ShortlistSpace(const backend::Backend& backend, int64_t n_rows);
 
-    // Begins with the questions of a step, a row each. None of an earlier step is on its way any more.
+    // Sets the queries of a step, one for each row. Transfers of earlier steps must be complete.
     void ask(std::span<const ShortlistQuery> queries);
 
     // Parts of a stream, for `count` rows from `first` on: a multiple of k_most_shortlist_rows, and that many unless
@@ -26,7 +26,7 @@ class ShortlistSpace {
     backend::ShortlistTask task(int64_t first) const;
     void download(backend::Scratch& scratch, int64_t first);
 
-    // Once the stream is synchronised; until the next ask().
+    // Valid after the stream is synchronised, until the next ask().
     Shortlist answer(int64_t row) const;
 
   private:

@@ -11,7 +11,7 @@ namespace minim::model {
 
 inline constexpr uint64_t k_largest_text_file = uint64_t{256} << 20;
 
-// The text of a file of the checkpoint's folder; empty when it is not there and not required.
+// Returns the text of a file of the checkpoint's folder; empty if it does not exist and is not required.
 inline std::string side_file(const checkpoint::Checkpoint& checkpoint, const char* name, bool required) {
     try {
         return checkpoint::read_text_file(checkpoint.folder() + "/" + name, k_largest_text_file);

@@ -1,4 +1,4 @@
-// What the tensors of a MiniMax-M2 checkpoint are called, in GGUF files and in safetensors folders.
+// The names of the tensors of a MiniMax-M2 checkpoint, in GGUF files and in safetensors folders.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ enum class Part {
 
 enum class ExpertPart { gate, up, down };
 
-// Spellings in the order they are looked for.
+// Spellings in the order of search.
 using Spellings = std::vector<std::string>;
 
 Spellings embedding();
@@ -39,16 +39,16 @@ Spellings fused_gate_up_hf(int64_t layer);
 Spellings fused_down_hf(int64_t layer);
 Spellings single_expert(int64_t layer, int64_t expert, ExpertPart part);
 
-// A tensor that changes nothing: precomputed rotary frequencies that old exporters wrote, factors for activations, keys and
-// values of eight or four bits, which are not quantised here.
+// Returns whether a tensor does not affect results: precomputed rotary frequencies of old exporters, or factors for
+// activations, K and V of eight or four bits, which are not quantised here.
 bool is_ignored(std::string_view name);
 
-// The layer of a GGUF name, -1 where the name is of no layer.
+// Returns the layer of a GGUF name, -1 if it belongs to no layer.
 int64_t gguf_layer(std::string_view name);
 
-// A tensor that its name shows to be of multi-token prediction: the n_mtp layers that follow the n_layer
-// layers of the model in a safetensors folder, the .nextn. tensors of a GGUF file. The other tensors of such
-// a GGUF layer are called as those of any layer.
+// Returns whether a name is of a multi-token-prediction tensor: of the n_mtp layers that follow the n_layer layers of
+// the model in a safetensors folder, or of the .nextn. tensors of a GGUF file. The other tensors of such a GGUF layer
+// have the names of any layer.
 bool is_mtp(std::string_view name, int64_t n_layer, int64_t n_mtp);
 
 }  // namespace minim::model::names

@@ -26,7 +26,7 @@ int32_t token_id(const Metadata& metadata, const char* key, size_t n_tokens) {
     return static_cast<int32_t>(*value);
 }
 
-// The same of a token that nothing here depends on: what is no id is a warning.
+// The same for a token that nothing here depends on: a bad id is a warning.
 int32_t unused_token_id(const Metadata& metadata, const char* key, size_t n_tokens, const Logger& log) {
     try {
         return token_id(metadata, key, n_tokens);

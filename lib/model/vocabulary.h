@@ -1,5 +1,5 @@
-// The tokenizer's vocabulary as a checkpoint holds it: in GGUF metadata, or in the JSON files of a
-// safetensors folder.
+// Reads the tokenizer's vocabulary of a checkpoint: from GGUF metadata, or from the JSON files of a safetensors
+// folder.
 #pragma once
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-// Every weight of the model where operations find it.
+// The weights of the model as operations use them.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ std::vector<weights::Part> parts_of(std::span<const Share> shares,
                                     std::span<const weights::WeightSpec> weights);
 weights::Part part_of(const Share& share, std::span<const weights::WeightSpec> weights);
 
-// Hash of what part of the model a share has.
+// Returns a hash that identifies the part of the model in a share.
 uint64_t hash_of(const Share& share);
 
 // Joins the parts, which must outlive the result. Together they have every weight.
