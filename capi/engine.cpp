@@ -30,7 +30,7 @@ Clock::time_point deadline_after(int64_t timeout_ms) {
 engine::EngineParams engine_params(const minim_engine_params& p) {
     engine::EngineParams params;
     if (p.kv_tokens > INT64_MAX)
-        fail(Status::invalid, "keys and values of {} tokens are not possible", p.kv_tokens);
+        fail(Status::invalid, "a KV cache of {} tokens is not possible: kv_tokens is too large", p.kv_tokens);
     params.n_kv_tokens = static_cast<int64_t>(p.kv_tokens);
     params.k_format = kv_format(p.k_format, "k_format");
     params.v_format = kv_format(p.v_format, "v_format");

@@ -25,7 +25,7 @@ minim::Runtime open_runtime(const Options& options) {
 
 namespace {
 
-// Every device that is usable, but the processor.
+// Returns every usable device except the CPU.
 std::string accelerators(const minim::Runtime& runtime) {
     const minim::Devices all(runtime);
     std::string names;
@@ -69,8 +69,7 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
         model.devices = accelerators(runtime);
         if (model.devices.empty() && options.allow_cpu) return;
         if (model.devices.empty())
-            throw std::runtime_error(
-                "-ngl: no device but the processor is usable (`minim devices` says why)");
+            throw std::runtime_error("-ngl: only the CPU is usable (`minim devices` shows why)");
     }
     model.split = options.tensor_split;
     model.devices = with_budgets(runtime, model.devices, options.device_memory);

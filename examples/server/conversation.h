@@ -1,4 +1,4 @@
-// A conversation in the one form that the chat template takes, whatever dialect it came in, and the prompt made of it.
+// A conversation in the form of the chat template, from any API, and its prompt.
 #pragma once
 
 #include <cstdint>
@@ -44,10 +44,11 @@ Conversation read_conversation(const Fields& request, Serving& serving);
 // dropped.
 void add_message(Json message, Conversation& conversation, Serving& serving);
 
-// Text that system prompts of some clients begin with and that changes with each request, so that no prefix is ever found.
+// Removes a text at the start of some clients' system prompts that changes with each request, which would defeat the
+// prefix cache.
 std::string without_billing_header(const std::string& system);
 
-// The prompt as text.
+// Returns the prompt as text.
 std::string render(const Conversation& conversation, const Serving& serving);
 
 // Sets whether and how long the model thinks, from a number of tokens; nothing and -1 leave that to the server.

@@ -1,4 +1,4 @@
-// Answers one request: hands its plan to the scheduler, turns tokens into what the client gets. On the loop's thread.
+// Answers one request: submits its plan to the scheduler and converts tokens to the client's format. On the loop's thread.
 #pragma once
 
 #include <chrono>

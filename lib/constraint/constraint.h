@@ -1,7 +1,7 @@
-// What an answer must look like, compiled for one vocabulary: which tokens may come next wherever the text
-// stands. Nearly all of that depends on the state alone and not on who called its rule; it is found once a
-// state and kept (state_tokens.h). The rest are tokens that reach beyond the end of a rule, as `"}` does beyond
-// a JSON string: few, and tried one by one (matcher.h).
+// A constraint compiled for one vocabulary: the tokens that may come next at every position of the text. Nearly all
+// of them depend only on the state, not on the caller of its rule; they are computed once for each state and cached
+// (state_tokens.h). The others are tokens that go beyond the end of a rule, as `"}` goes beyond a JSON string: they
+// are few, and tried one by one (matcher.h).
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ namespace minim::constraint {
 // Any thread.
 class Constraint {
   public:
-    // `starts_after`: any text is allowed up to and with this token, and two newlines behind it. Throws what
-    // make_automaton does. `opens_with`: any text is allowed up to this token, which begins a text of the grammar, and the
-    // answer may do without it.
+    // `starts_after`: any text is allowed up to and including this token, followed by two newlines. `opens_with`: any
+    // text is allowed up to this token, which begins a text of the grammar; the answer may also end without it.
+    // Throws what make_automaton throws.
     Constraint(Grammar grammar, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
                std::shared_ptr<const TokenTrie> trie, std::optional<int32_t> starts_after,
                std::optional<int32_t> opens_with = std::nullopt);
@@ -36,8 +36,8 @@ class Constraint {
 
     std::shared_ptr<const StateTokens> state_tokens(int32_t state) const;
 
-    // Whether `text` is a whole answer: what tokens would write, with markup as its text. With starts_after the
-    // answer may begin after any place where that token's text stands.
+    // Returns whether `text` is a complete answer: the text of its tokens, including markup. With starts_after, the
+    // constrained part may begin after any occurrence of that token's text.
     bool matches(std::string_view text) const;
 
   private:

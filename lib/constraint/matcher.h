@@ -1,4 +1,4 @@
-// Follows one answer through a constraint: which tokens may come next, and whether it may end.
+// Tracks one answer in a constraint: which tokens may come next, and whether it may end.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ class Matcher {
     // `n_vocab` is the number of logits, `end_tokens` are those that end the answer.
     Matcher(std::shared_ptr<const Constraint> constraint, int64_t n_vocab, std::vector<int32_t> end_tokens);
 
-    // Whether the constraint acts already: not before its starts_after and opens_with tokens.
+    // Returns whether the constraint is active: it is not before its starts_after and opens_with tokens.
     bool has_started() const noexcept { return has_started_; }
 
-    // One bit an id, in words of 64: the tokens that may come next, end tokens where the text may end. For
-    // has_started(); never without any. Valid until the next call.
+    // Returns one bit for each id, in words of 64: the tokens that may come next, and end tokens if the text may end. Only if
+    // has_started(). At least one bit is set. Valid until the next call.
     std::span<const uint64_t> allowed();
 
-    // Throws invalid for a token that is not allowed; the answer is then to be stopped.
+    // Adds a token. Throws invalid if it is not allowed; the answer must then be stopped.
     void accept(int32_t token);
 
     bool may_end() const noexcept {

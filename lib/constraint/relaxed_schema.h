@@ -1,4 +1,4 @@
-// A schema without the keywords that cannot be enforced.
+// Removes keywords that cannot be enforced from a schema.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,10 @@
 
 namespace minim::constraint {
 
-// Leaves out of `schema` as few keywords as it takes for `compile`, which throws unsupported for a schema that it cannot
-// enforce, and returns what it left out and why, one line each. `where` is the schema's place, for these lines. The schema
-// becomes `true` if it cannot be enforced without all these keywords either. Throws whatever else `compile` throws.
+// Removes as few keywords from `schema` as possible until `compile`, which throws unsupported for a schema that it
+// cannot enforce, succeeds. Returns a line for each removed keyword with the reason; `where` is the schema's place,
+// for these lines. The schema becomes `true` if removing keywords is not enough. Rethrows other exceptions of
+// `compile`.
 std::vector<std::string> relax(json::Value& schema, const std::function<void(const json::Value&)>& compile,
                                const std::string& where);
 

@@ -1,6 +1,6 @@
-// Calls of tools in the form that MiniMax-M2 models write them, as grammar: for requests that must be
-// answered with a call. Parameters come in the order of the tool's schema, others only if it asks for them or has no
-// `properties`; strings are written as they are up to `</parameter>`, everything else as JSON.
+// The grammar of tool calls in the format of MiniMax-M2 models, for requests that must be answered with a call.
+// Parameters are in the order of the tool's schema; others are allowed only if it requires them or has no
+// `properties`. Strings are written literally up to `</parameter>`, everything else as JSON.
 #pragma once
 
 #include <string>
@@ -14,15 +14,15 @@
 namespace minim::constraint {
 
 struct ToolChoice {
-    std::string name;        // of the tool to call; empty: any
+    std::string name;        // the tool to call; empty: any
     bool is_single = false;  // exactly one call, not one or several
     bool relaxes = false;    // keywords that cannot be enforced are left out (relaxed_schema.h)
 };
 
-// `tools` is a list as requests hold it: `{"type": "function", "function": {"name", "parameters"}}`, or the
-// inner object alone, also with `input_schema` or `inputSchema`. Members that are null count as absent. Throws invalid where it is not, where no tool has the name, and for names that the form
-// cannot hold; else as grammar_of_schema.
-// Appends to `left_out`, which may be null, a line for each keyword that was left out.
+// `tools` is a list as requests hold it: `{"type": "function", "function": {"name", "parameters"}}`, or the inner
+// object alone, also with `input_schema` or `inputSchema`. Members that are null count as absent. Throws invalid
+// where it is not, where no tool has the name, and for names that the form cannot hold; else as grammar_of_schema.
+// Appends a line for each removed keyword to `left_out`, which may be null.
 Grammar grammar_of_tool_calls(const json::Value& tools, const ToolChoice& choice,
                               const tokenizer::Tokenizer& tokenizer,
                               std::vector<std::string>* left_out = nullptr);

@@ -1,5 +1,5 @@
-// An answer in the making: chooses tokens from logits, detokenises, looks for stop texts, and reports each
-// token once its text is settled. A scheduler gives it the logits (scheduler.h).
+// An answer during generation: chooses tokens from logits, detokenises, checks stop texts, and reports each token
+// once its text is final. A scheduler gives it the logits (scheduler.h).
 #pragma once
 
 #include <chrono>
@@ -28,8 +28,8 @@ namespace minim::engine {
 
 struct GenerateParams {
     sampling::Params sampling;
-    bool has_seed = false;               // without one, chance picks it
-    int64_t max_tokens = 0;              // 0: no limit but the context
+    bool has_seed = false;               // without one, the seed is random
+    int64_t max_tokens = 0;              // 0: limited by the context only
     int64_t min_tokens = 0;              // no end token before so many
     bool ignore_end = false;             // end tokens are tokens like any other
     bool penalize_added_tokens = false;  // penalties spare markup and tool calls unless asked
@@ -39,7 +39,7 @@ struct GenerateParams {
     std::vector<std::string> stop_texts;
     std::vector<int32_t> stop_tokens;
     std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};  // texts that end repetitions
-    std::shared_ptr<const constraint::Constraint> constraint;  // what the answer must look like, or null
+    std::shared_ptr<const constraint::Constraint> constraint;        // of the answer, or null
 
     GenerateParams();  // greedy
 };
@@ -57,30 +57,30 @@ enum class Finish : int32_t {
 };
 
 struct AnswerState {
-    Finish finish = Finish::none;  // none until the last token was taken
+    Finish finish = Finish::none;  // none until the last token was read
     int32_t stop_token = -1;
     int32_t stop_text = -1;  // index of the stop text that ended it
     int64_t n_prompt = 0;
-    int64_t n_prompt_done = 0;  // of it, evaluated or known from before
+    int64_t n_prompt_done = 0;  // tokens of it that are evaluated or were cached
     int64_t n_reasoning = 0;    // tokens between <think> and </think> so far
-    int64_t n_generated = 0;    // reported: taken by the owner or still to be taken
+    int64_t n_generated = 0;    // reported: read by the owner or still to be read
     int64_t prompt_us = 0;      // until the first token
     int64_t generate_us = 0;    // from there to the last one
     uint64_t seed = 0;
     // Of a request to an engine:
     int64_t n_cached = 0;     // tokens of the prompt that the prefix cache had
     int64_t n_preempted = 0;  // how often it was preempted because memory was short
-    int64_t queue_us = 0;     // from submission until it was first worked on
+    int64_t queue_us = 0;     // from submission until it was started
 };
 
-// A generated token with the text it completes, which may be none. While a character or a possible stop text
-// is unfinished, its tokens wait: nothing is reported that a stop text could still take back.
+// A generated token with the text that it completes, which may be empty. While a character or a possible stop text is
+// incomplete, its tokens wait, so that no text is reported that a stop text could still remove.
 struct TokenEvent {
     sampling::Choice choice;
     std::string text;
 };
 
-// A row of logits as far as it is here: its top, where that was asked for, and the way to all of it.
+// A row of logits: its top-k, if it was requested, and a function that returns the whole row.
 struct LogitsRow {
     std::optional<Shortlist> top;
     std::function<std::span<const float>()> whole;
@@ -92,34 +92,34 @@ inline int64_t microseconds(std::chrono::steady_clock::duration duration) {
 
 class Answer {
   public:
-    // Throws invalid for a parameter out of range and a constraint of another model. The model must outlive
-    // the answer.
+    // Throws invalid for a parameter out of range or a constraint of another model. The model must outlive the
+    // answer.
     Answer(const model::Model& model, const GenerateParams& params);
 
-    // The tokens before the answer, which penalties look at.
+    // Sets the tokens before the answer, which penalties use.
     void follow(std::span<const int32_t> tokens);
 
-    // Chooses the token after the one these are the logits of. None where the model ended its turn. Throws
-    // internal where a logit is NaN; the answer is then to be stopped.
+    // Chooses the next token from these logits. Returns nothing if the model ended its turn. Throws internal if a
+    // logit is NaN; the answer must then be stopped.
     std::optional<int32_t> choose(const LogitsRow& row);
     std::optional<int32_t> choose(std::span<const float> logits);
 
-    // What of the row is enough for choose(), most likely; no candidates where all of it is needed. `guess`: tokens that
-    // may have been chosen by then.
+    // Returns the top-k query that most likely suffices for choose(); without candidates if the whole row is needed.
+    // `guess`: draft tokens that may have been chosen by then.
     ShortlistQuery query(std::span<const int32_t> guess = {}) const;
 
-    // Ends the text. What was held back comes out, unless a stop text ended it.
+    // Ends the text. Text that was held back is reported, unless a stop text ended it.
     void finish(Finish why);
 
     // Ends the text after the last reported token.
     void stop() noexcept;
 
-    // The next token to report; none while its text is not settled, or after the last one.
+    // Returns the next token to report; nothing while its text is not final, or after the last one.
     std::optional<TokenEvent> take_event();
 
-    // Nothing more is to be chosen.
+    // Returns whether no more tokens will be chosen.
     bool has_ended() const noexcept { return end_ != Finish::none; }
-    // How it ended; none until the last token has been reported.
+    // Returns how it ended; none until the last token has been reported.
     Finish reported_finish() const noexcept { return ready_.empty() ? end_ : Finish::none; }
     int32_t end_token() const noexcept { return end_token_; }  // or -1
     int32_t stop_text() const noexcept { return stops_.matched_index(); }
@@ -148,7 +148,7 @@ class Answer {
     tokenizer::StreamDecoder decoder_;
     std::vector<int32_t> end_tokens_;
     std::optional<constraint::Matcher> matcher_;
-    // A token whose text may not be settled yet.
+    // A token whose text may not be final yet.
     struct WaitingToken {
         sampling::Choice choice;
         uint64_t text_end;           // bytes of text up to its last whole character
@@ -156,7 +156,7 @@ class Answer {
     };
     std::deque<WaitingToken> waiting_;
     std::deque<TokenEvent> ready_;
-    std::string settled_text_;    // past the stop texts, not yet given to a token
+    std::string settled_text_;    // final text, not yet assigned to a token
     uint64_t decoded_bytes_ = 0;  // of the text so far
     uint64_t given_bytes_ = 0;    // of it, given to tokens
     Finish end_ = Finish::none;

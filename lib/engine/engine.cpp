@@ -169,7 +169,7 @@ int64_t Engine::load_prefixes(const std::string& path, const CancelToken* cancel
     return n_pages;
 }
 
-// On the engine's thread; throws here what the task throws there.
+// Runs a task on the engine's thread; rethrows its exceptions here.
 void Engine::run_between_steps(std::function<void()> task) {
     home_.require("the engine");
     if (!params_.keep_prefixes) fail(Status::invalid, "this engine keeps no prefixes");
@@ -221,7 +221,7 @@ void Engine::publish_state() {
     state_ = counts_;
 }
 
-// Takes what was submitted meanwhile. False when the engine is to end.
+// Takes new requests. Returns false if the engine must end.
 bool Engine::wait_for_work() {
     std::unique_lock lock(mutex_);
     const auto has_work = [&] {
@@ -262,7 +262,7 @@ void Engine::make_step() {
         const Sequence& sequence = work->sequence;
         const int64_t n_before = sequence.n_evaluated - sequence.n_rows;
         const int64_t n_pages = sequence.n_evaluated / k_kv_page_tokens;
-        // Of a prompt at once, so that others need not read it too; of an answer when it ends.
+        // Pages of a prompt are cached at once, so that other requests can share them; those of an answer when it ends.
         if (n_before < work->state.n_prompt && n_pages > n_before / k_kv_page_tokens)
             keep_prefix(*work, n_pages * k_kv_page_tokens);
     }
@@ -276,7 +276,7 @@ void Engine::make_step() {
     }
 }
 
-// Throws cancelled if the step was ended early: its tokens are evaluated again, if somebody still wants them.
+// Throws cancelled if the step was ended early: its tokens are evaluated again if they are still needed.
 void Engine::run_step() {
     is_preempted_ = false;
     longest_wait_ = {};
@@ -287,7 +287,7 @@ void Engine::run_step() {
     } catch (...) {
         is_in_step_ = false;
         remove_ended();
-        // So that a long prompt comes to its end beside any number of urgent requests.
+        // So that a long prompt makes progress beside any number of urgent requests.
         if (is_preempted_) n_prompt_rows_ = std::max(n_prompt_rows_ / 2, k_least_prompt_rows);
         throw;
     }
@@ -297,8 +297,8 @@ void Engine::run_step() {
     counts_.n_rows += scheduler_.n_planned();
 }
 
-// Between layers of a step, on the engine's thread: whether nobody wants its result any more, or a request of higher priority is
-// not to wait for it. Tells requests that they have run out of time.
+// Called between layers of a step, on the engine's thread: returns whether the result is no longer needed, or a
+// request of higher priority is waiting. Marks requests that have timed out.
 bool Engine::is_step_unwanted() noexcept {
     const Clock::time_point now = Clock::now();
     longest_wait_ = std::max(longest_wait_, now - last_look_);
@@ -319,7 +319,7 @@ bool Engine::is_step_unwanted() noexcept {
     return is_preempted_;
 }
 
-// Plans fewer or more rows of prompts for the next step.
+// Adapts the number of prompt rows of the next step.
 void Engine::follow_step_time(int64_t n_prompt_rows) {
     if (n_prompt_rows == 0) return;
     longest_wait_ = std::max(longest_wait_, Clock::now() - last_look_);
@@ -336,8 +336,8 @@ bool Engine::has_run_out(const Work& work) const {
     return is_late || work.request->is_cancelled();
 }
 
-// Ends what was cancelled or has waited too long. One may be spared: while a step holds pages of requests that ended, its own
-// request counts as running.
+// Ends requests that were cancelled or have timed out. One may be spared: while a step uses pages of ended requests,
+// its own request counts as running.
 void Engine::end_unwanted(const Work* spared) {
     for (WorkList* list : {&waiting_, &running_}) {
         for (const auto& work : *list) {
@@ -385,7 +385,7 @@ void Engine::end(Work& work, Finish why, const std::optional<Error>& error) {
     if (!error) keep_prefix(work, work.sequence.n_evaluated);
     if (!is_in_step_) work.sequence.kv.reset();  // else the step still writes to its pages
     {
-        // Who sees the end sees a state without the request, too.
+        // Publish a state without the request before its end is reported.
         const std::lock_guard lock(mutex_);
         publish_state();
     }
@@ -397,12 +397,12 @@ void Engine::remove_ended() {
         list->remove_if([](const std::unique_ptr<Work>& work) { return work->ended; });
 }
 
-// After a step that failed: nobody knows what the pages hold.
+// Fails all running requests after a failed step: the contents of their pages are unknown.
 void Engine::fail_running(const Error& error) noexcept {
     try {
         log_.write(LogLevel::error, "a step of {} requests failed: {}", running_.size(), error.what());
     } catch (...) {
-        // For want of memory, or thrown by the host's logger. The requests say it too.
+        // Out of memory, or an exception of the host's logger. The requests report the error too.
     }
     for (const auto& work : running_) end(*work, Finish::stopped, error);
 }

@@ -28,15 +28,15 @@
 namespace minim::engine {
 
 struct EngineParams {
-    int64_t n_kv_tokens = 0;  // positions there is memory for, all requests together; 0: the context the
-                              // model was trained for
+    int64_t n_kv_tokens = 0;  // size of the KV cache in tokens, for all requests together; 0: the context
+                              // that the model was trained for
     std::optional<Format> k_format;  // none: F16
     std::optional<Format> v_format;
-    int64_t n_requests = 64;    // that are worked on at once; others wait
+    int64_t n_requests = 64;    // running at once; others wait
     int64_t n_batch = 512;      // rows of a step
-    int64_t n_prompt_rows = 0;  // of them, most for prompts while answers are under way; 0: a quarter
-    bool keep_prefixes = true;  // pages of ended requests stay, for those that begin alike
-    int64_t n_context = 0;  // tokens of one request; 0: what the model was trained for. At most n_kv_tokens
+    int64_t n_prompt_rows = 0;  // the most rows of prompts in a step while answers are running; 0: a quarter
+    bool keep_prefixes = true;  // pages of ended requests stay in the prefix cache
+    int64_t n_context = 0;      // the most tokens of one request; 0: the trained context. At most n_kv_tokens
 };
 
 struct EngineState {
@@ -46,8 +46,8 @@ struct EngineState {
     int64_t n_rows = 0;  // evaluated, of all steps
     int64_t n_preempted = 0;
     int64_t n_pages = 0;
-    int64_t n_pages_held = 0;    // by requests and the prefix cache
-    int64_t n_pages_cached = 0;  // by the prefix cache, alone or with requests
+    int64_t n_pages_held = 0;    // owned by requests and the prefix cache
+    int64_t n_pages_cached = 0;  // owned by the prefix cache, alone or with requests
 };
 
 constexpr int64_t k_least_prompt_rows = 32;  // of one prompt in a step: fewer waste the weights read for them
@@ -57,19 +57,19 @@ class Engine {
   public:
     // Takes the memory for the KV cache, logits and activations. Throws invalid or out_of_memory.
     Engine(std::shared_ptr<const model::Model> model, const EngineParams& params, const Logger& log);
-    // Ends what is under way. Not in a child of fork(): it would wait for a thread that is not there.
+    // Ends running requests. Must not be called in a child of fork(), which does not have the engine's thread.
     ~Engine();
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
-    // Whether this process is a child of the one that has the engine's thread. Then every call below throws invalid.
+    // Returns whether this process is a child of the one with the engine's thread. Then every call below throws invalid.
     bool is_left() const noexcept { return home_.is_left(); }
 
-    // Throws context_full where a prompt of so many tokens can never fit.
+    // Throws context_full if a prompt of so many tokens can never fit.
     void check_length(uint64_t n_tokens) const;
 
-    // Throws invalid (an empty prompt, an id or parameter out of range, an engine that is ending) or
-    // context_full where the prompt can never fit.
+    // Submits a request. Throws invalid (an empty prompt, an id or parameter out of range, an engine that is ending) or
+    // context_full (the prompt can never fit).
     std::shared_ptr<Request> submit(std::vector<int32_t> prompt, RequestParams params) {
         return submit(std::move(prompt), std::move(params), 1).front();
     }
@@ -78,14 +78,14 @@ class Engine {
     std::vector<std::shared_ptr<Request>> submit(std::vector<int32_t> prompt, RequestParams params,
                                                  int64_t n_answers);
 
-    // Takes no more requests and waits until those it has are done, or until the deadline: false then.
+    // Refuses new requests and waits until the others are done. Returns false if they are not done by the deadline.
     bool drain(Request::Clock::time_point deadline);
 
     EngineState state() const;
 
-    // Writes the prefix cache to a file, or adds what such a file holds to it and returns how many pages that
-    // were. Between two steps, while the requests wait. Throws as kv::PrefixCache, and invalid where no
-    // prefixes are kept.
+    // Write the prefix cache to a file, and add such a file to it; load returns the number of pages read. They run
+    // between two steps, while requests wait. Throw as kv::PrefixCache, and invalid if the engine has no prefix
+    // cache.
     void save_prefixes(const std::string& path, const CancelToken* cancel);
     int64_t load_prefixes(const std::string& path, const CancelToken* cancel);
 
@@ -150,15 +150,15 @@ class Engine {
     kv::PrefixCache prefixes_;
     Scheduler scheduler_;
 
-    // The engine's thread alone. Both lists: who goes before whom.
+    // Used only by the engine's thread. Both lists are in order of precedence.
     WorkList waiting_;
     WorkList running_;
     EngineState counts_;
     bool is_in_step_ = false;
     bool is_preempted_ = false;       // the step, by a request of higher priority
-    Clock::time_point last_look_;     // at what a step is still wanted for
-    Clock::duration longest_wait_{};  // between two such looks of the step
-    int64_t n_prompt_rows_;           // of a step, most for prompts: follows these waits
+    Clock::time_point last_look_;     // the last check whether the step is still wanted
+    Clock::duration longest_wait_{};  // between two such checks of the step
+    int64_t n_prompt_rows_;           // the most rows of prompts in a step: adapted to these times
 
     mutable std::mutex mutex_;
     std::condition_variable changed_;
@@ -166,7 +166,7 @@ class Engine {
     std::vector<std::packaged_task<void()>> tasks_;
     int64_t n_submitted_ = 0;
     EngineState state_;
-    bool is_idle_ = true;  // every request has been told its end
+    bool is_idle_ = true;  // the end of every request has been reported
     bool is_draining_ = false;
     CancelToken stopping_;
     CancelToken step_end_{[this] { return is_step_unwanted(); }};

@@ -1,4 +1,4 @@
-// What a step of an engine takes: which requests run, their pages, and how many of their tokens.
+// Plans the steps of an engine: which requests run, their pages, and how many of their tokens.
 #include <algorithm>
 #include <utility>
 
@@ -55,8 +55,8 @@ bool Engine::start(Work& work) {
     return true;
 }
 
-// Of pages that nobody needs, or that the prefix cache lets go of. It loses none where all together are too
-// few.
+// Reserves pages that are free or that the prefix cache drops. The prefix cache drops none if all of them would not
+// suffice.
 bool Engine::get_promise(Work& work, int64_t n_pages) {
     if (work.sequence.kv->try_promise(n_pages)) return true;
     if (pool_->state().n_unclaimed() + prefixes_.n_droppable() < n_pages) return false;
@@ -65,7 +65,7 @@ bool Engine::get_promise(Work& work, int64_t n_pages) {
     return true;
 }
 
-// Back among those that wait; what it has evaluated stays known as long as there is room.
+// Moves a request back to the waiting ones; its evaluated pages stay in the prefix cache as long as there is room.
 void Engine::set_aside(WorkList::iterator work) {
     Sequence& sequence = (*work)->sequence;
     keep_prefix(**work, sequence.n_evaluated);
@@ -76,7 +76,7 @@ void Engine::set_aside(WorkList::iterator work) {
     move_in_order(work, running_, waiting_);
 }
 
-// The next token of each answer, and drafts of those after it.
+// Plans the next token of each answer, and draft tokens after it.
 void Engine::plan_answers() {
     std::vector<Sequence*> answers;
     for (auto it = running_.begin(); it != running_.end();) {
@@ -109,8 +109,8 @@ bool Engine::get_page(Work& work) {
     return true;
 }
 
-// Chunks of prompts, of the highest priority that there is: the oldest request's first, then short ones, which leave
-// more to the others. Nobody gets more than an equal share of what is left.
+// Plans chunks of prompts of the highest priority: the oldest request first, then short prompts, which leave more to
+// the others. No request gets more than an equal share of the rest.
 void Engine::plan_prompts(int64_t n_rows) {
     std::vector<Work*> prompts;
     for (const auto& work : running_) {
@@ -142,8 +142,8 @@ void Engine::plan_prompts(int64_t n_rows) {
     }
 }
 
-// Takes over the keys and values that another running request has of the same tokens: whole pages, and a copy of the
-// begun one once nothing more is to come in it. The last token of a prompt is evaluated in any case, for its logits.
+// Shares the KV cache that another running request has of the same tokens: whole pages, and a copy of the partly
+// filled one once it is complete as far as needed. The last token of a prompt is always evaluated, for its logits.
 void Engine::share_running(Work& work) {
     Sequence& own = work.sequence;
     if (own.n_evaluated != own.kv->n_pages() * k_kv_page_tokens) return;
@@ -172,8 +172,8 @@ void Engine::share_running(Work& work) {
         own.n_evaluated = n_known;
 }
 
-// Whether somebody whose prompt begins alike, and is further on, is just reading what this one would read: whole pages, or
-// all that is left of it.
+// Returns whether another request with a common prefix is already prefilling it (whole pages, or the rest of the
+// prompt): then wait and share its pages.
 bool Engine::waits_for_prefix(const Work& work, std::span<Work* const> planned) const {
     const Sequence& own = work.sequence;
     return std::ranges::any_of(planned, [&](const Work* other) {

@@ -1,4 +1,4 @@
-// Follows whether a text is inside a block of tool calls.
+// Tracks whether a text is inside a block of tool calls.
 #pragma once
 
 #include <cstdint>

@@ -11,10 +11,10 @@
 
 namespace minim::model {
 
-// Any thread. Finding a breaker's tokens takes a look at the whole vocabulary, so they are kept.
+// Any thread. A breaker's tokens are cached, because finding them reads the whole vocabulary.
 class DryBreakers {
   public:
-    // `text` is not empty; its first k_most_breaker_bytes bytes count.
+    // `text` must not be empty; only its first k_most_breaker_bytes bytes are used.
     std::shared_ptr<const sampling::DryBreaker> find(const tokenizer::Tokenizer& tokenizer,
                                                      const std::string& text);
 

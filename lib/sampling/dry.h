@@ -1,4 +1,4 @@
-// DRY ("don't repeat yourself"), as llama.cpp defines it: a token that would go on with a repetition of more than
+// DRY ("don't repeat yourself") as in llama.cpp: a token that would continue a repetition of more than
 // `dry_allowed_length` tokens loses dry_multiplier * dry_base ^ (length - dry_allowed_length) of its logit. Texts called
 // breakers end repetitions.
 #pragma once
@@ -13,13 +13,13 @@
 
 namespace minim::sampling {
 
-constexpr size_t k_most_breaker_bytes = 40;  // further ones do not count
+constexpr size_t k_most_breaker_bytes = 40;  // further bytes are ignored
 constexpr size_t k_most_breaker_tail = 20;   // tokens
 
 // A breaker in the tokens of a vocabulary.
 struct DryBreaker {
-    // A token whose text holds the breaker or ends in its beginning, and the tokens of its rest; a breaker that a token
-    // holds has none.
+    // A token whose text contains the breaker, or ends with its beginning; then also the tokens of the rest, which is
+    // empty if the token contains the breaker.
     struct Entry {
         int32_t token;
         std::vector<int32_t> tail;
@@ -44,7 +44,7 @@ class Dry {
     void accept(int32_t token);
     void clear() noexcept;
 
-    // Of the next token, by token. Valid until the next call.
+    // Returns the penalties of the next token, ordered by token. Valid until the next call.
     std::span<const Penalty> penalties() const;
 
   private:
@@ -62,10 +62,10 @@ class Dry {
     std::vector<std::shared_ptr<const DryBreaker>> breakers_;
     std::vector<int32_t> tokens_;  // the whole sequence
 
-    // Found when they are first asked for.
+    // Computed at the first request.
     mutable bool are_known_ = false;
     mutable std::vector<Penalty> penalties_;
-    // [distance]: how many tokens up to the one so far from the last equal the last ones.
+    // [distance]: the number of tokens before that distance from the end that equal the last tokens.
     mutable std::vector<int32_t> repetitions_;
 };
 

@@ -1,6 +1,5 @@
-// The settings of one sequence's sampler. The defaults sample from the model's own distribution; the
-// recommended values of a model family (temperature 1.0, top_p 0.95, top_k 40 for MiniMax-M2) are the
-// caller's to set.
+// The settings of one sequence's sampler. The defaults sample from the model's own distribution; the caller sets the
+// recommended values of a model family (temperature 1.0, top_p 0.95, top_k 40 for MiniMax-M2).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ namespace minim::sampling {
 
 constexpr int32_t k_max_top_logprobs = 20;
 
-// Bounds of penalties and biases: far above any useful value, far below where sums of them would overflow.
+// Bounds of penalties and biases: far above useful values, far below values whose sums would overflow.
 constexpr float k_max_penalty = 1e6F;
 
 struct DryBreaker;
@@ -35,8 +34,8 @@ struct Params {
     float top_p = 1.0F;  // the fewest highest entries that together hold this share; 1: off, 0: one entry
     float min_p = 0.0F;  // entries with at least this share of the highest entry's probability; 0: off
 
-    // For each distinct id among the last `penalty_last_n` tokens, prompt included: logit / p where the logit
-    // is positive, else logit * p. 1: off.
+    // For each distinct id among the last `penalty_last_n` tokens, prompt included: logit / p if the logit is
+    // positive, else logit * p. 1: off.
     float repetition_penalty = 1.0F;
     int32_t penalty_last_n = -1;  // -1: the whole sequence, 0: off
 
@@ -52,10 +51,10 @@ struct Params {
     int32_t dry_last_n = -1;  // -1: the whole sequence, 0: off
     std::vector<std::shared_ptr<const DryBreaker>> dry_breakers;
 
-    // Ids from here on are never penalised: penalising markup tokens breaks the XML of tool calls.
+    // Ids from here on are never penalised, because penalties on markup tokens break the XML of tool calls.
     int32_t penalty_exempt_from = std::numeric_limits<int32_t>::max();
 
-    uint64_t seed = 0;  // a caller that wants chance draws one; 0 is a seed like any other
+    uint64_t seed = 0;  // 0 is a seed like any other; for randomness, the caller draws one
 
     bool logprobs = false;
     int32_t n_top_logprobs = 0;  // 0 to 20; needs `logprobs`

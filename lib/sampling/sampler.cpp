@@ -12,13 +12,13 @@ namespace {
 
 constexpr float k_never = -std::numeric_limits<float>::infinity();
 
-// Stands for "every candidate" where a count of the highest-ranked ones is meant.
+// As a count of the highest-ranked candidates: all of them.
 constexpr int64_t k_all = std::numeric_limits<int64_t>::max();
 
-// Enough for nearly every draw of a model that knows what it wants to say.
+// Enough for nearly every draw from a typical distribution.
 constexpr int64_t k_first_piece = 128;
 
-// Four at once, which compilers do not see by themselves in loops as short as these.
+// Four at once: compilers do not vectorise loops as short as these.
 using Floats [[gnu::vector_size(16)]] = float;
 
 Floats load(const float* from) noexcept {
@@ -114,12 +114,12 @@ void Sampler::append_changing(std::vector<int32_t>& tokens, std::span<const int3
     tokens.insert(tokens.end(), banned.begin(), banned.end());
 }
 
-// The temperature of the distribution that the filters see.
+// Returns the temperature of the distribution that the filters use.
 double Sampler::filter_temperature() const noexcept {
     return params_.order == Order::temperature_first ? 1.0 / params_.temperature : 1.0;
 }
 
-// Whether a draw sums the weights of the whole row.
+// Returns whether a draw sums the weights of the whole row.
 bool Sampler::needs_total() const noexcept {
     const bool counts_by_min_p = params_.min_p > 0.0F && !(params_.top_p < 1.0F);
     return params_.temperature > 0.0F && !top_k_is_on() && !counts_by_min_p;
@@ -203,7 +203,7 @@ void Sampler::change_row(std::span<const int32_t> banned_now) {
     for (const int32_t token : banned_now) short_row_.change_of(token).adjusted = k_never;
 }
 
-// False where the top does not tell.
+// Returns false if the top-k does not determine it.
 bool Sampler::report_logprobs(const Shortlist& top, Choice& choice) const {
     const std::optional<float> chosen = short_row_.logit(choice.token);
     const auto n_top = static_cast<size_t>(std::min(params_.n_top_logprobs, n_vocab_));
@@ -302,8 +302,8 @@ int32_t Sampler::highest() const {
     return static_cast<int32_t>(i);
 }
 
-// Inverts the cumulative distribution of the candidates that passed the filters. None where the row is not here as far
-// as it would have to be, and then no random number has been drawn.
+// Inverts the cumulative distribution of the candidates that passed the filters. Returns nothing, without drawing a
+// random number, if the needed part of the row is not on the host.
 std::optional<int32_t> Sampler::draw(float top) {
     const std::optional<int64_t> count = filtered_count(top);
     if (!count) return std::nullopt;
@@ -321,7 +321,7 @@ std::optional<int32_t> Sampler::draw(float top) {
             break;
         }
         const double weight = softmax.weight(ranking_[rank].logit);
-        // Where rounding keeps the sum below the target, the last candidate with any weight is chosen.
+        // If rounding keeps the sum below the target, the last candidate with any weight is chosen.
         if (weight == 0.0) break;
         chosen = ranking_[rank].token;
         cumulative += weight;
@@ -332,7 +332,7 @@ std::optional<int32_t> Sampler::draw(float top) {
     return chosen;
 }
 
-// How many of the highest-ranked candidates pass top_k, top_p and min_p, at least 1: each filter keeps a
+// Returns how many of the highest-ranked candidates pass top_k, top_p and min_p, at least 1: each filter keeps a
 // leading part of the ranking.
 std::optional<int64_t> Sampler::filtered_count(float top) {
     const Softmax softmax{top, filter_temperature()};
@@ -366,7 +366,7 @@ std::optional<int64_t> Sampler::min_p_count(int64_t count, const Softmax& softma
     return rank;
 }
 
-// Of the `count` highest-ranked candidates, added in their order; of all of them in the order of
+// Returns the weight of the `count` highest-ranked candidates, added in order; of all of them in the order of
 // Softmax::total, which needs no ranking.
 std::optional<Range> Sampler::total_weight(int64_t count, const Softmax& softmax) {
     if (count == k_all && is_short_) return short_row_.total(softmax);

@@ -36,33 +36,33 @@ class Sampler {
     // Status::invalid for a mask of another size.
     Sampler(const Params& params, int32_t n_vocab, std::span<const uint8_t> forbidden = {});
 
-    // Enters a token in the history that penalties look at; sample() does not do so by itself. `generated` is
-    // false for the prompt's tokens. Throws Status::invalid for an id outside the vocabulary.
+    // Adds a token to the history that penalties use; sample() does not do that. `generated` is false for the
+    // prompt's tokens. Throws Status::invalid for an id outside the vocabulary.
     void accept(int32_t token, bool generated);
 
-    // Chooses from one row of n_vocab logits. `banned_now` lists ids that may not be chosen in this call (an
-    // EOS token before min_tokens); `allowed`, where it is not empty, has one bit an id, 64 a word from the
-    // lowest on, set for those that may. One random number is drawn at every temperature but 0, where none
-    // is. Throws, with the sampler unchanged, Status::internal where a logit is NaN, and Status::invalid for
-    // a row or mask of another size, for an id outside the vocabulary, and where no candidate is left.
+    // Chooses from one row of n_vocab logits. `banned_now`: ids that may not be chosen in this call (an EOS token
+    // before min_tokens). `allowed`, unless empty: one bit for each id, 64 a word, lowest first, set for ids that may
+    // be chosen. Draws one random number at every temperature but 0. Throws, with the sampler unchanged,
+    // Status::internal if a logit is NaN, and Status::invalid for a row or mask of another size, for an id outside
+    // the vocabulary, and if no candidate is left.
     Choice sample(std::span<const float> logits, std::span<const int32_t> banned_now = {},
                   std::span<const uint64_t> allowed = {});
 
-    // What of the next row is enough for the sample() below, as far as that can be said in advance: it has no candidates
-    // where the row itself is needed. `banned` and `accepted` list ids that may be banned, and accepted, by then; `masked`:
-    // `allowed` will not be empty.
+    // Returns the top-k query that suffices for the sample() below, as far as that is known in advance; without
+    // candidates if the whole row is needed. `banned` and `accepted`: ids that may be banned, and accepted, by then;
+    // `masked`: `allowed` will not be empty.
     ShortlistQuery query(std::span<const int32_t> banned = {}, std::span<const int32_t> accepted = {},
                          bool masked = false) const;
 
-    // Chooses exactly what the row that this is the top of would give. None, with the sampler unchanged, where only the
-    // row itself can tell, or where it would be refused.
+    // Chooses exactly the token that the whole row would give. Returns nothing, with the sampler unchanged, if only
+    // the whole row determines it, or if the row would be refused.
     std::optional<Choice> sample(const Shortlist& top, std::span<const int32_t> banned_now = {},
                                  std::span<const uint64_t> allowed = {});
 
     // While true, penalties change no logits: tokens are accepted all the same.
     void pause_penalties(bool are_paused) noexcept { penalties_are_paused_ = are_paused; }
 
-    // Back to the state after construction: no history, the seed's first number next.
+    // Resets to the state after construction: no history, the seed's first random number is next.
     void reset();
 
     const Params& params() const noexcept { return params_; }
@@ -96,8 +96,8 @@ class Sampler {
     Random random_;
 
     std::vector<float> adjusted_;    // the row after penalties, bias and masks
-    ShortRow short_row_;             // the same where only the top of the row is here
-    bool is_short_ = false;          // which of the two it is
+    ShortRow short_row_;             // the same if only the top-k of the row is on the host
+    bool is_short_ = false;          // which of the two is used
     std::vector<int32_t> changing_;  // ids whose logits change
     Ranking ranking_;                // of the row
 };

@@ -14,7 +14,7 @@ def run_with(plugins, *arguments, **settings):
 
 
 class Devices(unittest.TestCase):
-    """tests/sim as a plug-in: devices sim:0 ... that the processor pretends to be."""
+    """tests/sim as a plug-in: devices sim:0 ... that the CPU simulates."""
 
     plugins = os.environ["MINIM_SIM_FOLDER"]
 
@@ -131,7 +131,7 @@ class Devices(unittest.TestCase):
         with tempfile.TemporaryDirectory() as empty:
             done = run_with(empty, *QUESTION, "-ngl", 5)
             self.assertEqual(done.returncode, 1)
-            self.assertIn("no device but the processor is usable", errors_of(done)[0])
+            self.assertIn("only the CPU is usable", errors_of(done)[0])
             self.assertEqual(run_with(empty, *QUESTION, "-ngl", 5, "--allow-cpu").stdout, ANSWER)
 
     def test_shares_that_make_no_sense_are_refused(self):
