@@ -4,7 +4,8 @@
 
 # minim_sanitized_layers(asan SANITIZERS address,undefined LAYERS engine placement)
 # makes minim_layers_asan: the layers named and everything below them, a layer's files compiled as one: most of the time is that of
-# their headers. Files of APART have names of their own that another file of the layer has too.
+# their headers. Files of APART have names of their own that another file of the layer has too: where the compiler says that such a
+# file redefines something, add it.
 function(minim_sanitized_layers kind)
     cmake_parse_arguments(ARG "" "SANITIZERS" "LAYERS;APART" ${ARGN})
     set(target minim_layers_${kind})
