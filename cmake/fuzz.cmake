@@ -9,6 +9,10 @@ if(MINIM_FUZZ)
     target_link_options(minim_compile_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# What runs a target over files, compiled once for all of them.
+add_library(minim_run_corpus OBJECT ${PROJECT_SOURCE_DIR}/tests/fuzz/run_corpus.cpp)
+target_link_libraries(minim_run_corpus PRIVATE minim_compile_options)
+
 # minim_fuzz_target(fuzz_gguf LAYER checkpoint [CORPUS folder ...] [LIBRARIES ...])
 # builds <name>_corpus and a CTest that runs it over the seeds: tests/fuzz/corpus/<name> and the
 # folders of CORPUS. With MINIM_FUZZ the fuzzer itself as well:
@@ -16,7 +20,8 @@ endif()
 function(minim_fuzz_target name)
     cmake_parse_arguments(ARG "" "LAYER" "CORPUS;LIBRARIES" ${ARGN})
     set(programs ${name}_corpus)
-    add_executable(${name}_corpus ${name}.cpp ${PROJECT_SOURCE_DIR}/tests/fuzz/run_corpus.cpp)
+    add_executable(${name}_corpus ${name}.cpp)
+    target_link_libraries(${name}_corpus PRIVATE minim_run_corpus)
     if(MINIM_FUZZ)
         list(APPEND programs ${name})
         add_executable(${name} ${name}.cpp)
