@@ -1,3 +1,5 @@
+minim_precompiled_headers(libraries)
+
 # A layer is one folder of lib/: an object library that uses the layers named in DEPENDS and what is below those. The
 # order of the folders is drawn in lib/README.md; an include of any other layer fails to configure. Its KERNELS are a
 # library of their own, as sanitized.cmake takes them without the rest.
@@ -11,6 +13,7 @@ function(minim_layer name)
         list(APPEND layers ${name}_kernels)
     endif()
     add_library(minim_${name} OBJECT ${ARG_SOURCES})
+    minim_precompile(minim_${name} libraries)
     foreach(part IN LISTS layers)
         target_include_directories(minim_${part} PUBLIC ${PROJECT_SOURCE_DIR}/lib)
         target_link_libraries(minim_${part} PUBLIC Threads::Threads fmt::fmt-header-only
@@ -72,5 +75,6 @@ function(minim_unit_test name)
                                                MINIM_EXAMPLE_MODELS="${PROJECT_SOURCE_DIR}/examples/models"
                                                ${ARG_DEFINITIONS})
     target_link_libraries(${name} PRIVATE minim_compile_options minim_test_support ${ARG_LIBRARIES})
+    minim_precompile(${name} "${MINIM_TEST_HEADERS}")
     catch_discover_tests(${name} TEST_PREFIX "${name}: ")
 endfunction()
