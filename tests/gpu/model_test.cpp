@@ -115,7 +115,7 @@ TEST_CASE("gpu: models whose experts the CPU has are as near the reference") {
 }
 
 TEST_CASE(
-    "gpu: models whose experts lie partly on the device and partly with the processor are as near the "
+    "gpu: models whose experts lie partly on the device and partly with the CPU are as near the "
     "reference") {
     if (!has_devices(1)) return;
     for (const std::string& path : k_models) {
