@@ -13,8 +13,12 @@ namespace server {
 namespace {
 
 // The variables for the template, with the generation prompt as it is wanted.
-std::string kwargs_of(const Conversation& conversation) {
+std::string kwargs_of(const Conversation& conversation, const Serving& serving) {
     Json kwargs = conversation.kwargs;
+    // The prompt turns thinking off by itself: a template that knows no such variable needs no warning.
+    for (const char* name : {"enable_thinking", "thinking"})
+        if (!serving.chat_template.empty() && serving.chat_template.find(name) == std::string::npos)
+            kwargs.erase(name);
     kwargs["add_generation_prompt"] = conversation.adds_generation_prompt && !conversation.continues;
     return to_text(kwargs);
 }
@@ -124,10 +128,10 @@ void check_length(size_t n_tokens, const Serving& serving, const char* field) {
 
 std::string render(const Conversation& conversation, const Serving& serving) {
     try {
-        std::string text =
-            serving.model
-                .chat_render(to_text(conversation.messages), tools_of(conversation), kwargs_of(conversation))
-                .str();
+        std::string text = serving.model
+                               .chat_render(to_text(conversation.messages), tools_of(conversation),
+                                            kwargs_of(conversation, serving))
+                               .str();
         if (conversation.continues) text.resize(text.rfind("[e~["));
         const bool opens_thought = conversation.adds_generation_prompt && !conversation.continues;
         if (opens_thought && !conversation.thinks) text += "\n</think>\n\n";
@@ -155,7 +159,7 @@ ChatPrompt make_prompt(const Conversation& conversation, Serving& serving) {
     std::vector<int32_t> ids;
     try {
         const minim::Tokens rendered = serving.model.chat_tokenize(
-            to_text(conversation.messages), tools, kwargs_of(conversation), MINIM_SPECIALS_TEMPLATE);
+            to_text(conversation.messages), tools, kwargs_of(conversation, serving), MINIM_SPECIALS_TEMPLATE);
         ids = serving.turns.splice({rendered.begin(), rendered.end()});
     } catch (const minim::Exception& error) {
         refuse(error, "messages");

@@ -141,6 +141,7 @@ class Calls(unittest.TestCase):
             with_tools = server.chat(HELLO, tools=[ODD])["choices"][0]
             self.assertEqual(with_tools["finish_reason"], "stop")
             self.assertTrue(with_tools["message"]["content"])
+            self.assertNotIn("has no effect", server.text())
 
     def test_calls_are_free_if_asked_for(self):
         with Server("--no-constrain-calls") as server:
