@@ -1,8 +1,10 @@
 """The documents that tools/make_documents.py writes are what it would write, and a changed figure is noticed."""
 
+import html.parser
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +18,44 @@ MINIM = pathlib.Path(os.environ["MINIM_BUILD"]) / "examples/minim/minim"
 def check(root, *args):
     return subprocess.run([sys.executable, root / "tools/make_documents.py", "--check", "--minim", MINIM, *args], capture_output=True, text=True,
                           check=False)
+
+
+class Reference(unittest.TestCase):
+    """tools/make_reference.py: the header as a page."""
+
+    def test_every_name_is_declared_once_and_every_link_leads_somewhere(self):
+        result = subprocess.run([sys.executable, ROOT / "tools/make_reference.py", "-"], capture_output=True, text=True, check=True)
+        anchors = re.findall(r' id="([^"]+)"', result.stdout)
+        self.assertEqual(len(anchors), len(set(anchors)))
+        functions = json.loads((ROOT / "bindings/abi.json").read_text(encoding="utf-8"))["functions"]
+        self.assertEqual(set(functions) - set(anchors), set())
+        self.assertEqual(set(re.findall(r'href="#([^"]+)"', result.stdout)) - set(anchors), set())
+
+        tags = []
+
+        class Balance(html.parser.HTMLParser):
+            def handle_starttag(self, tag, attrs):
+                if tag != "meta":
+                    tags.append(tag)
+
+            def handle_endtag(self, tag):
+                assert tags.pop() == tag, tag
+
+        Balance().feed(result.stdout)
+        self.assertEqual(tags, [])
+
+    def test_a_name_without_a_declaration_is_noticed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name in ("tools", "include"):
+                shutil.copytree(ROOT / name, root / name)
+            (root / "bindings").mkdir()
+            abi = json.loads((ROOT / "bindings/abi.json").read_text(encoding="utf-8"))
+            abi["functions"]["minim_nothing"] = {}
+            (root / "bindings/abi.json").write_text(json.dumps(abi), encoding="utf-8")
+            result = subprocess.run([sys.executable, root / "tools/make_reference.py", "-"], capture_output=True, text=True, check=False)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("minim_nothing", result.stderr)
 
 
 class Documents(unittest.TestCase):
