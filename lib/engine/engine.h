@@ -126,8 +126,8 @@ class Engine {
     void end_unwanted(const Work* spared);
     void admit();
     bool start(Work& work);
-    bool get_promise(Work& work, int64_t n_pages);
-    void set_aside(WorkList::iterator work);
+    bool get_reservation(Work& work, int64_t n_pages);
+    void preempt(WorkList::iterator work);
     void plan_answers();
     bool get_page(Work& work);
     void plan_prompts(int64_t n_rows);

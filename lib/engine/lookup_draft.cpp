@@ -20,7 +20,7 @@ constexpr int64_t k_longest_interval = 512;
 
 }  // namespace
 
-std::span<const int32_t> LookupDraft::guess(std::span<const int32_t> text, int64_t most) {
+std::span<const int32_t> LookupDraft::draft(std::span<const int32_t> text, int64_t most) {
     for (size_t i = std::max(n_known_, k_context); i < text.size(); ++i)
         next_of_[key_of(text.subspan(i - k_context, k_context))] = i;
     n_known_ = text.size();
@@ -78,9 +78,9 @@ void DraftLength::learn(int64_t n_drafted, int64_t n_tokens, double seconds) {
     }
 }
 
-std::span<const int32_t> Drafter::guess(std::span<const int32_t> text, int64_t room) {
+std::span<const int32_t> Drafter::draft(std::span<const int32_t> text, int64_t room) {
     if (!length_.is_on()) return {};
-    const auto tokens = lookup_.guess(text, room);
+    const auto tokens = lookup_.draft(text, room);
     if (tokens.empty()) return {};  // nothing to decide about
     return tokens.first(std::min<size_t>(tokens.size(), static_cast<size_t>(length_.next())));
 }

@@ -14,7 +14,7 @@ class LookupDraft {
   public:
     // Returns at most `most` tokens that may come next, a part of `text`; none if its last three tokens did not occur
     // before. From call to call a text only grows.
-    std::span<const int32_t> guess(std::span<const int32_t> text, int64_t most);
+    std::span<const int32_t> draft(std::span<const int32_t> text, int64_t most);
 
   private:
     size_t n_known_ = 0;  // tokens of the text that next_of_ has seen
@@ -60,7 +60,7 @@ class Drafter {
     explicit Drafter(int64_t most) : length_(most) {}
 
     // Returns at most `room` tokens that may come next, a part of `text`.
-    std::span<const int32_t> guess(std::span<const int32_t> text, int64_t room);
+    std::span<const int32_t> draft(std::span<const int32_t> text, int64_t room);
 
     // As DraftLength.
     void learn(int64_t n_drafted, int64_t n_tokens, double seconds) {

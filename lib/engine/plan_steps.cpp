@@ -21,7 +21,7 @@ void Engine::admit() {
         if (running_.empty()) return;
         const auto last = std::prev(running_.end());
         if ((*last)->priority() >= next.priority()) return;
-        set_aside(last);
+        preempt(last);
     }
 }
 
@@ -31,7 +31,7 @@ bool Engine::start(Work& work) {
     Sequence& sequence = work.sequence;
     const auto known =
         std::span(sequence.tokens).first(sequence.tokens.size() - 1);  // the last gives the logits
-    sequence.kv.emplace(kv::Sequence::unpromised(pool_, n_context_));
+    sequence.kv.emplace(kv::Sequence::unreserved(pool_, n_context_));
     sequence.n_evaluated = 0;
     if (params_.keep_prefixes) {
         prefixes_.find(known);
@@ -39,12 +39,12 @@ bool Engine::start(Work& work) {
     }
     share_running(work);
     const int64_t n_wanted = kv::page_count(sequence.n_tokens() + 1) - sequence.kv->n_pages();
-    if (!get_promise(work, n_wanted + std::ssize(running_))) {
+    if (!get_reservation(work, n_wanted + std::ssize(running_))) {
         sequence.kv.reset();
         sequence.n_evaluated = 0;
         return false;
     }
-    sequence.kv->limit_promise(n_wanted);
+    sequence.kv->limit_reservation(n_wanted);
     if (params_.keep_prefixes) sequence.n_evaluated = prefixes_.extend(known, *sequence.kv);
     share_running(work);
     if (work.state.queue_us == 0) {
@@ -57,16 +57,16 @@ bool Engine::start(Work& work) {
 
 // Reserves pages that are free or that the prefix cache drops. The prefix cache drops none if all of them would not
 // suffice.
-bool Engine::get_promise(Work& work, int64_t n_pages) {
-    if (work.sequence.kv->try_promise(n_pages)) return true;
+bool Engine::get_reservation(Work& work, int64_t n_pages) {
+    if (work.sequence.kv->try_reserve(n_pages)) return true;
     if (pool_->state().n_unclaimed() + prefixes_.n_droppable() < n_pages) return false;
-    while (!work.sequence.kv->try_promise(n_pages))
+    while (!work.sequence.kv->try_reserve(n_pages))
         if (!prefixes_.drop_oldest()) return false;
     return true;
 }
 
 // Moves a request back to the waiting ones; its evaluated pages stay in the prefix cache as long as there is room.
-void Engine::set_aside(WorkList::iterator work) {
+void Engine::preempt(WorkList::iterator work) {
     Sequence& sequence = (*work)->sequence;
     keep_prefix(**work, sequence.n_evaluated);
     sequence.kv.reset();
@@ -85,7 +85,7 @@ void Engine::plan_answers() {
             if (work.is_answering()) answers.push_back(&work.sequence);
             ++it;
         } else {
-            set_aside(it++);
+            preempt(it++);
         }
     }
     if (answers.empty()) return;
@@ -104,7 +104,7 @@ bool Engine::get_page(Work& work) {
         if (prefixes_.drop_oldest()) continue;
         const auto last = std::prev(running_.end());
         if (last->get() == &work) return false;
-        set_aside(last);
+        preempt(last);
     }
     return true;
 }
@@ -129,7 +129,7 @@ void Engine::plan_prompts(int64_t n_rows) {
             const auto known = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
             if (params_.keep_prefixes) sequence.n_evaluated = prefixes_.extend(known, kv);
             share_running(*prompts[i]);
-            kv.limit_promise(kv::page_count(sequence.n_tokens() + 1) - kv.n_pages());
+            kv.limit_reservation(kv::page_count(sequence.n_tokens() + 1) - kv.n_pages());
             if (waits_for_prefix(*prompts[i], planned)) continue;
         }
         const int64_t share = n_rows / static_cast<int64_t>(prompts.size() - i);

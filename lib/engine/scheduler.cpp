@@ -37,7 +37,7 @@ void Scheduler::add_answers(std::span<Sequence* const> sequences, int64_t n_draf
         const int64_t share = (n_drafts + n_left - 1) / n_left;
         --n_left;
         const int64_t room = std::min(share, n_context_ - sequence->n_tokens() - 1);
-        const auto draft = sequence->answer->drafter().guess(sequence->tokens, room);
+        const auto draft = sequence->answer->drafter().draft(sequence->tokens, room);
         const bool has_pages =
             sequence->kv->try_hold(sequence->n_evaluated, sequence->n_tokens() + std::ssize(draft));
         sequence->draft.assign(draft.begin(), has_pages ? draft.end() : draft.begin());

@@ -125,7 +125,7 @@ PagePool::Slab PagePool::make_slab(int64_t n, bool stays) const {
     return slab;
 }
 
-void PagePool::add_slab(Slab slab, int64_t n_to_promise) {
+void PagePool::add_slab(Slab slab, int64_t n_to_reserve) {
     const auto n = static_cast<int64_t>(slab.n_holders.size());
     const std::lock_guard lock(mutex_);
     const auto empty = std::ranges::find_if(slabs_, [](const Slab& s) { return s.n_holders.empty(); });
@@ -135,7 +135,7 @@ void PagePool::add_slab(Slab slab, int64_t n_to_promise) {
         slabs_.push_back(std::move(slab));
     }
     state_.n_pages += n;
-    state_.n_promised += n_to_promise;
+    state_.n_reserved += n_to_reserve;
 }
 
 void PagePool::keep_pages(int64_t n) {
@@ -143,40 +143,40 @@ void PagePool::keep_pages(int64_t n) {
 }
 
 // Reserves up to n of the free pages and returns how many.
-int64_t PagePool::promise_free(int64_t n, bool all_or_nothing) {
+int64_t PagePool::reserve_free(int64_t n, bool all_or_nothing) {
     const std::lock_guard lock(mutex_);
     if (all_or_nothing && state_.n_unclaimed() < n) return 0;
     const int64_t given = std::min(n, state_.n_unclaimed());
-    state_.n_promised += given;
+    state_.n_reserved += given;
     return given;
 }
 
-bool PagePool::try_promise(int64_t n) {
-    return n == 0 || promise_free(n, true) == n;
+bool PagePool::try_reserve(int64_t n) {
+    return n == 0 || reserve_free(n, true) == n;
 }
 
-void PagePool::promise(int64_t n) {
-    const int64_t given = promise_free(n, false);
+void PagePool::reserve(int64_t n) {
+    const int64_t given = reserve_free(n, false);
     if (given == n) return;
     try {
         // Outside the lock: prefaulting takes time.
         add_slab(make_slab(n - given, false), n - given);
     } catch (...) {
-        withdraw_promise(given);
+        release_reservation(given);
         throw;
     }
 }
 
-void PagePool::withdraw_promise(int64_t n) noexcept {
+void PagePool::release_reservation(int64_t n) noexcept {
     const std::lock_guard lock(mutex_);
-    assert(n <= state_.n_promised);
-    state_.n_promised -= n;
+    assert(n <= state_.n_reserved);
+    state_.n_reserved -= n;
     drop_spare_slabs();
 }
 
 Page PagePool::take() noexcept {
     const std::lock_guard lock(mutex_);
-    assert(state_.n_promised > 0);
+    assert(state_.n_reserved > 0);
     const auto slab = std::ranges::find_if(slabs_, [](const Slab& s) { return !s.free.empty(); });
     assert(slab != slabs_.end());
     Page page;
@@ -184,7 +184,7 @@ Page PagePool::take() noexcept {
     page.index_ = slab->free.back();
     slab->free.pop_back();
     slab->n_holders[static_cast<size_t>(page.index_)] = 1;
-    --state_.n_promised;
+    --state_.n_reserved;
     ++state_.n_held;
     return page;
 }
@@ -241,7 +241,7 @@ bool PagePool::is_shared(const Page& page) const noexcept {
     return slabs_[static_cast<size_t>(page.slab_)].n_holders[static_cast<size_t>(page.index_)] > 1;
 }
 
-bool PagePool::release(const Page& page, bool keep_promise) noexcept {
+bool PagePool::release(const Page& page, bool keep_reserved) noexcept {
     const std::lock_guard lock(mutex_);
     Slab& slab = slabs_[static_cast<size_t>(page.slab_)];
     int32_t& n_holders = slab.n_holders[static_cast<size_t>(page.index_)];
@@ -249,9 +249,9 @@ bool PagePool::release(const Page& page, bool keep_promise) noexcept {
     if (--n_holders > 0) return false;
     slab.free.push_back(page.index_);  // has room: every page was once in it
     --state_.n_held;
-    if (keep_promise) ++state_.n_promised;
+    if (keep_reserved) ++state_.n_reserved;
     drop_spare_slabs();
-    return keep_promise;
+    return keep_reserved;
 }
 
 // Gives back memory that no page or reservation needs.
@@ -259,7 +259,7 @@ void PagePool::drop_spare_slabs() noexcept {
     for (Slab& slab : slabs_) {
         const auto n = static_cast<int64_t>(slab.n_holders.size());
         if (n == 0 || slab.stays || slab.free.size() < slab.n_holders.size()) continue;
-        if (state_.n_pages - n < state_.n_held + state_.n_promised) continue;
+        if (state_.n_pages - n < state_.n_held + state_.n_reserved) continue;
         slab = Slab();
         state_.n_pages -= n;
     }

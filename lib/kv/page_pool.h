@@ -23,9 +23,9 @@ uint64_t bytes_for(const backend::KvLayout& layout, int64_t n_context);
 struct PoolState {
     int64_t n_pages = 0;     // with memory
     int64_t n_held = 0;      // owned by at least one sequence
-    int64_t n_promised = 0;  // of the others
+    int64_t n_reserved = 0;  // of the others
 
-    int64_t n_unclaimed() const noexcept { return n_pages - n_held - n_promised; }
+    int64_t n_unclaimed() const noexcept { return n_pages - n_held - n_reserved; }
     bool operator==(const PoolState&) const = default;
 };
 
@@ -65,12 +65,12 @@ class PagePool {
     void keep_pages(int64_t n);
 
     // Reserves n pages that are neither owned nor reserved. Returns false, and reserves none, if there are fewer.
-    bool try_promise(int64_t n);
+    bool try_reserve(int64_t n);
 
     // The same, but allocates missing pages; they are freed once they are not needed. Throws as keep_pages.
-    void promise(int64_t n);
+    void reserve(int64_t n);
 
-    void withdraw_promise(int64_t n) noexcept;
+    void release_reservation(int64_t n) noexcept;
 
     // Takes a reserved page, with one owner and unspecified contents.
     Page take() noexcept;
@@ -87,9 +87,9 @@ class PagePool {
     void share(const Page& page) noexcept;
     bool is_shared(const Page& page) const noexcept;
 
-    // Removes one owner of a page. If it was the last one and `keep_promise` is set, a page stays reserved for the
+    // Removes one owner of a page. If it was the last one and `keep_reserved` is set, a page stays reserved for the
     // caller, and true is returned.
-    bool release(const Page& page, bool keep_promise) noexcept;
+    bool release(const Page& page, bool keep_reserved) noexcept;
 
   private:
     struct Slab {
@@ -100,8 +100,8 @@ class PagePool {
     };
 
     Slab make_slab(int64_t n, bool stays) const;
-    void add_slab(Slab slab, int64_t n_to_promise);
-    int64_t promise_free(int64_t n, bool all_or_nothing);
+    void add_slab(Slab slab, int64_t n_to_reserve);
+    int64_t reserve_free(int64_t n, bool all_or_nothing);
     void drop_spare_slabs() noexcept;
 
     const backend::KvLayout layout_;

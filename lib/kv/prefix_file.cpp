@@ -123,7 +123,7 @@ int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelT
         const bool has_parent =
             parent == &root_ || (parent != nullptr && std::ssize(parent->tokens) == k_kv_page_tokens);
         Node* node = has_parent ? child_of(*parent, tokens) : nullptr;
-        if (has_parent && node == nullptr && pool_->try_promise(1)) {
+        if (has_parent && node == nullptr && pool_->try_reserve(1)) {
             const Page page = pool_->take();
             try {
                 file.read_at(at, data);

@@ -17,22 +17,22 @@ int64_t checked_page_count(const PagePool& pool, int64_t n_context) {
 
 }  // namespace
 
-Sequence::Sequence(std::shared_ptr<PagePool> pool, int64_t n_context, int64_t n_to_promise)
+Sequence::Sequence(std::shared_ptr<PagePool> pool, int64_t n_context, int64_t n_to_reserve)
     : pool_(std::move(pool)) {
     const auto n = static_cast<size_t>(page_count(n_context));
     pages_.reserve(n);
     places_.resize(pool_->n_parts());
     for (std::vector<std::byte*>& places : places_) places.resize(n);
     views_.resize(pool_->n_parts());
-    pool_->promise(n_to_promise);
-    n_promised_ = n_to_promise;
+    pool_->reserve(n_to_reserve);
+    n_reserved_ = n_to_reserve;
     show_pages();
 }
 
 Sequence::Sequence(const std::shared_ptr<PagePool>& pool, int64_t n_context)
     : Sequence(pool, n_context, checked_page_count(*pool, n_context)) {}
 
-Sequence Sequence::unpromised(std::shared_ptr<PagePool> pool, int64_t n_context) {
+Sequence Sequence::unreserved(std::shared_ptr<PagePool> pool, int64_t n_context) {
     checked_page_count(*pool, n_context);
     return Sequence(std::move(pool), n_context, 0);
 }
@@ -46,7 +46,7 @@ Sequence Sequence::alone(const backend::KvLayout& layout, int64_t n_context) {
 Sequence::~Sequence() {
     if (!pool_) return;  // moved from
     truncate(0);
-    limit_promise(0);
+    limit_reservation(0);
 }
 
 Sequence::Sequence(Sequence&& other) noexcept
@@ -54,7 +54,7 @@ Sequence::Sequence(Sequence&& other) noexcept
       pages_(std::move(other.pages_)),
       places_(std::move(other.places_)),
       views_(std::move(other.views_)),
-      n_promised_(std::exchange(other.n_promised_, 0)) {
+      n_reserved_(std::exchange(other.n_reserved_, 0)) {
     show_pages();
 }
 
@@ -77,16 +77,16 @@ int64_t Sequence::pages_to_take(int64_t begin, int64_t end) const noexcept {
 
 void Sequence::hold(int64_t begin, int64_t end) {
     const int64_t n = pages_to_take(begin, end);
-    if (n > n_promised_) {
-        pool_->promise(n - n_promised_);
-        n_promised_ = n;
+    if (n > n_reserved_) {
+        pool_->reserve(n - n_reserved_);
+        n_reserved_ = n;
     }
     take_pages(begin, end);
 }
 
 bool Sequence::try_hold(int64_t begin, int64_t end) {
     const int64_t n = pages_to_take(begin, end);
-    if (n > n_promised_ && !try_promise(n - n_promised_)) return false;
+    if (n > n_reserved_ && !try_reserve(n - n_reserved_)) return false;
     take_pages(begin, end);
     return true;
 }
@@ -100,7 +100,7 @@ void Sequence::take_pages(int64_t begin, int64_t end) noexcept {
         const Page own = take();
         // Positions before `begin` may lie in the first of these pages only.
         if (i == first && begin % k_kv_page_tokens > 0) pool_->copy(page, own);
-        if (pool_->release(page, true)) ++n_promised_;
+        if (pool_->release(page, true)) ++n_reserved_;
         page = own;
         set_place(static_cast<size_t>(i));
     }
@@ -114,34 +114,34 @@ void Sequence::append_shared(const Page& page) noexcept {
 }
 
 bool Sequence::append_copy(const Page& page) noexcept {
-    if (n_promised_ == 0) return false;
+    if (n_reserved_ == 0) return false;
     const Page own = take();
     pool_->copy(page, own);
     append(own);
     return true;
 }
 
-bool Sequence::try_promise(int64_t n) {
-    if (!pool_->try_promise(n)) return false;
-    n_promised_ += n;
+bool Sequence::try_reserve(int64_t n) {
+    if (!pool_->try_reserve(n)) return false;
+    n_reserved_ += n;
     return true;
 }
 
-void Sequence::limit_promise(int64_t n) noexcept {
-    if (n_promised_ <= n) return;
-    pool_->withdraw_promise(n_promised_ - n);
-    n_promised_ = n;
+void Sequence::limit_reservation(int64_t n) noexcept {
+    if (n_reserved_ <= n) return;
+    pool_->release_reservation(n_reserved_ - n);
+    n_reserved_ = n;
 }
 
 void Sequence::truncate(int64_t count) noexcept {
     for (; n_pages() > page_count(count); pages_.pop_back())
-        if (pool_->release(pages_.back(), true)) ++n_promised_;
+        if (pool_->release(pages_.back(), true)) ++n_reserved_;
     show_pages();
 }
 
 Page Sequence::take() noexcept {
-    assert(n_promised_ > 0);
-    --n_promised_;
+    assert(n_reserved_ > 0);
+    --n_reserved_;
     return pool_->take();
 }
 

@@ -14,17 +14,17 @@ namespace minim::kv {
 // One thread at a time; sequences that share pages may be used by different threads.
 class Sequence {
   public:
-    // Makes an empty sequence and reserves the pages for n_context positions. Throws as `PagePool::promise`.
+    // Makes an empty sequence and reserves the pages for n_context positions. Throws as `PagePool::reserve`.
     Sequence(const std::shared_ptr<PagePool>& pool, int64_t n_context);
 
     // Makes an empty sequence without a reservation.
-    static Sequence unpromised(std::shared_ptr<PagePool> pool, int64_t n_context);
+    static Sequence unreserved(std::shared_ptr<PagePool> pool, int64_t n_context);
 
     // Makes a sequence with a pool of its own and memory for n_context positions.
     static Sequence alone(const backend::KvLayout& layout, int64_t n_context);
 
     // Makes a sequence of n_context positions that begins with the first n_shared of this one: whole pages are shared, the
-    // rest is copied. Throws as `PagePool::promise`.
+    // rest is copied. Throws as `PagePool::reserve`.
     Sequence fork(int64_t n_shared, int64_t n_context) const;
 
     ~Sequence();
@@ -57,12 +57,12 @@ class Sequence {
     const Page& page(int64_t i) const noexcept { return pages_[static_cast<size_t>(i)]; }
 
     // Reserves further pages of the pool. Returns false if there are too few.
-    bool try_promise(int64_t n);
+    bool try_reserve(int64_t n);
     // Keeps at most n reserved pages.
-    void limit_promise(int64_t n) noexcept;
+    void limit_reservation(int64_t n) noexcept;
 
   private:
-    Sequence(std::shared_ptr<PagePool> pool, int64_t n_context, int64_t n_to_promise);
+    Sequence(std::shared_ptr<PagePool> pool, int64_t n_context, int64_t n_to_reserve);
     int64_t pages_to_take(int64_t begin, int64_t end) const noexcept;
     void take_pages(int64_t begin, int64_t end) noexcept;
     Page take() noexcept;
@@ -74,7 +74,7 @@ class Sequence {
     std::vector<Page> pages_;                      // capacity for n_context positions: never grows later
     std::vector<std::vector<std::byte*>> places_;  // addresses of these pages, for each part
     std::vector<backend::KvSequence> views_;       // one for each part
-    int64_t n_promised_ = 0;
+    int64_t n_reserved_ = 0;
 };
 
 }  // namespace minim::kv

@@ -12,10 +12,10 @@ using engine::LookupDraft;
 
 namespace {
 
-std::vector<int32_t> guess_after(const std::vector<int32_t>& text, int64_t most) {
+std::vector<int32_t> draft_after(const std::vector<int32_t>& text, int64_t most) {
     LookupDraft draft;
-    const auto guess = draft.guess(text, most);
-    return {guess.begin(), guess.end()};
+    const auto proposed = draft.draft(text, most);
+    return {proposed.begin(), proposed.end()};
 }
 
 // Returns tokens a second if a step with a draft of n tokens takes step_time(n), and n_right(n) of them are accepted.
@@ -47,25 +47,25 @@ engine::GenerateParams params_with(int64_t n_draft, float temperature) {
 }  // namespace
 
 TEST_CASE("a draft is what followed the same three tokens before") {
-    CHECK(guess_after({1, 2, 3, 4, 5, 6, 1, 2, 3}, 2) == std::vector<int32_t>{4, 5});
-    CHECK(guess_after({1, 2, 3, 4, 5, 6, 1, 2, 3}, 100) == std::vector<int32_t>{4, 5, 6, 1, 2, 3});
-    CHECK(guess_after({1, 2, 3, 8, 1, 2, 3, 9, 1, 2, 3}, 1) == std::vector<int32_t>{9});
-    CHECK(guess_after({7, 7, 7, 7}, 5) == std::vector<int32_t>{7});
+    CHECK(draft_after({1, 2, 3, 4, 5, 6, 1, 2, 3}, 2) == std::vector<int32_t>{4, 5});
+    CHECK(draft_after({1, 2, 3, 4, 5, 6, 1, 2, 3}, 100) == std::vector<int32_t>{4, 5, 6, 1, 2, 3});
+    CHECK(draft_after({1, 2, 3, 8, 1, 2, 3, 9, 1, 2, 3}, 1) == std::vector<int32_t>{9});
+    CHECK(draft_after({7, 7, 7, 7}, 5) == std::vector<int32_t>{7});
 }
 
 TEST_CASE("nothing is drafted after three tokens that did not occur before") {
-    CHECK(guess_after({}, 4).empty());
-    CHECK(guess_after({1, 2}, 4).empty());
-    CHECK(guess_after({1, 2, 3}, 4).empty());
-    CHECK(guess_after({1, 2, 3, 4, 2, 3}, 4).empty());
-    CHECK(guess_after({1, 2, 3, 4, 1, 2, 3}, 0).empty());
+    CHECK(draft_after({}, 4).empty());
+    CHECK(draft_after({1, 2}, 4).empty());
+    CHECK(draft_after({1, 2, 3}, 4).empty());
+    CHECK(draft_after({1, 2, 3, 4, 2, 3}, 4).empty());
+    CHECK(draft_after({1, 2, 3, 4, 1, 2, 3}, 0).empty());
 }
 
 TEST_CASE("a text may come piece by piece") {
     LookupDraft draft;
     const std::vector<int32_t> text = {1, 2, 3, 4, 5, 1, 2, 3};
-    for (size_t n = 0; n < text.size(); ++n) draft.guess(std::span(text).first(n), 2);
-    CHECK(std::ranges::equal(draft.guess(text, 2), std::vector<int32_t>{4, 5}));
+    for (size_t n = 0; n < text.size(); ++n) draft.draft(std::span(text).first(n), 2);
+    CHECK(std::ranges::equal(draft.draft(text, 2), std::vector<int32_t>{4, 5}));
 }
 
 TEST_CASE("drafts that are accepted become longer") {

@@ -64,7 +64,7 @@ TEST_CASE("formats that a KV cache cannot have are refused") {
 
 TEST_CASE("pages are disjoint, all ours, and counted") {
     PagePool pool(k_small);
-    pool.promise(5);
+    pool.reserve(5);
     CHECK(pool.state() == PoolState{5, 0, 5});
     std::vector<Page> pages;
     for (int i = 0; i < 5; ++i) pages.push_back(pool.take());
@@ -83,42 +83,42 @@ TEST_CASE("pages are disjoint, all ours, and counted") {
 
 TEST_CASE("a shared page is free when its last owner releases it") {
     PagePool pool(k_small);
-    pool.promise(1);
+    pool.reserve(1);
     const Page page = pool.take();
     CHECK_FALSE(pool.is_shared(page));
     pool.share(page);
     CHECK(pool.is_shared(page));
-    CHECK_FALSE(pool.release(page, true));  // still another's: nothing is promised
+    CHECK_FALSE(pool.release(page, true));  // still another's: nothing is reserved
     CHECK_FALSE(pool.is_shared(page));
     CHECK(pool.state() == PoolState{1, 1, 0});
     CHECK(pool.release(page, true));
     CHECK(pool.state() == PoolState{1, 0, 1});
-    pool.withdraw_promise(1);
+    pool.release_reservation(1);
     CHECK(pool.state() == PoolState{0, 0, 0});
 }
 
 TEST_CASE("kept pages stay, and limit what can be reserved without more memory") {
     PagePool pool(k_small);
     pool.keep_pages(4);
-    CHECK(pool.try_promise(3));
-    CHECK_FALSE(pool.try_promise(2));
+    CHECK(pool.try_reserve(3));
+    CHECK_FALSE(pool.try_reserve(2));
     CHECK(pool.state() == PoolState{4, 0, 3});
-    CHECK(pool.try_promise(1));
-    CHECK(pool.try_promise(0));
-    pool.withdraw_promise(4);
+    CHECK(pool.try_reserve(1));
+    CHECK(pool.try_reserve(0));
+    pool.release_reservation(4);
     CHECK(pool.state() == PoolState{4, 0, 0});
 }
 
 TEST_CASE("a reservation takes memory only for missing pages, and it is freed when it is not needed") {
     PagePool pool(k_small);
     pool.keep_pages(2);
-    pool.promise(3);
+    pool.reserve(3);
     CHECK(pool.state() == PoolState{3, 0, 3});
-    pool.promise(2);
+    pool.reserve(2);
     CHECK(pool.state() == PoolState{5, 0, 5});
-    pool.withdraw_promise(4);
+    pool.release_reservation(4);
     CHECK(pool.state() == PoolState{2, 0, 1});
-    pool.withdraw_promise(1);
+    pool.release_reservation(1);
     CHECK(pool.state() == PoolState{2, 0, 0});
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("memory that cannot be had is an error that names what would fit, and 
     const KvLayout layout = {62, 8, 128, Format::f32, Format::f32};
     PagePool pool(layout);
     const int64_t n = int64_t{1} << 25;  // about 1 PB
-    const auto error = error_of([&] { pool.promise(n); });
+    const auto error = error_of([&] { pool.reserve(n); });
     REQUIRE(error);
     CHECK(error->status() == Status::out_of_memory);
     CHECK(error->facts().requested == static_cast<int64_t>(bytes_for(layout, n * k_kv_page_tokens)));
@@ -149,18 +149,18 @@ TEST_CASE("many threads take and release pages of one pool") {
     PagePool pool(k_small);
     pool.keep_pages(8);
     const Page shared = [&] {
-        REQUIRE(pool.try_promise(1));
+        REQUIRE(pool.try_reserve(1));
         return pool.take();
     }();
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
         threads.emplace_back([&pool, &shared, t] {
             for (int i = 0; i < 300; ++i) {
-                pool.promise(3);
+                pool.reserve(3);
                 const Page page = pool.take();
                 std::fill_n(pool.place(page, 0), 64, static_cast<std::byte>(t));
                 pool.share(shared);
-                pool.withdraw_promise(2);
+                pool.release_reservation(2);
                 pool.release(page, false);
                 pool.release(shared, false);
             }

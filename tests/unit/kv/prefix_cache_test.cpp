@@ -46,15 +46,15 @@ struct Texts {
                position % 64 * k_layout.k_token_bytes();
     }
     void keep(const std::vector<int32_t>& tokens, uint8_t mark) {
-        Sequence sequence = Sequence::unpromised(pool, k_context);
-        REQUIRE(sequence.try_promise(1));
+        Sequence sequence = Sequence::unreserved(pool, k_context);
+        REQUIRE(sequence.try_reserve(1));
         write(sequence, cache.extend(tokens, sequence), tokens.size(), mark);
         cache.keep(tokens, sequence);
     }
     // The marks of what is known of the tokens.
     std::vector<int> known(const std::vector<int32_t>& tokens) {
-        Sequence sequence = Sequence::unpromised(pool, k_context);
-        REQUIRE(sequence.try_promise(1));
+        Sequence sequence = Sequence::unreserved(pool, k_context);
+        REQUIRE(sequence.try_reserve(1));
         const int64_t n = cache.extend(tokens, sequence);
         CHECK(n == cache.find(tokens));
         std::vector<int> marks;
@@ -131,7 +131,7 @@ TEST_CASE("what nobody used for the longest time goes first, the ends of texts b
 TEST_CASE("pages that a sequence uses are not dropped") {
     Texts texts;
     texts.keep(ids(200), 1);
-    Sequence user = Sequence::unpromised(texts.pool, k_context);
+    Sequence user = Sequence::unreserved(texts.pool, k_context);
     CHECK(texts.cache.extend(ids(130), user) == 128);  // no reservation: nothing is copied
     while (texts.cache.drop_oldest()) {
     }
@@ -142,10 +142,10 @@ TEST_CASE("pages that a sequence uses are not dropped") {
 TEST_CASE("a sequence that has begun goes on from its whole pages") {
     Texts texts;
     texts.keep(ids(64), 1);
-    Sequence user = Sequence::unpromised(texts.pool, k_context);
+    Sequence user = Sequence::unreserved(texts.pool, k_context);
     REQUIRE(texts.cache.extend(ids(300), user) == 64);
     texts.keep(ids(250), 2);
-    REQUIRE(user.try_promise(1));
+    REQUIRE(user.try_reserve(1));
     CHECK(texts.cache.extend(ids(300), user) == 250);
     CHECK(texts.cache.extend(ids(50), user) == 256);  // it holds more than is asked for
 }
@@ -153,8 +153,8 @@ TEST_CASE("a sequence that has begun goes on from its whole pages") {
 TEST_CASE("a sequence that writes behind a shared beginning leaves the cache alone") {
     Texts texts;
     texts.keep(ids(100), 1);
-    Sequence user = Sequence::unpromised(texts.pool, k_context);
-    REQUIRE(user.try_promise(1));
+    Sequence user = Sequence::unreserved(texts.pool, k_context);
+    REQUIRE(user.try_reserve(1));
     REQUIRE(texts.cache.extend(joined(ids(90), ids(50, 7000)), user) == 90);
     Texts::write(user, 90, 140, 9);
     CHECK(texts.known(ids(100)) == marks(100, 1));

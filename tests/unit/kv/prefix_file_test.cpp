@@ -39,7 +39,7 @@ std::shared_ptr<PagePool> pool_of(int64_t n_pages, const KvLayout& layout = k_la
 // Keeps a text whose every slot holds `mark`.
 void keep(PrefixCache& cache, const std::shared_ptr<PagePool>& pool, const std::vector<int32_t>& tokens,
           uint8_t mark) {
-    Sequence sequence = Sequence::unpromised(pool, 1000);
+    Sequence sequence = Sequence::unreserved(pool, 1000);
     REQUIRE(sequence.try_hold(0, std::ssize(tokens)));
     for (std::byte* page : sequence.view().pages)
         std::memset(page, mark, static_cast<size_t>(k_layout.page_bytes()));
@@ -49,8 +49,8 @@ void keep(PrefixCache& cache, const std::shared_ptr<PagePool>& pool, const std::
 // The K of the last layer at each known position.
 std::vector<int> marks(PrefixCache& cache, const std::shared_ptr<PagePool>& pool,
                        const std::vector<int32_t>& tokens) {
-    Sequence sequence = Sequence::unpromised(pool, 1000);
-    REQUIRE(sequence.try_promise(1));
+    Sequence sequence = Sequence::unreserved(pool, 1000);
+    REQUIRE(sequence.try_reserve(1));
     const int64_t n = cache.extend(tokens, sequence);
     std::vector<int> result;
     for (int64_t i = 0; i < n; ++i) {
@@ -116,7 +116,7 @@ TEST_CASE("prefixes are known again when they are loaded") {
     CHECK(marks(cache, pool, ids(200)) == expected);
     CHECK(marks(cache, pool, ids(100, 5000)) == std::vector<int>(70, 3));
     CHECK(pool->state().n_held == 6);
-    CHECK(pool->state().n_promised == 0);
+    CHECK(pool->state().n_reserved == 0);
 }
 
 TEST_CASE("loading adds to what is known, and twice is once") {
@@ -183,7 +183,7 @@ TEST_CASE("a prefix file cut or altered anywhere is refused, and loses no page")
         .write(altered.data(), static_cast<std::streamsize>(altered.size()));
     CHECK(reason_of([&] { cache.load(saved.path, k_model, nullptr); }) == "value");
     CHECK(pool->state().n_held == cache.n_pages());
-    CHECK(pool->state().n_promised == 0);
+    CHECK(pool->state().n_reserved == 0);
 }
 
 TEST_CASE("prefix records that make no sense are refused") {

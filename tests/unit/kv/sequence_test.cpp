@@ -41,7 +41,7 @@ TEST_CASE("a new sequence has its context reserved and owns no page") {
     const Sequence sequence(pool, 3 * k_kv_page_tokens - 5);
     CHECK(sequence.n_pages() == 0);
     CHECK(*sequence.view().layout == pool->layout());
-    CHECK(pool->state().n_promised == 3);
+    CHECK(pool->state().n_reserved == 3);
 }
 
 TEST_CASE("a context that makes no sense is invalid, and takes nothing") {
@@ -62,12 +62,12 @@ TEST_CASE("a sequence takes its pages as they are written to and gives all of th
         sequence.hold(k_kv_page_tokens, 3 * k_kv_page_tokens + 1);
         CHECK(sequence.n_pages() == 4);
         CHECK(sequence.view().pages.size() == 4);
-        CHECK(pool->state().n_promised == 0);
+        CHECK(pool->state().n_reserved == 0);
         for (int64_t i = 0; i < 4; ++i) fill(sequence, i, static_cast<uint8_t>(i));
         sequence.truncate(k_kv_page_tokens + 1);
         CHECK(sequence.n_pages() == 2);
         CHECK(pool->state().n_held == 2);
-        CHECK(pool->state().n_promised == 2);
+        CHECK(pool->state().n_reserved == 2);
         CHECK(is_filled(sequence, 0, 0));
         CHECK(is_filled(sequence, 1, 1));
     }
@@ -93,7 +93,7 @@ TEST_CASE("a fork shares whole pages and copies the begun one") {
     CHECK(fork.view().pages[2] != parent.view().pages[2]);
     CHECK(is_filled(fork, 2, 3));
     CHECK(pool->state().n_held == 4);
-    CHECK(pool->state().n_promised == 2);  // one page each
+    CHECK(pool->state().n_reserved == 2);  // one page each
 
     fork.hold(2 * k_kv_page_tokens + 10, 4 * k_kv_page_tokens);
     fill(fork, 2, 30);
