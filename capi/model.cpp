@@ -23,7 +23,7 @@ std::optional<checkpoint::Residence> residence_of(int32_t residence) {
     if (residence == MINIM_RESIDENCE_AUTO) return std::nullopt;
     if (residence == MINIM_RESIDENCE_MAPPED) return checkpoint::Residence::mapped;
     if (residence == MINIM_RESIDENCE_OWNED) return checkpoint::Residence::owned;
-    fail(Status::invalid, "residence is {}; auto (0), mapped (1) and owned (2) are known", residence);
+    fail(Status::invalid, "`residence` is {}; auto (0), mapped (1) and owned (2) are known", residence);
 }
 
 uint64_t weight_bytes(const checkpoint::Checkpoint& checkpoint) {
@@ -46,7 +46,7 @@ weights::Expand expand_of(int32_t expand) {
     fail(Status::invalid, "expand is {}; auto (0), off (1) and on (2) are known", expand);
 }
 
-// Exact where the processor is.
+// Exact if the backend of the host is.
 backend::Arithmetic arithmetic_of(const minim_model_params& p, const backend::Backend& host) {
     const bool is_deterministic = flag(p.deterministic, "deterministic");
     if (host.name() == "reference") return backend::Arithmetic::exact;

@@ -43,22 +43,22 @@ using backend::Vector;
 using runtime::Way;
 
 constexpr uint64_t k_alignment = 256;
-// Steps of a stream that are recorded, at most: eight kinds, where each is cut into parts by 62 layers' experts that
-// lie elsewhere.
+// The most recorded steps of a stream: eight kinds, each cut into parts by the offloaded experts of 62 layers.
 constexpr size_t k_most_records = 512;
-// Launches in all of them, beyond which the oldest go: the driver keeps some kilobytes for each.
+// The most launches in all of them; beyond that the oldest are dropped: the driver uses some kilobytes for each.
 constexpr int64_t k_most_launches = 8192;
-// After as many records in a row that could not be made or started, a stream goes on without early starts in them, and after as
-// many more without records: every step is computed.
+// After so many failed records in a row, a stream records without early starts; after as many more, it does not
+// record and computes every step.
 constexpr int32_t k_most_failed_records = 3;
-// How long a device waits for the host's experts of a layer. One that has no cores to spare may take seconds for a long prompt.
+// How long a device waits for the host's experts of a layer. A host with few free cores may take seconds for a long prompt.
 constexpr int64_t k_millisecond = 1'000'000;  // nanoseconds
 constexpr int64_t k_second = 1000 * k_millisecond;
 constexpr int64_t k_patience = 20 * k_second;
 constexpr int64_t k_patience_a_row = 50 * k_millisecond;
 // Rows that a kernel hands to the host. Copies of more are faster, but take longer to start, and are not recorded.
 constexpr int64_t k_most_posted_rows = 64;
-// A step is recorded when another of its kind was computed so few steps before: recording costs more than a few repeats save.
+// A step is recorded only if another one of its kind was computed at most so many steps before: recording costs more
+// than a few repeats save.
 constexpr int64_t k_most_steps_between = 50;
 
 class GpuBlocks : public backend::BlockSource {
@@ -74,7 +74,7 @@ class GpuBlocks : public backend::BlockSource {
     const int32_t device_;
 };
 
-// Memory of the host that copies of a stream read in their time.
+// Pinned host memory.
 class PinnedBlocks : public backend::BlockSource {
   public:
     explicit PinnedBlocks(int32_t device) : device_(device) {}
@@ -92,7 +92,7 @@ Stream& own(Scratch& scratch) {
     return static_cast<Stream&>(scratch);
 }
 
-// Of packing: what it copies at a time, at least a panel.
+// The bytes that packing copies at a time, at least a panel.
 constexpr uint64_t k_pack_bytes = uint64_t{16} << 20;
 
 class CudaBackend : public backend::Backend {
@@ -116,7 +116,7 @@ class CudaBackend : public backend::Backend {
     uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
     std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
                                               backend::MemoryUse use) const override {
-        check_alive();  // a lost device has no room, which is not what is wrong with it
+        check_alive();  // a lost device reports no memory; report the loss instead
         return memory_.allocate(bytes, what, use);
     }
     backend::MemoryState memory() const noexcept override { return memory_.state(); }
@@ -311,16 +311,16 @@ class CudaBackend : public backend::Backend {
         const char* nothing = nullptr;
         if (why != nullptr) why_lost_.compare_exchange_strong(nothing, why);
     }
-    // While a step is recorded an error spoils the record, and no more: others may break a record off, by what they do with
-    // the same GPU. What is wrong with the device itself comes up again when the step is computed. Else it is told when the stream
-    // is waited for.
+    // An error while a step is recorded only invalidates the record: other users of the same GPU can interrupt
+    // recording. Errors of the device itself occur again when the step is computed. Other errors are reported when
+    // the stream is synchronised.
     void note(Stream& stream, const char* why) const noexcept {
         if (why == nullptr) return;
         const char*& place = stream.is_recording ? stream.why_spoilt : stream.error;
         if (place == nullptr) place = why;
         if (!stream.is_recording && runtime::is_lost(index_)) note(why);
     }
-    // Of a call that is done when it returns.
+    // For a synchronous call.
     void check(const char* why) const {
         if (why == nullptr) return;
         if (runtime::is_lost(index_)) note(why);
@@ -477,8 +477,8 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
     return stream;
 }
 
-// Once a step. Host memory that is still being copied from is never written: a stream knows its batch until it is
-// synchronised, and what it would have to change then comes after that.
+// Called once for each step. Host memory that is still being copied is never written: a stream keeps its batch until it is
+// synchronised.
 void CudaBackend::put_batch(Stream& s, std::span<const int32_t> ids, std::span<const KvRow> rows,
                             int64_t n_head, int64_t n_head_kv) const {
     if (is_known(s, ids, rows)) return;
@@ -493,7 +493,7 @@ void CudaBackend::put_frequency(Stream& s, std::span<const float> frequency) con
     put(s, s.frequency, std::span<const float>(s.host_frequency));
 }
 
-// The first step of a kind is computed, the second one recorded on the way if it comes soon, the others are repeated.
+// The first step of a kind is computed, the second one is recorded if it follows soon, later ones are repeated.
 bool CudaBackend::begin_step(Scratch& scratch, const backend::StepBatch& batch) const {
     Stream& s = own(scratch);
     s.computed.reset();
@@ -565,8 +565,8 @@ void CudaBackend::warn(std::string_view what, std::string_view why) const noexce
     }
 }
 
-// Whether the record's work was started. If not, the step is to be computed. Where the device has no room for what a record
-// takes beside its own memory, the stream's records give theirs back.
+// Starts a record; returns false if the step must be computed instead. If the device has no memory for the record,
+// frees the memory of the stream's other records.
 bool CudaBackend::repeat(Stream& s, const Record& record) const {
     const char* why = runtime::repeat(index_, record.graph, s.stream);
     if (why == nullptr) {
@@ -595,7 +595,7 @@ void CudaBackend::make_room_for_record(Stream& s) const {
     }
 }
 
-// Null where memory of the host cannot be pinned.
+// Returns null if host memory cannot be pinned.
 std::unique_ptr<backend::Exchange> CudaBackend::make_exchange(const backend::StepLimits& limits,
                                                               int64_t n_turns) const {
     std::shared_ptr<backend::Memory> memory;
@@ -612,7 +612,7 @@ std::unique_ptr<backend::Exchange> CudaBackend::make_exchange(const backend::Ste
     });
 }
 
-// What a stream refuses is never posted: then nobody shall wait for it.
+// If the stream has failed, the turn is never posted: give up, so that nobody waits for it.
 void CudaBackend::post(Scratch& scratch, backend::Exchange& exchange, int64_t turn, const float* h,
                        const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden) const {
     Stream& s = own(scratch);
@@ -643,7 +643,7 @@ void CudaBackend::collect(Scratch& scratch, backend::Exchange& exchange, int64_t
     });
 }
 
-// A record that was broken off, or a step.
+// Counts an interrupted record, or a step.
 void CudaBackend::drop_record(Stream& s) const {
     s.computed.reset();
     if (!s.is_recording) return;
@@ -657,7 +657,7 @@ bool CudaBackend::attends_fast(const AttendArgs& args) const {
     return is_fast_ && fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv);
 }
 
-// Panel after panel out of a copy: some megabytes at a time, fewer where the weights have left no more room.
+// Packs panel after panel from a copy: some megabytes at a time, fewer if the weights leave less memory.
 void CudaBackend::pack(std::span<std::byte* const> data, const Matrix& shape) const {
     const int64_t n_panels = shape.rows / panel::k_panel_rows;
     if (n_panels == 0 || data.empty()) return;

@@ -1,5 +1,5 @@
-// The operations of a step that meet packed weights: which kernels make them up, and which rows and matrices are left to
-// the exact ones. Only starts kernels; what goes wrong is found by the backend.
+// The operations of a step on packed weights: chooses their kernels, and the rows and matrices that the exact kernels
+// compute. Only starts kernels; the backend checks for errors.
 #pragma once
 
 #include "backend/backend.h"
@@ -7,10 +7,10 @@
 
 namespace minim::cuda::fast {
 
-// Numbers of Stream::arrived that its steps need.
+// Returns the number of Stream::arrived counters that its steps need.
 int64_t n_arrival_counters(const backend::StepLimits& limits);
 
-// The stream forgets what it has quantised.
+// Invalidates the stream's quantised inputs.
 inline void forget_input(cuda::Stream& stream) {
     stream.quantized = {};
 }
@@ -21,7 +21,7 @@ void norm_rows(cuda::Stream& stream, const float* x, int64_t n, const backend::V
 void linear_tasks(cuda::Stream& stream, const float* h, int64_t n,
                   std::span<const backend::LinearTask> tasks);
 
-// The batch is known to the stream.
+// Requires that the stream has the batch.
 void attend_rows(cuda::Stream& stream, const exact::Cache& cache, const backend::AttendArgs& args);
 
 void route_rows(cuda::Stream& stream, const float* h, int64_t n, const backend::Matrix& router,

@@ -17,7 +17,7 @@
 
 namespace minim::cuda {
 
-// A batch on the device: brought there in one piece.
+// A batch on the device, copied there in one transfer.
 struct BatchTables {
     int32_t* ids;           // [n], or nothing
     int32_t* position;      // [n]
@@ -26,7 +26,7 @@ struct BatchTables {
     uint64_t* pages;
 };
 
-// What a recorded step holds for.
+// The properties of a step that a record depends on.
 struct RecordKey {
     const void* calls = nullptr;
     int64_t n = 0;
@@ -60,7 +60,7 @@ struct Stream : backend::Scratch {
     fast::ShortlistWork shortlist;  // of k_most_shortlist_rows
     uint32_t* seen;                 // what the host has answered to the turn of an exchange
 
-    // Of fast arithmetic alone.
+    // Only for fast arithmetic:
     fast::Q8Block* input;            // [n_rows, the longest row of an input / 32]
     fast::Q8Block* quantized_slots;  // [n_slots, expert_ff / 32]
     fast::HalfBlock* halved;         // [n_rows, the longest row of an input / 128]
@@ -77,15 +77,15 @@ struct Stream : backend::Scratch {
     std::byte* dense_workspace;         // DenseProducts::k_workspace_bytes
     const char* dense_error = nullptr;  // of a product, until it is noted
 
-    // The rows that `input` holds, until one of them is written: [n, cols] from `of` on.
+    // The rows whose quantised form is in `input`, until one of them is written: [n, cols] from `of` on.
     struct {
         const float* of = nullptr;
         int64_t n = 0;
         int64_t cols = 0;
     } quantized;
 
-    // The batch that the device knows, until the stream is synchronised: what a row's sequence points to stays as it is
-    // until then.
+    // The batch on the device, until the stream is synchronised: the page tables of its sequences do not change until
+    // then.
     std::vector<backend::KvRow> batch;
     std::vector<int32_t> batch_ids;
     BatchTables batch_tables;
@@ -95,13 +95,13 @@ struct Stream : backend::Scratch {
     std::byte* host_tables = nullptr;  // in it, as `tables`
     std::vector<float> host_frequency;
 
-    // Of the exchange that it collects from: set where an answer came too late. Null: none yet.
+    // Flag of the exchange that the stream collects from: nonzero after an answer that came too late. Null: no exchange yet.
     std::shared_ptr<uint32_t> host_is_late;
 
-    // Of a call that the device refused: nothing more is asked of the stream until it is waited for. Null: none was.
+    // The error of a failed call; no more work is started in the stream until it is synchronised. Null: none.
     const char* error = nullptr;
 
-    // Steps that came before; the one being recorded is `current`.
+    // Earlier steps; the one being recorded is `current`.
     std::vector<Record> records;
     size_t current = 0;
     std::optional<RecordKey> computed;  // the step at hand, if it is the first of its kind

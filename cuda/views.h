@@ -1,4 +1,4 @@
-// Matrices of the backend interface as the kernels take them.
+// Converts matrices of the backend interface to the kernels' arguments.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The operations in plain float arithmetic, an item a thread: what a GPU computes when exact results are wanted, and
-// the yardstick of its faster kernels. Nothing here is fast. The items (items.h) are host and device functions;
+// The operations in plain float arithmetic, one item for each thread: for exact results, and as the reference of the fast
+// kernels. Nothing here is fast. The items (items.h) are host and device functions;
 // operations.inl launches them, as CUDA kernels in operations.cu and as loops in the tests of a machine without a GPU.
 //
 // All pointers lie in the device's memory; shapes are those of backend/backend.h.
@@ -45,7 +45,7 @@ struct ExpertRows {
     const uint8_t* data;  // null: the expert is not here
     float scale;
 };
-// All of an entry is asked for at once: it lies in one line of the cache.
+// Reads the whole entry at once: it is in one cache line.
 MINIM_HOST_DEVICE ExpertRows rows_of(const Experts& experts, int32_t expert) {
     const auto* place = reinterpret_cast<const std::byte*>(experts.places + expert);
     const std::byte* gate = experts.places[expert].gate;
@@ -55,7 +55,7 @@ MINIM_HOST_DEVICE ExpertRows rows_of(const Experts& experts, int32_t expert) {
     return {reinterpret_cast<const uint8_t*>(data) + experts.first_row * experts.row_bytes, scale};
 }
 
-// Where the keys and values of a layer lie, and which position each row of the batch is.
+// The KV cache of a layer, and the position of each row of the batch.
 struct Cache {
     const uint64_t* pages;      // addresses, one sequence after the other
     const int64_t* first_page;  // [n]: of a row's sequence in `pages`

@@ -1,7 +1,7 @@
-// What comes before attention, for all rows of a batch at once: RMS norm of q over all its heads together, and of k;
-// the turn by the position; the Hadamard rotation where keys are kept in few bits; k and v into the cache, q to F16.
+// Prepares attention for all rows of a batch at once: RMS norm of q over all its heads together, and of k; rotary position
+// embedding; the Hadamard rotation if keys have few bits; k and v into the cache, q to F16.
 //
-// Shape: a block of threads takes a row's keys and values, or a share of its query heads; a warp takes a head, 32
+// Shape: a block of threads takes K and V of a row, or a share of its query heads; a warp takes a head, 32
 // elements side by side, so that a quantised block of the cache is one element a lane. Bytes moved for a row: 4 a
 // number of q, k and v in, 2 a number of q and the cache's format out. Few rows: the query heads are shared among
 // more blocks, and each of these reads all of q for its mean square. Bound: latency for a row, memory for a prompt.
@@ -131,7 +131,7 @@ struct PrepareKernel {
 
     PrepareArgs args;
     float scale;      // of the queries
-    int32_t q_parts;  // blocks that share the query heads of a row; a further one has the keys and values
+    int32_t q_parts;  // blocks that share the query heads of a row; a further one has K and V
 
     // The cosines and sines of a row's position, a head a warp, a sum a warp.
     Grid grid() const {

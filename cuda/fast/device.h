@@ -1,11 +1,11 @@
-// How the functions of a kernel are declared that runs on a GPU, or thread by thread in the tests of a machine without
-// one. A kernel is a struct of its arguments with
+// Declares kernels that run on a GPU, or thread by thread in tests on machines without one. A kernel is a struct of
+// its arguments with
 //
 //   k_threads                          threads of a block, whole warps
-//   void operator()(T& thread) const   what each of them does
+//   void operator()(T& thread) const   the work of each thread
 //
-// A kernel begins when the one ahead of it in the stream has, and waits for it, before anything else, until it is done. Two
-// kinds differ:
+// By default, a kernel may begin once the previous one in the stream has begun, and first waits until that one is
+// done. Two kinds differ:
 //
 //   k_starts_early                     if there is one, its threads call wait_for_inputs() themselves, each of them. What they
 //                                      read before must be written by no kernel that may still run: kernels ahead let the next
@@ -39,18 +39,18 @@
 //   pack_f16(a, b)                     two floats as halves, a the lower one
 //   exp2(x)                            to about 2 units in the last place
 //   add_to(p, x)                       adds to *p, in shared or global memory, at once (atomic), returns what was there; int32_t
-//   wait_for_inputs()                  what is ahead in the stream is done, and seen
-//   let_next_begin()                   this thread minds no longer if the next kernel begins
+//   wait_for_inputs()                  waits until earlier work in the stream is done and visible
+//   let_next_begin()                   this thread allows the next kernel to begin
 //   prefetch(p, bytes)                 brings global memory into the second-level cache, on devices where kernels begin early; both
 //                                      multiples of 16. For one lane of a warp: those of several would take their turns
 //   load_fresh(p)                      *p as the second-level cache has it: what a kernel or a copy wrote that this one has not waited
 //                                      for, and that is known to be done; a number of global memory
-//   load_flag(p)                       *p, in memory of the host, and sees what the host wrote before it; uint32_t
-//   set_flag(p, x)                     *p = x, in memory of the host, which sees before what this thread has written or seen
-//   load_from_host(p)                  *p as the host's memory has it now; a float or four
-//   nap(n)                             does nothing for about n nanoseconds
-//   nanoseconds()                      a clock's, of one kernel
-//   fence()                            what this thread has written or seen comes before what it writes or sees now, for all blocks
+//   load_flag(p)                       *p, uint32_t in host memory, with acquire order: later reads see what the host wrote before it
+//   set_flag(p, x)                     *p = x in host memory, with release order: the host sees this thread's earlier writes first
+//   load_from_host(p)                  *p as it is in host memory now; a float or four
+//   nap(n)                             waits about n nanoseconds
+//   nanoseconds()                      the time on a clock of this kernel
+//   fence()                            orders this thread's earlier reads and writes before its later ones, for all blocks
 //
 // Every thread of the warp calls the functions of a warp.
 #pragma once

@@ -1,8 +1,10 @@
-// The slots of a batch (row * n_used + choice) whose expert is here by expert, cut into tiles, so that an expert's weights are
-// read once for many of them. All of it on the device: the host need not know the choice.
+// Groups the slots of a batch (row * n_used + choice) whose expert is on this device by expert, and cuts them into
+// tiles, so that an expert's weights are read once for many slots. It runs on the device, so the host need not know
+// the chosen experts.
 //
-// Shape: one block; its threads go over the choices twice, counting and placing them, and are experts in between. The order
-// of an expert's slots is not said; no result depends on it. Bytes moved: the ids twice. Bound: latency.
+// Shape: one block. Its threads read the choices twice, to count and to place them; in between, each thread handles
+// an expert. The order of an expert's slots is unspecified; no result depends on it. Bytes moved: the ids twice.
+// Bound: latency.
 #pragma once
 
 #include "cuda/fast/device.h"

@@ -1,14 +1,13 @@
-// Packed weights times one to four input rows.
+// Multiplies packed weights by one to four input rows.
 //
-// Shape: a block takes one or two pairs of panels, 16 rows each, and all columns, 256 at a time: warp w of eight decodes
-// unit w of them, a lane a row, and multiplies it with the unit of each input. The sums of the eight warps meet at the end, in
-// their order.
-// Layout: panels of lib/panel/ in global memory, copied into a ring of stages in shared memory, where the lanes' words lie
-// side by side; inputs are Q8Blocks, whose unit all lanes of a warp read at once.
-// Weights do not depend on what is ahead in the stream: the first stages of them are on their way before the inputs are there.
-// Bytes moved: every weight once for four inputs; 1.5 bytes of input a column and block, from the second-level cache.
-// Bound: on paper, the memory's speed at more than 4 bits, by instructions below: a unit takes some 70 (Q8_0) to 130 (IQ2_XXS) of
-// them for 32 rows (cuda/README.md), of which a multiprocessor starts four a cycle at most.
+// Shape: a block takes one or two pairs of panels, 16 rows each, and all columns, 256 at a time. Warp w of eight
+// decodes unit w of them, one row in each lane, and multiplies it with the unit of each input. At the end the sums of
+// the eight warps are added in order. Layout: panels of lib/panel/ in global memory, copied to a ring of stages in
+// shared memory, where the lanes' words are side by side; inputs are Q8Blocks, whose unit all lanes of a warp read at
+// once. Weights do not depend on earlier work in the stream, so their first stages are copied before the inputs are
+// ready. Bytes moved: every weight once for four inputs; 1.5 bytes of input for each column and block, from the
+// second-level cache. Bound: in theory by memory bandwidth above 4 bits and by instructions below: a unit takes some
+// 70 (Q8_0) to 130 (IQ2_XXS) of them for 32 rows (cuda/README.md), and a multiprocessor starts at most four a cycle.
 #pragma once
 
 #include "cuda/exact/items.h"
@@ -39,7 +38,7 @@ struct PanelStages {
     static_assert(k_bytes <= k_most_shared_bytes);
 };
 
-// What a block works on.
+// The work of a block.
 template <int n_panels, int n_tokens>
 struct PanelWork {
     const std::byte* panel[n_panels];
@@ -48,8 +47,8 @@ struct PanelWork {
     bool prefetches;  // what the ring has no room for at first
 };
 
-// What a thread copies of every stage: the same pieces of 16 bytes, one stage further each time. Of the first n_first stages only
-// panels, with start_panels(): their inputs come another way.
+// What a thread copies of every stage: the same pieces of 16 bytes, one stage further each time. Of the first n_first
+// stages only panels, with start_panels(): their inputs come another way.
 template <class P, int n_pairs, int n_tokens>
 struct StageCopies {
     using Stages = PanelStages<P, n_pairs, n_tokens>;
@@ -140,21 +139,21 @@ MINIM_DEVICE void load_first_inputs(T& t, const PanelWork<2 * n_pairs, n_tokens>
     }
 }
 
-// Which inputs a pair of panels meets.
+// The inputs that a pair of panels is multiplied with.
 enum class Meets { all_inputs, its_own };
 
 template <Meets meets, int n_tokens>
 inline constexpr int k_pair_sums = meets == Meets::all_inputs ? n_tokens : 1;
 
-// What a thread multiplies: a row of one of the panels, and of every stage the same unit.
+// The work of a thread: a row of one of the panels, and the same unit of every stage.
 struct RowUnit {
     int panel;
     int row;   // of the panel
     int unit;  // of a stage
 };
 
-// Adds the unit's products, stage by stage, while those to come are copied. A loop for each unit of a block, since they are decoded
-// differently and a warp's unit stays the same.
+// Adds the unit's products, stage by stage, while those to come are copied. A loop for each unit of a block, since
+// they are decoded differently and a warp's unit stays the same.
 template <class P, int n_pairs, int n_tokens, Meets meets, int block_unit, class T>
 MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copies, const RowUnit& at,
                                   int cols, float (&sum)[k_pair_sums<meets, n_tokens>]) {
@@ -194,8 +193,8 @@ MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copie
     }
 }
 
-// The row's products with every input, in shared memory when it returns: [token][pair][32 lanes], where the first 16 lanes are the
-// first panel's rows. Where each pair meets its own input: [pair][32 lanes].
+// The row's products with every input, in shared memory when it returns: [token][pair][32 lanes], where the first 16
+// lanes are the first panel's rows. Where each pair meets its own input: [pair][32 lanes].
 template <class P, int n_pairs, int n_tokens, Meets meets = Meets::all_inputs, class T>
 MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>& work) {
     using Stages = PanelStages<P, n_pairs, n_tokens>;

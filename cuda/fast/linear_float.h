@@ -1,11 +1,12 @@
-// Weights that are multiplied as floats (F32, F16, BF16 and FP8_E4M3_B128) times a few rows of floats; gate, up and
-// SiLU of every slot's expert, and its down.
+// Multiplies weights as floats (F32, F16, BF16 and FP8_E4M3_B128) by a few rows of floats; also gate, up and SiLU of
+// every slot's expert, and its down.
 //
-// Shape: a warp two rows of weights and up to four inputs, or two rows (of gate and up, one each) and a slot; four warps a row
-// where there are few rows. Two rows share what is loaded of the inputs, which are four bytes for each weight. A lane takes
-// 16 bytes of every 512, of FP8 four of every 128, and all add up at the end, always in the same order. Bytes moved: every
-// weight once for four inputs, or once a slot, in whole lines. Bound: the memory's speed, which takes some 30 KB on their way
-// to each multiprocessor: each lane asks for 64 bytes, of FP8 for 32, before it uses the first. A router's 256 rows: latency.
+// Shape: a warp takes two rows of weights and up to four inputs, or two rows (one of gate, one of up) and a slot; if
+// there are few rows, four warps take a row. Two rows share the loaded inputs, which have four bytes for each weight.
+// A lane takes 16 bytes of every 512 (of FP8 four of every 128); all lanes are added at the end, always in the same
+// order. Bytes moved: every weight once for four inputs, or once for each slot, in whole lines. Bound: memory
+// bandwidth, which needs some 30 KB in flight for each multiprocessor: each lane loads 64 bytes (of FP8 32) before it
+// uses the first. A router's 256 rows: latency.
 #pragma once
 
 #include "cuda/exact/items.h"

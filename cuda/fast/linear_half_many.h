@@ -1,14 +1,15 @@
-// F16, BF16 and FP8_E4M3_B128 weights times many input rows, on tensor cores: prompts, and the experts of many sequences.
+// Multiplies F16, BF16 and FP8_E4M3_B128 weights by many input rows on tensor cores: for prompts, and for the experts
+// of many sequences.
 //
-// Shape: a block of 256 threads makes a tile of 64 rows and up to 64 inputs, 128 columns at a time. FP8 codes become F16 on
-// the way from shared memory to the tensor cores: exponent and mantissa only move, exactly, to numbers 256 times too small.
-// F16 and BF16 go there as they are. A warp makes 16 rows by 32 inputs; the products of 128 columns are summed by the tensor
-// cores, scaled by the weights' and the input's scale, and added up in float, 128 columns after 128 columns.
-// Layout: rows as they are in the file; inputs are HalfBlocks, gathered row by row. In shared memory rows of FP8 lie 160
-// bytes apart, of halves 272, as the inputs do, which keeps the rows of a fragment in different banks; of each eight words of
-// FP8 codes, j and j + 4 are neighbours, as a lane wants both.
-// Bytes moved: every weight once for 64 inputs, every input once for 64 rows. Bound: by instructions, for the eight tensor
-// core products of 16 x 32 x 32 about 60 with FP8, of which turning codes into F16 takes 28, and 35 with halves.
+// Shape: a block of 256 threads computes a tile of 64 rows and up to 64 inputs, 128 columns at a time. FP8 codes are
+// converted to F16 between shared memory and the tensor cores: exponent and mantissa are only shifted, exactly, to
+// numbers 256 times too small. F16 and BF16 are used as they are. A warp computes 16 rows by 32 inputs; the tensor
+// cores sum the products of 128 columns, which are scaled by the weights' and the input's scale and added in float,
+// 128 columns after 128 columns. Layout: rows as in the file; inputs are HalfBlocks, gathered row by row. In shared
+// memory rows of FP8 are 160 bytes apart, rows of halves and inputs 272, which puts the rows of a fragment in
+// different banks; of each eight words of FP8 codes, j and j + 4 are neighbours, because a lane needs both. Bytes
+// moved: every weight once for 64 inputs, every input once for 64 rows. Bound: instructions; for the eight tensor
+// core products of 16 x 32 x 32 about 60 with FP8, of which 28 convert codes to F16, and 35 with halves.
 #pragma once
 
 #include "cuda/fast/device.h"

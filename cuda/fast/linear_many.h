@@ -1,13 +1,14 @@
-// Packed weights times many input rows, on tensor cores: prompts, and the experts of many sequences.
+// Multiplies packed weights by many input rows on tensor cores: for prompts, and for the experts of many sequences.
 //
-// Shape: a block of 256 threads makes a tile of four panels, 64 rows, and up to 64 input rows, 256 columns at a time. Its
-// warps decode the weights of a stage, a lane a row, into signed bytes in shared memory; then each makes 16 rows by 32
-// inputs of products of 32 columns (16 where the format scales 16), exact sums of integers that are scaled and added up
-// in float, column group after column group, as everywhere (lib/cpu/generic/README.md).
-// Layout: panels of lib/panel/; inputs are Q8Blocks, gathered row by row. In shared memory rows of weights lie 272 bytes apart
-// and inputs 400, which keeps the eight rows of a fragment in different banks.
-// Bytes moved: every weight once for 64 inputs, every input once for 64 rows. Bound: by instructions, of which scaling takes
-// most: about 100 a unit of 16 x 32 x 32 products, 160 with two scales, and decoding a quarter more.
+// Shape: a block of 256 threads computes a tile of four panels, 64 rows, and up to 64 input rows, 256 columns at a
+// time. Its warps decode the weights of a stage, one row in each lane, to signed bytes in shared memory. Then each
+// warp computes products of 16 rows by 32 inputs over 32 columns (16 if the format has a scale for 16): exact sums of
+// integers, which are scaled and added in float, column group after column group, as everywhere
+// (lib/cpu/generic/README.md). Layout: panels of lib/panel/; inputs are Q8Blocks, gathered row by row. In shared
+// memory rows of weights are 272 bytes apart and inputs 400, which puts the eight rows of a fragment in different
+// banks. Bytes moved: every weight once for 64 inputs, every input once for 64 rows. Bound: instructions, most of
+// them for scaling: about 100 for a unit of 16 x 32 x 32 products, 160 with two scales, and a quarter more for
+// decoding.
 #pragma once
 
 #include "cuda/fast/operations.h"

@@ -1,6 +1,6 @@
-// The operations on packed weights (panel/panel.h), quantised inputs and F16 attention: what a GPU computes unless exact
-// results are asked for. What these kernels do not take (rows beyond the last panel, formats without panels) the
-// exact ones do (../exact/).
+// The operations on packed weights (panel/panel.h), quantised inputs and F16 attention: the default arithmetic of a
+// GPU. The exact kernels (../exact/) compute what these do not support: rows beyond the last panel, and formats
+// without panels.
 //
 // All pointers lie in the device's memory; shapes are those of backend/backend.h.
 #pragma once
@@ -44,7 +44,7 @@ MINIM_HOST_DEVICE constexpr int64_t weight_bytes(const Products& products) {
     return n_rows * products.row_bytes;
 }
 
-// Whether there are kernels for panels of the format.
+// Returns whether there are kernels for panels of the format.
 bool has_panels(Format format);
 
 // Blocks of a row of so many columns.
@@ -71,7 +71,7 @@ int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert);
 void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, const backend::ExpertPlace* places,
                  int64_t n_expert, const ExpertTiles& tiles);
 
-// In which order the bits of some words of a block lie in a panel.
+// The order of bits in some words of a block in a panel.
 enum class WordOrder {
     plain,         // as in the file
     nibbles,       // of codes: the low nibbles of the bytes, then the high ones
@@ -95,7 +95,7 @@ MINIM_HOST_DEVICE constexpr uint32_t source_bit(WordOrder order, uint32_t to) {
     }
 }
 
-// What packing needs to know of a matrix.
+// The properties of a matrix that packing needs.
 struct PackShape {
     Format format;
     int64_t row_bytes;
@@ -109,7 +109,7 @@ struct PackShape {
     int64_t word_step;  // bytes from one of them to the next
 };
 PackShape pack_shape(Format format, int64_t row_bytes);
-// Rows to panels of 16; the two do not overlap.
+// Packs rows to panels of 16; the two must not overlap.
 void pack(Stream stream, const uint8_t* rows, const PackShape& shape, int64_t n_panels, uint8_t* panels);
 
 // [n, cols] -> [n, cols / 32]
@@ -126,8 +126,8 @@ void linear(Stream stream, const Products& products, const Q8Block* input, int64
 bool is_float(Format format);
 // `fixed`: one kernel for every n.
 void linear_float(Stream stream, const Products& products, const float* x, int64_t n, bool fixed);
-// What becomes of the slots' products, where they are added up at once: y [n_rows, rows] += gates * output, a row's n_used
-// slots in their order. All their experts are here.
+// Adds up the slots' products in the same kernel: y [n_rows, rows] += gates * output, a row's n_used slots in their
+// order. All their experts are on this device.
 struct SlotSums {
     const float* gates;  // [n_slots]
     int64_t n_used;
@@ -137,9 +137,11 @@ struct SlotSums {
 MINIM_HOST_DEVICE constexpr int64_t sum_counters(int64_t rows) {
     return (rows + 3) / 4;
 }
-// The operations on slots below are of those whose expert is here; the others' rows of activated, y and output stay as they are.
+// The operations on slots below compute the slots whose expert is on this device; they leave the other slots' rows of
+// activated, y and output unchanged.
 //
-// activated [n_slots, rows] = silu(gate h) * (up h), of weights that is_float(); h has a row for n_used slots. Both of one format.
+// activated [n_slots, rows] = silu(gate h) * (up h), of weights that is_float(); h has a row for n_used slots. Both
+// of one format.
 void activate_float(Stream stream, const Experts& gate, const Experts& up, const float* h, int64_t n_used,
                     const int32_t* ids, int64_t n_slots, float* activated);
 // y [n_slots, rows] = W x of the slots' experts; the input has a row for so many slots. `sums` may be null.
@@ -158,7 +160,7 @@ void activate_half_many(Stream stream, const Experts& gate, const Experts& up, c
 void project_half_many(Stream stream, const Experts& experts, const HalfBlock* x, int64_t slots_a_row,
                        const ExpertTiles& tiles, float* y);
 
-// The choice of experts by score [n, n_expert], the router's outputs. bias may be null; n_used is at most k_most_used.
+// Chooses experts by score [n, n_expert], the router's outputs. bias may be null; n_used is at most k_most_used.
 struct Choice {
     const float* bias;
     int64_t n_used;
@@ -193,8 +195,8 @@ struct Posted {
 };
 void post(Stream stream, const float* h, int64_t n_floats, const int32_t* ids, int64_t n_ids,
           const Posted& to);
-// Waits, in the stream, until the host has changed the flag. seen: what to, in the device's memory; k_flag_clear if it did not for
-// so many nanoseconds, in which case `late`, in memory of the host, is set.
+// Waits, in the stream, until the host has changed the flag. seen: what to, in the device's memory; k_flag_clear if
+// it did not for so many nanoseconds, in which case `late`, in memory of the host, is set.
 void await_host(Stream stream, const uint32_t* flag, uint32_t* late, int64_t patience, uint32_t* seen);
 // out [n_slots, hidden] = answer, in memory of the host, of slots whose expert is not here, if `seen` is k_flag_set.
 void collect(Stream stream, const float* answer, const backend::ExpertPlace* places, const int32_t* ids,

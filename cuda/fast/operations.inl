@@ -1,4 +1,4 @@
-// The functions of operations.h, over launch(stream, grid, kernel), which whoever includes this has defined.
+// The functions of operations.h, over launch(stream, grid, kernel), which the including file defines.
 #include <type_traits>
 
 #include "cuda/fast/exchange.h"

@@ -56,7 +56,7 @@ void add_model_options(CLI::App& app, Options& options) {
                    "a budget if need be (cuda:0=20GiB, cuda:0=0.9); auto: all usable devices")
         ->type_name("NAMES");
     app.add_option("--n-gpu-layers", options.n_gpu_layers,
-                   "also -ngl: so many layers, the last ones, go to the devices (default: all)")
+                   "also -ngl: the number of layers on the devices, the last ones (default: all)")
         ->type_name("N")
         ->check(within(0, k_largest_int32));
     app.add_option("--tensor-split", options.tensor_split,
@@ -71,22 +71,20 @@ void add_model_options(CLI::App& app, Options& options) {
         ->type_name("SIZES")
         ->delimiter(',')
         ->transform(CLI::Validator(part_or_bytes, ""));
-    auto* cpu_moe =
-        app.add_flag("--cpu-moe", options.cpu_moe,
-                     "also -cmoe: all experts stay with the processor, the rest goes to the devices");
-    app.add_option(
-           "--n-cpu-moe", options.n_cpu_moe,
-           "also -ncmoe: the experts of the first N layers stay with the processor; below 0: of the last")
+    auto* cpu_moe = app.add_flag("--cpu-moe", options.cpu_moe,
+                                 "also -cmoe: all experts stay on the CPU, the rest goes to the devices");
+    app.add_option("--n-cpu-moe", options.n_cpu_moe,
+                   "also -ncmoe: the experts of the first N layers stay on the CPU; below 0: of the last")
         ->type_name("N")
         ->check(within(int64_t{-k_largest_int32}, int64_t{k_largest_int32}))
         ->excludes(cpu_moe);
     app.add_option(
            "--override-tensor", options.overrides,
-           "also -ot: experts whose tensors' names match go elsewhere than their layer: exps=cpu, "
+           "also -ot: put experts whose tensor names match on another device than their layer: exps=cpu, "
            "'blk\\.(3|4)\\..*exps=cuda:1'; several with commas between, the first that matches counts")
         ->type_name("PATTERN=DEVICE");
     app.add_option("--fit-ctx", options.fit_context,
-                   "experts that leave the devices no room for a context of N tokens stay with the processor")
+                   "keep experts on the CPU as needed to leave room for a context of N tokens on the devices")
         ->type_name("N")
         ->check(within(int64_t{1}, int64_t{k_largest_int32}));
     app.add_option("--expert-cache", options.expert_cache,
@@ -111,22 +109,21 @@ void add_model_options(CLI::App& app, Options& options) {
            "the end")
         ->type_name("FILE");
     app.add_flag("--deterministic", options.deterministic,
-                 "devices compute the same bits for a text in any company and any pieces; slower");
+                 "results of devices do not depend on batch composition and prompt chunks; slower");
     app.add_flag("--allow-cpu", options.allow_cpu, "go on without a device that cannot be used");
-    app.add_option("-t,--threads", options.n_threads, "threads; 0: the cores this process may use")
+    app.add_option("-t,--threads", options.n_threads, "threads; 0: the cores that this process may use")
         ->type_name("N")
         ->check(within(0, k_largest_int32))
         ->capture_default_str();
     app.add_option("--threads-batch", options.n_threads_batch,
-                   "also -tb: threads for prompts, where -t is for single tokens; 0: as -t")
+                   "also -tb: threads for prompts, with -t for single tokens; 0: as -t")
         ->type_name("N")
         ->check(within(0, k_largest_int32));
-    app.add_flag("--pin-threads", options.pin_threads, "each thread stays on a core of its own");
+    app.add_flag("--pin-threads", options.pin_threads, "bind each thread to a core of its own");
     const std::map<std::string, int32_t> expand = {
         {"auto", MINIM_EXPAND_AUTO}, {"off", MINIM_EXPAND_OFF}, {"on", MINIM_EXPAND_ON}};
     app.add_option("--expand", options.expand,
-                   "weights in grid points (IQ1 to IQ3) with a code for each in memory: off, on, or auto "
-                   "where that is faster")
+                   "unpack the codebooks of IQ1 to IQ3 weights at load: off, on, or auto (if that is faster)")
         ->type_name("MODE")
         ->transform(CLI::CheckedTransformer(expand, CLI::ignore_case).description(""));
     const std::map<std::string, int32_t> numa = {{"auto", MINIM_NUMA_AUTO},
@@ -135,19 +132,18 @@ void add_model_options(CLI::App& app, Options& options) {
                                                  {"split", MINIM_NUMA_SPLIT}};
     app.add_option(
            "--numa", options.numa,
-           "several memory nodes: off, interleave (weights on all in turn), split (rows beside the threads "
-           "that read them) or auto (split where there are several)")
+           "several NUMA nodes: off, interleave (weights over all nodes), split (rows on the node of the "
+           "threads that read them) or auto (split if there are several)")
         ->type_name("MODE")
         ->transform(CLI::CheckedTransformer(numa, CLI::ignore_case).description(""));
-    auto* packed_file =
-        app.add_option("--packed-file", options.packed_file,
-                       "map the processor's weights, packed, from this file, and make it if need be")
-            ->type_name("FILE");
-    app.add_flag("--mlock", options.mlock, "lock weights, keys and values in memory");
-    app.add_flag("--prefault", options.prefault, "bring mapped weights into memory before the first token");
-    auto* mmap = app.add_flag(
-        "--mmap", options.mmap,
-        "map the file instead of reading the weights into memory (default: where memory is short)");
+    auto* packed_file = app.add_option("--packed-file", options.packed_file,
+                                       "map the CPU's packed weights from this file, and write it if needed")
+                            ->type_name("FILE");
+    app.add_flag("--mlock", options.mlock, "lock weights and KV cache in memory");
+    app.add_flag("--prefault", options.prefault, "prefault mapped weights before the first token");
+    auto* mmap =
+        app.add_flag("--mmap", options.mmap,
+                     "map the file instead of reading the weights into memory (default: if memory is short)");
     app.add_flag("--no-mmap", options.no_mmap, "read the weights into memory in any case")
         ->excludes(mmap)
         ->excludes(packed_file);
@@ -271,8 +267,7 @@ CLI::App* add_chat(CLI::App& app, Options& options) {
 }
 
 CLI::App* add_inspect(CLI::App& app, Options& options, bool& metadata, bool& tensors) {
-    CLI::App* inspect =
-        app.add_subcommand("inspect", "print what a checkpoint's headers say; loads no weights");
+    CLI::App* inspect = app.add_subcommand("inspect", "print the headers of a checkpoint; loads no weights");
     inspect->add_option("file", options.model, "a .gguf or .safetensors file, an index or a folder")
         ->type_name("FILE")
         ->required();
@@ -302,7 +297,7 @@ CLI::App* add_perplexity(CLI::App& app, Options& options) {
     add_batch_options(*perplexity, options);
     perplexity
         ->add_option("--chunk", options.chunk_tokens,
-                     "tokens of a chunk: chunks do not overlap, a last short one is left out")
+                     "tokens of a chunk: chunks do not overlap, a short last one is left out")
         ->type_name("N")
         ->check(within(2, k_largest_int32))
         ->capture_default_str();
@@ -336,7 +331,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
     const CLI::App* inspect = add_inspect(app, options, metadata, tensors);
     const CLI::App* tokenize = add_tokenize(app, options);
     const CLI::App* perplexity = add_perplexity(app, options);
-    const CLI::App* devices = app.add_subcommand("devices", "list what there is to compute on, and why not");
+    const CLI::App* devices = app.add_subcommand("devices", "list the devices, and why one is not usable");
 
     try {
         Arguments arguments = read_arguments(argc, argv);

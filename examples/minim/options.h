@@ -1,4 +1,4 @@
-// What the command line asks for.
+// The options of the command line.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ struct Options {
     std::string model;                // a checkpoint; for inspect the file to look into
     std::optional<std::string> text;  // -p
     std::string text_file;            // -f
-    std::string packed_file;          // of the processor's weights
+    std::string packed_file;          // of the CPU's weights
     std::string backend = "cpu";
     std::string devices;                     // "cuda:0,cuda:1"; empty: the backend has all layers
     std::vector<std::string> device_memory;  // the most to take of each device: 20GiB, 0.9; 0: no limit
     std::vector<double> tensor_split;
-    std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts elsewhere than their layer
+    std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts on another device than their layer
     int32_t n_gpu_layers = -1;           // below 0: all, where devices are named
     bool cpu_moe = false;
-    int64_t n_cpu_moe = 0;      // experts of so many layers stay with the processor
+    int64_t n_cpu_moe = 0;      // experts of so many layers stay on the CPU
     int64_t fit_context = 0;    // experts that leave no room for so many tokens do; 0: none
-    uint64_t expert_cache = 0;  // bytes on the devices; 0: none, or all room if nothing is said of experts
+    uint64_t expert_cache = 0;  // bytes on the devices; 0: none, or all room if no option places experts
     int32_t expert_moves = 0;   // MINIM_EXPERT_MOVES_*
     std::string expert_profile;
     bool allow_cpu = false;
@@ -41,7 +41,7 @@ struct Options {
     bool deterministic = false;
     int32_t n_batch = 0;
     int32_t n_ubatch = 0;
-    int32_t kv = 0;  // MINIM_KV_*, of keys and values that have no format of their own
+    int32_t kv = 0;  // MINIM_KV_*, for K and V without a format of their own
     int32_t k_format = 0;
     int32_t v_format = 0;
     bool mmap = false;

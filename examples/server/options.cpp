@@ -41,7 +41,7 @@ void add_model(CLI::App& app, Options& options) {
            "a GGUF file, a safetensors folder, or ORG/NAME[:QUANT] in the Hugging Face cache (HF_HUB_CACHE, "
            "HF_HOME)")
         ->type_name("MODEL");
-    app.add_option("model", options.model, "the same, as `vllm serve MODEL` has it")
+    app.add_option("model", options.model, "the same, as in `vllm serve MODEL`")
         ->type_name("MODEL")
         ->excludes("-m");
     app.add_option(
@@ -50,15 +50,15 @@ void add_model(CLI::App& app, Options& options) {
            "(cuda:0=20GiB, cuda:0=0.9); auto: all usable devices")
         ->type_name("NAMES");
     app.add_option("--n-gpu-layers", options.n_gpu_layers,
-                   "also -ngl: so many layers, the last ones, go to the devices")
+                   "also -ngl: the number of layers on the devices, the last ones")
         ->type_name("N");
     app.add_option("--tensor-split", options.tensor_split, "also -ts: each device's share of the layers, 3,1")
         ->take_all()
         ->type_name("SHARES")
         ->delimiter(',');
-    app.add_flag("--cpu-moe", options.cpu_moe, "also -cmoe: all experts stay with the CPU");
+    app.add_flag("--cpu-moe", options.cpu_moe, "also -cmoe: all experts stay on the CPU");
     app.add_option("--n-cpu-moe", options.n_cpu_moe,
-                   "also -ncmoe: the experts of the first N layers stay with the CPU")
+                   "also -ncmoe: the experts of the first N layers stay on the CPU")
         ->type_name("N");
     app.add_option("--override-tensor", options.overrides, "also -ot: experts by pattern, exps=cpu")
         ->take_all()
@@ -73,7 +73,7 @@ void add_model(CLI::App& app, Options& options) {
         ->type_name("N")
         ->check(within(0, k_largest_int32));
     app.add_option("--threads-batch", options.n_threads_batch,
-                   "also -tb: threads for prompts, where -t is for tokens")
+                   "also -tb: threads for prompts, with -t for decoding")
         ->type_name("N")
         ->check(within(0, k_largest_int32));
     auto* mmap = app.add_flag("--mmap", options.mmap, "map the file instead of reading it");
@@ -83,26 +83,27 @@ void add_model(CLI::App& app, Options& options) {
 }
 
 void add_serving(CLI::App& app, Options& options) {
-    app.add_option("--host", options.host, "address to listen at; 0.0.0.0: every one")->capture_default_str();
-    app.add_option("--port", options.port, "0: any free one, which the log names")->capture_default_str();
-    app.add_option("--api-key", options.api_key, "ask for this key (Authorization: Bearer, or x-api-key)")
+    app.add_option("--host", options.host, "address to listen at; 0.0.0.0: all addresses")
+        ->capture_default_str();
+    app.add_option("--port", options.port, "0: any free port, which the log names")->capture_default_str();
+    app.add_option("--api-key", options.api_key, "require this key (Authorization: Bearer, or x-api-key)")
         ->type_name("KEY")
         ->envname("MINIM_API_KEY");
     app.add_option("-c,--ctx-size,--max-model-len,--context-length", options.n_context,
-                   "tokens of one request, prompt and answer; 0: what the model was trained for")
+                   "tokens of one request, prompt and answer; 0: the context that the model was trained for")
         ->type_name("N")
         ->check(within(int64_t{0}, k_longest_context));
     app.add_option("--parallel,--max-num-seqs,--max-running-requests", options.n_parallel,
-                   "also -np: requests worked on at once; others wait")
+                   "also -np: requests that run at once; others wait")
         ->type_name("N")
         ->check(within(1, 4096))
         ->capture_default_str();
-    app.add_option("--queue", options.n_queue, "requests that may wait; beyond it the answer is 429")
+    app.add_option("--queue", options.n_queue, "requests that may wait; further ones are answered with 429")
         ->type_name("N")
         ->check(within(0, 1000000))
         ->capture_default_str();
     app.add_option("--kv-tokens", options.kv_tokens,
-                   "tokens that the KV cache has room for, of all requests and kept prefixes (default: "
+                   "size of the KV cache in tokens, for all requests and cached prefixes (default: "
                    "context x parallel, "
                    "at most 131072 or one context)")
         ->type_name("N");
@@ -119,15 +120,15 @@ void add_serving(CLI::App& app, Options& options) {
         ->transform(CLI::CheckedTransformer(formats, CLI::ignore_case).description(""));
     app.add_option("--alias", options.names, "name of the model in answers")->take_all()->type_name("NAME");
     app.add_option("--sse-ping-interval", options.ping_seconds,
-                   "seconds between signs of life of a stream that waits")
+                   "seconds between keep-alive events of a waiting stream")
         ->type_name("SECONDS")
         ->check(within(0.05, 86400.0))
         ->capture_default_str();
-    app.add_option("--timeout", options.timeout_seconds, "an answer ends after so many seconds; 0: never")
+    app.add_option("--timeout", options.timeout_seconds, "seconds after which an answer is ended; 0: never")
         ->type_name("SECONDS")
         ->check(within(int64_t{0}, int64_t{1} << 31));
     app.add_option("--metrics-prefix", options.metrics_prefix,
-                   "before the names of metrics; vllm: for boards of vLLM")
+                   "prefix of metric names; vllm: for vLLM's dashboards")
         ->capture_default_str();
     app.add_option("--cors-origin", options.cors_origin, "allow pages of this origin; *: all")
         ->type_name("ORIGIN");
@@ -152,7 +153,7 @@ void add_answers(CLI::App& app, Options& options) {
         ->type_name("NAME")
         ->transform(CLI::CheckedTransformer(parsers, CLI::ignore_case).description(""));
     app.add_flag("!--no-remember-reasoning", options.remembers_reasoning,
-                 "do not put reasoning back that a client drops from a turn with tool calls");
+                 "do not restore reasoning that a client drops from a turn with tool calls");
     app.add_option("--reasoning-budget", options.reasoning_budget,
                    "tokens of thought for requests that do not say; -1: no limit, 0: no thought")
         ->type_name("N")

@@ -1,4 +1,4 @@
-// What the command line asks for.
+// The options of the command line.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct Options {
     std::string cors_origin;
     std::string log_file;  // "": standard error
 
-    // As the `minim` program has them.
+    // As in the `minim` program.
     int32_t n_threads = 0;
     int32_t n_threads_batch = 0;
     std::string devices;
@@ -60,7 +60,7 @@ struct Options {
     bool no_mmap = false;
     bool verbose = false;
 
-    std::vector<std::string> ignored;  // flags of other servers that mean nothing here
+    std::vector<std::string> ignored;  // flags of other servers that have no effect here
 };
 
 class UsageError : public std::runtime_error {

@@ -1,9 +1,9 @@
-// C++17 over minim.h: handles that release themselves, errors as minim::Exception, texts and ids as views.
-// Header-only and thin: every class holds one handle of the C interface, get() gives it, and minim.h stays
-// the manual. Handles may be destroyed in any order. A moved-from object may only be destroyed or assigned
+// A C++17 wrapper of minim.h: handles are released automatically, errors are minim::Exception, texts and ids are views.
+// Header-only and thin: every class owns one handle of the C interface, which get() returns; minim.h is the manual. Handles
+// may be destroyed in any order. A moved-from object may only be destroyed or assigned
 // to.
 //
-// What a progress or token callback throws is carried across the library and comes out of the call that ran
+// An exception in a progress or token callback is carried across the library and thrown from the call that ran
 // it.
 #pragma once
 
@@ -48,7 +48,7 @@ struct Releaser {
 template <typename T, void (*release)(T*)>
 using Handle = std::unique_ptr<T, Releaser<T, release>>;
 
-// Runs call(&error) and throws where it fails.
+// Runs call(&error) and throws if it fails.
 template <typename Call>
 void check(Call&& call) {
     minim_error error = MINIM_ERROR_INIT;
@@ -63,10 +63,10 @@ HandleType create(Call&& call) {
     return HandleType(out);
 }
 
-// Holds what a callback threw while the library's C frames are on the stack.
+// Stores an exception of a callback while the library's C frames are on the stack.
 class Carrier {
   public:
-    // True where `callback` wants to go on; a callback without a result always does.
+    // Returns true if `callback` wants to continue; a callback without a result always does.
     template <typename Callback, typename... Args>
     bool run(Callback& callback, Args&&... args) noexcept {
         try {
@@ -96,7 +96,7 @@ inline const char* text_or_null(const std::string& text) noexcept {
 
 }  // namespace detail
 
-// Token ids of the caller's, not owned.
+// A view of the caller's token ids.
 class Ids {
   public:
     Ids(const int32_t* data, size_t size) noexcept : data_(data), size_(size) {}
@@ -159,7 +159,7 @@ inline minim_cancel* get(const Cancel* cancel) noexcept {
     return cancel == nullptr ? nullptr : cancel->get();
 }
 
-// Gets complete lines, from any thread that is inside a call; what it throws is dropped.
+// Receives complete lines, from any thread that is in a call. Its exceptions are dropped.
 using Log = std::function<void(int32_t level, const char* line)>;
 
 struct RuntimeOptions {
@@ -194,12 +194,10 @@ class Runtime {
 
     int32_t thread_count() const noexcept { return minim_runtime_thread_count(handle_.get()); }
     const char* cpu_level() const noexcept { return minim_runtime_cpu_level(handle_.get()); }
-    const char* numa() const noexcept {
-        return minim_runtime_numa(handle_.get());
-    }  // what became of the option
+    const char* numa() const noexcept { return minim_runtime_numa(handle_.get()); }  // the mode in use
     minim_runtime* get() const noexcept { return handle_.get(); }
 
-    // The logger lives as long as anything that may still log through the runtime: children share it.
+    // The logger lives as long as the runtime and its children, which share it.
     const std::shared_ptr<Log>& log() const noexcept { return log_; }
 
   private:
@@ -222,7 +220,7 @@ class Checkpoint {
     uint64_t file_bytes() const noexcept { return minim_checkpoint_file_bytes(handle_.get()); }
 
     size_t metadata_count() const noexcept { return minim_checkpoint_metadata_count(handle_.get()); }
-    // Null behind the last one.
+    // Null after the last one.
     const char* metadata_key(size_t index) const noexcept {
         return minim_checkpoint_metadata_key(handle_.get(), index);
     }
@@ -235,7 +233,7 @@ class Checkpoint {
         return Text(text);
     }
 
-    // The sampling that its makers recommend.
+    // Returns the sampling that its makers recommend.
     minim_recommended_sampling recommended_sampling() const {
         minim_recommended_sampling sampling = MINIM_RECOMMENDED_SAMPLING_INIT;
         detail::check([&](minim_error* error) {
@@ -245,7 +243,7 @@ class Checkpoint {
     }
 
     size_t tensor_count() const noexcept { return minim_checkpoint_tensor_count(handle_.get()); }
-    // The name and format in it live as long as the checkpoint.
+    // Its name and format are valid as long as the checkpoint.
     minim_tensor_info tensor(size_t index) const {
         minim_tensor_info info = MINIM_TENSOR_INFO_INIT;
         detail::check(
@@ -261,10 +259,10 @@ class Checkpoint {
     HandleType handle_;
 };
 
-// True to go on, false to cancel.
+// Return true to continue, false to cancel.
 using Progress = std::function<bool(uint64_t done_bytes, uint64_t total_bytes)>;
 
-// The devices there are: the processor first, then what the plug-ins find.
+// The devices of this machine: the CPU first, then those of the plug-ins.
 class Devices {
   public:
     explicit Devices(const Runtime& runtime)
@@ -274,7 +272,7 @@ class Devices {
           })) {}
 
     size_t count() const noexcept { return minim_devices_count(handle_.get()); }
-    // The texts in it live as long as the list.
+    // Its texts are valid as long as the list.
     minim_device_info get(size_t index) const {
         minim_device_info info = MINIM_DEVICE_INFO_INIT;
         detail::check(
@@ -290,7 +288,7 @@ class Devices {
 
 struct PlanOptions {
     std::optional<std::vector<std::string>>
-        devices;       // "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; none: those of the machine
+        devices;       // "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; empty: those of this machine
     std::string host;  // "768GiB,576GB/s"; "": this machine
     int64_t n_context = 0;
     int32_t n_sequences = 1;
@@ -330,39 +328,37 @@ struct ModelOptions {
     std::string backend;        // "": "cpu"
     std::string devices;        // "cuda:0,cuda:1"; "": the backend has all layers
     std::vector<double> split;  // shares of the layers, one a device; empty: by the memory that may be taken
-    int32_t n_device_layers = 0;    // the last so many go to the devices; 0: all
+    int32_t n_device_layers = 0;    // layers on the devices, the last ones; 0: all
     bool allow_cpu = false;         // leave out devices that cannot be used
-    std::vector<uint64_t> budgets;  // the most bytes to take of each device; 0: no limit; empty: none has one
-    std::string overrides;          // "PATTERN=DEVICE,...": experts elsewhere than their layer; "": none
-    int64_t n_host_experts =
-        0;  // the experts of the first so many layers stay with the backend; below 0: of the last
-    int64_t fit_context =
-        0;  // experts that leave no room for so many tokens stay with the backend; 0: none do
+    std::vector<uint64_t> budgets;  // the most bytes to use of each device; 0: no limit; empty: no limits
+    std::string overrides;       // "PATTERN=DEVICE,...": experts on another device than their layer; "": none
+    int64_t n_host_experts = 0;  // experts of the first n layers stay on the backend; below 0: of the last n
+    int64_t fit_context = 0;     // keep experts on the backend to leave room for so many tokens; 0: do not
     int32_t residence = MINIM_RESIDENCE_AUTO;
     bool engine_tokenizer = false;
     Progress progress;
-    bool lock = false;           // weights, keys and values in host memory stay there
-    bool prefault = false;       // mapped weights are brought into memory before the model is ready
-    bool deterministic = false;  // what devices compute for a text does not depend on its company; slower
-    int32_t expand = MINIM_EXPAND_AUTO;  // weights in grid points with a code for each
-    std::string packed_file;  // the backend's weights are mapped from it, packed; made if need be; "": none
-    // Room on the devices for a cache of experts; MINIM_EXPERT_CACHE_ROOM: what is left beside the context; 0: none, unless nothing
-    // is said of experts
+    bool lock = false;                   // lock weights and KV cache in host memory
+    bool prefault = false;               // prefault mapped weights before the model is ready
+    bool deterministic = false;          // results of devices do not depend on batch composition; slower
+    int32_t expand = MINIM_EXPAND_AUTO;  // unpack codebooks of IQ1 to IQ3 at load
+    std::string packed_file;  // file with the backend's packed weights, created if needed; "": none
+    // Room on the devices for a cache of experts; MINIM_EXPERT_CACHE_ROOM: what is left beside the context; 0: none,
+    // unless no field places experts
     uint64_t expert_cache_bytes = 0;
     int32_t expert_moves = MINIM_EXPERT_MOVES_AUTO;
     int32_t fit_k_format = MINIM_KV_AUTO;  // of the context that room is left for
     int32_t fit_v_format = MINIM_KV_AUTO;
-    std::string expert_profile;  // which experts are cached at first; "": not known
+    std::string expert_profile;  // file that says which experts to cache first; "": none
 };
 
-// How a conversation is rendered; the fields of minim_chat_params, "" for none.
+// Options of rendering a conversation: the fields of minim_chat_params, "" for none.
 struct ChatOptions {
     std::string tools;
     std::string kwargs;
     std::string template_name;
     bool null_content_is_empty = false;
 
-    // Valid as long as this is unchanged.
+    // Valid as long as this object is unchanged.
     minim_chat_params params() const noexcept {
         minim_chat_params params = MINIM_CHAT_PARAMS_INIT;
         params.null_content = null_content_is_empty ? MINIM_NULL_CONTENT_EMPTY : MINIM_NULL_CONTENT_TEMPLATE;
@@ -429,7 +425,7 @@ class Model {
         return info;
     }
 
-    // One a memory node with cores for this process or weights of this model: where its weights really lie.
+    // Returns one entry for each NUMA node with cores for this process or weights of this model: the weights in its memory.
     std::vector<minim_node_memory> nodes() const {
         std::vector<minim_node_memory> nodes;
         size_t count = 0;
@@ -444,7 +440,7 @@ class Model {
         return nodes;
     }
 
-    // Where a layer and its experts lie, as indices into memory().
+    // Returns the devices of a layer and of its experts, as indices into memory().
     minim_layer_devices layer_devices(int32_t layer) const {
         minim_layer_devices devices = MINIM_LAYER_DEVICES_INIT;
         detail::check([&](minim_error* error) {
@@ -453,8 +449,8 @@ class Model {
         return devices;
     }
 
-    // What each device of the placement holds now, in the order of the layers, those with experts alone last. The names
-    // live as long as the model.
+    // Returns the memory in use on each device now, in the order of the layers; devices with only experts come last.
+    // The names are valid as long as the model.
     std::vector<minim_device_memory> memory() const {
         std::vector<minim_device_memory> all(minim_model_device_count(handle_.get()));
         for (size_t i = 0; i < all.size(); ++i) {
@@ -509,7 +505,7 @@ class Model {
         return Text(text);
     }
 
-    // Bits of MINIM_TOKEN_*, or -1.
+    // Returns bits of MINIM_TOKEN_*, or -1.
     int32_t token_attributes(int32_t id) const noexcept { return minim_token_attributes(handle_.get(), id); }
 
     Text token_text(int32_t id) const {
@@ -601,13 +597,14 @@ class Decoder {
 };
 
 struct ConstraintOptions {
-    std::string starts_after;  // an added token, as "</think>"; "": the form begins with the first token
-    // Of constraints from tools alone:
+    std::string
+        starts_after;  // an added token, as "</think>"; "": the constraint applies from the first token
+    // Only for constraints from tools:
     bool calls_are_optional = false;  // the answer may be text; a call, once it is opened, fits the tools
-    bool relax = false;  // keywords that cannot be enforced are left out, with a warning in the log
+    bool relax = false;               // ignore keywords that cannot be enforced, with a warning in the log
 };
 
-// What answers must look like.
+// A constraint on answers: structured output.
 class Constraint {
   public:
     static Constraint from_schema(const Model& model, const std::string& schema,
@@ -642,7 +639,7 @@ class Constraint {
                     });
     }
 
-    // Calls of tools, JSON as in a chat request. `name`: the one to call, "" for any; `single`: one call.
+    // Allows tool calls; tools as JSON of a chat request. `name`: the tool to call, "" for any; `single`: exactly one call.
     static Constraint from_tools(const Model& model, const std::string& tools, const std::string& name = {},
                                  bool single = false, const ConstraintOptions& options = {}) {
         return made(
@@ -652,7 +649,7 @@ class Constraint {
             });
     }
 
-    // Whether the whole text is one that the constraint allows.
+    // Returns whether the constraint allows the whole text.
     bool matches(std::string_view text) const {
         int32_t result = 0;
         detail::check([&](minim_error* error) {
@@ -695,7 +692,7 @@ struct OutputParserOptions {
     }
 };
 
-// Takes output apart while it is generated. One thread at a time.
+// Parses output while it is generated. One thread at a time.
 class OutputParser {
   public:
     explicit OutputParser(const OutputParserOptions& options = {})
@@ -704,7 +701,7 @@ class OutputParser {
               return minim_output_parser_create(&params, out, error);
           })) {}
 
-    // Calls on_delta(const minim_output_delta&) for what these bytes bring.
+    // Adds bytes and calls on_delta(const minim_output_delta&) for each new delta.
     template <typename OnDelta>
     void feed(std::string_view text, OnDelta&& on_delta) {
         size_t count = 0;
@@ -714,7 +711,7 @@ class OutputParser {
         hand_out(count, on_delta);
     }
 
-    // The same for the end of the output; `finish` and the result are MINIM_FINISH_*.
+    // Ends the output and calls on_delta for the last deltas; `finish` and the result are MINIM_FINISH_*.
     template <typename OnDelta>
     int32_t finish(int32_t finish, OnDelta&& on_delta) {
         size_t count = 0;
@@ -744,7 +741,7 @@ class OutputParser {
     HandleType handle_;
 };
 
-// A whole output taken apart.
+// A complete parsed output.
 struct Output {
     struct Call {
         std::string name;
@@ -781,7 +778,7 @@ class Sampling {
   public:
     Sampling() : handle_(detail::create<HandleType>(minim_sampling_create)) {}
 
-    // Options by name, as minim_sampling_option lists them.
+    // Sets an option by name; minim_sampling_option lists them.
     template <typename Value>
     Sampling& set(const char* name, Value value) {
         static_assert(std::is_arithmetic_v<Value>, "options are integers and numbers");
@@ -795,7 +792,7 @@ class Sampling {
         return *this;
     }
 
-    // What the makers of the model's checkpoint recommend.
+    // Sets the values that the makers of the model's checkpoint recommend.
     Sampling& set_recommended(const Model& model) {
         detail::check([&](minim_error* error) {
             return minim_sampling_set_recommended(handle_.get(), model.get(), error);
@@ -803,7 +800,7 @@ class Sampling {
         return *this;
     }
 
-    // Texts that end repetitions for DRY, in place of the usual ones.
+    // Sets the texts that end repetitions for DRY, instead of the default ones.
     Sampling& set_dry_breakers(const std::vector<std::string>& texts) {
         std::vector<const char*> data;
         std::vector<size_t> lengths;
@@ -924,8 +921,8 @@ class Session {
         return logits;
     }
 
-    // on_token(const minim_token&) returns nothing, or false to stop. After an exception state() tells what
-    // was kept, where the prompt had been evaluated.
+    // on_token(const minim_token&) returns nothing, or false to stop. After an exception, state() tells what was
+    // kept, if the prompt had been evaluated.
     template <typename OnToken>
     minim_generate_result generate(const Sampling& sampling, Ids prompt, OnToken&& on_token,
                                    const Cancel* cancel = nullptr) {
@@ -947,7 +944,7 @@ class Session {
         return result;
     }
 
-    // One token a call: begin, then next until it gives none.
+    // Generate with one token for each call: begin, then next until it returns none.
     void begin(const Sampling& sampling, Ids prompt, const Cancel* cancel = nullptr) {
         detail::check([&](minim_error* error) {
             return minim_generate_begin(handle_.get(), sampling.get(), prompt.data(), prompt.size(),
@@ -1007,7 +1004,7 @@ class Request {
   public:
     enum class Next { end = MINIM_NEXT_END, token = MINIM_NEXT_TOKEN, pending = MINIM_NEXT_PENDING };
 
-    // Waits at most timeout_ms, without end where that is negative. The token's pointers are valid until the
+    // Waits at most timeout_ms; negative: without limit. The token's pointers are valid until the
     // next call.
     Next next(minim_token& token, int64_t timeout_ms = -1) {
         token = minim_token{};
@@ -1050,7 +1047,7 @@ struct EngineOptions {
     uint64_t max_context = 0;  // tokens of one request; 0: kv_tokens, at most the trained context
 };
 
-// Works on many requests at once, on a thread of its own; its end ends what is under way.
+// Serves many requests at once, on a thread of its own. The destructor ends running requests.
 class Engine {
   public:
     explicit Engine(const Model& model, const EngineOptions& options = {}) : log_(model.log()) {
@@ -1079,7 +1076,7 @@ class Engine {
                        }));
     }
 
-    // Answers to one prompt, which share its keys and values.
+    // Submits requests for several answers to one prompt, which share its KV cache.
     std::vector<Request> submit_n(const Sampling& sampling, Ids prompt, size_t n_answers,
                                   const RequestOptions& options = {}) {
         minim_request_params params = MINIM_REQUEST_PARAMS_INIT;
@@ -1096,7 +1093,7 @@ class Engine {
         return requests;
     }
 
-    // Takes no more requests; true when those under way are done within timeout_ms.
+    // Refuses new requests and waits for the running ones. Returns true if they are done within timeout_ms.
     bool drain(int64_t timeout_ms = -1) {
         int32_t done = 0;
         detail::check(
@@ -1117,7 +1114,7 @@ class Engine {
         });
     }
 
-    // Returns how many pages were read.
+    // Returns the number of pages read.
     uint64_t load_prefixes(const std::string& path, const Cancel* cancel = nullptr) {
         uint64_t n_pages = 0;
         detail::check([&](minim_error* error) {
@@ -1135,7 +1132,7 @@ class Engine {
     HandleType handle_;
 };
 
-// One row of `count` elements of a weight format, such as "Q4_K".
+// Decodes one row of `count` elements of a weight format, such as "Q4_K".
 inline std::vector<float> decode_format(const std::string& name, const void* row, size_t row_bytes,
                                         size_t count) {
     std::vector<float> out(count);

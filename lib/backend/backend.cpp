@@ -137,7 +137,7 @@ void Backend::collect(Scratch&, Exchange&, int64_t, const ExpertPlace*, const in
 }
 
 void Backend::shortlist(Scratch&, const float*, int64_t, int64_t, const ShortlistTask&) const {
-    fail_internal("{} makes no shortlists", name());
+    fail_internal("{} does not compute top-k", name());
 }
 
 }  // namespace minim::backend

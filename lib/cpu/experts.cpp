@@ -8,13 +8,13 @@
 namespace minim::cpu {
 namespace {
 
-// Columns of y summed by one task.
+// Columns of y that one task sums.
 constexpr int64_t k_sum_columns = 1024;
-// Of a quantised input row: tiles of gate and up are whole blocks of it.
+// Columns of a block of a quantised input row: tiles of gate and up are whole blocks.
 constexpr int64_t k_block_cols = backend::k_split_rows;
 
-// Sorts the slots whose expert is here by expert, so that an expert's weights are read once for all rows that chose it. Returns
-// how many experts have any.
+// Sorts the slots whose expert is on this device by expert, so that an expert's weights are read once for all rows
+// that chose it. Returns the number of experts that have slots.
 int64_t group_by_expert(CpuScratch& scratch, const int32_t* ids, int64_t n_slots, int64_t n_used,
                         const backend::ExpertWeights& weights) {
     const int64_t n_expert = weights.n_expert();
@@ -39,21 +39,21 @@ int64_t group_by_expert(CpuScratch& scratch, const int32_t* ids, int64_t n_slots
     return n_active;
 }
 
-// The entries of one expert, of an input in sorted order.
+// Returns the entries of one expert, of an input in sorted order.
 InputRows entries_of(const InputRows& all, const CpuScratch& scratch, int32_t expert) {
     const int32_t first = scratch.first_of_expert[expert];
     return rows_of(all, first, scratch.first_of_expert[expert + 1] - first);
 }
 
-// Rows first .. first + count of an active expert.
+// A tile: rows first .. first + count of an active expert.
 struct ExpertTile {
     int32_t expert;
     int64_t first;
     int64_t count;
 };
 
-// task(tile, next tile, thread) for every tile of every active expert. The next one is what the thread most likely reads
-// afterwards; of no rows at the end.
+// Calls task(tile, next tile, thread) for every tile of every active expert. The next tile is the one that the thread
+// most likely reads next; it has no rows at the end.
 template <typename Task>
 void for_each_expert_tile(const Machine& machine, const CpuScratch& scratch, int64_t n_active,
                           const backend::ExpertStack& stack, int64_t tile_rows, const Task& task) {
@@ -77,8 +77,8 @@ const std::byte* rows_from(const backend::ExpertStack& stack, const ExpertTile& 
     return tile.count == 0 ? nullptr : stack.matrix(tile.expert).row(tile.first);
 }
 
-// Columns first .. first + count of an input row of `down`, from those of gate h and up h; gate is overwritten. Quantised,
-// first and count are multiples of 32.
+// Computes columns first .. first + count of an input row of `down` from gate h and up h; gate is overwritten. If the
+// row is quantised, first and count are multiples of 32.
 void put_activated(const KernelTable& kernels, Activation activation, float* gate, const float* up,
                    int64_t first, int64_t count, std::byte* row) {
     if (activation == Activation::f32)

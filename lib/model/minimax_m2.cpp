@@ -29,11 +29,11 @@ namespace {
 // Rows whose logits a device keeps at a time.
 constexpr int64_t k_logit_rows = backend::k_most_shortlist_rows;
 
-// Rows of a step in which the host's threads stay awake. With more of them a layer takes milliseconds, beside which waking the
-// threads up is little.
+// The most rows of a step in which the host's threads stay awake. With more rows a layer takes milliseconds, so the
+// time to wake the threads does not matter.
 constexpr int64_t k_most_awake_rows = 64;
 
-// The backend that computes on host memory in a step that devices take part in too; null: there is none, or no device.
+// Returns the backend that computes on host memory in a step with devices; null: there is none, or no device.
 const backend::Backend* host_beside_devices(std::span<const Stage> stages) {
     const backend::Backend* host = nullptr;
     bool has_device = false;
@@ -183,7 +183,7 @@ ForwardPass::ForwardPass(std::span<const Stage> stages, const Config& config, co
 ForwardPass::ForwardPass(const backend::Backend& backend, const Config& config, const Weights& weights)
     : ForwardPass(std::array<Stage, 1>{whole_model(backend, config)}, config, weights) {}
 
-// o = attention of the normalised x; x itself is untouched.
+// o = attention of the normalised x; x is unchanged.
 void ForwardPass::attention(const LayerWeights& layer, int64_t layer_of_stage, int64_t n,
                             StageSpace& space) const {
     const backend::Backend& backend = *space.backend;
@@ -209,7 +209,7 @@ void ForwardPass::attention(const LayerWeights& layer, int64_t layer_of_stage, i
     backend.attend(*space.scratch, args);
 }
 
-// The experts of each row and their weights.
+// Chooses the experts of each row and their weights.
 void ForwardPass::choose_experts(const LayerWeights& layer, int64_t n, StageSpace& space) const {
     const backend::Backend& backend = *space.backend;
     backend::Scratch& scratch = *space.scratch;
@@ -221,8 +221,8 @@ void ForwardPass::choose_experts(const LayerWeights& layer, int64_t n, StageSpac
         backend.scale(scratch, space.routing.gates, n * n_used, config_.expert_weights_scale);
 }
 
-// x += experts of the normalised x on the device that has them: x goes there and comes back, and nothing is added up
-// in another order than where all lies on one device.
+// x += experts of the normalised x, on the device that has them: x is sent there and back. The order of additions is
+// that of a single device.
 void ForwardPass::experts_elsewhere(size_t stage_index, int64_t layer_of_stage, int64_t n, Step& step) const {
     const LayerWeights& layer =
         weights_.layers[static_cast<size_t>(first_layer(stage_index) + layer_of_stage)];
@@ -236,7 +236,7 @@ void ForwardPass::experts_elsewhere(size_t stage_index, int64_t layer_of_stage, 
     pass(here, stage.x, there, away.x, n_x, passing);
     pass(here, stage.routing.gates, there, away.routing.gates, 2 * n * n_used,
          passing + float_bytes(step.space.n_rows_, config_.hidden));
-    // What a lost device has chosen is no expert: it must be known before the experts are looked up.
+    // The choices of a lost device are not valid experts, so the loss must be detected before the experts are looked up.
     here.backend.wait(here.scratch);
     there.backend.norm(there.scratch, away.x, n, layer.experts_norm, config_.norm_eps, away.h);
     there.backend.experts(there.scratch, away.h, n, away.routing.ids(n, n_used), away.routing.gates, n_used,
@@ -245,7 +245,7 @@ void ForwardPass::experts_elsewhere(size_t stage_index, int64_t layer_of_stage, 
     if (here.backend.uses_host_memory()) there.backend.wait(there.scratch);
 }
 
-// After the last attention only rows whose logits are asked for matter: moves their x and o to the front.
+// After the last attention only rows with requested logits are needed: moves their x and o to the front.
 void ForwardPass::keep_wanted_rows(std::span<const StepRow> rows, StageSpace& space) const {
     const int64_t width = config_.n_head * config_.head_dim;
     const auto move_row = [&](float* data, int64_t row_width, int64_t to, int64_t from) {
@@ -265,9 +265,9 @@ void ForwardPass::keep_wanted_rows(std::span<const StepRow> rows, StageSpace& sp
     }
 }
 
-// From one device to another: straight where the two can or one of them works on the host's memory, else over `passing`
-// there. Whoever writes to a place on the host next does so behind this, in the same stream or in one that waited for
-// it. A device that works on the host's memory has the data once `from` has been waited for.
+// Copies from one device to another: directly if both can or one of them works on host memory, else through `passing`
+// on the host. A later host-side write must be ordered after this copy: in the same stream, or after wait(). A device
+// that works on host memory has the data after waiting for `from`.
 void ForwardPass::pass(const Side& from, const float* data, const Side& to, float* place, int64_t count,
                        std::byte* passing) {
     const uint64_t bytes = static_cast<uint64_t>(count) * sizeof(float);
@@ -286,7 +286,7 @@ void ForwardPass::pass(const Side& from, const float* data, const Side& to, floa
     to.backend.upload(to.scratch, target, source, bytes);
 }
 
-// x from one stage to the next.
+// Sends x from one stage to the next.
 void ForwardPass::pass_on(int64_t n, StageSpace& from, StageSpace& to, std::byte* passing) const {
     const Side from_side = {*from.backend, *from.scratch};
     pass(from_side, from.x, {*to.backend, *to.scratch}, to.x, n * config_.hidden, passing);
@@ -403,7 +403,7 @@ int64_t ForwardPass::first_layer(size_t stage_index) const {
     return first;
 }
 
-// A stage's stream goes on from the layer `begin` up to this one, whose experts lie elsewhere, or to the end.
+// A stage's device works alone from the layer `begin` on up to this one, whose experts are offloaded, or to the end.
 int64_t ForwardPass::end_of_part(size_t stage_index, int64_t begin) const {
     const Stage& stage = stages_[stage_index];
     while (begin < stage.n_layer && (stage.has_experts_of(begin) || is_shared(stage_index, begin))) ++begin;
@@ -578,7 +578,7 @@ void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const St
         const auto n_wanted =
             std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.wants_logits; });
         if (!output.queries.empty() && (!space.keeps_logits() || std::ssize(output.queries) != n_wanted))
-            fail_internal("{} shortlists of {} rows of logits", output.queries.size(), n_wanted);
+            fail_internal("{} top-k queries for {} rows of logits", output.queries.size(), n_wanted);
         if (!output.queries.empty()) space.shortlists_->ask(output.queries);
         space.n_wanted_ = n_wanted;
         space.first_logits_ = 0;

@@ -27,20 +27,20 @@ struct StepRow {
     bool wants_logits = false;
 };
 
-// Sees the residual stream after each layer and the experts it chose; for tests and inspection.
+// Observes the residual stream after each layer and the chosen experts; for tests and inspection.
 // x: [n, hidden], ids and gates: [n, n_expert_used]. With an observer the last layer computes every row.
 using LayerObserver =
     std::function<void(int64_t layer, int64_t n, const float* x, const int32_t* ids, const float* gates)>;
 
-// Where the logits of a step go, for the rows that want them, in row order.
+// The output of a step: logits for the rows that request them, in row order.
 struct StepOutput {
     float* logits = nullptr;  // [number of such rows, n_vocab]; null: nowhere, where they stay on the device
-    // Of each such row; none: all logits are wanted. The tops of rows that are asked for candidates are then to be had,
+    // The query of each such row; empty: all logits are written. Rows with a query for candidates get their top-k,
     // the logits of the others are written.
     std::span<const ShortlistQuery> queries;
 };
 
-// Rows of a step, by any caller: the grids of a GPU's kernels end at four times that.
+// The most rows of a step: the grids of GPU kernels are limited to four times that.
 inline constexpr int64_t k_most_step_rows = int64_t{1} << 16;
 
 // The activations and work space of one stream of steps of at most n_rows rows, on every device of the stages. Not
@@ -54,10 +54,10 @@ class StepSpace {
 
     int64_t n_rows() const noexcept { return n_rows_; }
 
-    // Whether the logits of a step stay on the device until the next one, and their tops can be had.
+    // Returns whether the logits of a step stay on the device until the next one, with top-k available.
     bool keeps_logits() const noexcept { return shortlists_ != nullptr; }
 
-    // What was asked of a row of the last step, counted among those that wanted logits.
+    // Returns the query of a row of the last step; rows are counted among those that requested logits.
     Shortlist shortlist(int64_t wanted_row) const { return shortlists_->answer(wanted_row); }
 
   private:
@@ -70,8 +70,8 @@ class StepSpace {
             return reinterpret_cast<int32_t*>(gates + n * n_expert_used);
         }
     };
-    // On a device that has experts of another one's layers. Where it computes on host memory, in memory that the
-    // layers' device copies from and to.
+    // Buffers on a device with experts of another device's layers. If it computes on host memory, they are pinned for
+    // the layers' device.
     struct ExpertSpace {
         const backend::Backend* backend;
         std::unique_ptr<backend::Memory> memory;  // holds what the pointers below point to
@@ -83,8 +83,8 @@ class StepSpace {
     struct StageSpace {
         const backend::Backend* backend;
         std::unique_ptr<backend::Memory> memory;    // holds what the pointers below point to
-        std::vector<ExpertSpace> experts;           // elsewhere, one a device
-        std::unique_ptr<SharedExperts> shared;      // null: no layer's are shared with the host
+        std::vector<ExpertSpace> experts;           // for offloaded experts, one for each device
+        std::unique_ptr<SharedExperts> shared;      // null: no layer shares experts with the host
         std::unique_ptr<backend::Scratch> scratch;  // ends before the memory that its stream works on
         float *x, *h, *q, *k, *v, *o;               // [n_rows, hidden] twice, then [n_rows, heads * head_dim]
         Routing routing;
@@ -126,7 +126,7 @@ class ForwardPass {
     // All layers on one device.
     ForwardPass(const backend::Backend& backend, const Config& config, const Weights& weights);
 
-    // Stores the rows' keys and values and writes the logits of the rows that want them, in row order:
+    // Stores the rows' K and V, and writes the logits of the rows that request them, in row order:
     // [number of such rows, n_vocab]. Rows of one sequence come in position order. Throws cancelled between
     // layers, and device_lost; the KV entries written until then are garbage beyond the caller's count of kept
     // tokens.
@@ -135,8 +135,8 @@ class ForwardPass {
     void step(std::span<const StepRow> rows, StepSpace& space, const StepOutput& output,
               const CancelToken* cancel, const LayerObserver& observer = {}) const;
 
-    // Of the last step in a space that keeps its logits: the top of one row, and a row itself. Rows are counted among
-    // those that wanted logits. Both throw device_lost.
+    // Return the top-k of one row, and a row itself, of the last step in a space that keeps its logits. Rows are
+    // counted among those that requested logits. Both throw device_lost.
     Shortlist shortlist(StepSpace& space, int64_t wanted_row, const ShortlistQuery& query) const;
     void fetch_logits(StepSpace& space, int64_t wanted_row, float* logits) const;
 

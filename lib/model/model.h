@@ -1,5 +1,5 @@
-// A checkpoint opened for use: configuration, tokenizer, chat template and weights on a backend. Immutable,
-// shared by sessions and threads.
+// A loaded model: configuration, tokenizer, chat template and weights on backends. Immutable, shared by sessions and
+// threads.
 #pragma once
 
 #include <functional>
@@ -32,14 +32,14 @@ namespace minim::model {
 struct OpenOptions {
     std::optional<checkpoint::Residence>
         residence;            // of weights in host memory; empty: weights/choose_storage.h
-    std::string packed_file;  // that those are mapped from, packed, and made if need be; empty: none
+    std::string packed_file;  // file with the packed weights, created if needed; empty: none
     weights::Expand expand = weights::Expand::automatic;  // of those that are copied or packed
     checkpoint::Progress progress;
     const CancelToken* cancel = nullptr;
     // Of the host: its threads fill devices. Null: a stage's backend on the host, or the caller's thread alone.
     std::shared_ptr<const backend::Backend> loader = nullptr;
-    bool prefault = false;  // mapped weights are brought into memory before the model is ready
-    ExpertMoves expert_moves = ExpertMoves::reproducible;  // of stages with room for a cache of experts
+    bool prefault = false;  // prefault mapped weights before the model is ready
+    ExpertMoves expert_moves = ExpertMoves::reproducible;  // for stages with room for a cache of experts
     std::string expert_profile = {};  // read if it is there (expert_profile.h); empty: none
     bool engine_tokenizer = false;    // split text as llama.cpp does, for token-exact comparisons with it
 };
@@ -55,8 +55,8 @@ class Model {
   public:
     Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
           const OpenOptions& options, const Logger& log);
-    // Layers on several devices: the stages' layers must be the model's. A device with memory of its own gets copies
-    // of its weights, whatever the residence.
+    // Loads a model onto several devices; the stages' layers must be those of the model. A device with its own memory
+    // always gets copies of its weights.
     using Split =
         std::function<std::vector<Stage>(const Config& config, std::span<const weights::WeightSpec> weights)>;
     Model(const std::string& path, const Split& split, const OpenOptions& options, const Logger& log);
@@ -73,7 +73,7 @@ class Model {
     }  // of the first layers
     const ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
-    // Numbers of the model, whatever they are stored with: scales and zero points do not count.
+    // Returns the number of parameters, without scales and zero points.
     int64_t n_parameters() const noexcept { return n_parameters_; }
     std::span<const weights::WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a share
     std::vector<WeightBlock> host_blocks() const;
@@ -82,12 +82,12 @@ class Model {
     // One a stage; null where no experts are shared with the host.
     std::span<const std::unique_ptr<ExpertPool>> expert_pools() const noexcept { return pools_; }
 
-    // One entry a logit; 1 for padding of the vocabulary, which stands for no token.
+    // Returns one entry for each logit; 1 for padding of the vocabulary, which is not a token.
     std::span<const uint8_t> unused_rows() const noexcept { return unused_rows_; }
-    // These vocabularies keep added tokens at the end: ids from here on are markup.
+    // Returns the first id of the added tokens, which are at the end of the vocabulary: ids from here on are markup.
     int32_t first_added_token() const noexcept { return first_added_token_; }
 
-    // Of the vocabulary, for constraints. Made when it is first asked for: few models need one.
+    // Returns the tree of the vocabulary, for constraints. It is made at the first call: few models need one.
     std::shared_ptr<const constraint::TokenTrie> token_trie() const;
 
     const ChatTemplates& chat_templates() const noexcept { return chat_templates_; }

@@ -1,6 +1,6 @@
 // The layers of a model, cut into stages: consecutive layers on one device. The first stage also has the embedding,
-// the last one the output head; between two stages the residual stream changes the device. The experts of a layer may
-// lie elsewhere: the residual stream goes there and comes back.
+// the last one the output head. Between two stages the residual stream is sent to the next device. The experts of a
+// layer may be offloaded to another device: the residual stream is sent there and back.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace minim::model {
 struct Stage {
     std::shared_ptr<const backend::Backend> backend;
     int64_t n_layer = 0;
-    // Of the experts, one a layer; empty: `backend` has those of all its layers.
+    // The backends of the experts, one for each layer; empty: `backend` has those of all its layers.
     std::vector<std::shared_ptr<const backend::Backend>> experts = {};
     // Room on `backend` for experts of layers whose experts lie with the host, which then computes those that are not there; 0: none.
     uint64_t cache_bytes = 0;
@@ -34,10 +34,10 @@ struct Stage {
     }
 };
 
-// What of a model lies on one device.
+// The part of a model on one device.
 struct Share {
     std::shared_ptr<const backend::Backend> backend;
-    // Layers whose attention, norms and router it has, with their keys and values.
+    // Layers whose attention, norms, router and KV cache it has.
     int64_t first_layer = 0;
     int64_t n_layer = 0;
     std::vector<int64_t> expert_layers = {};  // whose experts it has, in ascending order
@@ -51,11 +51,11 @@ struct Share {
     bool has(const weights::WeightSpec& weight) const noexcept;
 };
 
-// One a stage, in their order, then one for each further device, in the order in which the layers name it.
+// Returns one share for each stage, in order, then one for each further device, in the order in which the layers name it.
 std::vector<Share> shares_of(std::span<const Stage> stages);
 
-// Of each token of a step, that come to a device and that leave it: residual stream and routing, and not what the host
-// gives (the token) and gets (logits).
+// Bytes that a device receives and sends for each token of a step: residual stream and routing, without the token
+// from the host and the logits to it.
 struct CrossingBytes {
     uint64_t in = 0;
     uint64_t out = 0;
@@ -64,15 +64,14 @@ struct CrossingBytes {
 std::vector<CrossingBytes> crossing_bytes(std::span<const Stage> stages, std::span<const Share> shares,
                                           int64_t hidden, int64_t n_expert_used);
 
-// What is split among devices, in any unit: consecutive layers, with what the first device has before them and the last
-// one behind them.
+// The sizes to split among devices, in any unit: consecutive layers, with additions for the first and the last device.
 struct LayerSizes {
     double before = 0.0;
     std::vector<double> layer = {};
     double after = 0.0;
 };
-// Layers in proportion to the shares, one count a share. The counts add up; a share of 0 gets none. Throws invalid where
-// the shares are not finite numbers from 0 on with a sum above it.
+// Returns the number of layers of each share, in proportion. The counts add up to all layers; a share of 0 gets none.
+// Throws invalid unless the shares are finite, not negative and have a positive sum.
 std::vector<int64_t> split_layers(const LayerSizes& sizes, std::span<const double> shares);
 // The same for layers of one size.
 std::vector<int64_t> split_layers(int64_t n_layer, std::span<const double> shares);

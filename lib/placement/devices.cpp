@@ -15,7 +15,7 @@
 namespace minim::placement {
 namespace {
 
-// The 3 of "cuda:3"; -1 where the name is not of that form.
+// Returns the 3 of "cuda:3"; -1 if the name does not have that form.
 int32_t index_of(std::string_view name) {
     const size_t colon = name.find(':');
     if (colon == std::string_view::npos || colon == 0) return -1;
@@ -69,9 +69,10 @@ std::vector<double> memory_of(std::span<const std::shared_ptr<const backend::Bac
     return bytes;
 }
 
-// Bytes of the layers behind the first n_on_host, without experts whose place is said, and of embedding and head where
-// they lie beside them.
-model::LayerSizes sizes_on_devices(const Spread& spread, int64_t n_on_host, const std::vector<bool>& is_said,
+// Returns the bytes of the layers behind the first n_on_host, without experts that rules place, and of embedding and
+// head if they are on the same device.
+model::LayerSizes sizes_on_devices(const Spread& spread, int64_t n_on_host,
+                                   const std::vector<bool>& is_pinned,
                                    std::span<const weights::WeightSpec> weights) {
     const auto& device = spread.devices.front();  // any: shapes alone count
     const auto bytes_of = [&](const model::Share& share) {
@@ -79,9 +80,9 @@ model::LayerSizes sizes_on_devices(const Spread& spread, int64_t n_on_host, cons
     };
     model::LayerSizes sizes;
     if (n_on_host == 0) sizes.before = bytes_of({.backend = device, .has_embedding = true});
-    for (int64_t i = n_on_host; i < std::ssize(is_said); ++i) {
+    for (int64_t i = n_on_host; i < std::ssize(is_pinned); ++i) {
         model::Share share = {.backend = device, .first_layer = i, .n_layer = 1};
-        if (!is_said[static_cast<size_t>(i)]) share.expert_layers = {i};
+        if (!is_pinned[static_cast<size_t>(i)]) share.expert_layers = {i};
         sizes.layer.push_back(bytes_of(share));
     }
     sizes.after = bytes_of({.backend = device, .has_output = true});
@@ -89,7 +90,7 @@ model::LayerSizes sizes_on_devices(const Spread& spread, int64_t n_on_host, cons
 }
 
 // A cache of a given size for experts that no rule places, which go to the host: each stage has its layers' part of the room.
-void give_caches(const Spread& spread, const std::vector<bool>& is_said, std::span<model::Stage> stages) {
+void give_caches(const Spread& spread, const std::vector<bool>& is_pinned, std::span<model::Stage> stages) {
     size_t layer = 0;
     int64_t n_shared = 0;
     std::vector<int64_t> n_of_stage;
@@ -98,7 +99,7 @@ void give_caches(const Spread& spread, const std::vector<bool>& is_said, std::sp
         int64_t n = 0;
         if (stage.experts.empty()) stage.experts.assign(static_cast<size_t>(stage.n_layer), stage.backend);
         for (auto& place : stage.experts) {
-            if (!is_said[layer++] && !stage.backend->uses_host_memory()) place = spread.host;
+            if (!is_pinned[layer++] && !stage.backend->uses_host_memory()) place = spread.host;
             if (stage.shares_experts_of(&place - stage.experts.data())) ++n;
         }
         n_of_stage.push_back(n);
@@ -126,7 +127,7 @@ void place_free_experts(const Spread& spread, const FitRequest& fit, const Logge
     } else if (spread.fit_context > 0) {
         fit_experts(fit, stages);
     } else if (spread.expert_cache_bytes > 0) {
-        give_caches(spread, fit.is_said, stages);
+        give_caches(spread, fit.is_pinned, stages);
     }
 }
 
@@ -185,7 +186,7 @@ std::shared_ptr<const backend::Backend> open_device(std::string_view name, const
     const std::string_view kind = name.substr(0, name.find(':'));
     const int32_t index = index_of(name);
     if (index < 0 || !is_kind(kind))
-        fail(Status::invalid, "'{}' is no device; cpu, cuda:0 and the like are", name);
+        fail(Status::invalid, "'{}' is not a device name; examples: cpu, cuda:0", name);
     try {
         return load_plugin(kind).open(index, arithmetic, budget_bytes);
     } catch (const Error& error) {
@@ -211,11 +212,12 @@ model::Model::Split split_over(Spread spread, const Logger* log) {
         const int64_t n_on_devices =
             spread.n_device_layers < 0 ? config.n_layer : std::min(spread.n_device_layers, config.n_layer);
         const int64_t n_on_host = config.n_layer - n_on_devices;
-        const std::vector<bool> is_said = layers_with_rules(spread.experts, config.n_layer);
+        const std::vector<bool> is_pinned = layers_with_rules(spread.experts, config.n_layer);
         const std::vector<int64_t> counts =
-            spread.shares.empty() ? model::split_layers(sizes_on_devices(spread, n_on_host, is_said, weights),
-                                                        memory_of(spread.devices))
-                                  : model::split_layers(n_on_devices, spread.shares);
+            spread.shares.empty()
+                ? model::split_layers(sizes_on_devices(spread, n_on_host, is_pinned, weights),
+                                      memory_of(spread.devices))
+                : model::split_layers(n_on_devices, spread.shares);
         std::vector<model::Stage> stages;
         if (n_on_host > 0) stages.push_back({spread.host, n_on_host});
         for (size_t i = 0; i < counts.size(); ++i) stages.push_back({spread.devices[i], counts[i]});
@@ -224,7 +226,7 @@ model::Model::Split split_over(Spread spread, const Logger* log) {
         place_free_experts(spread,
                            {.config = config,
                             .weights = weights,
-                            .is_said = is_said,
+                            .is_pinned = is_pinned,
                             .host = spread.host,
                             .n_context = spread.fit_context,
                             .k_format = spread.k_format,

@@ -1,4 +1,4 @@
-// The devices there are, and layers spread over those that a caller chose.
+// Lists devices, and spreads layers over those that the caller chose.
 #pragma once
 
 #include <cstdint>
@@ -20,32 +20,32 @@
 
 namespace minim::placement {
 
-// The processor first, then what the plug-ins find; a plug-in that cannot be loaded is listed as a device of its kind
-// that is not usable.
+// Returns the CPU first, then the devices of the plug-ins. A plug-in that cannot be loaded is listed as a device of
+// its kind that is not usable.
 std::vector<backend::DeviceInfo> list_devices(CpuLevel level);
 
-// "cpu", "reference", "cuda:0". No more of a device's memory is taken than the budget. Throws invalid for a name that
-// is none and a budget of the processor, not_found or unsupported, saying why, for a device that is not there or not
-// usable.
+// Opens "cpu", "reference" or "cuda:0". At most `budget` bytes of the device's memory are allocated. Throws invalid
+// for a bad name and for a budget of the CPU, not_found or unsupported, with the reason, for a device that does not
+// exist or is not usable.
 std::shared_ptr<const backend::Backend> open_device(
     std::string_view name, const Threads& threads, CpuLevel level,
     backend::Arithmetic arithmetic = backend::Arithmetic::fast, uint64_t budget_bytes = backend::k_no_budget);
 
-// "cuda:0,CUDA1=20GiB,cuda:2=0.9": names and budgets of devices, in bytes. "auto": all that are usable, none where there are none.
-// Throws invalid for a text that is of no such form or names a device twice.
+// "cuda:0,CUDA1=20GiB,cuda:2=0.9": names and budgets of devices, in bytes. "auto": all that are usable, none where
+// there are none. Throws invalid for a text that is of no such form or names a device twice.
 std::vector<DeviceBudget> wanted_devices(std::string_view text, CpuLevel level);
 
 struct Spread {
     std::vector<std::shared_ptr<const backend::Backend>> devices = {};
-    // Of the layers, one a device; empty: of the bytes that lie with them, embedding and head included, in proportion to
-    // the memory that may be taken.
+    // Shares of the layers, one for each device; empty: layers are split by their bytes, embedding and head included,
+    // in proportion to the memory that may be allocated.
     std::vector<double> shares = {};
-    // The last so many layers go to the devices, the others stay with `host`; -1: all.
+    // The number of layers on the devices, the last ones; the others stay on `host`. -1: all.
     int64_t n_device_layers = -1;
     std::shared_ptr<const backend::Backend> host = nullptr;
     ExpertRules experts = {};  // with their own `host`
-    // Of experts that no rule places, those that leave no room for a context of so many tokens in these formats go to the host
-    // (fit_experts.h); 0: none do.
+    // Experts that no rule places go to the host as needed to leave room for a context of so many tokens in these
+    // formats (fit_experts.h); 0: none.
     int64_t fit_context = 0;
     Format k_format = Format::f16;
     Format v_format = Format::f16;
@@ -56,11 +56,12 @@ struct Spread {
     bool chooses_fit = false;
 };
 
-// Throws invalid where the numbers make no sense. `log` is told of a context that was chosen, and must outlive what is returned.
+// Spreads the layers. Throws invalid for impossible numbers. Writes a chosen context to `log`, which must outlive the
+// result.
 model::Model::Split split_over(Spread spread, const Logger* log = nullptr);
 
-// "cuda:0 (layers 0-30), cuda:1 (layers 31-61, cache of 900 experts), cpu (experts of layers 31-61)". n_cached has the experts that
-// a cache of the share's device has room for; may be shorter than the shares.
+// "cuda:0 (layers 0-30), cuda:1 (layers 31-61, cache of 900 experts), cpu (experts of layers 31-61)". n_cached has
+// the experts that a cache of the share's device has room for; may be shorter than the shares.
 std::string placement_text(std::span<const model::Share> shares, std::span<const int64_t> n_cached = {});
 std::string placement_text(const model::Model& model);
 

@@ -42,7 +42,7 @@ bool has_room_of_its_own(const Stage& stage) {
     return !stage.backend->uses_host_memory() && stage.backend->available_bytes() != UINT64_MAX;
 }
 
-// What steps take on each stage's device: taken once, and given back.
+// Measures the work space of steps on each stage's device: allocates it once, and frees it.
 std::vector<uint64_t> work_bytes(std::span<const Stage> stages, const model::Config& config,
                                  int64_t n_context) {
     const auto used = [](const Stage& stage) {
@@ -67,13 +67,12 @@ uint64_t share_bytes(const Share& share, std::span<const weights::WeightSpec> we
     facts.requested = needed > INT64_MAX ? INT64_MAX : static_cast<int64_t>(needed);
     facts.available = static_cast<int64_t>(available);
     facts.device = DeviceName(share.backend->name());
-    throw Error(
-        Status::out_of_device_memory, Reason::none,
-        format_text("{}: layers {}-{} need {} bytes without experts, for weights, keys and values and work "
-                    "space; {} bytes available{}",
-                    share.backend->name(), share.first_layer, share.first_layer + share.n_layer - 1, needed,
-                    available, backend::budget_text(share.backend->memory())),
-        facts);
+    throw Error(Status::out_of_device_memory, Reason::none,
+                format_text("{}: layers {}-{} need {} bytes without experts, for weights, KV cache and work "
+                            "space; {} bytes available{}",
+                            share.backend->name(), share.first_layer, share.first_layer + share.n_layer - 1,
+                            needed, available, backend::budget_text(share.backend->memory())),
+                facts);
 }
 
 // Stages whose free experts have gone to the host, with what is left on each device then.
@@ -87,7 +86,7 @@ class Fit {
             left_.push_back(has_room_of_its_own(stages[s]) ? left_on(s, work[s]) : 0);
     }
 
-    // Returns whether all experts that may lie on their layers' devices do.
+    // Returns whether all experts that are not pinned fit on their layers' devices.
     bool fill() {
         const bool all_have_room = has_room_for_all();
         const bool host_keeps_all = !all_have_room && request_.cache_bytes > 0 && host_has_room();
@@ -111,7 +110,7 @@ class Fit {
         for (Stage& stage : stages_) {
             std::vector<int64_t>& free = free_.emplace_back();
             for (int64_t i = 0; i < stage.n_layer; ++i) {
-                if (request_.is_said[layer++] || !has_room_of_its_own(stage)) continue;
+                if (request_.is_pinned[layer++] || !has_room_of_its_own(stage)) continue;
                 if (stage.experts.empty())
                     stage.experts.assign(static_cast<size_t>(stage.n_layer), stage.backend);
                 stage.experts[static_cast<size_t>(i)] = request_.host;
@@ -157,7 +156,8 @@ class Fit {
         return bytes <= available - available / k_host_spare_part;
     }
 
-    // Of a stage with n_cached layers of the n_all: what is left, less the tables; of a size that is wanted, its layers' part.
+    // Of a stage with n_cached layers of the n_all: what is left, less the tables; of a size that is wanted, its
+    // layers' part.
     uint64_t cache_bytes(size_t s, size_t n_cached, size_t n_all) const {
         const uint64_t tables =
             n_cached * static_cast<uint64_t>(request_.config.n_expert) * sizeof(backend::ExpertPlace);

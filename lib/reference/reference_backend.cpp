@@ -69,7 +69,7 @@ void rotate(float* head, int64_t position, std::span<const float> frequency) {
     }
 }
 
-// Keys and values of one head over positions 0 .. n_positions-1: [n_positions, head_dim].
+// K or V of one head over positions 0 .. n_positions-1: [n_positions, head_dim].
 RowMatrix gather(const KvRow& row, bool keys, int64_t layer, int64_t head, int64_t n_positions) {
     const KvLayout& layout = *row.sequence->layout;
     const Format format = keys ? layout.k_format : layout.v_format;

@@ -1,4 +1,4 @@
-// Where the weights of each device end up: the only place that decides it.
+// Decides the storage of the weights of each device; nothing else does.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace minim::weights {
 
-// The weights of one device, in an order that does not change.
+// The weights of one device, in a fixed order.
 struct Part {
     const backend::Backend* backend = nullptr;
     std::vector<const WeightSpec*> weights;
@@ -27,18 +27,20 @@ enum class Storage : uint8_t {
     device,  // copied into the device's own memory
     memory,  // copied into host memory, packed
     mapped,  // left in the checkpoint's mapped files
-    packed,  // mapped from a packed file, which is made if need be
+    packed,  // mapped from a packed file, which is created if needed
 };
 
-// For parts on the host. `residence` is the caller's wish; without one, weights are copied if the kernels gain by packing and a
-// tenth of the available memory stays free, for the KV cache and for others; left in their file for want of memory, they
-// are worth a warning. A packed file holds the weights of one backend. Assembled matrices lie in no file as they are
-// computed with: they are copied. Throws invalid if packed_file contradicts the parts or the residence.
+// Chooses the storage of parts on the host. `residence`: requested by the caller. Without it, weights are copied if
+// packing makes the kernels faster and a tenth of the available memory stays free, for the KV cache and for others;
+// if they stay in their file because memory is short, that is worth a warning. A packed file has the weights of one
+// backend. Assembled tensors are always copied, because no file has them in the form that kernels use. Throws invalid
+// if packed_file contradicts the parts or `residence`.
 std::vector<Storage> choose_storage(std::span<const Part> parts,
                                     std::optional<checkpoint::Residence> residence,
                                     const std::string& packed_file, const Logger& log);
 
-// The same for `bytes` of weights on the host that are one tensor each and go to no packed file. `packs`: kernels gain.
+// The same for `bytes` of weights on the host that are one tensor each, without a packed file. `packs`: packing makes
+// kernels faster.
 checkpoint::Residence choose_residence(std::optional<checkpoint::Residence> wanted, uint64_t bytes,
                                        bool packs, const Logger& log);
 

@@ -98,7 +98,7 @@ class Bench(unittest.TestCase):
             ("sim:7", "", "device sim:7: there are 3 devices"),
             ("sim:2", "", "device sim:2: it is simulated to be too old"),
             ("abacus:0", "", "device abacus:0: no plug-in libminim-abacus.so in "),
-            ("sim", "", "'sim' is no device"),
+            ("sim", "", "'sim' is not a device name"),
             ("sim:0", "memory=1", "bytes for weights needed, 1048576 bytes available"),
             ("sim:0", "failing_operation=100", "sim:0: the device was lost"),
             ("sim:0", "failing_transfer=3", "sim:0: a transfer failed"),

@@ -127,7 +127,7 @@ class Devices(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (0, ANSWER))
                 self.assertIn(why, done.stderr)
         done = run_with(self.plugins, *QUESTION, "--device", "sim")
-        self.assertIn("'sim' is no device", errors_of(done)[0])
+        self.assertIn("'sim' is not a device name", errors_of(done)[0])
         with tempfile.TemporaryDirectory() as empty:
             done = run_with(empty, *QUESTION, "-ngl", 5)
             self.assertEqual(done.returncode, 1)

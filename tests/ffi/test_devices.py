@@ -273,7 +273,7 @@ class Devices(unittest.TestCase):
             ({"overrides": "exps=cpu,up_exps=sim:1"}, "invalid", "those before it decide all tensors"),
             ({"overrides": "exps=sim:7"}, "not_found", "device sim:7: there are 3 devices"),
             ({"overrides": "exps=sim:2"}, "unsupported", "simulated to be too old"),
-            ({"overrides": "exps=abacus"}, "invalid", "'abacus' is no device"),
+            ({"overrides": "exps=abacus"}, "invalid", "'abacus' is not a device name"),
             ({"overrides": "attn=cpu"}, "unsupported", "blk.0.attn_norm.weight stays on sim:0"),
             ({"overrides": "ffn_up_exps=cpu"}, "unsupported", "experts of layer 0 would be on"),
             ({"fit_context": -1}, "invalid", "fit_context is -1"),

@@ -142,7 +142,7 @@ TEST_CASE("gpu deterministic: a text's logits do not depend on the pieces it com
     for (const std::string& path : k_models) {
         const auto model = open_on(path, {0}, Arithmetic::deterministic);
         for (const Format kv : {Format::f16, Format::q8_0}) {
-            INFO(path << ", keys and values in " << traits(kv).name);
+            INFO(path << ", KV cache in " << traits(kv).name);
             const bool is_long = path == k_models[0] && kv == Format::f16;
             const int64_t n = is_long ? 66 : 10;  // 66: more than a page
             const std::vector<float> whole = logits(model, kv, n, static_cast<size_t>(n));
@@ -152,7 +152,7 @@ TEST_CASE("gpu deterministic: a text's logits do not depend on the pieces it com
     }
 }
 
-TEST_CASE("gpu deterministic: a request's tokens and probabilities do not depend on its company") {
+TEST_CASE("gpu deterministic: a request's tokens and probabilities do not depend on batch composition") {
     if (!has_devices(1)) return;
     const Logger silent;
     const auto model = open_on(k_models[0], {0}, Arithmetic::deterministic);

@@ -224,7 +224,7 @@ TEST_CASE("emulated threads: copies at once give the same bits where rings of st
     }
 }
 
-TEST_CASE("emulated threads: in all ways the shortlists of rows are the same bits") {
+TEST_CASE("emulated threads: in all orders the top-k of rows has the same bits") {
     check_all_ways([] { return some_shortlists(); });
 }
 

@@ -120,8 +120,7 @@ TEST_CASE("gpu: experts agree with the reference") {
     }
 }
 
-TEST_CASE(
-    "gpu: keys and values are stored as the encoders of the formats do, and read back as the decoders do") {
+TEST_CASE("gpu: the KV cache is stored as the encoders of the formats do, and read back as the decoders do") {
     Random random(6);
     for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0}) {
         for (const float size : {1.0F, 1e-30F, 1e30F, 0.0F}) {

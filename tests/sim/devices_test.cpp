@@ -68,7 +68,7 @@ TEST_CASE("a device is opened by its name, or it is said why not") {
     expect_error(Status::not_found, "/minim-0", [] { open("abacus:0"); });
     for (const char* name :
          {"", "abacus", "sim", "sim:", "sim:x", "sim:1x", "sim:-1", ":0", "../sim:0", "sim:99999999999"})
-        expect_error(Status::invalid, "is no device", [&] { open(name); });
+        expect_error(Status::invalid, "is not a device name", [&] { open(name); });
 }
 
 TEST_CASE("a plug-in that is none, or no library at all, is refused with its path and listed as not usable") {

@@ -83,7 +83,7 @@ TEST_CASE("a device without room for its layers' own part is refused before anyt
     expect_error(Status::out_of_device_memory, "sim:0: layers 0-2 need",
                  [&] { model_placed({.devices = {other}, .fit_context = 100000}); });
     expect_error(Status::out_of_device_memory,
-                 "bytes without experts, for weights, keys and values and work space; ",
+                 "bytes without experts, for weights, KV cache and work space; ",
                  [&] { model_placed({.devices = {other}, .fit_context = 100000}); });
     expect_error(Status::out_of_device_memory, "of the budget of 6291456 bytes are used",
                  [&] { model_placed({.devices = {other}, .fit_context = 100000}); });

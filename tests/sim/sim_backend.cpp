@@ -43,7 +43,7 @@ void pause(double seconds) {
     if (seconds > 0.0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-// One row of a shortlist task.
+// One row of a top-k task.
 void shortlist_row(std::span<const float> logits, const backend::ShortlistRow& row, const int32_t* named,
                    std::byte* results, backend::ShortlistFacts& facts) {
     ShortlistQuery query;
