@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "handles.h"
 #include "model/chat_tokens.h"
 #include "structs.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts exceptions to status codes: every exported function that can fail runs its body in guard().
 #pragma once
 

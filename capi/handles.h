@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contents of the opaque handles of minim.h. A handle has shared references to everything it needs, so handles may be
 // released in any order.
 #pragma once

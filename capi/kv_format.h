@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps MINIM_KV_* to KV cache formats.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies structs across the ABI: the caller's `size` shows the version that it was compiled with, older or newer than
 // ours.
 #pragma once

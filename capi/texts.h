@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts text and token arguments to the library's types.
 #pragma once
 

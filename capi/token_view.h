@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts generated tokens and the state of an answer for callers.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One interface target carries what every translation unit of the project is compiled with.
 add_library(minim_compile_options INTERFACE)
 target_compile_options(minim_compile_options INTERFACE

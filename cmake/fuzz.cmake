@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Fuzz targets: one file a parser, tests/fuzz/<name>.cpp, which defines LLVMFuzzerTestOneInput.
 option(MINIM_FUZZ "Build the fuzz targets with libFuzzer (clang)" OFF)
 if(MINIM_FUZZ)

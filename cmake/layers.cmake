@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 minim_precompiled_headers(libraries)
 
 # A layer is one folder of lib/: an object library that uses the layers named in DEPENDS and what is below those. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian packages, one a component: `cpack -G DEB` in a build folder with CMAKE_INSTALL_PREFIX=/usr writes
 #
 #   libminim0         the library                     minim             the programs minim and minim-server

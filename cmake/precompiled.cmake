@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Headers of the C++ library, fmt, nlohmann/json and Catch2 are most of what a compiler reads here. They are read once for each set
 # of compiler options. ccache keeps nothing that was compiled so: a build with a launcher reads them in every file, which also finds
 # the files that forgot an include.

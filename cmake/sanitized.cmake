@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sanitized copies of layers and of programs inside a release build, so that one run of CTest has both. Kernels are taken as
 # the release build compiles them: they are most of the time of compiling and of running, and work on plain memory that
 # others own. `tests/run.sh asan` and `tests/run.sh tsan` build everything with a sanitizer, kernels too.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies a batch to the device: positions, page tables and the tiles that attention cuts it into.
 #pragma once
 

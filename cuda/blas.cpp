@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/blas.h"
 
 #if __has_include(<cublasLt.h>)

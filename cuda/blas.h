@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of cuBLASLt that the backend needs: products of 16-bit matrices. blas.cpp loads the library at run time,
 // so that the backend works without it. Tests on machines without a GPU link an implementation on host memory. Any
 // thread.

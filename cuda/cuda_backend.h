@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GPU as a backend: its memory, its streams, and the operations on packed weights (fast/) or in plain float (exact/).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Switches that disable parts of the launch path, from the environment, to find a faulty one:
 //
 //   MINIM_CUDA_DEBUG=no-early,no-record minim-bench ...

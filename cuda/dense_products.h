@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of F16 and BF16 matrices with many rows, which the vendor's library computes on tensor cores: which
 // products these are, and the library's plan for each shape.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's side of an exchange with a GPU (backend/exchange.h), and where the GPU finds its own: pinned memory that both see.
 #pragma once
 

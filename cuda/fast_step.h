@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations of a step on packed weights: chooses their kernels, and the rows and matrices that the exact kernels
 // compute. Only starts kernels; the backend checks for errors.
 #pragma once

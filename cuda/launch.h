@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions that kernel launches need of the runtime, without headers that nvcc cannot compile.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA backend as a plug-in, libminim-cuda.so.
 #include "backend/plugin.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A product that no compiler fuses with the addition after it.
 #pragma once
 

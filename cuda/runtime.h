@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of the CUDA runtime that the backend needs. Tests on machines without a GPU link another implementation on
 // host memory. Functions that return a text return an error, or null if there is none.
 #pragma once

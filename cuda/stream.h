@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream, and on the device what its operations need beside their arguments: reserved once, so that no operation
 // allocates.
 #pragma once

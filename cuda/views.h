@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts matrices of the backend interface to the kernels' arguments.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # From a bare Debian machine to an answer: installs what is missing, builds the library and the command-line example,
 # and asks the bundled model a question. Arguments, if any, are the question.
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds everything, and runs every test through CTest. Tests that need something this machine
 # lacks (a GPU, an instruction set) say that they were skipped.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks style and documents: everything in tools/checks/, or what is named.
 
     tools/check.py                 all checks; exits with 1 if one finds a fault

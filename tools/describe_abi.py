@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes what bindings need to know of minim.h, from the header:
 
     bindings/abi.json               functions, structs, fields, callbacks, handles and constants, for generators of bindings
@@ -150,7 +151,7 @@ def as_python(abi):
             name: (call["returns"], [p["type"] for p in call["parameters"]]) for name, call in table.items()
         }
 
-    lines = [f'"""The types and calls of minim.h. {NOTE}"""', "", "# fmt: off", f"VERSION = {tuple(abi['version'])}"]
+    lines = ["# SPDX-License-Identifier: Apache-2.0", f'"""The types and calls of minim.h. {NOTE}"""', "", "# fmt: off", f"VERSION = {tuple(abi['version'])}"]
     for name, table in (
         ("CONSTANTS", abi["constants"]),
         ("CALLBACKS", calls(abi["callbacks"])),
@@ -234,7 +235,7 @@ def rust_struct(name, struct):
 
 
 def as_rust(abi):
-    lines = [f"// The types and calls of minim.h. {NOTE}", "// On machines of 64 bits.", ""]
+    lines = ["// SPDX-License-Identifier: Apache-2.0", f"// The types and calls of minim.h. {NOTE}", "// On machines of 64 bits.", ""]
     lines += [f"pub const {name}: i32 = {value};" for name, value in abi["constants"].items()]
     lines += ["", "pub type minim_status = i32;"]
     for name in abi["handles"]:
@@ -258,6 +259,7 @@ def as_exports(abi):
 
 def as_layout(abi):
     lines = [
+        "/* SPDX-License-Identifier: Apache-2.0 */",
         f"/* {NOTE}",
         ' * Prints what the compiler makes of minim.h: "STRUCT FIELD OFFSET SIZE" a line, and "STRUCT - 0 SIZE" for the whole. */',
         "#include <stdio.h>",

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages named as arguments that are not there yet, through the system's package manager.
 # Needs root or sudo only where something is missing.
 set -eu

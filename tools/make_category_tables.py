@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes lib/constraint/category_tables.h: general categories and simple case pairs, for \\p{} and (?i) of expressions.
 
 usage: make_category_tables.py [--any-version] > lib/constraint/category_tables.h

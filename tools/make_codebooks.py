@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes lib/format/codebooks.h from lib/format/codebooks.json.
 
     make_codebooks.py           write the header
@@ -18,6 +19,7 @@ GRIDS = ["iq2xxs", "iq2xs", "iq2s", "iq3xxs", "iq3s", "iq1s"]
 VALUES = ["iq4nl", "iq2k", "iq3k", "iq4k", "iq5k", "iq6k", "iq2kl"]
 
 HEADER = """\
+// SPDX-License-Identifier: Apache-2.0
 // The codebooks and value tables of the formats. Written by tools/make_codebooks.py from codebooks.json;
 // change those, not this file.
 //

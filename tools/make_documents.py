@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the documents that are made from data.
 
     docs/performance.md    from tests/bench/results/*.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the C reference as one HTML page, from the comments of include/minim/minim.h.
 
     tools/make_reference.py FILE       writes the page; `-`: to standard output
@@ -52,7 +53,7 @@ def prose(comment, names):
 
 
 def code(text, names, declared):
-    """Returns declarations as a block in which each name is an anchor where it is declared, and a link elsewhere."""
+    """Returns declarations as a block in which each name is an anchor where it is declared, and a link at other places."""
     def mark(match):
         name = match[0]
         if name not in names:

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes lib/tokenizer/unicode_tables.h: the character classes of the pre-tokenizer's pattern as ranges.
 
 usage: make_unicode_tables.py [--any-version] > lib/tokenizer/unicode_tables.h

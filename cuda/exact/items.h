@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One item of each operation of operations.h.
 #pragma once
 

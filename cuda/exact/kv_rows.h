@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes K or V of one head at one position in the formats of the KV cache: the bytes of format/encode.h.
 #pragma once
 

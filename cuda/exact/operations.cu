@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape: one thread an item, blocks of 128. Bytes moved: every weight once for every row of the batch, uncoalesced.
 // Bound: by latency; the fast kernels are measured against it.
 #include <cuda_runtime.h>

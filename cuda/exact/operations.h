@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations in plain float arithmetic, one item for each thread: for exact results, and as the reference of the fast
 // kernels. Nothing here is fast. The items (items.h) are host and device functions;
 // operations.inl launches them, as CUDA kernels in operations.cu and as loops in the tests of a machine without a GPU.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of operations.h, over launch(stream, n, item), which the including file defines: it calls
 // item(i) for every i < n, in any order.
 #include "cuda/exact/items.h"

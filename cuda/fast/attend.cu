@@ -1,2 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/fast/attend.inl"
 #include "cuda/fast/device_thread.h"

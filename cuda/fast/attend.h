@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of a batch of rows to the pages of their sequences, causal, with grouped query heads.
 //
 // Shape: a block of threads takes a tile of rows (attention.h), a KV head and one of n_splits parts of the context.

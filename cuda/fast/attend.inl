@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of attention.h, over launch(stream, grid, kernel), which the including file defines.
 #include <algorithm>
 #include <cmath>

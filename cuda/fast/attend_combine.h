@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Joins the results of blocks that shared a tile's context (attend.h): o = sum of weight * o / sum of weight *
 // divisor. The weight of a part is 2 to the power of its largest score minus the largest of all. It also quantises o
 // for the product that follows.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies K or V of a KV head from the cache's pages to shared memory, as F16.
 //
 // A tile is the 64 tokens of a page, each a row of head_dim halves and 16 bytes of padding: an odd number of 16

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prepares attention for all rows of a batch at once: RMS norm of q over all its heads together, and of k; rotary position
 // embedding; the Hadamard rotation if keys have few bits; k and v into the cache, q to F16.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of sixteen query rows of a warp: the scores of a few keys on tensor cores, the softmax relative to the
 // largest score so far, and the sum of values, also on tensor cores (Dao, FlashAttention-2, 2023).
 //

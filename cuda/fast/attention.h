@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention in F16 with sums in float: its preparation (norms, positions, the store into the KV cache), and how a
 // batch is cut into tiles. The kernels are in attend_prepare.h, attend.h and attend_combine.h.
 //

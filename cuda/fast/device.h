@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Declares kernels that run on a GPU, or thread by thread in tests on machines without one. A kernel is a struct of
 // its arguments with
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A turn of an exchange with the host (backend/exchange.h): inputs and choices to the host, and its answer from there. Both lie in
 // the host's memory, where a GPU writes and reads them over the bus as its own.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ2_XXS, IQ2_XS and IQ2_S on a GPU, in half the instructions of lib/panel/grids.h: a codebook entry is a word of
 // eight nibbles, the indices of the magnitudes; the sign is one more bit of each, and a byte permutation converts it
 // to a signed number. The codebook is copied to shared memory, whose banks serve scattered lookups better than a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups the slots of a batch (row * n_used + choice) whose expert is on this device by expert, and cuts them into
 // tiles, so that an expert's weights are read once for many slots. It runs on the device, so the host need not know
 // the chosen experts.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An input row for float weights on tensor cores: F16 with a scale for every 128 columns, for numbers that are too
 // large or too small for F16; or, for BF16 weights, BF16 with a scale of 1.
 #pragma once

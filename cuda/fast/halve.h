@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts rows of floats to HalfBlocks, in F16 or BF16.
 //
 // Shape: one warp for each block of 128, two pairs of neighbours in each lane. Bytes moved for each element: 4 in,

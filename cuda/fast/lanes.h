@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lane vocabulary of a GPU (its specification is lib/cpu/scalar/lanes.h): a lane is a thread. The same functions
 // run on the host, for tests on machines without a GPU.
 #pragma once

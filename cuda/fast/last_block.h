@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the block of threads that is the last of several to arrive: it continues with the results of all of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Multiplies packed weights by one to four input rows.
 //
 // Shape: a block takes one or two pairs of panels, 16 rows each, and all columns, 256 at a time. Warp w of eight

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Multiplies weights as floats (F32, F16, BF16 and FP8_E4M3_B128) by a few rows of floats; also gate, up and SiLU of
 // every slot's expert, and its down.
 //

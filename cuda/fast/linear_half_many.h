@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Multiplies F16, BF16 and FP8_E4M3_B128 weights by many input rows on tensor cores: for prompts, and for the experts
 // of many sequences.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Multiplies packed weights by many input rows on tensor cores: for prompts, and for the experts of many sequences.
 //
 // Shape: a block of 256 threads computes a tile of four panels, 64 rows, and up to 64 input rows, 256 columns at a

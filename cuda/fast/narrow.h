@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts floats to F16 or BF16, for products of the vendor's library.
 //
 // BF16 has the exponents of floats. A row with numbers beyond F16 is divided by a power of two before the product.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of narrow.h, over launch(stream, grid, kernel), which the including file defines.
 #include "cuda/fast/narrow.h"
 

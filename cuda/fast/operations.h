@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations on packed weights (panel/panel.h), quantised inputs and F16 attention: the default arithmetic of a
 // GPU. The exact kernels (../exact/) compute what these do not support: rows beyond the last panel, and formats
 // without panels.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packs weights in the order of panel/panel.h on the device.
 //
 // Shape: one block of threads for each panel, one byte for each thread and turn. Bytes moved: every byte once in,

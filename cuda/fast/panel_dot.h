@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Common parts of the kernels of packed weights. A warp's lanes are the rows of two panels (panel/panel.h), 16 each.
 // A warp works on one unit of 32 columns at a time, so that all its lanes decode the same unit in the same way.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of packed weights, one table for each format. Each family of formats is compiled in a file of its own
 // (kernels_*.cu), because all of them together would take minutes to compile.
 #pragma once

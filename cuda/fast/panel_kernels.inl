@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of a family of formats, over launch(stream, grid, kernel), which the including file defines.
 #include "cuda/fast/linear_few.h"
 #include "cuda/fast/linear_many.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantises inputs of packed weights: rows of floats to Q8Blocks, with the normalisation before.
 //
 // Shape: one warp for each block of 32 elements, one element in each lane. Bytes moved for each element: 4 in, 1.5

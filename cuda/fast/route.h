@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The choice of experts from the router's outputs.
 //
 // Shape: one warp for each row, each lane has one of every 32 experts; the best is taken n_used times. Bytes moved:

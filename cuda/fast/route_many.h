@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Computes a router's outputs for many rows: float weights times float inputs, without rounding.
 //
 // Shape: one block of 128 threads for each tile of 32 inputs and 64 experts, 32 columns at a time through shared

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Top-k of rows of logits (`backend/shortlist.h`). The kernels are in `shortlist_kernels.h`.
 //
 // All pointers lie in the device's memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The function of `shortlist.h`, over launch(stream, grid, kernel), which the including file defines.
 #include "cuda/fast/shortlist_kernels.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Top-k of rows of logits (`backend/shortlist.h`), so that a row of 200 064 need not be copied to the host.
 //
 // Shape: a block takes 8192 logits of a row and keeps its best 256, sorted; then one block for each row joins these

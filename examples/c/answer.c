@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Asks a model one question and prints the answer as it is generated, then the timing.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Asks a model 32 questions at once. The engine works on all of them together; the answers are read one after
  * another and are the same as each alone.

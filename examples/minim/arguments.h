@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line, rewritten for CLI11, which has no short options of several letters and reads `-fa` as `-f a`.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A conversation in the terminal: a line is a message, the answer comes as it is generated.
 #include <poll.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One function a command; each throws minim::Exception where it fails.
 #pragma once
 

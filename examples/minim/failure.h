@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failures of the program itself, in the form of the library's.
 #pragma once
 

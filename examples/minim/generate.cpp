@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The answer to one prompt, as it is generated.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text the user gave on the command line, in a file or on standard input.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a checkpoint's headers say. Names and values are the file's: they are printed with control characters
 // escaped.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ctrl-C: the first one cancels the library's work, so that what was generated is kept and summed up; the
 // second one ends the process at once. In a chat it ends the answer alone, or the line that is being typed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // minim: asks a MiniMax-M2 model one question from the command line, and looks into checkpoints.
 // Exit codes: 0 done, 1 an error, 2 a command line that cannot be understood, 130 ended by Ctrl-C.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A runtime and a model as the command line wants them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text to standard output and standard error. A write to standard output that fails (a closed pipe, a full
 // disk) is an error like any other: it ends the program instead of going unnoticed.
 #pragma once

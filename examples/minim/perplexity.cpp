@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Perplexity of a text: exp of the mean of -log p(token | the chunk before it). Chunks do not overlap and
 // nothing is put before them; every position but a chunk's first counts.
 #include <unistd.h>

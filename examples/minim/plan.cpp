@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // minim plan: where the weights of a checkpoint would go, and how fast that would be, on machines that need not be there.
 #include "plan.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // minim plan, which has a command line of its own.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One line on a terminal that shows how far the loading is; nothing where standard error is no terminal.
 #pragma once
 

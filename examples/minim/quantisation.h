@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What config.json of a safetensors folder says of its quantisation, for people to read.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the command line asks for tokens to be chosen.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An answer during generation, in a form for all APIs and for streams and complete bodies.
 #pragma once
 

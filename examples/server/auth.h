@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The API key of a request.
 #pragma once
 

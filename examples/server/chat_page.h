@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page at /: a chat in one file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A conversation in the form of the chat template, from any API, and its prompt.
 #pragma once
 

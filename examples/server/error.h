@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The errors of refused requests, in the formats of both APIs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread that does all input and output. Only it accesses the state of requests, so that needs no lock.
 #pragma once
 

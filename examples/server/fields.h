@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fields of a JSON object, read strictly: a value of another type or out of range is an ApiError that names the field; null is
 // an absent field.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds a model: a path, or ORG/NAME[:QUANT] in the cache of Hugging Face's tools. Downloads nothing.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers one request: submits its plan to the scheduler and converts tokens to the client's format. On the loop's thread.
 #pragma once
 

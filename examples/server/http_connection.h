@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One TCP connection: reads input, parses requests one after another, writes answers.
 #pragma once
 

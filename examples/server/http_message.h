@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An HTTP request and its answer, as the routes use them.
 #pragma once
 

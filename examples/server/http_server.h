@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // HTTP/1.1 over TCP: limits, deadlines, clients that go away, answers whole or as a stream of events. All on the event loop's
 // thread.
 #pragma once

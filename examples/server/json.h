@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON that keeps the order of keys, as prompts need.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // minim-server: serves a model over HTTP.
 // Exit codes: 0 ended by SIGTERM or SIGINT, 1 an error, 2 a command line that cannot be understood.
 #include <sys/resource.h>

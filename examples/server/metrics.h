@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counters and histograms in the text form of Prometheus. Names are vLLM's behind the prefix, so that boards made for it can be
 // kept with --metrics-prefix vllm: . On the loop's thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the conversation of a request to /v1/chat/completions.
 #include <algorithm>
 #include <string_view>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fields that /v1/chat/completions and /v1/responses share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the model writes, as reasoning, content and tool calls.
 #pragma once
 

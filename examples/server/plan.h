@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the worker makes of a request to generate: everything the loop needs to hand it to the engine and write the answer.
 #pragma once
 

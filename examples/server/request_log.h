@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The log of the server: one line a request, without any text of it, and notes.
 #pragma once
 

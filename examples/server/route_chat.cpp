@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // POST /v1/chat/completions
 #include "conversation.h"
 #include "routes.h"

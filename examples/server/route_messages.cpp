@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // POST /v1/messages and /v1/messages/count_tokens
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The routes that generate nothing.
 #include <algorithm>
 

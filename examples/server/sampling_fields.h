@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fields of a request that say how tokens are chosen and when an answer ends.
 #pragma once
 

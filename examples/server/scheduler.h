@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hands requests to the engine: as many at once as there are slots, the others wait in order of arrival. The engine's thread wakes
 // the event loop, which takes the tokens; no thread waits for an answer.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The server: finds the route of a request, checks its key, keeps the log, and ends in order.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all routes share: the model, what is known of it, and the options.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Log-probabilities and timings in the forms of the two OpenAI routes.
 #pragma once
 

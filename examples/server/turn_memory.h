@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the server remembers of answers that it gave. Both are used on the worker's thread alone.
 //
 // TurnMemory: the token ids of an answer. A client sends the answer back as text and JSON, whose rendering seldom has the same

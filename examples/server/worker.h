@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One thread for what takes long before an answer begins: reading JSON, rendering, tokenising, compiling schemas.
 #pragma once
 

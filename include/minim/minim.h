@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * minim: inference for the MiniMax-M2 family of language models.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A C++17 wrapper of minim.h: handles are released automatically, errors are minim::Exception, texts and ids are views.
 // Header-only and thin: every class owns one handle of the C interface, which get() returns; minim.h is the manual. Handles
 // may be destroyed in any order. A moved-from object may only be destroyed or assigned

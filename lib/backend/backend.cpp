@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a backend of host memory need not write itself.
 #include "backend/backend.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device interface: memory, transfers, streams of work, and the coarse operations of the forward pass. The model
 // calls them in order (lib/model/minimax_m2.cpp); a backend may fuse, tile, quantise activations and overlap inside
 // an operation. Activations are float, row by row, without padding.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The choice of experts from their scores: shared by the route() of CPU and GPU.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of a device, as its backend allocates it: blocks are counted by use and limited by a budget. Freed
 // blocks are kept for later ones of their size: on a GPU, allocating and freeing wait for all work of the device, so
 // sessions that come and go would stop the others.

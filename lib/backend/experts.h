@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The experts of a layer as operations take them: all of them, or those that lie on one device.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Walsh-Hadamard transform, scaled so that it is a rotation and its own inverse. Keys with few bits are rotated,
 // and queries with them: dot products do not change, and a large component, which would set the scale of its whole
 // block, is spread over all components.

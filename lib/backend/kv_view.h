@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The KV cache as attention reads it: pages of k_kv_page_tokens positions, through a page table for each sequence.
 //
 // A page has, for each layer, first K then V; each is [n_head_kv][k_kv_page_tokens][head_dim] in the cache's format.

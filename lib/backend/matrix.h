@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights of a product as operations take them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface of backends in shared libraries. `libminim-KIND.so` exports minim_backend_plugin(); its devices are
 // KIND:0, KIND:1 ... It has its own copies of the layers that it uses and shares only the C++ runtime with the
 // library. So both must be of one build: `interface` and `build` are compared.

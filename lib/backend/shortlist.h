@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Queries and answers of top-k of rows of logits (`base/shortlist.h`), in a backend's memory. Queries change from
 // step to step; they are in memory so that a recorded step can be repeated with others.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of a layer's experts in a device's memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host memory for weights, KV pages and work space: zeroed, page-aligned, prefaulted at allocation, so that running out
 // is an error here and not a signal later. Huge pages are requested if the block is large
 // enough.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A request to stop, checked between read blocks on load, between layers in prefill and between tokens in
 // decode.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic on sizes that come from files. Functions return false if the result does not fit.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/cpu_features.h"
 
 #include <sched.h>

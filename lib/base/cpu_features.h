@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Features of the CPU, detected once, and the number of threads that the process may use.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one exception type of the library. It is thrown at the edges (parsing, allocation, device calls) and
 // becomes a minim_status in capi/; the hot loop neither throws nor allocates.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files as the checkpoint readers need them: mapped read-only, or read part by part into buffers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text from values: format_text("{} of {} bytes", n, size), in the language of std::format. Every caller
 // shares one copy of fmt's machinery, in format_text.cpp.
 #pragma once

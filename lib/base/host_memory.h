@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host memory of one model: on which NUMA nodes it lies, and whether it is locked (never paged out).
 #pragma once
 

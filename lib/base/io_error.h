@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the library reports errors of the operating system.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON as a tree that keeps what general libraries lose: the order of keys, the difference between 1.0 and 1, and
 // integers of any length. Running out of memory is always a std::bad_alloc. (nlohmann-json's trees end the process
 // instead: they allocate when they are compared or freed.)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Log lines go only to the logger that the host installed: the library is silent by default. One call is one complete
 // line, without a trailing newline; it is formatted only if its level is enabled.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replaces a file atomically: the new file gets its name once it is complete, so the path always shows the old file or
 // the new one, even if this process dies.
 #pragma once

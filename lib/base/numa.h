@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads and memory on a machine with several NUMA nodes: the request, and the plan made from it. Worker threads are
 // bound to a node each. Memory is interleaved over the nodes, page by page; with split rows, each node has the weight
 // rows that its threads work on.

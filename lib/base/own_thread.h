@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads of the library in its host's process: they have names, block signals so that the host's threads get them, and do not
 // exist in a child of fork().
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The size of a page: memory is mapped in whole pages, and the hardware prefetcher stops at the end of one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The system calls for placing threads and memory, in one table so that a test can make them fail. In containers they often
 // do: mbind and move_pages need CAP_SYS_NICE or a seccomp profile that allows them.
 #pragma once

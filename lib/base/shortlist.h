@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Top-k of a row of logits, computed on a device so that the next token can be chosen without copying the row: its highest
 // entries in order, the logits of requested ids, and the sum of all weights.
 #pragma once

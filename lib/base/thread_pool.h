@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compute threads: the library's own, or the host's. A job is a number of equal tasks; the calling thread works too.
 // Results do not depend on which thread runs a task: each task has its own outputs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The NUMA nodes of the machine with their cores, and the plans made from them: which thread works on which node, which
 // rows of a matrix lie there, and whose work an idle thread takes over. The plans are plain functions of numbers: a
 // machine with several nodes and a test that simulates them get the same plans.

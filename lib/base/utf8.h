@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decodes one step of UTF-8 that may be ill-formed or cut: input comes from users, output from a model that can stop in
 // the middle of a character.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts arguments of tool calls from the model's text to JSON values, by the schema of the tool.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalises the messages and tools of a request for chat templates. Clients send different forms; templates fail on
 // some of them and silently ignore others.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How values of templates are taken apart: attributes, items, slices, and what a loop runs over.
 #include <algorithm>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the arguments of a filter, test, method or function, as Python binds them to parameters.
 #pragma once
 

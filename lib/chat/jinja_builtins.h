@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Filters, tests, methods and functions of chat templates. They know nothing but their arguments: no files, no clock, no
 // environment.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses the expressions of chat templates, and hands out the tokens to the parser of statements (jinja_parser.cpp).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The filters of Jinja: `value | name(arguments)`.
 #include <algorithm>
 #include <charconv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a parsed chat template. Its work is bounded in steps, recursion and size of texts.
 #pragma once
 

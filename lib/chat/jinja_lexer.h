@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits a Jinja template into text and the tokens of its tags, with the settings of Hugging Face: trim_blocks and
 // lstrip_blocks. It also handles comments, whitespace control and raw blocks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Methods of Python's str, list and dict, of loops, and Jinja's functions.
 #include <algorithm>
 #include <iterator>

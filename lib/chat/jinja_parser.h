@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses the subset of Jinja that chat templates use. Unsupported features are refused here, by name and line, not when a
 // conversation is rendered.
 #pragma once

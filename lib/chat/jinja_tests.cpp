@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tests of Jinja: `value is name(argument)`.
 #include <algorithm>
 #include <iterator>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Python's string operations on marked text. Characters are code points; texts are valid UTF-8.
 #pragma once
 

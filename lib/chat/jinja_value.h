@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values of chat templates, with Python's behaviour: what is true, equal, smaller, and how values print.
 #pragma once
 

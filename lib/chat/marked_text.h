@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text with a mark for each byte: from the chat template or from the request. The marks survive all operations of a
 // template, so that special tokens in messages can be distinguished from those of the template.
 #pragma once

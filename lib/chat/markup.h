@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The literal strings of the MiniMax-M2 chat format, for parsing, constraining and rendering.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses the output of a MiniMax-M2 model while it is generated: reasoning, content, and tool calls with arguments as
 // JSON. A state machine over tags and text (tag_lexer.h). It holds back only text that may become a tag, and
 // whitespace that may be trailing.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which characters Python's repr() prints as they are; it escapes all others.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The chat template runs in Python, so values in a prompt look as Python prints them: str() where the
 // template prints a value, json.dumps(ensure_ascii=False) where it applies `tojson` (the filter as Hugging
 // Face defines it).

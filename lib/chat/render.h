@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Renders a conversation with the checkpoint's chat template. The result has the same bytes as in transformers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits model output into tags, runs of whitespace and runs of other text, however the output is cut. It searches
 // only for the tags that the parser currently accepts, so that text is held back only while it may become one of
 // those.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint's chat template, ready to render conversations; the Jinja text is executed unchanged.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The source of a header's bytes, and a reader over them that never trusts a length. The input is hostile: each read first
 // checks the bytes that are left, and each error names the file and the byte.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model on disk: GGUF, single or split, or safetensors, single or sharded. Opening reads the headers alone
 // and checks all of them, so that every tensor is known to lie inside its file; load() then maps or reads the bytes. The
 // meaning of names and keys is left to lib/model: an adapter or an importance matrix opens as well.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses the file to open if the user names a folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The result of the readers of both containers, for Checkpoint.
 #pragma once
 

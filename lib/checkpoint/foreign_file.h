@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recognises files that are not checkpoints: left by a failed download, or of another format.
 #pragma once
 

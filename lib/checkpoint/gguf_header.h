@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The header of one GGUF file, versions 2 and 3:
 //
 //   magic "GGUF" | u32 version | u64 tensors | u64 metadata entries | entries | tensor records | padding |

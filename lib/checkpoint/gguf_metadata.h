@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The metadata entries of a GGUF file.
 #pragma once
 

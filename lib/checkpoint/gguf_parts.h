@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GGUF model in one file, or split into parts PREFIX-00001-of-00003.gguf. Part 0 (file 00001) has the metadata, later
 // ones have only split.no, split.count and split.tensors.count; each has its own alignment and
 // data section.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON as the safetensors files use it, read front to back without building a document. The headers are
 // hostile and up to 100 MB large. So the reader has what document libraries lack: no recursion and a limit on nesting, the
 // byte position of every error, repeated names visible to the caller, exact whole numbers, memory for one string at a

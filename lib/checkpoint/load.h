@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the bytes of tensors are loaded.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts the bytes of a load and reports them to its progress callback.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The key-value part of a checkpoint. Values stay packed as in the file: a vocabulary of 200,000 strings is one block of
 // text and one of ends. Access is typed; a value of another type is an error that names the key.
 #pragma once

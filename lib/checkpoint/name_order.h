@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names in order, for look-up and for finding repeated ones. Sorted instead of hashed: names come from a hostile file, and a
 // million names with the same hash would keep a hash table busy for hours.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names in model files are any bytes. Messages and listings are valid UTF-8 on one line: hosts decode them
 // strictly.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The header of one safetensors file:
 //
 //   u64 n | n bytes of JSON: {"NAME": {"dtype": "BF16", "shape": [out, in], "data_offsets": [begin, end]},

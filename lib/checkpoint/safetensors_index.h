@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sharded safetensors checkpoint: an index that names the file (in the same folder) of each tensor.
 #pragma once
 

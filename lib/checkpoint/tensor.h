@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Description of one tensor in a checkpoint: the place of its bytes and how to read them.
 #pragma once
 

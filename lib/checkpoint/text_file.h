@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The small text files beside the weights: an index, config.json, tokenizer.json, a chat template.
 #pragma once
 

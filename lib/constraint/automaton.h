@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A grammar as tables: every rule is a deterministic automaton over bytes and tokens, whose states may also call rules.
 // Following it needs one or more stacks (positions.h).
 #pragma once

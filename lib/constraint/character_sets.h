@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets of characters that expressions name: \d, \w, \s, \p{}, and both cases of letters.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets of characters, and the bytes that spell them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A constraint compiled for one vocabulary: the tokens that may come next at every position of the text. Nearly all
 // of them depend only on the state, not on the caller of its rule; they are computed once for each state and cached
 // (state_tokens.h). The others are tokens that go beyond the end of a rule, as `"}` goes beyond a JSON string: they

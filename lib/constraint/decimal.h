@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decimal numbers as written, for bounds of numbers: exact, unlike a double.
 #pragma once
 

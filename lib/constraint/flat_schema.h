@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flat schemas: conditions on a value of each type, without references and combinations. They have keywords of JSON
 // Schema, and these internal ones:
 //   patterns, formats, divisors      lists, of `pattern`, `format` and `multipleOf`: all hold

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The grammar of a constrained answer, as rules over bytes and single tokens: regular expressions that may call other
 // rules, also themselves. regex.h, json_schema.h and tool_calls.h make it; automaton.h compiles it so that it can be
 // followed byte by byte.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts JSON Schema to a grammar of JSON texts that the schema accepts. The grammar may be narrower than the schema, never
 // wider:
 // - members of objects come in the order of `properties`; further ones only if additionalProperties, patternProperties

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The elements of JSON texts as parts of a grammar, for json_schema.h and tool_calls.h. White space is allowed as in
 // JSON, but bounded: otherwise a constrained model might fill an answer with it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tracks one answer in a constraint: which tokens may come next, and whether it may end.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A grammar's rules as nondeterministic automata, one after another in one list of states: the step between
 // the grammar's expressions and the tables of automaton.h (Thompson's construction, built from the end).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "constraint/number_texts.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The texts of single numbers and of multiples, without exponent.
 #pragma once
 

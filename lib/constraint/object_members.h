@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The members of an object as grammar, for JSON and for the parameters of tool calls.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The position of a text in an automaton: the states that it may be in, each with the stack of rules that called its rule.
 // Positions and stacks are numbered and cached, so that each transition is computed once (a deterministic automaton, built
 // lazily). Stacks share their lower parts: rules called at one place have one frame, however many paths lead there (Tomita's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regular expressions as nondeterministic automata over characters: the step between their trees and regex.h.
 #pragma once
 

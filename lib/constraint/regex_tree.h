@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regular expressions as trees: the syntax of ECMA-262, with regular extensions that other dialects have.
 #pragma once
 

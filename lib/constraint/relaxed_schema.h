@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Removes keywords that cannot be enforced from a schema.
 #pragma once
 

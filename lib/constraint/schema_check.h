@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides whether a JSON value fits a schema, as in the standard: for the values of `enum` and `const`, and for names.
 #pragma once
 

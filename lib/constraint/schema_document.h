@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A JSON Schema with its references resolved and its combinations expanded to flat schemas (flat_schema.h), which
 // json_schema.h converts to a grammar.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What does not fit a schema, keyword by keyword: it fails one of them.
 #include <algorithm>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // References of a schema by name or URI ($id, $anchor) as places in it.
 #pragma once
 

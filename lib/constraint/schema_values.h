@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Helpers to build schemas from JSON values, and equality as in JSON Schema: 1.0 equals 1, and the order of members does not
 // matter.
 #pragma once

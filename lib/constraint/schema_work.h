@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Limits of the work for the schemas of one request, because requests are hostile.
 #pragma once
 

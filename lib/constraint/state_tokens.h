@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tokens that may follow in a state of an automaton.
 //
 // Finding them means following every token down the tree until it fails: a step for each node, 3 ms for a state that

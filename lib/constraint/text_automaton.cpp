@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "constraint/text_automaton.h"
 
 #include <algorithm>

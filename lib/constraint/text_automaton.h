@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets of texts as deterministic automata over characters, which can be intersected and complemented: the combined
 // conditions of the keywords for one string or number.
 #pragma once

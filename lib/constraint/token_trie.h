@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes of a vocabulary's ordinary tokens as a tree, so that tokens with a common prefix are tried together. Nodes are in
 // depth-first order: the subtree of a node follows it, and can be skipped with one jump.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The grammar of tool calls in the format of MiniMax-M2 models, for requests that must be answered with a call.
 // Parameters are in the order of the tool's schema; others are allowed only if it requires them or has no
 // `properties`. Strings are written literally up to `</parameter>`, everything else as JSON.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threaded CPU backend: linears on packed weights with quantised inputs, vectorised for the detected or requested
 // instruction set. A row's result depends only on the row: not on batch composition, chunking, the number of threads or
 // the instruction set.

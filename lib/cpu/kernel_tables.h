@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Selects the kernels of a CPU level, and among them those of a weight format.
 #pragma once
 

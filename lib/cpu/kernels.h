@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of kernels of one instruction set. A kernel is a free function on plain memory; it knows no
 // thread, no tensor and no error. The algorithms are written once, in generic/, over the small vector
 // vocabulary of each folder's simd.h, and every instruction set gives the same bits: see generic/README.md

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tile of rows of one matrix times a batch of input rows: the unit of work of linear, route and experts.
 #pragma once
 

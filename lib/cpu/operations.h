@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations of the CPU backend, one file each. All are deterministic: which thread computes a tile, how
 // rows are cut into tiles and who shares the batch changes no bit of a row's result.
 #pragma once

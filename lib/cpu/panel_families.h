@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of packed weights: a family of formats is a header of lib/panel/, compiled in a file of its
 // own for every instruction set.
 #pragma once

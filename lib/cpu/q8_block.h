@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An input row of packed weights, quantised.
 #pragma once
 

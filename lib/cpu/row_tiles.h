@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of a job cut into tiles. If rows are split over NUMA nodes, tiles are numbered node after node, so that the thread
 // pool can give each node's threads the tiles in their memory.
 #pragma once

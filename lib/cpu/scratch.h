@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work space of one stream of steps: one block of memory, reserved once and cut into the buffers of the
 // operations.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An answer during generation: chooses tokens from logits, detokenises, checks stop texts, and reports each token
 // once its text is final. A scheduler gives it the logits (scheduler.h).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The default context of a session or an engine.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Continuous batching on a thread of its own: each step evaluates the next token of every answer and, within a
 // budget of rows, chunks of prompts that are not read yet. Answers do not depend on batch composition.
 #pragma once

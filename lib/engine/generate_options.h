@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of generation by name, with type, range, default and help: for settings screens of hosts, and for
 // bindings, which need no list of their own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generates an answer in a session, one token for each call.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/lookup_draft.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prompt lookup: drafts the tokens that followed the same three tokens earlier in the text. Answers that quote their
 // prompt (edited code, summaries) are drafted well, others seldom. A draft costs only the rows that check it; the chosen
 // tokens do not depend on it.

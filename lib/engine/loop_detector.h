@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Detects a text that repeats itself.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans the steps of an engine: which requests run, their pages, and how many of their tokens.
 #include <algorithm>
 #include <utility>

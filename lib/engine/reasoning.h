@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tracks a model's reasoning between <think> and </think>, and closes it when a budget is used up.
 #pragma once
 

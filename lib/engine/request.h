@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A request to an engine, shared by both sides: the engine adds tokens, the owner reads them and may cancel.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps over sequences: a scheduler plans which tokens a forward pass evaluates, draft tokens among them, runs it, and
 // lets the answers choose their next tokens from its logits. A session is a scheduler of one sequence; an engine
 // decides which of many sequences a step takes, and how much of their prompts.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of one conversation: its tokens and their KV cache. A session belongs to one thread at a time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tracks whether a text is inside a block of tool calls.
 #pragma once
 

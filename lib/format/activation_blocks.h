@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The formats that activations are quantised to before integer dot products, in memory only, never in files. 32-element rows
 // use Q8_0 (q8_0.h) or Q8_1, 256-element rows Q8_K. Written by the encoders of encode.h, pinned by
 // tests/unit/format/encode_test.cpp with tests/data/format/encode_ref.bin.

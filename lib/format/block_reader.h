@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the fields of a block: little-endian, byte by byte, because blocks may have any address. Each plane helper is named
 // for one way of spreading codes over bytes and returns the code of element e.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All block layouts, as a list that templates can walk: one kernel written against a layout becomes one for
 // each format.
 #pragma once

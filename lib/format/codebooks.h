@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The codebooks and value tables of the formats. Written by tools/make_codebooks.py from codebooks.json;
 // change those, not this file.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP4 E2M1 codes and E8M0 scales, the parts of the MX and NVFP4 formats. Code bits 0-2 are 0, 0.5, 1, 1.5, 2,
 // 3, 4, 6 and bit 3 is the sign. Integer kernels take the doubled values and halve the scale: both are exact.
 // Pinned by tests/unit/format/e4m3_test.cpp.

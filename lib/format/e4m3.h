@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP8 E4M3, the finite-only variant: sign, four exponent bits with bias 7, three mantissa bits; exponent 0 is
 // m * 2^-9; no infinity, 0x7F and 0xFF are NaN, the largest value is 448. Also its unsigned use as a block
 // scale. Pinned by tests/unit/format/e4m3_test.cpp.

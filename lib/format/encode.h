@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encoders of the formats that need no search, for tests, tools and quantised KV caches. `count` is a multiple of the
 // format's block. Any input is accepted, but with NaN or infinity the result is meaningless.
 #pragma once

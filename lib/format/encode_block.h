@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parts of the encoders, and the encoders of one block that a device needs for its KV cache. With NaN or infinity the result
 // is meaningless.
 #pragma once

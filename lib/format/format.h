@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weight formats. Every format has one entry in a table: its name, its GGUF type id, its block geometry and its decoder. The
 // file of each format shows its layout, which is used only in lib/format and lib/panel.
 //

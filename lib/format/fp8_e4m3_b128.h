@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP8_E4M3_B128: 128 elements of eight bits with a scale. FP8 safetensors folders have one scale for 128 x 128 elements.
 //
 //   0  scale  f32

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Assembles rows of blocks from the separate tensors of a safetensors folder: codes, scales, zero points. No number changes.
 // Tensors may have any address.
 #pragma once

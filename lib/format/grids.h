@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The codebooks as kernels use them: each entry is one word, with the byte of position 0 lowest. Also the signed value tables.
 // Everything is unpacked at compile time from codebooks.h and accessed through functions, so that host and device code read
 // the same tables (see table.h). Pinned by tests/unit/format/grids_test.cpp.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // INT4_Z128: 128 elements of four bits with a scale and a zero point: the groups of AWQ folders.
 //
 //   0  d      f16

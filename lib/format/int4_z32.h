@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // INT4_Z32 and INT4_W32: 32 elements of four bits with a scale and a zero point, for quantised folders in groups of 32 and 64.
 // INT4_W32 is for folders with F32 scales.
 //

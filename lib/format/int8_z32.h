@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // INT8_Z32: 32 elements of eight bits with a scale and a zero point, for quantised folders with 8-bit integers that do not fit
 // Q8_0: with zero points, or with F32 scales.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes rows of integers with scales and zero points, from quantised folders, as rows of a block format. No number changes. For
 // formats with F16 scales, the caller must make sure that the scales are F16 numbers.
 #pragma once

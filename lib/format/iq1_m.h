@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ1_M: IQ1_S with a scale for each 16 elements, a shift for each 8, and d hidden in the scale words.
 //
 //    0  low     32 bytes: bits 0-7 of the index of entry k

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ1_S: 256 elements as 32 codebook entries of eight values -1, 0, 1; a 3-bit scale and a shift of 1/8 for each
 // 32 elements.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ2_K and IQ2_KS (ik): 256 elements, 2-bit codes into a table of 4 values or its shifted twin.
 //
 //   IQ2_K    0  d       f16

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ2_KL (ik): 256 elements as 128 pairs, a 5-bit code a pair, 8 groups of 32 with a 6-bit scale each.
 //
 //   row header: d f16

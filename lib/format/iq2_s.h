@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ2_S: 256 elements as 32 codebook entries of eight magnitudes; a 4-bit scale for each 16 elements; all eight
 // signs are stored.
 //

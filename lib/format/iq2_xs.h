@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ2_XS: 256 elements as 32 codebook entries of eight magnitudes; a 4-bit scale for each 16 elements.
 //
 //    0  d       f16

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ2_XXS: 256 elements in 8 groups of 32; a group is four codebook entries of eight magnitudes, four sign indices
 // and a scale.
 //

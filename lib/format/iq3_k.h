@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ3_K and IQ3_KS (ik): 256 elements, 3-bit codes into a table of 8 values or its shifted twin.
 //
 //   IQ3_K     0  d       f16

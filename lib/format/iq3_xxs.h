@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ3_XXS: 256 elements as 64 codebook entries of four magnitudes; signs and a 4-bit scale for each 32 elements.
 //
 //    0  d       f16

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ4_K (ik): 256 elements, 4-bit codes into a table of 16 values or its shifted twin, a 6-bit scale for
 // each 16.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ4_KS and IQ4_KSS (ik): 256 elements, 4-bit codes into a table of 16 values or its shifted twin, 8 groups
 // of 32 with an 8-bit scale each: bits 1-7 make the scale (byte & 254) - 127, bit 0 set chooses the shifted
 // values.

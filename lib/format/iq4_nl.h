@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ4_NL: the layout of Q4_0 with codes that index a table of 16 unevenly spaced values.
 //
 //   0  d      f16

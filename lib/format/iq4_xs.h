@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ4_XS: 256 elements of IQ4_NL codes, 8 groups of 32 with a 6-bit scale each.
 //
 //   0  d       f16

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ5_K and IQ5_KS (ik): 256 elements, 5-bit codes into a table of 32 values or its shifted twin.
 //
 //   IQ5_K      0  d       f16

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MXFP4: 32 FP4 numbers under one power of two.
 //
 //   0  x      u8, an E8M0 exponent

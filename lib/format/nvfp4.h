@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVFP4: 64 FP4 numbers with an 8-bit scale for each 16. A factor for the whole tensor, if there is one,
 // is a tensor of its own and not applied here.
 //

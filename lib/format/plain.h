@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unquantised weights. A block is one number; F16 is IEEE binary16, BF16 the upper half of an F32.
 //
 // Pinned by tests/unit/format/decode_test.cpp with tests/data/format/F16.bin, BF16.bin

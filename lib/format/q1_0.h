@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q1_0 and Q2_0: codes in the order of the elements, lowest bits first, under one scale.
 //
 //   Q1_0, 128 elements   0  d      f16

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q2_K: 256 elements, 2-bit codes, 16 groups of 16 with a 4-bit scale and a 4-bit minimum each.
 //
 //    0  scales  16 bytes: group g has its scale in the low nibble of byte g, its minimum in the high one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q3_K: 256 elements, 3-bit codes, 16 groups of 16 with a 6-bit scale each.
 //
 //     0  high    32 bytes: bit e/32 of byte e%32; a clear bit takes 4 off the code

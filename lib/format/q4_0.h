@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q4_0 and Q4_1: 32 elements, 4-bit codes, one scale; Q4_1 adds a minimum.
 //
 //   Q4_0   0  d      f16

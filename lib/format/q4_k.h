@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q4_K: 256 elements, 4-bit codes, 8 groups of 32 with a 6-bit scale and a 6-bit minimum each.
 //
 //    0  d       f16

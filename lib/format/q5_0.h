@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q5_0 and Q5_1: Q4_0 and Q4_1 with a fifth bit for each code, kept apart.
 //
 //   Q5_0   0  d      f16

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q5_K: Q4_K with a fifth bit for each code, kept apart.
 //
 //    0  d       f16

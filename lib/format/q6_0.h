@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q6_0 (ik): 32 elements, 6-bit codes, one scale.
 //
 //    0  d      f16

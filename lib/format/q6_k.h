@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q6_K: 256 elements, 6-bit codes, 16 groups of 16 with a signed 8-bit scale each.
 //
 //     0  codes   128 bytes: 64 bytes hold 128 elements, low nibbles the first 64 of them

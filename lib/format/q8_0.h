@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q8_0: 32 signed bytes and one scale. Also the activation format of the 32-element weight formats and a KV
 // format.
 //

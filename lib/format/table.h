@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table of numbers that host and device code can both index. CUDA device code cannot use an array at namespace scope, but it
 // can use a static constexpr variable inside a function. So every table has a small accessor with its own copy:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TQ1_0: 256 ternary weights, five to a byte. A byte b stands for the fraction b/256, whose ternary digits
 // are the codes: digit n is the integer part of 3 * frac(b/256 * 3^n).
 //

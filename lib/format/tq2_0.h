@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TQ2_0: 256 ternary weights, 2 bits each.
 //
 //    0  codes  64 bytes: 32 bytes hold 128 elements, the lowest bits of each byte the first 32 of them

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trellis formats (ik): a small generator, started at a stored index, computes a group of outputs. All have the scale d as an
 // f32 row header and blocks of 256 elements, 8 groups of 32 with a scale each.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // X1_S and X1_M: the unpacked formats of IQ1_S and IQ1_M (format/expand.h), 256 elements of two bits each.
 //
 // X1_S

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // X2_XXS, X2_XS and X2_S: the unpacked formats of IQ2_XXS, IQ2_XS and IQ2_S (format/expand.h), 256 elements of three bits
 // each, a magnitude and a sign.
 //

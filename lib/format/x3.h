@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // X3_XXS and X3_S: the unpacked formats of IQ3_XXS and IQ3_S (format/expand.h), 256 elements of four bits each: an index into
 // the sixteen signed magnitudes, in ascending order.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The common part of files with KV cache pages: a header that names their model and layout, and pages of which only the
 // used slots are written. Such files are hostile input: every size is checked before it is used, and the hash of every byte.
 #pragma once

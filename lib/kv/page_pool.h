@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KV cache pages with reference counts: a page belongs to every sequence that uses it and is free again when the last one
 // releases it. Pages that a sequence may need later are reserved when it is created: running out of memory is an error
 // then, and never in the middle of a text.

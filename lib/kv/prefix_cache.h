@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prefix cache: pages of evaluated texts, found by their tokens, so that a text with the same beginning shares them.
 // A tree whose nodes are pages; the path from the root to a node spells the tokens. The least recently used page is
 // dropped first.

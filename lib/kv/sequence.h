@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The KV cache of one sequence: its pages, in the order of positions, and a reservation of those that it may still need.
 // Pages may be shared with other sequences of the same pool; a shared page is copied before it is written to.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session in a file: its tokens, the logits after the last one, its KV cache. README.md describes the layout.
 // State files are hostile input: every size is checked against the size of the file before it is used, and every byte
 // against a hash.

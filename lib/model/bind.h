@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the weights of the architecture among the tensors of a checkpoint, by name, and checks them against the
 // configuration: once, from headers alone, so that a bad checkpoint fails before its data is read.
 #pragma once

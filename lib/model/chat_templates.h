@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The chat templates of a checkpoint. Most have one; some have others by name, as "tool_use".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenises a rendered conversation, with control over the special tokens in messages.
 #pragma once
 

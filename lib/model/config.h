@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shape of a model, from its checkpoint only. Nothing is assumed: layer, head, expert and vocabulary counts of
 // any size load through the same path. Features that the forward pass does not have are refused by name.
 #pragma once

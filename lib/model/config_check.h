@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The relations between values that every configuration must satisfy.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The quantisation methods that the files of a quantised folder declare. The tensors must agree with each declaration
 // (weights/assembled.h), and the declarations with each other.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The texts that end repetitions for DRY sampling (sampling/dry.h), in the tokens of a vocabulary.
 #pragma once
 

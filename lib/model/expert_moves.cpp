@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which experts of a pool move, and when.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of a pool: places, tables, and what is copied into them. Which experts move is chosen in expert_moves.cpp.
 #include "model/expert_pool.h"
 

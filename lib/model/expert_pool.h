@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Experts in a device's memory while all of them lie with the host: a cache of those that are used most. A table a layer says for
 // each expert where the device has it, or that it has not; it changes only between steps, so that in a step every expert is
 // computed by exactly one of the two.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A profile is JSON: {"minim_expert_uses": 1, "uses": [[3.5, 0, ...], ...]}, a list a layer with a number an expert.
 #include "model/expert_profile.h"
 
@@ -19,7 +20,8 @@ constexpr const char* k_key = "minim_expert_uses";
 constexpr float k_most_uses = 1e9F;
 
 // The uses of one layer.
-std::vector<float> read_layer(const json::Value& list, const std::string& path, size_t layer, int64_t n_expert) {
+std::vector<float> read_layer(const json::Value& list, const std::string& path, size_t layer,
+                              int64_t n_expert) {
     if (!list.is_array() || std::ssize(list.items) != n_expert)
         fail_file(Reason::shape, "{}: layer {} has uses of {} experts, the model has {}", path, layer,
                   list.items.size(), n_expert);
@@ -27,7 +29,8 @@ std::vector<float> read_layer(const json::Value& list, const std::string& path, 
     for (const json::Value& item : list.items) {
         const auto number = static_cast<float>(item.number);
         if (!item.is_number() || !(number >= 0.0F) || number > k_most_uses)
-            fail_file(Reason::format, "{}: an expert of layer {} was used {} times", path, layer, json::to_text(item));
+            fail_file(Reason::format, "{}: an expert of layer {} was used {} times", path, layer,
+                      json::to_text(item));
         uses.push_back(number);
     }
     return uses;
@@ -45,7 +48,8 @@ ExpertUses read_expert_profile(const std::string& path, const Config& config) {
     if (json::to_int64(*version) != 1)
         fail_file(Reason::format, "{}: a profile of version {}; 1 is known", path, json::to_text(*version));
     if (std::ssize(uses->items) != config.n_layer)
-        fail_file(Reason::shape, "{}: uses of {} layers, the model has {}", path, uses->items.size(), config.n_layer);
+        fail_file(Reason::shape, "{}: uses of {} layers, the model has {}", path, uses->items.size(),
+                  config.n_layer);
     ExpertUses all;
     for (size_t layer = 0; layer < uses->items.size(); ++layer)
         all.push_back(read_layer(uses->items[layer], path, layer, config.n_expert));
@@ -54,7 +58,8 @@ ExpertUses read_expert_profile(const std::string& path, const Config& config) {
 
 void write_expert_profile(const std::string& path, const Model& model) {
     const Config& config = model.config();
-    ExpertUses all(static_cast<size_t>(config.n_layer), std::vector<float>(static_cast<size_t>(config.n_expert)));
+    ExpertUses all(static_cast<size_t>(config.n_layer),
+                   std::vector<float>(static_cast<size_t>(config.n_expert)));
     bool has_cache = false;
     for (const auto& pool : model.expert_pools()) {
         if (pool == nullptr) continue;
@@ -63,11 +68,13 @@ void write_expert_profile(const std::string& path, const Model& model) {
         for (size_t i = 0; i < uses.size(); ++i)
             all[static_cast<size_t>(pool->layers()[i].layer)] = std::move(uses[i]);
     }
-    if (!has_cache) fail(Status::invalid, "{}: no profile without a cache of experts, which the model has not", path);
+    if (!has_cache)
+        fail(Status::invalid, "{}: no profile without a cache of experts, which the model has not", path);
     std::string text = format_text("{{\"{}\": 1, \"uses\": [", k_key);
     for (const std::vector<float>& layer : all) {
         text += &layer == &all.front() ? "\n[" : ",\n[";
-        for (size_t e = 0; e < layer.size(); ++e) text += format_text("{}{:.4g}", e == 0 ? "" : ", ", layer[e]);
+        for (size_t e = 0; e < layer.size(); ++e)
+            text += format_text("{}{:.4g}", e == 0 ? "" : ", ", layer[e]);
         text += "]";
     }
     text += "\n]}\n";

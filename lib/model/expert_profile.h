@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How often each expert of a model is used, kept in a file from one run to the next, so that a cache of experts begins with
 // those that matter.
 #pragma once

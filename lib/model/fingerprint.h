@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Identifies a model, so that a saved session is not continued with another model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads what a checkpoint says about the model, without its weights.
 #pragma once
 

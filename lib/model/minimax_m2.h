@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forward pass of MiniMax-M2, written once over the operations of a backend.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A loaded model: configuration, tokenizer, chat template and weights on backends. Immutable, shared by sessions and
 // threads.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of models and quantisations that are not supported, for error messages.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads what config.json of a quantised folder says about its weights. Tensors show most of it themselves
 // (weights/assembled.h).
 #pragma once

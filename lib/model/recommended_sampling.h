@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sampling that the makers of a checkpoint recommend.
 #pragma once
 

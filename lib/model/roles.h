@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The roles of the architecture's weights, in the order in which they are listed for each layer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers whose experts lie partly on their device and partly with the host: both compute at the same time, and the device adds up.
 #pragma once
 

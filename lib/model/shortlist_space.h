@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers for the top-k queries and answers of a step, on the device for some rows at a time, on the host for all rows of the
 // step.
 #pragma once

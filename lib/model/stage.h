@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layers of a model, cut into stages: consecutive layers on one device. The first stage also has the embedding,
 // the last one the output head. Between two stages the residual stream is sent to the next device. The experts of a
 // layer may be offloaded to another device: the residual stream is sent there and back.

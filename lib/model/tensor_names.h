@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names of the tensors of a MiniMax-M2 checkpoint, in GGUF files and in safetensors folders.
 #pragma once
 

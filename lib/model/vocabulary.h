@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the tokenizer's vocabulary of a checkpoint: from GGUF metadata, or from the JSON files of a safetensors
 // folder.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Panels of the formats with blocks of 32 under one float scale: Q4_0, Q4_1, Q5_0, Q5_1, Q6_0, Q8_0, IQ4_NL, MXFP4, the
 // integers with zero points, and NVFP4 with its blocks of 64. Layouts: lib/format/.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves codes of less than 8 bits to bytes, for one unit of 32 columns of the lanes of a panel. The names of the layouts are
 // those of lib/format/block_reader.h.
 #pragma once

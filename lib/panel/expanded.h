@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Panels of unpacked codebooks: a code for each weight. Layouts: lib/format/x1.h to x3.h.
 #pragma once
 

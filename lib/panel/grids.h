@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Panels of the codebook formats IQ1_S to IQ3_S: every lane looks up the codebook entries of its row. A unit takes some 300
 // instructions, so units are decoded in a loop (cpu/generic/panel_units.h). Layouts: lib/format/.
 #pragma once

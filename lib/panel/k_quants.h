@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Panels of Q2_K, Q3_K, Q4_K, Q5_K and Q6_K, and of INT4_Z128, whose codes are laid out as in Q4_K. Layouts: lib/format/.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes of the functions that kernels consist of.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed weights: panels of 16 rows (a term of BLIS), interleaved so that one vector register has the same four bytes of every
 // row. A lane is then a row: sums need no step across lanes, and a panel is one contiguous range of memory.
 //

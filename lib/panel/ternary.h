@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Panels of the formats of one and two bits without a table: TQ1_0, TQ2_0, Q1_0, Q2_0. Layouts: lib/format/.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Panels of ik's trellis formats: every lane runs the generator of its row. Layouts: lib/format/trellis.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block of a panel (panel.h) as CPU and GPU kernels read it: units of 32 columns. A unit has eight words of codes for each row, one
 // scale for 32 columns or two for 16 each, and minima if the format has them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Panels of the formats whose codes are indices into a table of values: IQ4_XS and ik's IQ2_K to IQ6_K, IQ2_KS to IQ5_KS,
 // IQ4_KSS and IQ2_KL. Layouts: lib/format/.
 //

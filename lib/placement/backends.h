@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds backends by name. Only this file knows the built-in ones.
 #pragma once
 

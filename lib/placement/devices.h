@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists devices, and spreads layers over those that the caller chose.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules for offloaded experts, from the caller: the experts of some layers stay on the CPU, and experts whose tensors
 // match a pattern go to the device that is named.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a plan knows of a machine: memory and bandwidth of each device and of the host, described as text or found out.
 #pragma once
 

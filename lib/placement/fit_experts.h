@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves experts that do not fit on their device to the host, before anything is loaded: each device keeps attention
 // and KV cache of all its layers, and the experts of as many layers as fit, or a cache of experts.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans the placement of weights, the memory that each device needs, and the speed, from headers and facts about the
 // machine only. No device is opened and nothing is allocated, so that machines can be planned that do not exist.
 #pragma once

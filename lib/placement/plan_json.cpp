@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/format_text.h"
 #include "base/json.h"
 #include "placement/plan.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds backends that are shared libraries: in the folders of the environment variable MINIM_PLUGIN_PATH (separated
 // by colons, searched first), and in minim-ABI beside this library.
 #pragma once

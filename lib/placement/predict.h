@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Predicts the speed of a placement from bytes and bandwidths. predict.cpp explains the constants.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plain float32 backend: weights decoded exactly, no quantised activations, one thread, no optimisations. It is the
 // reference for every other backend, so it follows the formulas of the model
 // literally.

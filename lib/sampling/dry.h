@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DRY ("don't repeat yourself") as in llama.cpp: a token that would continue a repetition of more than
 // `dry_allowed_length` tokens loses dry_multiplier * dry_base ^ (length - dry_allowed_length) of its logit. Texts called
 // breakers end repetitions.

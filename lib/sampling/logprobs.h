@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Log-probabilities as reported to clients: of the model's own distribution, before temperature, penalties, bias, masks and
 // filters. The normaliser includes every entry of the row, also padding ids. Free functions, so that a caller can report
 // forced tokens and prompt tokens in the same way.

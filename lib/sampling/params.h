@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The settings of one sequence's sampler. The defaults sample from the model's own distribution; the caller sets the
 // recommended values of a model family (temperature 1.0, top_p 0.95, top_k 40 for MiniMax-M2).
 #pragma once

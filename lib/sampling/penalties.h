@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The history of a sequence that penalties need, and their effect on a row of logits. The tables have one entry per
 // vocabulary id and exist only for the penalties that are on.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // exp and log in + - * / and bit operations only. The C library's versions may differ in the last bit from
 // one system to the next, and one such bit can change a sampled token; with these the same seed gives the
 // same text everywhere (IEEE doubles, round to nearest, no contraction of a*b+c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generator behind sampling: xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number
 // generators"), its 256 bits of state filled from the seed by splitmix64 as its authors advise. Integer
 // arithmetic only, so a seed gives the same sequence on every machine. Tests pin it, because a change of the generator

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The candidates of one row in the order in which sampling sums them: highest logit first, lowest id first on
 // ties. Entries at -inf are not candidates. A vocabulary has 200 000 ids, and a draw needs a few dozen of them. So the
 // order is computed lazily, in pieces: each piece takes a pass over the row and has four times as many candidates as the

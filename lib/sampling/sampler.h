@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses the next token of one sequence from a row of logits. The steps, in order: penalties, DRY, logit bias,
 // masks, then temperature and the filters top_k, top_p and min_p in the order the parameters name, then one
 // draw. All sums are doubles, taken in a defined order, with this layer's own exp and random numbers: the

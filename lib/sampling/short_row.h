@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A row of logits of which only the top-k is on the host (`base/shortlist.h`), after penalties, bias and masks: its candidates as
 // far as their order is certain, and a range for the sum of all weights. Values that the top-k does not determine are
 // reported as unknown.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends a text at the first stop string. It works on the emitted text, so a stop string may span any number of
 // tokens, and it holds back the longest end of the text that may still become one. The result does not depend on how the
 // text is cut into pieces.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds added tokens (`]~b]`, `<think>`, ...) in text: the leftmost match, the longest of those that start
 // there.
 #pragma once

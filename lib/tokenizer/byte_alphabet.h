@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The printable stand-ins of byte-level vocabularies: every byte is written as one code point, so that any
 // byte string is readable text without spaces. Bytes 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF stand for themselves;
 // the other 68, in increasing order, are U+0100, U+0101, ... (0x0A is U+010A, 0x20 is U+0120).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Byte-pair encoding of one piece: start from one token a byte, then join the adjacent pair whose merge has
 // the lowest rank, the leftmost of equals, until no pair has a merge. Pieces can be long (a run of letters is
 // one piece), so the work is O(n log n).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts text into the pieces that byte-pair merges may not cross. The model's tokenizer file says it with this
 // pattern (alternatives from left to right, greedy):
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns a stream of bytes into text that is valid UTF-8 at every step. A token may end inside a character, so up to three
 // bytes are held back until the character is complete or cannot be completed.
 #pragma once

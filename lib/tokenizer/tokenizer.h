@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text to token ids and back, for the byte-level BPE of the MiniMax-M2 family: added tokens are cut out, the
 // rest is split into pieces (pre_tokenizer.h), each piece's bytes are merged (byte_pair_encoder.h). No
 // normalisation, no leading space; bos and eos only if the caller asks for them (add_special).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Classes of code points, as far as the pre-tokenizer's pattern distinguishes them. The tables are Unicode 16.0.0, the
 // version that the `tokenizers` package uses; other versions differ only in code points assigned in between.
 #pragma once

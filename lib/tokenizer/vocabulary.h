@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tokenizer as plain data, the same from GGUF metadata and from a tokenizer.json.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/vocabulary_tables.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds a tokenizer's tables from a vocabulary and refuses vocabularies that are inconsistent: they come
 // from files. Every error is a format error that names the token, merge or id at fault.
 #pragma once

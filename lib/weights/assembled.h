@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Assembled tensors: weight matrices that quantised safetensors folders do not store as rows, but as separate tensors
 // of codes, scales and zero points, or as stacks of experts with one row for each input. While it is read, each
 // becomes rows of one block format; no number changes.

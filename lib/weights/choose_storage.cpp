@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "weights/choose_storage.h"
 
 #include <algorithm>

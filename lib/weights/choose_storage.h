@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides the storage of the weights of each device; nothing else does.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "weights/device_target.h"
 
 #include <algorithm>

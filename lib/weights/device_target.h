@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights in one block of a device's own memory, in the order of the files, packed there once they have arrived.
 #pragma once
 

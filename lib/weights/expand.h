@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses the formats whose codebooks are unpacked in host memory (format/expand.h). Packed codebooks read fewer
 // bytes, which is faster if many threads share the memory; unpacked ones need fewer instructions, which is faster if
 // few do.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights in host memory, on their NUMA nodes: allocated at once, prefaulted while they are read.
 #pragma once
 

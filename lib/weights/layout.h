@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout of the weights of one device: one buffer, or one for each NUMA node for split rows and one more for
 // everything else. It is planned from specs only, before any memory is allocated.
 #pragma once

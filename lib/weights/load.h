@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads weights: reads pieces in the order of the files, packs them if the layout says so, and writes them to their
 // target. All threads work on a job of some megabytes, each with its own buffer, while the system reads ahead.
 // Nothing is read or written twice.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights that stay in mapped files (not packed).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file with the packed weights of the host. When the model is opened again, the file is mapped, and nothing is read
 // or packed. Processes with the same model share its pages.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host weights in a packed file: mapped from one that fits, or written to a new one (packed_file.h).
 #pragma once
 

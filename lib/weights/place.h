@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Places weights from the checkpoint on the devices that compute with them: source -> transform -> target.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads weights from a checkpoint as their specs describe them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Describes a weight independently of its place; everything is known from the checkpoint's headers. Planners,
 // counters and loaders work on lists of specs; only the architecture (model/) knows the meaning of a role.
 #pragma once

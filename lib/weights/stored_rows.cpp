@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "weights/stored_rows.h"
 
 #include <algorithm>

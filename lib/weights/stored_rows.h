@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of a matrix as the checkpoint has them, out of host memory where they lie there in another order.
 #pragma once
 

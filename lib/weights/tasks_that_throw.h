@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs tasks that may throw on all threads of a backend: the first exception is thrown again when the job is done.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Staging memory for uploading weights to a device: a ring of pieces, each with a stream of its own, so that one is
 // filled while those before it are copied. A load takes no other host memory, however large the model.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two kernels of attention on one core: scores of the keys of 1,024 positions and sums of their values, for the six queries
 // of a decoded token and the 96 of a block of a prompt. What they read stays in the second-level cache; how fast a context comes
 // from memory is `minim-bench -d`'s.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference of every benchmark here: how fast the same threads read memory when they do nothing else.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model on its devices, its tests, and what the tests measure: prompts and generation, each repetition between two
 // measurements of the bandwidth.
 #pragma once

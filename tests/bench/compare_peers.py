@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Run one model file through minim-bench and a peer's llama-bench in turns, and print the ratios.
 
     compare_peers.py MODEL --minim build/release/tests/bench/minim-bench --peer /path/to/llama-bench

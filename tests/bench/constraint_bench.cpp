@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What it costs to keep an answer to a form, at a vocabulary of 200 000 tokens: making the constraint,
 // finding the allowed tokens and following the chosen one, and choosing among them. The vocabulary is made
 // up, with words, numbers, punctuation and scripts in about the proportions of the real one; the answers are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference for a device with its own memory: how fast it copies there when it does nothing else.
 #pragma once
 

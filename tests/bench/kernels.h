@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The time of each operation of a step, of all layers together: on a GPU without the host or the gaps between
 // operations, since they are recorded as one and repeated.
 #pragma once

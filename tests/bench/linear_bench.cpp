@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The linears of the CPU backend at the shapes of an expert of MiniMax-M2: bytes of packed weights per
 // second, and their share of the memory read bandwidth measured by the same threads in the same program.
 // Weights go round a ring larger than the last-level cache, as experts do.

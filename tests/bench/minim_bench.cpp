@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prompt and decode speed of a model file or of a synthetic model, over repetitions, context depths, batch
 // sizes and thread counts, beside the memory bandwidth that the same threads or devices reach in the same run.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What minim-bench is asked for.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Speed of a server with OpenAI's API: random prompts of a given length, streamed, at given concurrencies.
 
     serve_bench.py URL [--concurrency 1,8,64] [--input 256] [--output 128] [--requests 0] [--key KEY]

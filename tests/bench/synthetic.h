@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model of any shape made of random bytes in the memory of its devices: for speed, which depends on shapes and formats
 // alone.
 #pragma once

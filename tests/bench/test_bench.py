@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether minim-bench runs and says what it should; how fast, is for people to look at. MINIM_BENCH names it."""
 
 import json

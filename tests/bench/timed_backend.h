@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A backend that passes every operation on, waits for it, and keeps the time each kind took.
 #pragma once
 

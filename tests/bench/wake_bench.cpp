@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a job of two short tasks takes when it comes some time after the last one, as the host's share of a layer does while
 // a device computes the rest of it: with workers that may fall asleep in between, and with workers that are kept awake.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares the C interface with that of 0.1 (abi-0.1.xml): with abidiff, additions only. Exits with 77 where libabigail is missing.
 
     tests/capi/abi_additions.py LIBRARY          compares the header's types, and the symbols of the built library

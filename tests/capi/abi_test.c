@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The C interface used from C: every group of calls, its errors, and the promises about handles and structs.
  * usage: abi_test MODEL MALFORMED_GGUF */
 #include <locale.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A library exports exactly the functions that are listed, each with the version that is named.
 #   cmake -DNM=... -DLIBRARY=... -DEXPECTED=FILE_WITH_NAMES [-DVERSION=...] -P exports_test.cmake
 execute_process(COMMAND ${NM} -D --defined-only --format=posix ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Disasters, the SQLite way: the n-th allocation, read, mapping or thread start fails, for n = 1, 2, ...
 // until the work succeeds. Each failure must come back as an error, and after it nothing is left: no memory,
 // mapping or descriptor.

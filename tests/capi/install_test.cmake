@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Installs the library into a folder of its own and builds examples/c against it, through find_package and pkg-config,
 # then runs both.
 #   cmake -DBUILD=... -DSOURCE=... -DWORK=... -DMODEL=... -DGENERATOR=... -P install_test.cmake

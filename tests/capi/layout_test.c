@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The released layout of every struct: a change here breaks callers that are already compiled. */
 #include <assert.h>
 #include <stddef.h>

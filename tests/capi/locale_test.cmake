@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Makes a locale with a decimal comma and runs a program in it, with the comma as its last argument. Says "skipped" where no locale
 # can be made.
 #   cmake -DLOCALEDEF=... -DFOLDER=... -P locale_test.cmake -- PROGRAM [ARGUMENT...]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The library in a process that is its host's: what fork(), signals and limits do to it and what it does to them.
 //
 // usage: process_test fork|signals|threads|notify MODEL

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Configures a project that has minim as a part, and looks at what it brings along. Nothing is built.
 #   cmake -DSOURCE=... -DWORK=... -DGENERATOR=... -P subproject_test.cmake
 file(REMOVE_RECURSE ${WORK})

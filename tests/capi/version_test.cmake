@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Whether the installed package takes itself for compatible with a version, but not with another major version.
 #   cmake -DPREFIX=... -DVERSION=... -P version_test.cmake
 file(GLOB_RECURSE script ${PREFIX}/*/minim-config-version.cmake)

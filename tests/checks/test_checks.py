@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tools/checks: each finds a fault that is planted in a small project, and nothing in one without."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of the command-line program share. MINIM_CLI names it, MINIM_TEST_MODELS the folder
 with the models that the build made."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`minim chat`: a conversation through a pipe and through a terminal."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Configures copies of the project in which one file includes what its folder must not use.
 #   cmake -DSOURCE=... -DWORK=... -DGENERATOR=... -P includes_test.cmake
 file(REMOVE_RECURSE ${WORK})

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* minim.h in each C standard, with every initialiser and the whole round of a generation as a caller
  * writes it. */
 #include "minim/minim.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // minim.hpp in each C++ standard: every member instantiated, and every handle movable but not copyable.
 #include "minim/minim.hpp"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The code blocks of Markdown pages, and how each language is run.
 
 An HTML comment right before a fence says how:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documents that tools/make_documents.py writes are what it would write, and a changed figure is noticed."""
 
 import html.parser

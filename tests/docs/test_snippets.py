@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the code blocks of README, CONTRIBUTING and docs/: C and C++ are compiled, linked and run with the bundled model, Python and shell run as a
 reader runs them, from the root of the project.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Written by tools/describe_abi.py from include/minim/minim.h; do not edit.
  * Prints what the compiler makes of minim.h: "STRUCT FIELD OFFSET SIZE" a line, and "STRUCT - 0 SIZE" for the whole. */
 #include <stdio.h>

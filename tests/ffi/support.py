@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of bindings/python share. Exit code 77, for want of NumPy, is CTest's "skipped"."""
 
 import functools

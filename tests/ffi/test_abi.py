@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """minim.h, its description, the tables of the binding and the exports say the same."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """minim.aio: requests as asynchronous iterators."""
 
 import asyncio

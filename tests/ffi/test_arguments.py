@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arguments of wrong types and values are refused, and results are values of their own."""
 
 import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls that work for long end when a Cancel is triggered, or a signal handler raises."""
 
 import pathlib

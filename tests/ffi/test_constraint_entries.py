@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tests/data/constraint/schemas.json: schemas, expressions and tools with texts that must match and texts that must not."""
 
 import locale

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many requests at once."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls that fail say what was wrong and leave everything as it was."""
 
 import copy

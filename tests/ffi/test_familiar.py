@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """minim.LLM and minim.Llama: the interfaces of vLLM and llama-cpp-python."""
 
 import json

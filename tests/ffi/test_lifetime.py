@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handles in any order of release, and exceptions through callbacks."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Logits of the golden prompts: exact float arithmetic on the BF16 weights with an F32 KV cache."""
 
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The official JSON Schema test suite, from Debian's packages, where they are installed.
 
 A group of it counts as enforced if its schema is taken, or if it is refused because nothing fits it and that is so. A test

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What holds of a model's shape that was read from any file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as the messages of a request: rendering either gives a prompt in proper segments or says what is
 // wrong.
 #include <cstdint>

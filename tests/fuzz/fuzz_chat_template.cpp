@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a chat template: it is refused, fails, or prints a conversation, within bounds.
 #include <cstdint>
 #include <cstdlib>

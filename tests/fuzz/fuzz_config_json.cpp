@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a config.json: a shape that can be computed, or an error that says what is wrong or not supported.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GGUF header: any bytes are either refused with an Error, or describe tensors that lie inside the file,
 // apart from each other, under unique names.
 #include <algorithm>

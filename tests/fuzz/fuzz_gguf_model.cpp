@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as the header of a model's GGUF: its metadata give a shape that can be computed and a tokenizer that gives text back,
 // or an error that says what is wrong or not supported.
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a JSON Schema: it either becomes an automaton, and a text that follows it to an end is JSON,
 // or the error says what is wrong with the schema.
 #include <cstdint>

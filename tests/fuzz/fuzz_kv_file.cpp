@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a session's state and as saved prefixes, as they are and with every hash put right, as somebody would write them
 // who means it: they are refused, or what was read gives the same when it is written and read again.
 #include <algorithm>

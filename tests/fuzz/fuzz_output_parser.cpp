@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as the output of a model: whole, in two parts and byte by byte it parses to the same, and complete calls have
 // JSON objects as arguments. The first byte chooses the options.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a file of packed weights, as they are and with every hash put right: the file is refused, to be made anew, or
 // its runs are those that were written.
 #include <algorithm>

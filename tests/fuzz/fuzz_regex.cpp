@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a regular expression: it either becomes an automaton or the error says where it is wrong.
 #include <cstdint>
 #include <string_view>

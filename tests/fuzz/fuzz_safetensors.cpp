@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The safetensors header: any bytes are either refused with an Error, or are valid JSON whose tensors tile
 // the data.
 #include <string_view>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The index of a sharded checkpoint: any text is either refused with an Error, or is valid JSON whose shards
 // are plain file names.
 #include <string_view>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a tokenizer.json: either a vocabulary and perhaps a tokenizer comes out, which then gives text
 // back, or an error says what is wrong with the file.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as text: the scanner's pieces cover it in order, whatever the rules, and each piece is not empty.
 #include <cstdint>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a request's tools: calls of them become an automaton, or the error says what is wrong with the list.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The readers of safetensors parse JSON themselves; what they accept, a JSON library must accept too.
 #pragma once
 

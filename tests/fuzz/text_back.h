@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What holds of every tokenizer that could be made: of a text with markup and bytes that are no UTF-8, too.
 #pragma once
 

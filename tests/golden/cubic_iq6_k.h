@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model's weights with IQ6_K read the other way. IQ6_K has two upstream readings: matrix kernels use the
 // integer value table, which is also ours; the row decoder that made the goldens of mix-ik evaluates the
 // cubic that the table rounds. The goldens are met to rounding only with the cubic, so this test makes it.

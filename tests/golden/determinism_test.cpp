@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same tokens give the same bits: at any thread count, in one chunk or many, in prefill or decode.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Logits against the goldens. F32 activations and F32 KV meet every position. With F16 KV and 8-bit
 // activations a near tie may pick another expert somewhere, which moves one position by tens of percent, so
 // those paths are compared by the last positions taken together and by the median position.

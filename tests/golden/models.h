@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stored models and their goldens, for the tests of this folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Perplexity on the stored text: chunks of 256 tokens that do not overlap, every position after a chunk's
 // first counts, no BOS, a last incomplete chunk is left out.
 #include <cmath>

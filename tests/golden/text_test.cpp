@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Greedy text against the goldens, token for token, up to the first step whose margin is a near tie.
 #include "engine/generation.h"
 #include "models.h"

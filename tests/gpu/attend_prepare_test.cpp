@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What comes before attention, thread by thread, against the exact items.
 #include <algorithm>
 #include <cmath>

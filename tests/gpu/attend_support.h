@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of the attention kernels share: a KV cache with known contents, batches over it, and runs in both
 // orders of the threads.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention, thread by thread, against sums in double over the stored KV cache.
 #include <algorithm>
 #include <cmath>

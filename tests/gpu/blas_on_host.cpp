@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuda/blas.h on host memory.
 #include "gpu/blas_on_host.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the vendor's library does on the host, and what it is to do.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which products go to the vendor's library, how often it is asked how, and what happens without it.
 #include "cuda/dense_products.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Deterministic arithmetic: a row's bits are the same alone and beside any other rows.
 #include <span>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A call that a device refuses, and one after which the device is lost.
 #include "gpu/fixture.h"
 #include "gpu/recorder.h"

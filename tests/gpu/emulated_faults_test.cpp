@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels with faults that a GPU shows now and then, each of which an emulation shows every time; and the same without them,
 // which are right whatever it is.
 #include <algorithm>

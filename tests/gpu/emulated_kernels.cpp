@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of cuda/fast/ on emulated threads.
 #include "cuda/fast/grid_panels.h"
 #include "cuda/fast/operations.inl"

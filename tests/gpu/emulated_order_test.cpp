@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whatever a machine leaves open (Emulation), kernels give the same bits: none lacks a barrier, a wait or an atomic operation
 // that this shows.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads of a block (cuda/fast/device.h) on a processor: each is a context of its own that goes on to the next one
 // where it has to wait. So a kernel runs as it is written, its shared memory, its barriers and the functions of its
 // warps included; only that nothing is at once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulated threads themselves: what the tests of the kernels rest on.
 #include "gpu/emulated_thread.h"
 

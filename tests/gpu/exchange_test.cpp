@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps whose experts lie partly on a device and partly with the host, which answers in the middle of a step (backend/exchange.h).
 #include "backend/exchange.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Outputs of the slots of some of a layer's experts, and their sum, against the operation that does both for all of them.
 #include <algorithm>
 #include <cmath>

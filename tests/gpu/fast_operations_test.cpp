@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operations on packed weights and quantised inputs against the reference. Inputs are numbers that 8-bit blocks hold exactly,
 // so that only the order of sums is different.
 #include <algorithm>

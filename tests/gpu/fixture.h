@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device and the reference beside it, with host data put into the device's memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs of up to a million: what the kernels keep of them, and of sums of them, has room for it.
 #include "unit/cpu/large_inputs.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Of the CUDA runtime as it is, which no emulation has.
 #include "cuda/fast/operations.h"
 #include "cuda/runtime.h"

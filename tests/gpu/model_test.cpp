@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole models on the CUDA backend.
 #include "model/model.h"
 

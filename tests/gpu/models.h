@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole models on CUDA devices, and the logits of a session of theirs.
 #pragma once
 

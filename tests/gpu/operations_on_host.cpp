@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The items of cuda/exact/ as loops on the host: the same functions that the CUDA kernels call. Those of cuda/fast/ run on
 // emulated threads (emulated_*.cpp).
 #include "cuda/exact/operations.h"

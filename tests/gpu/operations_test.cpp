@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every operation of the CUDA backend in exact arithmetic against the reference.
 #include <algorithm>
 #include <cstring>

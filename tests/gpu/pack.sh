@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Packs what a GPU machine without network and packages needs into .gpu/pack.tar.xz: the programs, stripped, the plug-in, hwloc,
 # the test data that gpu_test opens, and run.sh.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps that the CUDA backend records and repeats, with work recorded on the host.
 #include "cuda/cuda_backend.h"
 #include "engine/generation.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the runtime on the host lets tests see: work that a stream records instead of doing it, which is what a CUDA
 // graph is, how often memory is taken, and how many copies are on their way at once.
 #pragma once

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # As much as can be learnt on a GPU machine in some seconds, from programs that were brought along (pack.sh): nothing is built or
 # installed there.
 #

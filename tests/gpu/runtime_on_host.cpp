@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuda/runtime.h on host memory: two devices whose work is done when a call returns, but for kernels that the emulation does
 // late, for copies from pinned memory, which a stream reads as late as it may, and for records that wait for the host: those are
 // done on a thread of their own.

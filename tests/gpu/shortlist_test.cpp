@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tops of rows as a device reports them, and the texts that are chosen from them.
 #include "cuda/fast/shortlist.h"
 

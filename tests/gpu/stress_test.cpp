@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same step again and again must give the same bits: of one text, then of four at once on streams of their own.
 //
 //   gpu_stress_test [STEPS]      2000 steps unless said otherwise

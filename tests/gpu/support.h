@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device for the tests of the CUDA backend: a GPU in gpu_test, host memory in gpu_on_host_test.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights on their way to a CUDA device, whose streams read pinned memory as late as they may.
 #include <cstring>
 #include <vector>

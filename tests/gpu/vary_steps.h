@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the stress test makes its steps differ in what must not matter.
 #pragma once
 

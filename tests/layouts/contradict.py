@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Folders whose files contradict each other are refused, naming both.
 
 usage: contradict.py SOURCE      SOURCE: the BF16 folder minim-tiny

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes minim-tiny in a layout in which MiniMax-M2 models are published, and its twin in plain float32.
 
 usage: make.py SOURCE LAYOUT OUT [--twin TWIN] [--seed N]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Makes the Debian packages of a build folder, unpacks them into one folder and uses what they hold: the programs, the Python
 # package, and the headers and library from C. Exits with 77 where a tool is missing.
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Builds the Containerfile and runs it as a reader would: an ordinary user, a model in /models, port 8080, and a health check that
 # becomes good. By hand, for minutes; exits with 77 where no podman or docker works.
 set -eu

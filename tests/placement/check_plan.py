@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares the plans of a `minim` program with cases such as those of seeds.json.
 
     check_plan.py build/release/examples/minim/minim [cases.json] [--only TEXT] [--speeds] [--folder FOLDER]

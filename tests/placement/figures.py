@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Exact bytes of a MiniMax-M2 checkpoint from shapes and types alone, and the bounds of its speed.
 
     figures.py                      a table of all mixes of ../bench/make_headers.py

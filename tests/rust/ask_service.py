@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Asks the example service of the Rust crate two questions over one connection, beside another that goes away.
 
 usage: ask_service.py PROGRAM MODEL

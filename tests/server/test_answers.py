@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What requests say of their answers: how many, repetitions, budgets of thought, calls that fit their tools."""
 
 import json

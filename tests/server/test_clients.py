@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loops of agents through PyPI's clients, streamed and not. Skipped where they are not installed."""
 
 import json

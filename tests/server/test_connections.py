@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections: slow, idle and rude clients, keys, keep-alives, and the end of the server."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests that no client library sends. After each the server answers the next one."""
 
 import json

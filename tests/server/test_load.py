@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many streams at once on few threads: none fails, and memory stays small."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: where models are found, what flags of other servers do."""
 
 import os

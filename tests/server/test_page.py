@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chat page in headless Chromium, through the DevTools protocol over a pipe. Exit code 77, for want of Chromium, is CTest's
 "skipped". MINIM_SCREENSHOTS names a folder for screenshots."""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models on simulated devices.
 #pragma once
 

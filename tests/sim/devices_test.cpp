@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finding devices, opening them by name, and spreading layers over them.
 #include "placement/devices.h"
 

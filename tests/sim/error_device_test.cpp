@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors that a device is to blame for name it.
 #include <functional>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Experts of a layer on both sides at once: whatever is on the device, the model answers as on the CPU.
 #include "model/expert_pool.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which experts go where, as a caller asks for it.
 #include "placement/expert_rules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices that fail or are too small: a clear error, and everything is given back.
 #include "base/error.h"
 #include "sim/devices.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Experts that a device has no room for go to the CPU before anything is loaded.
 #include "placement/fit_experts.h"
 

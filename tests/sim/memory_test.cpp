@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is taken of devices' memory: within a budget, and no more than once by sessions that come and go.
 #include "backend/device_memory.h"
 #include "base/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices that fail, or are too small, while experts are offloaded: a clear error, and everything is
 // given back.
 #include "backend/device_memory.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Experts on another device than their layer: the model answers exactly what it answers on one device, and no more is
 // copied than has to be.
 #include "backend/device_memory.h"

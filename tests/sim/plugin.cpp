@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simulated devices as a plug-in, libminim-sim.so. MINIM_SIM says what they are like, in any order:
 // "devices=4 memory=64 bytes_per_second=1000000 exchange_us=20 experts_us=100 failing_operation=100 failing_device=1".
 // memory is in MiB; exchange_us is added to each post() and collect(), experts_us to the experts of a layer that is shared with the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts chosen from the tops of rows that a device reports are those chosen from the rows, and the rows stay where they are.
 #include <limits>
 #include <string>

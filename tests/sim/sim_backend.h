@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A simulated accelerator, "sim:0", "sim:1" ...: memory of its own that the host cannot touch, streams that work
 // after the call has returned, a limited capacity and bandwidth, and failures on demand. It computes with the CPU
 // backend, so its results are that one's bits.

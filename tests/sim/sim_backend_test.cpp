@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simulated device itself: what it promises to tests that rely on it.
 #include "sim/sim_backend.h"
 

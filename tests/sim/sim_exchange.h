@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exchange of a simulated device: both sides in the process, a mutex in place of flags.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of a simulated device: a limited number of bytes at addresses that the host cannot access. The bytes are at
 // other addresses of the process; only the device knows the difference.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tasks that a thread of their own does one after the other.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model whose layers are spread over devices answers exactly what it answers on one.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights on their way from the files to devices: what waits for what, and that all of it arrives.
 #include "weights/upload_ring.h"
 

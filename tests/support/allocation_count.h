@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the program takes from operator new, so that a test can bound it. Not part of the support library: a test
 // program that counts names allocation_count.cpp among its sources, which replaces the operators.
 #pragma once

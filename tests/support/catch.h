@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Catch2 under one name: version 2 is one header, version 3 many.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's locale: `LC_ALL=de_DE.UTF-8 ctest` runs every case with a decimal comma.
 #include <clocale>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DFOLDER=... -DSUMS=... -P check_sums.cmake: every file that SUMS names, as sha256sum writes it, is in FOLDER.
 file(STRINGS ${SUMS} lines)
 if(NOT lines)

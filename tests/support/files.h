@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files as tests look at them from outside.
 #pragma once
 

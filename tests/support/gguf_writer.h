@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes GGUF files for tests: metadata of every type, tensors with given bytes, split sets. It checks
 // nothing, so that wrong files can be written too.
 #pragma once

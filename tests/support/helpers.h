@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of every layer share: a folder of their own, some token ids, what a call throws, what was logged.
 #pragma once
 

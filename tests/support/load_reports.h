@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a load tells of its progress, and what comes of cancelling it there.
 #pragma once
 

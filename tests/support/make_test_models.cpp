@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes the models that the tests have and the repository has not: minim-tiny in BF16, as a GGUF file and as a folder, and in
 // the folders of FP8, NVFP4 and AWQ. All weights come from the bundled Q8_0 file and from what that lost of them;
 // tests/data/models/README.md describes the files, and SHA256SUMS there says what has to come out.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads NumPy's .npy files, version 1, little-endian, C order: what the goldens are stored in.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices as quantised checkpoints have them: what examples/models/train/formats.py does, to the last bit.
 #pragma once
 

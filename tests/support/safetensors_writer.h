@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes safetensors files for tests, byte for byte as the library of that name does: tensors of larger elements first, then
 // by name.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Top-k (`base/shortlist.h`) computed on the host from whole rows: what a device should report.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A folder that a test or a fuzz target writes its files to.
 #pragma once
 

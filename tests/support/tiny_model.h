@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Little MiniMax-M2 models with random weights, as numbers and as GGUF files. No quantity is degenerate: every norm has
 // gains of its own, the correction bias changes the chosen experts, attention is not uniform, the query projection is
 // small enough for the epsilon of its norm to show, and heads times head size differs from the hidden size.

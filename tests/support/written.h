@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a generation writes, down to the probabilities of each token.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks that clang-format 14 would change no C, C++ or CUDA file. Exits with 77 where it is missing: other versions format otherwise."""
 
 import concurrent.futures

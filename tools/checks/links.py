@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks that relative links in Markdown lead to files that exist, and their anchors to headings."""
 
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks Python files with ruff (ruff.toml). Exits with 77 where ruff is missing."""
 
 import importlib.util

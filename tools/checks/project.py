@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the checks share: the files of the project, the words in them, and how a check reports faults."""
 
 import argparse

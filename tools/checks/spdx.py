@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks that every source file has its licence line. With --fix adds it: as the first line, or behind a line that has to come first."""
 
 import argparse

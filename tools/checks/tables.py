@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks that no cell of a table in Markdown is longer than 120 characters."""
 
 import re

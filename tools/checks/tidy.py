@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs clang-tidy on the C++ files that a change touches: those that differ from the main branch, or from the last commit's parent on
 that branch itself. Exits with 77 where clang-tidy, git or a configured build folder is missing.
 

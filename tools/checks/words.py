@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks that comments, messages, help texts and Markdown use the standard terms of words.json.
 
     words.py            the faults of every file but those in words_todo.txt, whose number it prints

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """minim from Python: ctypes over minim.h, and NumPy for logits.
 
     import minim

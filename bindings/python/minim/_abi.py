@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """minim.h in ctypes: structures, signatures, errors, handles, and where the library is; __init__.py uses it. The structures and
 signatures themselves are in _tables.py, which is written from the header."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """minim for asyncio: the requests of an engine as asynchronous iterators.
 
     model = minim.Model("model.gguf")

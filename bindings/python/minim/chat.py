@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Llama: a model for one conversation at a time, with the interface of llama-cpp-python's class and OpenAI's answers.
 
     llm = minim.Llama(model_path="model.gguf", n_ctx=8192)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LLM and SamplingParams: many prompts at once, with vLLM's offline interface.
 
     llm = minim.LLM(model="model.gguf", max_model_len=8192)

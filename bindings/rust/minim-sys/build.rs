@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where the library is: built here (feature `vendored`), in the folder MINIM_LIB_DIR, or where pkg-config says.
 
 use std::env;

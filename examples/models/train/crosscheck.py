@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare the goldens with llama.cpp: tokenization, greedy text and perplexity.
 
 LLAMA_CPP must name a built source tree. Formats of ik_llama.cpp are left out.

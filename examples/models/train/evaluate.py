@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Greedy accuracy per category on questions never seen in training, with the float32 reference model.
 
 An answer counts when the text after `</think>` is exactly the expected one.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training checkpoint -> Hugging Face folders: minim-tiny (BF16), minim-tiny-fp8, -nvfp4 and -awq.
 
 Tensor names, config.json and tokenizer files follow the released MiniMax-M2 checkpoints and their usual

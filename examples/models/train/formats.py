@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantisers and dequantisers of safetensors layouts: FP8 blocks, NVFP4 (ModelOpt), AWQ INT4 (GEMM).
 
 The dequantisers work on raw bits and use no library cast from 8-bit or 4-bit floats, so they check the stored

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the goldens the tests compare with.
 
 They are prompt logits, greedy continuations, logits and perplexity of every format, tokenizer cases and

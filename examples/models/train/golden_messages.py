@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Short constructors for the chat messages of the golden prompts and template cases."""
 
 from typing import Any

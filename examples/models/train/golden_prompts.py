@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The prompts of the goldens: one mapping of names for each of the two sets."""
 
 import json

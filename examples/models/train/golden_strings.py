@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strings for the tokenizer goldens.
 
 Words of many scripts, white space, numbers, added tokens, code and control characters are joined at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chat-template cases of the goldens, and the template environment transformers uses.
 
 The cases cover every branch of the template: system fields, thoughts before and after the last question, one

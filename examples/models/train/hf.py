@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The float32 reference: weights from safetensors folders or GGUF files in transformers' MiniMaxM2 model."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Q8_0 lost of the BF16 weights: tests/data/models/minim-tiny-bf16.lost and nvfp4_input_scales.json.
 
 The tests make all other checkpoints from them and from the Q8_0 file (tests/support/make_test_models.cpp), so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of the training scripts that need nothing but the standard library.
 
 The synthetic world must give the same documents for the same seed on every machine, or goldens and held-out

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hugging Face folder -> GGUF files of all formats the goldens cover.
 
 LLAMA_CPP must name a built source tree of llama.cpp. With IK_LLAMA_CPP naming one of ik_llama.cpp its types

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train the byte-level BPE tokenizer with the pre-tokenizer and the added tokens of MiniMax-M2.
 
 The vocabulary is small: 1984 learned entries, then the added tokens in the released model's order; the model

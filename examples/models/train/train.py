@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train minim-tiny on the synthetic world.
 
 The learning rate follows elapsed time, so a run always ends within its budget; a new run therefore gives a

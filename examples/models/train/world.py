@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The synthetic world the model is trained on: an endless supply of documents from a random generator.
 
 All text is made from the tables and phrasings of the world_*.py files:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversations of the synthetic world as lists of chat messages in the usual API form.
 
 Only exchanges of the training side of the split are used here.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Question-and-answer skills: facts, arithmetic, order, opposites, copying, small talk.
 
 A skill is a function from a random generator to one Exchange. One exchange in ten, chosen by a checksum of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chat messages -> the text chat_template.jinja renders, cut into segments with a training weight each.
 
 The template stays the definition of the format; this second implementation exists because training needs to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The facts and word lists of the synthetic world.
 
 Every other world_*.py file draws its text from these tables. The order of the entries matters: the random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plain texts of the synthetic world: short stories, statements of facts and lines to be copied."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The four tools of the synthetic world and the exchanges that call them.
 
 A tool exchange is a question, one or two calls, the tools' responses and the final answer made from them.

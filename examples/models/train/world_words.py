@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random words shared by the parts of the synthetic world: invented names, people, places and clock times."""
 
 import random

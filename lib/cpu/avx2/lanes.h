@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lane vocabulary of scalar/lanes.h in AVX2, FMA and F16C: 8 lanes are one register. A template only so that files compiled
 // for more than that have functions of their own, which no linker takes for these.
 #pragma once

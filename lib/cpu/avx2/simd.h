@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vector vocabulary of scalar/simd.h in AVX2, FMA and F16C: 16 lanes are two registers.
 #pragma once
 

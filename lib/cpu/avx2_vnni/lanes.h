@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lanes of AVX2 with what AVX-VNNI adds: dots of four bytes in one instruction, whose sums need no room.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "panel/value_tables.h"
 
 #include "cpu/avx2_vnni/lanes.h"

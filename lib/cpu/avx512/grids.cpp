@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "panel/grids.h"
 
 #include "cpu/avx512/lanes.h"

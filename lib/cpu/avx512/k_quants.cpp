@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "panel/k_quants.h"
 
 #include "cpu/avx512/lanes.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vector vocabulary of scalar/simd.h in AVX-512 (F, BW, DQ, VL, VNNI): 16 lanes are one register.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S with byte permutations across a register (AVX-512 VBMI and GFNI) instead of lookups
 // in memory.
 //

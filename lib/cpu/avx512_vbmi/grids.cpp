@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cpu/avx512_vbmi/grid_panels.h"
 #include "cpu/generic/linear_panel.h"
 #include "cpu/panel_families.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lanes of AVX-512 with what VBMI adds: lookups among 64 bytes, by the six low bits of every byte.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention's two passes over a page of the KV cache: scores of its keys, weighted sums of its values. Both read
 // a row once for several of the queries that share it.
 #pragma once

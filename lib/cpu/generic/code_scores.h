@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scores of keys stored as codes in blocks of 32 columns (Q8_0, Q4_0), from integer products: half the work of float products.
 // A query is 16-bit codes with one factor, which is as accurate as floats here.
 //

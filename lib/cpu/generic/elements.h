@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of numbers in memory as 16 lanes, whole or in part.
 #pragma once
 

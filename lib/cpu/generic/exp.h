@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // exp and functions made of it, within 2 units in the last place of the exact value, with the same bits on every machine.
 #pragma once
 

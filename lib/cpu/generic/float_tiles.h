@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles of rows of weights and rows of floats, for the kernels that multiply floats.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // y = W h for F32, F16 and BF16 weights and F32 inputs; also rows decoded from other formats.
 #pragma once
 

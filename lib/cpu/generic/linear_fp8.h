@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // y = W h for weights of FP8_E4M3_B128 and MXFP8 and F32 inputs:
 //
 //   y(row) = sum over blocks of scale(row, block) * (sum over its columns of e4m3(row, column) * h(column))

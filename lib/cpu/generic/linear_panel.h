@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // y = W h for weights in panels (panel/panel.h) and q8 inputs. A format's part is its Panel type (lib/panel/), which turns
 // a block into units of 32 columns (panel_units.h):
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Walks over a panel of weights block by block, and in them unit by unit (panel/units.h), with prefetching of what follows.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Input rows as 8-bit codes with scales (layout: q8_block.h). They differ from Q8_0 in one point: the scale also bounds the sum of
 // two neighbours, columns 2i and 2i + 1, by 128. Then the sum of their products with unsigned bytes fits 16 bits, which AVX2
 // adds in; without the bound, four instructions are needed instead of three.

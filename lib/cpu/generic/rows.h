@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels on rows of plain floats: normalisation, addition, narrowing.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel table of an instruction set; V: its vectors. It is a constant: no code runs at start-up.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The addresses that a kernel reads next, for prefetching.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "panel/expanded.h"
 
 #include "cpu/generic/linear_panel.h"

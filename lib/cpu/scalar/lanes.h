@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lane vocabulary without any instruction set: the specification of avx2/lanes.h and avx512/lanes.h,
 // which offer the same names with the same results, bit for bit. A lane is a row of a panel (panel/panel.h); no
 // operation mixes lanes, so results do not depend on their number.

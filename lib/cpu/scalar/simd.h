@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vector vocabulary in plain C++: the specification of avx2/simd.h and avx512/simd.h, which offer the
 // same names with the same results, bit for bit (the payload of a NaN aside). Nothing here depends on the
 // width of a register:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention over long contexts: the fast kernels beside exact ones on the same GPU, and once beside the CPU. Then the
 // tops of rows of logits.
 #include <cmath>

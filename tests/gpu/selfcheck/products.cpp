@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norm, products, the router and experts on the GPU, compared with the CPU.
 #include <cmath>
 #include <numeric>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results of the self-check: a line a case, the worst last.
 #pragma once
 

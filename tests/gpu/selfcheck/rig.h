@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The devices that the self-check compares, and data in the memory of each.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every operation of the CUDA backend at the model's shapes, beside the CPU and exact arithmetic on the same bytes.
 //
 //   gpu_selfcheck [--reduced] [FILTER]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A simulated machine of two NUMA nodes, and systems that allow every placement or refuse it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a call throws, as "status: message", so that a test compares both at once.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversations rendered by Jinja2 with the template beside them.
 #include <fstream>
 #include <iterator>

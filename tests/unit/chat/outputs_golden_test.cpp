@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Model outputs and what they parse to, whole and cut at every byte.
 #include <fstream>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversations rendered by jinja2 with shipped, altered and other models' templates (tests/data/chat/
 // make_template_cases.py): ours is equal, or refuses by name.
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/gguf_metadata.h"
 
 #include "checkpoint/byte_source.h"

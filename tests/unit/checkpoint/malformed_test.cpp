@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The set of damaged files in tests/data/malformed, against the list that says how each must be refused.
 #include <algorithm>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether texts fit a grammar, byte by byte.
 #pragma once
 

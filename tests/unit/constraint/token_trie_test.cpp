@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "constraint/token_trie.h"
 
 #include <map>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that no function compiled for an instruction set can be taken for another one's by a linker.
 
     check_symbols.py NM OBJECT...

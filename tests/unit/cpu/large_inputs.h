@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Input rows with numbers up to a million, and how far products of theirs are from exact ones. M2.7's layer 61 has such: sums
 // of a block of them are more than F16 holds, which made NaN of its files where a block's sum is kept in F16.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of the CPU backend share: the instruction sets of this machine, random weights of any format
 // with sane scales, quantised inputs read back, and comparison bit for bit.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers that must have a form.
 #include <string>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How generations begin, choose and end. What happens to their text is in generation_text_test.cpp.
 #include "engine/generation.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of generations: held back where it must be, never lost, never cut inside a character.
 #include <algorithm>
 #include <string>

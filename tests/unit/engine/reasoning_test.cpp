@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reasoning that is counted and closed, and texts that repeat themselves.
 #include "engine/reasoning.h"
 

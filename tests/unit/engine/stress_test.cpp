@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many at once, at random: what comes out must be what each would have answered alone.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bundled model, and its prompts, sessions and answers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs every decoder in CUDA device code and on the host and compares the bits. Compiling it is half of the
 // test: the layouts, the tables and the conversions must be usable from both. Exits 77 (skipped) where no
 // device answers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every decoder against the golden vectors: values, positions, odd addresses, odd scales.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The narrow floats: E4M3, UE4M3, E2M1 and E8M0, and the narrowing conversions of base/half.h on the same
 // golden file.
 #include "format/e4m3.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar encoders against the reference bytes.
 #include "format/encode.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unpacked codebooks against the packed weights that they were made of.
 #include "format/expand.h"
 

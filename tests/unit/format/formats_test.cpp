@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names, ids and sizes of the trait table.
 #include <limits>
 #include <set>

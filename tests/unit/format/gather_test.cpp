@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows gathered from codes and scales that lie apart, against the formulas of the folders they come from.
 #include "format/gather.h"
 

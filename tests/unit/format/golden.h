@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The golden vectors of tests/data/format: golden.json names the sections of each binary file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The expanded tables against the figures they are generated from.
 #include "format/grids.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole numbers with scales and zero points, and FP8 under powers of two, as rows of blocks.
 #include "format/integers.h"
 

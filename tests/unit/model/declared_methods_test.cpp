@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the files of a quantised folder declare, and that two of them agree.
 #include "model/declared_methods.h"
 

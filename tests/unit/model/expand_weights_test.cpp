@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models with codebooks unpacked at load.
 #include <cstring>
 #include <random>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole models of odd shapes in the formats that any row length of 32 allows.
 #include <algorithm>
 #include <string>

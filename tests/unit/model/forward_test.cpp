@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forward pass against the same formulas written down a second time in double precision (plain_forward.h), and the
 // proof that the comparison notices every mistake it is meant to notice.
 #include <array>

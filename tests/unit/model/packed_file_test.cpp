@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights packed into a file: mapped from it when the model is opened again, made anew where they are others, and never
 // taken for what they are not.
 #include "weights/packed_file.h"

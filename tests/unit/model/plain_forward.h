@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forward pass of MiniMax-M2 once more: plain loops in double precision over the numbers of a TinyModel, with nothing
 // from lib/. Switches put in the mistakes that other implementations have made.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights bound from safetensors checkpoints, in both layouts that exist for this architecture.
 #include <functional>
 #include <string>

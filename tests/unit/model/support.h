@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens models and runs them through the forward pass alone, without sessions.
 #pragma once
 

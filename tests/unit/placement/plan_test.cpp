@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans for a model of 10 layers: 1 MiB of dense weights and 16 experts of 1 MiB each a layer.
 #include "placement/plan.h"
 

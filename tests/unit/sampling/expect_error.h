@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that a call fails with a status and a text that names what it must.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drawing needs no memory once the buffers have grown.
 #include "sampling/sampler.h"
 #include "support/allocation_count.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sampler against the definition, written down as plainly as possible: sort everything, filter, draw.
 #include <algorithm>
 #include <cmath>

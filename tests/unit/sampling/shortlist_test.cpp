@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a sampler makes of the top of a row is what it makes of the row, or it says that it cannot tell.
 #include "support/shortlist.h"
 

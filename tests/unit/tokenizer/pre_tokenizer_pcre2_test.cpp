@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scanner against a regular-expression engine that runs the pattern itself. The characters are of blocks
 // that have not changed since Unicode 14, as the engine's tables may be older than ours.
 #define PCRE2_CODE_UNIT_WIDTH 8

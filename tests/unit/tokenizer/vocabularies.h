@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small vocabularies and a logger that remembers, for the tests of this folder.
 #pragma once
 

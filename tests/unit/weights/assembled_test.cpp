@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices that a folder keeps in several tensors: found, refused, and read piece by piece.
 #include "weights/assembled.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The types and calls of minim.h. Written by tools/describe_abi.py from include/minim/minim.h; do not edit.
 // On machines of 64 bits.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The C interface of minim as it is. `minim.h` is its manual; the crate `minim` wraps it safely.
 //!
 //! Structs have a `Default` that fills in `size`: every other field is zero, which stands for its default.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The structs lie in memory as the C compiler lays them out.
 
 use std::collections::HashMap;

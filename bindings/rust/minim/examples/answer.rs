@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Asks a model a question and prints the answer while it is generated.
 use std::io::Write;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A service over TCP: each line of a client is a question, the answer comes as it is generated, then an empty line.
 //!
 //!     cargo run --example service -- MODEL [ADDRESS]        ADDRESS: 127.0.0.1:7878

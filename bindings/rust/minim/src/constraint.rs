@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Constraints on answers: structured output.
 
 use std::os::raw::c_char;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs MiniMax-M2 language models inside a Rust program.
 //!
 //! ```no_run

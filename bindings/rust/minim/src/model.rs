@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Models, tokens and chat prompts.
 
 use std::path::Path;

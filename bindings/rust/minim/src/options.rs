@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Options of models and sessions.
 
 use std::any::Any;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parsed answers: reasoning, text and tool calls.
 
 use minim_sys as sys;

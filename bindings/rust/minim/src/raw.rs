@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Conversions of texts and arrays for the C interface.
 
 use std::ffi::{CStr, CString};

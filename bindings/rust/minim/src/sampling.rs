@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sampling options.
 
 use minim_sys as sys;

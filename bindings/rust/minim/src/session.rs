@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The tokens and the KV cache of one conversation.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The library through the safe crate, with the bundled model.
 
 use std::future::Future;
