@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/format_text.h"
 #include "base/utf8.h"
 
 namespace minim::chat::jinja {
@@ -216,7 +217,7 @@ class Lexer {
             add(Lexeme::symbol, std::string(symbol));
             return skip(symbol.size());
         }
-        refuse_template(line_, std::string("unexpected character '") + text[0] + "'");
+        refuse_template(line_, format_text("unexpected character '{}'", text[0]));
     }
 
     void balance(std::string& nesting, std::string_view symbol) {
