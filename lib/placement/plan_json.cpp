@@ -6,7 +6,7 @@
 namespace minim::placement {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
     std::string out;
     json::append_quoted(out, text);
     return out;
@@ -24,10 +24,11 @@ std::string to_json(const Plan& plan) {
     std::string devices;
     for (const PlannedPlace& place : plan.devices)
         devices += format_text(R"({}{{"name": {}, {}, "n_layers": {}, "n_experts": {}}})",
-                               devices.empty() ? "" : ", ", quoted(place.name), bytes_of(place),
+                               devices.empty() ? "" : ", ", json_string(place.name), bytes_of(place),
                                place.n_layers, place.n_experts);
     std::string choices;
-    for (const std::string& choice : plan.choices) choices += (choices.empty() ? "" : ", ") + quoted(choice);
+    for (const std::string& choice : plan.choices)
+        choices += (choices.empty() ? "" : ", ") + json_string(choice);
     const DecodeSeconds& seconds = plan.decode_seconds;
     std::string text = format_text(R"({{"fits": {}, "devices": [{}], "host": {{{}}}, )", plan.fits, devices,
                                    bytes_of(plan.host));
