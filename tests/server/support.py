@@ -78,7 +78,7 @@ class Server:
 
     # ---- requests
 
-    def request(self, method, path, body=None, headers=None, timeout=60):
+    def request(self, method, path, body=None, headers=None, timeout=240):
         """(status, headers, body) of one request; a body that is JSON is decoded."""
         connection = http.client.HTTPConnection(*self.address, timeout=timeout)
         with contextlib.closing(connection):
@@ -106,7 +106,7 @@ class Server:
 
     def events(self, path, body, headers=None):
         """The (event, data) pairs of a stream; data is decoded but for [DONE]. Comments are ("", text)."""
-        connection = http.client.HTTPConnection(*self.address, timeout=60)
+        connection = http.client.HTTPConnection(*self.address, timeout=240)
         with contextlib.closing(connection):
             connection.request("POST", path, json.dumps({**body, "stream": True}),
                                {"Content-Type": "application/json", **(headers or {})})
