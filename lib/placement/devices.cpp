@@ -151,20 +151,13 @@ std::vector<backend::DeviceInfo> list_devices(CpuLevel level) {
 }
 
 std::vector<DeviceBudget> wanted_devices(std::string_view text, CpuLevel level) {
-    std::vector<DeviceBudget> wanted;
     if (text == "auto") {
+        std::vector<DeviceBudget> usable;
         for (const backend::DeviceInfo& device : list_devices(level))
-            if (device.name != "cpu" && device.why_not.empty()) wanted.push_back({.name = device.name});
-        return wanted;
+            if (device.name != "cpu" && device.why_not.empty()) usable.push_back({.name = device.name});
+        return usable;
     }
-    for (size_t begin = 0; begin <= text.size();) {
-        const size_t end = std::min(text.find(',', begin), text.size());
-        DeviceBudget device = parse_device_budget(text.substr(begin, end - begin));
-        if (std::ranges::count(wanted, device.name, &DeviceBudget::name) > 0)
-            fail(Status::invalid, "device {} is named twice", device.name);
-        wanted.push_back(std::move(device));
-        begin = end + 1;
-    }
+    std::vector<DeviceBudget> wanted = parse_device_budgets(text);
     if (std::ranges::none_of(wanted, [](const DeviceBudget& device) { return device.part > 0.0; }))
         return wanted;
     const std::vector<backend::DeviceInfo> known = list_devices(level);

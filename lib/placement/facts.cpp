@@ -187,6 +187,17 @@ DeviceBudget parse_device_budget(std::string_view text) {
     return budget;
 }
 
+std::vector<DeviceBudget> parse_device_budgets(std::string_view text) {
+    std::vector<DeviceBudget> budgets;
+    for (const std::string_view part : parts_of(text)) {
+        DeviceBudget budget = parse_device_budget(part);
+        if (std::ranges::count(budgets, budget.name, &DeviceBudget::name) > 0)
+            fail(Status::invalid, "device {} is named twice", budget.name);
+        budgets.push_back(std::move(budget));
+    }
+    return budgets;
+}
+
 HostFacts parse_host(std::string_view text) {
     const std::vector<std::string_view> parts = parts_of(text);
     const auto memory = parts.size() == 2 ? size_of(parts[0]) : std::nullopt;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace minim::placement {
 
@@ -36,6 +37,8 @@ struct DeviceBudget {
     double part = 0.0;   // 0: not said
 };
 DeviceBudget parse_device_budget(std::string_view text);
+// Several with commas between. Throws also if a device is named twice.
+std::vector<DeviceBudget> parse_device_budgets(std::string_view text);
 
 // The name of a device as this library has it: "CUDA0" is "cuda:0", "CPU" is "cpu"; others stay as they are.
 std::string device_name(std::string_view text);
