@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "backend/device_memory.h"
 #include "base/checked.h"
@@ -208,20 +209,25 @@ int64_t fit_experts_to_any_context(FitRequest request, std::span<Stage> stages) 
         request.n_context = n_context;
         return fit(request, stages);
     };
-    const auto has_room = [&](int64_t n_context) {
+    // Nothing where there is no room for a context of that length.
+    const auto fits_if_possible = [&](int64_t n_context) -> std::optional<bool> {
         try {
-            fits(n_context);
-            return true;
+            return fits(n_context);
         } catch (const Error& error) {
             const bool is_short = error.status() == Status::out_of_device_memory &&
                                   error.facts().requested > error.facts().available;
             if (!is_short || n_context <= least(k_least_context)) throw;
-            return false;
+            return std::nullopt;
         }
     };
     int64_t context = wanted;
-    while (!has_room(context)) context = least(std::max(context / 2, k_least_context));
-    for (int64_t shorter = context; shorter >= least(k_least_whole_context); shorter /= 2)
+    std::optional<bool> is_whole = fits_if_possible(context);
+    while (!is_whole) {
+        context = least(std::max(context / 2, k_least_context));
+        is_whole = fits_if_possible(context);
+    }
+    if (*is_whole) return context;
+    for (int64_t shorter = context / 2; shorter >= least(k_least_whole_context); shorter /= 2)
         if (fits(shorter)) return shorter;
     const auto kv_is_larger_than_cache = [&] {
         fits(context);
