@@ -96,8 +96,9 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
 }  // namespace
 
 void print_expert_caches(const minim::Model& model) {
+    const std::vector<minim_device_memory> devices = model.memory();
     for (size_t i = 0; const minim_expert_cache& cache : model.expert_caches()) {
-        const std::string device = model.memory()[i++].name;
+        const char* device = devices[i++].name;
         if (cache.n_places == 0) continue;
         const auto uses = static_cast<double>(std::max<int64_t>(cache.n_hits + cache.n_misses, 1));
         print_note(fmt::format("experts:    {}: {} cached, {:.1f} % of uses hit, {} moved\n", device,
