@@ -111,7 +111,8 @@ Prepared props(const HttpRequest&, Serving& serving) {
          {"default_generation_settings",
           {{"n_ctx", serving.n_context},
            {"params", sampling},
-           {"recommended_by", serving.sampling_source.empty() ? Json() : Json(serving.sampling_source)}}},
+           {"recommended_by",
+            *serving.recommended.source == '\0' ? Json() : Json(serving.recommended.source)}}},
          {"model_alias", serving.name},
          {"modalities", {{"vision", false}, {"audio", false}}},
          {"build_info", minim_build_info()}});

@@ -77,8 +77,7 @@ std::string metadata(const minim::Model& model, const std::string& key) {
 }
 
 // What was not asked for is what the checkpoint recommends.
-SamplingDefaults complete(const SamplingDefaults& given, const minim::Model& model) {
-    const minim_recommended_sampling recommended = model.checkpoint().recommended_sampling();
+SamplingDefaults complete(const SamplingDefaults& given, const minim_recommended_sampling& recommended) {
     constexpr int64_t k_usual_window = 64;
     SamplingDefaults defaults;
     defaults.temperature = given.temperature.value_or(recommended.temperature);
@@ -179,8 +178,8 @@ Serving::Serving(const Options& o)
       name(model_name(options, model)),
       started(now_in_seconds()),
       chat_template(metadata(model, "tokenizer.chat_template")),
-      sampling(complete(options.sampling, model)),
-      sampling_source(model.checkpoint().recommended_sampling().source),
+      recommended(model.checkpoint().recommended_sampling()),
+      sampling(complete(options.sampling, recommended)),
       think_end(think_end_token(model)),
       engine(open_engine(model, options, n_context)),
       turns(model),

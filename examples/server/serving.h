@@ -42,9 +42,9 @@ struct Serving {
     const std::string name;   // of the model in answers
     const int64_t started;    // seconds since 1970
     const std::string chat_template;
-    const SamplingDefaults sampling;    // all are set
-    const std::string sampling_source;  // of what the checkpoint recommends, or ""
-    const int32_t think_end;            // the id of </think>, or -1
+    const minim_recommended_sampling recommended;  // by the checkpoint
+    const SamplingDefaults sampling;               // all are set
+    const int32_t think_end;                       // the id of </think>, or -1
     minim::Engine engine;
 
     // For the worker's thread.
