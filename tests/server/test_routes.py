@@ -2,6 +2,7 @@
 """The routes that generate nothing."""
 
 import re
+import time
 import unittest
 
 from support import COUNT, HELLO, TOOLS, Server
@@ -95,7 +96,11 @@ class Routes(unittest.TestCase):
 
     def test_metrics(self):
         self.server.chat(COUNT, max_tokens=20)
-        text = self.server.get("/metrics")[2].decode()
+        # A request is counted when it has ended, a moment after the client has its answer.
+        deadline = time.monotonic() + 5
+        while "minim_e2e_request_latency_seconds_count 0" in (text := self.server.get("/metrics")[2].decode()):
+            if time.monotonic() > deadline:
+                break
         names = {line.split("{")[0].split()[0] for line in text.splitlines() if line and line[0] != "#"}
         self.assertTrue(all(name.startswith("minim_") for name in names), names)
         for name in ("request_queue_time_seconds", "time_to_first_token_seconds", "inter_token_latency_seconds",
