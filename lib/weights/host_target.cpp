@@ -2,11 +2,9 @@
 #include "weights/host_target.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/memory_info.h"
 #include "weights/tasks_that_throw.h"
 
 namespace minim::weights {
@@ -24,9 +22,6 @@ constexpr const char* k_what = "weights in host memory";
 HostTarget::HostTarget(const Layout& layout, const backend::Backend& backend) : backend_(backend) {
     std::vector<uint64_t> sizes(layout.buffer_bytes().begin(), layout.buffer_bytes().end());
     for (uint64_t& bytes : sizes) bytes = align_up(bytes, k_alignment);
-    const uint64_t total = std::accumulate(sizes.begin(), sizes.end(), uint64_t{0});
-    const uint64_t available = available_memory_bytes();
-    if (total > available) fail_out_of_memory(k_what, total, available);
     const HostMemory& memory = backend_.host_memory();
     for (size_t b = 0; b < sizes.size(); ++b) {
         const int32_t node = b == layout.common_buffer() ? HostMemory::k_any_node : static_cast<int32_t>(b);

@@ -2,12 +2,14 @@
 #include "weights/place.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
 #include "base/memory_info.h"
 #include "checkpoint/load_counter.h"
 #include "weights/device_target.h"
+#include "weights/host_room.h"
 #include "weights/host_target.h"
 #include "weights/load.h"
 #include "weights/mapped.h"
@@ -21,6 +23,10 @@ using checkpoint::LoadCounter;
 
 bool prefaults(const Part& part, const PlaceOptions& options) {
     return options.prefault || part.backend->host_memory().locks();
+}
+
+uint64_t sum(std::span<const uint64_t> bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
 }
 
 // Brings up one part: memory first, then bytes.
@@ -41,6 +47,7 @@ class Placing {
                                               .splits_nodes = true,
                                               .expanded = choose_expanded(*part.backend, part.weights,
                                                                           options.expand, log)});
+                check_host_room(part, sum(layout_->buffer_bytes()), available_memory_bytes());
                 host_.emplace(*layout_, *part.backend);
                 break;
             case Storage::packed:
