@@ -12,6 +12,7 @@
 #include "kv_format.h"
 #include "model/expert_profile.h"
 #include "placement/devices.h"
+#include "runtime/expert_pool.h"
 #include "structs.h"
 #include "texts.h"
 
@@ -98,10 +99,10 @@ std::vector<placement::Override> overrides_of(const minim_model_params& p, const
     });
 }
 
-model::ExpertMoves moves_of(const minim_model_params& p) {
-    if (p.expert_moves == MINIM_EXPERT_MOVES_FIXED) return model::ExpertMoves::fixed;
+runtime::ExpertMoves moves_of(const minim_model_params& p) {
+    if (p.expert_moves == MINIM_EXPERT_MOVES_FIXED) return runtime::ExpertMoves::fixed;
     if (p.expert_moves == MINIM_EXPERT_MOVES_AUTO)
-        return p.deterministic != 0 ? model::ExpertMoves::fixed : model::ExpertMoves::reproducible;
+        return p.deterministic != 0 ? runtime::ExpertMoves::fixed : runtime::ExpertMoves::reproducible;
     const bool is_eager = p.expert_moves == MINIM_EXPERT_MOVES_EAGER;
     if (!is_eager && p.expert_moves != MINIM_EXPERT_MOVES_REPRODUCIBLE)
         fail(Status::invalid,
@@ -113,7 +114,7 @@ model::ExpertMoves moves_of(const minim_model_params& p) {
              "for a text "
              "depends on the texts before it",
              is_eager ? "eager" : "reproducible");
-    return is_eager ? model::ExpertMoves::eager : model::ExpertMoves::reproducible;
+    return is_eager ? runtime::ExpertMoves::eager : runtime::ExpertMoves::reproducible;
 }
 
 // Opens the devices, with the shares of those that are there.
@@ -300,7 +301,7 @@ minim_status minim_model_expert_cache(const minim_model* model, size_t index, mi
         // The first shares are the stages.
         const bool has_cache = index < m.expert_pools().size() && m.expert_pools()[index] != nullptr;
         if (has_cache) {
-            const model::ExpertPoolState state = m.expert_pools()[index]->state();
+            const runtime::ExpertPoolState state = m.expert_pools()[index]->state();
             info.n_places = state.n_places;
             info.n_hits = state.n_hits;
             info.n_misses = state.n_misses;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One long file: each operation is a few lines that choose between the exact and the fast kernels. Streams, memory and
+// records are in files of their own.
 #include "cuda/cuda_backend.h"
 
 #include <algorithm>
@@ -655,7 +657,8 @@ void CudaBackend::drop_record(Stream& s) const {
 }
 
 bool CudaBackend::attends_fast(const AttendArgs& args) const {
-    return is_fast_ && fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv);
+    return is_fast_ && args.q_norm.size == args.n_head * args.head_dim &&
+           fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv);
 }
 
 // Packs panel after panel from a copy: some megabytes at a time, fewer if the weights leave less memory.
@@ -720,8 +723,10 @@ void CudaBackend::attend(Scratch& scratch, const AttendArgs& args) const {
         return;
     }
     const auto prepare = [&](float* heads, const Vector& weight, int64_t n_head) {
-        launch(s,
-               [&] { exact::norm(s.stream, heads, args.n, weight.data, weight.size, args.norm_eps, heads); });
+        const int64_t n_norms = args.n * n_head * args.head_dim / weight.size;
+        launch(s, [&] {
+            exact::norm(s.stream, heads, n_norms, weight.data, weight.size, args.norm_eps, heads);
+        });
         launch(s, [&] {
             exact::rotate(s.stream, heads, args.n, n_head, args.head_dim, s.batch_tables.position,
                           s.frequency, n_frequency, layout.rotates_keys());

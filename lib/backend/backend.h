@@ -55,8 +55,8 @@ struct AttendArgs {
     int64_t n_head = 0;
     int64_t n_head_kv = 0;
     int64_t head_dim = 0;
-    Vector q_norm;  // [n_head * head_dim]: one mean square over all heads together
-    Vector k_norm;  // [n_head_kv * head_dim]
+    Vector q_norm;  // [n_head * head_dim]: one mean square over all heads together; [head_dim]: one a head
+    Vector k_norm;  // [n_head_kv * head_dim] or [head_dim]
     float norm_eps = 0.0F;
     std::span<const float> rope_frequency;  // [rotary_dim / 2]: theta^(-2i / rotary_dim)
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The filters of Jinja: `value | name(arguments)`.
+// The filters of Jinja: `value | name(arguments)`. One long file: a function for each filter, and their table.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

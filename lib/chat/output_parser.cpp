@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One long file: a state machine whose states share its buffers.
 #include "chat/output_parser.h"
 
 #include <algorithm>

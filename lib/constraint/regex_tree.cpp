@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One long file: a recursive-descent parser whose functions call each other.
 #include "constraint/regex_tree.h"
 
 #include <algorithm>

@@ -60,8 +60,12 @@ void prepare_row(const Machine& machine, const CpuScratch& scratch, const Attend
     float* q = args.q + i * args.n_head * args.head_dim;
     float* k = args.k + i * args.n_head_kv * args.head_dim;
     const float* v = args.v + i * args.n_head_kv * args.head_dim;
-    machine.kernels.rms_norm(q, args.q_norm.size, args.q_norm.data, args.norm_eps, q);
-    machine.kernels.rms_norm(k, args.k_norm.size, args.k_norm.data, args.norm_eps, k);
+    const auto norm = [&](float* heads, int64_t n_head, const backend::Vector& weight) {
+        for (int64_t at = 0; at < n_head * args.head_dim; at += weight.size)
+            machine.kernels.rms_norm(heads + at, weight.size, weight.data, args.norm_eps, heads + at);
+    };
+    norm(q, args.n_head, args.q_norm);
+    norm(k, args.n_head_kv, args.k_norm);
 
     const auto m = static_cast<int64_t>(args.rope_frequency.size());
     float* cosine = scratch.of(thread).rotation;

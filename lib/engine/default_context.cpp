@@ -7,6 +7,9 @@
 
 #include "backend/backend.h"
 #include "base/memory_info.h"
+#include "model/minimax_m2.h"
+#include "runtime/stage.h"
+#include "runtime/step_space.h"
 
 namespace minim::engine {
 namespace {
@@ -30,9 +33,9 @@ int64_t default_context(const model::Model& model, const KvLayout& layout, int64
     if (layout.page_bytes() <= 0)
         return trained;  // a format that the heads do not fill: an error of the cache's
     // Work space is taken while the rest is measured.
-    const model::StepSpace taken(model.stages(), model.config(), n_rows, trained);
+    const runtime::StepSpace taken(model.stages(), model::step_shape(model.config()), n_rows, trained);
     std::map<const backend::Backend*, int64_t> page_bytes;  // of the layers that lie there
-    for (const model::Stage& stage : model.stages()) {
+    for (const runtime::Stage& stage : model.stages()) {
         const backend::Backend* place = stage.backend->uses_host_memory() ? nullptr : stage.backend.get();
         page_bytes[place] += layers_bytes(layout, stage.n_layer);
     }

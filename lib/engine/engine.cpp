@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "engine/default_context.h"
 #include "engine/session.h"
+#include "runtime/step_space.h"
 
 namespace minim::engine {
 namespace {
@@ -43,7 +44,7 @@ int64_t context_length(const model::Model& model, const EngineParams& params, in
 }
 
 EngineParams checked(EngineParams params) {
-    constexpr int64_t k_most = model::k_most_step_rows;
+    constexpr int64_t k_most = runtime::k_most_step_rows;
     if (params.n_requests < 1 || params.n_requests > k_most)
         fail(Status::invalid, "n_requests is {}; 1 to {} are possible", params.n_requests, k_most);
     if (params.n_batch < params.n_requests || params.n_batch > k_most) {

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <utility>
 
+#include "model/minimax_m2.h"
+
 namespace minim::engine {
 
 using Clock = std::chrono::steady_clock;
@@ -13,7 +15,7 @@ Scheduler::Scheduler(std::shared_ptr<const model::Model> model, int64_t n_rows, 
                      int64_t n_logits_rows)
     : model_(std::move(model)),
       n_context_(n_context),
-      space_(model_->stages(), model_->config(), n_rows, n_context) {
+      space_(model_->stages(), model::step_shape(model_->config()), n_rows, n_context) {
     reserve_logits(n_logits_rows);
     rows_.reserve(static_cast<size_t>(n_rows));
 }

@@ -16,6 +16,8 @@
 #include "engine/answer.h"
 #include "kv/sequence.h"
 #include "model/model.h"
+#include "runtime/forward_pass.h"
+#include "runtime/step_space.h"
 
 namespace minim::engine {
 
@@ -84,10 +86,10 @@ class Scheduler {
 
     const std::shared_ptr<const model::Model> model_;
     const int64_t n_context_;
-    model::StepSpace space_;
+    runtime::StepSpace space_;
     Buffer logits_;              // [places_.size(), n_vocab]
     std::vector<Place> places_;  // of rows of logits
-    std::vector<model::StepRow> rows_;
+    std::vector<runtime::StepRow> rows_;
     std::vector<Sequence*> planned_;
     std::vector<ShortlistQuery> queries_;  // one a row of logits; empty: all go to the host
     int64_t n_logits_planned_ = 0;

@@ -7,6 +7,8 @@
 #include "base/format_text.h"
 #include "engine/default_context.h"
 #include "kv/state_file.h"
+#include "runtime/stage.h"
+#include "runtime/step_space.h"
 
 namespace minim::engine {
 namespace {
@@ -52,7 +54,7 @@ SessionParams params_of_state(const model::Model& model, const kv::StateFile& fi
 
 int64_t step_rows(int64_t n_ubatch, int64_t n_context) {
     if (n_ubatch < 1) fail(Status::invalid, "n_ubatch is {}", n_ubatch);
-    return std::min({n_ubatch, n_context, model::k_most_step_rows});
+    return std::min({n_ubatch, n_context, runtime::k_most_step_rows});
 }
 
 int64_t context_length(const model::Model& model, const SessionParams& params, const Logger& log) {
@@ -82,7 +84,7 @@ backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k
 std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional<Format> k_format,
                                         std::optional<Format> v_format) {
     std::vector<kv::Part> parts;
-    for (const model::Stage& stage : model.stages()) parts.push_back({stage.backend, stage.n_layer});
+    for (const runtime::Stage& stage : model.stages()) parts.push_back({stage.backend, stage.n_layer});
     return std::make_shared<kv::PagePool>(kv_layout(model.config(), k_format, v_format), std::move(parts));
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One long file: a binder records which tensors were used over all spellings and layouts, so that leftovers can be
+// refused.
 #include "model/bind.h"
 
 #include <algorithm>

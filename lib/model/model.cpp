@@ -10,6 +10,7 @@
 #include "model/expert_profile.h"
 #include "model/fingerprint.h"
 #include "model/headers.h"
+#include "model/minimax_m2.h"
 #include "model/roles.h"
 #include "model/side_file.h"
 #include "model/vocabulary.h"
@@ -44,13 +45,13 @@ int32_t first_of_added_tokens(const tokenizer::Tokenizer& tokenizer) {
 }
 
 // Without devices that got no layer.
-std::vector<Stage> checked_stages(std::vector<Stage> stages, const Config& config) {
-    std::erase_if(stages, [](const Stage& stage) { return stage.n_layer == 0; });
+std::vector<runtime::Stage> checked_stages(std::vector<runtime::Stage> stages, const Config& config) {
+    std::erase_if(stages, [](const runtime::Stage& stage) { return stage.n_layer == 0; });
     int64_t n_layer = 0;
-    for (const Stage& stage : stages) n_layer += stage.n_layer;
+    for (const runtime::Stage& stage : stages) n_layer += stage.n_layer;
     if (n_layer != config.n_layer)
         fail(Status::invalid, "the devices have {} layers, the model {}", n_layer, config.n_layer);
-    for (const Stage& stage : stages)
+    for (const runtime::Stage& stage : stages)
         if (!stage.experts.empty() && std::ssize(stage.experts) != stage.n_layer)
             fail_internal("places for the experts of {} layers of {}", stage.experts.size(), stage.n_layer);
     return stages;
@@ -75,7 +76,7 @@ Model::Model(const std::string& path, std::shared_ptr<const backend::Backend> ba
     : Model(
           path,
           [&](const Config& config, std::span<const weights::WeightSpec>) {
-              return std::vector<Stage>{{std::move(backend), config.n_layer}};
+              return std::vector<runtime::Stage>{{std::move(backend), config.n_layer}};
           },
           options, log) {}
 
@@ -105,7 +106,7 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
     unused_rows_ = rows_without_token(*tokenizer_, config_.n_vocab);
     first_added_token_ = first_of_added_tokens(*tokenizer_);
     make_pools(options.expert_moves, uses, log);
-    forward_.emplace(stages_, config_, weights_, pools_);
+    forward_.emplace(stages_, minimax_m2(config_, weights_), pools_);
 }
 
 // Null where no device computes on host memory.
@@ -157,32 +158,33 @@ void Model::make_expert_tables() {
     }
 }
 
-void Model::make_pools(ExpertMoves moves, const ExpertUses& uses, const Logger& log) {
-    std::vector<PooledLayer> all(static_cast<size_t>(config_.n_layer));
+void Model::make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const Logger& log) {
+    std::vector<runtime::PooledLayer> all(static_cast<size_t>(config_.n_layer));
     for (const weights::WeightSpec& weight : specs_) {
         if (!weight.is_expert()) continue;
-        PooledLayer& layer = all[static_cast<size_t>(weight.layer)];
+        runtime::PooledLayer& layer = all[static_cast<size_t>(weight.layer)];
         const auto role = static_cast<Role>(weight.role);
         (role == Role::gate ? layer.gate : role == Role::up ? layer.up : layer.down).push_back(&weight);
     }
     reader_.emplace(checkpoint_);
     int64_t first = 0;
     for (size_t s = 0; s < stages_.size(); ++s) {
-        const Stage& stage = stages_[s];
-        std::vector<PooledLayer> shared;
+        const runtime::Stage& stage = stages_[s];
+        std::vector<runtime::PooledLayer> shared;
         const backend::Backend* host = nullptr;
         for (int64_t i = 0; i < stage.n_layer; ++i) {
             if (!stage.shares_experts_of(i)) continue;
             host = stage.experts_of(i).get();
-            PooledLayer& layer = shared.emplace_back(std::move(all[static_cast<size_t>(first + i)]));
+            runtime::PooledLayer& layer = shared.emplace_back(std::move(all[static_cast<size_t>(first + i)]));
             layer.layer = first + i;
             layer.on_host = &weights_.layers[static_cast<size_t>(first + i)].experts;
         }
-        std::unique_ptr<ExpertPool>& pool = pools_.emplace_back();
+        std::unique_ptr<runtime::ExpertPool>& pool = pools_.emplace_back();
         const int64_t stage_begin = std::exchange(first, first + stage.n_layer);
         if (shared.empty()) continue;
-        pool = std::make_unique<ExpertPool>(*stage.backend, *host, std::move(shared), stage_begin, *reader_,
-                                            ExpertPoolOptions{stage.cache_bytes, moves, uses}, log);
+        pool = std::make_unique<runtime::ExpertPool>(
+            *stage.backend, *host, std::move(shared), stage_begin, *reader_,
+            runtime::ExpertPoolOptions{stage.cache_bytes, moves, uses}, log);
         weight_bytes_[s].total += pool->device_bytes();
         weight_bytes_[s].experts += pool->device_bytes();
     }

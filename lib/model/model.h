@@ -18,12 +18,13 @@
 #include "model/chat_templates.h"
 #include "model/config.h"
 #include "model/dry_breakers.h"
-#include "model/expert_pool.h"
 #include "model/expert_profile.h"
-#include "model/minimax_m2.h"
 #include "model/recommended_sampling.h"
-#include "model/stage.h"
+#include "model/shares.h"
 #include "model/weights.h"
+#include "runtime/expert_pool.h"
+#include "runtime/forward_pass.h"
+#include "runtime/stage.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/place.h"
 #include "weights/reader.h"
@@ -40,9 +41,10 @@ struct OpenOptions {
     // Of the host: its threads fill devices. Null: a stage's backend on the host, or the caller's thread alone.
     std::shared_ptr<const backend::Backend> loader = nullptr;
     bool prefault = false;  // prefault mapped weights before the model is ready
-    ExpertMoves expert_moves = ExpertMoves::reproducible;  // for stages with room for a cache of experts
-    std::string expert_profile = {};  // read if it is there (expert_profile.h); empty: none
-    bool engine_tokenizer = false;    // split text as llama.cpp does, for token-exact comparisons with it
+    runtime::ExpertMoves expert_moves =
+        runtime::ExpertMoves::reproducible;  // for stages with room for a cache of experts
+    std::string expert_profile = {};         // read if it is there (expert_profile.h); empty: none
+    bool engine_tokenizer = false;  // split text as llama.cpp does, for token-exact comparisons with it
 };
 
 // Weights in host memory, read into it or mapped.
@@ -58,8 +60,8 @@ class Model {
           const OpenOptions& options, const Logger& log);
     // Loads a model onto several devices; the stages' layers must be those of the model. A device with its own memory
     // always gets copies of its weights.
-    using Split =
-        std::function<std::vector<Stage>(const Config& config, std::span<const weights::WeightSpec> weights)>;
+    using Split = std::function<std::vector<runtime::Stage>(const Config& config,
+                                                            std::span<const weights::WeightSpec> weights)>;
     Model(const std::string& path, const Split& split, const OpenOptions& options, const Logger& log);
     Model(const Model&) = delete;
     Model& operator=(const Model&) = delete;
@@ -67,12 +69,12 @@ class Model {
     const Config& config() const noexcept { return config_; }
     const checkpoint::Checkpoint& checkpoint() const noexcept { return checkpoint_; }
     const tokenizer::Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
-    std::span<const Stage> stages() const noexcept { return stages_; }
+    std::span<const runtime::Stage> stages() const noexcept { return stages_; }
     std::span<const Share> shares() const noexcept { return shares_; }
     const backend::Backend& backend() const noexcept {
         return *stages_.front().backend;
     }  // of the first layers
-    const ForwardPass& forward() const noexcept { return *forward_; }
+    const runtime::ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
     // Returns the number of parameters, without scales and zero points.
     int64_t n_parameters() const noexcept { return n_parameters_; }
@@ -81,7 +83,7 @@ class Model {
     const backend::Backend* host_backend() const noexcept;  // null where no layer is on the host
     uint64_t fingerprint() const noexcept { return fingerprint_; }
     // One a stage; null where no experts are shared with the host.
-    std::span<const std::unique_ptr<ExpertPool>> expert_pools() const noexcept { return pools_; }
+    std::span<const std::unique_ptr<runtime::ExpertPool>> expert_pools() const noexcept { return pools_; }
 
     // Returns one entry for each logit; 1 for padding of the vocabulary, which is not a token.
     std::span<const uint8_t> unused_rows() const noexcept { return unused_rows_; }
@@ -102,7 +104,7 @@ class Model {
   private:
     void load_weights(const OpenOptions& options, const Logger& log);
     void make_expert_tables();
-    void make_pools(ExpertMoves moves, const ExpertUses& uses, const Logger& log);
+    void make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const Logger& log);
 
     checkpoint::Checkpoint checkpoint_;
     Config config_;
@@ -112,7 +114,7 @@ class Model {
     ChatTemplates chat_templates_;
     RecommendedSampling recommended_sampling_;
     uint64_t fingerprint_ = 0;
-    std::vector<Stage> stages_;
+    std::vector<runtime::Stage> stages_;
     std::vector<Share> shares_;
     std::vector<weights::WeightSpec> specs_;
     int64_t n_parameters_ = 0;
@@ -120,9 +122,9 @@ class Model {
     std::vector<weights::PlacedPart> placed_;         // a share
     std::vector<weights::WeightBytes> weight_bytes_;  // a share
     Weights weights_;
-    std::optional<weights::Reader> reader_;           // of pools
-    std::vector<std::unique_ptr<ExpertPool>> pools_;  // a stage
-    std::optional<ForwardPass> forward_;
+    std::optional<weights::Reader> reader_;                    // of pools
+    std::vector<std::unique_ptr<runtime::ExpertPool>> pools_;  // a stage
+    std::optional<runtime::ForwardPass> forward_;
     mutable DryBreakers dry_breakers_;
     mutable std::mutex token_trie_mutex_;
     mutable std::shared_ptr<const constraint::TokenTrie> token_trie_;

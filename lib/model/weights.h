@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "model/stage.h"
+#include "model/shares.h"
 #include "weights/place.h"
 
 namespace minim::model {

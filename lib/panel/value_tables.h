@@ -3,7 +3,7 @@
 // IQ4_KSS and IQ2_KL. Layouts: lib/format/.
 //
 // The shifted variant of a table is computed as the table plus a constant if that takes fewer instructions; else it is the second
-// half of the table. Values that span less than 128 are small codes with an offset.
+// half of the table. Values that span less than 128 are small codes with an offset. One long file: the tables differ alone.
 #pragma once
 
 #include "format/iq2_k.h"

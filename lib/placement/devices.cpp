@@ -11,6 +11,7 @@
 #include "model/weights.h"
 #include "placement/fit_experts.h"
 #include "placement/plugins.h"
+#include "runtime/stage.h"
 #include "weights/device_target.h"
 
 namespace minim::placement {
@@ -91,11 +92,11 @@ model::LayerSizes sizes_on_devices(const Spread& spread, int64_t n_on_host,
 }
 
 // A cache of a given size for experts that no rule places, which go to the host: each stage has its layers' part of the room.
-void give_caches(const Spread& spread, const std::vector<bool>& is_pinned, std::span<model::Stage> stages) {
+void give_caches(const Spread& spread, const std::vector<bool>& is_pinned, std::span<runtime::Stage> stages) {
     size_t layer = 0;
     int64_t n_shared = 0;
     std::vector<int64_t> n_of_stage;
-    for (model::Stage& stage : stages) {
+    for (runtime::Stage& stage : stages) {
         stage.cache_bytes = spread.expert_cache_bytes;  // so that it says which are shared
         int64_t n = 0;
         if (stage.experts.empty()) stage.experts.assign(static_cast<size_t>(stage.n_layer), stage.backend);
@@ -115,10 +116,10 @@ void give_caches(const Spread& spread, const std::vector<bool>& is_pinned, std::
 }
 
 void place_free_experts(const Spread& spread, const FitRequest& fit, const Logger* log,
-                        std::span<model::Stage> stages) {
+                        std::span<runtime::Stage> stages) {
     if (spread.chooses_fit) {
         const int64_t n_context = fit_experts_to_any_context(fit, stages);
-        const bool all_have_room = std::ranges::all_of(stages, [](const model::Stage& stage) {
+        const bool all_have_room = std::ranges::all_of(stages, [](const runtime::Stage& stage) {
             return std::ranges::all_of(stage.experts,
                                        [&](const auto& place) { return place == stage.backend; });
         });
@@ -212,10 +213,10 @@ model::Model::Split split_over(Spread spread, const Logger* log) {
                 ? model::split_layers(sizes_on_devices(spread, n_on_host, is_pinned, weights),
                                       memory_of(spread.devices))
                 : model::split_layers(n_on_devices, spread.shares);
-        std::vector<model::Stage> stages;
+        std::vector<runtime::Stage> stages;
         if (n_on_host > 0) stages.push_back({spread.host, n_on_host});
         for (size_t i = 0; i < counts.size(); ++i) stages.push_back({spread.devices[i], counts[i]});
-        std::erase_if(stages, [](const model::Stage& stage) { return stage.n_layer == 0; });
+        std::erase_if(stages, [](const runtime::Stage& stage) { return stage.n_layer == 0; });
         place_experts(spread.experts, stages);
         place_free_experts(spread,
                            {.config = config,

@@ -12,11 +12,12 @@
 #include "constraint/positions.h"
 #include "constraint/regex.h"
 #include "model/tensor_names.h"
+#include "runtime/stage.h"
 
 namespace minim::placement {
 namespace {
 
-using model::Stage;
+using runtime::Stage;
 namespace names = model::names;
 
 constexpr std::array<std::string_view, 3> k_expert_parts = {"gate", "up", "down"};

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "model/stage.h"
+#include "runtime/stage.h"
 
 namespace minim::placement {
 
@@ -67,6 +67,6 @@ std::vector<bool> layers_with_rules(const ExpertRules& rules, int64_t n_layer);
 
 // Sets the devices of the experts of each stage's layers. Throws as layers_with_rules, and unsupported if a rule
 // would move a tensor that is not of experts, or only some of the experts' matrices of a layer.
-void place_experts(const ExpertRules& rules, std::span<model::Stage> stages);
+void place_experts(const ExpertRules& rules, std::span<runtime::Stage> stages);
 
 }  // namespace minim::placement

@@ -12,6 +12,8 @@
 #include "base/memory_info.h"
 #include "model/minimax_m2.h"
 #include "model/weights.h"
+#include "runtime/stage.h"
+#include "runtime/step_space.h"
 #include "weights/device_target.h"
 
 namespace minim::placement {
@@ -19,7 +21,7 @@ namespace {
 
 using backend::k_kv_page_tokens;
 using model::Share;
-using model::Stage;
+using runtime::Stage;
 
 constexpr int64_t k_step_rows = 512;
 constexpr uint64_t k_spare_part = 100;
@@ -53,7 +55,8 @@ std::vector<uint64_t> work_bytes(std::span<const Stage> stages, const model::Con
     std::vector<uint64_t> bytes;
     for (const Stage& stage : stages) bytes.push_back(used(stage));
     {
-        const model::StepSpace space(stages, config, std::min(k_step_rows, n_context), n_context);
+        const runtime::StepSpace space(stages, model::step_shape(config), std::min(k_step_rows, n_context),
+                                       n_context);
         for (size_t s = 0; s < stages.size(); ++s) bytes[s] = used(stages[s]) - bytes[s];
     }
     for (const Stage& stage : stages) stage.backend->give_back_kept();

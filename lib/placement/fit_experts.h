@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 #include "format/format.h"
 #include "model/config.h"
-#include "model/stage.h"
+#include "runtime/stage.h"
 #include "weights/spec.h"
 
 namespace minim::placement {
@@ -38,11 +38,11 @@ struct FitRequest {
 //
 // If host memory is too small for all experts of a device, the host gets only the experts that do not fit, and there
 // is no cache. Throws out_of_device_memory if a device has no room for the weights that are not experts.
-void fit_experts(const FitRequest& request, std::span<model::Stage> stages);
+void fit_experts(const FitRequest& request, std::span<runtime::Stage> stages);
 
 // Chooses the context as well: 8,192 tokens, or the model's maximum if that is less. It is shorter, down to 2,048, if
 // then all experts fit beside it; and down to 256 if there is no room for more, or if the cache would get less room
 // than the context. Returns the context.
-int64_t fit_experts_to_any_context(FitRequest request, std::span<model::Stage> stages);
+int64_t fit_experts_to_any_context(FitRequest request, std::span<runtime::Stage> stages);
 
 }  // namespace minim::placement

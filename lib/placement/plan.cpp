@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One long file: each decision (layers, experts, caches, context) depends on the bytes that the earlier ones have left.
 #include "placement/plan.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "model/roles.h"
-#include "model/stage.h"
+#include "model/shares.h"
 #include "placement/predict.h"
 
 namespace minim::placement {

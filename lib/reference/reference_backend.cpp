@@ -161,8 +161,12 @@ class ReferenceBackend : public backend::Backend {
             float* q = args.q + i * args.n_head * args.head_dim;
             float* k = args.k + i * args.n_head_kv * args.head_dim;
             const int64_t position = args.rows[static_cast<size_t>(i)].position;
-            rms_norm(q, args.q_norm, args.norm_eps, q);
-            rms_norm(k, args.k_norm, args.norm_eps, k);
+            const auto norm = [&](float* heads, int64_t n_head, const Vector& weight) {
+                for (int64_t at = 0; at < n_head * args.head_dim; at += weight.size)
+                    rms_norm(heads + at, weight, args.norm_eps, heads + at);
+            };
+            norm(q, args.n_head, args.q_norm);
+            norm(k, args.n_head_kv, args.k_norm);
             for (int64_t head = 0; head < args.n_head; ++head)
                 rotate(q + head * args.head_dim, position, args.rope_frequency);
             for (int64_t head = 0; head < args.n_head_kv; ++head)

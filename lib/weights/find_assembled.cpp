@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One long file: the layouts share their checks, and the order in which they are tried decides between them.
 #include <algorithm>
 #include <string_view>
 

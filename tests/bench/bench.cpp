@@ -13,8 +13,12 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "bytes_read.h"
+#include "model/minimax_m2.h"
 #include "placement/devices.h"
 #include "random_bytes.h"
+#include "runtime/forward_pass.h"
+#include "runtime/stage.h"
+#include "runtime/step_space.h"
 
 namespace minim::bench {
 namespace {
@@ -41,8 +45,8 @@ weights::Expand expand_of(const Options& options) {
     return options.expand == "on" ? weights::Expand::on : weights::Expand::automatic;
 }
 
-model::StepRow row_of(const kv::Sequence& text, int64_t number, int64_t position, int64_t n_vocab,
-                      bool wants_logits) {
+runtime::StepRow row_of(const kv::Sequence& text, int64_t number, int64_t position, int64_t n_vocab,
+                        bool wants_logits) {
     const int64_t token = (position * 7919 + number * 104729 + 13) % n_vocab;
     return {static_cast<int32_t>(token), {&text.view(), position}, wants_logits};
 }
@@ -107,7 +111,7 @@ void Bench::open_model() {
         config_ = &model_->config();
         weights_ = &model_->weights();
     }
-    forward_.emplace(stages_, *config_, *weights_);
+    forward_.emplace(stages_, model::minimax_m2(*config_, *weights_));
 }
 
 void Bench::open_yardsticks() {
@@ -138,7 +142,7 @@ Result Bench::prompt(int64_t n, int64_t depth, int64_t n_ubatch) {
     const double steps = std::ceil(static_cast<double>(n) / static_cast<double>(n_ubatch));
     result.bytes_per_token = weight_bytes(*weights_) * steps / static_cast<double>(n);
     const std::vector<kv::Sequence> texts = make_texts(1, depth + n);
-    model::StepSpace space(stages_, *config_, n_ubatch, depth + n);
+    runtime::StepSpace space(stages_, model::step_shape(*config_), n_ubatch, depth + n);
     fill_depth(texts, space, depth, n_ubatch);
     read(texts[0], space, depth, n, n_ubatch);  // not measured
     repeat(result, n, [&] { read(texts[0], space, depth, n, n_ubatch); });
@@ -155,7 +159,7 @@ Result Bench::generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_p
     result.bytes_per_token = active_bytes(*config_, *weights_, n_parallel) / static_cast<double>(n_parallel) +
                              kv_bytes * static_cast<double>(middle);
     const std::vector<kv::Sequence> texts = make_texts(n_parallel, depth + n);
-    model::StepSpace space(stages_, *config_, std::max(n_ubatch, n_parallel), depth + n);
+    runtime::StepSpace space(stages_, model::step_shape(*config_), std::max(n_ubatch, n_parallel), depth + n);
     fill_depth(texts, space, depth, n_ubatch);
     generate(texts, space, depth, std::min<int64_t>(n, 2));  // not measured
     repeat(result, n * n_parallel, [&] { generate(texts, space, depth, n); });
@@ -165,7 +169,7 @@ Result Bench::generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_p
 std::vector<KernelTime> Bench::kernels(int64_t depth, int64_t n_parallel) {
     if (shares_.size() > 1) fail(Status::unsupported, "--kernels with layers or experts on several devices");
     const std::vector<kv::Sequence> texts = make_texts(n_parallel, depth + 1);
-    model::StepSpace space(stages_, *config_, options_.n_ubatch.front(), depth + 1);
+    runtime::StepSpace space(stages_, model::step_shape(*config_), options_.n_ubatch.front(), depth + 1);
     fill_depth(texts, space, depth, options_.n_ubatch.front());
     return time_kernels(*shares_[0].backend, *config_, *weights_, texts, depth);
 }
@@ -190,7 +194,7 @@ backend::KvLayout Bench::kv_layout() const {
 
 std::vector<kv::Sequence> Bench::make_texts(int64_t n, int64_t n_context) const {
     std::vector<kv::Part> parts;
-    for (const model::Stage& stage : stages_) parts.push_back({stage.backend, stage.n_layer});
+    for (const runtime::Stage& stage : stages_) parts.push_back({stage.backend, stage.n_layer});
     const auto pool = std::make_shared<kv::PagePool>(kv_layout(), std::move(parts));
     pool->keep_pages(n * kv::page_count(n_context));
     std::vector<kv::Sequence> texts;
@@ -200,7 +204,7 @@ std::vector<kv::Sequence> Bench::make_texts(int64_t n, int64_t n_context) const 
 }
 
 // Fills the first `depth` positions of every sequence: evaluates tokens, or writes random K and V.
-void Bench::fill_depth(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t depth,
+void Bench::fill_depth(const std::vector<kv::Sequence>& texts, runtime::StepSpace& space, int64_t depth,
                        int64_t n_ubatch) {
     if (depth == 0) return;
     if (!options_.synthetic_depth) {
@@ -227,9 +231,9 @@ Result Bench::new_result(const std::string& test, int64_t depth, int64_t n_ubatc
 }
 
 // Tokens first .. first + count of the text, in steps of at most n_step rows.
-void Bench::read(const kv::Sequence& text, model::StepSpace& space, int64_t first, int64_t count,
+void Bench::read(const kv::Sequence& text, runtime::StepSpace& space, int64_t first, int64_t count,
                  int64_t n_step) {
-    std::vector<model::StepRow> rows;
+    std::vector<runtime::StepRow> rows;
     for (int64_t done = 0; done < count; done += static_cast<int64_t>(rows.size())) {
         rows.resize(static_cast<size_t>(std::min(n_step, count - done)));
         for (size_t i = 0; i < rows.size(); ++i) {
@@ -241,9 +245,9 @@ void Bench::read(const kv::Sequence& text, model::StepSpace& space, int64_t firs
 }
 
 // The same tokens of every text, one of each a step.
-void Bench::generate(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t first,
+void Bench::generate(const std::vector<kv::Sequence>& texts, runtime::StepSpace& space, int64_t first,
                      int64_t count) {
-    std::vector<model::StepRow> rows(texts.size());
+    std::vector<runtime::StepRow> rows(texts.size());
     for (int64_t position = first; position < first + count; ++position) {
         for (size_t i = 0; i < texts.size(); ++i)
             rows[i] = row_of(texts[i], static_cast<int64_t>(i), position, config_->n_vocab, true);
@@ -252,7 +256,7 @@ void Bench::generate(const std::vector<kv::Sequence>& texts, model::StepSpace& s
 }
 
 // As the engine takes the likeliest token of each row that wants logits: where a device can tell it, the rows stay there.
-void Bench::step(std::span<const model::StepRow> rows, model::StepSpace& space, int64_t n_wanted) {
+void Bench::step(std::span<const runtime::StepRow> rows, runtime::StepSpace& space, int64_t n_wanted) {
     queries_.clear();
     if (space.keeps_logits()) {
         queries_.resize(static_cast<size_t>(n_wanted));

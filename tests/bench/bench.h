@@ -20,6 +20,9 @@
 #include "placement/backends.h"
 #include "placement/devices.h"
 #include "report.h"
+#include "runtime/forward_pass.h"
+#include "runtime/stage.h"
+#include "runtime/step_space.h"
 #include "synthetic.h"
 #include "timed_backend.h"
 
@@ -54,14 +57,14 @@ class Bench {
 
     backend::KvLayout kv_layout() const;
     std::vector<kv::Sequence> make_texts(int64_t n, int64_t n_context) const;
-    void fill_depth(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t depth,
+    void fill_depth(const std::vector<kv::Sequence>& texts, runtime::StepSpace& space, int64_t depth,
                     int64_t n_ubatch);
     Result new_result(const std::string& test, int64_t depth, int64_t n_ubatch) const;
-    void read(const kv::Sequence& text, model::StepSpace& space, int64_t first, int64_t count,
+    void read(const kv::Sequence& text, runtime::StepSpace& space, int64_t first, int64_t count,
               int64_t n_step);
-    void generate(const std::vector<kv::Sequence>& texts, model::StepSpace& space, int64_t first,
+    void generate(const std::vector<kv::Sequence>& texts, runtime::StepSpace& space, int64_t first,
                   int64_t count);
-    void step(std::span<const model::StepRow> rows, model::StepSpace& space, int64_t n_wanted);
+    void step(std::span<const runtime::StepRow> rows, runtime::StepSpace& space, int64_t n_wanted);
     template <typename Work>
     void repeat(Result& result, int64_t n_tokens, const Work& work);
 
@@ -71,11 +74,11 @@ class Bench {
     std::vector<std::shared_ptr<TimedBackend>> timed_;  // the devices, where operations are timed
     std::optional<SyntheticModel> synthetic_;
     std::optional<model::Model> model_;
-    std::span<const model::Stage> stages_;
+    std::span<const runtime::Stage> stages_;
     std::span<const model::Share> shares_;
     const model::Config* config_ = nullptr;
     const model::Weights* weights_ = nullptr;
-    std::optional<model::ForwardPass> forward_;
+    std::optional<runtime::ForwardPass> forward_;
     std::optional<Bandwidth> host_bandwidth_;
     std::vector<std::unique_ptr<DeviceBandwidth>> device_bandwidth_;  // a share; null: the host's
     std::vector<float> logits_;

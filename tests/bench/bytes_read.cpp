@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "format/expand.h"
+#include "runtime/stage.h"
 
 namespace minim::bench {
 namespace {
@@ -54,7 +55,7 @@ double active_bytes(const model::Config& config, const model::Weights& weights, 
 }
 
 double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows) {
-    const model::Stage all = {nullptr, config.n_layer};
+    const runtime::Stage all = {nullptr, config.n_layer};
     return active_bytes(config, weights, n_rows, model::shares_of({&all, 1}).front());
 }
 

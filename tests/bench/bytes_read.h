@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "model/config.h"
-#include "model/stage.h"
+#include "model/shares.h"
 #include "model/weights.h"
 
 namespace minim::bench {

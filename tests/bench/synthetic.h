@@ -11,6 +11,7 @@
 #include "model/config.h"
 #include "model/model.h"
 #include "model/weights.h"
+#include "runtime/stage.h"
 
 namespace minim::bench {
 
@@ -34,7 +35,7 @@ struct SyntheticShape {
 
 struct SyntheticModel {
     model::Config config;
-    std::vector<model::Stage> stages;
+    std::vector<runtime::Stage> stages;
     std::vector<model::Share> shares;
     model::Weights weights;
     std::vector<std::unique_ptr<backend::Memory>> expert_tables;  // of devices

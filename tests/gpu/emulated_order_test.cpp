@@ -7,7 +7,7 @@
 #include "gpu/attend_support.h"
 #include "gpu/emulated_thread.h"
 #include "gpu/fixture.h"
-#include "model/shortlist_space.h"
+#include "runtime/shortlist_space.h"
 #include "support/catch.h"
 
 namespace minim::test {
@@ -153,7 +153,7 @@ std::vector<std::byte> some_shortlists() {
     for (float& logit : logits) logit = std::round(logit * 8.0F);
     const float* rows = f.put(logits);
     f.device->synchronize(*f.stream);
-    model::ShortlistSpace space(*f.device, 3);
+    runtime::ShortlistSpace space(*f.device, 3);
     space.ask(
         std::vector<ShortlistQuery>{{256, {}, 1.0, true}, {1, {}, 0.5, false}, {9, {4, 8999}, 2.0, true}});
     space.upload(*stream, 0);

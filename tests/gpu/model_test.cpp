@@ -10,6 +10,8 @@
 #include "gpu/models.h"
 #include "gpu/support.h"
 #include "placement/backends.h"
+#include "runtime/expert_pool.h"
+#include "runtime/stage.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 
@@ -21,14 +23,14 @@ using backend::Arithmetic;
 // Opens a model with all layers on the first device, their experts on the CPU, and a cache of them of `cache_bytes`.
 std::shared_ptr<const model::Model> open_with_host_experts(
     const std::string& path, Arithmetic arithmetic, uint64_t cache_bytes = 0,
-    model::ExpertMoves moves = model::ExpertMoves::fixed) {
+    runtime::ExpertMoves moves = runtime::ExpertMoves::fixed) {
     const Logger silent;
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
         const auto threads = std::make_shared<const ThreadPool>(1);
         const auto host = placement::make_backend(arithmetic == Arithmetic::fast ? "cpu" : "reference",
                                                   threads, active_cpu_level());
         const auto n_layer = static_cast<size_t>(config.n_layer);
-        return std::vector<model::Stage>{
+        return std::vector<runtime::Stage>{
             {cuda::make_cuda_backend(0, arithmetic), config.n_layer, {n_layer, host}, cache_bytes}};
     };
     model::OpenOptions options;
@@ -39,8 +41,8 @@ std::shared_ptr<const model::Model> open_with_host_experts(
 // Of a model with a cache: room for all experts.
 uint64_t expert_bytes(const model::Model& model) {
     uint64_t bytes = 0;
-    for (const model::PooledLayer& layer : model.expert_pools()[0]->layers())
-        bytes += model::ExpertPool::place_bytes(layer) * layer.gate.size();
+    for (const runtime::PooledLayer& layer : model.expert_pools()[0]->layers())
+        bytes += runtime::ExpertPool::place_bytes(layer) * layer.gate.size();
     return bytes;
 }
 
@@ -127,7 +129,8 @@ TEST_CASE(
         const double on_cpu =
             difference(exact_f16, logits(open_on(path, {}, Arithmetic::fast), Format::f16, 24, 24));
         const uint64_t all = expert_bytes(*open_with_host_experts(path, Arithmetic::exact, 1));
-        for (const model::ExpertMoves moves : {model::ExpertMoves::fixed, model::ExpertMoves::reproducible}) {
+        for (const runtime::ExpertMoves moves :
+             {runtime::ExpertMoves::fixed, runtime::ExpertMoves::reproducible}) {
             // Repeated steps among them.
             const auto exact_halves = open_with_host_experts(path, Arithmetic::exact, all / 2, moves);
             for (const size_t chunk : {40, 7, 1})
@@ -137,10 +140,10 @@ TEST_CASE(
                 CHECK(difference(exact_f16, logits(halves, Format::f16, 24, chunk)) <
                       std::max(2.5 * on_cpu, 5e-3));
             for (const auto& model : {exact_halves, halves}) {
-                const model::ExpertPoolState state = model->expert_pools()[0]->state();
+                const runtime::ExpertPoolState state = model->expert_pools()[0]->state();
                 CHECK(state.n_hits > 0);
                 CHECK(state.n_misses > 0);
-                CHECK((state.n_moves > 0) == (moves == model::ExpertMoves::reproducible));
+                CHECK((state.n_moves > 0) == (moves == runtime::ExpertMoves::reproducible));
             }
         }
     }

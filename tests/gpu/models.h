@@ -13,6 +13,7 @@
 #include "engine/session.h"
 #include "model/model.h"
 #include "placement/backends.h"
+#include "runtime/stage.h"
 #include "support/helpers.h"
 
 namespace minim::test {
@@ -22,7 +23,7 @@ inline std::shared_ptr<const model::Model> open_on(const std::string& path, std:
                                                    backend::Arithmetic arithmetic) {
     const Logger silent;
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
-        std::vector<model::Stage> stages;
+        std::vector<runtime::Stage> stages;
         const auto n = static_cast<int64_t>(devices.size());
         for (int64_t i = 0; i < n; ++i)
             stages.push_back({cuda::make_cuda_backend(devices[static_cast<size_t>(i)], arithmetic),

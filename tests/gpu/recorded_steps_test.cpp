@@ -7,6 +7,7 @@
 #include "gpu/recorder.h"
 #include "model/model.h"
 #include "placement/backends.h"
+#include "runtime/stage.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 
@@ -16,7 +17,7 @@ namespace {
 std::shared_ptr<const model::Model> open(size_t n_devices) {
     const Logger silent;
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
-        std::vector<model::Stage> stages;
+        std::vector<runtime::Stage> stages;
         const auto n = static_cast<int64_t>(n_devices);
         for (int64_t i = 0; i < n; ++i)
             stages.push_back({cuda::make_cuda_backend(static_cast<int32_t>(i), backend::Arithmetic::fast),
@@ -33,11 +34,11 @@ std::shared_ptr<const model::Model> open_apart() {
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
         const std::shared_ptr<const backend::Backend> first =
             cuda::make_cuda_backend(0, backend::Arithmetic::fast);
-        model::Stage stage = {first, config.n_layer, {first, first, first}};
+        runtime::Stage stage = {first, config.n_layer, {first, first, first}};
         stage.experts[0] =
             placement::make_backend("cpu", std::make_shared<const ThreadPool>(1), active_cpu_level());
         stage.experts[2] = cuda::make_cuda_backend(1, backend::Arithmetic::fast);
-        return std::vector<model::Stage>{stage};
+        return std::vector<runtime::Stage>{stage};
     };
     const std::string path = std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf";
     return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);

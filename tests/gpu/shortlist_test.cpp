@@ -10,7 +10,8 @@
 #include "gpu/fixture.h"
 #include "gpu/support.h"
 #include "model/model.h"
-#include "model/shortlist_space.h"
+#include "runtime/shortlist_space.h"
+#include "runtime/stage.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 #include "support/shortlist.h"
@@ -80,7 +81,7 @@ class Tops {
     int64_t n_vocab_;
     Fixture f_;
     std::unique_ptr<backend::Scratch> stream_;
-    model::ShortlistSpace space_;
+    runtime::ShortlistSpace space_;
 };
 
 ShortlistQuery query_of(int32_t n_candidates, double inverse_temperature = 0.0, bool exact_total = false,
@@ -99,7 +100,7 @@ std::vector<float> some_logits(int64_t n_vocab, Random& random, bool coarse) {
 std::shared_ptr<const model::Model> open_model() {
     const Logger silent;
     const auto whole = [](const model::Config& config, std::span<const weights::WeightSpec>) {
-        return std::vector<model::Stage>{{cuda::make_cuda_backend(0, Arithmetic::fast), config.n_layer}};
+        return std::vector<runtime::Stage>{{cuda::make_cuda_backend(0, Arithmetic::fast), config.n_layer}};
     };
     return std::make_shared<const model::Model>(std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf",
                                                 whole, model::OpenOptions{}, silent);

@@ -17,6 +17,9 @@
 #include "gpu/vary_steps.h"
 #include "kv/sequence.h"
 #include "model/minimax_m2.h"
+#include "runtime/forward_pass.h"
+#include "runtime/stage.h"
+#include "runtime/step_space.h"
 
 namespace minim::test {
 namespace {
@@ -32,12 +35,12 @@ class Text {
   public:
     explicit Text(const model::Model& model)
         : model_(model),
-          forward_(model.stages(), model.config(), model.weights()),
-          space_(model.stages(), model.config(), k_prompt, k_prompt + 1),
+          forward_(model.stages(), model::minimax_m2(model.config(), model.weights())),
+          space_(model.stages(), model::step_shape(model.config()), k_prompt, k_prompt + 1),
           sequence_(make_pool(model), k_prompt + 1) {
         sequence_.hold(0, k_prompt + 1);
         const std::vector<int32_t> prompt = some_ids(static_cast<size_t>(k_prompt));
-        std::vector<model::StepRow> rows;
+        std::vector<runtime::StepRow> rows;
         for (size_t i = 0; i < prompt.size(); ++i)
             rows.push_back({prompt[i], {&sequence_.view(), static_cast<int64_t>(i)}, i + 1 == prompt.size()});
         std::vector<float> logits(static_cast<size_t>(model.config().n_vocab));
@@ -45,7 +48,7 @@ class Text {
     }
 
     std::vector<float> next_logits() {
-        const model::StepRow row = {7, {&sequence_.view(), k_prompt}, true};
+        const runtime::StepRow row = {7, {&sequence_.view(), k_prompt}, true};
         std::vector<float> logits(static_cast<size_t>(model_.config().n_vocab));
         forward_.step({&row, 1}, space_, {logits.data(), {}}, nullptr);
         return logits;
@@ -55,15 +58,15 @@ class Text {
     static std::shared_ptr<kv::PagePool> make_pool(const model::Model& model) {
         const model::Config& c = model.config();
         std::vector<kv::Part> parts;
-        for (const model::Stage& stage : model.stages()) parts.push_back({stage.backend, stage.n_layer});
+        for (const runtime::Stage& stage : model.stages()) parts.push_back({stage.backend, stage.n_layer});
         return std::make_shared<kv::PagePool>(
             backend::KvLayout{c.n_layer, c.n_head_kv, c.head_dim, Format::f16, Format::f16},
             std::move(parts));
     }
 
     const model::Model& model_;
-    const model::ForwardPass forward_;
-    model::StepSpace space_;
+    const runtime::ForwardPass forward_;
+    runtime::StepSpace space_;
     kv::Sequence sequence_;
 };
 

@@ -6,6 +6,7 @@
 #include "cpu/cpu_backend.h"
 #include "model/roles.h"
 #include "placement/backends.h"
+#include "runtime/stage.h"
 
 namespace minim::test {
 
@@ -16,10 +17,10 @@ std::shared_ptr<const backend::Backend> cpu_backend() {
 namespace {
 
 // Stages of these backends in turn, with layers in equal shares behind the first `n_before`.
-std::vector<model::Stage> spread(const Devices& devices, int64_t n_layer) {
+std::vector<runtime::Stage> spread(const Devices& devices, int64_t n_layer) {
     const std::vector<int64_t> counts =
         model::split_layers(n_layer, std::vector<double>(devices.size(), 1.0));
-    std::vector<model::Stage> stages;
+    std::vector<runtime::Stage> stages;
     for (size_t i = 0; i < devices.size(); ++i) stages.push_back({devices[i], counts[i]});
     return stages;
 }
@@ -50,7 +51,7 @@ std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices,
                                                      const model::OpenOptions& options) {
     const Logger silent;
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
-        std::vector<model::Stage> stages = spread(devices, config.n_layer - 1);
+        std::vector<runtime::Stage> stages = spread(devices, config.n_layer - 1);
         stages.insert(stages.begin(), {cpu_backend(), 1});
         return stages;
     };

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "placement/plugins.h"
+#include "runtime/stage.h"
 #include "sim/devices.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -119,7 +120,7 @@ TEST_CASE("layers go to the devices in the order and the shares asked for, the r
     std::vector<weights::WeightSpec> shapes = shapes_of_layers(10);
     const auto counts = [&](placement::Spread spread) {
         std::string text;
-        for (const model::Stage& stage : placement::split_over(std::move(spread))(config, shapes))
+        for (const runtime::Stage& stage : placement::split_over(std::move(spread))(config, shapes))
             text += std::string(stage.backend->name()) + "=" + std::to_string(stage.n_layer) + " ";
         return text;
     };

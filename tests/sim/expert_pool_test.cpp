@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Experts of a layer on both sides at once: whatever is on the device, the model answers as on the CPU.
-#include "model/expert_pool.h"
+#include "runtime/expert_pool.h"
 
 #include <atomic>
 #include <chrono>
@@ -17,7 +17,7 @@
 namespace minim::test {
 namespace {
 
-using model::ExpertMoves;
+using runtime::ExpertMoves;
 
 constexpr int64_t k_all = INT32_MAX;
 
@@ -33,11 +33,11 @@ std::shared_ptr<const model::Model> with_cache(const Devices& devices, uint64_t 
                         options, path);
 }
 
-model::ExpertPoolState state_of(const model::Model& model) {
-    model::ExpertPoolState total;
+runtime::ExpertPoolState state_of(const model::Model& model) {
+    runtime::ExpertPoolState total;
     for (const auto& pool : model.expert_pools()) {
         if (pool == nullptr) continue;
-        const model::ExpertPoolState state = pool->state();
+        const runtime::ExpertPoolState state = pool->state();
         total.n_places += state.n_places;
         total.n_hits += state.n_hits;
         total.n_misses += state.n_misses;
@@ -52,7 +52,7 @@ uint64_t expert_bytes(const model::Model& model) {
     for (const auto& pool : model.expert_pools())
         if (pool != nullptr)
             for (const auto& layer : pool->layers())
-                bytes += model::ExpertPool::place_bytes(layer) * layer.gate.size();
+                bytes += runtime::ExpertPool::place_bytes(layer) * layer.gate.size();
     return bytes;
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("pool: with any part of the experts on the device, the logits are the 
                 INFO(n_devices << " devices, part " << part << " chunk " << chunk);
                 CHECK(logits_on(model, six.ids, chunk) == six.expected);
             }
-            const model::ExpertPoolState state = state_of(*model);
+            const runtime::ExpertPoolState state = state_of(*model);
             CHECK(state.bytes <= bytes);
             CHECK(state.n_moves == 0);
             if (part == 1.0) CHECK(state.n_misses == 0);
@@ -126,7 +126,7 @@ TEST_CASE("pool: a profile of one run says which experts the next one begins wit
     const SixLayers six;
     const TemporaryFolder folder;
     const std::string path = folder.path() + "/uses.json";
-    const auto opened = [&](model::ExpertMoves moves) {
+    const auto opened = [&](runtime::ExpertMoves moves) {
         const Devices devices = make_devices(1);
         const uint64_t all = expert_bytes(*with_cache(devices, 1, ExpertMoves::fixed, six.path));
         model::OpenOptions options;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "placement/devices.h"
+#include "runtime/stage.h"
 #include "sim/devices.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -20,7 +21,7 @@ class Ten {
     Ten() : devices(make_devices(3)), host(cpu_backend()) {}
 
     std::string placed(ExpertRules rules) {
-        std::vector<model::Stage> stages = {{devices[0], 6}, {devices[1], 4}};
+        std::vector<runtime::Stage> stages = {{devices[0], 6}, {devices[1], 4}};
         rules.host = host;
         placement::place_experts(rules, stages);
         is_pinned = placement::layers_with_rules(rules, 10);
@@ -100,7 +101,7 @@ TEST_CASE("the first override that matches decides, and devices need no layers o
 }
 
 TEST_CASE("a layer of the CPU keeps its experts there, whatever the CPU's backend is") {
-    std::vector<model::Stage> stages = {{cpu_backend(), 2}, {make_devices(1)[0], 2}};
+    std::vector<runtime::Stage> stages = {{cpu_backend(), 2}, {make_devices(1)[0], 2}};
     placement::place_experts({.n_host_layers = 3, .host = cpu_backend()}, stages);
     CHECK(placement::placement_text(model::shares_of(stages)) ==
           "cpu (layers 0-1), sim:0 (layers 2-3), cpu (experts of layer 2)");

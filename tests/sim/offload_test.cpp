@@ -5,7 +5,10 @@
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
 #include "kv/sequence.h"
+#include "model/minimax_m2.h"
 #include "placement/backends.h"
+#include "runtime/forward_pass.h"
+#include "runtime/step_space.h"
 #include "sim/devices.h"
 #include "sim/placement_checks.h"
 #include "support/catch.h"
@@ -245,8 +248,8 @@ TEST_CASE("the host's threads stay awake during a step of few rows that a device
     const auto awake_in_step = [&](const model::Model& model, int64_t n_rows, bool fails) {
         kv::Sequence cache(engine::make_pool(model, {}, {}), n_rows);
         cache.hold(0, n_rows);
-        model::StepSpace space(model.stages(), model.config(), n_rows, n_rows);
-        std::vector<model::StepRow> rows;
+        runtime::StepSpace space(model.stages(), model::step_shape(model.config()), n_rows, n_rows);
+        std::vector<runtime::StepRow> rows;
         for (int64_t i = 0; i < n_rows; ++i) rows.push_back({5, {&cache.view(), i}, true});
         std::vector<float> logits(static_cast<size_t>(n_rows * model.config().n_vocab));
         int seen = 0;

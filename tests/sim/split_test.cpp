@@ -2,7 +2,7 @@
 // A model whose layers are spread over devices answers exactly what it answers on one.
 #include <cmath>
 
-#include "model/stage.h"
+#include "model/shares.h"
 #include "sim/devices.h"
 #include "sim/placement_checks.h"
 #include "support/catch.h"

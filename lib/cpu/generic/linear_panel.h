@@ -11,7 +11,7 @@
 // With few input rows, weights are multiplied as they are unpacked. With more, a panel is unpacked into scratch, 256 columns at a
 // time, and multiplied there, in the first-level cache, with every tile of input rows; the sums stay in scratch meanwhile.
 // 8-bit codes need no unpacking and are read in place. All ways do the same arithmetic, and prefetch the next weights while
-// they compute.
+// they compute. One long file: the ways share their loops.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 #include "gpu/selfcheck/report.h"
 #include "gpu/selfcheck/rig.h"
 #include "kv/sequence.h"
-#include "model/shortlist_space.h"
+#include "runtime/shortlist_space.h"
 #include "support/shortlist.h"
 
 namespace minim::selfcheck {
@@ -146,7 +146,7 @@ void check_shortlist(Rig& rig, Report& report) {
         rig.gpu.clear();
         const std::vector<float> logits = rig.random.normal(n_vocab, 3.0F);
         const ShortlistQuery query = {n_candidates, {5, 17}, 1.0 / 0.7, false};
-        model::ShortlistSpace space(rig.gpu.backend(), 1);
+        runtime::ShortlistSpace space(rig.gpu.backend(), 1);
         const float* on_gpu = rig.gpu.put(logits);
         space.ask({&query, 1});
         space.upload(rig.gpu.stream(), 0);

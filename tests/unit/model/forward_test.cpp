@@ -9,6 +9,8 @@
 #include "kv/sequence.h"
 #include "model/minimax_m2.h"
 #include "plain_forward.h"
+#include "runtime/forward_pass.h"
+#include "runtime/step_space.h"
 #include "support.h"
 
 using namespace minim;
@@ -140,8 +142,8 @@ TEST_CASE("rows that want no logits get none, and the others keep theirs") {
     const model::Config& config = model->config();
     kv::Sequence cache =
         kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 9);
-    model::StepSpace space(model->backend(), config, 9, 9);
-    std::vector<model::StepRow> rows;
+    runtime::StepSpace space(model->backend(), model::step_shape(config), 9, 9);
+    std::vector<runtime::StepRow> rows;
     for (size_t i = 0; i < ids.size(); ++i) {
         rows.push_back({ids[i], {&cache.view(), static_cast<int64_t>(i)}, i == 2 || i == 7});
     }
@@ -167,8 +169,8 @@ TEST_CASE("a step of several sequences gives each the logits it has alone") {
         {config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 70);
     kv::Sequence cache_b = kv::Sequence::alone(
         {config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 13);
-    model::StepSpace space(model->backend(), config, 83, 70);
-    std::vector<model::StepRow> rows;
+    runtime::StepSpace space(model->backend(), model::step_shape(config), 83, 70);
+    std::vector<runtime::StepRow> rows;
     for (size_t i = 0; i < first.size(); ++i) {
         const auto position = static_cast<int64_t>(i);
         rows.push_back({first[i], {&cache_a.view(), position}, i + 1 == first.size()});
@@ -187,8 +189,8 @@ TEST_CASE("a step of several sequences gives each the logits it has alone") {
 TEST_CASE("a step larger than its space is an internal error") {
     const TemporaryFolder folder;
     const auto model = open_model(TinyModel(), folder);
-    model::StepSpace space(model->backend(), model->config(), 2, 4);
-    const std::vector<model::StepRow> rows(3);
+    runtime::StepSpace space(model->backend(), model::step_shape(model->config()), 2, 4);
+    const std::vector<runtime::StepRow> rows(3);
     expect_error(Status::internal, "3 rows", [&] { model->forward().step(rows, space, nullptr, nullptr); });
 }
 
@@ -199,8 +201,8 @@ TEST_CASE("a triggered token cancels a step") {
     const model::Config& config = model->config();
     kv::Sequence cache =
         kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, 1);
-    model::StepSpace space(model->backend(), config, 1, 1);
-    const std::vector<model::StepRow> rows = {{5, {&cache.view(), 0}, false}};
+    runtime::StepSpace space(model->backend(), model::step_shape(config), 1, 1);
+    const std::vector<runtime::StepRow> rows = {{5, {&cache.view(), 0}, false}};
     CancelToken cancel;
     cancel.trigger();
     expect_error(Status::cancelled, "evaluation",

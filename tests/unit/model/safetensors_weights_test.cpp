@@ -10,6 +10,9 @@
 #include "model/weights.h"
 #include "plain_forward.h"
 #include "reference/reference_backend.h"
+#include "runtime/forward_pass.h"
+#include "runtime/stage.h"
+#include "runtime/step_space.h"
 #include "support.h"
 #include "support/safetensors_folder.h"
 
@@ -128,7 +131,7 @@ struct Bound {
         change(config);
         checkpoint.load(checkpoint::Residence::mapped);
         specs = model::bind_weights(checkpoint, config, lines.log);
-        const model::Stage stage = {backend, config.n_layer};
+        const runtime::Stage stage = {backend, config.n_layer};
         parts = model::parts_of(model::shares_of({&stage, 1}), specs);
         placed = weights::place(parts, std::array{weights::Storage::mapped}, {}, checkpoint, lines.log);
         weights = model::join(parts, placed, config.n_layer);
@@ -149,11 +152,12 @@ std::vector<float> logits_of(const Bound& bound, const std::vector<int32_t>& ids
     const model::Config& config = bound.config;
     kv::Sequence cache =
         kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, Format::f32, Format::f32}, n);
-    model::StepSpace space(backend, config, n, n);
-    std::vector<model::StepRow> rows;
+    runtime::StepSpace space(backend, model::step_shape(config), n, n);
+    std::vector<runtime::StepRow> rows;
     for (int64_t i = 0; i < n; ++i) rows.push_back({ids[static_cast<size_t>(i)], {&cache.view(), i}, true});
     std::vector<float> logits(ids.size() * static_cast<size_t>(config.n_vocab));
-    model::ForwardPass(backend, config, bound.weights).step(rows, space, logits.data(), nullptr);
+    runtime::ForwardPass(backend, model::minimax_m2(config, bound.weights))
+        .step(rows, space, logits.data(), nullptr);
     return logits;
 }
 

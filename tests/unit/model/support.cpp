@@ -5,7 +5,10 @@
 #include <cstring>
 
 #include "kv/sequence.h"
+#include "model/minimax_m2.h"
 #include "placement/backends.h"
+#include "runtime/forward_pass.h"
+#include "runtime/step_space.h"
 
 namespace minim::test {
 
@@ -38,9 +41,9 @@ std::vector<float> logits_of(const model::Model& model, std::span<const int32_t>
     const auto n_vocab = static_cast<size_t>(config.n_vocab);
     kv::Sequence cache = kv::Sequence::alone({config.n_layer, config.n_head_kv, config.head_dim, kv, kv}, n);
     if (chunk == 0) chunk = ids.size();
-    model::StepSpace space(model.backend(), config, static_cast<int64_t>(chunk), n);
+    runtime::StepSpace space(model.backend(), model::step_shape(config), static_cast<int64_t>(chunk), n);
     std::vector<float> logits(ids.size() * n_vocab);
-    std::vector<model::StepRow> rows;
+    std::vector<runtime::StepRow> rows;
     for (size_t at = 0; at < ids.size(); at += chunk) {
         rows.clear();
         for (size_t i = at; i < std::min(at + chunk, ids.size()); ++i) {

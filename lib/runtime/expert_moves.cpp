@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "model/expert_pool.h"
+#include "runtime/expert_pool.h"
 
-namespace minim::model {
+namespace minim::runtime {
 namespace {
 
 // Tokens after which a use counts half.
@@ -194,4 +194,4 @@ void ExpertPool::move_experts() {
     }
 }
 
-}  // namespace minim::model
+}  // namespace minim::runtime

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/stage.h"
+#include "model/shares.h"
 
 #include <algorithm>
 #include <cmath>
@@ -33,10 +33,10 @@ bool Share::has(const weights::WeightSpec& weight) const noexcept {
     return has_layer(weight.layer);
 }
 
-std::vector<Share> shares_of(std::span<const Stage> stages) {
+std::vector<Share> shares_of(std::span<const runtime::Stage> stages) {
     std::vector<Share> shares;
     int64_t first = 0;
-    for (const Stage& stage : stages) {
+    for (const runtime::Stage& stage : stages) {
         Share& share = shares.emplace_back();
         share.backend = stage.backend;
         share.first_layer = std::exchange(first, first + stage.n_layer);
@@ -56,8 +56,9 @@ std::vector<Share> shares_of(std::span<const Stage> stages) {
     return shares;
 }
 
-std::vector<CrossingBytes> crossing_bytes(std::span<const Stage> stages, std::span<const Share> shares,
-                                          int64_t hidden, int64_t n_expert_used) {
+std::vector<CrossingBytes> crossing_bytes(std::span<const runtime::Stage> stages,
+                                          std::span<const Share> shares, int64_t hidden,
+                                          int64_t n_expert_used) {
     const uint64_t x_bytes = static_cast<uint64_t>(hidden) * sizeof(float);
     const uint64_t routing_bytes = static_cast<uint64_t>(n_expert_used) * (sizeof(float) + sizeof(int32_t));
     std::vector<CrossingBytes> all(shares.size());

@@ -27,7 +27,7 @@
 #include "weights/reader.h"
 #include "weights/spec.h"
 
-namespace minim::model {
+namespace minim::runtime {
 
 enum class ExpertMoves : uint8_t {
     fixed,         // no moves
@@ -184,4 +184,4 @@ class ExpertPool {
     std::thread mover_;
 };
 
-}  // namespace minim::model
+}  // namespace minim::runtime

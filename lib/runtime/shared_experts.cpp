@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/shared_experts.h"
+#include "runtime/shared_experts.h"
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/own_thread.h"
 
-namespace minim::model {
+namespace minim::runtime {
 namespace {
 
 uint64_t slot_bytes(const backend::StepLimits& limits) {
@@ -87,4 +87,4 @@ void Answering::finish() {
     if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
-}  // namespace minim::model
+}  // namespace minim::runtime

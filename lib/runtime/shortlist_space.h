@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 #include "base/shortlist.h"
 
-namespace minim::model {
+namespace minim::runtime {
 
 class ShortlistSpace {
   public:
@@ -47,4 +47,4 @@ class ShortlistSpace {
     std::vector<Part> parts_;
 };
 
-}  // namespace minim::model
+}  // namespace minim::runtime

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a pool: places, tables, and what is copied into them. Which experts move is chosen in expert_moves.cpp.
-#include "model/expert_pool.h"
+#include "runtime/expert_pool.h"
 
 #include <algorithm>
 #include <map>
@@ -13,7 +13,7 @@
 #include "weights/stored_rows.h"
 #include "weights/tasks_that_throw.h"
 
-namespace minim::model {
+namespace minim::runtime {
 namespace {
 
 using backend::ExpertPlace;
@@ -236,4 +236,4 @@ std::vector<std::vector<float>> ExpertPool::uses() const {
     return all;
 }
 
-}  // namespace minim::model
+}  // namespace minim::runtime

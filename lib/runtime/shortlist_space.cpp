@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/shortlist_space.h"
+#include "runtime/shortlist_space.h"
 
 #include <algorithm>
 
 #include "base/checked.h"
 #include "base/error.h"
 
-namespace minim::model {
+namespace minim::runtime {
 namespace {
 
 using backend::k_most_shortlist_rows;
@@ -129,4 +129,4 @@ Shortlist ShortlistSpace::answer(int64_t row) const {
     return top;
 }
 
-}  // namespace minim::model
+}  // namespace minim::runtime

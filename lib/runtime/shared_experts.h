@@ -10,9 +10,9 @@
 
 #include "backend/backend.h"
 #include "base/cancel.h"
-#include "model/expert_pool.h"
+#include "runtime/expert_pool.h"
 
-namespace minim::model {
+namespace minim::runtime {
 
 // What a stream of steps needs for the shared layers of a stage.
 class SharedExperts {
@@ -70,4 +70,4 @@ class Answering {
     std::thread thread_;
 };
 
-}  // namespace minim::model
+}  // namespace minim::runtime

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's architecture as the runtime drives it: its equations as functions that call a device's operations. The
+// runtime decides where and when each of them runs, and knows nothing else of a model.
+//
+// A step calls, for rows of one device:
+//
+//     embed
+//     for each layer:  attend, add_attention, choose_experts, experts of the layer, after_experts
+//     normalise_output, project
+//
+// After the last attend() the runtime may leave out the rows whose logits nobody requests. A function issues the same
+// operations for the same layer and number of rows in every step, so that a device can record them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "backend/backend.h"
+
+namespace minim::runtime {
+
+// The rows of a step on one device, in its memory.
+struct Activations {
+    const backend::Backend& backend;
+    backend::Scratch& scratch;
+    int64_t n;             // rows
+    float *x, *h;          // [n, hidden]: the residual stream, and the input of what comes next
+    float *q, *k, *v, *o;  // [n, n_head * head_dim], [n, n_head_kv * head_dim] twice, as q
+    int32_t* ids;          // [n, n_expert_used]: the experts chosen
+    float* gates;          // [n, n_expert_used]: their weights
+    std::span<const backend::KvRow> places;  // of each row in the KV cache, until attend()
+};
+
+// What it refers to must outlive the functions.
+struct Architecture {
+    backend::StepLimits shape;  // without n_rows and n_context
+    int64_t n_layer = 0;
+
+    // x = embedding of the tokens.
+    std::function<void(const Activations&, std::span<const int32_t> tokens)> embed;
+    // o = attention of x. Stores K and V as the cache's layer `kv_layer`. x is unchanged.
+    std::function<void(const Activations&, int64_t layer, int64_t kv_layer)> attend;
+    // x += projection of o.
+    std::function<void(const Activations&, int64_t layer)> add_attention;
+    // h = input of the experts, ids and gates = the chosen ones. x is unchanged.
+    std::function<void(const Activations&, int64_t layer)> choose_experts;
+    // h = input of the experts, on the device that has a layer's experts and not its attention.
+    std::function<void(const backend::Backend&, backend::Scratch&, const float* x, int64_t n, int64_t layer,
+                       float* h)>
+        normalise_elsewhere;
+    // The weights of a layer's experts, wherever they are.
+    std::function<const backend::ExpertWeights&(int64_t layer)> experts;
+    // x += what a layer adds besides its chosen experts, from h; empty: nothing.
+    std::function<void(const Activations&, int64_t layer)> after_experts;
+    // h = input of project().
+    std::function<void(const Activations&)> normalise_output;
+    // logits [n, n_vocab] of n rows of h.
+    std::function<void(const backend::Backend&, backend::Scratch&, const float* h, int64_t n, float* logits)>
+        project;
+};
+
+}  // namespace minim::runtime

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/logits.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace minim::runtime {
+
+Logits::Logits(const backend::Backend& last, int64_t n_vocab, int64_t n_rows) : n_vocab_(n_vocab) {
+    if (last.uses_host_memory()) return;
+    memory_ = last.allocate(float_bytes(std::min(n_rows, backend::k_most_shortlist_rows), n_vocab), "logits");
+    if (last.makes_shortlists()) shortlists_ = std::make_unique<ShortlistSpace>(last, n_rows);
+}
+
+int64_t Logits::group_rows() const noexcept {
+    return memory_ ? backend::k_most_shortlist_rows : std::max<int64_t>(n_wanted_, 1);
+}
+
+int64_t Logits::count_of(int64_t first) const noexcept {
+    return std::min(group_rows(), n_wanted_ - first);
+}
+
+void Logits::begin(int64_t n_wanted, const StepOutput& output) {
+    if (!output.queries.empty() && (!stay() || std::ssize(output.queries) != n_wanted))
+        fail_internal("{} top-k queries for {} rows of logits", output.queries.size(), n_wanted);
+    if (!output.queries.empty()) shortlists_->ask(output.queries);
+    output_ = output;
+    n_wanted_ = n_wanted;
+    first_ = 0;
+}
+
+const float* Logits::on_device(int64_t row) const noexcept {
+    return reinterpret_cast<const float*>(memory_->data()) + (row - first_) * n_vocab_;
+}
+
+void Logits::project(const Side& last, const float* h, int64_t first, const Architecture& architecture) {
+    first_ = first;
+    float* place = memory_ ? reinterpret_cast<float*>(memory_->data()) : output_.logits + first * n_vocab_;
+    architecture.project(last.backend, last.scratch, h + first * architecture.shape.hidden, count_of(first),
+                         place);
+}
+
+void Logits::upload_queries(const Side& last, int64_t first) {
+    if (has_queries()) shortlists_->upload(last.scratch, first);
+}
+
+void Logits::compute(const Side& last, const float* h, int64_t first, const Architecture& architecture) {
+    project(last, h, first, architecture);
+    if (has_queries())
+        last.backend.shortlist(last.scratch, on_device(first), count_of(first), n_vocab_,
+                               shortlists_->task(first));
+}
+
+void Logits::download(const Side& last, int64_t first, int64_t count, float* logits) const {
+    last.backend.download(last.scratch, reinterpret_cast<std::byte*>(logits),
+                          reinterpret_cast<const std::byte*>(on_device(first)), float_bytes(count, n_vocab_));
+}
+
+void Logits::fetch(const Side& last, int64_t first) {
+    if (!memory_) return;  // they are where they are wanted
+    const auto fetch_rows = [&](int64_t row, int64_t count) {
+        if (output_.logits != nullptr) download(last, row, count, output_.logits + row * n_vocab_);
+    };
+    if (!has_queries()) return fetch_rows(first, count_of(first));
+    shortlists_->download(last.scratch, first);
+    for (int64_t row = first; row < first + count_of(first); ++row)
+        if (output_.queries[static_cast<size_t>(row)].n_candidates == 0) fetch_rows(row, 1);
+}
+
+// Computes the group of a row again where another has taken its place: as a whole, as before, so that it has the same
+// bits.
+void Logits::bring_back(const Side& last, const float* h, int64_t row, const Architecture& architecture) {
+    if (!stay() || row >= n_wanted_)
+        fail_internal("logits of row {} of {} that a device was to keep", row, n_wanted_);
+    const int64_t first = row / group_rows() * group_rows();
+    if (first != first_) project(last, h, first, architecture);
+}
+
+void Logits::fetch_row(const Side& last, const float* h, int64_t row, float* logits,
+                       const Architecture& architecture) {
+    bring_back(last, h, row, architecture);
+    download(last, row, 1, logits);
+    last.backend.synchronize(last.scratch);
+}
+
+Shortlist Logits::ask_again(const Side& last, const float* h, int64_t row, const ShortlistQuery& query,
+                            const Architecture& architecture) {
+    bring_back(last, h, row, architecture);
+    shortlists_->ask({&query, 1});
+    shortlists_->upload(last.scratch, 0);
+    last.backend.shortlist(last.scratch, on_device(row), 1, n_vocab_, shortlists_->task(0));
+    shortlists_->download(last.scratch, 0);
+    last.backend.synchronize(last.scratch);
+    return shortlists_->answer(0);
+}
+
+}  // namespace minim::runtime

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The logits of a step. A device with its own memory computes a group of rows at a time; those of the last group stay
+// there until the next step, and its top-k is available. A device on host memory computes them where the caller wants
+// them, all at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "backend/backend.h"
+#include "base/shortlist.h"
+#include "runtime/architecture.h"
+#include "runtime/shortlist_space.h"
+#include "runtime/transfer.h"
+
+namespace minim::runtime {
+
+// The output of a step: logits for the rows that request them, in row order.
+struct StepOutput {
+    float* logits = nullptr;  // [number of such rows, n_vocab]; null: nowhere, where they stay on the device
+    // The query of each such row; empty: all logits are written. Rows with a query for candidates get their top-k,
+    // the logits of the others are written.
+    std::span<const ShortlistQuery> queries;
+};
+
+// Rows are counted among those that request logits. `last`: the stream of the last stage; `h`: its normalised rows.
+class Logits {
+  public:
+    // Of steps with at most n_rows rows. Throws out_of_memory or out_of_device_memory.
+    Logits(const backend::Backend& last, int64_t n_vocab, int64_t n_rows);
+
+    // Returns whether logits stay on the device until the next step, with top-k available.
+    bool stay() const noexcept { return shortlists_ != nullptr; }
+    // Returns the most rows of a group.
+    int64_t group_rows() const noexcept;
+
+    // Begins a step in which n_wanted rows request logits.
+    void begin(int64_t n_wanted, const StepOutput& output);
+    bool has_queries() const noexcept { return !output_.queries.empty(); }
+
+    // The group of rows that begins with `first`: brings its queries to the device; computes it; brings what was
+    // requested to the host. compute() issues operations only, so that it may be part of a recorded step.
+    void upload_queries(const Side& last, int64_t first);
+    void compute(const Side& last, const float* h, int64_t first, const Architecture& architecture);
+    void fetch(const Side& last, int64_t first);
+
+    // Returns the top-k of a row of the last step, valid until the next one.
+    Shortlist shortlist(int64_t row) const { return shortlists_->answer(row); }
+
+    // Return the answer to another query for a row of the last step, and the row itself. Both throw device_lost.
+    Shortlist ask_again(const Side& last, const float* h, int64_t row, const ShortlistQuery& query,
+                        const Architecture& architecture);
+    void fetch_row(const Side& last, const float* h, int64_t row, float* logits,
+                   const Architecture& architecture);
+
+  private:
+    int64_t count_of(int64_t first) const noexcept;
+    const float* on_device(int64_t row) const noexcept;
+    void project(const Side& last, const float* h, int64_t first, const Architecture& architecture);
+    void download(const Side& last, int64_t first, int64_t count, float* logits) const;
+    void bring_back(const Side& last, const float* h, int64_t row, const Architecture& architecture);
+
+    const int64_t n_vocab_;
+    std::unique_ptr<backend::Memory> memory_;     // of a group; null: the device works on host memory
+    std::unique_ptr<ShortlistSpace> shortlists_;  // null: the device does not make them
+    StepOutput output_;                           // of the running step
+    int64_t n_wanted_ = 0;                        // of the last step
+    int64_t first_ = 0;                           // of the group that is there
+};
+
+}  // namespace minim::runtime

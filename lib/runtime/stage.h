@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layers of a model, cut into stages: consecutive layers on one device. The first stage also has the embedding,
+// the last one the output head. Between two stages the residual stream is sent to the next device. The experts of a
+// layer may be offloaded to another device: the residual stream is sent there and back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace minim::runtime {
+
+struct Stage {
+    std::shared_ptr<const backend::Backend> backend;
+    int64_t n_layer = 0;
+    // The backends of the experts, one for each layer; empty: `backend` has those of all its layers.
+    std::vector<std::shared_ptr<const backend::Backend>> experts = {};
+    // Room on `backend` for experts of layers whose experts lie with the host, which then computes those that are not there; 0: none.
+    uint64_t cache_bytes = 0;
+
+    const std::shared_ptr<const backend::Backend>& experts_of(int64_t layer_of_stage) const noexcept {
+        return experts.empty() ? backend : experts[static_cast<size_t>(layer_of_stage)];
+    }
+    bool has_experts_of(int64_t layer_of_stage) const noexcept {
+        return experts_of(layer_of_stage) == backend;
+    }
+    // Whether the host has the layer's experts and `backend` some of them.
+    bool shares_experts_of(int64_t layer_of_stage) const noexcept {
+        return cache_bytes > 0 && !backend->uses_host_memory() &&
+               experts_of(layer_of_stage)->uses_host_memory();
+    }
+};
+
+// Returns a stage with all layers on a backend that the caller keeps.
+inline Stage alone_on(const backend::Backend& backend, int64_t n_layer) {
+    return {std::shared_ptr<const backend::Backend>(std::shared_ptr<void>(), &backend), n_layer};
+}
+
+}  // namespace minim::runtime

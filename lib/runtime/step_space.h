@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The activations and work space of a stream of steps, on every device of the stages.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/buffer.h"
+#include "base/shortlist.h"
+#include "runtime/architecture.h"
+#include "runtime/logits.h"
+#include "runtime/shared_experts.h"
+#include "runtime/stage.h"
+#include "runtime/transfer.h"
+
+namespace minim::runtime {
+
+// The most rows of a step: the grids of GPU kernels are limited to four times that.
+inline constexpr int64_t k_most_step_rows = int64_t{1} << 16;
+
+// For steps of at most n_rows rows that attend to at most n_context positions. Not shared between threads; the devices
+// must outlive it.
+class StepSpace {
+  public:
+    // Throws out_of_memory or out_of_device_memory.
+    StepSpace(std::span<const Stage> stages, const backend::StepLimits& shape, int64_t n_rows,
+              int64_t n_context);
+    // All layers on one device.
+    StepSpace(const backend::Backend& backend, const backend::StepLimits& shape, int64_t n_rows,
+              int64_t n_context);
+
+    int64_t n_rows() const noexcept { return n_rows_; }
+
+    // Returns whether the logits of a step stay on the device until the next one, with top-k available.
+    bool keeps_logits() const noexcept { return logits_->stay(); }
+
+    // Returns the top-k of a row of the last step; rows are counted among those that requested logits.
+    Shortlist shortlist(int64_t wanted_row) const { return logits_->shortlist(wanted_row); }
+
+  private:
+    friend class ForwardPass;
+    // Of n rows: gates [n, n_expert_used], then as many ids, so that both cross to another device at once.
+    struct Routing {
+        float* gates;
+
+        int32_t* ids(int64_t n, int64_t n_expert_used) const noexcept {
+            return reinterpret_cast<int32_t*>(gates + n * n_expert_used);
+        }
+    };
+    // Buffers on a device with experts of another device's layers. If it computes on host memory, they are pinned for
+    // the layers' device.
+    struct ExpertSpace {
+        const backend::Backend* backend;
+        std::unique_ptr<backend::Memory> memory;  // holds what the pointers below point to
+        backend::Scratch* scratch;  // of the device: of the stage that it has, or one of `streams_`
+        float *x, *h;               // [n_rows, hidden]
+        Routing routing;
+
+        Side side() const noexcept { return {*backend, *scratch}; }
+    };
+    // In the memory of a stage's device.
+    struct StageSpace {
+        const backend::Backend* backend;
+        std::unique_ptr<backend::Memory> memory;    // holds what the pointers below point to
+        std::vector<ExpertSpace> experts;           // for offloaded experts, one for each device
+        std::unique_ptr<SharedExperts> shared;      // null: no layer shares experts with the host
+        std::unique_ptr<backend::Scratch> scratch;  // ends before the memory that its stream works on
+        float *x, *h, *q, *k, *v, *o;               // [n_rows, hidden] twice, then [n_rows, heads * head_dim]
+        Routing routing;
+        std::vector<backend::KvRow> rows;  // [n_rows]
+
+        Side side() const noexcept { return {*backend, *scratch}; }
+        ExpertSpace& experts_on(const backend::Backend& device);
+        // The first n rows.
+        Activations activations(int64_t n, int64_t n_expert_used) const noexcept;
+    };
+    struct Stream {
+        const backend::Backend* backend;
+        std::unique_ptr<backend::Scratch> scratch;
+    };
+    StageSpace make_stage(const Stage& stage, const backend::StepLimits& limits) const;
+    ExpertSpace make_experts(const StageSpace& stage, const backend::Backend& device,
+                             const backend::StepLimits& limits);
+    backend::Scratch& stream_on(const backend::Backend& device, const backend::StepLimits& limits);
+    void add_expert_spaces(std::span<const Stage> stages, const backend::StepLimits& limits);
+    // Calls visit(backend, scratch) for every stream of a step's work.
+    template <typename Visit>
+    void for_each_stream(const Visit& visit) const {
+        for (const StageSpace& stage : stages_) visit(*stage.backend, *stage.scratch);
+        for (const Stream& stream : streams_) visit(*stream.backend, *stream.scratch);
+    }
+
+    int64_t n_rows_;
+    std::vector<StageSpace> stages_;
+    std::vector<Stream> streams_;  // of devices that have experts and no stage; end before the memory
+    std::vector<int32_t> tokens_;  // [n_rows]
+    Buffer passing_;               // x and routing on the host, between two devices
+    std::unique_ptr<Logits> logits_;
+};
+
+}  // namespace minim::runtime
