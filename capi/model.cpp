@@ -282,7 +282,7 @@ minim_status minim_model_device_memory(const minim_model* model, size_t index, m
         info.free_bytes = memory.free_bytes;
         info.name = backend.name().data();
         info.kept_bytes = memory.kept_bytes;
-        if (backend.uses_host_memory() && backend.host_memory().locks())
+        if (backend.host() != nullptr && backend.host()->host_memory().locks())
             info.locked_bytes = info.weight_bytes + info.kv_bytes;
         if (memory.budget_bytes != backend::k_no_budget) info.budget_bytes = memory.budget_bytes;
         info.n_expert_layers = static_cast<int64_t>(share.expert_layers.size());
@@ -351,7 +351,7 @@ std::vector<minim_node_memory> nodes_of(const model::Model& model, const placeme
         node.n_threads = threads.prompt->n_threads_of(static_cast<int32_t>(i));
         node.n_threads_decode = threads.decode->n_threads_of(static_cast<int32_t>(i));
     }
-    const backend::Backend* host = model.host_backend();
+    const backend::HostDevice* host = model.host_backend();
     if (host == nullptr) return nodes;
     std::vector<std::span<const std::byte>> blocks;
     for (const model::WeightBlock& block : model.host_blocks()) {

@@ -115,7 +115,7 @@ class CudaBackend : public backend::Backend {
     std::string_view name() const noexcept override { return name_; }
     std::string_view remark() const noexcept override { return remark_; }
     void on_warning(const std::function<void(std::string_view)>& say) const override { say_ = say; }
-    bool uses_host_memory() const noexcept override { return false; }
+    const backend::HostDevice* host() const noexcept override { return nullptr; }
     uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
     std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
                                               backend::MemoryUse use) const override {

@@ -31,7 +31,7 @@ enum class Arithmetic : uint8_t {
 };
 
 // Increase it if anything in this folder changes that both sides use.
-inline constexpr uint32_t k_plugin_interface = 9;
+inline constexpr uint32_t k_plugin_interface = 10;
 // The compiler and the layout of its standard library.
 inline constexpr const char* k_plugin_build = __VERSION__;
 

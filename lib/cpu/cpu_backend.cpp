@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/buffer.h"
+#include "backend/host_device.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "cpu/kernel_tables.h"
@@ -34,7 +34,7 @@ void norm(const Machine& machine, const float* x, int64_t n, const backend::Vect
 
 namespace {
 
-class CpuBackend : public backend::Backend {
+class CpuBackend : public backend::HostDevice {
   public:
     CpuBackend(const ThreadPool& pool, const ThreadPool& decode_pool, const KernelTable& kernels,
                HostMemory memory)
@@ -53,19 +53,6 @@ class CpuBackend : public backend::Backend {
 
     bool packs(Format format) const noexcept override {
         return activation_for(machine_.kernels, format) == Activation::q8;
-    }
-
-    void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override {
-        const int64_t panel_bytes = panel::k_panel_rows * shape.row_bytes;
-        const int64_t n_panels = shape.rows / panel::k_panel_rows;
-        const Buffer copies(static_cast<uint64_t>(machine_.pool.n_threads() * panel_bytes),
-                            "a panel of weights");
-        machine_.pool.run(static_cast<int64_t>(data.size()) * n_panels, [&](int64_t task, int32_t thread) {
-            std::byte* rows = data[static_cast<size_t>(task / n_panels)] + task % n_panels * panel_bytes;
-            std::byte* copy = copies.data() + thread * panel_bytes;
-            std::memcpy(copy, rows, static_cast<size_t>(panel_bytes));
-            panel::pack_panel(shape.format, copy, shape.row_bytes, panel::k_panel_rows, shape.cols, rows);
-        });
     }
 
     int64_t pack_rows_together() const noexcept override { return panel::k_panel_rows; }

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backend/backend.h"
+#include "base/host_memory.h"
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
 

@@ -110,9 +110,9 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
 }
 
 // Null where no device computes on host memory.
-const backend::Backend* Model::host_backend() const noexcept {
+const backend::HostDevice* Model::host_backend() const noexcept {
     for (const Share& share : shares_)
-        if (share.backend->uses_host_memory()) return share.backend.get();
+        if (share.backend->host() != nullptr) return share.backend->host();
     return nullptr;
 }
 
@@ -130,7 +130,7 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
                                    .origin = weights::origin_of(fingerprint_, checkpoint_.files()),
                                    .prefault = options.prefault,
                                    .expand = options.expand,
-                                   .threads = options.loader ? options.loader.get() : host_backend(),
+                                   .host = options.loader ? options.loader->host() : host_backend(),
                                    .progress = options.progress,
                                    .cancel = options.cancel};
     for (const Share& share : shares_) place.part_hashes.push_back(hash_of(share));
@@ -171,10 +171,10 @@ void Model::make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const
     for (size_t s = 0; s < stages_.size(); ++s) {
         const runtime::Stage& stage = stages_[s];
         std::vector<runtime::PooledLayer> shared;
-        const backend::Backend* host = nullptr;
+        const backend::HostDevice* host = nullptr;
         for (int64_t i = 0; i < stage.n_layer; ++i) {
             if (!stage.shares_experts_of(i)) continue;
-            host = stage.experts_of(i).get();
+            host = stage.experts_of(i)->host();
             runtime::PooledLayer& layer = shared.emplace_back(std::move(all[static_cast<size_t>(first + i)]));
             layer.layer = first + i;
             layer.on_host = &weights_.layers[static_cast<size_t>(first + i)].experts;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "constraint/token_trie.h"
@@ -80,7 +80,7 @@ class Model {
     int64_t n_parameters() const noexcept { return n_parameters_; }
     std::span<const weights::WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a share
     std::vector<WeightBlock> host_blocks() const;
-    const backend::Backend* host_backend() const noexcept;  // null where no layer is on the host
+    const backend::HostDevice* host_backend() const noexcept;  // null where no layer is on the host
     uint64_t fingerprint() const noexcept { return fingerprint_; }
     // One a stage; null where no experts are shared with the host.
     std::span<const std::unique_ptr<runtime::ExpertPool>> expert_pools() const noexcept { return pools_; }

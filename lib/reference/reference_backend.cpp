@@ -11,6 +11,7 @@
 #include <Eigen/Core>
 
 #include "backend/hadamard.h"
+#include "backend/host_device.h"
 #include "format/encode.h"
 
 namespace minim::reference {
@@ -122,7 +123,7 @@ void attend_row(const AttendArgs& args, int64_t i) {
 
 class ReferenceScratch : public Scratch {};
 
-class ReferenceBackend : public backend::Backend {
+class ReferenceBackend : public backend::HostDevice {
   public:
     explicit ReferenceBackend(const HostMemory& memory) : memory_(nullptr, memory.locks()) {}
 

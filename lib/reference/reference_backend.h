@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backend/backend.h"
+#include "base/host_memory.h"
 
 namespace minim::reference {
 

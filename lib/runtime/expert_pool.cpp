@@ -50,14 +50,14 @@ uint64_t ExpertPool::place_bytes(const PooledLayer& layer) {
     return room_of(*layer.gate.front()) + room_of(*layer.up.front()) + room_of(*layer.down.front());
 }
 
-ExpertPool::ExpertPool(const backend::Backend& device, const backend::Backend& threads,
+ExpertPool::ExpertPool(const backend::Backend& device, const backend::HostDevice& host,
                        std::vector<PooledLayer> layers, int64_t first_layer, const weights::Reader& reader,
                        const ExpertPoolOptions& options, const Logger& log)
     : device_(device), layers_(std::move(layers)), reader_(reader), moves_(options.moves), log_(log) {
     make_slots(first_layer);
     make_places(options.bytes);
     choose_first(options.uses);
-    fill_first(threads);
+    fill_first(host);
     if (moves_ != ExpertMoves::fixed && state_.n_places > 0)
         mover_ = start_thread("minim-experts", "a thread that copies experts", [this] { move_experts(); });
 }
@@ -156,9 +156,9 @@ void ExpertPool::choose_first(const std::vector<std::vector<float>>& uses) {
     }
 }
 
-void ExpertPool::fill_first(const backend::Backend& threads) {
-    std::vector<std::vector<std::byte>> staging(static_cast<size_t>(threads.n_threads()));
-    weights::run_tasks_that_throw(threads, std::ssize(places_), [&](int64_t i, int32_t thread) {
+void ExpertPool::fill_first(const backend::HostDevice& host) {
+    std::vector<std::vector<std::byte>> staging(static_cast<size_t>(host.n_threads()));
+    weights::run_tasks_that_throw(&host, std::ssize(places_), [&](int64_t i, int32_t thread) {
         std::vector<std::byte>& own = staging[static_cast<size_t>(thread)];
         own.resize(most_place_bytes_);
         const Place& place = places_[static_cast<size_t>(i)];

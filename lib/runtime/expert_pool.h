@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/log.h"
 #include "weights/reader.h"
 #include "weights/spec.h"
@@ -62,9 +62,9 @@ struct ExpertPoolState {
 
 class ExpertPool {
   public:
-    // Takes memory of the device and fills it by all threads of `threads`. The arguments must outlive it. Throws
+    // Takes memory of the device and fills it by all threads of `host`. The arguments must outlive it. Throws
     // out_of_device_memory, device_lost, unsupported for a format that the device does not run, and what reading weights throws.
-    ExpertPool(const backend::Backend& device, const backend::Backend& threads,
+    ExpertPool(const backend::Backend& device, const backend::HostDevice& host,
                std::vector<PooledLayer> layers, int64_t first_layer, const weights::Reader& reader,
                const ExpertPoolOptions& options, const Logger& log);
     ~ExpertPool();
@@ -142,7 +142,7 @@ class ExpertPool {
     void make_slots(int64_t first_layer);
     void make_places(uint64_t bytes);
     void choose_first(const std::vector<std::vector<float>>& uses);
-    void fill_first(const backend::Backend& threads);
+    void fill_first(const backend::HostDevice& host);
     void copy_expert(const Expert& expert, std::byte* to, std::span<std::byte> staging) const;
     void appear(Place& place);
     void vanish(Place& place);

@@ -19,15 +19,12 @@ namespace {
 constexpr int64_t k_most_awake_rows = 64;
 
 // Returns the backend that computes on host memory in a step with devices; null: there is none, or no device.
-const backend::Backend* host_beside_devices(std::span<const Stage> stages) {
-    const backend::Backend* host = nullptr;
+const backend::HostDevice* host_beside_devices(std::span<const Stage> stages) {
+    const backend::HostDevice* host = nullptr;
     bool has_device = false;
     const auto look_at = [&](const backend::Backend& backend) {
-        if (!backend.uses_host_memory()) {
-            has_device = true;
-        } else if (host == nullptr) {
-            host = &backend;
-        }
+        if (backend.host() == nullptr) has_device = true;
+        if (host == nullptr) host = backend.host();
     };
     for (const Stage& stage : stages) {
         look_at(*stage.backend);

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/cancel.h"
 #include "base/shortlist.h"
 #include "runtime/architecture.h"
@@ -105,7 +105,7 @@ class ForwardPass {
     std::vector<int64_t> first_layer_;  // a stage
     const Architecture architecture_;
     const std::span<const std::unique_ptr<ExpertPool>> pools_;
-    const backend::Backend* host_beside_devices_;  // null: the host's threads do not wait for a device
+    const backend::HostDevice* host_beside_devices_;  // null: the host's threads do not wait for a device
     // Their addresses identify recorded steps: [first layer of a part][whether it has queries].
     std::vector<std::byte> part_keys_;
 };

@@ -36,10 +36,10 @@ DeviceTarget::DeviceTarget(std::span<const WeightSpec* const> weights, const bac
                            uint64_t more_bytes)
     : weights_(weights),
       backend_(backend),
-      layout_(weights, backend, {.alignment = k_alignment}),
+      layout_(weights, nullptr, {.alignment = k_alignment}),
       memory_(backend.allocate(device_bytes(weights) + more_bytes, "weights", backend::MemoryUse::weights)) {}
 
-void DeviceTarget::fill(const Reader& reader, const backend::Backend& threads,
+void DeviceTarget::fill(const Reader& reader, const backend::HostDevice* host,
                         checkpoint::LoadCounter& counter) {
     UploadRing ring(backend_, most_job_bytes(layout_));
     std::byte* staged = nullptr;
@@ -54,7 +54,7 @@ void DeviceTarget::fill(const Reader& reader, const backend::Backend& threads,
                                const Piece& last = pieces.back();
                                ring.send(memory_->data() + first, last.to() + last.stored_bytes() - first);
                            }};
-    load(layout_, reader, threads, target, counter);
+    load(layout_, reader, host, target, counter);
     ring.finish();
     placed_ = layout_.placed([&](const Run& run) { return memory_->data() + run.to; });
 }

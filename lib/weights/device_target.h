@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/cancel.h"
 #include "weights/load.h"
 #include "weights/upload_ring.h"
@@ -25,9 +25,9 @@ class DeviceTarget {
 
     uint64_t bytes_to_read() const { return layout_.read_bytes(); }
 
-    // Reads everything on the threads of `threads`, a backend of the host. Throws cancelled, device_lost and what reading
+    // Reads everything on the threads of the host; null: on the calling thread. Throws cancelled, device_lost and what reading
     // throws.
-    void fill(const Reader& reader, const backend::Backend& threads, checkpoint::LoadCounter& counter);
+    void fill(const Reader& reader, const backend::HostDevice* host, checkpoint::LoadCounter& counter);
     // Puts the matrices into the order that the device's kernels read, once all has arrived. Throws as fill(), and
     // out_of_device_memory.
     void pack(const CancelToken* cancel);

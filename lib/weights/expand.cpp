@@ -12,7 +12,7 @@
 namespace minim::weights {
 namespace {
 
-using backend::Backend;
+using backend::HostDevice;
 using backend::Matrix;
 
 // The least weights of a format, in bytes; for fewer, measuring takes longer than it saves.
@@ -30,7 +30,7 @@ constexpr const char* k_what = "measuring unpacked codebooks";
 // Random packed weights: random codes, with scales of a normal size.
 class MadeUpMatrix {
   public:
-    MadeUpMatrix(const Backend& backend, Format format, int64_t rows)
+    MadeUpMatrix(const HostDevice& backend, Format format, int64_t rows)
         : bytes_(static_cast<uint64_t>(rows * row_bytes(format, k_cols)), k_what),
           matrix_{.data = bytes_.data(),
                   .format = format,
@@ -51,7 +51,8 @@ class MadeUpMatrix {
     }
 
     // Returns the seconds of a product with one row.
-    double time_product(const Backend& backend, backend::Scratch& scratch, const float* h, float* y) const {
+    double time_product(const HostDevice& backend, backend::Scratch& scratch, const float* h,
+                        float* y) const {
         evict_from_caches({bytes_.data(), bytes_.size()});
         const backend::LinearTask task = {&matrix_, y, false};
         const auto start = std::chrono::steady_clock::now();
@@ -100,7 +101,7 @@ ExpandedFormats ExpandedFormats::of_bits(uint64_t bits) noexcept {
     return formats;
 }
 
-double expanded_time(const Backend& backend, Format format) {
+double expanded_time(const HostDevice& backend, Format format) {
     const int64_t together = backend.pack_rows_together();
     const int64_t rows =
         static_cast<int64_t>(k_measured_bytes) / row_bytes(format, k_cols) / together * together;
@@ -117,7 +118,7 @@ double expanded_time(const Backend& backend, Format format) {
     return median(std::move(shares));
 }
 
-ExpandedFormats choose_expanded(const Backend& backend, std::span<const WeightSpec* const> weights,
+ExpandedFormats choose_expanded(const HostDevice& backend, std::span<const WeightSpec* const> weights,
                                 Expand expand, const Logger& log) {
     if (expand == Expand::off) return {};
     std::array<uint64_t, k_format_count> product_bytes = {};

@@ -7,7 +7,7 @@
 #include <array>
 #include <span>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/log.h"
 #include "format/expand.h"
 #include "weights/spec.h"
@@ -37,11 +37,11 @@ class ExpandedFormats {
 // weights whose products with one row are faster unpacked, measured now on the device's threads; none if this would
 // not leave a quarter of the available memory free (or of the lockable memory, if weights are locked). Throws
 // out_of_memory.
-ExpandedFormats choose_expanded(const backend::Backend& backend, std::span<const WeightSpec* const> weights,
-                                Expand expand, const Logger& log);
+ExpandedFormats choose_expanded(const backend::HostDevice& backend,
+                                std::span<const WeightSpec* const> weights, Expand expand, const Logger& log);
 
 // Measures the product of one row and a matrix that is in no cache. Returns the time with unpacked codebooks divided
 // by that with packed weights.
-double expanded_time(const backend::Backend& backend, Format format);
+double expanded_time(const backend::HostDevice& backend, Format format);
 
 }  // namespace minim::weights

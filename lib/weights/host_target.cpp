@@ -19,7 +19,7 @@ constexpr const char* k_what = "weights in host memory";
 
 }  // namespace
 
-HostTarget::HostTarget(const Layout& layout, const backend::Backend& backend) : backend_(backend) {
+HostTarget::HostTarget(const Layout& layout, const backend::HostDevice& backend) : backend_(backend) {
     std::vector<uint64_t> sizes(layout.buffer_bytes().begin(), layout.buffer_bytes().end());
     for (uint64_t& bytes : sizes) bytes = align_up(bytes, k_alignment);
     const HostMemory& memory = backend_.host_memory();
@@ -47,7 +47,7 @@ void HostTarget::prefault(std::span<const Piece> pieces) {
         const uint64_t from = present_bytes_[b];
         if (end <= from) continue;
         end = std::min(buffer.size(), align_up(end + k_present_job_bytes, k_present_bytes));
-        run_tasks_that_throw(backend_,
+        run_tasks_that_throw(&backend_,
                              static_cast<int64_t>((end - from + k_present_bytes - 1) / k_present_bytes),
                              [&](int64_t i, int32_t) {
                                  const uint64_t at = from + static_cast<uint64_t>(i) * k_present_bytes;

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/buffer.h"
 #include "weights/load.h"
 
@@ -15,7 +15,7 @@ namespace minim::weights {
 class HostTarget {
   public:
     // Allocates the memory of all buffers of the layout. The arguments must outlive it. Throws out_of_memory.
-    HostTarget(const Layout& layout, const backend::Backend& backend);
+    HostTarget(const Layout& layout, const backend::HostDevice& backend);
 
     Target target();
     const std::byte* place(const Run& run) const { return buffers_[run.buffer].data() + run.to; }
@@ -24,7 +24,7 @@ class HostTarget {
   private:
     void prefault(std::span<const Piece> pieces);
 
-    const backend::Backend& backend_;
+    const backend::HostDevice& backend_;
     std::vector<Buffer> buffers_;
     std::vector<uint64_t> present_bytes_;  // a buffer
 };

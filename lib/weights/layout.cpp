@@ -27,10 +27,10 @@ std::tuple<int32_t, uint64_t> file_position(const Run& run) {
 
 }  // namespace
 
-Layout::Layout(std::span<const WeightSpec* const> weights, const backend::Backend& backend,
+Layout::Layout(std::span<const WeightSpec* const> weights, const backend::HostDevice* host,
                const LayoutOptions& options)
-    : weights_(weights), backend_(backend), options_(options) {
-    const int32_t n_nodes = options_.splits_nodes ? backend_.host_memory().n_nodes() : 1;
+    : weights_(weights), host_(host), options_(options) {
+    const int32_t n_nodes = options_.splits_nodes ? host_->host_memory().n_nodes() : 1;
     buffer_bytes_.resize(n_nodes == 1 ? 1 : static_cast<size_t>(n_nodes) + 1);
     for (const WeightSpec* weight : weights_) add(*weight);
     find_places();
@@ -50,15 +50,15 @@ const backend::RowSplit* Layout::split_of(const WeightSpec& weight) {
     if (weight.use != Use::product || buffer_bytes_.size() == 1) return nullptr;
     for (const backend::RowSplit& split : splits_)
         if (split.first_row.back() == weight.rows) return &split;
-    const int64_t granule = std::max(backend_.pack_rows_together(), backend::k_split_rows);
-    splits_.push_back({backend_.host_memory().rows_of_nodes(weight.rows, granule)});
+    const int64_t granule = std::max(host_->pack_rows_together(), backend::k_split_rows);
+    splits_.push_back({host_->host_memory().rows_of_nodes(weight.rows, granule)});
     return &splits_.back();
 }
 
 void Layout::add(const WeightSpec& weight) {
     Matrix read = {
         .format = weight.format, .rows = weight.rows, .cols = weight.cols, .row_bytes = weight.row_bytes};
-    read.packed = options_.packs && weight.use == Use::product && backend_.packs(weight.format);
+    read.packed = host_ != nullptr && weight.use == Use::product && host_->packs(weight.format);
     const backend::RowSplit* split = split_of(weight);
     split_.push_back(split);
     if (split == nullptr) return add_run({&weight, 0, read, stored(read), common_buffer()});
@@ -88,9 +88,9 @@ void Layout::find_places() {
 }
 
 uint64_t Layout::unit_bytes(const Run& run) const noexcept {
-    if (run.read.packed) return static_cast<uint64_t>(backend_.pack_rows_together() * run.read.row_bytes);
+    if (run.read.packed) return static_cast<uint64_t>(host_->pack_rows_together() * run.read.row_bytes);
     // Packed files hash pieces from one byte on here, independently of how they are assembled.
-    const bool is_assembled = run.weight->source.assembled != nullptr && !options_.packs;
+    const bool is_assembled = run.weight->source.assembled != nullptr && host_ == nullptr;
     return is_assembled ? static_cast<uint64_t>(k_assembled_rows * run.read.row_bytes) : 1;
 }
 
@@ -105,7 +105,7 @@ PlacedMatrices Layout::placed(const std::function<const std::byte*(const Run&)>&
         const WeightSpec& weight = *weights_[i];
         Matrix matrix = {
             .format = weight.format, .rows = weight.rows, .cols = weight.cols, .row_bytes = weight.row_bytes};
-        matrix.packed = options_.packs && weight.use == Use::product && backend_.packs(weight.format);
+        matrix.packed = host_ != nullptr && weight.use == Use::product && host_->packs(weight.format);
         matrix = stored(matrix);
         if (split_[i] == nullptr) {
             matrix.data = take(matrix);

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "weights/expand.h"
 #include "weights/spec.h"
 
@@ -41,7 +41,6 @@ struct PlacedMatrices {
 };
 
 struct LayoutOptions {
-    bool packs = false;         // products are packed while loading, if the device packs them
     bool splits_nodes = false;  // rows of products are split over the NUMA nodes of the device's memory
     ExpandedFormats expanded = {};
     uint64_t alignment = 64;  // of every run
@@ -50,8 +49,9 @@ struct LayoutOptions {
 
 class Layout {
   public:
-    // The weights and the backend must outlive it.
-    Layout(std::span<const WeightSpec* const> weights, const backend::Backend& backend,
+    // The weights and the host must outlive it. `host` packs products of the formats that it packs while they are loaded;
+    // null: nothing is packed.
+    Layout(std::span<const WeightSpec* const> weights, const backend::HostDevice* host,
            const LayoutOptions& options);
 
     std::span<const Run> runs() const noexcept { return runs_; }  // in the order of the weights
@@ -79,7 +79,7 @@ class Layout {
     void find_places();
 
     std::span<const WeightSpec* const> weights_;
-    const backend::Backend& backend_;
+    const backend::HostDevice* host_;
     const LayoutOptions options_;
     std::vector<const backend::RowSplit*> split_;  // of each weight; null: its rows are contiguous
     std::deque<backend::RowSplit> splits_;

@@ -34,18 +34,18 @@ uint64_t piece_bytes(const Layout& layout, const Run& run) {
 // The buffers of a thread: rows as they are read, and a panel of them with unpacked codebooks.
 class PackScratch {
   public:
-    PackScratch(const Layout& layout, const backend::Backend& backend) : backend_(backend) {
+    PackScratch(const Layout& layout, const backend::HostDevice* host) : host_(host) {
         for (const Run& run : layout.runs()) {
             if (run.read.packed) rows_bytes_ = std::max(rows_bytes_, piece_bytes(layout, run));
             if (run.stored.format != run.read.format)
-                expanded_bytes_ =
-                    std::max(expanded_bytes_,
-                             static_cast<uint64_t>(backend.pack_rows_together() * run.stored.row_bytes));
+                expanded_bytes_ = std::max(expanded_bytes_, static_cast<uint64_t>(host->pack_rows_together() *
+                                                                                  run.stored.row_bytes));
         }
         rows_bytes_ = align_up(rows_bytes_, k_scratch_alignment);
         expanded_bytes_ = align_up(expanded_bytes_, k_scratch_alignment);
-        bytes_ = Buffer(static_cast<uint64_t>(backend.n_threads()) * (rows_bytes_ + expanded_bytes_),
-                        "packing weights");
+        bytes_ = Buffer(
+            static_cast<uint64_t>(host == nullptr ? 1 : host->n_threads()) * (rows_bytes_ + expanded_bytes_),
+            "packing weights");
     }
 
     void read(const Piece& piece, const Reader& reader, int32_t thread, std::byte* to) const {
@@ -65,17 +65,17 @@ class PackScratch {
         Matrix part = run.stored;
         if (run.stored.format == run.read.format) {
             part.rows = n_rows;
-            return backend_.pack_rows(part, rows, to);
+            return host_->pack_rows(part, rows, to);
         }
         for (int64_t r = 0; r < n_rows; r += part.rows) {
-            part.rows = std::min(backend_.pack_rows_together(), n_rows - r);
+            part.rows = std::min(host_->pack_rows_together(), n_rows - r);
             expand_rows(run.read.format, rows + r * run.read.row_bytes, part.rows, run.read.row_bytes,
                         part.cols, expanded);
-            backend_.pack_rows(part, expanded, to + r * part.row_bytes);
+            host_->pack_rows(part, expanded, to + r * part.row_bytes);
         }
     }
 
-    const backend::Backend& backend_;
+    const backend::HostDevice* host_;
     uint64_t rows_bytes_ = 0;
     uint64_t expanded_bytes_ = 0;
     Buffer bytes_;
@@ -107,9 +107,9 @@ uint64_t PieceCursor::next_job(std::vector<Piece>& pieces,
     return count;
 }
 
-void load(const Layout& layout, const Reader& reader, const backend::Backend& threads, const Target& target,
+void load(const Layout& layout, const Reader& reader, const backend::HostDevice* host, const Target& target,
           checkpoint::LoadCounter& counter) {
-    const PackScratch scratch(layout, threads);
+    const PackScratch scratch(layout, host);
     PieceCursor ahead(layout);
     PieceCursor cursor(layout);
     uint64_t done = 0;
@@ -125,7 +125,7 @@ void load(const Layout& layout, const Reader& reader, const backend::Backend& th
         const uint64_t count = cursor.next_job(pieces, read_bytes);
         if (count == 0) return;
         target.prepare(pieces);
-        run_tasks_that_throw(threads, std::ssize(pieces), [&](int64_t i, int32_t thread) {
+        run_tasks_that_throw(host, std::ssize(pieces), [&](int64_t i, int32_t thread) {
             const Piece& piece = pieces[static_cast<size_t>(i)];
             scratch.read(piece, reader, thread, target.place(piece));
             if (target.written) target.written(piece);

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "checkpoint/load_counter.h"
 #include "weights/layout.h"
 #include "weights/reader.h"
@@ -56,9 +56,9 @@ struct Target {
     std::function<void(std::span<const Piece>)> commit = {};  // called once all of them are written
 };
 
-// Loads all runs of the layout on the threads of `threads`, which is also the backend that packs. Throws what reading
+// Loads all runs of the layout on the threads of the host, which also packs; null: on the calling thread. Throws what reading
 // and the target throw, and cancelled.
-void load(const Layout& layout, const Reader& reader, const backend::Backend& threads, const Target& target,
+void load(const Layout& layout, const Reader& reader, const backend::HostDevice* host, const Target& target,
           checkpoint::LoadCounter& counter);
 
 }  // namespace minim::weights

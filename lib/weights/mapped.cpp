@@ -76,17 +76,17 @@ void check_room(std::span<const Block> blocks) {
     if (total > available) fail_out_of_memory(k_what, total, available);
 }
 
-void prefault(std::span<const Block> blocks, const backend::Backend& backend,
+void prefault(std::span<const Block> blocks, const backend::HostDevice& host,
               checkpoint::LoadCounter& counter) {
     check_room(blocks);
-    const HostMemory& memory = backend.host_memory();
+    const HostMemory& memory = host.host_memory();
     if (memory.locks())
         for (const Block block : blocks) memory.lock(block.data(), block.size(), k_what);
     for (const Block block : blocks) {
         for (uint64_t at = 0; at < block.size(); at += k_load_block_bytes) {
             const Block now = block.subspan(at, std::min<uint64_t>(k_load_block_bytes, block.size() - at));
             const uint64_t n_tasks = (now.size() + k_task_bytes - 1) / k_task_bytes;
-            run_tasks_that_throw(backend, static_cast<int64_t>(n_tasks), [&](int64_t i, int32_t) {
+            run_tasks_that_throw(&host, static_cast<int64_t>(n_tasks), [&](int64_t i, int32_t) {
                 const uint64_t from = static_cast<uint64_t>(i) * k_task_bytes;
                 make_mapped_present(now.subspan(from, std::min<uint64_t>(k_task_bytes, now.size() - from)));
             });

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "checkpoint/load_counter.h"
 #include "weights/layout.h"
 #include "weights/reader.h"
@@ -29,9 +29,9 @@ std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
 // Throws out_of_memory if the blocks do not fit into the available memory.
 void check_room(std::span<const Block> blocks);
 
-// Prefaults the blocks on all threads of the backend, and locks them if its memory is locked. Throws out_of_memory if
+// Prefaults the blocks on all threads of the host, and locks them if its memory is locked. Throws out_of_memory if
 // they do not fit or may not be locked, io and cancelled.
-void prefault(std::span<const Block> blocks, const backend::Backend& backend,
+void prefault(std::span<const Block> blocks, const backend::HostDevice& host,
               checkpoint::LoadCounter& counter);
 
 // Asks the system to read the weights ahead of their use. Throws cancelled.

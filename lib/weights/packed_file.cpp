@@ -44,7 +44,7 @@ uint64_t first_packed_byte(uint64_t n_runs) {
     return align_up(sizeof(PackedHeader) + n_runs * sizeof(PackedRun), k_page_bytes);
 }
 
-PackedWriter::PackedWriter(const std::string& path, uint64_t file_bytes, const backend::Backend& backend)
+PackedWriter::PackedWriter(const std::string& path, uint64_t file_bytes, const backend::HostDevice& backend)
     : file_(path, file_bytes), backend_(backend), file_bytes_(file_bytes) {}
 
 void PackedWriter::make_room(uint64_t end) {
@@ -58,7 +58,7 @@ void PackedWriter::make_room(uint64_t end) {
 void PackedWriter::write(uint64_t end) {
     const uint64_t n_blocks = (end - begin_) / k_block_bytes;
     const uint64_t bytes = n_blocks * k_block_bytes;
-    run_tasks_that_throw(backend_, static_cast<int64_t>(n_blocks), [&](int64_t i, int32_t) {
+    run_tasks_that_throw(&backend_, static_cast<int64_t>(n_blocks), [&](int64_t i, int32_t) {
         const uint64_t at = static_cast<uint64_t>(i) * k_block_bytes;
         file_.write_at(begin_ + at, {window_.data() + at, k_block_bytes});
     });

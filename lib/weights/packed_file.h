@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -58,7 +58,7 @@ uint64_t first_packed_byte(uint64_t n_runs);
 class PackedWriter {
   public:
     // All members throw io and out_of_memory.
-    PackedWriter(const std::string& path, uint64_t file_bytes, const backend::Backend& backend);
+    PackedWriter(const std::string& path, uint64_t file_bytes, const backend::HostDevice& backend);
 
     // Returns memory for the bytes of the file from the last write() up to `end`. It is zeroed, and any thread may
     // fill it until the next call.
@@ -71,7 +71,7 @@ class PackedWriter {
 
   private:
     NewFile file_;
-    const backend::Backend& backend_;
+    const backend::HostDevice& backend_;
     const uint64_t file_bytes_;
     uint64_t begin_ = 0;  // of the window in the file: whole blocks precede it
     Buffer window_;

@@ -35,7 +35,7 @@ uint64_t hash_of_piece(std::span<const std::byte> stored, uint64_t at) {
 
 }  // namespace
 
-PackedTarget::PackedTarget(std::span<const WeightSpec* const> weights, const backend::Backend& backend,
+PackedTarget::PackedTarget(std::span<const WeightSpec* const> weights, const backend::HostDevice& backend,
                            const PackedOptions& options, const Logger& log)
     : weights_(weights),
       backend_(backend),
@@ -60,9 +60,8 @@ PackedTarget::PackedTarget(std::span<const WeightSpec* const> weights, const bac
 }
 
 void PackedTarget::plan(const ExpandedFormats& expanded) {
-    layout_.emplace(weights_, backend_,
-                    LayoutOptions{.packs = true,
-                                  .expanded = expanded,
+    layout_.emplace(weights_, &backend_,
+                    LayoutOptions{.expanded = expanded,
                                   .alignment = k_alignment,
                                   .first_byte = first_packed_byte(n_runs_of(weights_))});
 }
@@ -124,7 +123,7 @@ void PackedTarget::write(const Reader& reader, checkpoint::LoadCounter& counter)
                                    {writer_->place(piece.to()), piece.stored_bytes()}, piece.stored_at());
                            },
                            [&](std::span<const Piece> pieces) { writer_->write(end_of(pieces)); }};
-    load(*layout_, reader, backend_, target, counter);
+    load(*layout_, reader, &backend_, target, counter);
     std::vector<PackedRun> table;
     for (size_t i = 0; i < runs.size(); ++i) table.push_back({runs[i].to, hashes[i]});
     PackedHeader header = {};
@@ -142,7 +141,7 @@ void PackedTarget::check(checkpoint::LoadCounter& counter) const {
     std::vector<Piece> pieces;
     while (const uint64_t count =
                cursor.next_job(pieces, [](const Piece& piece) { return piece.stored_bytes(); })) {
-        run_tasks_that_throw(backend_, std::ssize(pieces), [&](int64_t i, int32_t) {
+        run_tasks_that_throw(&backend_, std::ssize(pieces), [&](int64_t i, int32_t) {
             const Piece& piece = pieces[static_cast<size_t>(i)];
             const auto r = static_cast<size_t>(piece.run - runs.data());
             const auto stored =

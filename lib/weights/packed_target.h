@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/log.h"
 #include "checkpoint/load_counter.h"
 #include "weights/layout.h"
@@ -29,7 +29,7 @@ class PackedTarget {
   public:
     // Opens the file, or begins a new one if none has these weights. The arguments must outlive it. Throws what
     // PackedFile and PackedWriter throw, and out_of_memory if the weights must be read and do not fit into memory.
-    PackedTarget(std::span<const WeightSpec* const> weights, const backend::Backend& backend,
+    PackedTarget(std::span<const WeightSpec* const> weights, const backend::HostDevice& backend,
                  const PackedOptions& options, const Logger& log);
 
     uint64_t bytes_to_read() const;
@@ -50,7 +50,7 @@ class PackedTarget {
     void check(checkpoint::LoadCounter& counter) const;
 
     std::span<const WeightSpec* const> weights_;
-    const backend::Backend& backend_;
+    const backend::HostDevice& backend_;
     const PackedOptions& options_;
     const Logger& log_;
     std::optional<Layout> layout_;

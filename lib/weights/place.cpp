@@ -22,7 +22,8 @@ namespace {
 using checkpoint::LoadCounter;
 
 bool prefaults(const Part& part, const PlaceOptions& options) {
-    return options.prefault || part.backend->host_memory().locks();
+    return options.prefault ||
+           (part.backend->host() != nullptr && part.backend->host()->host_memory().locks());
 }
 
 uint64_t sum(std::span<const uint64_t> bytes) {
@@ -42,17 +43,16 @@ class Placing {
                 break;
             case Storage::memory:
                 check_formats(part);
-                layout_.emplace(part.weights, *part.backend,
-                                LayoutOptions{.packs = true,
-                                              .splits_nodes = true,
-                                              .expanded = choose_expanded(*part.backend, part.weights,
+                layout_.emplace(part.weights, part.backend->host(),
+                                LayoutOptions{.splits_nodes = true,
+                                              .expanded = choose_expanded(*part.backend->host(), part.weights,
                                                                           options.expand, log)});
                 check_host_room(part, sum(layout_->buffer_bytes()), available_memory_bytes());
-                host_.emplace(*layout_, *part.backend);
+                host_.emplace(*layout_, *part.backend->host());
                 break;
             case Storage::packed:
                 check_formats(part);
-                packed_.emplace(part.weights, *part.backend, packed_options_, log);
+                packed_.emplace(part.weights, *part.backend->host(), packed_options_, log);
                 break;
             case Storage::mapped:
                 placed_.weights = map_weights(part.weights, reader, placed_.widened);
@@ -80,11 +80,10 @@ class Placing {
     void read(LoadCounter& counter) {
         switch (storage_) {
             case Storage::device:
-                device_->fill(reader_, options_.threads != nullptr ? *options_.threads : *part_.backend,
-                              counter);
+                device_->fill(reader_, options_.host, counter);
                 break;
             case Storage::memory:
-                load(*layout_, reader_, *part_.backend, host_->target(), counter);
+                load(*layout_, reader_, part_.backend->host(), host_->target(), counter);
                 placed_.weights = layout_->placed([&](const Run& run) { return host_->place(run); });
                 placed_.host = host_->take_buffers();
                 break;
@@ -95,7 +94,8 @@ class Placing {
                 break;
             case Storage::mapped:
                 if (prefaults(part_, options_)) {
-                    prefault(mapped_blocks(part_.weights, placed_.weights.matrices), *part_.backend, counter);
+                    prefault(mapped_blocks(part_.weights, placed_.weights.matrices), *part_.backend->host(),
+                             counter);
                 } else if (reads_ahead_) {
                     read_ahead(part_.weights, reader_, counter);
                 }
@@ -140,7 +140,8 @@ class Placing {
 // What mapped weights cannot have.
 void warn_of_nodes(std::span<const Part> parts, std::span<const Storage> storage, const Logger& log) {
     for (size_t i = 0; i < parts.size(); ++i) {
-        const HostMemory& memory = parts[i].backend->host_memory();
+        if (parts[i].backend->host() == nullptr) continue;
+        const HostMemory& memory = parts[i].backend->host()->host_memory();
         const bool is_mapped = storage[i] == Storage::mapped || storage[i] == Storage::packed;
         if (is_mapped && memory.is_placed())
             log.warning("numa {}: mapped weights lie where the system has put the pages of their files",
@@ -200,7 +201,8 @@ std::vector<PlacedPart> place(std::span<const Part> parts, std::span<const Stora
     LoadCounter silent(0, none, options.cancel);
     for (size_t i = 0; i < parts.size(); ++i)
         if (storage[i] == Storage::packed && prefaults(parts[i], options))
-            prefault(mapped_blocks(parts[i].weights, placed[i].weights.matrices), *parts[i].backend, silent);
+            prefault(mapped_blocks(parts[i].weights, placed[i].weights.matrices), *parts[i].backend->host(),
+                     silent);
     return placed;
 }
 

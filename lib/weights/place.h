@@ -43,11 +43,10 @@ struct PlacedPart {
 struct PlaceOptions {
     std::string packed_file = {};  // of Storage::packed
     PackedOrigin origin = {};
-    std::vector<uint64_t> part_hashes = {};  // of Storage::packed: which part of the model a part is
-    bool prefault = false;                   // prefault mapped weights
-    Expand expand = Expand::automatic;       // of weights in host memory or a packed file
-    const backend::Backend* threads =
-        nullptr;  // a backend of the host, whose threads fill devices; null: the caller's
+    std::vector<uint64_t> part_hashes = {};     // of Storage::packed: which part of the model a part is
+    bool prefault = false;                      // prefault mapped weights
+    Expand expand = Expand::automatic;          // of weights in host memory or a packed file
+    const backend::HostDevice* host = nullptr;  // whose threads fill devices; null: the calling thread does
     checkpoint::Progress progress = {};
     const CancelToken* cancel = nullptr;
 };

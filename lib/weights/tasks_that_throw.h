@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs tasks that may throw on all threads of a backend: the first exception is thrown again when the job is done.
+// Runs tasks that may throw on all threads of the host: the first exception is thrown again when the job is done.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 #include <exception>
 #include <mutex>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 
 namespace minim::weights {
 
@@ -36,12 +36,17 @@ class FirstError {
     std::exception_ptr error_;
 };
 
-// As Backend::run_tasks: calls task(i, thread) for each i in [0, n_tasks). Tasks that have not begun when one fails are left
-// out.
+// As HostDevice::run_tasks: calls task(i, thread) for each i in [0, n_tasks), on the calling thread if `host` is null.
+// Tasks that have not begun when one fails are left out.
 template <typename Task>
-void run_tasks_that_throw(const backend::Backend& backend, int64_t n_tasks, const Task& task) {
+void run_tasks_that_throw(const backend::HostDevice* host, int64_t n_tasks, const Task& task) {
     FirstError error;
-    backend.run_tasks(n_tasks, [&](int64_t i, int32_t thread) { error.run([&] { task(i, thread); }); });
+    const auto run = [&](int64_t i, int32_t thread) { error.run([&] { task(i, thread); }); };
+    if (host != nullptr) {
+        host->run_tasks(n_tasks, run);
+    } else {
+        for (int64_t i = 0; i < n_tasks; ++i) run(i, 0);
+    }
     error.rethrow();
 }
 

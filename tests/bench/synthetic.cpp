@@ -231,8 +231,8 @@ SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::S
     for (size_t i = 0; i < parts.size(); ++i) {
         const Backend& backend = *parts[i].backend;
         weights::check_formats(parts[i]);
-        if (packs && backend.uses_host_memory())
-            expanded[i] = weights::choose_expanded(backend, parts[i].weights, expand, Logger());
+        if (packs && backend.host() != nullptr)
+            expanded[i] = weights::choose_expanded(*backend.host(), parts[i].weights, expand, Logger());
         made.placed[i].device =
             backend.allocate(part_bytes(parts[i], expanded[i]), "weights", backend::MemoryUse::weights);
     }

@@ -26,14 +26,18 @@ class TimedBackend : public backend::Backend {
     std::array<double, k_operation_count>& seconds() const noexcept { return seconds_; }
 
     std::string_view name() const noexcept override { return inner_->name(); }
-    bool uses_host_memory() const noexcept override { return inner_->uses_host_memory(); }
-    const HostMemory& host_memory() const noexcept override { return inner_->host_memory(); }
+    std::string_view remark() const noexcept override { return inner_->remark(); }
+    void on_warning(const std::function<void(std::string_view)>& say) const override {
+        inner_->on_warning(say);
+    }
+    const backend::HostDevice* host() const noexcept override { return inner_->host(); }
     uint64_t available_bytes() const noexcept override { return inner_->available_bytes(); }
     std::unique_ptr<backend::Memory> allocate(uint64_t bytes, std::string_view what,
                                               backend::MemoryUse use) const override {
         return inner_->allocate(bytes, what, use);
     }
     backend::MemoryState memory() const noexcept override { return inner_->memory(); }
+    void give_back_kept() const noexcept override { inner_->give_back_kept(); }
     std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
         return inner_->allocate_staging(bytes, what);
     }
@@ -70,20 +74,11 @@ class TimedBackend : public backend::Backend {
     }
     void synchronize(backend::Scratch& scratch) const override { inner_->synchronize(scratch); }
     void wait(backend::Scratch& scratch) const override { inner_->wait(scratch); }
+    bool begin_step(backend::Scratch&, const backend::StepBatch&) const override { return false; }
+    bool end_step(backend::Scratch& /*scratch*/) const override { return true; }
+    backend::StepCounts step_counts() const noexcept override { return inner_->step_counts(); }
     bool runs(Format format) const noexcept override { return inner_->runs(format); }
     bool packs(Format format) const noexcept override { return inner_->packs(format); }
-    int64_t pack_rows_together() const noexcept override { return inner_->pack_rows_together(); }
-    void pack_rows(const backend::Matrix& shape, const std::byte* rows,
-                   std::byte* to) const noexcept override {
-        inner_->pack_rows(shape, rows, to);
-    }
-    int32_t n_threads() const noexcept override { return inner_->n_threads(); }
-    void run_tasks(int64_t n_tasks, const std::function<void(int64_t, int32_t)>& task) const override {
-        inner_->run_tasks(n_tasks, task);
-    }
-    const ThreadPool* threads_for(int64_t n_rows) const noexcept override {
-        return inner_->threads_for(n_rows);
-    }
     void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override {
         inner_->pack(data, shape);
     }
@@ -125,6 +120,19 @@ class TimedBackend : public backend::Backend {
                    int64_t hidden, float* y) const override {
         time(Operation::experts, scratch,
              [&] { inner_->add_slots(scratch, out, gates, n, n_used, hidden, y); });
+    }
+    std::unique_ptr<backend::Exchange> make_exchange(const backend::StepLimits& limits,
+                                                     int64_t n_turns) const override {
+        return inner_->make_exchange(limits, n_turns);
+    }
+    void post(backend::Scratch& scratch, backend::Exchange& exchange, int64_t turn, const float* h,
+              const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden) const override {
+        inner_->post(scratch, exchange, turn, h, ids, n, n_used, hidden);
+    }
+    void collect(backend::Scratch& scratch, backend::Exchange& exchange, int64_t turn,
+                 const backend::ExpertPlace* places, const int32_t* ids, int64_t n, int64_t n_used,
+                 int64_t hidden, float* out) const override {
+        inner_->collect(scratch, exchange, turn, places, ids, n, n_used, hidden, out);
     }
     bool makes_shortlists() const noexcept override { return inner_->makes_shortlists(); }
     void shortlist(backend::Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,

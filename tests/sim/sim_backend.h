@@ -58,7 +58,9 @@ class SimBackend : public backend::Backend {
     const Counts& counts() const noexcept { return counts_; }
 
     std::string_view name() const noexcept override { return name_; }
-    bool uses_host_memory() const noexcept override { return false; }
+    std::string_view remark() const noexcept override { return {}; }
+    void on_warning(const std::function<void(std::string_view)>& /*say*/) const override {}
+    const backend::HostDevice* host() const noexcept override { return nullptr; }
     uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
     // Of bytes that are all ones, which make NaN as floats.
     std::unique_ptr<backend::Memory> allocate(
@@ -66,6 +68,9 @@ class SimBackend : public backend::Backend {
         backend::MemoryUse use = backend::MemoryUse::work) const override;
     backend::MemoryState memory() const noexcept override { return memory_.state(); }
     void give_back_kept() const noexcept override { memory_.give_back_kept(); }
+    std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
+        return backend::allocate_host_memory(bytes, what);
+    }
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override;
     void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const override;
     void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override;
@@ -79,6 +84,10 @@ class SimBackend : public backend::Backend {
     bool receive(backend::Scratch& scratch, std::byte* to, const Backend& peer,
                  backend::Scratch& peer_scratch, const std::byte* from, uint64_t bytes) const override;
     void synchronize(backend::Scratch& scratch) const override;
+    void wait(backend::Scratch& scratch) const override { synchronize(scratch); }
+    bool begin_step(backend::Scratch&, const backend::StepBatch&) const override { return false; }
+    bool end_step(backend::Scratch& /*scratch*/) const override { return true; }
+    backend::StepCounts step_counts() const noexcept override { return {}; }
 
     bool runs(Format format) const noexcept override { return format != options_.without; }
     bool packs(Format format) const noexcept override;

@@ -145,7 +145,7 @@ TEST_CASE(
         return true;
     };
     checkpoint::LoadCounter counter(target.bytes_to_read(), progress, nullptr);
-    target.fill(weights::Reader(checkpoint), *host, counter);
+    target.fill(weights::Reader(checkpoint), host->host(), counter);
     CHECK(last == static_cast<uint64_t>(bytes));
     CHECK(device.counts().transfers <= bytes / static_cast<int64_t>(k_piece) + 2);
     const weights::PlacedMatrices placed = target.take_placed();

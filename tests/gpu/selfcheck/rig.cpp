@@ -52,14 +52,14 @@ backend::ExpertWeights Device::with_table(backend::ExpertWeights weights) {
 backend::Matrix Device::put(const backend::Matrix& matrix, std::span<const std::byte> bytes) {
     backend::Matrix own = matrix;
     own.packed = backend_->packs(own.format);
-    if (own.packed && backend_->uses_host_memory()) {
+    if (const backend::HostDevice* host = backend_->host(); own.packed && host != nullptr) {
         std::byte* packed = room(bytes.size());
-        const int64_t together = backend_->pack_rows_together();
-        backend_->run_tasks((own.rows + together - 1) / together, [&](int64_t i, int32_t) {
+        const int64_t together = host->pack_rows_together();
+        host->run_tasks((own.rows + together - 1) / together, [&](int64_t i, int32_t) {
             const auto first = static_cast<uint64_t>(i * together * own.row_bytes);
             backend::Matrix some = matrix;
             some.rows = std::min(together, own.rows - i * together);
-            backend_->pack_rows(some, bytes.data() + first, packed + first);
+            host->pack_rows(some, bytes.data() + first, packed + first);
         });
         own.data = packed;
         return own;

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "unit/cpu/support.h"
 
 namespace minim::selfcheck {

@@ -130,7 +130,7 @@ TEST_CASE("codebooks whose unpacked form would fill the memory stay packed, unle
     const auto chosen = [&](weights::Expand expand) {
         std::vector<const weights::WeightSpec*> all;
         for (const weights::WeightSpec& spec : specs) all.push_back(&spec);
-        return weights::choose_expanded(*backend, all, expand, lines.log);
+        return weights::choose_expanded(*backend->host(), all, expand, lines.log);
     };
     const auto all = chosen(weights::Expand::on);
     CHECK((all.contains(Format::iq3_s) && all.contains(Format::iq2_s) && !all.contains(Format::iq4_xs)));
@@ -156,7 +156,7 @@ TEST_CASE("codebooks whose unpacked form would fill the memory stay packed, unle
 TEST_CASE("the relative time of unpacked codebooks can be measured for every format") {
     const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
     for (const Format format : k_grids) {
-        const double time = weights::expanded_time(*backend, format);
+        const double time = weights::expanded_time(*backend->host(), format);
         INFO(traits(format).name << ": " << time);
         CHECK(time > 0.01);
         CHECK(time < 100.0);

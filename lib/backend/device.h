@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device: its memory, transfers, and streams of work. Every function is pure, so that a device cannot compile with
+// transfers that are not its own; host_device.h has those of backends that compute on host memory.
+//
+// Operations and transfers of one stream (Scratch) run in the order of the calls, perhaps after the call has returned.
+// Spans are copied at the call; what their elements point to, and host buffers of transfers, must stay unchanged until
+// synchronize().
+//
+// A device that fails is lost: later operations do nothing, and synchronize() of any of its streams throws the reason.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "backend/kv_view.h"
+
+namespace minim::backend {
+
+class Backend;
+class HostDevice;
+
+// The limits of a step. A backend reserves its work space for them once, so that no operation
+// allocates.
+struct StepLimits {
+    int64_t n_rows = 0;     // rows of a step
+    int64_t n_context = 0;  // the most positions that a row attends to
+    int64_t hidden = 0;
+    int64_t n_head = 0;
+    int64_t n_head_kv = 0;
+    int64_t head_dim = 0;
+    int64_t n_expert = 0;
+    int64_t n_expert_used = 0;
+    int64_t expert_ff = 0;
+    int64_t n_vocab = 0;
+};
+
+// The parts that differ from step to step.
+struct StepBatch {
+    std::span<const int32_t> ids;  // of embed(); empty if it is not called
+    std::span<const KvRow> rows;   // of attend()
+    int64_t n_head = 0;
+    int64_t n_head_kv = 0;
+    // Steps with equal `calls` and row counts run the same operations; only ids and rows differ.
+    const void* calls = nullptr;
+};
+
+// How the steps of a device were executed so far, in all streams. A step that is cut into parts counts once for each part.
+struct StepCounts {
+    int64_t computed = 0;  // launched operation by operation
+    int64_t recorded = 0;
+    int64_t repeated = 0;  // as records
+    int64_t failed = 0;    // records that could not be made or started
+    // The reason of the last failure; null: none.
+    const char* why_failed = nullptr;
+};
+
+// One stream of steps with its work space. Steps that share it must not overlap.
+class Scratch {
+  public:
+    virtual ~Scratch() = default;
+};
+
+// The uses of memory.
+enum class MemoryUse : uint8_t { weights, kv, work };
+inline constexpr size_t k_memory_uses = 3;
+
+struct MemoryState;  // device_memory.h
+
+// A block of a backend's memory. It is freed by its destructor, and must not outlive the backend.
+class Memory {
+  public:
+    virtual ~Memory() = default;
+    std::byte* data() const noexcept { return data_; }
+    uint64_t size() const noexcept { return size_; }
+
+  protected:
+    Memory(std::byte* data, uint64_t size) : data_(data), size_(size) {}
+    std::byte* data_;
+    uint64_t size_;
+};
+
+// Throws out_of_memory.
+std::unique_ptr<Memory> allocate_host_memory(uint64_t bytes, std::string_view what);
+
+// Any thread.
+class Device {
+  public:
+    virtual ~Device() = default;
+
+    virtual std::string_view name() const noexcept = 0;  // "cpu", "reference", "cuda:0"
+
+    // Returns a remark on its arithmetic for the user; empty: none.
+    virtual std::string_view remark() const noexcept = 0;
+
+    // Sets a function that is called, from any thread, if something makes later steps slower without an error. Call
+    // it before the first reserve(); `say` must outlive the device.
+    virtual void on_warning(const std::function<void(std::string_view)>& say) const = 0;
+
+    // ---- memory ----
+
+    // Returns the device as one that computes on host memory; null: it has memory of its own, which the host cannot
+    // access.
+    virtual const HostDevice* host() const noexcept = 0;
+    bool uses_host_memory() const noexcept { return host() != nullptr; }
+
+    // Returns approximately the bytes that can still be allocated; UINT64_MAX: unknown.
+    virtual uint64_t available_bytes() const noexcept = 0;
+
+    // Allocates memory with unspecified contents. Throws out_of_memory or out_of_device_memory, naming `what`, the
+    // bytes needed and the bytes available.
+    virtual std::unique_ptr<Memory> allocate(uint64_t bytes, std::string_view what,
+                                             MemoryUse use = MemoryUse::work) const = 0;
+
+    // Returns the allocated bytes by use.
+    virtual MemoryState memory() const noexcept = 0;
+
+    // Gives memory back to the device that is kept for the next allocate().
+    virtual void give_back_kept() const noexcept = 0;
+
+    // Memory of the host that upload() reads in its time, without a copy in between where the device can. Throws
+    // out_of_memory.
+    virtual std::unique_ptr<Memory> allocate_staging(uint64_t bytes, std::string_view what) const = 0;
+
+    // Between steps: complete when the call returns. write() and read() throw device_lost.
+    virtual void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const = 0;
+    virtual void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const = 0;
+    virtual void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept = 0;
+
+    // ---- streams ----
+
+    // Creates a stream with work space. Throws out_of_memory or out_of_device_memory. Every operation takes a scratch of
+    // this device, reserved for at least its size, and neither throws nor allocates. Without limits: only for transfers.
+    virtual std::unique_ptr<Scratch> reserve(const StepLimits& limits) const = 0;
+
+    // Transfers in a stream.
+    virtual void upload(Scratch& scratch, std::byte* to, const std::byte* from_host,
+                        uint64_t bytes) const = 0;
+    virtual void download(Scratch& scratch, std::byte* to_host, const std::byte* from,
+                          uint64_t bytes) const = 0;
+    virtual void move(Scratch& scratch, std::byte* to, const std::byte* from, uint64_t bytes) const = 0;
+
+    // Copies data that the stream of another device has computed so far, directly from that device; it must stay
+    // unchanged until this stream is synchronised. Returns false, and does nothing, if the two devices cannot do
+    // that.
+    virtual bool receive(Scratch& scratch, std::byte* to, const Backend& peer, Scratch& peer_scratch,
+                         const std::byte* from, uint64_t bytes) const = 0;
+
+    // Blocks until all work of the stream is done. Throws device_lost.
+    virtual void synchronize(Scratch& scratch) const = 0;
+    // The same in the middle of a step, whose rows point to what they did before.
+    virtual void wait(Scratch& scratch) const = 0;
+
+    // A step between these two calls may be recorded and repeated as a whole; it has only operations and moves, no
+    // other transfers. begin_step() returns true if it has started a record of an earlier step: then the operations
+    // and end_step() must not be called. end_step() returns false if nothing was computed: the step must begin again.
+    virtual bool begin_step(Scratch& scratch, const StepBatch& batch) const = 0;
+    virtual bool end_step(Scratch& scratch) const = 0;
+
+    virtual StepCounts step_counts() const noexcept = 0;
+};
+
+}  // namespace minim::backend

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coarse operations of the forward pass. A model calls them in order (lib/model/minimax_m2.cpp); a backend may fuse,
+// tile, quantise activations and overlap inside an operation. Activations are float, row by row, without padding.
+// Pointers to weights and activations, and those in a page table, are in the backend's memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "backend/device.h"
+#include "backend/exchange.h"
+#include "backend/experts.h"
+#include "backend/kv_view.h"
+#include "backend/matrix.h"
+#include "backend/shortlist.h"
+#include "format/format.h"
+
+namespace minim::backend {
+
+// y = W h, or y += W h. Several tasks share one h, so that it is quantised once.
+struct LinearTask {
+    const Matrix* weight = nullptr;
+    float* y = nullptr;  // [n, weight->rows]
+    bool add = false;
+};
+
+// Queries, keys and values of n rows, before normalisation and rotation.
+struct AttendArgs {
+    int64_t n = 0;
+    float* q = nullptr;  // [n, n_head * head_dim], overwritten
+    float* k = nullptr;  // [n, n_head_kv * head_dim], overwritten
+    const float* v = nullptr;
+    float* o = nullptr;  // [n, n_head * head_dim]
+    std::span<const KvRow>
+        rows;  // which sequence and position each row is; earlier rows of a sequence come first
+    int64_t layer = 0;
+    int64_t n_head = 0;
+    int64_t n_head_kv = 0;
+    int64_t head_dim = 0;
+    Vector q_norm;  // [n_head * head_dim]: one mean square over all heads together; [head_dim]: one a head
+    Vector k_norm;  // [n_head_kv * head_dim] or [head_dim]
+    float norm_eps = 0.0F;
+    std::span<const float> rope_frequency;  // [rotary_dim / 2]: theta^(-2i / rotary_dim)
+};
+
+// Any thread.
+class Operations {
+  public:
+    virtual ~Operations() = default;
+
+    // ---- weights ----
+
+    // Returns whether the operations take matrices of this format. Decoding exists for every format; a device may lack
+    // kernels.
+    virtual bool runs(Format format) const noexcept = 0;
+
+    // Returns whether linear() and experts() read matrices of this format faster once they are packed.
+    virtual bool packs(Format format) const noexcept = 0;
+
+    // Packs matrices of one shape in place; does not set `packed`. Only matrices of linear() and experts() may be
+    // packed. `data`: the address of each. Throws out_of_memory, without changing anything.
+    virtual void pack(std::span<std::byte* const> data, const Matrix& shape) const = 0;
+
+    // ---- operations ----
+
+    // x[i] = row ids[i] of the table.
+    virtual void embed(Scratch& scratch, const Matrix& table, std::span<const int32_t> ids,
+                       float* x) const = 0;
+
+    // h = x / sqrt(mean(x^2) + eps) * weight, row by row.
+    virtual void norm(Scratch& scratch, const float* x, int64_t n, const Vector& weight, float eps,
+                      float* h) const = 0;
+
+    virtual void linear(Scratch& scratch, const float* h, int64_t n,
+                        std::span<const LinearTask> tasks) const = 0;
+
+    // QK-norm, partial rotary, KV store, causal grouped-query attention.
+    virtual void attend(Scratch& scratch, const AttendArgs& args) const = 0;
+
+    // s = sigmoid(router h); the n_used largest of s + bias (ties: the lower index), in descending order of
+    // that sum; gates = s / sum of the chosen s. `bias` may be empty. ids, gates: [n, n_used].
+    virtual void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
+                       int64_t n_used, int32_t* ids, float* gates) const = 0;
+
+    // x *= factor
+    virtual void scale(Scratch& scratch, float* x, int64_t count, float factor) const = 0;
+
+    // y += sum over slots, in slot order, of gate * down(silu(gate h) * (up h)).
+    virtual void experts(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, const float* gates,
+                         int64_t n_used, const ExpertWeights& weights, float* y) const = 0;
+
+    // The two steps of experts(), for layers whose experts are on several devices. A slot is row * n_used + choice.
+    // Computes out[slot] = down(silu(gate h) * (up h)) for slots whose expert is on this device; leaves the others
+    // unchanged.
+    virtual void expert_slots(Scratch& scratch, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
+                              const ExpertWeights& weights, float* out) const = 0;
+    // y [n, hidden] += sum over slots, in slot order, of gate * out[slot]: the same additions as in experts().
+    virtual void add_slots(Scratch& scratch, const float* out, const float* gates, int64_t n, int64_t n_used,
+                           int64_t hidden, float* y) const = 0;
+
+    // ---- answers of the host in the middle of a step (exchange.h) ----
+
+    // Returns null if the device does not support it. Throws out_of_memory.
+    virtual std::unique_ptr<Exchange> make_exchange(const StepLimits& limits, int64_t n_turns) const = 0;
+    // Hands the inputs and choices of n rows to the host, as part of the stream. May be recorded, as collect() may.
+    virtual void post(Scratch& scratch, Exchange& exchange, int64_t turn, const float* h, const int32_t* ids,
+                      int64_t n, int64_t n_used, int64_t hidden) const = 0;
+    // Waits, in the stream, for the host's answer to the turn, and copies the slots whose expert is not in `places`.
+    virtual void collect(Scratch& scratch, Exchange& exchange, int64_t turn, const ExpertPlace* places,
+                         const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden, float* out) const = 0;
+
+    // Computes the top-k of n rows of logits [n, n_vocab], n at most k_most_shortlist_rows: what is needed to choose
+    // the next tokens, so that the rows need not leave the device. Optional.
+    virtual bool makes_shortlists() const noexcept = 0;
+    virtual void shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
+                           const ShortlistTask& task) const = 0;
+};
+
+}  // namespace minim::backend
