@@ -1,20 +1,35 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds everything, and runs every test through CTest. Tests that need something this machine
-# lacks (a GPU, an instruction set) say that they were skipped.
+# Installs what is missing, builds everything, runs every test through CTest, and checks with clang what a change touches. Tests and
+# checks that need something this machine lacks (a GPU, an instruction set, clang) say that they were skipped.
 #
 #   tests/run.sh            the release build
 #   tests/run.sh asan       the same tests under the address and undefined-behaviour sanitizers
 #   tests/run.sh tsan       under the thread sanitizer
+#   tests/run.sh full       what takes too long for every change: build and tests with clang, clang-tidy on every file, a minute of
+#                           every fuzz target
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 preset="${1:-release}"
+[ "$preset" != full ] || preset=clang
 
 "$root/tools/install_packages.sh" g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libxxhash-dev libeigen3-dev \
     libhwloc-dev libcli11-dev libboost-dev catch2 libpcre2-dev python3 python3-jsonschema python3-numpy valgrind
 cd "$root"
 # The packages are for the system's Python, which need not be the first on PATH. One generation of GPUs is enough for the tests.
-cmake --preset "$preset" -DMINIM_CUDA_ARCHITECTURES=90 -DPython3_EXECUTABLE="$(PATH="/usr/bin:$PATH" command -v python3)"
+python=$(PATH="/usr/bin:$PATH" command -v python3)
+cmake --preset "$preset" -DMINIM_CUDA_ARCHITECTURES=90 -DPython3_EXECUTABLE="$python"
 cmake --build --preset "$preset"
-exec ctest --preset "$preset" -j "$(nproc)"
+failed=0
+ctest --preset "$preset" -j "$(nproc)" || failed=1
+case $preset in
+    release)
+        "$python" tools/check.py clang fuzz tidy || failed=1
+        ;;
+    clang)
+        "$python" tools/checks/tidy.py --build build/clang --all || failed=1
+        "$python" tools/checks/fuzz.py --all || failed=1
+        ;;
+esac
+exit "$failed"

@@ -122,26 +122,113 @@ class LintPython(Planted):
         self.finds("lint_python", "b.py:1:", "F401")
 
 
-class Tidy(Planted):
+class Changed(Planted):
+    """A project in git with two commits, and a build folder with the compile commands of its files."""
+
     def git(self, *args):
         subprocess.run(["git", "-C", self.root, "-c", "user.name=t", "-c", "user.email=t@t", *args], check=True, capture_output=True)
 
-    def test_only_the_changed_file_is_checked(self):
-        if shutil.which("git") is None or shutil.which("clang-tidy") is None:
-            self.skipTest("git or clang-tidy is missing")
-        shutil.copy(ROOT / ".clang-tidy", self.root)
-        bad = "int* find() {\n    return 0;\n}\n"
-        files = [self.write("old.cpp", bad), self.write("new.cpp", "int* find() {\n    return nullptr;\n}\n")]
-        commands = [{"directory": str(self.root), "file": str(file), "command": f"c++ -std=c++20 -c {file}"} for file in files]
+    def commit(self, **files):
+        for name, text in files.items():
+            self.write(f"{name}.cpp", text)
+        commands = [{"directory": str(self.root), "file": str(self.root / f"{name}.cpp"),
+                     "command": f"/usr/bin/c++ -std=c++20 -Wall -Winvalid-pch -include absent.hxx -o {name}.o -c {self.root / name}.cpp"} for name in files]
         self.write("build/compile_commands.json", json.dumps(commands))
         self.git("init", "-q", "-b", "main")
-        self.git("add", "old.cpp", "new.cpp")
+        self.git("add", *(f"{name}.cpp" for name in files))
         self.git("commit", "-q", "-m", "first")
         self.git("commit", "-q", "-m", "second", "--allow-empty")
-        self.passes("tidy", "--build", str(self.root / "build"))
+        return ("--build", str(self.root / "build"))
+
+    def require(self, *programs):
+        for program in programs:
+            if shutil.which(program) is None:
+                self.skipTest(f"{program} is missing")
+
+
+class Tidy(Changed):
+    def test_only_the_changed_file_is_checked(self):
+        self.require("git", "clang-tidy")
+        shutil.copy(ROOT / ".clang-tidy", self.root)
+        bad = "int* find() {\n    return 0;\n}\n"
+        build = self.commit(old=bad, new="int* find() {\n    return nullptr;\n}\n")
+        # clang-tidy takes the commands as they are.
+        commands = self.root / "build/compile_commands.json"
+        commands.write_text(commands.read_text().replace("-Winvalid-pch -include absent.hxx ", ""))
+        self.passes("tidy", *build)
         self.write("new.cpp", bad)
-        lines = self.finds("tidy", "new.cpp:2:", "modernize-use-nullptr", args=("--build", str(self.root / "build")))
+        lines = self.finds("tidy", "new.cpp:2:", "modernize-use-nullptr", args=build)
         self.assertEqual(len(lines), 1)
+
+
+class Clang(Changed):
+    BAD = "int f(bool b) {\n    return b & 1 == 1;\n}\n"
+
+    def test_a_warning_in_the_changed_file(self):
+        self.require("git", "clang++")
+        build = self.commit(old=self.BAD, new="int f() { return 1; }\n")
+        self.passes("clang", *build)
+        self.write("new.cpp", self.BAD)
+        lines = self.finds("clang", "new.cpp:2:", "-Wparentheses", args=build)
+        self.assertEqual(len(lines), 1)
+
+    def test_a_header_is_checked_in_a_file_that_includes_it(self):
+        self.require("git", "clang++")
+        build = self.commit(user='#include "sub/part.h"\nint f() { return part(); }\n', other="int g() { return 1; }\n")
+        self.write("sub/part.h", "inline int part() { return 1; }\n")
+        self.passes("clang", *build)
+        self.write("sub/part.h", "inline int part() { return missing; }\n")
+        self.finds("clang", "part.h:1:", "undeclared identifier 'missing'", args=build)
+
+    def test_a_clone_without_the_commit_before_is_skipped(self):
+        self.require("git", "clang++")
+        build = self.commit(new="int f() { return 1; }\n")
+        self.git("checkout", "-q", "--orphan", "alone")
+        self.git("commit", "-q", "-m", "alone", "--allow-empty")
+        self.git("branch", "-q", "-D", "main")
+        result = subprocess.run([sys.executable, CHECKS / "clang.py", "--root", self.root, *build], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, SKIPPED)
+        self.assertIn("no commit before this one", result.stdout)
+
+
+class Fuzz(Changed):
+    PARSER = "int parse(const unsigned char* data, unsigned long n) { return n > 2 && data[0] == 'b' && data[1] == 'u' ? data[n %s] : 0; }\n"
+    TARGET = ('#include "parser/parse.h"\n'
+              'extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, unsigned long n) { parse(data, n); return 0; }\n')
+    CMAKE = ("cmake_minimum_required(VERSION 3.25)\nproject(p CXX)\nadd_executable(fuzz_parse tests/fuzz/fuzz_parse.cpp lib/parser/parse.cpp)\n"
+             "target_include_directories(fuzz_parse PRIVATE lib)\ntarget_compile_options(fuzz_parse PRIVATE -fsanitize=fuzzer,address)\n"
+             "target_link_options(fuzz_parse PRIVATE -fsanitize=fuzzer,address)\n"
+             "set_target_properties(fuzz_parse PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests/fuzz)\n")
+
+    def project(self):
+        self.write("CMakeLists.txt", self.CMAKE)
+        self.write("lib/parser/parse.h", "int parse(const unsigned char* data, unsigned long n);\n")
+        self.write("lib/parser/parse.cpp", self.PARSER % "- 1")
+        self.write("tests/fuzz/fuzz_parse.cpp", self.TARGET)
+        self.write("tests/fuzz/corpus/fuzz_parse/seed", "buz")
+        self.git("init", "-q", "-b", "main")
+        self.git("add", "CMakeLists.txt", "lib", "tests")
+        self.git("commit", "-q", "-m", "first")
+        self.git("commit", "-q", "-m", "second", "--allow-empty")
+
+    def test_targets_are_those_whose_sources_change(self):
+        self.require("git")
+        self.project()
+        self.passes("fuzz", "--list")
+        for name in ("lib/parser/parse.cpp", "lib/parser/parse.h", "tests/fuzz/fuzz_parse.cpp"):
+            old = (self.root / name).read_text()
+            self.write(name, old + "// changed\n")
+            self.assertEqual(self.run_check("fuzz", "--list").stdout, "fuzz_parse\n", name)
+            self.write(name, old)
+        self.write("lib/parser/other.cpp", "int other;\n")
+        self.passes("fuzz", "--list")
+
+    def test_a_planted_overrun_is_found(self):
+        self.require("git", "clang++", "ninja")
+        self.project()
+        self.write("lib/parser/parse.cpp", self.PARSER % "")
+        self.finds("fuzz", "fuzz_parse: ", "heap-buffer-overflow", args=("--seconds", "10"))
+        self.assertTrue(list((self.root / "build/fuzz/failures").glob("fuzz_parse-*")))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks share: the files of the project, the words in them, and how a check reports faults."""
+"""What the checks share: the files of the project, what a change touches, the words in files, and how a check reports faults."""
 
 import argparse
+import concurrent.futures
 import io
+import json
+import math
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import time
 import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -28,6 +34,101 @@ def files(root, suffixes=(), names=()):
                  if not SKIPPED.intersection(path.relative_to(root).parts)]
     return sorted({path for path in paths
                    if (path.suffix in suffixes or path.name in names) and (root / path).is_file()})
+
+
+def skip(reason):
+    """Ends a check that cannot run here."""
+    print(f"skipped: {reason}")
+    sys.exit(77)
+
+
+def git(root, *args):
+    """Returns the words that git prints; none if it fails or is missing."""
+    try:
+        result = subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return []
+    return result.stdout.split() if result.returncode == 0 else []
+
+
+def base_of(root):
+    """Returns the revision that the change starts from: where it left the main branch, or the parent of the last commit on that
+    branch itself. None if that is not in the clone."""
+    head = git(root, "rev-parse", "HEAD")
+    for branch in ("origin/main", "main"):
+        base = git(root, "merge-base", "HEAD", branch)
+        if base and base != head:
+            return base[0]
+    parent = git(root, "rev-parse", "--verify", "--quiet", "HEAD~1")
+    return parent[0] if parent else None
+
+
+def changed(root, base):
+    """Returns the files that the change adds or edits, committed or not. Ends the check if git cannot tell."""
+    base = base or base_of(root)
+    if base is None:
+        skip("git is missing, or the clone has no commit before this one")
+    names = set(git(root, "diff", "--name-only", "--diff-filter=d", base, "--"))
+    names |= set(git(root, "ls-files", "--others", "--exclude-standard"))
+    return sorted(pathlib.Path(name) for name in names)
+
+
+def commands(root, build):
+    """Returns the compile command of each C and C++ file, by its path below the root. The first one, if a file is compiled several times."""
+    found = {}
+    for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
+        file = pathlib.Path(entry["file"])
+        if file.is_relative_to(root) and not file.is_relative_to(build):
+            found.setdefault(file.relative_to(root), entry["command"])
+    return found
+
+
+def sources_of(root, paths, compiled):
+    """Returns the compiled files that check these: the files themselves; for a header the source of its name, or else one that includes it."""
+    sources = set()
+    for path in paths:
+        if path in compiled:
+            sources.add(path)
+        elif path.suffix in {".h", ".hpp", ".inl"}:
+            twin = path.with_suffix(".cpp")
+            name = re.compile(rf'#include ["<]([^">]*/)?{re.escape(path.name)}[">]')
+            others = (file for file in sorted(compiled) if name.search(read(root, file)))
+            source = twin if twin in compiled else next(others, None)
+            sources |= {source} if source else set()
+    return sorted(sources)
+
+
+def run_each(paths, run, seconds):
+    """Calls run(path), on every CPU, until the time is up. Returns pairs of path and result, and the paths that there was no time for."""
+    end = time.monotonic() + seconds
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(zip(paths, pool.map(lambda path: run(path) if time.monotonic() < end else None, paths)))
+    return [pair for pair in results if pair[1] is not None], [path for path, result in results if result is None]
+
+
+def compiler_main(description, program, run, seconds):
+    """Runs run(root, build, path, command) -> lines of faults as a program, on the files that a change touches."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT)
+    parser.add_argument("--build", type=pathlib.Path, help="folder with compile_commands.json (default: build/release)")
+    parser.add_argument("--base", help="revision that the change starts from")
+    parser.add_argument("--seconds", type=float, default=seconds, help="start no file after this time (default: %(default)s)")
+    parser.add_argument("--all", action="store_true", help="check every file, without a limit of time")
+    parser.add_argument("files", nargs="*", type=pathlib.Path, help="check these files instead")
+    args = parser.parse_args()
+    root = args.root.resolve()
+    build = (args.build or root / "build/release").resolve()
+    if shutil.which(program) is None or not (build / "compile_commands.json").is_file():
+        skip(f"{program} or a configured build folder is missing")
+    compiled = commands(root, build)
+    wanted = args.files or (sorted(compiled) if args.all else changed(root, args.base))
+    paths = sources_of(root, wanted, compiled)
+    results, left_out = run_each(paths, lambda path: run(root, build, path, compiled[path]), math.inf if args.all else args.seconds)
+    faults = [line for _, lines in results for line in lines]
+    print("\n".join(faults), end="\n" if faults else "")
+    if left_out:
+        print(f"no time for {len(left_out)} of {len(paths)} files: {' '.join(map(str, left_out))}")
+    sys.exit(1 if faults else 0)
 
 
 def read(root, path):
