@@ -3,6 +3,7 @@
 """Writes the documents that are made from data.
 
     docs/performance.md    from tests/bench/results/*.json
+    docs/recipes.md        from deployments of tests/placement/seeds.json, with what `minim plan` says of each
     README.md              its tables between `<!-- generated: NAME -->` and `<!-- end -->`: peers, from tests/bench/results; fit, from what
                            `minim plan` says of full-size headers
 
@@ -25,9 +26,11 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tests/bench/results"
 PERFORMANCE = ROOT / "docs/performance.md"
+RECIPES = ROOT / "docs/recipes.md"
 FIELDS = {"order", "group", "title", "about", "machine", "date", "command", "columns", "rows", "note"}
 REQUIRED = ("title", "machine", "date", "command")
 PEERS = "peers-zen4-2-threads"
+README_ROWS = ("Q8_0", "Q4_K", "IQ4_XS", "IQ5_K", "IQ3_S")  # of its table; docs/performance.md has all
 
 CONTEXT = 8192
 MACHINES = [  # heading, host, devices
@@ -44,6 +47,28 @@ WEIGHTS = [  # name, types by tensor (tests/placement/make_headers.py)
     ("IQ4_XS (dense Q8_0)", "_exps=IQ4_XS,.=Q8_0"),
     ("IQ3_S (down IQ4_XS, dense Q8_0)", "ffn_down_exps=IQ4_XS,_exps=IQ3_S,.=Q8_0"),
     ("IQ2_S (down IQ3_XXS, dense Q5_K)", "ffn_down_exps=IQ3_XXS,_exps=IQ2_S,output=Q6_K,.=Q5_K"),
+]
+
+FOLDERS = ("fp8", "nvfp4", "awq")  # safetensors; the other mixes are GGUF files
+IQ5_K, NVFP4, REAP = "MiniMax-M2.5-IQ5_K.gguf", "MiniMax-M2.5-NVFP4", "MiniMax-M2.5-REAP-139B-NVFP4"
+DEPLOYMENTS = [  # the case's name in seeds.json, heading, model, the server's options but for model and context, what to know about it
+    ("EPYC 9175F + PRO 6000, IQ5_K, all experts in RAM", "One 96 GB GPU and fast RAM, all experts in RAM", IQ5_K,
+     "--device cuda:0 --cpu-moe", "The GPU has attention, routers and a long KV cache; the CPU computes the experts."),
+    ("EPYC 9175F + PRO 6000, IQ5_K, experts wherever they fit", "The same machine with a cache of experts", IQ5_K,
+     "--device cuda:0", "The default: what the context leaves free on the GPU becomes a cache of experts, and CPU and GPU compute at the same time."),
+    ("EPYC 9175F + PRO 6000, IQ5_K, all experts in RAM, 131,072 tokens", "The same machine with a context of 131,072 tokens", IQ5_K,
+     "--device cuda:0 --cpu-moe", "The KV cache takes 248 KiB a token."),
+    ("4 x RTX 3090, IQ2_M in two files, Q8_0 KV", "Four 24 GB GPUs, everything on them", "MiniMax-M2.5-IQ2_M-00001-of-00002.gguf",
+     "--device cuda:0,cuda:1,cuda:2,cuda:3 --kv q8_0", "Layers are spread over the GPUs; a KV cache in Q8_0 makes room for the context."),
+    ("1 x PRO 6000, REAP-139B NVFP4, Q8_0 KV", "One 96 GB GPU with a pruned model", REAP, "--device cuda:0 --kv q8_0",
+     "REAP removes 102 of the 256 experts of each layer."),
+    ("2 x PRO 6000, NVFP4", "Two 96 GB GPUs, NVFP4", NVFP4, "--device cuda:0,cuda:1", "The published folder as it is."),
+    ("4 x PRO 6000, FP8", "Four 96 GB GPUs, the original FP8 weights", "MiniMax-M2.5", "--device cuda:0,cuda:1,cuda:2,cuda:3",
+     "The model as MiniMax publishes it."),
+    ("96 + 16 + 16 GiB, NVFP4, layers 40, 11, 11", "GPUs of different sizes", NVFP4, "--device cuda:0,cuda:1,cuda:2 --tensor-split 40,11,11",
+     "Shares that add up to the number of layers are counts of layers."),
+    ("4 x RTX 3090 and 64 GiB, Q5_K_XL, F16 KV: killed for want of memory", "A file that is too large", "MiniMax-M2.5-Q5_K_XL.gguf",
+     "--device cuda:0,cuda:1,cuda:2,cuda:3", "The plan says so before anything is downloaded, and what would fit."),
 ]
 
 
@@ -95,6 +120,8 @@ def peers_table():
     result = read_result(RESULTS / f"{PEERS}.json")
     rows = []
     for experts, prompt, prompt_ik, prompt_llama, decode, decode_ik, decode_llama, _ in result["rows"]:
+        if experts not in README_ROWS:
+            continue
         rows.append([experts, prompt, prompt_ik, prompt_llama or "-", decode, decode_ik, decode_llama or "-"])
     columns = ["experts", "prompt of 512", "/ ik_llama.cpp", "/ llama.cpp", "decode", "/ ik_llama.cpp", "/ llama.cpp"]
     return table(columns, rows) + "\n" + result["note"] + "\n"
@@ -122,6 +149,56 @@ def fit_table(minim):
     return table(["experts", "size", *(heading for heading, _, _ in MACHINES)], rows)
 
 
+def model_of(case, folder):
+    """Writes the headers of a deployment's checkpoint and returns its path."""
+    model, path = case["model"], folder / ("model" if case["model"]["mix"] in FOLDERS else "model.gguf")
+    command = [sys.executable, ROOT / "tests/placement/make_headers.py", path, "--mix", model["mix"]]
+    for option in ("parts", "experts"):
+        command += [f"--{option}", str(model[option])] if option in model else []
+    subprocess.run(command, check=True, capture_output=True)
+    return path if path.exists() else next(folder.glob("model-00001-of-*.gguf"))
+
+
+def plan_options(case):
+    """Returns the options of `minim plan` for a deployment, but for the model."""
+    options = [word for device in case["devices"] for word in ("--device", f"'{device}'")]
+    options += ["--host", f"'{case['host']}'", "-c", str(case["context"])]
+    options += [word for option, kv in zip(("-ctk", "-ctv"), case["kv"]) if kv != "F16" for word in (option, kv)]
+    options += ["-ot", f"'{case['overrides']}'"] if case["overrides"] else []
+    return options + (["-ts", case["split"]] if case["split"] else [])
+
+
+def recipe(minim, case, deployment):
+    """Returns the section of a deployment, and its row of the first table."""
+    name, heading, model, server_options, text = deployment
+    options = plan_options(case)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [minim, "plan", "-m", model_of(case, pathlib.Path(folder)), *(word.strip("'") for word in options)]
+        plan = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        facts = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout)
+    devices = " ".join(options[:2 * len(case["devices"])])
+    rest = " ".join(options[2 * len(case["devices"]):])
+    server = f"minim-server -m {model} -c {case['context']} {server_options}\n" if facts["fits"] else ""
+    section = (f"## {heading}\n\n{text}\n\n<!-- not run: needs the weights and the machine -->\n```sh\n"
+               f"minim plan -m {model} \\\n    {devices} \\\n    {rest}\n{server}```\n\n```text\n{plan.rstrip()}\n```\n")
+    published = case.get("published", {}).get("decode", "-")
+    anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    speed = f"{facts['decode_tokens_per_second']:.0f}" if facts["fits"] else "does not fit"
+    return section, [f"[{heading}](#{anchor})", model, f"{case['context']:,}", speed, published]
+
+
+def recipes_page(minim):
+    cases = {case["name"]: case for case in json.loads((ROOT / "tests/placement/seeds.json").read_text(encoding="utf-8"))["cases"]}
+    recipes = [recipe(minim, cases[deployment[0]], deployment) for deployment in DEPLOYMENTS]
+    columns = ["deployment", "model", "context", "predicted", "published"]
+    return "\n".join(["# Recipes\n\n<!-- Written by tools/make_documents.py from what `minim plan` says; do not edit. -->\n",
+                      "Deployments that people have published for MiniMax-M2 models, with the command for minim and the plan that it makes. The plans are\n"
+                      "predictions from the headers of such files: none of these machines has run minim yet. [Devices](devices.md) explains the options.\n",
+                      "Predicted: tokens/s of one sequence whose context is full. Published: tokens/s that others report for other programs on such a\n"
+                      "machine, at short contexts of up to 11,000 tokens, where attention reads less.\n",
+                      table(columns, [row for _, row in recipes]), *(section for section, _ in recipes)])
+
+
 def with_tables(text, tables):
     for name, made in tables.items():
         pattern = re.compile(rf"(<!-- generated: {name} -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -134,7 +211,7 @@ def with_tables(text, tables):
 def documents(minim):
     readme = ROOT / "README.md"
     tables = {"fit": fit_table(minim), "peers": peers_table()}
-    return {PERFORMANCE: performance_page(), readme: with_tables(readme.read_text(encoding="utf-8"), tables)}
+    return {PERFORMANCE: performance_page(), RECIPES: recipes_page(minim), readme: with_tables(readme.read_text(encoding="utf-8"), tables)}
 
 
 def main():
