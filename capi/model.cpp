@@ -110,9 +110,8 @@ runtime::ExpertMoves moves_of(const minim_model_params& p) {
              p.expert_moves);
     if (p.deterministic != 0)
         fail(Status::invalid,
-             "expert_moves is {}, but the model is to be deterministic: where experts move, what is computed "
-             "for a text "
-             "depends on the texts before it",
+             "expert_moves is {}, but the model is deterministic, which needs fixed: if experts move, the "
+             "result for a text depends on earlier texts",
              is_eager ? "eager" : "reproducible");
     return is_eager ? runtime::ExpertMoves::eager : runtime::ExpertMoves::reproducible;
 }

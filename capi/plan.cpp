@@ -24,8 +24,9 @@ std::vector<placement::DeviceFacts> own_devices(const Runtime& runtime, std::vec
     for (const backend::DeviceInfo& info : placement::list_devices(runtime.cpu_level)) {
         if (info.name == "cpu" || !info.why_not.empty()) continue;
         devices.push_back({info.name, info.free_bytes, k_assumed_bandwidth, 0.0});
-        notes.push_back(format_text("{}: 1000 GB/s are assumed; --device {}=MEMORY,BANDWIDTH says better",
-                                    info.name, info.name));
+        notes.push_back(
+            format_text("{}: 1000 GB/s are assumed; give the bandwidth with --device {}=MEMORY,BANDWIDTH",
+                        info.name, info.name));
     }
     return devices;
 }

@@ -50,8 +50,8 @@ constexpr uint64_t k_alignment = 256;
 constexpr size_t k_most_records = 512;
 // The most launches in all of them; beyond that the oldest are dropped: the driver uses some kilobytes for each.
 constexpr int64_t k_most_launches = 8192;
-// After so many failed records in a row, a stream records without early starts; after as many more, it does not
-// record and computes every step.
+// After this many failed records in a row, a stream records without early starts; after the same number again, it
+// stops recording and computes every step.
 constexpr int32_t k_most_failed_records = 3;
 // How long a device waits for the host's experts of a layer. A host with few free cores may take seconds for a long prompt.
 constexpr int64_t k_millisecond = 1'000'000;  // nanoseconds
@@ -60,8 +60,8 @@ constexpr int64_t k_patience = 20 * k_second;
 constexpr int64_t k_patience_a_row = 50 * k_millisecond;
 // Rows that a kernel hands to the host. Copies of more are faster, but take longer to start, and are not recorded.
 constexpr int64_t k_most_posted_rows = 64;
-// A step is recorded only if another one of its kind was computed at most so many steps before: recording costs more
-// than a few repeats save.
+// A step is recorded only if another one of its kind was computed within this number of steps before it: recording
+// costs more than a few repeats save.
 constexpr int64_t k_most_steps_between = 50;
 
 class GpuBlocks : public backend::BlockSource {

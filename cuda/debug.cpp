@@ -25,7 +25,7 @@ DebugSwitches parse_debug_switches(std::string_view words) {
             switches.record = false;  // a stream that is being recorded cannot be waited for
         } else if (!word.empty()) {
             fail(Status::invalid,
-                 "MINIM_CUDA_DEBUG: '{}' is none of no-early, no-prefetch, no-record, no-library, sync",
+                 "MINIM_CUDA_DEBUG: '{}' is not one of no-early, no-prefetch, no-record, no-library, sync",
                  word);
         }
     }

@@ -127,7 +127,7 @@ bool sorts_slots(const cuda::Stream& s, const ExpertWeights& weights, int64_t n)
     return s.fixed || n > (is_packed ? k_most_few_rows : k_rows_together);
 }
 
-// n_blocks of x as the halves that the weights want, unless `out` has them.
+// n_blocks of x as the halves that the weights need, unless `out` has them.
 void halve_for(cuda::Stream& s, Format weights, const float* x, int64_t n_blocks, HalfBlock* out,
                Format& halved) {
     const Format wanted = half_format(weights);

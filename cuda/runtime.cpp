@@ -95,8 +95,8 @@ backend::DeviceInfo device(int32_t index) {
     }
     int driver = 0;
     if (cudaDriverGetVersion(&driver) == cudaSuccess && driver < k_oldest_driver) {
-        info.why_not = format_text("the driver knows CUDA {}.{}, 12.1 is the oldest that will do",
-                                   driver / 1000, driver % 1000 / 10);
+        info.why_not = format_text("the driver supports CUDA {}.{}; 12.1 or later is needed", driver / 1000,
+                                   driver % 1000 / 10);
         return info;
     }
     size_t free = 0;
@@ -130,7 +130,7 @@ std::vector<backend::DeviceInfo> devices() {
 }
 
 void use(int32_t device, bool early) noexcept {
-    cudaGetLastError();  // what came before is told by whom it met; last_error() is for kernels
+    cudaGetLastError();  // an earlier error was reported by the call that met it; last_error() is for kernels
     launch_error = nullptr;
     may_start_early = early;
     cudaSetDevice(device);

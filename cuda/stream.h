@@ -48,7 +48,7 @@ struct Record {
 struct Stream : backend::Scratch {
     int32_t device = 0;
     runtime::Stream stream = nullptr;
-    std::unique_ptr<backend::Memory> memory;  // holds what the pointers below point to
+    std::unique_ptr<backend::Memory> memory;  // owns what the pointers below point to
     backend::StepLimits limits;
     bool fixed = false;  // the same kernels and parts of the context for every batch
 
@@ -59,7 +59,7 @@ struct Stream : backend::Scratch {
     float* activated;               // [n_slots, expert_ff], n_slots = n_rows * n_expert_used
     float* output;                  // [n_slots, hidden] or the up of the slots, whichever is larger
     fast::ShortlistWork shortlist;  // of k_most_shortlist_rows
-    uint32_t* seen;                 // what the host has answered to the turn of an exchange
+    uint32_t* seen;                 // the host's answer to a turn of an exchange
 
     // Only for fast arithmetic:
     fast::Q8Block* input;            // [n_rows, the longest row of an input / 32]
@@ -78,7 +78,7 @@ struct Stream : backend::Scratch {
     std::byte* dense_workspace;         // DenseProducts::k_workspace_bytes
     const char* dense_error = nullptr;  // of a product, until it is noted
 
-    // The rows whose quantised form is in `input`, until one of them is written: [n, cols] from `of` on.
+    // The rows whose quantised form is in `input`: [n, cols] from `of` on. Valid until one of them is written.
     struct {
         const float* of = nullptr;
         int64_t n = 0;
@@ -105,7 +105,7 @@ struct Stream : backend::Scratch {
     // Earlier steps; the one being recorded is `current`.
     std::vector<Record> records;
     size_t current = 0;
-    std::optional<RecordKey> computed;  // the step at hand, if it is the first of its kind
+    std::optional<RecordKey> computed;  // the current step, if it is the first of its kind
     int64_t n_steps = 0;
     int32_t n_failed_records = 0;  // in a row
     bool is_recording = false;

@@ -68,7 +68,7 @@ DEPLOYMENTS = [  # the case's name in seeds.json, heading, model, the server's o
     ("96 + 16 + 16 GiB, NVFP4, layers 40, 11, 11", "GPUs of different sizes", NVFP4, "--device cuda:0,cuda:1,cuda:2 --tensor-split 40,11,11",
      "Shares that add up to the number of layers are counts of layers."),
     ("4 x RTX 3090 and 64 GiB, Q5_K_XL, F16 KV: killed for want of memory", "A file that is too large", "MiniMax-M2.5-Q5_K_XL.gguf",
-     "--device cuda:0,cuda:1,cuda:2,cuda:3", "The plan says so before anything is downloaded, and what would fit."),
+     "--device cuda:0,cuda:1,cuda:2,cuda:3", "The plan says before anything is downloaded that it does not fit, and what would."),
 ]
 
 

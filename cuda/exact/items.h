@@ -209,7 +209,7 @@ template <typename Block>
 struct SlotItem {
     Experts experts;
     const float* x;
-    int64_t slots_a_row;  // of x: n_used for the hidden state, 1 for what the slots have apart
+    int64_t slots_a_row;  // slots that share a row of x: n_used for the hidden state, 1 for rows of their own
     const int32_t* ids;
     float* y;
     int64_t y_stride;
@@ -230,7 +230,7 @@ struct ActivateItem {
     MINIM_HOST_DEVICE void operator()(int64_t i) const { gate[i] = gate[i] * sigmoid(gate[i]) * up[i]; }
 };
 
-// An element of y. Rounded alike wherever it is compiled: kernels that add up what they have multiplied have it too.
+// Computes an element of y. Kernels that add the products themselves use it too, so that all round alike.
 struct AddSlotsItem {
     const float* output;
     const float* gates;

@@ -29,7 +29,7 @@ struct Weight {
 // Of a layer. A thread of the kernels that choose and group is an expert, or keeps the scores of some.
 inline constexpr int64_t k_most_experts = 512;
 
-// One of the three matrices of every expert, rows first_row .. first_row + rows - 1 of it.
+// Rows first_row .. first_row + rows - 1 of one of the three matrices, for every expert.
 struct Experts {
     Format format;
     int64_t rows;

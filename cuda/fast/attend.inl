@@ -16,8 +16,8 @@ namespace {
 // Blocks of a launch that keep a processor of the device busy: of narrow tiles three have room on one.
 constexpr int64_t k_wide_blocks = 2;
 constexpr int64_t k_narrow_blocks = 3;
-// Pages of the longest context that a block of a narrow tile takes, as long as the launch has no more than so many blocks a
-// processor: among many short contexts one long one would else be left to a few blocks.
+// Pages of the longest context that a block of a narrow tile takes, if the launch then has at most k_most_narrow_blocks blocks
+// a multiprocessor: beside many short contexts, a long one would else be left to a few blocks.
 constexpr int64_t k_block_pages = 64;
 constexpr int64_t k_most_narrow_blocks = 8;
 constexpr int64_t k_most_splits = 128;

@@ -86,8 +86,8 @@ struct KvTiles {
         return converts() || turn % 2 == 0 ? shared : shared + k_tile_bytes;
     }
 
-    // Starts copying the first n_tokens of a page. Nobody reads what was started two turns before, or, where the
-    // format is not F16, what has become a tile since.
+    // Starts copying the first n_tokens of a page. It overwrites what was started two turns before, which no thread may
+    // still be reading; or, if the format is not F16, what has been converted to a tile since.
     template <class T>
     MINIM_DEVICE void start(T& t, const std::byte* page, int n_tokens, int turn) const {
         if (converts()) {

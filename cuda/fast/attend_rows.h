@@ -88,7 +88,7 @@ struct AttendRows {
         }
     }
 
-    // Scores to weights, and what was added up before to the new largest score.
+    // Turns scores into weights, and rescales the sums so far to the new largest score.
     template <int n_keys, class T>
     MINIM_DEVICE void weigh(T& t, float (&score)[n_keys / 8][4]) {
         float shrink[2];

@@ -5,14 +5,14 @@
 // A batch is cut into tiles: rows of one sequence at consecutive positions. A block of threads takes a tile and a KV
 // head, so that K and V are read once for all of the tile's tokens and all query heads of the KV
 // head. There are two shapes: wide ones for prompts, and narrow ones for single tokens and short drafts, which many
-// blocks share between them, each with its part of the context. Pages of the context go to the blocks in turn, so
-// that what a row attends to, and in which order, depends on its position and the number of parts only: a row's bits
-// do not change with the rows beside it as long as it lies in a tile of the same shape.
+// blocks share between them, each with its part of the context. Pages of the context go to the blocks in turn. So
+// the order in which a row's keys are summed depends only on its position and the number of parts: a row's bits do not
+// change with the rows beside it as long as it lies in a tile of the same shape.
 //
-// Where a row's bits must not depend on the batch, all tiles are wide, and their context has k_fixed_parts parts, as
-// many as keep a large GPU busy with a token of the model's eight KV heads.
+// If a row's bits must not depend on the batch, all tiles are wide, and their context has k_fixed_parts parts: enough to
+// keep a large GPU busy with one token of the model's eight KV heads.
 //
-// Pointers lie in the device's memory where nothing else is said, 16-byte aligned; so are the cache's pages.
+// Pointers lie in the device's memory unless stated, 16-byte aligned; so are the cache's pages.
 #pragma once
 
 #include <cstdint>
@@ -63,14 +63,14 @@ struct TileCounts {
     bool operator==(const TileCounts&) const = default;
 };
 // Cuts a batch. tiles: host memory, two numbers for each row of the batch; gets (first row, rows) of the wide tiles,
-// then of the narrow ones. The rest becomes tiles of no rows, which attend() may be given: their blocks end at once,
-// so that a graph of launches can hold as many tiles as there are rows, whatever the batch. `fixed`: all are wide.
+// then of the narrow ones. The rest becomes tiles of no rows, whose blocks in attend() end at once: a recorded graph
+// of launches always has one tile for each row, and works for every batch. `fixed`: all are wide.
 TileCounts make_tiles(std::span<const backend::KvRow> rows, int64_t n_head, int64_t n_head_kv,
                       std::span<int32_t> tiles, bool fixed = false);
 
 enum class TileShape { wide, narrow };
-// How many blocks share the context of a tile when n_tiles of one shape are launched together, for rows that look
-// back on up to n_context positions: as many as keep the device's n_processors busy. 1 for no tiles.
+// Returns the number of blocks that share the context of a tile if n_tiles of one shape are launched together, for rows
+// that attend to up to n_context positions: enough to keep the device's n_processors busy. 1 for no tiles.
 int64_t attend_splits(TileShape shape, int64_t n_tiles, int64_t n_head_kv, int64_t n_context,
                       int64_t n_processors);
 

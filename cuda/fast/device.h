@@ -8,11 +8,11 @@
 // By default, a kernel may begin once the previous one in the stream has begun, and first waits until that one is
 // done. Two kinds differ:
 //
-//   k_starts_early                     if there is one, its threads call wait_for_inputs() themselves, each of them. What they
-//                                      read before must be written by no kernel that may still run: kernels ahead let the next
-//                                      one begin before they have waited themselves, so that is any of them, back to the last
-//                                      that holds the next. They write nothing before.
-//   k_holds_next                       if there is one, the next kernel begins when a thread of each block has called
+//   k_starts_early                     if defined, each of the kernel's threads calls wait_for_inputs(). Before that call they
+//                                      write nothing, and read nothing that a kernel writes which may still run: any kernel
+//                                      ahead in the stream, back to the last one with k_holds_next, because kernels let the next
+//                                      one begin before they have waited.
+//   k_holds_next                       if defined, the next kernel begins only when a thread of each block has called
 //                                      let_next_begin()
 //
 // written over a vocabulary T of threads: device_thread.h is a GPU's, tests/gpu/emulated_thread.h the other.
@@ -87,7 +87,7 @@ template <class Kernel>
 inline constexpr bool k_holds_next = requires {
     Kernel::k_holds_next;
 };
-// A kernel with k_least_blocks uses so few registers that as many blocks fit on a multiprocessor, which has 65,536.
+// A kernel with k_least_blocks uses few enough registers for that number of blocks on a multiprocessor, which has 65,536.
 template <class Kernel>
 inline constexpr int k_blocks_wanted = [] {
     if constexpr (requires { Kernel::k_least_blocks; }) {
@@ -97,7 +97,7 @@ inline constexpr int k_blocks_wanted = [] {
     }
 }();
 
-// Prefetches so many bytes, for all of a block's n_threads together: a warp takes a piece at a time.
+// Prefetches `bytes` for all n_threads of a block together: a warp takes a piece at a time.
 template <class T>
 MINIM_DEVICE void prefetch_together(T& t, int n_threads, const void* from, int64_t bytes) {
     constexpr int k_piece = 8192;
@@ -115,14 +115,14 @@ struct Grid {
     int64_t shared_bytes = 0;
 };
 
-// Bytes of a matrix that lies at a multiple of 256, at a place that is a multiple of `bytes`: what is copied from there is
-// one load, where it would be one a byte.
+// Tells the compiler that p, in a matrix aligned to 256 bytes, is a multiple of `bytes`: a copy from there becomes one load
+// instead of a load for each byte.
 template <int bytes>
 MINIM_DEVICE const uint8_t* aligned(const uint8_t* p) {
     return static_cast<const uint8_t*>(__builtin_assume_aligned(p, bytes));
 }
 
-// What a lane loads at once.
+// The data of one load of a lane.
 struct alignas(16) SixteenBytes {
     uint32_t word[4];
 };

@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(Kernel::k_threads, k_blocks_wanted<Kernel>)
     kernel(thread);
 }
 
-// What is asked of a kernel's function once a device.
+// Facts about a kernel's function, asked for once on each device.
 struct FunctionState {
     std::atomic<uint64_t> is_known = 0;   // a bit a device
     std::atomic<uint64_t> may_begin = 0;  // before what is ahead of it is done
@@ -181,11 +181,11 @@ bool may_begin_early(int device) {
     if ((state.is_known & bit) == 0) {
         // More than 48 KB have to be asked for; a failure comes up at the launch.
         cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, k_most_shared_bytes);
-        // A multiprocessor divides its cache anew only when it is idle, and so would a kernel that begins early wait for the one
-        // ahead if they wanted it divided differently.
+        // A multiprocessor changes the split of its cache only when it is idle: a kernel that begins early would wait for the one
+        // ahead if their splits differed.
         cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributePreferredSharedMemoryCarveout,
                              cudaSharedmemCarveoutMaxShared);
-        // Kernels translated from what was compiled for an older generation do not wait.
+        // Kernels translated from PTX of an older generation do not wait for their inputs.
         cudaFuncAttributes attributes = {};
         if (cudaFuncGetAttributes(&attributes, run<Kernel>) == cudaSuccess && attributes.ptxVersion >= 90)
             state.may_begin |= bit;
@@ -194,7 +194,7 @@ bool may_begin_early(int device) {
     return (state.may_begin & bit) != 0;
 }
 
-// What a launch() of kernels is on a GPU.
+// Launches a kernel on a GPU.
 template <class Kernel>
 void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
     if (grid.n_blocks == 0 || grid.n_blocks_y == 0) return;
@@ -210,7 +210,7 @@ void launch(Stream stream, const Grid& grid, const Kernel& kernel) {
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = &early;
     config.numAttrs = may_begin_early<Kernel>(device) && runtime::starts_early() ? 1 : 0;
-    // What goes wrong is found by the stream's owner, who asks for the last error.
+    // The stream's owner finds errors: it asks for the last one.
     if (cudaLaunchKernelEx(&config, run<Kernel>, kernel) != cudaSuccess || debug_switches().sync)
         runtime::check_launch(stream, typeid(Kernel).name());
 }

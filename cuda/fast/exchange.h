@@ -42,7 +42,7 @@ struct PostKernel {
     }
 };
 
-// Until the flag is no longer clear, or as many nanoseconds have passed.
+// Waits until the flag is no longer clear, or `patience` nanoseconds have passed.
 struct AwaitKernel {
     static constexpr int k_threads = 32;
     static constexpr bool k_waits_for_host = true;

@@ -14,7 +14,7 @@ namespace minim::cuda::fast {
 struct HalveKernel {
     static constexpr int k_threads = 256;
     static constexpr int k_blocks = k_threads / 32;
-    // The largest of a block becomes 2^14 to 2^15, so that what is 2^28 times smaller keeps all digits of an F16.
+    // The largest number of a block becomes 2^14 to 2^15: numbers down to 2^-28 of it keep all digits of an F16.
     static constexpr uint32_t k_exponent = 14;
     // Blocks of smaller ones are scaled as if they had this: the inverse of their scale would be infinite.
     static constexpr uint32_t k_least_exponent = 32;
@@ -66,7 +66,7 @@ struct HalveKernel {
         }
         uint32_t exponent = largest >> 23;
         if (exponent < k_least_exponent) exponent = k_least_exponent;
-        // Neither infinity nor NaN has a scale; they stay what they are.
+        // Infinity and NaN are not scaled.
         return bits_to_float((exponent == 255 ? 127 : exponent - k_exponent) << 23);
     }
 };

@@ -185,7 +185,7 @@ struct Lanes {
     MINIM_HOST_DEVICE static Int negate_bytes(Int a, Mask where) {
         return add_bytes(a ^ where, where & 0x01010101U);
     }
-    // `offset` more than the magnitudes, which are at most that, so that no byte carries; less than it where `negative`.
+    // Returns offset + magnitude, or offset - magnitude where `negative`. Magnitudes are at most `offset`, so no byte carries.
     template <int offset>
     MINIM_HOST_DEVICE static Int with_signs(Int magnitudes, Mask negative) {
         constexpr Int k_zero = static_cast<uint32_t>(offset) * 0x01010101U;
@@ -238,8 +238,8 @@ struct Lanes {
     }
 
     // ---- of a GPU ----
-    // Nibble i of the selector says which byte of a (0 .. 3) or b (4 .. 7) byte i is; with its top bit set, that byte's
-    // sign all over it. (The intrinsic __byte_perm knows no signs.)
+    // Byte i of the result is the byte of a (0 .. 3) or b (4 .. 7) that nibble i of the selector names; if the nibble's top
+    // bit is set, eight copies of that byte's sign bit. (The intrinsic __byte_perm does not support the latter.)
     MINIM_HOST_DEVICE static Int permute(Int a, Int b, Int selector) {
 #if defined(__CUDA_ARCH__)
         Int r;
@@ -256,8 +256,8 @@ struct Lanes {
         return r;
 #endif
     }
-    // A zero of which the compiler does not know: with it a table stays in registers, where it would else be moved into
-    // some for every look-up.
+    // A zero that the compiler cannot see: added to a table, it keeps the table in registers, which would else be loaded
+    // for every look-up.
     MINIM_HOST_DEVICE static Int hidden_zero() {
 #if defined(__CUDA_ARCH__)
         return threadIdx.z;

@@ -45,11 +45,11 @@ struct PanelWork {
     const std::byte* panel[n_panels];
     const Q8Block* input[n_tokens];
     int64_t cols;
-    bool prefetches;  // what the ring has no room for at first
+    bool prefetches;  // the stages beyond the first ones in the ring
 };
 
-// What a thread copies of every stage: the same pieces of 16 bytes, one stage further each time. Of the first n_first
-// stages only panels, with start_panels(): their inputs come another way.
+// The copies of a thread: the same pieces of 16 bytes in every stage. start_panels() copies only the panels of the first
+// n_first stages: their inputs are copied separately.
 template <class P, int n_pairs, int n_tokens>
 struct StageCopies {
     using Stages = PanelStages<P, n_pairs, n_tokens>;
@@ -172,7 +172,8 @@ MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copie
     MINIM_DEVICE_LOOP
     for (int cols_left = cols; cols_left > 0; cols_left -= k_stage_cols) {
         t.template copies_wait<Stages::k_count - 2>();
-        t.template sync_stages<Stages::k_threads>();  // this stage is there, and nobody reads the one before
+        t.template sync_stages<
+            Stages::k_threads>();  // this stage has arrived, and no thread reads the one before
         copies.start(t, shared + write_at);
         t.copies_end_group();
         if (32 * at.unit < cols_left) {
@@ -251,7 +252,7 @@ MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>
     return sums;
 }
 
-// Pairs of panels of so many rows, the last of which may be one panel.
+// Returns the number of pairs of panels that `rows` rows make; the last pair may be one panel.
 MINIM_HOST_DEVICE constexpr int64_t panel_pairs(int64_t rows) {
     return (rows / k_panel_rows + 1) / 2;
 }
@@ -261,7 +262,7 @@ MINIM_HOST_DEVICE constexpr int64_t panel_pairs(const Products& products) {
     return n;
 }
 
-// One of those of all products.
+// A pair of panels of one of the products.
 struct PanelPair {
     int product;
     int64_t first_row;

@@ -93,7 +93,7 @@ struct FloatRows {
     }
 };
 
-// Four codes as floats, so many times too small. From sm_89 on there is an instruction for two of them.
+// Four codes as floats, too small by k_e4m3_factor. From sm_89 on there is an instruction for two of them.
 #if __CUDA_ARCH__ >= 890
 inline constexpr float k_e4m3_factor = 1.0F;
 #else

@@ -135,15 +135,15 @@ struct HalfTile {
     static_assert(k_bytes <= k_most_shared_bytes);
 };
 
-// What a lane holds of a tile: the products of `row` and `row` + 8 with inputs `input` + 8 j and the next, sum[j][0] and
-// sum[j][1] those of the former row.
+// A lane's products of a tile: rows `row` (sum[j][0], sum[j][1]) and `row` + 8 (sum[j][2], sum[j][3]) with inputs
+// `input` + 8 j and `input` + 8 j + 1.
 struct HalfSums {
     int row;
     int input;
     float sum[4][4];
 };
 
-// Rows of a matrix from `first` on; the last one again for those of a tile that are beyond it.
+// Rows of a matrix from `first` on. Rows of a tile beyond the last one are the last one again.
 struct HalfRows {
     const uint8_t* first;
     int64_t row_bytes;
@@ -154,7 +154,7 @@ struct HalfRows {
     }
 };
 
-// use(input, row, product) for every product of the lane that is one of `count` inputs and of rows up to `last_row`.
+// Calls use(input, row, product) for the lane's products of the first `count` inputs and of rows up to `last_row`.
 template <class Use>
 MINIM_DEVICE void for_each_half_product(const HalfSums& own, int count, int64_t last_row, const Use& use) {
     for (int j = 0; j < 4; ++j) {
@@ -324,7 +324,7 @@ struct ActivateHalfManyKernel {
     }
 
   private:
-    // The row of gate and of up that a tile's row is one of.
+    // Returns the row of gate or up that is row `of_tile` of the tile.
     MINIM_HOST_DEVICE static int row_of_pair(int of_tile) { return of_tile / 16 * 8 + of_tile % 8; }
 };
 

@@ -48,13 +48,13 @@ struct TileSpace {
     static_assert(k_tile_inputs * k_product_stride * 4 <= k_scales_at - k_inputs_at);
 };
 
-// What a block works on: input i is row `row(i)` of `input`.
+// The work of a block: input i is row `row(i)` of `input`.
 struct TileWork {
     const std::byte* panel[k_tile_panels];
     const Q8Block* input;
     int64_t cols;
     int count;                // of inputs
-    bool prefetches = false;  // what the first stage leaves
+    bool prefetches = false;  // the stages after the first
 };
 
 template <class P, class T>

@@ -76,7 +76,7 @@ struct NarrowRowsKernel {
         t.sync();
         for (int w = 0; w < k_threads / 32; ++w) largest = of_warp[w] > largest ? of_warp[w] : largest;
         const uint32_t exponent = largest >> 23;
-        // Neither infinity nor NaN is brought anywhere; they stay what they are.
+        // Infinity and NaN are not scaled.
         const bool is_brought = exponent >= k_too_large && exponent != 255;
         const uint32_t shift = is_brought ? exponent - (k_too_large - 1) : 0;
         const float inverse = bits_to_float((127 - shift) << 23);

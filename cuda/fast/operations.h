@@ -36,7 +36,7 @@ struct Products {
     float scale[k_most_together];
     float* y[k_most_together];
     bool add[k_most_together];
-    bool prefetches;  // the weights, while what is ahead in the stream still runs
+    bool prefetches;  // the weights, while earlier kernels of the stream still run
 };
 // Of all of them.
 MINIM_HOST_DEVICE constexpr int64_t weight_bytes(const Products& products) {
@@ -48,14 +48,14 @@ MINIM_HOST_DEVICE constexpr int64_t weight_bytes(const Products& products) {
 // Returns whether there are kernels for panels of the format.
 bool has_panels(Format format);
 
-// Blocks of a row of so many columns.
+// Returns the number of blocks in a row of `cols` columns.
 MINIM_HOST_DEVICE constexpr int64_t q8_blocks(int64_t cols) {
     return cols / 32;
 }
 
 // Inputs that a tile of a product for many rows has at most.
 inline constexpr int k_tile_inputs = 64;
-// Slots of one expert that are computed together, at most so many.
+// At most k_tile_inputs slots of one expert, computed together.
 struct ExpertTile {
     int32_t expert;
     int32_t first;  // in ExpertTiles::slot
@@ -105,9 +105,9 @@ struct PackShape {
     int64_t front_bytes;
     int64_t back_bytes;
     WordOrder word_order;
-    int64_t words_at;  // in a block: the first that is in that order
+    int64_t words_at;  // offset in a block of the first word in that order
     int64_t word_bytes;
-    int64_t word_step;  // bytes from one of them to the next
+    int64_t word_step;  // bytes from one such word to the next
 };
 PackShape pack_shape(Format format, int64_t row_bytes);
 // Packs rows to panels of 16; the two must not overlap.
@@ -181,7 +181,7 @@ void route_float(Stream stream, const Weight& router, const float* h, int64_t n,
 int64_t route_partial_floats(int64_t n);
 int64_t route_counters(int64_t n);
 
-// What the host and a device tell each other through memory of the host, alone in a line of the cache.
+// A flag in host memory through which the host and a device signal each other; it has a cache line of its own.
 struct alignas(128) Flag {
     uint32_t value;
 };
@@ -196,8 +196,8 @@ struct Posted {
 };
 void post(Stream stream, const float* h, int64_t n_floats, const int32_t* ids, int64_t n_ids,
           const Posted& to);
-// Waits, in the stream, until the host has changed the flag. seen: what to, in the device's memory; k_flag_clear if
-// it did not for so many nanoseconds, in which case `late`, in memory of the host, is set.
+// Waits, in the stream, until the host has changed the flag, and writes its value to `seen` in the device's memory. After
+// `patience` nanoseconds without a change, writes k_flag_clear there and sets `late`, in memory of the host.
 void await_host(Stream stream, const uint32_t* flag, uint32_t* late, int64_t patience, uint32_t* seen);
 // out [n_slots, hidden] = answer, in memory of the host, of slots whose expert is not here, if `seen` is k_flag_set.
 void collect(Stream stream, const float* answer, const backend::ExpertPlace* places, const int32_t* ids,

@@ -30,10 +30,10 @@ const PanelKernels* panel_kernels(Format format) {
     return nullptr;
 }
 
-// From so many rows on a warp for each keeps every multiprocessor busy.
+// With this number of rows or more, a warp for each row keeps every multiprocessor busy.
 constexpr int64_t k_rows_of_one_warp = 4096;
 
-// From so many rows on the outputs of a router are made in tiles.
+// With this number of rows or more, a router's outputs are computed in tiles.
 constexpr int64_t k_router_tile_rows = 5;
 
 template <class Kernel>
@@ -271,7 +271,7 @@ void collect(Stream stream, const float* answer, const backend::ExpertPlace* pla
 }
 
 int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert) {
-    // Every expert may have one that is not full.
+    // Each expert may have one tile that is not full.
     return n_slots < n_expert ? n_slots : n_expert + (n_slots - n_expert) / k_tile_inputs;
 }
 

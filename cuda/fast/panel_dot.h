@@ -41,7 +41,7 @@ struct ForDots<P> {
 inline constexpr int k_stage_cols = 256;
 inline constexpr int k_stage_units = k_stage_cols / 32;
 
-// Bytes of a panel for so many columns, a row's header left out.
+// Bytes of k_stage_cols columns of a panel, without the rows' headers.
 template <class Block>
 inline constexpr int k_stage_panel_bytes =
     k_stage_cols / Block::block_elems* Block::block_bytes* static_cast<int>(k_panel_rows);
@@ -79,7 +79,7 @@ MINIM_DEVICE void copy_table(T& t, int n_threads, std::byte* to) {
     }
 }
 
-// Brings a panel's stages from n_first on nearer; for all the block's threads together.
+// Prefetches a panel's stages from n_first on; all threads of the block call it.
 template <class Block, class T>
 MINIM_DEVICE void prefetch_panel(T& t, int n_threads, const std::byte* panel, int64_t cols, int n_first) {
     const int64_t first = int64_t{n_first} * k_stage_panel_bytes<Block>;
@@ -97,8 +97,8 @@ MINIM_DEVICE void with_unit(int u, const With& with) {
     with(std::integral_constant<int, unit>());
 }
 
-// Decodes a unit of the block. The constructor is called where the unit is known, so that what the other units want is left
-// out.
+// Decodes a unit of the block. The unit is known where the constructor is called, so that the compiler drops what only other
+// units need.
 template <class P, int unit, class L>
 MINIM_DEVICE void unpack_unit(const PanelBlock<L>& header, const PanelBlock<L>& block, const std::byte* table,
                               panel::Unit<L>& out) {
@@ -139,8 +139,8 @@ MINIM_DEVICE float add_unit(const panel::Unit<L>& unit, const InputUnit& input, 
         int32_t codes = 0;
         if constexpr (Kind::k_codes == Codes::small && Kind::k_offset != 0)
             codes = -Kind::k_offset * (Kind::k_groups == 1 ? input.sum[0] + input.sum[1] : input.sum[g]);
-        // In the lower half of a shift what group 0 is shifted by, in the upper one group 1; a unit that is one group
-        // has the same in both.
+        // The lower half of a shift is that of group 0, the upper half that of group 1; a unit of one group has the same
+        // in both.
         if constexpr (Kind::k_shifts && Kind::k_groups == 1)
             codes = static_cast<int32_t>(unit.shift[0] & 0xFFFFU) * (input.sum[0] + input.sum[1]);
         if constexpr (Kind::k_shifts && Kind::k_groups == 2)

@@ -6,8 +6,8 @@
 
 namespace minim::cuda::fast {
 
-// 32 columns of a quantised input row, with codes and scale as in lib/cpu/q8_block.h; scaled_sum = scale * sum, and
-// sum, are of 16 codes each. Three loads of 16 bytes.
+// 32 columns of a quantised input row, with codes and scale as in lib/cpu/q8_block.h. sum: of 16 codes each;
+// scaled_sum = scale * sum. Three loads of 16 bytes.
 struct Q8Block {
     int8_t code[32];
     float scale;

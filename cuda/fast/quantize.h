@@ -55,7 +55,7 @@ struct QuantizeKernel {
     }
 };
 
-// A row a block of threads, which keep what they can of it and of the weights.
+// One row for each block of threads, which keep the row and the weights in registers as far as they fit.
 struct NormKernel {
     static constexpr int k_threads = 512;
     static constexpr int k_kept = 6;  // elements a thread: a row of 3072

@@ -61,7 +61,7 @@ struct RouterOutputsKernel {
         load(t, first_row, first_expert, step * k_step, pieces);
         MINIM_DEVICE_LOOP
         for (; step < end; ++step) {
-            t.sync();  // nobody reads the step before
+            t.sync();  // no thread reads the previous step any more
             put(t, pieces, rows, weights);
             t.sync();
             if (step + 1 < end) load(t, first_row, first_expert, (step + 1) * k_step, pieces);
@@ -85,7 +85,7 @@ struct RouterOutputsKernel {
     }
 
   private:
-    // What a thread brings of a step: neighbouring columns of a row, and of an expert.
+    // A thread's part of a step: neighbouring columns of a row, and of an expert.
     struct Pieces {
         FourFloats row[k_row_elems / 4];
         SixteenBytes expert[k_expert_elems * Block::block_bytes / 16];

@@ -24,8 +24,8 @@ inline constexpr int k_shortlist_threads = 1024;
 inline constexpr int k_shortlist_lists = k_shortlist_piece / k_list;  // that a block joins
 inline constexpr int k_shortlist_shared_bytes = k_shortlist_piece * 8 + 32 * 8;
 
-// Returns a key that is larger for better candidates: the logit's bits in numerical order, then the id, lower is
-// better. 0: no candidate.
+// Returns a key that is larger for better candidates: the logit's bits in numerical order, then the id (lower is
+// better). 0: no candidate.
 MINIM_DEVICE uint64_t key_of(float logit, int64_t id) {
     if (!(logit > -INFINITY)) return 0;
     const uint32_t bits = float_to_bits(logit == 0.0F ? 0.0F : logit);
@@ -39,7 +39,7 @@ MINIM_DEVICE Candidate candidate_of(uint64_t key) {
     return {bits_to_float(bits), static_cast<int32_t>(0xFFFFFFFFU - static_cast<uint32_t>(key))};
 }
 
-// What a stage of sorting has written is seen by who reads it in the next: up to this distance that is the same warp.
+// Makes the writes of a stage of sorting visible to the next. If both distances are at most 32, one warp does both.
 template <class T>
 MINIM_DEVICE void sync_stage(T& t, int stride, int next_stride) {
     if (stride > 32 || next_stride > 32) {
@@ -49,8 +49,8 @@ MINIM_DEVICE void sync_stage(T& t, int stride, int next_stride) {
     }
 }
 
-// Puts the larger of two keys at a distance first, or last, in all lists that begin `list_stride` keys apart. A warp's 32
-// pairs lie in 64 neighbouring keys where the distance is 32 or less.
+// Orders two keys at a distance, the larger first or last, in all lists that begin `list_stride` keys apart. If the distance is
+// at most 32, the 32 pairs of a warp lie in 64 neighbouring keys.
 template <class T>
 MINIM_DEVICE void order_pairs(T& t, uint64_t* keys, int n_lists, int list_stride, int stride, int size) {
     for (int p = t.index(); p < n_lists * (k_list / 2); p += k_shortlist_threads) {
@@ -67,7 +67,7 @@ MINIM_DEVICE void order_pairs(T& t, uint64_t* keys, int n_lists, int list_stride
     }
 }
 
-// Sorts every list by itself, the best key first (Batcher's bitonic sort). Begins and ends with a barrier.
+// Sorts each list, the best key first (Batcher's bitonic sort). Begins and ends with a barrier.
 template <class T>
 MINIM_DEVICE void sort_lists(T& t, uint64_t* keys, int n_lists) {
     t.sync();
@@ -79,8 +79,8 @@ MINIM_DEVICE void sort_lists(T& t, uint64_t* keys, int n_lists) {
     }
 }
 
-// Joins sorted lists two and two until the best keys of all are the first list. Of two sorted lists, the larger of each key
-// and its counterpart from the other's end are the best of both, rising and then falling. Begins and ends with a barrier.
+// Merges sorted lists pairwise until the first list has the best keys of all. To merge a and b, of n keys each, a[i] becomes the
+// larger of a[i] and b[n - 1 - i]: the n best of both, as a bitonic sequence. Begins and ends with a barrier.
 template <class T>
 MINIM_DEVICE void join_lists(T& t, uint64_t* keys, int n_lists) {
     t.sync();
@@ -126,7 +126,7 @@ struct ShortlistPieceKernel {
     int64_t n;
     int64_t n_vocab;
     const backend::ShortlistRow* rows;
-    ShortlistWork work;  // of keys only the first of a piece where only that is wanted
+    ShortlistWork work;  // keys: only the first of each piece if only that is needed
 
     Grid grid() const { return {shortlist_pieces(n_vocab), n, k_shortlist_shared_bytes}; }
 
@@ -276,7 +276,7 @@ struct ExactTotalKernel {
         const float highest = reinterpret_cast<const Candidate*>(task.results + row.candidates_at)->logit;
         if (!(highest < INFINITY)) return;
         const float* from = logits + t.block() * n_vocab;
-        auto* weights = reinterpret_cast<double*>(t.shared());  // two blocks of them, in turn
+        auto* weights = reinterpret_cast<double*>(t.shared());  // two blocks of weights, used in turn
         double sum = 0.0;
         for (int64_t begin = 0; begin < n_vocab; begin += k_threads) {
             const int64_t id = begin + t.index();

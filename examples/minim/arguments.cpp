@@ -145,7 +145,7 @@ Arguments read_arguments(int argc, char** argv) {
         if (const Ignored* ignored = find(k_ignored, name)) {
             const bool has_next = value.empty() && i + 1 < argc && contains(k_switches, argv[i + 1]);
             if (!value.empty() && !(ignored->has_switch && contains(k_switches, value.substr(1))))
-                throw UsageError(fmt::format("{}: '{}' is none of on, off and auto", name, value.substr(1)));
+                throw UsageError(fmt::format("{}: '{}' is not on, off or auto", name, value.substr(1)));
             if (ignored->has_switch && has_next) ++i;
             read.notes.push_back(note_of(*ignored));
             continue;

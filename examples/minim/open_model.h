@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A runtime and a model as the command line wants them.
+// Opens a runtime and a model with the options of the command line.
 #pragma once
 
 #include "minim/minim.hpp"

@@ -32,7 +32,7 @@ void add_text_options(CLI::App& app, Options& options, const std::string& what) 
         ->excludes(text);
 }
 
-// "0.9" stays, a size becomes bytes. Returns what is wrong, as CLI11 wants it.
+// Converts a size to bytes; "0.9" stays. Returns the error message that CLI11 expects of a validator.
 std::string part_or_bytes(std::string& text) {
     if (text.starts_with("0.") || text == "1.0") return {};
     return CLI::AsSizeValue(true)(text);
@@ -218,7 +218,7 @@ void add_sampling_options(CLI::App& app, Options& options) {
         ->take_all()
         ->expected(1);
     app.add_option("--reasoning-budget", options.reasoning_budget,
-                   "close the model's reasoning after so many tokens of it; 0: no limit")
+                   "close the model's reasoning after N tokens; 0: no limit")
         ->type_name("N")
         ->check(within(int64_t{0}, k_largest_int64))
         ->capture_default_str();

@@ -26,8 +26,8 @@ struct Options {
     std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts on another device than their layer
     int32_t n_gpu_layers = -1;           // below 0: all, where devices are named
     bool cpu_moe = false;
-    int64_t n_cpu_moe = 0;      // experts of so many layers stay on the CPU
-    int64_t fit_context = 0;    // experts that leave no room for so many tokens do; 0: none
+    int64_t n_cpu_moe = 0;      // layers whose experts stay on the CPU
+    int64_t fit_context = 0;    // tokens of context to keep room for on the devices; 0: none
     uint64_t expert_cache = 0;  // bytes on the devices; 0: none, or all room if no option places experts
     int32_t expert_moves = 0;   // MINIM_EXPERT_MOVES_*
     std::string expert_profile;

@@ -46,7 +46,7 @@ std::vector<std::string> spelled_out(int argc, char** argv) {
 
 void add_options(CLI::App& app, PlanArguments& arguments) {
     minim::PlanOptions& plan = arguments.plan;
-    app.add_option("-m,--model", arguments.model, "checkpoint, of which only headers are read")
+    app.add_option("-m,--model", arguments.model, "checkpoint; only its headers are read")
         ->type_name("PATH")
         ->required();
     app.add_option(
@@ -62,7 +62,7 @@ void add_options(CLI::App& app, PlanArguments& arguments) {
         ->type_name("N")
         ->required();
     app.add_option("--parallel", plan.n_sequences,
-                   "also -np: concurrent sequences, each of which reserves the context")
+                   "also -np: number of concurrent sequences; each reserves the context")
         ->type_name("N")
         ->check(CLI::PositiveNumber.description(""));
     app.add_option("--ubatch-size", plan.n_ubatch, "also -ub: rows of a prompt step (default: 512)")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What config.json of a safetensors folder says of its quantisation, for people to read.
+// Describes the quantisation in config.json of a safetensors folder, for people to read.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 
 namespace cli {
 
-// What the checkpoint recommends, with what was asked for in its place.
+// Returns the sampling that the checkpoint recommends, with the values of the command line's options instead where given.
 minim::Sampling make_sampling(const minim::Model& model, const Options& options);
 
 }  // namespace cli

@@ -24,7 +24,7 @@ struct Conversation {
     std::string tool_name;       // the one function to call; "": any
     bool parallel_calls = true;  // several calls in an answer
     bool adds_generation_prompt = true;
-    bool continues = false;                   // the last message, an assistant's, goes on
+    bool continues = false;                   // the answer continues the last message, an assistant's
     bool thinks = true;                       // false: the prompt holds an empty thought
     std::optional<int64_t> reasoning_budget;  // tokens of thought, at least 1; none: no limit
     std::string schema;                       // JSON Schema of the content; "": any text
@@ -58,7 +58,7 @@ void set_reasoning_budget(std::optional<int64_t> n_tokens, Conversation& convers
 // Throws ApiError: 400 with both counts if it is too long for the context.
 ChatPrompt make_prompt(const Conversation& conversation, Serving& serving);
 
-// Throws ApiError 400 if a prompt of so many tokens leaves no room for an answer.
+// Throws ApiError 400 if a prompt of n_tokens tokens leaves no room for an answer.
 void check_length(size_t n_tokens, const Serving& serving, const char* field);
 
 }  // namespace server

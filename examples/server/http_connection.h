@@ -85,7 +85,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     std::string input_;              // read and not parsed
     std::optional<Parser> parser_;
     std::weak_ptr<Exchange> exchange_;
-    std::string output_;   // to be written after what is being written
+    std::string output_;   // written after writing_
     std::string writing_;  // of the write under way
     size_t written_ = 0;   // bytes of it
     bool is_reading_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model writes, as reasoning, content and tool calls.
+// Splits the model's output into reasoning, content and tool calls.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the worker makes of a request to generate: everything the loop needs to hand it to the engine and write the answer.
+// A request to generate, prepared by the worker: all that the loop needs to submit it to the engine and write the answer.
 #pragma once
 
 #include <memory>

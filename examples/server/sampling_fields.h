@@ -12,7 +12,7 @@
 
 namespace server {
 
-// As a request gives them, checked, with the server's defaults in the place of what it leaves out.
+// A request's sampling fields, checked, with the server's defaults for those that are missing.
 struct SamplingFields {
     double temperature = 1;
     double top_p = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all routes share: the model, what is known of it, and the options.
+// Shared by all routes: the model, facts about it, and the options.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server remembers of answers that it gave. Both are used on the worker's thread alone.
+// The server's memory of its answers. Both are used on the worker's thread alone.
 //
 // TurnMemory: the token ids of an answer. A client sends the answer back as text and JSON, whose rendering seldom has the same
 // tokens (blank lines before a tool call, another way to cut a word). If the rendered turn is the one that was remembered, its

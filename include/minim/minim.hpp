@@ -334,7 +334,7 @@ struct ModelOptions {
     std::vector<uint64_t> budgets;  // the most bytes to use of each device; 0: no limit; empty: no limits
     std::string overrides;       // "PATTERN=DEVICE,...": experts on another device than their layer; "": none
     int64_t n_host_experts = 0;  // experts of the first n layers stay on the backend; below 0: of the last n
-    int64_t fit_context = 0;     // keep experts on the backend to leave room for so many tokens; 0: do not
+    int64_t fit_context = 0;  // keep experts on the backend to leave room for a context of this length; 0: no
     int32_t residence = MINIM_RESIDENCE_AUTO;
     bool engine_tokenizer = false;
     Progress progress;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fast hash of bytes, which detects altered data and tells models apart. It is not a signature: an attacker can
+// A fast hash of bytes, which detects altered data and distinguishes models. It is not a signature: an attacker can
 // construct two inputs with the same hash.
 #pragma once
 

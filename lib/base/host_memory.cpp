@@ -86,7 +86,7 @@ std::map<int32_t, uint64_t> HostMemory::bytes_on_nodes(
     }
     std::vector<int> nodes(pages.size(), -1);
     if (const int code = pages.empty() ? 0 : calls().find_pages(pages, nodes); code != 0)
-        fail(Status::unsupported, "the system does not tell the NUMA nodes of pages: {}",
+        fail(Status::unsupported, "the system does not report the NUMA nodes of pages: {}",
              std::strerror(code));
     std::map<int32_t, uint64_t> bytes;
     for (size_t i = 0; i < pages.size(); ++i)

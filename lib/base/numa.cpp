@@ -19,7 +19,7 @@ std::string refusal(const Topology& topology, const PlacementCalls& calls) {
     if (n_nodes > static_cast<size_t>(k_most_nodes))
         return format_text("the machine has {} NUMA nodes, at most {} are supported", n_nodes, k_most_nodes);
     if (n_nodes == 1 && topology.n_system_nodes > 1 && !has_topology_library())
-        return format_text("the machine has {} NUMA nodes, and this build has no hwloc to tell them apart",
+        return format_text("the machine has {} NUMA nodes, and this build lacks hwloc, which detects them",
                            topology.n_system_nodes);
     const Buffer probe(4096, "a page", Buffer::Presence::later);
     for (const MemoryNode& node : topology.nodes) {

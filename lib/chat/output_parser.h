@@ -68,7 +68,7 @@ class OutputParser {
         after_value,       // after </parameter> and whitespace: data unless a tag follows
         finished,
     };
-    // What a value that the output ends within would end with.
+    // The possible end of a value in which the output ends.
     enum class Tail : uint8_t { space, invoke_close, block_close };
 
     struct StoredDelta {
@@ -127,7 +127,7 @@ class OutputParser {
     bool text_has_begun_ = false;  // of the reasoning, then of the content
     std::string space_;            // whitespace that is left out if it turns out to be trailing
 
-    std::string held_;  // a tag, and whitespace after it, that is text unless the right tag follows
+    std::string held_;  // a tag and the whitespace after it: text unless the right tag follows
     size_t held_tag_bytes_ = 0;
     std::string held_name_;
     State held_from_ = State::text;
@@ -141,7 +141,7 @@ class OutputParser {
 
     TypeSet types_;
     bool value_has_begun_ = false;
-    std::string value_;  // what is known of a value that is no plain string
+    std::string value_;  // the text so far of a value that is not a plain string
     std::string tail_;   // whitespace and closers that a value may end with
     Tail tail_kind_ = Tail::space;
     std::string escaped_;

@@ -53,9 +53,9 @@ class TagLexer {
     static constexpr size_t k_max_name_bytes = 1024;
 
     void push(std::string_view text);
-    // Nothing when the rest of the input may still become a wanted tag, or there is none.
+    // Returns nothing if the input is used up, or its rest may still become a wanted tag.
     std::optional<Token> next(TagSet wanted);
-    // What next() waits to know more of: the beginning of a tag, or nothing.
+    // Returns the text for which next() waits for more input: the beginning of a tag, or nothing.
     std::string_view pending() const noexcept { return std::string_view(buffer_).substr(at_); }
 
   private:

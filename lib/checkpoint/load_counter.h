@@ -12,7 +12,7 @@ namespace minim::checkpoint {
 // Bytes between two checks of the cancel token: 40 ms at 100 MB/s.
 inline constexpr uint64_t k_load_block_bytes = uint64_t{4} << 20;
 
-// Each call throws cancelled if the token or the callback says so.
+// Each call throws cancelled if the token is triggered or the callback returns false.
 class LoadCounter {
   public:
     LoadCounter(uint64_t total, const Progress& progress, const CancelToken* cancel);

@@ -143,8 +143,8 @@ class FractionWriter {
     const Bound* high_;
 };
 
-// Automata of bounds grow with the square of their digits. Beyond so many, a power of ten within them takes their place:
-// digits are then written up to it, and what lies between may still be written with an exponent.
+// Automata of bounds grow with the square of their digits. A bound with more digits is replaced by a power of ten within it for
+// numbers written without an exponent; numbers between the two can still be written with one.
 constexpr size_t k_most_bound_digits = 25;
 
 Bound power_of_ten(size_t exponent, bool is_included) {

@@ -68,7 +68,7 @@ class JsonSchema {
     std::vector<Undefined> undefined_;
 };
 
-// A count that a keyword of a flat schema gives. Throws unsupported for one that is too large to be kept.
+// Returns the count that a keyword of a flat schema gives. Throws unsupported if it is too large to enforce.
 int64_t count_in(const json::Value& flat, const char* key, int64_t otherwise, const std::string& where);
 
 // Any value that fits the schema.

@@ -15,7 +15,7 @@ struct NfaState {
         split,   // to `out` or `other`, reading nothing; either may be -1
         byte,    // to `out` by a byte of set `value`
         token,   // to `out` by token `value`
-        call,    // to `out` by a text of rule `value` that is not empty
+        call,    // to `out` by a non-empty text of rule `value`
         accept,  // the rule's text may end
     };
     Kind kind;

@@ -56,14 +56,14 @@ class Positions {
         // clang-tidy takes the 0 that the compiler compares with for a pointer.
         auto operator<=>(const Place&) const = default;  // NOLINT(modernize-use-nullptr)
     };
-    // As the last byte left them; what they call at once is not listed.
+    // Returns the places after the last byte, without the rules that they call next.
     std::span<const Place> places(int32_t position) const noexcept {
         return entries_[static_cast<size_t>(position)].places;
     }
-    // Where the text stands when a rule of this frame has ended.
+    // Returns the position after the end of a rule of this frame.
     int32_t after(int32_t frame);
 
-    // Returns whether so many are cached that some should be dropped.
+    // Returns true if the cache is large enough to drop some entries.
     bool are_many() const noexcept { return entries_.size() > k_many; }
     // Drops all but this position; returns its new number.
     int32_t keep_only(int32_t position);
@@ -76,7 +76,7 @@ class Positions {
     using PlaceList = std::vector<Place>;
     struct Entry {
         PlaceList places;
-        PlaceList readers;  // with what is called from them: the places that may read the next symbol
+        PlaceList readers;  // and the places of the rules called from them: all that may read the next symbol
     };
 
     int32_t work_out(int32_t position, int32_t symbol);

@@ -18,7 +18,7 @@ struct RegexState {
         ahead,       // to `out` if a text of the states from `value` on comes next, or not
         behind,      // to `out` if lookbehind `value` holds here, or not
         text_start,  // to `out` if nothing is before
-        word_edge,   // to `out` if just one of the characters before and behind is a word character, or not
+        word_edge,   // to `out` at a boundary of a word (\b), or if not at one (\B)
         found,       // the text of a look-around has been found
         accept,      // the whole text
     };
@@ -32,7 +32,7 @@ struct RegexState {
 struct RegexNfa {
     std::vector<RegexState> states;
     std::vector<CodePoints> sets;  // no two alike
-    std::vector<int32_t> behinds;  // where lookbehinds start; one that is in another comes before it
+    std::vector<int32_t> behinds;  // start states of lookbehinds, inner ones before outer ones
     int32_t start = -1;
     int32_t any = -1;   // finds one character
     int32_t word = -1;  // finds one word character
@@ -40,8 +40,8 @@ struct RegexNfa {
     bool has_word_edge = false;
 };
 
-// With any text on both sides if `is_anywhere`. Throws unsupported, with `where` in front, if it takes too many states or
-// a lookahead stands in a lookbehind.
+// Makes an NFA; `is_anywhere` allows any text on both sides. Throws unsupported, with `where` in front, if it has too many
+// states or a lookahead inside a lookbehind.
 RegexNfa make_regex_nfa(const RegexNode& tree, bool is_anywhere, std::string_view where);
 
 }  // namespace minim::constraint

@@ -36,8 +36,8 @@ bool is_whole(const json::Value& value);
 // INT64_MAX.
 std::optional<int64_t> count_of(const json::Value& value);
 
-// The schema of what fits both. Members of members and no member twice, in one order: however often schemas that refer to
-// each other are put together, there are only so many of these.
+// Returns the schema of what fits both, in a normal form: nested combinations are flattened, duplicates removed, members sorted. So
+// schemas that refer to each other have a finite number of combinations.
 json::Value all_of(const json::Value& a, const json::Value& b);
 
 }  // namespace minim::constraint

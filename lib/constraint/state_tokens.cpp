@@ -12,8 +12,8 @@ constexpr size_t k_most_references = 4;
 constexpr int32_t k_untried = -2;   // of a transition
 constexpr int32_t k_not_seen = -2;  // of a place
 constexpr int32_t k_mixed = -3;     // of a place at which the state stands in several positions
-// One in so many tokens or nodes may be tried individually. If there are more, it is better to try all, which then helps
-// other states.
+// At most one of 16 tokens or nodes is tried individually. If there are more, it is better to try all, whose results other
+// states can use.
 constexpr size_t k_least_share = 16;
 
 void set_bit(std::vector<uint64_t>& bits, int32_t id) noexcept {

@@ -60,7 +60,7 @@ class StateTokensFinder {
         std::vector<Way> ways;         // the first transition to a place comes before those from it
         std::vector<uint8_t> may_end;  // by place
         std::vector<uint8_t>
-            hides_exits;  // by place; 1: it may not end, so exits of a state that may are not known
+            hides_exits;  // by place; 1: the reference may not end here, so exits are unknown for a state that may
         std::vector<uint32_t> begins;  // [n_places + 1], into `tokens`
         std::vector<int32_t> tokens;   // by the place they lead to
         std::vector<uint64_t> bits;    // the same tokens
@@ -94,9 +94,9 @@ class StateTokensFinder {
     std::vector<std::pair<int32_t, int32_t>> allowed_;  // tokens, and the places they lead to
 };
 
-// Goes down the nodes from `first` to before `last`, all below one node whose text led to `place`. step(node, place)
-// says where a node leads to from the place above it; what is below one that leads to k_dead is left out. `path` is
-// scratch.
+// Visits the nodes from `first` to before `last`, all below one node whose text led to `place`. step(node, place)
+// returns the place that a node leads to from the one above it; nodes below one that leads to k_dead are skipped.
+// `path` is scratch.
 template <typename Step>
 void walk_down(const TokenTrie& trie, int32_t first, int32_t last, int32_t place, std::vector<int32_t>& path,
                Step step) {

@@ -51,7 +51,7 @@ TextAutomaton listed_texts(const std::vector<std::string>& texts);
 // Removes the states from which no text ends.
 void drop_dead_states(TextAutomaton& automaton);
 
-// Merges states from which the same texts end, unless there are very many.
+// Merges states that accept the same texts, unless there are very many states.
 void merge_alike_states(TextAutomaton& automaton);
 
 // Returns classes of characters such that no set distinguishes two characters of a class.

@@ -13,7 +13,7 @@
 
 namespace minim::cpu {
 
-// Rows first .. first + count of part `part`; of no rows if there is none.
+// Rows first .. first + count - 1 of part `part`; count is 0 if there are none.
 struct RowTile {
     int64_t first = 0;
     int64_t count = 0;

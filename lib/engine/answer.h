@@ -31,11 +31,11 @@ struct GenerateParams {
     sampling::Params sampling;
     bool has_seed = false;               // without one, the seed is random
     int64_t max_tokens = 0;              // 0: limited by the context only
-    int64_t min_tokens = 0;              // no end token before so many
+    int64_t min_tokens = 0;              // the fewest tokens before an end token
     bool ignore_end = false;             // end tokens are tokens like any other
     bool penalize_added_tokens = false;  // penalties spare markup and tool calls unless asked
-    int64_t max_reasoning = 0;           // reasoning is closed after so many tokens; 0: no limit
-    int64_t n_loop = 0;                  // end after so many tokens of repetition; 0: never
+    int64_t max_reasoning = 0;           // the most tokens of reasoning; 0: no limit
+    int64_t n_loop = 0;                  // end after this many tokens of repetition; 0: never
     int64_t n_draft = 0;                 // most draft tokens a step; changes speed, never the text
     std::vector<std::string> stop_texts;
     std::vector<int32_t> stop_tokens;

@@ -66,7 +66,7 @@ class Engine {
     // Returns whether this process is a child of the one with the engine's thread. Then every call below throws invalid.
     bool is_left() const noexcept { return home_.is_left(); }
 
-    // Throws context_full if a prompt of so many tokens can never fit.
+    // Throws context_full if a prompt of this length can never fit.
     void check_length(uint64_t n_tokens) const;
 
     // Submits a request. Throws invalid (an empty prompt, an id or parameter out of range, an engine that is ending) or
@@ -84,9 +84,9 @@ class Engine {
 
     EngineState state() const;
 
-    // Write the prefix cache to a file, and add such a file to it; load returns the number of pages read. They run
-    // between two steps, while requests wait. Throw as kv::PrefixCache, and invalid if the engine has no prefix
-    // cache.
+    // Write the prefix cache to a file, or add such a file to it; load returns the number of pages read. Both run
+    // between two steps, while requests wait. They throw as kv::PrefixCache does, and invalid if the engine has no
+    // prefix cache.
     void save_prefixes(const std::string& path, const CancelToken* cancel);
     int64_t load_prefixes(const std::string& path, const CancelToken* cancel);
 

@@ -29,9 +29,9 @@ float narrow(double value) {
 }
 
 constexpr GenerateOption k_options[] = {
-    integer("max_tokens", 0, k_largest_integer, 0, "end after so many tokens; 0: no limit but the context",
+    integer("max_tokens", 0, k_largest_integer, 0, "the most tokens to generate; 0: no limit but the context",
             [](P& p, int64_t v) { p.max_tokens = v; }),
-    integer("min_tokens", 0, k_largest_integer, 0, "no end token before so many tokens",
+    integer("min_tokens", 0, k_largest_integer, 0, "the fewest tokens before an end token is allowed",
             [](P& p, int64_t v) { p.min_tokens = v; }),
     integer("ignore_end", 0, 1, 0, "1: the model's end tokens do not end the text",
             [](P& p, int64_t v) { p.ignore_end = v != 0; }),
@@ -58,7 +58,7 @@ constexpr GenerateOption k_options[] = {
            [](P& p, double v) { p.sampling.dry_multiplier = narrow(v); }),
     number("dry_base", 1, 1000, 1.75, "to the power of the repetition's length beyond dry_allowed_length",
            [](P& p, double v) { p.sampling.dry_base = narrow(v); }),
-    integer("dry_allowed_length", 0, k_largest_int32, 2, "repetitions of so many tokens are lowered by least",
+    integer("dry_allowed_length", 0, k_largest_int32, 2, "length of the shortest repetition that is lowered",
             [](P& p, int64_t v) { p.sampling.dry_allowed_length = static_cast<int32_t>(v); }),
     integer("dry_penalty_last_n", -1, k_largest_int32, -1,
             "tokens in which repetitions are looked for, prompt included; -1: all, 0: none",
@@ -76,10 +76,10 @@ constexpr GenerateOption k_options[] = {
                 p.has_seed = true;
             }),
     integer("max_reasoning_tokens", 0, k_largest_integer, 0,
-            "close the reasoning of a model after so many tokens of it; 0: no limit",
+            "the most tokens of reasoning before it is closed; 0: no limit",
             [](P& p, int64_t v) { p.max_reasoning = v; }),
     integer("loop_tokens", 0, 65536, 0,
-            "end where the last so many tokens are one block at least four times in a row; 0: go on",
+            "end if the last N tokens are one block, repeated at least four times; 0: go on",
             [](P& p, int64_t v) { p.n_loop = v; }),
     integer("draft_tokens", 0, 64, 0,
             "most draft tokens a step, proposed from the text so far; changes speed, never the text",
@@ -87,7 +87,7 @@ constexpr GenerateOption k_options[] = {
     integer("logprobs", 0, 1, 0, "1: report the log-probability of each token",
             [](P& p, int64_t v) { p.sampling.logprobs = v != 0; }),
     integer("top_logprobs", 0, sampling::k_max_top_logprobs, 0,
-            "report so many likeliest tokens beside; sets logprobs",
+            "number of likeliest tokens to report at each place; sets logprobs",
             [](P& p, int64_t v) {
                 p.sampling.n_top_logprobs = static_cast<int32_t>(v);
                 p.sampling.logprobs = p.sampling.logprobs || v > 0;

@@ -60,7 +60,7 @@ class Scheduler {
     void add_answers(std::span<Sequence* const> sequences, int64_t n_drafts);
 
     // Plans the next n_rows tokens of a sequence, which must own their pages. Tokens from position first_wanted on
-    // give logits.
+    // get logits.
     void add_chunk(Sequence& sequence, int64_t n_rows, int64_t first_wanted);
 
     // Runs the planned step. Rows of logits are written to `logits` if it is not null, else they are available from

@@ -97,11 +97,11 @@ KvLayout layout_of(const KvFileHeader& header, const std::string& path) {
 
 void check_size(const File& file, const KvFileHeader& header, uint64_t expected_bytes) {
     if (header.file_bytes != expected_bytes) {
-        fail_file(Reason::value, "{}: says that it has {} bytes, and holds what takes {}", file.path(),
+        fail_file(Reason::value, "{}: the header says {} bytes, but the content takes {}", file.path(),
                   header.file_bytes, expected_bytes);
     }
     if (file.size() < expected_bytes) {
-        fail_file(Reason::truncated, "{}: a file of {} bytes, of which {} are there", file.path(),
+        fail_file(Reason::truncated, "{}: the file should have {} bytes, and has {}", file.path(),
                   expected_bytes, file.size());
     }
     if (file.size() > expected_bytes)

@@ -32,7 +32,7 @@ void check_formats(const KvLayout& layout) {
         }
     }
     if (layout.rotates_keys() && !std::has_single_bit(static_cast<uint64_t>(layout.head_dim))) {
-        fail(Status::unsupported, "keys in {} want heads whose dimension is a power of two, not {}",
+        fail(Status::unsupported, "keys in {} need a head dimension that is a power of two, not {}",
              traits(layout.k_format).name, layout.head_dim);
     }
 }

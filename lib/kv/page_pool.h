@@ -38,7 +38,7 @@ struct Part {
 
 class PagePool;
 
-// A page as its owners know it: one place in the memory of every part.
+// A handle of a page: one place in the memory of every part.
 class Page {
     friend class PagePool;
     int32_t slab_ = 0;
@@ -48,7 +48,7 @@ class Page {
 // Any thread.
 class PagePool {
   public:
-    // Throws unsupported for a format that is_kv_format does not know, or whose blocks a head does not fill.
+    // Throws unsupported if the format is not one of is_kv_format(), or a head is not a multiple of its blocks.
     // `parts` have the layers of the layout, in their order; without them all lie in host memory.
     explicit PagePool(const backend::KvLayout& layout, std::vector<Part> parts = {});
     PagePool(const PagePool&) = delete;

@@ -25,7 +25,7 @@ using weights::Source;
 using weights::Use;
 using weights::WeightSpec;
 
-// Throws unsupported if a tensor's name tells of a quantisation that is not read.
+// Throws unsupported if a tensor's name shows a quantisation that is not supported.
 void refuse_other_quantisations(const Checkpoint& checkpoint) {
     if (checkpoint.kind() == Checkpoint::Kind::gguf) return;
     for (const Tensor& tensor : checkpoint.tensors()) {

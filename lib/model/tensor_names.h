@@ -47,9 +47,9 @@ bool is_ignored(std::string_view name);
 // Returns the layer of a GGUF name, -1 if it belongs to no layer.
 int64_t gguf_layer(std::string_view name);
 
-// Returns whether a name is of a multi-token-prediction tensor: of the n_mtp layers that follow the n_layer layers of
-// the model in a safetensors folder, or of the .nextn. tensors of a GGUF file. The other tensors of such a GGUF layer
-// have the names of any layer.
+// Returns true for the name of a multi-token-prediction tensor. In a safetensors folder these are in the n_mtp layers
+// after the n_layer layers of the model, in a GGUF file they have .nextn. in their names; other tensors of such a GGUF
+// layer are named like those of any layer.
 bool is_mtp(std::string_view name, int64_t n_layer, int64_t n_mtp);
 
 }  // namespace minim::model::names

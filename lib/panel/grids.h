@@ -35,8 +35,8 @@ struct PointIndices {
     MINIM_KERNEL_INLINE void put(int pair, typename L::Int indices) {
         L::store(reinterpret_cast<std::byte*>(at[pair]), indices);
     }
-    // Stores the indices of entries i .. i + 3: a byte of `low` each, and above it n_top bits of `high`: those of entry i + j
-    // from bit first[j] on.
+    // Stores the indices of entries i .. i + 3. The low 8 bits of index i + j are byte j of `low`; the n_top bits above them are
+    // those of `high` from bit first[j] on.
     template <int n_top, int... first>
     MINIM_KERNEL_INLINE void put_four(int i, typename L::Int low, typename L::Int high) {
         constexpr int k_first[4] = {first...};
@@ -55,7 +55,7 @@ struct PointIndices {
     MINIM_KERNEL_INLINE void finish() { L::keep_in_memory(at); }
 };
 
-// Returns a word whose lowest byte is byte i of those from `at` on.
+// Returns a word whose lowest byte is byte at + i of the block.
 template <class L>
 MINIM_KERNEL_FUNCTION typename L::Int byte_from(const PanelBlock<L>& block, int at, int i) {
     return L::shift_right(block.word(at + i / 4 * 4), 8 * (i % 4));

@@ -201,7 +201,7 @@ model::Model::Split split_over(Spread spread, const Logger* log) {
     if (spread.fit_context < 0)
         fail(Status::invalid, "a context of {} tokens is not possible", spread.fit_context);
     if (spread.expert_cache_bytes == k_cache_all_room && spread.fit_context == 0 && !spread.chooses_fit)
-        fail(Status::invalid, "a cache of experts of what is left needs a context to leave room for");
+        fail(Status::invalid, "an expert cache of all remaining memory needs a context to leave room for");
     return [spread = std::move(spread), log](const model::Config& config,
                                              std::span<const weights::WeightSpec> weights) {
         const int64_t n_on_devices =

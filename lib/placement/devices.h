@@ -32,8 +32,8 @@ std::shared_ptr<const backend::Backend> open_device(
     std::string_view name, const Threads& threads, CpuLevel level,
     backend::Arithmetic arithmetic = backend::Arithmetic::fast, uint64_t budget_bytes = backend::k_no_budget);
 
-// "cuda:0,CUDA1=20GiB,cuda:2=0.9": names and budgets of devices, in bytes. "auto": all that are usable, none where
-// there are none. Throws invalid for a text that is of no such form or names a device twice.
+// "cuda:0,CUDA1=20GiB,cuda:2=0.9": names and budgets of devices, in bytes. "auto": all usable devices, which
+// may be none. Throws invalid if the text is malformed or names a device twice.
 std::vector<DeviceBudget> wanted_devices(std::string_view text, CpuLevel level);
 
 struct Spread {
@@ -45,15 +45,15 @@ struct Spread {
     int64_t n_device_layers = -1;
     std::shared_ptr<const backend::Backend> host = nullptr;
     ExpertRules experts = {};  // with their own `host`
-    // Experts that no rule places go to the host as needed to leave room for a context of so many tokens in these
-    // formats (fit_experts.h); 0: none.
+    // The context, in tokens of these formats, that must fit on the devices: experts that no rule places go to the
+    // host as needed (fit_experts.h). 0: none.
     int64_t fit_context = 0;
     Format k_format = Format::f16;
     Format v_format = Format::f16;
-    // Room on the devices for experts that lie with the host, k_cache_all_room for what is left beside the context. Without
-    // fit_context a size is taken as it is and all experts that no rule places go to the host. 0: none.
+    // Bytes on the devices for a cache of experts; k_cache_all_room: what the context leaves free; 0: no cache. Without
+    // fit_context a size is not checked against the context, and all experts that no rule places go to the host.
     uint64_t expert_cache_bytes = 0;
-    // Nothing is said of experts: room is left for a context of some length, and a cache made where they do not fit.
+    // True if the caller gives no option for experts: chooses a context, and makes a cache if not all experts fit beside it.
     bool chooses_fit = false;
 };
 

@@ -93,8 +93,8 @@ void match(std::span<const OverrideText> overrides, std::span<Named> all) {
             decides = true;
         }
         if (!matches)
-            fail(Status::invalid, "override {}: no tensor is named so; {} and the like are", text_of(rule),
-                 names::stacked_expert(0, "up"));
+            fail(Status::invalid, "override {}: no tensor has such a name; the names are like {}",
+                 text_of(rule), names::stacked_expert(0, "up"));
         if (!decides)
             fail(Status::invalid, "override {}: those before it decide all tensors that it names",
                  text_of(rule));

@@ -19,7 +19,7 @@ struct DeviceFacts {
 struct HostFacts {
     uint64_t memory_bytes = 0;
     double bytes_per_second = 0.0;
-    bool is_measured = false;  // the bandwidth is what programs reach, not what the modules are made for
+    bool is_measured = false;  // true: the bandwidth was measured; false: it is the modules' nominal rate
 };
 
 // "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the last part may be left out. Sizes are a number with B, kB, MB, GB, TB, KiB, MiB, GiB

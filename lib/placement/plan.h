@@ -43,7 +43,7 @@ struct PlannedPlace {
     int64_t n_experts = 0;
 };
 
-// The parts of the seconds of one token, which follow each other, but for what overlaps.
+// The parts of the time of one token, in seconds. They run one after the other unless they overlap.
 struct DecodeSeconds {
     double dense = 0.0;     // weights of attention, routers and head
     double kv_cache = 0.0;  // the whole context, read once

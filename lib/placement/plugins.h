@@ -11,8 +11,8 @@
 
 namespace minim::placement {
 
-// Returns the plug-in of a kind, which stays loaded as long as the process. Throws not_found with the folders, or
-// unsupported if it cannot be loaded or is of another build.
+// Returns the plug-in of a kind, which stays loaded until the process ends. Throws not_found, naming the folders searched,
+// and unsupported if it cannot be loaded or was built for another version.
 const backend::Plugin& load_plugin(std::string_view kind);
 
 // Returns the kinds of the plug-ins in the folders, in alphabetical order.

@@ -13,9 +13,9 @@ namespace {
 
 // Tokens after which a use counts half.
 constexpr double k_half_life = 256.0;
-// After so many half lives the counts are made small again: far below what a double holds.
+// After this number of half lives the counts are scaled down again, long before they overflow a double.
 constexpr double k_most_half_lives = 512.0;
-// An expert moves in if it is used so much more than its victim: else two that are used alike would take turns.
+// An expert moves in only if its count is larger than its victim's by this factor: else two with like counts would take turns.
 constexpr double k_lead = 1.25;
 // Bytes that a step may start to move, in whole experts: copies take memory bandwidth of the host.
 constexpr uint64_t k_move_bytes = uint64_t{64} << 20;

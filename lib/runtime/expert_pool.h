@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts in a device's memory while all of them lie with the host: a cache of those that are used most. A table a layer says for
-// each expert where the device has it, or that it has not; it changes only between steps, so that in a step every expert is
+// Experts in a device's memory while all of them lie with the host: a cache of those that are used most. One table for each layer
+// has the place of each expert in the device's memory, or null. It changes only between steps, so in a step every expert is
 // computed by exactly one of the two.
 //
-// Use counts decay with the tokens computed. After a step an expert that was missed takes the place of the least used one if it is
-// used clearly more. What is chosen depends on the experts chosen alone: equal requests in equal steps give equal tables, and bits.
+// Use counts decay with the tokens computed. After a step an expert that was missed replaces the least used one if it is
+// used clearly more. This depends only on the experts that steps chose: equal requests in equal steps give equal tables, and bits.
 //
 //     end_step(k)      an expert and its victim are chosen
 //     begin_step(k+1)  the victim leaves the table; a thread copies the expert to its place

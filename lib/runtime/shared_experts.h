@@ -14,7 +14,7 @@
 
 namespace minim::runtime {
 
-// What a stream of steps needs for the shared layers of a stage.
+// The state of a stream of steps for the shared layers of a stage.
 class SharedExperts {
   public:
     // `host` and its stream compute the experts that are not on `device`. Throws out_of_memory or out_of_device_memory, and

@@ -21,8 +21,8 @@ class ShortlistSpace {
     // Sets the queries of a step, one for each row. Transfers of earlier steps must be complete.
     void ask(std::span<const ShortlistQuery> queries);
 
-    // Parts of a stream, for `count` rows from `first` on: a multiple of k_most_shortlist_rows, and that many unless
-    // they are the last. Questions are brought there before the operation that answers them.
+    // Parts of a stream. `first` is a multiple of k_most_shortlist_rows, and `count` is k_most_shortlist_rows except for
+    // the last part. Queries are uploaded before the operation that answers them.
     void upload(backend::Scratch& scratch, int64_t first);
     backend::ShortlistTask task(int64_t first) const;
     void download(backend::Scratch& scratch, int64_t first);

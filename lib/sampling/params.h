@@ -40,8 +40,8 @@ struct Params {
     float repetition_penalty = 1.0F;
     int32_t penalty_last_n = -1;  // -1: the whole sequence, 0: off
 
-    // Over all generated tokens and none of the prompt: minus `presence_penalty` once for an id that
-    // occurred, minus `frequency_penalty` for each time it did.
+    // Subtracted from logits, counting generated tokens but not the prompt: `presence_penalty` once for an id
+    // that occurred, `frequency_penalty` for each occurrence.
     float presence_penalty = 0.0F;
     float frequency_penalty = 0.0F;
 

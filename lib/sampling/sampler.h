@@ -28,8 +28,8 @@ struct Choice {
     std::vector<TokenProbability> top;  // Params::n_top_logprobs entries, whether or not they may be chosen
 };
 
-// One thread at a time. A copy goes on exactly as the original would: what a fork or a speculative step
-// needs.
+// One thread at a time. A copy continues exactly as the original would, as forks and speculative steps
+// need.
 class Sampler {
   public:
     // `forbidden` has one entry per id, or none: an id with a non-zero entry is never chosen (padding rows

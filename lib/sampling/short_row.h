@@ -22,7 +22,7 @@ struct Range {
 
 class ShortRow {
   public:
-    // A logit changed by penalties or bias. One that is not known is 0 at first.
+    // A logit changed by penalties or bias. An unknown logit starts at 0.
     struct Change {
         int32_t token;
         bool is_known;

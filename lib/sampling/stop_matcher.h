@@ -24,7 +24,7 @@ class StopMatcher {
     // Takes the next piece of text and returns the text that can be emitted; after a stop, none.
     std::string push(std::string_view text);
 
-    // Ends the text and returns what was held back.
+    // Ends the text and returns the part that was withheld as the possible beginning of a stop string.
     std::string finish();
 
     bool stopped() const noexcept { return matched_ >= 0; }

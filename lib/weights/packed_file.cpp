@@ -109,7 +109,7 @@ std::optional<PackedFile> PackedFile::open(const std::string& path, const Packed
     const bool has_header = file->size() >= sizeof(header);
     if (has_header) file->read_at(0, std::as_writable_bytes(std::span(&header, 1)));
     if (!has_header || std::memcmp(header.magic, k_magic.data(), sizeof(header.magic)) != 0)
-        fail_file(Reason::format, "{}: not a file of packed weights; it is left as it is", path);
+        fail_file(Reason::format, "{}: not a file of packed weights; it is not overwritten", path);
     const bool is_altered = header.version == k_packed_version && header.hash != hash_of(header);
     if (!is_altered && header.model != origin.model)
         fail_file(Reason::value, "{}: these packed weights are of another model; the file is left as it is",

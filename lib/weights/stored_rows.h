@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a matrix as the checkpoint has them, out of host memory where they lie there in another order.
+// Reads the rows of a matrix in the checkpoint's order, also if host memory has them packed.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace minim::weights {
 
-// Writes the weight's rows to `out`, weight.bytes() long. `held` is where a backend of the host has them; they come from the
-// checkpoint if it holds them in another format. Any thread. Throws as Reader::read().
+// Writes the weight's rows to `out`, weight.bytes() long: from `held`, the copy of a backend on the host, or from the checkpoint
+// if that copy has another format. Any thread. Throws as Reader::read().
 void read_stored_rows(const WeightSpec& weight, const backend::Matrix& held, const Reader& reader,
                       std::span<std::byte> out);
 

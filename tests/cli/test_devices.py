@@ -90,7 +90,7 @@ class Devices(unittest.TestCase):
 
     def test_rules_for_experts_that_make_no_sense_are_refused(self):
         for options, why in (
-            (("-ot", "expz=cpu"), "override expz=cpu: no tensor is named so"),
+            (("-ot", "expz=cpu"), "override expz=cpu: no tensor has such a name"),
             (("-ot", "exps"), "'exps' is not of the form PATTERN=DEVICE"),
             (("-ot", "exps=sim:9"), "device sim:9: there are 3 devices"),
             (("-ot", "ffn_gate=cpu"), "blk.0.ffn_gate_inp.weight stays on sim:0 with its layer"),

@@ -256,7 +256,7 @@ class Devices(unittest.TestCase):
             ({"expert_cache": "1MiB"}, "expert_cache_bytes is for devices, and none is named"),
             (
                 {"devices": "sim:0", "expert_moves": "reproducible", "deterministic": True},
-                "expert_moves is reproducible, but the model is to be deterministic",
+                "expert_moves is reproducible, but the model is deterministic",
             ),
         ):
             with self.subTest(options):
@@ -268,7 +268,7 @@ class Devices(unittest.TestCase):
 
     def test_rules_that_place_nothing_or_too_much_are_refused(self):
         for options, status, message in (
-            ({"overrides": "expz=cpu"}, "invalid", "override expz=cpu: no tensor is named so"),
+            ({"overrides": "expz=cpu"}, "invalid", "override expz=cpu: no tensor has such a name"),
             ({"overrides": "exps"}, "invalid", "'exps' is not of the form PATTERN=DEVICE"),
             ({"overrides": "(=cpu"}, "invalid", "at byte"),
             ({"overrides": "exps=cpu,up_exps=sim:1"}, "invalid", "those before it decide all tensors"),

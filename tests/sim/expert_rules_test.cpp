@@ -110,7 +110,7 @@ TEST_CASE("a layer of the CPU keeps its experts there, whatever the CPU's backen
 TEST_CASE("an override that moves nothing, or more than experts, is refused by name") {
     Ten ten;
     expect_error(Status::invalid,
-                 "override expz=cpu: no tensor is named so; blk.0.ffn_up_exps.weight and the like",
+                 "override expz=cpu: no tensor has such a name; the names are like blk.0.ffn_up_exps.weight",
                  [&] { ten.overridden("expz=cpu"); });
     expect_error(Status::invalid, "override blk\\.10\\.=cpu: no tensor",
                  [&] { ten.overridden("blk\\.10\\.=cpu"); });
@@ -137,7 +137,7 @@ TEST_CASE("an override that moves nothing, or more than experts, is refused by n
 
 TEST_CASE("a pattern that a backtracking search would never end with is looked for in no time") {
     Ten ten;
-    expect_error(Status::invalid, "no tensor is named so", [&] { ten.overridden("((.|.)*)*Q=cpu"); });
+    expect_error(Status::invalid, "no tensor has such a name", [&] { ten.overridden("((.|.)*)*Q=cpu"); });
 }
 
 }  // namespace minim::test

@@ -372,7 +372,7 @@ class Model(abi.Handle):
     device_layers     the number of layers on the devices, the last ones of the model; None: all
     host_experts      experts of the first n layers stay on `backend`, below 0 those of the last n; True: of all layers
     overrides  experts on another device than their layer: "PATTERN=DEVICE,..." or {pattern: device}, as in minim_model_params
-    fit_context       keep experts on `backend` as needed to leave room for a context of so many tokens; None: do not
+    fit_context       tokens of context to leave room for, by keeping experts on `backend` as needed; None: do not
     expert_cache      device memory for the experts that are used most, while the CPU computes the others: bytes, "4MiB", or "room"
                for what is left beside the context; None: "room" if no other option is about experts
     expert_moves      when experts of the cache change: "fixed" (never), "reproducible" or "eager", as in minim.h; "auto"

@@ -182,8 +182,8 @@ struct Simd {
         const __m128i halves = _mm_sad_epu8(moved, _mm_setzero_si128());
         return _mm_cvtsi128_si32(halves) + _mm_extract_epi16(halves, 4) - 16 * 128;
     }
-    // The upper bytes of 16 words of 16 bits: sign, exponent and mantissa one bit further down are those of an F16, but for
-    // a copy of the sign between them.
+    // Widens E4M3 codes in the upper bytes of 16-bit words. An arithmetic shift by one bit puts sign, exponent and mantissa
+    // where F16 has them, but leaves a copy of the sign between them, which is masked out.
     static F32 widen_e4m3(__m256i words) {
         const __m256i mask = _mm256_set1_epi16(static_cast<int16_t>(0xBF80));
         const __m256i f16 = _mm256_and_si256(_mm256_srai_epi16(words, 1), mask);

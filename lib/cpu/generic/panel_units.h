@@ -86,7 +86,7 @@ struct ReadAheadOfPanels {
     }
 
   private:
-    // Returns what is read `at` bytes after this block: after the end of a panel follows the panel after its neighbours.
+    // Returns the address that is read `bytes` after this block. After a panel's end comes the panel after its neighbours.
     const std::byte* after(const std::byte* block, int64_t at, int64_t bytes) const {
         const int64_t n_passed = n_panels == 1 ? 0 : (at + bytes) / panel_bytes;
         return weights.after(block, bytes + n_passed * (n_panels - 1) * panel_bytes);
