@@ -192,7 +192,7 @@ class CudaBackend : public backend::Backend {
         if (s.host_is_late != nullptr && std::atomic_ref(*s.host_is_late).load() != fast::k_flag_clear)
             fail_on_device(
                 name_, Status::internal,
-                "the host took longer than {} s and {} ms a row to compute its experts of a layer; "
+                "the host took longer than {} s and {} ms per row to compute its experts of a layer; "
                 "give it more threads, or the device more experts",
                 k_patience / k_second, k_patience_a_row / k_millisecond);
     }

@@ -110,8 +110,8 @@ struct Stream : backend::Scratch {
     int32_t n_failed_records = 0;  // in a row
     bool is_recording = false;
     bool records_early = true;         // kernels of a record may start early
-    const char* why_spoilt = nullptr;  // the record being made, by an error; null: it is not
-    bool records_nothing = false;      // any more
+    const char* why_spoilt = nullptr;  // the error that made the current record unusable, or null
+    bool records_nothing = false;      // recording has failed too often
 
     Stream() = default;
     Stream(const Stream&) = delete;

@@ -208,7 +208,7 @@ struct AttendKernel {
             if (c == 0) states[r] = {rows.largest[i], rows.sum[i]};
         }
         t.sync();
-        // A warp a row, whose weights are made once.
+        // A warp for each row, which computes the row's weights once.
         const int64_t first_slot = slot_of_rows(t, tile);
         for (int r = warp; r < tile.n_rows(); r += k_threads / 32) {
             float largest = -INFINITY;

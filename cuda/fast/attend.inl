@@ -13,7 +13,7 @@
 namespace minim::cuda::fast {
 namespace {
 
-// Blocks of a launch that keep a processor of the device busy: of narrow tiles three have room on one.
+// Blocks of a launch that keep a multiprocessor busy: three blocks of narrow tiles fit on one.
 constexpr int64_t k_wide_blocks = 2;
 constexpr int64_t k_narrow_blocks = 3;
 // Pages of the longest context that a block of a narrow tile takes, if the launch then has at most k_most_narrow_blocks blocks

@@ -3,7 +3,7 @@
 // embedding; the Hadamard rotation if keys have few bits; k and v into the cache, q to F16.
 //
 // Shape: a block of threads takes K and V of a row, or a share of its query heads; a warp takes a head, 32
-// elements side by side, so that a quantised block of the cache is one element a lane. Bytes moved for a row: 4 a
+// elements side by side, so that a quantised block of the cache is one element per lane. Bytes moved for a row: 4 a
 // number of q, k and v in, 2 a number of q and the cache's format out. Few rows: the query heads are shared among
 // more blocks, and each of these reads all of q for its mean square. Bound: latency for a row, memory for a prompt.
 //
@@ -21,7 +21,7 @@
 
 namespace minim::cuda::fast {
 
-// A block of 32, an element a lane. The bytes of encode_block_q8_0.
+// A block of 32, an element per lane. The bytes of encode_block_q8_0.
 template <class T>
 MINIM_DEVICE void store_lanes_q8_0(T& t, float x, uint8_t* block) {
     float largest = std::fabs(x);
@@ -134,7 +134,7 @@ struct PrepareKernel {
     float scale;      // of the queries
     int32_t q_parts;  // blocks that share the query heads of a row; a further one has K and V
 
-    // The cosines and sines of a row's position, a head a warp, a sum a warp.
+    // The cosines and sines of a row's position, a head per warp, a sum per warp.
     Grid grid() const {
         const int64_t n_floats = 2 * args.n_frequency + k_warps * head_dim + k_warps;
         return {args.n, q_parts + 1, n_floats * 4};
@@ -181,7 +181,7 @@ struct PrepareKernel {
     }
 
   private:
-    // The angles of a position, one a thread.
+    // The angles of a position, one per thread.
     template <class T>
     MINIM_DEVICE void turn(T& t, int32_t position, float* cosines, float* sines) const {
         for (int i = t.index(); i < args.n_frequency; i += k_threads) {

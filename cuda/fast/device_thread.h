@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(Kernel::k_threads, k_blocks_wanted<Kernel>)
 
 // Facts about a kernel's function, asked for once on each device.
 struct FunctionState {
-    std::atomic<uint64_t> is_known = 0;   // a bit a device
+    std::atomic<uint64_t> is_known = 0;   // a bit per device
     std::atomic<uint64_t> may_begin = 0;  // before what is ahead of it is done
 };
 

@@ -18,7 +18,7 @@ struct NibbleGrid {
     uint32_t point[n_points];
 };
 
-// Two bits a position to four.
+// Widens the positions of codebook entries from two bits to four.
 template <size_t n_points>
 MINIM_HOST_DEVICE constexpr NibbleGrid<n_points> nibble_grid(const Table<uint16_t, n_points>& packed) {
     NibbleGrid<n_points> grid{};

@@ -109,7 +109,7 @@ struct Lanes {
         return a;
     }
 
-    // ---- four bytes a lane ----
+    // ---- four bytes per lane ----
     // Without carries from byte to byte: seven bits are added as they are, the eighth apart.
     MINIM_HOST_DEVICE static Int add_bytes(Int a, Int b) {
         return ((a & k_low_bits) + (b & k_low_bits)) ^ ((a ^ b) & k_top_bits);
@@ -205,7 +205,7 @@ struct Lanes {
         return a | (where & (static_cast<uint32_t>(value) * 0x01010101U));
     }
 
-    // ---- dots of four bytes a lane ----
+    // ---- dots of four bytes per lane ----
     MINIM_HOST_DEVICE static Int wide(Int signed_bytes) {
         return signed_bytes;
     }

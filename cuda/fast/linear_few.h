@@ -355,7 +355,7 @@ struct LinearHalvesKernel {
     }
 };
 
-// 32 rows of a slot's gate and up, if its expert is here: a pair is a panel of the one and a panel of the other.
+// 32 rows of gate and of up for a slot, if its expert is here: each pair is a panel of gate and a panel of up.
 template <class P>
 struct ActivateFewKernel {
     using Stages = PanelStages<P, 2, 1>;

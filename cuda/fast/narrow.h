@@ -51,7 +51,7 @@ struct NarrowKernel {
 
 struct NarrowRowsKernel {
     static constexpr int k_threads = 256;
-    // Of a float in 2^15 .. 2^16, which an F16 may not hold. Rows with such or larger ones are brought to 2^14 .. 2^15.
+    // The exponent of a float in 2^15 .. 2^16, which may overflow F16. Rows with such or larger numbers are scaled to 2^14 .. 2^15.
     static constexpr uint32_t k_too_large = 127 + 15;
 
     const float* x;

@@ -37,7 +37,7 @@ struct ForDots<P> {
     using Panel = typename P::template AddingShifts<DotLanes>;
 };
 
-// Columns that the warps of a block work on between two barriers: eight units, one a warp.
+// Columns that the warps of a block work on between two barriers: eight units, one per warp.
 inline constexpr int k_stage_cols = 256;
 inline constexpr int k_stage_units = k_stage_cols / 32;
 

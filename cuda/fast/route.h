@@ -82,7 +82,7 @@ struct RouteKernel {
     }
 };
 
-// With the router: the last block of some rows chooses for them, a warp a row.
+// With the router: the last block of some rows chooses for them, a warp per row.
 template <class Block, int n_tokens>
 struct RouteFloatKernel {
     using Outputs = LinearFloatKernel<Block, n_tokens, 4>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What there is to compute on, a line a device.
+// Lists the devices, one per line.
 #include <string>
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log of the server: one line a request, without any text of it, and notes.
+// The log of the server: one line per request, without any text of it, and notes.
 #pragma once
 
 #include <string>

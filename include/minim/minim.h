@@ -386,7 +386,7 @@ typedef struct minim_plan_params {
     int32_t v_format;
     const char* overrides; /* as in minim_model_params; NULL: none */
     const double*
-        split; /* shares of the layers, one a device; shares that add up to the model's layers are counts of layers.
+        split; /* shares of the layers, one per device; shares that add up to the model's layers are counts of layers.
                               NULL: chosen by memory and bandwidth */
     size_t n_split;
 } minim_plan_params;

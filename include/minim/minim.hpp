@@ -297,7 +297,7 @@ struct PlanOptions {
     int32_t k_format = MINIM_KV_AUTO;
     int32_t v_format = MINIM_KV_AUTO;
     std::string overrides;      // "PATTERN=DEVICE,..."
-    std::vector<double> split;  // shares of the layers, one a device
+    std::vector<double> split;  // each device's share of the layers
 };
 
 // Plans where the weights of a checkpoint go, as JSON (minim_plan_make).
@@ -326,11 +326,11 @@ inline std::string plan(const Runtime& runtime, const std::string& path, const P
 }
 
 struct ModelOptions {
-    std::string backend;        // "": "cpu"
-    std::string devices;        // "cuda:0,cuda:1"; "": the backend has all layers
-    std::vector<double> split;  // shares of the layers, one a device; empty: by the memory that may be taken
-    int32_t n_device_layers = 0;    // layers on the devices, the last ones; 0: all
-    bool allow_cpu = false;         // leave out devices that cannot be used
+    std::string backend;          // "": "cpu"
+    std::string devices;          // "cuda:0,cuda:1"; "": the backend has all layers
+    std::vector<double> split;    // each device's share of the layers; empty: by the memory that may be taken
+    int32_t n_device_layers = 0;  // layers on the devices, the last ones; 0: all
+    bool allow_cpu = false;       // leave out devices that cannot be used
     std::vector<uint64_t> budgets;  // the most bytes to use of each device; 0: no limit; empty: no limits
     std::string overrides;       // "PATTERN=DEVICE,...": experts on another device than their layer; "": none
     int64_t n_host_experts = 0;  // experts of the first n layers stay on the backend; below 0: of the last n

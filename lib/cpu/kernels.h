@@ -97,7 +97,7 @@ struct ScoreArgs {
     float* y;
     int64_t y_stride;
     float* tile;  // work space: score_tile_floats(cols)
-    // Keys that the caller scores next (as many), or null: the kernel prefetches them.
+    // The n_keys keys that the caller scores next, or null: the kernel prefetches them.
     const std::byte* next_keys = nullptr;
 };
 constexpr int64_t score_tile_floats(int64_t cols) {
@@ -115,7 +115,7 @@ struct WeightedSumArgs {
     int64_t n_sums;
     float* y;
     int64_t y_stride;
-    // Rows that the caller sums next (as many), or null: the kernel prefetches them.
+    // The n_rows rows that the caller sums next, or null: the kernel prefetches them.
     const std::byte* next_rows = nullptr;
 };
 

@@ -15,7 +15,7 @@ namespace {
 using backend::k_kv_page_tokens;
 using Clock = Request::Clock;
 
-constexpr int64_t k_draft_rows = 32;  // of logits, beside one a request
+constexpr int64_t k_draft_rows = 32;  // of logits, beside one per request
 
 // A step ends between layers. This is how long one may take, so that others wait for less than 100 ms.
 constexpr auto k_longest_wait = std::chrono::milliseconds(80);

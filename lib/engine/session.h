@@ -108,7 +108,7 @@ class Session {
     std::shared_ptr<const model::Model> model_;
     int64_t n_context_;
     Scheduler scheduler_;  // before the cache, whose error names the context that still fits
-    Sequence sequence_;    // at most one token is due; its tokens have capacity for n_context
+    Sequence sequence_;    // at most one token is not evaluated yet; has capacity for n_context tokens
 };
 
 }  // namespace minim::engine

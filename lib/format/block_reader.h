@@ -65,7 +65,7 @@ MINIM_HOST_DEVICE int code1_of_256(const uint8_t* codes, int e) {
     return bit_field(codes[e & 31], e >> 5, 1);
 }
 
-// 1-bit codes in order of the elements, eight a byte from bit 0 up.
+// 1-bit codes in order of the elements, eight per byte from bit 0 up.
 MINIM_HOST_DEVICE int code1_in_order(const uint8_t* codes, int e) {
     return bit_field(codes[e >> 3], e & 7, 1);
 }

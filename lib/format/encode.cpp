@@ -16,7 +16,7 @@
 namespace minim {
 namespace {
 
-// Writes bit 4 of 32 codes, eight a byte.
+// Writes bit 4 of 32 codes, eight per byte.
 void store_fifth_bits(const int* codes, uint8_t* to) {
     std::memset(to, 0, 4);
     for (int i = 0; i < 32; ++i) to[i / 8] |= static_cast<uint8_t>(((codes[i] >> 4) & 1) << (i % 8));

@@ -18,7 +18,7 @@ T load(const std::byte* from) {
     return value;
 }
 
-// Rearranges the codes of 2 n elements, two a byte in order, to n bytes whose low nibbles are the first n elements.
+// Rearranges the codes of 2 n elements, two per byte in order, to n bytes whose low nibbles are the first n elements.
 template <int n>
 void split_halves(const std::byte* pairs, std::byte* out) {
     for (int i = 0; i < n; i += 2) {

@@ -12,7 +12,7 @@ namespace minim {
 // Writes a row of FP8_E4M3_B128 from `cols` codes and a scale for every 128 of them.
 void gather_fp8_row(const std::byte* codes, const float* scales, int64_t cols, std::byte* out) noexcept;
 
-// Writes a row of NVFP4 from `cols` codes, two a byte, the low nibble first, and an E4M3 scale for every 16 of them, none of
+// Writes a row of NVFP4 from `cols` codes, two per byte, the low nibble first, and an E4M3 scale for every 16 of them, none of
 // which is NaN. A negative scale inverts the signs of its codes.
 void gather_nvfp4_row(const std::byte* codes, const std::byte* scales, int64_t cols, std::byte* out) noexcept;
 

@@ -153,7 +153,7 @@ class Binder {
         return spec;
     }
 
-    // Rows [first_row, first_row + rows) of every expert of a stack [n_expert, stack_rows, cols], one an expert.
+    // Rows [first_row, first_row + rows) of every expert of a stack [n_expert, stack_rows, cols], one per expert.
     std::vector<WeightSpec> expert_stack(const Tensor& tensor, int64_t n_expert, int64_t stack_rows,
                                          int64_t first_row, int64_t rows, int64_t cols) {
         const int64_t wanted[] = {n_expert, stack_rows, cols};
@@ -196,7 +196,7 @@ class Binder {
         return [this](const std::string& name) { return find(name); };
     }
 
-    // The optional factors beside a packed tensor: X.weight has X.scale, one value or one an expert.
+    // The optional factors beside a packed tensor: X.weight has X.scale, one value or one per expert.
     const Tensor* companion_scale(const Tensor& tensor, int64_t n_expert) {
         constexpr std::string_view k_suffix = ".weight";
         if (!tensor.name.ends_with(k_suffix)) return nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile is JSON: {"minim_expert_uses": 1, "uses": [[3.5, 0, ...], ...]}, a list a layer with a number an expert.
+// A profile is JSON: {"minim_expert_uses": 1, "uses": [[3.5, 0, ...], ...]}, a list a layer with a number per expert.
 #include "model/expert_profile.h"
 
 #include <cmath>

@@ -85,7 +85,7 @@ MINIM_KERNEL_INLINE void put_codes(const typename L::Int* half, typename L::Int 
     put_code<L, 2 * i + 1, offset>(half[1], signs, code);
 }
 
-// Maps four sign indices of 7 bits, one a byte, to sign bytes: bit 7 makes the number of set bits even.
+// Maps four sign indices of 7 bits, one per byte, to sign bytes: bit 7 makes the number of set bits even.
 template <class L>
 MINIM_KERNEL_FUNCTION typename L::Int even_signs(typename L::Int seven) {
     static constexpr int8_t k_odd[16] = {0,    -128, -128, 0,    -128, 0,    0,    -128,

@@ -96,7 +96,7 @@ void match(std::span<const OverrideText> overrides, std::span<Named> all) {
             fail(Status::invalid, "override {}: no tensor has such a name; the names are like {}",
                  text_of(rule), names::stacked_expert(0, "up"));
         if (!decides)
-            fail(Status::invalid, "override {}: those before it decide all tensors that it names",
+            fail(Status::invalid, "override {}: earlier overrides place all tensors that it matches",
                  text_of(rule));
     }
 }

@@ -64,7 +64,7 @@ class Tokenizer {
         return all_added_.id_of(added_token);
     }
 
-    // Returns the tokens that end generation: eos, eot, eom and generation_config's list, sorted. None is added by its name.
+    // Returns the tokens that end generation: eos, eot, eom and generation_config's list, sorted. Names of tokens do not matter.
     std::span<const int32_t> eog_ids() const noexcept { return eog_ids_; }
     bool is_eog(int32_t id) const noexcept;
 

@@ -44,7 +44,7 @@ struct FimTokens {
 
 struct Vocabulary {
     std::vector<std::string> tokens;  // by id: stand-ins for ordinary tokens, literal text for added ones
-    std::vector<TokenType> types;     // one a token
+    std::vector<TokenType> types;     // one per token
     std::vector<std::string> merges;  // "left right" in stand-ins, by rank
 
     int32_t bos = k_no_token;

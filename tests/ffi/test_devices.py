@@ -271,7 +271,7 @@ class Devices(unittest.TestCase):
             ({"overrides": "expz=cpu"}, "invalid", "override expz=cpu: no tensor has such a name"),
             ({"overrides": "exps"}, "invalid", "'exps' is not of the form PATTERN=DEVICE"),
             ({"overrides": "(=cpu"}, "invalid", "at byte"),
-            ({"overrides": "exps=cpu,up_exps=sim:1"}, "invalid", "those before it decide all tensors"),
+            ({"overrides": "exps=cpu,up_exps=sim:1"}, "invalid", "earlier overrides place all tensors"),
             ({"overrides": "exps=sim:7"}, "not_found", "device sim:7: there are 3 devices"),
             ({"overrides": "exps=sim:2"}, "unsupported", "simulated to be too old"),
             ({"overrides": "exps=abacus"}, "invalid", "'abacus' is not a device name"),

@@ -257,7 +257,7 @@ TEST_CASE("gpu exchange: a step whose answer came too late fails, and the next o
         }
         *exchange.late() = cuda::fast::k_flag_set;  // as a kernel does after 20 seconds
         expect_error(Status::internal,
-                     "the host took longer than 20 s and 50 ms a row to compute its experts of a layer",
+                     "the host took longer than 20 s and 50 ms per row to compute its experts of a layer",
                      [&] { f.device->synchronize(*turns.stream); });
     }
 }

@@ -115,7 +115,7 @@ TEST_CASE("an override that moves nothing, or more than experts, is refused by n
     expect_error(Status::invalid, "override blk\\.10\\.=cpu: no tensor",
                  [&] { ten.overridden("blk\\.10\\.=cpu"); });
     expect_error(Status::invalid,
-                 "override ffn_up_exps=sim:2: those before it decide all tensors that it names",
+                 "override ffn_up_exps=sim:2: earlier overrides place all tensors that it matches",
                  [&] { ten.overridden("exps=cpu,ffn_up_exps=sim:2"); });
     expect_error(Status::unsupported,
                  "override attn=cpu: blk.0.attn_norm.weight stays on sim:0 with its layer",

@@ -997,7 +997,7 @@ class _Sampling(abi.Handle):
             raise OverflowError(f"{name} is {value}, more than 64 bits")
         self._check(
             "sampling_set_i64", name.encode(), c.c_int64(value).value
-        )  # a seed is bits, its sign one of them
+        )  # a seed is 64 bits: the highest one becomes the sign
 
 
 def _token_of(token):
@@ -1348,7 +1348,7 @@ class Request(abi.Handle):
         return self._whole_answer()
 
     def _next(self, name, handle, end):
-        """Waits for the next token; None after the last one. Raises TimeoutError if there is none by the time `end`."""
+        """Waits for the next token; None after the last one. Raises TimeoutError if none has come by the time `end`."""
         token, what = abi.Token(), c.c_int32(-1)
         with self._reading:
             while True:

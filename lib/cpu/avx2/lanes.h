@@ -136,7 +136,7 @@ struct LanesOf {
         return a;
     }
 
-    // ---- four bytes a lane ----
+    // ---- four bytes per lane ----
     static Int add_bytes(Int a, Int b) { return {_mm256_add_epi8(a.v, b.v)}; }
     static Table table(const int8_t* values) {
         return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)))};
@@ -175,7 +175,7 @@ struct LanesOf {
         return {_mm256_or_si256(a.v, _mm256_and_si256(where.v, _mm256_set1_epi8(static_cast<char>(value))))};
     }
 
-    // ---- dots of four bytes a lane ----
+    // ---- dots of four bytes per lane ----
     static Int wide(Int signed_bytes) {
         return {_mm256_xor_si256(signed_bytes.v, _mm256_set1_epi8(static_cast<char>(0x80)))};
     }

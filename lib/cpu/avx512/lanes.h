@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lane vocabulary of scalar/lanes.h in AVX-512 (F, BW, DQ, VL, VNNI): 16 lanes are one register. A template only so that
-// files compiled for more than that have functions of their own, which no linker takes for these.
+// The lane vocabulary of scalar/lanes.h in AVX-512 (F, BW, DQ, VL, VNNI): 16 lanes are one register. It is a template so that
+// files compiled for further instruction sets get functions of their own, which the linker does not merge with these.
 #pragma once
 
 #include "cpu/avx512/simd.h"
@@ -119,7 +119,7 @@ struct LanesOf {
     static Int mul(Int a, Int b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
     static Int settled(Int a) { return a; }
 
-    // ---- four bytes a lane ----
+    // ---- four bytes per lane ----
     static Int add_bytes(Int a, Int b) { return {_mm512_add_epi8(a.v, b.v)}; }
     static Table table(const int8_t* values) {
         return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)))};
@@ -159,7 +159,7 @@ struct LanesOf {
         return {_mm512_mask_add_epi8(a.v, where.v, a.v, _mm512_set1_epi8(static_cast<char>(value)))};
     }
 
-    // ---- dots of four bytes a lane ----
+    // ---- dots of four bytes per lane ----
     static Int wide(Int signed_bytes) {
         return {_mm512_xor_si512(signed_bytes.v, _mm512_set1_epi8(static_cast<char>(0x80)))};
     }

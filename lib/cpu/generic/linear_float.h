@@ -46,7 +46,7 @@ void linear_float_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
     }
 }
 
-// For one token: one row at a time, which reads memory in sequence at full bandwidth. With two bytes a number, one row's chain of
+// For one token: one row at a time, which reads memory in sequence at full bandwidth. With two bytes per number, one row's chain of
 // additions is slower than memory, so several rows are summed together.
 template <class V, class Elements>
 inline constexpr int k_rows_of_one = Elements::k_bytes == 4 ? 1 : V::k_half_rows_of_one;

@@ -172,7 +172,7 @@ template <class P>
 inline constexpr bool k_has_eight_bits = P::Block::block_bytes >= P::Block::block_elems;
 
 // Formats for which the hardware prefetcher suffices with one token: their units take few instructions, and they are read in
-// sequence (a byte a weight; or, in a single pass over a block, four bits a weight, or with shared words kept in registers).
+// sequence (a byte per weight; or, in a single pass over a block, four bits per weight, or with shared words kept in registers).
 // Software prefetches would only disturb it.
 template <class L, class P>
 inline constexpr bool k_needs_no_requests = [] {

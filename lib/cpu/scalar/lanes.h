@@ -3,7 +3,7 @@
 // which offer the same names with the same results, bit for bit. A lane is a row of a panel (panel/panel.h); no
 // operation mixes lanes, so results do not depend on their number.
 //
-//   Int    32 bits a lane: a number, or four bytes, the lowest first
+//   Int    32 bits per lane: a number, or four bytes, the lowest first
 //   Float  a float a lane
 //   Mask   chosen bytes of an Int
 //   Table  16 bytes to look up
@@ -119,7 +119,7 @@ struct Lanes {
         return {__builtin_convertvector(reinterpret_cast<SignedWords>(a.v), Floats)};
     }
     static Float as_float(Int bits) { return {reinterpret_cast<Floats>(bits.v)}; }
-    // From 16 bits a lane; the others must be clear.
+    // From 16 bits per lane; the others must be clear.
     __attribute__((noinline)) static Float f16_of(Int bits) {
         Float r;
         for (int i = 0; i < k_width; ++i) r.v[i] = f16_to_float(static_cast<uint16_t>(bits.v[i]));
@@ -158,7 +158,7 @@ struct Lanes {
     // Returns a. With few registers, it keeps the compiler from starting later work before a is complete.
     static Int settled(Int a) { return a; }
 
-    // ---- four bytes a lane ----
+    // ---- four bytes per lane ----
     static Int add_bytes(Int a, Int b) { return words(bytes(a) + bytes(b)); }
     static Table table(const int8_t* values) {
         Table t;
@@ -207,7 +207,7 @@ struct Lanes {
         return words(bytes(a) | (where.v & static_cast<uint8_t>(value)));
     }
 
-    // ---- dots of four bytes a lane ----
+    // ---- dots of four bytes per lane ----
     static Int wide(Int signed_bytes) { return signed_bytes; }
     // Returns the signed halves of every lane, times pair[0] and pair[1], added.
     static Int dot_halves(Int halves, const int16_t* pair) {
