@@ -67,7 +67,7 @@ std::shared_ptr<const backend::Backend> open_device(std::string_view name, const
     return device;
 }
 
-// Calls open(name); null where the device is not there and may be left out.
+// Calls open(name); null if the device is missing and may be left out.
 template <typename Open>
 std::shared_ptr<const backend::Backend> open_if_there(const minim_model_params& p, const Runtime& runtime,
                                                       const Open& open) {

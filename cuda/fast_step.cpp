@@ -215,7 +215,7 @@ const HalfBlock* halves_for(cuda::Stream& s, const Experts& experts, SlotInput& 
     return input.halves;
 }
 
-// sums: not null only where they are added up at once.
+// sums: not null only if the slots are summed at once.
 void multiply_slots(cuda::Stream& s, const Experts& experts, bool is_packed, SlotInput& input,
                     const Slots& slots, float* y, const SlotSums* sums = nullptr) {
     if (multiplies_halves(experts, slots)) {
@@ -277,7 +277,7 @@ void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, 
     if (weights.down.packed) quantize(s.stream, s.activated, slots.n_slots, gate.rows, s.quantized_slots);
 }
 
-// The slots of n rows, in `tiles` where they are sorted by expert.
+// The slots of n rows; in `tiles` if they are sorted by expert.
 Slots slots_of(cuda::Stream& s, const int32_t* ids, int64_t n, int64_t n_used, const ExpertWeights& weights,
                ExpertTiles& tiles) {
     const int64_t n_slots = n * n_used;

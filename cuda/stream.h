@@ -73,7 +73,7 @@ struct Stream : backend::Scratch {
     float* partial;                  // of attention whose context is shared between blocks
     int32_t n_processors = 0;
     DenseProducts* dense = nullptr;     // of the device; null: it has no library
-    uint16_t* narrowed;                 // [n_rows, the longest row of an input], where there is a library
+    uint16_t* narrowed;                 // [n_rows, the longest row of an input], if there is a library
     float* narrowed_factor;             // [n_rows], of F16
     std::byte* dense_workspace;         // DenseProducts::k_workspace_bytes
     const char* dense_error = nullptr;  // of a product, until it is noted

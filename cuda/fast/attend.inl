@@ -21,7 +21,7 @@ constexpr int64_t k_narrow_blocks = 3;
 constexpr int64_t k_block_pages = 64;
 constexpr int64_t k_most_narrow_blocks = 8;
 constexpr int64_t k_most_splits = 128;
-// Blocks that prepare the queries of a batch, where there are few rows.
+// Blocks that prepare the queries of a batch with few rows.
 constexpr int64_t k_prepare_blocks = 64;
 
 // Calls back with head_dim as a type; false if there are no kernels for it.

@@ -48,7 +48,7 @@ struct PrepareArgs {
     float norm_eps;
     const float* frequency;
     int64_t n_frequency;  // at most head_dim / 2
-    bool hadamard;        // rotates queries and keys so (backend/hadamard.h); head_dim is a power of two
+    bool hadamard;        // applies backend/hadamard.h to queries and keys; head_dim is a power of two
     uint16_t* query;  // [n, n_head * head_dim], F16: q normalised, rotated, and times query_scale(head_dim)
 };
 // Norms and rotates q and k, and stores k and v at their rows' positions.

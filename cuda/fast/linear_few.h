@@ -316,8 +316,8 @@ struct LinearFewKernel {
     }
 };
 
-// The same for one input row, where there are few panels: a block's two pairs are the halves of the columns, so that each of
-// twice as many warps has half of the stages to go through one after the other.
+// The same for one input row, if there are few panels: a block's two pairs are the halves of the columns, so there are twice
+// as many warps, each with half of the stages.
 template <class P>
 struct LinearHalvesKernel {
     using Block = typename P::Block;
@@ -399,8 +399,8 @@ struct ActivateFewKernel {
     }
 };
 
-// 32 rows of a slot's product, if its expert is here; where they are added up, all are, and the last block of a row's slots
-// adds them.
+// 32 rows of a slot's product, if its expert is here. If slots are to be summed, the experts of all slots are here, and the last
+// block of a row's slots computes the sum.
 template <class P>
 struct ProjectFewKernel {
     using Stages = PanelStages<P, 1, 1>;
@@ -420,8 +420,8 @@ struct ProjectFewKernel {
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
         const int slot = t.block_y();
-        // Slots that are added up have been activated just before, by kernels that let it begin only when the ids were there.
-        // A multiprocessor's own cache may still hold those of the layer before.
+        // If slots are to be summed, the kernel before this one has activated them, and let this one begin only after the ids
+        // had been written. A multiprocessor's own cache may still have the ids of the layer before.
         if (sums.gates == nullptr) t.wait_for_inputs();
         const exact::ExpertRows expert = rows_of(experts, t.load_fresh(ids + slot));
         if (expert.data == nullptr) return;  // whole blocks

@@ -307,8 +307,8 @@ struct ActivateFloatKernel {
     }
 };
 
-// A warp two rows of a slot whose expert is here; where they are added up, all are, and the last block of a row's slots adds
-// them.
+// Two rows per warp of a slot whose expert is here. If slots are to be summed, the experts of all slots are here, and the last
+// block of a row's slots computes the sum.
 template <class Block>
 struct ProjectFloatKernel {
     static constexpr int k_threads = 128;

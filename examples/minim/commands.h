@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function a command; each throws minim::Exception where it fails.
+// One function per command; each throws minim::Exception if it fails.
 #pragma once
 
 #include "minim/minim.hpp"
@@ -7,7 +7,7 @@
 
 namespace cli {
 
-// False where `cancel` ended the answer; the summary is printed in either case.
+// Returns false if `cancel` ended the answer; the summary is printed in either case.
 bool generate(const Options& options, const minim::Cancel& cancel);
 
 void chat(const Options& options, const minim::Cancel& cancel);

@@ -138,7 +138,7 @@ void print_memory(const minim::Model& model) {
     }
 }
 
-// Where memory is placed by node: what was to lie there, and what does.
+// For memory placed by NUMA node: prints the planned and the actual bytes of each node.
 void print_nodes(const minim::Runtime& runtime, const minim::Model& model) {
     if (std::string_view(runtime.numa()) == "off") return;
     const char* label = "nodes:     ";

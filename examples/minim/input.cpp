@@ -55,7 +55,7 @@ size_t sequence_length(std::string_view text) {
     return length;
 }
 
-// Where the text stops being UTF-8; its size if it does not.
+// Returns the position of the first byte that is not UTF-8; the text's size if there is none.
 size_t utf8_end(std::string_view text) {
     size_t at = 0;
     while (at < text.size()) {

@@ -25,8 +25,8 @@ namespace {
 constexpr int k_exit_error = 1;
 constexpr int k_exit_usage = 2;
 
-// Where the caller closed standard input, output or error, the next file that is opened would take its place. They are opened in
-// the other direction here, so that their use is an error.
+// If the caller closed standard input, output or error, the next file that is opened would take its place. They are opened here
+// for the wrong direction, so that their use is an error.
 void fill_standard_descriptors() {
     for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
         if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;

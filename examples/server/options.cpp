@@ -160,7 +160,7 @@ void add_answers(CLI::App& app, Options& options) {
         ->type_name("N")
         ->check(within(int64_t{-1}, int64_t{k_largest_int32}));
     app.add_flag("!--no-constrain-calls", options.constrains_calls,
-                 "do not keep tool calls to the tools' schemas where the model may choose whether it calls");
+                 "do not enforce the tools' schemas if the model may choose whether it calls a tool");
     const std::string rest = "for requests that do not say (default: what the checkpoint recommends)";
     app.add_option("--temp,--temperature", options.sampling.temperature, rest)->check(within(0.0, 100.0));
     app.add_option("--top-p", options.sampling.top_p, rest)->check(within(0.0, 1.0));

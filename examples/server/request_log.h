@@ -7,7 +7,7 @@
 
 namespace server {
 
-// Where lines go from now on. "" is standard error. Throws std::runtime_error if the file cannot be opened.
+// Sets the file for later lines. "" is standard error. Throws std::runtime_error if the file cannot be opened.
 void open_log(const std::string& file);
 
 // "minim-server: LINE". Any thread. Never waits: a line that a full pipe does not take is lost.

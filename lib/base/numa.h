@@ -47,8 +47,8 @@ struct NumaPlan {
 };
 
 // Makes the plan. Throws unsupported if the request is not possible, with the reason: no hwloc on a machine with several nodes, more
-// nodes than k_most_nodes, a system that refuses. `automatic` is off then, with a warning where there is something to
-// lose.
+// nodes than k_most_nodes, a system that refuses. `automatic` is off then, with a warning if that costs
+// speed.
 NumaPlan plan_numa(Numa wanted, Topology topology, int32_t n_decode_threads, const Logger& log,
                    const PlacementCalls& calls = system_placement_calls());
 

@@ -192,7 +192,7 @@ void add_kind_of(TypeSet& types, const Value& value) {
     }
 }
 
-// The place in `root` that "#/a/b" points to; nullptr where it leads nowhere.
+// Returns the place in `root` that "#/a/b" points to; nullptr if there is none.
 const Value* resolve(const Value* root, std::string_view reference) {
     if (!reference.starts_with('#')) return nullptr;
     reference.remove_prefix(1);

@@ -16,9 +16,8 @@ struct Kind {
 };
 
 constexpr std::string_view k_web_page =
-    "it is a web page, not the file: the download was answered with a page, as where a login or another "
-    "address is "
-    "needed; download the file again";
+    "it is a web page, not the file: the download was answered with a page, perhaps because it needs a login "
+    "or has another address; download the file again";
 constexpr std::string_view k_pointer =
     "it is a Git LFS pointer, which stands for the file: fetch the file itself with `git lfs pull`";
 

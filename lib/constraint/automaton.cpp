@@ -253,7 +253,7 @@ class Builder {
                 groups[ways_of(state)].push_back(state);
                 ++n_seen[kind[static_cast<size_t>(state)]];
             }
-            // Those not looked at keep the kind; where there are none, the largest group does.
+            // Those not examined keep the kind; if there are none, the largest group keeps it.
             std::unordered_map<int32_t, const StateSet*> keeping;
             for (const auto& [ways, group] : groups) {
                 const int32_t old_kind = kind[static_cast<size_t>(group[0])];

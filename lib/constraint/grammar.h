@@ -94,7 +94,7 @@ constexpr int64_t k_most_repeats = 100'000;
 // One of these texts.
 Grammar grammar_of_choices(std::span<const std::string_view> texts);
 
-// The place of a set in a list without repeats, to which it is added where it is new.
+// Returns the index of a set in a list without repeats, and appends the set if it is new.
 int32_t place_of(const ByteSet& bytes, std::vector<ByteSet>& sets);
 
 // The bytes from `first` to `last`, both included.

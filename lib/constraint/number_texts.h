@@ -12,7 +12,7 @@ namespace minim::constraint {
 // Of one value, with zeros behind it.
 TextAutomaton texts_of_value(const Decimal& value);
 
-// Of the multiples of `divisor`, which is above 0. Nothing where it takes too many states.
+// Of the multiples of `divisor`, which is above 0. Nothing if that takes too many states.
 std::optional<TextAutomaton> multiples_of(const Decimal& divisor);
 
 bool is_multiple(const Decimal& value, const Decimal& divisor);

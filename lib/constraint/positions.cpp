@@ -48,7 +48,7 @@ int32_t Positions::work_out(int32_t position, int32_t symbol) {
     return next;
 }
 
-// Adds where a rule of the frame goes on, and if that may be the end of its rule, where that one goes on.
+// Adds the places after a rule of the frame, and if such a place may end its own rule, the places after that one.
 void Positions::return_to(int32_t frame) {
     const size_t first = returned_.size();
     if (std::ranges::find(returned_, frame) != returned_.end()) return;

@@ -17,8 +17,8 @@ class SchemaCheck {
     // Both must outlive it. References are those of with_local_references().
     SchemaCheck(const json::Value& root, SchemaWork& work) : root_(root), work_(work) {}
 
-    // Throws invalid for what is no schema and unsupported for a keyword that is not known here or where it takes too
-    // much; `where` is the schema's place, for messages.
+    // Throws invalid if `schema` is not a schema, and unsupported if it has an unknown keyword or takes too much work.
+    // `where` is the schema's place, for messages.
     bool fits(const json::Value& value, const json::Value& schema, const std::string& where) {
         Seen seen(value.items.size(), false);
         return fits(value, schema, where, seen, 0);

@@ -55,7 +55,7 @@ StateTokens StateTokensFinder::try_all(int32_t state) {
     place_of_.clear();
     next_.clear();
     add_place(found, positions_.alone_in(state));
-    // One entry too many: each node is written, and stays where it is a token's.
+    // One entry more than needed: each node is written, and overwritten by the next unless it is a token's.
     allowed_.resize(static_cast<size_t>(trie_->n_vocab()) + 1);
     size_t n_allowed = 0;
     const auto step = [&](int32_t i, int32_t from) {

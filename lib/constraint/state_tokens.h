@@ -23,7 +23,7 @@ namespace minim::constraint {
 
 // The tokens that the state's own rule and the rules that it calls decide.
 struct StateTokens {
-    std::vector<int32_t> few;    // their ids, where they are few
+    std::vector<int32_t> few;    // their ids, if they are few
     std::vector<uint64_t> bits;  // else one bit an id
     // Nodes of the trie where the rule may end, with more tokens below.
     std::vector<int32_t> exits;

@@ -57,7 +57,7 @@ void merge_alike_states(TextAutomaton& automaton);
 // Returns classes of characters such that no set distinguishes two characters of a class.
 std::vector<CodePoints> character_classes(const std::vector<CodePoints>& sets);
 
-// How one character of a set is written where the text is used.
+// Returns how one character of a set is written in the text.
 using Spelling = std::function<Part(const CodePoints&)>;
 
 // Characters as they are in UTF-8. The grammar must outlive it.

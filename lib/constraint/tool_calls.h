@@ -22,7 +22,7 @@ struct ToolChoice {
 
 // `tools` is a list as requests hold it: `{"type": "function", "function": {"name", "parameters"}}`, or the inner
 // object alone, also with `input_schema` or `inputSchema`. Members that are null count as absent. Throws invalid
-// where it is not, where no tool has the name, and for names that the form cannot hold; else as grammar_of_schema.
+// if it is not, if no tool has the name, and for names that the form cannot hold; else as grammar_of_schema.
 // Appends a line for each removed keyword to `left_out`, which may be null.
 Grammar grammar_of_tool_calls(const json::Value& tools, const ToolChoice& choice,
                               const tokenizer::Tokenizer& tokenizer,

@@ -151,7 +151,7 @@ void for_each_piece(const Machine& machine, int64_t n, int64_t hidden, const Tas
     });
 }
 
-// y += gate * output, slot after slot of each row; output_of(slot) is where a slot's is.
+// y += gate * output, slot after slot of each row; output_of(slot) returns a slot's output.
 template <typename OutputOf>
 void add_outputs(const Machine& machine, int64_t n, int64_t hidden, const float* gates, int64_t n_used,
                  const OutputOf& output_of, float* y) {

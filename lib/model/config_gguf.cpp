@@ -145,7 +145,7 @@ Config config_from_gguf(const Metadata& metadata, const Logger& log) {
     Config config;
     if (const auto name = metadata.string("general.name")) config.name = std::string(*name);
     config.n_layer = keys.required("block_count");
-    // block_count covers the multi-token-prediction layers where a file declares them.
+    // block_count includes the multi-token-prediction layers if a file declares them.
     config.n_mtp_layer = keys.integer_or("nextn_predict_layers", 0);
     config.n_layer -= config.n_mtp_layer;
     config.hidden = keys.required("embedding_length");

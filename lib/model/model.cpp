@@ -57,7 +57,7 @@ std::vector<runtime::Stage> checked_stages(std::vector<runtime::Stage> stages, c
     return stages;
 }
 
-// Empty where no file is named or there.
+// Empty if no file is named, or it does not exist.
 ExpertUses profile_of(const std::string& path, const Config& config, const Logger& log) {
     if (path.empty()) return {};
     try {

@@ -212,7 +212,7 @@ int64_t fit_experts_to_any_context(FitRequest request, std::span<Stage> stages) 
         request.n_context = n_context;
         return fit(request, stages);
     };
-    // Nothing where there is no room for a context of that length.
+    // Nothing if there is no room for a context of that length.
     const auto fits_if_possible = [&](int64_t n_context) -> std::optional<bool> {
         try {
             return fits(n_context);

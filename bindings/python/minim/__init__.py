@@ -197,7 +197,7 @@ class Checkpoint(abi.Handle):
 
     @property
     def recommended_sampling(self):
-        """The RecommendedSampling of its makers: temperature, top_p, top_k, min_p ... and `source`, "" where it says nothing."""
+        """The RecommendedSampling of its makers: temperature, top_p, top_k, min_p ... and `source`, "" if it has none."""
         sampling = abi.RecommendedSampling()
         self._check("checkpoint_recommended_sampling", c.byref(sampling))
         return _values_of(RecommendedSampling, sampling)
@@ -263,7 +263,7 @@ class Device(typing.NamedTuple):
     name: str  # "cpu", "cuda:0"
     description: str
     usable: bool
-    reason: str  # why not; "" where it is usable
+    reason: str  # why not; "" if it is usable
     memory_bytes: int
     free_bytes: int
 
@@ -846,7 +846,7 @@ class _ModelPart(abi.Handle):
     """A handle that belongs to a model."""
 
     def _make(self, model, create, release):
-        """`create` fills the handle it is given; also where a callback raised meanwhile it is ours to release."""
+        """`create` fills the handle that it gets; the handle must be released even if a callback raised meanwhile."""
         out = c.c_void_p()
         try:
             create(c.byref(out))
