@@ -147,6 +147,7 @@ bool append_boolean(std::string& out, std::string_view text, bool words_count) {
 }
 
 std::optional<Value> strict_json(std::string_view text) {
+    if (text.starts_with("\xEF\xBB\xBF")) return std::nullopt;  // parse() skips the byte order mark of a file
     try {
         return json::parse(text, "argument", json::Source::argument);
     } catch (const Error& error) {

@@ -23,15 +23,16 @@ def gathered(deltas):
 
 class Outputs(unittest.TestCase):
     def cases(self):
-        document = load_json("chat/outputs.json")
-        for case in document["cases"]:
-            text = case["text"] if "text" in case else bytes.fromhex(case["bytes"])
-            options = {
-                "tools": document["tools"][case["tools"]] if case["tools"] else None,
-                "reasoning": case["reasoning"],
-                "starts_in_reasoning": case["starts_in_reasoning"],
-            }
-            yield case, text, options
+        for name in ("outputs", "more_outputs"):
+            document = load_json(f"chat/{name}.json")
+            for case in document["cases"]:
+                text = case["text"] if "text" in case else bytes.fromhex(case["bytes"])
+                options = {
+                    "tools": document["tools"][case["tools"]] if case["tools"] else None,
+                    "reasoning": case["reasoning"],
+                    "starts_in_reasoning": case["starts_in_reasoning"],
+                }
+                yield case, text, options
 
     def test_every_golden_output_parses_whole(self):
         for case, text, options in self.cases():

@@ -31,8 +31,8 @@ std::string from_hex(const std::string& hex) {
     return bytes;
 }
 
-std::vector<Case> read_cases() {
-    std::ifstream file(MINIM_TEST_DATA "/chat/outputs.json");
+std::vector<Case> read_cases(const std::string& name) {
+    std::ifstream file(MINIM_TEST_DATA "/chat/" + name);
     const Json document = Json::parse(file);
     std::vector<Case> cases;
     for (const Json& from : document["cases"]) {
@@ -125,9 +125,7 @@ void check_stream(const Case& test, const std::vector<std::string_view>& pieces)
     CHECK(as_json(gathered.output) == expect);
 }
 
-TEST_CASE("every golden output parses to what it must, whole and cut at every byte") {
-    const std::vector<Case> cases = read_cases();
-    REQUIRE(cases.size() == 135);
+void check_cases(const std::vector<Case>& cases) {
     for (const Case& test : cases) {
         INFO("case " << test.name);
         Json expect = test.expect;
@@ -142,6 +140,18 @@ TEST_CASE("every golden output parses to what it must, whole and cut at every by
         }
         check_stream(test, single);
     }
+}
+
+TEST_CASE("every golden output parses to what it must, whole and cut at every byte") {
+    const std::vector<Case> cases = read_cases("outputs.json");
+    REQUIRE(cases.size() == 135);
+    check_cases(cases);
+}
+
+TEST_CASE("odd values, tags and ends of outputs parse to what they must, whole and cut at every byte") {
+    const std::vector<Case> cases = read_cases("more_outputs.json");
+    REQUIRE(cases.size() == 53);
+    check_cases(cases);
 }
 
 }  // namespace
