@@ -4,6 +4,7 @@
 #include "handles.h"
 #include "model/recommended_sampling.h"
 #include "structs.h"
+#include "texts.h"
 
 using namespace minim;
 using namespace minim::capi;
@@ -14,6 +15,17 @@ minim_status minim_checkpoint_open(minim_runtime* runtime, const char* path, min
         required(out, "out") = nullptr;
         const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
         auto opened = checkpoint::Checkpoint::open(&required(path, "path"), shared->log);
+        *out =
+            new minim_checkpoint{shared, std::make_shared<const checkpoint::Checkpoint>(std::move(opened))};
+    });
+}
+
+minim_status minim_checkpoint_open_fd(minim_runtime* runtime, int32_t descriptor, minim_checkpoint** out,
+                                      minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
+        auto opened = checkpoint::Checkpoint::open(descriptor_argument(descriptor), shared->log);
         *out =
             new minim_checkpoint{shared, std::make_shared<const checkpoint::Checkpoint>(std::move(opened))};
     });

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -116,6 +120,13 @@ minim_status minim_engine_load_prefixes(minim_engine* engine, const char* path, 
         const int64_t n_read = handle.engine->load_prefixes(&required(path, "path"), token_of(cancel));
         if (n_pages != nullptr) *n_pages = static_cast<uint64_t>(n_read);
     });
+}
+
+void minim_notify_fd(void* user_data) {
+    const auto descriptor = static_cast<int>(reinterpret_cast<intptr_t>(user_data));
+    const uint64_t one = 1;
+    while (::write(descriptor, &one, sizeof(one)) < 0 && errno == EINTR) {
+    }
 }
 
 minim_status minim_engine_submit(minim_engine* engine, const minim_sampling* sampling, const int32_t* prompt,

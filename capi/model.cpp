@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -184,10 +185,10 @@ constexpr uint32_t k_first_params = offsetof(minim_model_params, devices);
 constexpr uint32_t k_first_memory = offsetof(minim_device_memory, n_expert_layers);
 constexpr uint32_t k_first_info = offsetof(minim_model_info, placement);
 
-}  // namespace
-
-minim_status minim_model_open(minim_runtime* runtime, const char* path, const minim_model_params* params,
-                              minim_cancel* cancel, minim_model** out, minim_error* err) {
+// Opens path(), which is asked for once the other arguments are found valid.
+template <typename Path>
+minim_status open_model(minim_runtime* runtime, const Path& path, const minim_model_params* params,
+                        minim_cancel* cancel, minim_model** out, minim_error* err) {
     std::vector<placement::DeviceBudget> wanted;
     const auto index_of = [&](std::string_view device) { return place_among(wanted, device); };
     return guard(err, index_of, [&] {
@@ -212,13 +213,27 @@ minim_status minim_model_open(minim_runtime* runtime, const char* path, const mi
         options.expert_profile = optional_text(p.expert_profile);
         placement::Spread spread = spread_of(p, wanted, *shared);
         options.loader = spread.host;
+        const std::string file = path();
         auto model = std::make_shared<const model::Model>(
-            &required(path, "path"), placement::split_over(std::move(spread), &shared->log), options,
-            shared->log);
+            file, placement::split_over(std::move(spread), &shared->log), options, shared->log);
         std::string text = placement::placement_text(*model);
-        shared->log.info("{}: {}", path, text);
+        shared->log.info("{}: {}", file, text);
         *out = new minim_model{{shared, std::move(model)}, std::move(text)};
     });
+}
+
+}  // namespace
+
+minim_status minim_model_open(minim_runtime* runtime, const char* path, const minim_model_params* params,
+                              minim_cancel* cancel, minim_model** out, minim_error* err) {
+    const auto given = [&] { return std::string(&required(path, "path")); };
+    return open_model(runtime, given, params, cancel, out, err);
+}
+
+minim_status minim_model_open_fd(minim_runtime* runtime, int32_t descriptor, const minim_model_params* params,
+                                 minim_cancel* cancel, minim_model** out, minim_error* err) {
+    const auto given = [&] { return descriptor_argument(descriptor); };
+    return open_model(runtime, given, params, cancel, out, err);
 }
 
 void minim_model_close(minim_model* model) {

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "base/descriptor.h"
+#include "base/file.h"
+#include "base/format_text.h"
 #include "handles.h"
+#include "kv/state_file.h"
 #include "kv_format.h"
 #include "structs.h"
 #include "texts.h"
@@ -27,6 +35,30 @@ minim_session* new_session(const OpenModel& open, std::unique_ptr<engine::Sessio
     handle->session = std::move(session);
     handle->publish_status();
     return handle.release();
+}
+
+// Restores the session of open(), a kv::StateFile.
+template <typename OpenState>
+minim_status restore_session(minim_model* model, const minim_session_params* params, minim_cancel* cancel,
+                             minim_session** out, minim_error* err, const OpenState& open) {
+    return guard(err, DevicesOf(model), [&] {
+        required(out, "out") = nullptr;
+        const OpenModel shared = required(model, "model").open;
+        shared.runtime->require_threads();
+        const engine::SessionParams p = session_params(params_of(params, "minim_session_params"));
+        const kv::StateFile file = open();
+        *out = new_session(
+            shared, engine::Session::restore(shared.model, file, p, token_of(cancel), shared.runtime->log));
+    });
+}
+
+void require_room(uint64_t bytes, size_t capacity) {
+    if (bytes <= capacity) return;
+    ErrorFacts facts;
+    facts.requested = static_cast<int64_t>(bytes);
+    facts.available = static_cast<int64_t>(capacity);
+    throw Error(Status::invalid, Reason::none,
+                format_text("the session has {} bytes, the capacity is {}", bytes, capacity), facts);
 }
 
 }  // namespace
@@ -98,17 +130,63 @@ minim_status minim_session_save(minim_session* session, const char* path, minim_
     });
 }
 
+minim_status minim_session_save_memory(minim_session* session, void* data, size_t capacity, size_t* size,
+                                       minim_cancel* cancel, minim_error* err) {
+    return guard(err, DevicesOf(session), [&] {
+        const SessionUse use(required(session, "session"));
+        const int64_t n_saved = session->n_reported();
+        size_t& written = required(size, "size");
+        if (data == nullptr && capacity > 0) fail(Status::invalid, "argument data is NULL");
+        const uint64_t bytes = session->session->saved_bytes(n_saved);
+        if (data != nullptr) {
+            require_room(bytes, capacity);
+            auto* to = static_cast<std::byte*>(data);
+            const auto append = [&](std::span<const std::byte> part) {
+                to = std::ranges::copy(part, to).out;
+            };
+            session->session->save(append, n_saved, token_of(cancel));
+        }
+        written = bytes;
+    });
+}
+
+minim_status minim_session_save_fd(minim_session* session, int32_t descriptor, minim_cancel* cancel,
+                                   minim_error* err) {
+    return guard(err, DevicesOf(session), [&] {
+        const SessionUse use(required(session, "session"));
+        const auto append = [&](std::span<const std::byte> part) { write_to(descriptor, part); };
+        session->session->save(append, session->n_reported(), token_of(cancel));
+    });
+}
+
 minim_status minim_session_restore(minim_model* model, const char* path, const minim_session_params* params,
                                    minim_cancel* cancel, minim_session** out, minim_error* err) {
-    return guard(err, DevicesOf(model), [&] {
-        required(out, "out") = nullptr;
-        const OpenModel open = required(model, "model").open;
-        open.runtime->require_threads();
-        required(path, "path");
-        const engine::SessionParams p = session_params(params_of(params, "minim_session_params"));
-        *out = new_session(
-            open, engine::Session::restore(open.model, path, p, token_of(cancel), open.runtime->log));
+    return restore_session(model, params, cancel, out, err,
+                           [&] { return kv::StateFile(&required(path, "path")); });
+}
+
+minim_status minim_session_restore_memory(minim_model* model, const void* data, size_t size,
+                                          const minim_session_params* params, minim_cancel* cancel,
+                                          minim_session** out, minim_error* err) {
+    return restore_session(model, params, cancel, out, err, [&] {
+        if (data == nullptr) fail(Status::invalid, "argument data is NULL");
+        const std::span bytes(static_cast<const std::byte*>(data), size);
+        return kv::StateFile(kv::Source("the session in memory", bytes), kv::Behind::nothing);
     });
+}
+
+minim_status minim_session_restore_fd(minim_model* model, int32_t descriptor,
+                                      const minim_session_params* params, minim_cancel* cancel,
+                                      minim_session** out, minim_error* err) {
+    uint64_t end = 0;
+    const minim_status status = restore_session(model, params, cancel, out, err, [&] {
+        const uint64_t start = position_of(descriptor);
+        kv::StateFile file(kv::Source(File(descriptor_path(descriptor)), start), kv::Behind::anything);
+        end = start + file.bytes();
+        return file;
+    });
+    if (status == MINIM_OK) set_position(descriptor, end);
+    return status;
 }
 
 minim_status minim_session_eval(minim_session* session, const int32_t* ids, size_t count, int32_t all_logits,

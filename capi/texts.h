@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "minim/minim.h"
 #include "tokenizer/tokenizer.h"
@@ -28,6 +30,12 @@ inline std::string_view text_argument(const char* text, size_t length, const cha
 // Returns an optional zero-terminated text: empty for null.
 inline std::string_view optional_text(const char* text) {
     return text == nullptr ? std::string_view() : text;
+}
+
+// Returns the path of an open descriptor.
+inline std::string descriptor_argument(int32_t descriptor) {
+    if (descriptor < 0) fail(Status::invalid, "the descriptor is {}; it must not be negative", descriptor);
+    return descriptor_path(descriptor);
 }
 
 inline std::span<const int32_t> ids_argument(const int32_t* ids, size_t count, const char* name) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes what bindings need to know of minim.h, from the header:
 
-    bindings/abi.json               functions, structs, fields, callbacks, handles and constants, for generators of bindings
+    bindings/abi.json               functions, structs, fields, callbacks, handles, constants and enums, for generators of bindings
     bindings/python/minim/_tables.py the same for ctypes
     bindings/rust/minim-sys/src/bindings.rs  the same for Rust
     tests/capi/exports.txt          the symbols that the library exports
@@ -100,12 +100,14 @@ def fields(text):
 
 def describe(header):
     """The header as data; every declaration has to be of a known kind."""
-    abi = {"version": [], "constants": {}, "handles": [], "callbacks": {}, "structs": {}, "functions": {}}
+    abi = {"version": [], "constants": {}, "enums": {}, "handles": [], "callbacks": {}, "structs": {}, "functions": {}}
     for part in ("MAJOR", "MINOR", "PATCH"):
         abi["version"].append(int(re.search(rf"#define MINIM_VERSION_{part} (\d+)", header)[1]))
     for text in declarations(header):
-        if match := re.fullmatch(r"enum \{(.*)\}", text):
-            abi["constants"].update(constants(match[1]))
+        if match := re.fullmatch(r"enum (\w+) \{(.*)\}", text):
+            values = constants(match[2])
+            abi["constants"].update(values)
+            abi["enums"][match[1]] = list(values)
         elif match := re.fullmatch(r"typedef struct (\w+) \{(.*)\} (\w+)", text):
             abi["structs"][match[1]] = fields(match[2])
         elif match := re.fullmatch(r"typedef struct (\w+) (\w+)", text):
@@ -236,7 +238,9 @@ def rust_struct(name, struct):
 
 def as_rust(abi):
     lines = ["// SPDX-License-Identifier: Apache-2.0", f"// The types and calls of minim.h. {NOTE}", "// On machines of 64 bits.", ""]
-    lines += [f"pub const {name}: i32 = {value};" for name, value in abi["constants"].items()]
+    enum_of = {constant: enum for enum, names in abi["enums"].items() for constant in names}
+    lines += [f"pub type {name} = i32;" for name in abi["enums"]] + [""]
+    lines += [f"pub const {name}: {enum_of[name]} = {value};" for name, value in abi["constants"].items()]
     lines += ["", "pub type minim_status = i32;"]
     for name in abi["handles"]:
         lines += ["", "#[repr(C)]", f"pub struct {name} {{", "    _private: [u8; 0],", "}"]

@@ -105,7 +105,7 @@ MINIM_API int32_t minim_has_feature(const char* name);
 
 typedef int32_t minim_status;
 
-enum {
+enum minim_status_code {
     MINIM_OK = 0,
     MINIM_E_INVALID = 1,     /* an argument or option */
     MINIM_E_NOT_FOUND = 2,   /* a file, key or tensor that does not exist */
@@ -122,7 +122,7 @@ enum {
 };
 
 /* What is wrong with a bad file. */
-enum {
+enum minim_reason {
     MINIM_REASON_NONE = 0,
     MINIM_REASON_TRUNCATED = 1,
     MINIM_REASON_FORMAT = 2,
@@ -159,17 +159,17 @@ MINIM_API const char* minim_reason_name(int32_t reason);
 
 /* --------------------------------------------------------------------------------------------- handles */
 
+/* "One thread at a time": the handle may move between threads; a call while another one uses it fails with MINIM_E_BUSY. */
 typedef struct minim_runtime minim_runtime;       /* any thread */
 typedef struct minim_checkpoint minim_checkpoint; /* immutable, any thread */
 typedef struct minim_model minim_model;           /* immutable, any thread */
-typedef struct minim_session minim_session;       /* one thread at a time; else MINIM_E_BUSY */
-typedef struct minim_sampling
-    minim_sampling;                         /* one thread at a time while it is changed; else MINIM_E_BUSY */
-typedef struct minim_tokens minim_tokens;   /* immutable, any thread */
-typedef struct minim_text minim_text;       /* immutable, any thread */
-typedef struct minim_decoder minim_decoder; /* one thread at a time; else MINIM_E_BUSY */
-typedef struct minim_cancel minim_cancel;   /* any thread; trigger also from a signal handler */
-typedef struct minim_output_parser minim_output_parser; /* one thread at a time; else MINIM_E_BUSY */
+typedef struct minim_session minim_session;       /* one thread at a time */
+typedef struct minim_sampling minim_sampling;     /* one thread at a time while it is changed, else any */
+typedef struct minim_tokens minim_tokens;         /* immutable, any thread */
+typedef struct minim_text minim_text;             /* immutable, any thread */
+typedef struct minim_decoder minim_decoder;       /* one thread at a time */
+typedef struct minim_cancel minim_cancel;         /* any thread; trigger also from a signal handler */
+typedef struct minim_output_parser minim_output_parser; /* one thread at a time */
 typedef struct minim_output minim_output;               /* immutable, any thread */
 
 /* Token ids and texts that calls return. The data is valid as long as the handle. */
@@ -190,7 +190,7 @@ MINIM_API void minim_cancel_free(minim_cancel* cancel);
 
 /* --------------------------------------------------------------------------------------------- runtime */
 
-enum {
+enum minim_log_level {
     MINIM_LOG_OFF = 0,
     MINIM_LOG_ERROR = 1,
     MINIM_LOG_WARNING = 2,
@@ -218,7 +218,7 @@ typedef void (*minim_parallel_for_fn)(void* user_data, int64_t n_tasks, minim_ta
  * over the nodes. Results have the same bits in all modes. SPLIT and INTERLEAVE fail with MINIM_E_UNSUPPORTED and the reason if
  * this build has no hwloc to detect several nodes, or the system refuses placement, as containers may.
  */
-enum {
+enum minim_numa {
     MINIM_NUMA_AUTO =
         0, /* SPLIT if there are several nodes and the system allows placement (with a warning if it does
                             not), else OFF; OFF with parallel_for */
@@ -266,6 +266,15 @@ MINIM_API const char* minim_runtime_cpu_level(const minim_runtime* runtime);
  */
 MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_open(minim_runtime* runtime, const char* path,
                                                               minim_checkpoint** out, minim_error* err);
+/*
+ * Opens a checkpoint by an open descriptor of a GGUF file that is not split, or of a folder. The file is read from its start, whatever
+ * the position of the descriptor, which does not change. The file is not opened again, so no permission for its path is needed; the
+ * files of a folder are opened through /proc. The library keeps a copy of the descriptor: the caller may close its own after the
+ * call. The path "/dev/fd/N" means the same in every call that takes the path of a checkpoint. Errors: those of
+ * minim_checkpoint_open, INVALID (a negative descriptor), IO (a descriptor that is not open; a pipe or socket).
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_checkpoint_open_fd(minim_runtime* runtime, int32_t descriptor,
+                                                                 minim_checkpoint** out, minim_error* err);
 MINIM_API void minim_checkpoint_close(minim_checkpoint* checkpoint);
 
 MINIM_API size_t minim_checkpoint_file_count(const minim_checkpoint* checkpoint);
@@ -360,7 +369,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_devices_get(const minim_devices* d
 
 /* ----------------------------------------------------------------------------------------------- plan */
 
-enum {
+enum minim_kv_format {
     MINIM_KV_AUTO = 0,
     MINIM_KV_F16 = 1,
     MINIM_KV_F32 = 2,
@@ -418,7 +427,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_plan_make(minim_runtime* runtime, 
  * with an existing packed file. Return 0 to continue, anything else to cancel. */
 typedef int32_t (*minim_progress_fn)(void* user_data, uint64_t done_bytes, uint64_t total_bytes);
 
-enum {
+enum minim_residence {
     MINIM_RESIDENCE_AUTO =
         0, /* owned if the kernels are faster with packed weights and a tenth of the available memory stays free, else
               mapped; with a warning if memory is the reason */
@@ -431,7 +440,7 @@ enum {
              results have the same bits */
 };
 
-enum {
+enum minim_expand {
     /* ON if a measurement at load shows that products are faster, and a quarter of the available memory stays free. Formats with
        64 MiB of weights or more are measured, in 0.1 to 0.2 seconds each. */
     MINIM_EXPAND_AUTO = 0,
@@ -443,7 +452,7 @@ enum {
 #define MINIM_EXPERT_CACHE_ROOM UINT64_MAX
 
 /* When experts of a cache change. */
-enum {
+enum minim_expert_moves {
     MINIM_EXPERT_MOVES_AUTO = 0, /* REPRODUCIBLE; FIXED for `deterministic` models */
     /* Never: those that are there at first stay. */
     MINIM_EXPERT_MOVES_FIXED = 1,
@@ -552,6 +561,11 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_model_open(minim_runtime* runtime,
                                                          const minim_model_params* params,
                                                          minim_cancel* cancel, minim_model** out,
                                                          minim_error* err);
+/* Loads a model by an open descriptor, as for minim_checkpoint_open_fd. Errors: those of both. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_model_open_fd(minim_runtime* runtime, int32_t descriptor,
+                                                            const minim_model_params* params,
+                                                            minim_cancel* cancel, minim_model** out,
+                                                            minim_error* err);
 MINIM_API void minim_model_close(minim_model* model);
 
 typedef struct minim_model_info {
@@ -684,7 +698,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_model_checkpoint(const minim_model
 
 /* Which added tokens are recognised in text. SAFE does not recognise control tokens (a "[e~[" typed by a user ends nothing), but
  * the others (<think>, the tool tags). */
-enum {
+enum minim_specials {
     MINIM_SPECIALS_EXACT = 0, /* all */
     MINIM_SPECIALS_SAFE = 1,  /* those that are not control tokens */
     MINIM_SPECIALS_NONE = 2,  /* none */
@@ -705,7 +719,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_detokenize(const minim_model* mode
                                                          minim_error* err);
 
 /* Attributes of a token, as bits. */
-enum {
+enum minim_token_attribute {
     MINIM_TOKEN_CONTROL = 1,      /* added, special: left out of text */
     MINIM_TOKEN_USER_DEFINED = 2, /* added, kept in text */
     MINIM_TOKEN_UNUSED = 4,       /* a padding row without text; never sampled */
@@ -758,7 +772,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize(const minim_model* m
                                                             int32_t specials, minim_tokens** out,
                                                             minim_error* err);
 
-enum {
+enum minim_null_content {
     MINIM_NULL_CONTENT_TEMPLATE = 0, /* as the template prints it: "None" */
     MINIM_NULL_CONTENT_EMPTY = 1     /* as an empty text, which most clients intend */
 };
@@ -792,7 +806,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_chat_tokenize_with(const minim_mod
 /* ---------------------------------------------------------------------------------------- model output */
 
 /* How reasoning (the text up to "</think>") is returned. */
-enum {
+enum minim_reasoning {
     MINIM_REASONING_SPLIT = 0,        /* separate from the content, without the tags */
     MINIM_REASONING_APPEND_THINK = 1, /* in the content, with the tags: "<think>" is put before it */
     MINIM_REASONING_NONE = 2          /* in the content, as the model wrote it */
@@ -810,7 +824,7 @@ typedef struct minim_output_parser_params {
 #define MINIM_OUTPUT_PARSER_PARAMS_INIT { sizeof(minim_output_parser_params), 0, 0, 0, NULL }
 /* clang-format on */
 
-enum { MINIM_DELTA_REASONING = 1, MINIM_DELTA_CONTENT = 2, MINIM_DELTA_TOOL_CALL = 3 };
+enum minim_delta { MINIM_DELTA_REASONING = 1, MINIM_DELTA_CONTENT = 2, MINIM_DELTA_TOOL_CALL = 3 };
 
 /* A piece of parsed output. The texts of all pieces of one kind (and index) form the whole text. */
 typedef struct minim_output_delta {
@@ -969,6 +983,40 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_session_restore(minim_model* model
                                                               minim_error* err);
 
 /*
+ * Saves the session to memory, as the bytes that minim_session_save writes to a file.
+ *   data, capacity  where the session is written, and the bytes that fit there; NULL and 0: only *size is set
+ *   size            receives the bytes of the session; unchanged after an error
+ * Errors: INVALID (a capacity that is too small: `requested` of the error is the size), CANCELLED. After an error, the contents of
+ * `data` are unspecified.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_save_memory(minim_session* session, void* data,
+                                                                  size_t capacity, size_t* size,
+                                                                  minim_cancel* cancel, minim_error* err);
+/* Restores a session from the `size` bytes of a saved one, which are not needed after the call. Errors: those of
+ * minim_session_restore without NOT_FOUND and IO. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_restore_memory(minim_model* model, const void* data,
+                                                                     size_t size,
+                                                                     const minim_session_params* params,
+                                                                     minim_cancel* cancel,
+                                                                     minim_session** out, minim_error* err);
+
+/*
+ * Saves the session to a descriptor of the caller, which stays open: a file, a pipe or a socket, also a non-blocking one. It is written
+ * from the position of the descriptor on, so several sessions may follow each other in a file. The caller flushes the file to the
+ * disk, and removes what was written before an error. A closed pipe is an error (IO, EPIPE) without the signal. Errors: INVALID (a
+ * negative descriptor), IO, CANCELLED.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_save_fd(minim_session* session, int32_t descriptor,
+                                                              minim_cancel* cancel, minim_error* err);
+/* Restores a session from the position of a descriptor on, and moves the position behind it; after an error, it is unchanged. The
+ * descriptor stays open. It must be one of a file: read what comes from a pipe or socket to memory, for
+ * minim_session_restore_memory. Errors: those of minim_session_restore without NOT_FOUND, INVALID (a negative descriptor). */
+MINIM_API MINIM_MUST_CHECK minim_status minim_session_restore_fd(minim_model* model, int32_t descriptor,
+                                                                 const minim_session_params* params,
+                                                                 minim_cancel* cancel, minim_session** out,
+                                                                 minim_error* err);
+
+/*
  * Appends `count` tokens and evaluates them.
  *   logits    row-major float [rows, n_vocab], or NULL; rows = count if all_logits is 1, else 1 (of the last token). The model's
  *             own logits, padding rows included; unspecified after an error
@@ -1116,7 +1164,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_sampling_set_constraint(minim_samp
                                                                       const minim_constraint* constraint,
                                                                       minim_error* err);
 
-enum { MINIM_OPTION_I64 = 1, MINIM_OPTION_F64 = 2 };
+enum minim_option_type { MINIM_OPTION_I64 = 1, MINIM_OPTION_F64 = 2 };
 
 typedef struct minim_option_info {
     uint32_t size;
@@ -1160,7 +1208,7 @@ typedef struct minim_token {
  * this token anyway). */
 typedef int32_t (*minim_token_fn)(void* user_data, const minim_token* token);
 
-enum {
+enum minim_finish {
     MINIM_FINISH_NONE = 0, /* not finished */
     MINIM_FINISH_END = 1,  /* the model ended its turn, or generated a stop token (not reported); or the
                               constraint is complete */
@@ -1293,6 +1341,11 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_engine_load_prefixes(minim_engine*
  * minim_request_cancel and minim_request_free. Exceptions from it are dropped. */
 typedef void (*minim_notify_fn)(void* user_data);
 
+/* A `notify` for event loops (epoll, libuv, asyncio): wakes a loop that waits for a descriptor, without running its code on the engine's
+ * thread. `notify_user_data` is the descriptor itself, (void*)(intptr_t)descriptor: an eventfd, or a non-blocking pipe or socket,
+ * which gets 8 bytes, the number 1. One that is full is left as it is. It must stay open until the requests are released. */
+MINIM_API void minim_notify_fd(void* user_data);
+
 typedef struct minim_request_params {
     uint32_t size;
     uint32_t flags;   /* none defined: 0 */
@@ -1325,7 +1378,7 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_engine_submit_n(
     minim_engine* engine, const minim_sampling* sampling, const int32_t* prompt, size_t count,
     const minim_request_params* params, size_t n_answers, minim_request** out, minim_error* err);
 
-enum { MINIM_NEXT_END = 0, MINIM_NEXT_TOKEN = 1, MINIM_NEXT_PENDING = 2 };
+enum minim_next { MINIM_NEXT_END = 0, MINIM_NEXT_TOKEN = 1, MINIM_NEXT_PENDING = 2 };
 
 /*
  * Waits for the next token of the answer, at most timeout_ms (0: not at all, negative: without limit). Sets *next to MINIM_NEXT_TOKEN

@@ -160,8 +160,28 @@ inline minim_cancel* get(const Cancel* cancel) noexcept {
     return cancel == nullptr ? nullptr : cancel->get();
 }
 
+// The version of the library, "0.1.0" and 1000, to compare with MINIM_VERSION_NUMBER; and one line about its build.
+inline std::string_view version() noexcept {
+    return minim_version();
+}
+inline uint32_t version_number() noexcept {
+    return minim_version_number();
+}
+inline std::string_view build_info() noexcept {
+    return minim_build_info();
+}
+// Returns whether this build has a feature that minim_has_feature names.
+inline bool has_feature(const std::string& name) noexcept {
+    return minim_has_feature(name.c_str()) == 1;
+}
+
 // Receives complete lines, from any thread that is in a call. Its exceptions are dropped.
 using Log = std::function<void(int32_t level, const char* line)>;
+
+// One part of the library's arithmetic; call it once for each index, with the number of the thread that runs it.
+using Task = std::function<void(int64_t index, int32_t slot)>;
+// Runs n_tasks parts on the host's threads, and returns when all have returned (minim_parallel_for_fn).
+using ParallelFor = std::function<void(int64_t n_tasks, const Task& task)>;
 
 struct RuntimeOptions {
     int32_t n_threads = 0;
@@ -170,6 +190,7 @@ struct RuntimeOptions {
     int32_t n_threads_decode = 0;
     bool pin_threads = false;
     int32_t numa = MINIM_NUMA_AUTO;
+    ParallelFor parallel_for = {};  // empty: threads of the library; else n_threads must be set
 };
 
 class Runtime {
@@ -180,13 +201,26 @@ class Runtime {
         params.n_threads_decode = options.n_threads_decode;
         params.pin_threads = options.pin_threads ? 1 : 0;
         params.numa = options.numa;
+        struct Callbacks {
+            Log log;
+            ParallelFor parallel_for;
+        };
+        const auto callbacks = std::make_shared<Callbacks>(Callbacks{options.log, options.parallel_for});
+        log_ = std::shared_ptr<Log>(callbacks, &callbacks->log);
         if (options.log) {
-            log_ = std::make_shared<Log>(options.log);
             params.log_level = options.log_level;
             params.log = [](void* log, int32_t level, const char* line) {
                 detail::Carrier().run(*static_cast<Log*>(log), level, line);
             };
             params.log_user_data = log_.get();
+        }
+        if (options.parallel_for) {
+            params.parallel_for = [](void* user_data, int64_t n_tasks, minim_task_fn task,
+                                     const void* context) {
+                const Task run = [&](int64_t index, int32_t slot) { task(context, index, slot); };
+                (*static_cast<ParallelFor*>(user_data))(n_tasks, run);
+            };
+            params.parallel_for_user_data = &callbacks->parallel_for;
         }
         handle_ = detail::create<HandleType>([&](minim_runtime** out, minim_error* error) {
             return minim_runtime_create(&params, out, error);
@@ -198,7 +232,7 @@ class Runtime {
     const char* numa() const noexcept { return minim_runtime_numa(handle_.get()); }  // the mode in use
     minim_runtime* get() const noexcept { return handle_.get(); }
 
-    // The logger lives as long as the runtime and its children, which share it.
+    // Keeps both callbacks: they live as long as the runtime and its children, which share it.
     const std::shared_ptr<Log>& log() const noexcept { return log_; }
 
   private:
@@ -214,6 +248,14 @@ class Checkpoint {
           handle_(detail::create<HandleType>([&](minim_checkpoint** out, minim_error* error) {
               return minim_checkpoint_open(runtime.get(), path.c_str(), out, error);
           })) {}
+    // A descriptor of a GGUF file or a folder, which the caller may close afterwards.
+    static Checkpoint open_fd(const Runtime& runtime, int32_t descriptor) {
+        minim_checkpoint* checkpoint = nullptr;
+        detail::check([&](minim_error* error) {
+            return minim_checkpoint_open_fd(runtime.get(), descriptor, &checkpoint, error);
+        });
+        return {checkpoint, runtime.log()};
+    }
     Checkpoint(minim_checkpoint* checkpoint, std::shared_ptr<Log> log) noexcept
         : log_(std::move(log)), handle_(checkpoint) {}
 
@@ -374,49 +416,20 @@ class Model {
   public:
     Model(const Runtime& runtime, const std::string& path, const ModelOptions& options = {},
           const Cancel* cancel = nullptr)
-        : log_(runtime.log()) {
-        struct State {
-            const Progress& progress;
-            detail::Carrier carrier;
-        } state{options.progress, {}};
-        minim_model_params params = MINIM_MODEL_PARAMS_INIT;
-        params.backend = detail::text_or_null(options.backend);
-        params.residence = options.residence;
-        params.engine_tokenizer = options.engine_tokenizer ? 1 : 0;
-        params.devices = detail::text_or_null(options.devices);
-        params.split = options.split.empty() ? nullptr : options.split.data();
-        params.n_split = options.split.size();
-        params.n_device_layers = options.n_device_layers;
-        params.allow_cpu = options.allow_cpu ? 1 : 0;
-        params.budgets = options.budgets.empty() ? nullptr : options.budgets.data();
-        params.n_budgets = options.budgets.size();
-        params.overrides = detail::text_or_null(options.overrides);
-        params.n_host_experts = options.n_host_experts;
-        params.fit_context = options.fit_context;
-        params.lock = options.lock ? 1 : 0;
-        params.prefault = options.prefault ? 1 : 0;
-        params.deterministic = options.deterministic ? 1 : 0;
-        params.expand = options.expand;
-        params.packed_file = detail::text_or_null(options.packed_file);
-        params.expert_cache_bytes = options.expert_cache_bytes;
-        params.expert_moves = options.expert_moves;
-        params.fit_k_format = options.fit_k_format;
-        params.fit_v_format = options.fit_v_format;
-        params.expert_profile = detail::text_or_null(options.expert_profile);
-        if (options.progress) {
-            params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
-                State& s = *static_cast<State*>(user_data);
-                return s.carrier.run(s.progress, done_bytes, total_bytes) ? 0 : 1;
-            };
-            params.progress_user_data = &state;
-        }
-        minim_model* model = nullptr;
-        minim_error error = MINIM_ERROR_INIT;
-        const minim_status status =
-            minim_model_open(runtime.get(), path.c_str(), &params, minim::get(cancel), &model, &error);
-        handle_.reset(model);
-        state.carrier.rethrow();
-        if (status != MINIM_OK) throw Exception(error);
+        : Model(runtime, options,
+                [&](const minim_model_params* params, minim_model** model, minim_error* error) {
+                    return minim_model_open(runtime.get(), path.c_str(), params, minim::get(cancel), model,
+                                            error);
+                }) {}
+
+    // A descriptor of a GGUF file or a folder, which the caller may close afterwards.
+    static Model open_fd(const Runtime& runtime, int32_t descriptor, const ModelOptions& options = {},
+                         const Cancel* cancel = nullptr) {
+        return Model(runtime, options,
+                     [&](const minim_model_params* params, minim_model** model, minim_error* error) {
+                         return minim_model_open_fd(runtime.get(), descriptor, params, minim::get(cancel),
+                                                    model, error);
+                     });
     }
 
     minim_model_info info() const {
@@ -561,6 +574,52 @@ class Model {
     const std::shared_ptr<Log>& log() const noexcept { return log_; }
 
   private:
+    // open(params, out, error) makes the call.
+    template <typename Open>
+    Model(const Runtime& runtime, const ModelOptions& options, const Open& open) : log_(runtime.log()) {
+        struct State {
+            const Progress& progress;
+            detail::Carrier carrier;
+        } state{options.progress, {}};
+        minim_model_params params = MINIM_MODEL_PARAMS_INIT;
+        params.backend = detail::text_or_null(options.backend);
+        params.residence = options.residence;
+        params.engine_tokenizer = options.engine_tokenizer ? 1 : 0;
+        params.devices = detail::text_or_null(options.devices);
+        params.split = options.split.empty() ? nullptr : options.split.data();
+        params.n_split = options.split.size();
+        params.n_device_layers = options.n_device_layers;
+        params.allow_cpu = options.allow_cpu ? 1 : 0;
+        params.budgets = options.budgets.empty() ? nullptr : options.budgets.data();
+        params.n_budgets = options.budgets.size();
+        params.overrides = detail::text_or_null(options.overrides);
+        params.n_host_experts = options.n_host_experts;
+        params.fit_context = options.fit_context;
+        params.lock = options.lock ? 1 : 0;
+        params.prefault = options.prefault ? 1 : 0;
+        params.deterministic = options.deterministic ? 1 : 0;
+        params.expand = options.expand;
+        params.packed_file = detail::text_or_null(options.packed_file);
+        params.expert_cache_bytes = options.expert_cache_bytes;
+        params.expert_moves = options.expert_moves;
+        params.fit_k_format = options.fit_k_format;
+        params.fit_v_format = options.fit_v_format;
+        params.expert_profile = detail::text_or_null(options.expert_profile);
+        if (options.progress) {
+            params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
+                State& s = *static_cast<State*>(user_data);
+                return s.carrier.run(s.progress, done_bytes, total_bytes) ? 0 : 1;
+            };
+            params.progress_user_data = &state;
+        }
+        minim_model* model = nullptr;
+        minim_error error = MINIM_ERROR_INIT;
+        const minim_status status = open(&params, &model, &error);
+        handle_.reset(model);
+        state.carrier.rethrow();
+        if (status != MINIM_OK) throw Exception(error);
+    }
+
     std::shared_ptr<Log> log_;
     detail::Handle<minim_model, minim_model_close> handle_;
 };
@@ -871,11 +930,50 @@ class Session {
     static Session restore(const Model& model, const std::string& path, const SessionOptions& options = {},
                            const Cancel* cancel = nullptr) {
         const minim_session_params params = c_params(options);
-        return Session(model.log(), static_cast<size_t>(model.info().n_vocab),
-                       detail::create<HandleType>([&](minim_session** out, minim_error* error) {
-                           return minim_session_restore(model.get(), path.c_str(), &params,
-                                                        minim::get(cancel), out, error);
-                       }));
+        return restored(model, [&](minim_session** out, minim_error* error) {
+            return minim_session_restore(model.get(), path.c_str(), &params, minim::get(cancel), out, error);
+        });
+    }
+
+    // Restores the bytes of save_bytes(), which are not needed afterwards.
+    static Session restore_bytes(const Model& model, const void* data, size_t size,
+                                 const SessionOptions& options = {}, const Cancel* cancel = nullptr) {
+        const minim_session_params params = c_params(options);
+        return restored(model, [&](minim_session** out, minim_error* error) {
+            return minim_session_restore_memory(model.get(), data, size, &params, minim::get(cancel), out,
+                                                error);
+        });
+    }
+
+    // Restores from the position of a file's descriptor on, and moves it behind the session.
+    static Session restore_fd(const Model& model, int32_t descriptor, const SessionOptions& options = {},
+                              const Cancel* cancel = nullptr) {
+        const minim_session_params params = c_params(options);
+        return restored(model, [&](minim_session** out, minim_error* error) {
+            return minim_session_restore_fd(model.get(), descriptor, &params, minim::get(cancel), out, error);
+        });
+    }
+
+    std::vector<unsigned char> save_bytes(const Cancel* cancel = nullptr) {
+        std::vector<unsigned char> bytes;
+        const auto save = [&](minim_error* error) {
+            size_t size = 0;
+            const minim_status status =
+                minim_session_save_memory(handle_.get(), bytes.empty() ? nullptr : bytes.data(), bytes.size(),
+                                          &size, minim::get(cancel), error);
+            if (status == MINIM_OK) bytes.resize(size);
+            return status;
+        };
+        detail::check(save);  // the size
+        detail::check(save);
+        return bytes;
+    }
+
+    // Writes to a descriptor from its position on: a file, a pipe or a socket.
+    void save_fd(int32_t descriptor, const Cancel* cancel = nullptr) {
+        detail::check([&](minim_error* error) {
+            return minim_session_save_fd(handle_.get(), descriptor, minim::get(cancel), error);
+        });
     }
 
     void save(const std::string& path, const Cancel* cancel = nullptr) {
@@ -980,6 +1078,12 @@ class Session {
     Session(std::shared_ptr<Log> log, size_t n_vocab, HandleType handle)
         : log_(std::move(log)), handle_(std::move(handle)), n_vocab_(n_vocab) {}
 
+    template <typename Restore>
+    static Session restored(const Model& model, const Restore& restore) {
+        return Session(model.log(), static_cast<size_t>(model.info().n_vocab),
+                       detail::create<HandleType>(restore));
+    }
+
     static minim_session_params c_params(const SessionOptions& options) {
         minim_session_params params = MINIM_SESSION_PARAMS_INIT;
         params.max_context = options.max_context;
@@ -998,6 +1102,10 @@ class Session {
 struct RequestOptions {
     int32_t priority = 0;
     int64_t timeout_ms = 0;
+    // Called on the engine's thread when a request has something new; it must not block, and its exceptions are dropped.
+    std::function<void()> notify = {};
+    // An eventfd, or a non-blocking pipe or socket, which gets 8 bytes then (minim_notify_fd); without `notify`. -1: none.
+    int32_t notify_fd = -1;
 };
 
 // One request to an engine. It may outlive the engine.
@@ -1031,9 +1139,12 @@ class Request {
   private:
     friend class Engine;
     using HandleType = detail::Handle<minim_request, minim_request_free>;
-    Request(std::shared_ptr<Log> log, HandleType handle) : log_(std::move(log)), handle_(std::move(handle)) {}
+    using Notify = std::shared_ptr<std::function<void()>>;
+    Request(std::shared_ptr<Log> log, Notify notify, HandleType handle)
+        : log_(std::move(log)), notify_(std::move(notify)), handle_(std::move(handle)) {}
 
     std::shared_ptr<Log> log_;
+    Notify notify_;  // not called any more once the handle is released
     HandleType handle_;
 };
 
@@ -1067,10 +1178,9 @@ class Engine {
     }
 
     Request submit(const Sampling& sampling, Ids prompt, const RequestOptions& options = {}) {
-        minim_request_params params = MINIM_REQUEST_PARAMS_INIT;
-        params.priority = options.priority;
-        params.timeout_ms = options.timeout_ms;
-        return Request(log_,
+        const auto notify = notify_of(options);
+        const minim_request_params params = c_params(options, notify);
+        return Request(log_, notify,
                        detail::create<Request::HandleType>([&](minim_request** out, minim_error* error) {
                            return minim_engine_submit(handle_.get(), sampling.get(), prompt.data(),
                                                       prompt.size(), &params, out, error);
@@ -1080,9 +1190,8 @@ class Engine {
     // Submits requests for several answers to one prompt, which share its KV cache.
     std::vector<Request> submit_n(const Sampling& sampling, Ids prompt, size_t n_answers,
                                   const RequestOptions& options = {}) {
-        minim_request_params params = MINIM_REQUEST_PARAMS_INIT;
-        params.priority = options.priority;
-        params.timeout_ms = options.timeout_ms;
+        const auto notify = notify_of(options);
+        const minim_request_params params = c_params(options, notify);
         std::vector<minim_request*> made(n_answers);
         std::vector<Request> requests;
         requests.reserve(n_answers);
@@ -1090,7 +1199,8 @@ class Engine {
             return minim_engine_submit_n(handle_.get(), sampling.get(), prompt.data(), prompt.size(), &params,
                                          n_answers, made.data(), error);
         });
-        for (minim_request* request : made) requests.push_back(Request(log_, Request::HandleType(request)));
+        for (minim_request* request : made)
+            requests.push_back(Request(log_, notify, Request::HandleType(request)));
         return requests;
     }
 
@@ -1128,10 +1238,48 @@ class Engine {
     minim_engine* get() const noexcept { return handle_.get(); }
 
   private:
+    static Request::Notify notify_of(const RequestOptions& options) {
+        return options.notify ? std::make_shared<std::function<void()>>(options.notify) : nullptr;
+    }
+
+    static minim_request_params c_params(const RequestOptions& options, const Request::Notify& notify) {
+        minim_request_params params = MINIM_REQUEST_PARAMS_INIT;
+        params.priority = options.priority;
+        params.timeout_ms = options.timeout_ms;
+        if (notify) {
+            params.notify = [](void* call) { (*static_cast<std::function<void()>*>(call))(); };
+            params.notify_user_data = notify.get();
+        } else if (options.notify_fd >= 0) {
+            params.notify = minim_notify_fd;
+            params.notify_user_data = reinterpret_cast<void*>(static_cast<intptr_t>(options.notify_fd));
+        }
+        return params;
+    }
+
     using HandleType = detail::Handle<minim_engine, minim_engine_free>;
     std::shared_ptr<Log> log_;
     HandleType handle_;
 };
+
+// The options of Sampling::set. Their texts are static.
+inline std::vector<minim_option_info> sampling_options() {
+    std::vector<minim_option_info> all(minim_sampling_option_count());
+    for (size_t i = 0; i < all.size(); ++i) {
+        all[i] = MINIM_OPTION_INFO_INIT;
+        detail::check([&](minim_error* error) { return minim_sampling_option(i, &all[i], error); });
+    }
+    return all;
+}
+
+// The weight formats. Their names are static.
+inline std::vector<minim_format_info> formats() {
+    std::vector<minim_format_info> all(minim_format_count());
+    for (size_t i = 0; i < all.size(); ++i) {
+        all[i] = MINIM_FORMAT_INFO_INIT;
+        detail::check([&](minim_error* error) { return minim_format_get_info(i, &all[i], error); });
+    }
+    return all;
+}
 
 // Decodes one row of `count` elements of a weight format, such as "Q4_K".
 inline std::vector<float> decode_format(const std::string& name, const void* row, size_t row_bytes,

@@ -9,16 +9,23 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <optional>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/io_error.h"
 
 namespace minim {
 File::File(std::string path) : path_(std::move(path)) {
     if (path_.empty()) fail(Status::invalid, "the file path is empty");
-    // Non-blocking: opening a pipe that nobody writes to would wait for ever. It has no effect on files.
-    descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    // An open descriptor is copied: opening it again would need /proc, and permission for its path.
+    if (const std::optional<int> open = descriptor_of(path_)) {
+        descriptor_ = ::fcntl(*open, F_DUPFD_CLOEXEC, 0);
+    } else {
+        // Non-blocking: opening a pipe that nobody writes to would wait for ever. It has no effect on files.
+        descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    }
     if (descriptor_ < 0) fail_io(path_, "open", errno);
     struct stat info {};
     int code = ::fstat(descriptor_, &info) != 0 ? errno : 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -26,16 +27,19 @@ Contents open_contents(const std::string& path, const Logger& log) {
 }  // namespace
 
 Checkpoint Checkpoint::open(const std::string& path, const Logger& log) {
-    const std::string file = choose_file(path);
+    Descriptor kept;
+    if (const std::optional<int> open = descriptor_of(path)) kept = Descriptor::copy_of(*open);
+    const std::string file = choose_file(kept.number() < 0 ? path : descriptor_path(kept.number()));
     const std::string folder = std::filesystem::path(file).parent_path().string();
-    Checkpoint checkpoint(open_contents(file, log), folder.empty() ? "." : folder);
+    Checkpoint checkpoint(open_contents(file, log), folder.empty() ? "." : folder, std::move(kept));
     log.info("{}: {} tensors, {} bytes in {} file(s)", file, checkpoint.tensors().size(),
              checkpoint.tensor_bytes(), checkpoint.files().size());
     return checkpoint;
 }
 
-Checkpoint::Checkpoint(Contents contents, std::string folder)
-    : contents_(std::move(contents)),
+Checkpoint::Checkpoint(Contents contents, std::string folder, Descriptor kept)
+    : kept_(std::move(kept)),
+      contents_(std::move(contents)),
       folder_(std::move(folder)),
       order_(order_by_name(contents_.tensors, &Tensor::name)) {
     int32_t index = 0;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/cancel.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "checkpoint/contents.h"
 #include "checkpoint/load.h"
@@ -26,8 +27,9 @@ class Checkpoint {
   public:
     using Kind = checkpoint::Kind;
 
-    // `path`: a .gguf file (any part of a split one), a .safetensors file, a *.index.json, or a folder with
-    // one model. Throws Error: the reason says what is wrong with the file.
+    // `path`: a .gguf file (any part of a split one), a .safetensors file, a *.index.json, a folder with one model, or an open
+    // descriptor of a .gguf file or a folder, "/proc/self/fd/N", of which a copy is kept. Throws Error: the reason says what is
+    // wrong with the file.
     static Checkpoint open(const std::string& path, const Logger& log);
 
     Checkpoint(Checkpoint&&) noexcept = default;
@@ -67,8 +69,9 @@ class Checkpoint {
     void read(const std::byte* place, std::span<std::byte> out) const;
 
   private:
-    Checkpoint(Contents contents, std::string folder);
+    Checkpoint(Contents contents, std::string folder, Descriptor kept);
 
+    Descriptor kept_;  // keeps the path of an open descriptor valid
     Contents contents_;
     std::string folder_;
     std::vector<uint32_t> order_;  // tensors by name

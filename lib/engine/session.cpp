@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "engine/default_context.h"
-#include "kv/state_file.h"
 #include "runtime/stage.h"
 #include "runtime/step_space.h"
 
@@ -25,7 +24,7 @@ Format format_of_state(std::optional<Format> wanted, Format saved, const char* w
 // Returns the requested parameters, with those of the file as defaults. Checks that the file is of the same model.
 SessionParams params_of_state(const model::Model& model, const kv::StateFile& file, SessionParams params) {
     const kv::State state = file.state();
-    const std::string& path = file.path();
+    const std::string& path = file.name();
     if (state.model != model.fingerprint())
         fail_file(Reason::value, "{}: this state was saved by another model", path);
     if (params.n_context == 0) params.n_context = state.n_context;
@@ -122,20 +121,31 @@ std::unique_ptr<Session> Session::fork() {
     return fork;
 }
 
-void Session::save(const std::string& path, int64_t n_saved, const CancelToken* cancel) {
+kv::State Session::state_of(int64_t n_saved) {
     kv::State state;
     state.model = model_->fingerprint();
     state.n_context = n_context_;
     state.tokens = tokens().first(static_cast<size_t>(n_saved));
     state.n_evaluated = n_evaluated_of(n_saved);
     if (n_saved == n_tokens()) state.logits = known_logits();
-    kv::write_state(path, state, *sequence_.kv, cancel);
+    return state;
 }
 
-std::unique_ptr<Session> Session::restore(std::shared_ptr<const model::Model> model, const std::string& path,
-                                          const SessionParams& params, const CancelToken* cancel,
-                                          const Logger& log) {
-    const kv::StateFile file(path);
+void Session::save(const std::string& path, int64_t n_saved, const CancelToken* cancel) {
+    kv::write_state(path, state_of(n_saved), *sequence_.kv, cancel);
+}
+
+void Session::save(const kv::Write& write, int64_t n_saved, const CancelToken* cancel) {
+    kv::write_state(write, state_of(n_saved), *sequence_.kv, cancel);
+}
+
+uint64_t Session::saved_bytes(int64_t n_saved) {
+    return kv::state_bytes(state_of(n_saved), sequence_.kv->layout());
+}
+
+std::unique_ptr<Session> Session::restore(std::shared_ptr<const model::Model> model,
+                                          const kv::StateFile& file, const SessionParams& params,
+                                          const CancelToken* cancel, const Logger& log) {
     const kv::State state = file.state();
     const SessionParams as_saved = params_of_state(*model, file, params);
     auto session = std::make_unique<Session>(std::move(model), as_saved, log);

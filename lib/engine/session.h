@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "engine/scheduler.h"
 #include "kv/sequence.h"
+#include "kv/state_file.h"
 #include "model/model.h"
 
 namespace minim::engine {
@@ -88,16 +89,20 @@ class Session {
     // Writes the first n_saved tokens with their KV cache, and the logits if these are all tokens, to a file, which
     // gets its name when it is complete. Throws as kv::write_state.
     void save(const std::string& path, int64_t n_saved, const CancelToken* cancel);
+    void save(const kv::Write& write, int64_t n_saved, const CancelToken* cancel);
+    // Returns the bytes that save() writes.
+    uint64_t saved_bytes(int64_t n_saved);
 
-    // Restores a session that was saved by the same model. Throws as kv::StateFile and the constructor; format if the
+    // Restores a session that was saved by the same model. Throws as kv::StateFile::read_pages and the constructor; format if the
     // file is of another model; invalid if its tokens do not fit into the requested context, or its KV cache has
     // other formats than requested.
     static std::unique_ptr<Session> restore(std::shared_ptr<const model::Model> model,
-                                            const std::string& path, const SessionParams& params,
+                                            const kv::StateFile& file, const SessionParams& params,
                                             const CancelToken* cancel, const Logger& log);
 
   private:
     Session(const std::shared_ptr<const model::Model>& model, int64_t n_context, int64_t n_ubatch);
+    kv::State state_of(int64_t n_saved);
     void set_state(std::span<const int32_t> tokens, int64_t n_evaluated, std::span<const float> logits);
     void check(std::span<const int32_t> ids, int64_t n_forgotten) const;
     int64_t n_evaluated_of(int64_t count) const noexcept;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/kv_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -68,17 +70,37 @@ void seal_header(KvFileHeader& header, uint64_t file_bytes) {
     header.hash = hash_of(header);
 }
 
-KvFileHeader read_header(const File& file, std::string_view magic) {
+Source::Source(File file, uint64_t start) : name_(file.path()), file_(std::move(file)), start_(start) {
+    size_ = file_->size() - std::min(start, file_->size());
+}
+
+Source::Source(std::string name, std::span<const std::byte> bytes)
+    : name_(std::move(name)), bytes_(bytes), size_(bytes.size()) {}
+
+void Source::read_at(uint64_t offset, std::span<std::byte> out) const {
+    if (file_) {
+        file_->read_at(start_ + offset, out);
+        return;
+    }
+    if (offset > size_ || out.size() > size_ - offset) {
+        fail_file(Reason::truncated, "{}: ends at byte {}, {} bytes wanted from {}", name_, size_, out.size(),
+                  offset);
+    }
+    if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+}
+
+KvFileHeader read_header(const Source& source, std::string_view magic) {
     KvFileHeader header = {};
-    if (file.size() >= sizeof(header.magic)) file.read_at(0, std::as_writable_bytes(std::span(header.magic)));
+    if (source.size() >= sizeof(header.magic))
+        source.read_at(0, std::as_writable_bytes(std::span(header.magic)));
     if (std::memcmp(header.magic, magic.data(), sizeof(header.magic)) != 0)
-        fail_file(Reason::format, "{}: not a {} file", file.path(), magic);
-    file.read_at(0, std::as_writable_bytes(std::span(&header, 1)));
+        fail_file(Reason::format, "{}: not a {} file", source.name(), magic);
+    source.read_at(0, std::as_writable_bytes(std::span(&header, 1)));
     if (header.version != k_version) {
-        fail_file(Reason::format, "{}: a {} file of version {}; version {} is read", file.path(), magic,
+        fail_file(Reason::format, "{}: a {} file of version {}; version {} is read", source.name(), magic,
                   header.version, k_version);
     }
-    if (header.hash != hash_of(header)) fail_altered(file.path(), "sizes");
+    if (header.hash != hash_of(header)) fail_altered(source.name(), "sizes");
     return header;
 }
 
@@ -95,17 +117,18 @@ KvLayout layout_of(const KvFileHeader& header, const std::string& path) {
             kv_format(header, header.v_format, path)};
 }
 
-void check_size(const File& file, const KvFileHeader& header, uint64_t expected_bytes) {
+void check_size(const Source& source, const KvFileHeader& header, uint64_t expected_bytes, Behind behind) {
     if (header.file_bytes != expected_bytes) {
-        fail_file(Reason::value, "{}: the header says {} bytes, but the content takes {}", file.path(),
+        fail_file(Reason::value, "{}: the header says {} bytes, but the content takes {}", source.name(),
                   header.file_bytes, expected_bytes);
     }
-    if (file.size() < expected_bytes) {
-        fail_file(Reason::truncated, "{}: the file should have {} bytes, and has {}", file.path(),
-                  expected_bytes, file.size());
+    if (source.size() < expected_bytes) {
+        fail_file(Reason::truncated, "{}: the file should have {} bytes, and has {}", source.name(),
+                  expected_bytes, source.size());
     }
-    if (file.size() > expected_bytes)
-        fail_file(Reason::value, "{}: a file of {} bytes has {}", file.path(), expected_bytes, file.size());
+    if (behind == Behind::nothing && source.size() > expected_bytes)
+        fail_file(Reason::value, "{}: a file of {} bytes has {}", source.name(), expected_bytes,
+                  source.size());
 }
 
 void fail_altered(const std::string& path, std::string_view part) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,15 +42,37 @@ KvFileHeader new_header(std::string_view magic, uint64_t model, const backend::K
 // Fills in the last two fields.
 void seal_header(KvFileHeader& header, uint64_t file_bytes);
 
+// The bytes of such a file: all of a file, the part of one behind a position, or memory of the caller.
+class Source {
+  public:
+    explicit Source(File file, uint64_t start = 0);
+    Source(std::string name, std::span<const std::byte> bytes);  // not copied
+
+    const std::string& name() const noexcept { return name_; }
+    uint64_t size() const noexcept { return size_; }
+    // Throws as File::read_at.
+    void read_at(uint64_t offset, std::span<std::byte> out) const;
+
+  private:
+    std::string name_;
+    std::optional<File> file_;
+    std::span<const std::byte> bytes_;
+    uint64_t start_ = 0;
+    uint64_t size_ = 0;
+};
+
 // Reads and checks the header. Throws format with a reason: `format` (another kind of file, or another version),
 // `truncated`, or `value` (the header was altered).
-KvFileHeader read_header(const File& file, std::string_view magic);
+KvFileHeader read_header(const Source& source, std::string_view magic);
 
 // Returns the layout of the header. Throws format with reason `value`, `type` or `format` for an impossible one.
 backend::KvLayout layout_of(const KvFileHeader& header, const std::string& path);
 
-// Throws format if the size of the file differs from the one in its header, or from the one that its counts give.
-void check_size(const File& file, const KvFileHeader& header, uint64_t expected_bytes);
+enum class Behind : uint8_t { nothing, anything };  // what may follow in the source
+
+// Throws format if the size of the source differs from the one in its header, or from the one that its counts give.
+void check_size(const Source& source, const KvFileHeader& header, uint64_t expected_bytes,
+                Behind behind = Behind::nothing);
 
 [[noreturn]] void fail_altered(const std::string& path, std::string_view part);
 

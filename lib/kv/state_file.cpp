@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/new_file.h"
-#include "kv/kv_file.h"
 
 namespace minim::kv {
 namespace {
@@ -54,43 +54,46 @@ uint64_t hash_of(std::span<const int32_t> tokens, std::span<const float> logits,
     return hash_bytes(std::as_bytes(page_hashes), hash_bytes(std::as_bytes(logits), of_tokens));
 }
 
-Places places_of(const KvFileHeader& header, const KvLayout& layout, const File& file) {
+Places places_of(const KvFileHeader& header, const KvLayout& layout, const Source& source, Behind behind) {
     const auto& counts = header.counts;
     const bool sensible = counts[k_context] <= k_most_tokens && counts[k_tokens] <= counts[k_context] &&
                           counts[k_evaluated] <= counts[k_tokens] && counts[k_logits] <= k_most_tokens;
     Places places;
     if (!sensible || !find_places(layout, counts[k_tokens], counts[k_logits], counts[k_evaluated], places)) {
-        fail_file(Reason::value, "{}: {} tokens, {} of them evaluated, in a context of {}", file.path(),
+        fail_file(Reason::value, "{}: {} tokens, {} of them evaluated, in a context of {}", source.name(),
                   counts[k_tokens], counts[k_evaluated], counts[k_context]);
     }
-    check_size(file, header, places.end);
+    check_size(source, header, places.end, behind);
     return places;
 }
 
 }  // namespace
 
-void write_state(const std::string& path, const State& state, const Sequence& kv, const CancelToken* cancel) {
-    const KvLayout& layout = kv.layout();
+uint64_t state_bytes(const State& state, const KvLayout& layout) {
     Places places;
     if (!find_places(layout, state.tokens.size(), state.logits.size(),
                      static_cast<uint64_t>(state.n_evaluated), places))
         fail_internal("a state of {} tokens", state.tokens.size());
+    return places.end;
+}
+
+void write_state(const Write& write, const State& state, const Sequence& kv, const CancelToken* cancel) {
+    const KvLayout& layout = kv.layout();
     KvFileHeader header = new_header(k_magic, state.model, layout);
     header.counts[k_context] = static_cast<uint64_t>(state.n_context);
     header.counts[k_tokens] = state.tokens.size();
     header.counts[k_evaluated] = static_cast<uint64_t>(state.n_evaluated);
     header.counts[k_logits] = state.logits.size();
-    seal_header(header, places.end);
+    seal_header(header, state_bytes(state, layout));
 
     const int64_t n_pages = page_count(state.n_evaluated);
     std::vector<uint64_t> page_hashes;
     page_hashes.reserve(static_cast<size_t>(n_pages));
     std::vector<std::byte> last_page;
     const HostPage host_page(kv.pool());
-    NewFile file(path, places.end, Readers::owner);
-    file.write(bytes_of(header));
-    file.write(std::as_bytes(state.tokens));
-    file.write(std::as_bytes(state.logits));
+    write(bytes_of(header));
+    write(std::as_bytes(state.tokens));
+    write(std::as_bytes(state.logits));
     for (int64_t i = 0; i < n_pages; ++i) {
         throw_if_cancelled(cancel, "saving");
         const std::byte* page = host_page.read(kv.page(i));
@@ -102,18 +105,24 @@ void write_state(const std::string& path, const State& state, const Sequence& kv
             data = last_page;
         }
         page_hashes.push_back(hash_bytes(data));
-        file.write(data);
+        write(data);
     }
-    file.write(std::as_bytes(std::span(page_hashes)));
-    file.write(bytes_of(hash_of(state.tokens, state.logits, page_hashes)));
+    write(std::as_bytes(std::span(page_hashes)));
+    write(bytes_of(hash_of(state.tokens, state.logits, page_hashes)));
     throw_if_cancelled(cancel, "saving");
+}
+
+void write_state(const std::string& path, const State& state, const Sequence& kv, const CancelToken* cancel) {
+    NewFile file(path, state_bytes(state, kv.layout()), Readers::owner);
+    write_state([&](std::span<const std::byte> bytes) { file.write(bytes); }, state, kv, cancel);
     file.commit();
 }
 
-StateFile::StateFile(const std::string& path) : file_(path) {
-    const KvFileHeader header = read_header(file_, k_magic);
-    layout_ = layout_of(header, path);
-    const Places places = places_of(header, layout_, file_);
+StateFile::StateFile(Source source, Behind behind) : source_(std::move(source)) {
+    const KvFileHeader header = read_header(source_, k_magic);
+    layout_ = layout_of(header, name());
+    const Places places = places_of(header, layout_, source_, behind);
+    bytes_ = places.end;
     pages_at_ = places.pages;
     state_.model = header.model;
     state_.n_context = static_cast<int64_t>(header.counts[k_context]);
@@ -121,14 +130,14 @@ StateFile::StateFile(const std::string& path) : file_(path) {
 
     // No more than the file has: places_of() saw to it.
     tokens_.resize(header.counts[k_tokens]);
-    file_.read_at(places.tokens, std::as_writable_bytes(std::span(tokens_)));
+    source_.read_at(places.tokens, std::as_writable_bytes(std::span(tokens_)));
     logits_.resize(header.counts[k_logits]);
-    file_.read_at(places.logits, std::as_writable_bytes(std::span(logits_)));
+    source_.read_at(places.logits, std::as_writable_bytes(std::span(logits_)));
     page_hashes_.resize(static_cast<size_t>(page_count(state_.n_evaluated)));
-    file_.read_at(places.page_hashes, std::as_writable_bytes(std::span(page_hashes_)));
+    source_.read_at(places.page_hashes, std::as_writable_bytes(std::span(page_hashes_)));
     uint64_t hash = 0;
-    file_.read_at(places.end - sizeof(hash), std::as_writable_bytes(std::span(&hash, 1)));
-    if (hash != hash_of(tokens_, logits_, page_hashes_)) fail_altered(path, "tokens");
+    source_.read_at(places.end - sizeof(hash), std::as_writable_bytes(std::span(&hash, 1)));
+    if (hash != hash_of(tokens_, logits_, page_hashes_)) fail_altered(name(), "tokens");
 }
 
 State StateFile::state() const noexcept {
@@ -152,8 +161,8 @@ void StateFile::read_pages(Sequence& kv, const CancelToken* cancel) const {
             last_page.resize(data.size());
             data = last_page;
         }
-        file_.read_at(pages_at_ + i * static_cast<uint64_t>(layout_.page_bytes()), data);
-        if (hash_bytes(data) != page_hashes_[i]) fail_altered(file_.path(), "KV cache pages");
+        source_.read_at(pages_at_ + i * static_cast<uint64_t>(layout_.page_bytes()), data);
+        if (hash_bytes(data) != page_hashes_[i]) fail_altered(name(), "KV cache pages");
         if (n_slots < k_kv_page_tokens) unpack_page(layout_, last_page.data(), n_slots, page);
         host_page.write_back(to);
     }

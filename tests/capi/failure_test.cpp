@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -371,6 +372,14 @@ minim_status save(minim_model* model, const std::string& path, minim_error* err)
         status = minim_session_restore(model, path.c_str(), nullptr, nullptr, &restored, err);
     if (status == MINIM_OK && minim_session_token_count(restored) != 4)
         give_up("a restored session lost tokens");
+    minim_session_free(restored);
+    restored = nullptr;
+    static std::array<unsigned char, size_t{1} << 20> memory;
+    size_t size = 0;
+    if (status == MINIM_OK)
+        status = minim_session_save_memory(fork, memory.data(), memory.size(), &size, nullptr, err);
+    if (status == MINIM_OK)
+        status = minim_session_restore_memory(model, memory.data(), size, nullptr, nullptr, &restored, err);
     minim_session_free(restored);
     minim_session_free(fork);
     minim_session_free(session);

@@ -17,6 +17,11 @@ std::string compile_check(const std::string& path);
 
 std::string compile_check(const std::string& path) {
     const minim::Runtime runtime(minim::RuntimeOptions{2, MINIM_LOG_DEBUG, [](int32_t, const char*) {}});
+    minim::RuntimeOptions own_threads;
+    own_threads.parallel_for = [](int64_t n_tasks, const minim::Task& task) {
+        for (int64_t i = 0; i < n_tasks; ++i) task(i, 0);
+    };
+    const minim::Runtime on_own_threads(own_threads);
     const minim::Cancel cancel;
     minim::ModelOptions options;
     options.progress = [](uint64_t done, uint64_t total) { return done <= total; };
@@ -24,8 +29,21 @@ std::string compile_check(const std::string& path) {
     const minim::Checkpoint checkpoint = model.checkpoint();
     std::string text = checkpoint.metadata(checkpoint.metadata_key(0), 4).str() + checkpoint.tensor(0).name;
     text += model.memory()[0].name;
+    const minim::Model by_descriptor = minim::Model::open_fd(on_own_threads, 3, options, &cancel);
+    text += std::to_string(minim::Checkpoint::open_fd(runtime, 3).tensor_count());
+    text.append(minim::version()).append(minim::build_info());
+    if (minim::has_feature("gguf") && minim::version_number() >= MINIM_VERSION_NUMBER)
+        text += minim::formats()[0].name + std::string(minim::sampling_options()[0].name);
 
     minim::Session session(model, {128, MINIM_KV_F32, MINIM_KV_F16, 0, 0});
+    const std::vector<unsigned char> bytes = session.save_bytes(&cancel);
+    minim::Session::restore_bytes(model, bytes.data(), bytes.size(), {}, &cancel).save_fd(3, &cancel);
+    minim::Session::restore_fd(by_descriptor, 3, {}, &cancel).save("state");
+    minim::Engine engine(model);
+    minim::RequestOptions request_options;
+    request_options.notify = [] {};
+    engine.submit_n(minim::Sampling(), {1, 2}, 2, request_options)[0].cancel();
+    engine.submit(minim::Sampling(), {1, 2}, request_options).cancel();
     minim::Sampling sampling;
     sampling.set("temperature", 1.0)
         .set("top_k", 40)

@@ -114,7 +114,7 @@ class Description(unittest.TestCase):
             ("bindings/abi.json", '"minim_request_free"', '"minim_request_drop"', "abi.json"),
             ("bindings/python/minim/_tables.py", "'int64_t'", "'int32_t'", "_tables.py"),
             ("bindings/rust/minim-sys/src/bindings.rs", "pub n_ubatch: i32", "pub n_ubatch: i64", "bindings.rs"),
-            ("bindings/rust/minim-sys/src/bindings.rs", "MINIM_KV_Q8_0: i32 = 4", "MINIM_KV_Q8_0: i32 = 5", "bindings.rs"),
+            ("bindings/rust/minim-sys/src/bindings.rs", "MINIM_KV_Q8_0: minim_kv_format = 4", "MINIM_KV_Q8_0: minim_kv_format = 5", "bindings.rs"),
             ("tests/capi/exports.txt", "minim_version\n", "", "exports.txt"),
             ("tests/ffi/abi_layout.c", "    FIELD(minim_token, id);\n", "", "abi_layout.c"),
         )

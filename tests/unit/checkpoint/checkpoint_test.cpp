@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint.h"
 
-#include <filesystem>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <string>
+
+#include "checkpoint/text_file.h"
 #include "support.h"
 
 namespace minim::checkpoint::testing {
@@ -52,6 +57,25 @@ TEST_CASE("a folder opens as the model in it") {
     CHECK(checkpoint.alignment() == 1);
     CHECK(checkpoint.folder() == folder.path());
     CHECK(checkpoint.find("a")->type_name == "U8");
+}
+
+TEST_CASE("an open folder stays the one that was opened") {
+    const TemporaryFolder folder;
+    test::write_bytes(folder / "model.safetensors",
+                      safetensors(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})", 3));
+    test::write_bytes(folder / "beside.txt", bytes_of("text"));
+    Logger log;
+    const int descriptor = ::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const Checkpoint checkpoint = Checkpoint::open("/dev/fd/" + std::to_string(descriptor), log);
+    ::close(descriptor);
+    const TemporaryFolder other;
+    const int reused = ::open(other.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(reused == descriptor);
+    CHECK(checkpoint.find("a") != nullptr);
+    CHECK(read_text_file(checkpoint.folder() + "/beside.txt", 100) == "text");
+    ::close(reused);
+    expect_error(Status::io, "descriptor",
+                 [&] { Checkpoint::open("/dev/fd/" + std::to_string(reused), log); });
 }
 
 TEST_CASE("an importance matrix opens as a container") {

@@ -389,7 +389,7 @@ TEST_CASE("a restored session goes on with the bits of the saved one") {
         Session session(bundled_model(), params, silent);
         session.eval(ids, false, {}, nullptr);
         session.save(path, session.n_tokens(), nullptr);
-        const auto restored = Session::restore(bundled_model(), path, {}, nullptr, silent);
+        const auto restored = Session::restore(bundled_model(), kv::StateFile(path), {}, nullptr, silent);
         INFO(traits(format).name);
         CHECK(restored->n_context() == 300);
         CHECK(tokens_of(*restored) == ids);
@@ -404,7 +404,9 @@ TEST_CASE("sessions in every state can be saved") {
     const TemporaryFolder folder;
     const std::string path = folder / "state";
     const Logger silent;
-    const auto restored = [&] { return Session::restore(bundled_model(), path, {}, nullptr, silent); };
+    const auto restored = [&] {
+        return Session::restore(bundled_model(), kv::StateFile(path), {}, nullptr, silent);
+    };
     Session session = make_session();
     session.save(path, 0, nullptr);
     CHECK(restored()->n_tokens() == 0);
@@ -435,17 +437,17 @@ TEST_CASE("a state is restored into the context asked for") {
     session.save(path, 90, nullptr);
     SessionParams params;
     params.n_context = 1000;
-    const auto larger = Session::restore(bundled_model(), path, params, nullptr, silent);
+    const auto larger = Session::restore(bundled_model(), kv::StateFile(path), params, nullptr, silent);
     CHECK(larger->n_context() == 1000);
     larger->eval(some_ids(300), false, {}, nullptr);
 
     params.n_context = 89;
     expect_error(Status::invalid, "90 tokens do not fit into a context of 89",
-                 [&] { Session::restore(bundled_model(), path, params, nullptr, silent); });
+                 [&] { Session::restore(bundled_model(), kv::StateFile(path), params, nullptr, silent); });
     params.n_context = 0;
     params.k_format = Format::q8_0;
     expect_error(Status::invalid, "saved as F16, not as Q8_0",
-                 [&] { Session::restore(bundled_model(), path, params, nullptr, silent); });
+                 [&] { Session::restore(bundled_model(), kv::StateFile(path), params, nullptr, silent); });
 }
 
 TEST_CASE("a state of another model is refused") {
@@ -462,7 +464,7 @@ TEST_CASE("a state of another model is refused") {
         placement::make_backend("cpu", std::make_shared<ThreadPool>(1), active_cpu_level()),
         model::OpenOptions{}, silent);
     expect_error(Status::format, "another model",
-                 [&] { Session::restore(other, path, {}, nullptr, silent); });
+                 [&] { Session::restore(other, kv::StateFile(path), {}, nullptr, silent); });
 }
 
 TEST_CASE("a state with a token that the model does not have is refused") {
@@ -479,7 +481,7 @@ TEST_CASE("a state with a token that the model does not have is refused") {
         const backend::KvLayout layout = engine::kv_layout(model->config(), Format::f16, Format::f16);
         kv::write_state(path, state, kv::Sequence::alone(layout, 10), nullptr);
         expect_error(Status::format, "token " + std::to_string(id) + " of this state",
-                     [&] { Session::restore(model, path, {}, nullptr, silent); });
+                     [&] { Session::restore(model, kv::StateFile(path), {}, nullptr, silent); });
     }
 }
 

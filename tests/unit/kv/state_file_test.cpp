@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/state_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -147,6 +148,43 @@ TEST_CASE("a state without tokens is a state") {
     Sequence read(std::make_shared<PagePool>(k_layout), 10);
     file.read_pages(read, nullptr);
     CHECK(read.n_pages() == 0);
+}
+
+TEST_CASE("a state is the same in memory and behind other bytes of a file") {
+    const Saved saved;
+    const Bytes whole = read_all(saved.path);
+    std::vector<std::byte> written;
+    const auto append = [&](std::span<const std::byte> bytes) {
+        written.insert(written.end(), bytes.begin(), bytes.end());
+    };
+    const StateFile file(saved.path);
+    Sequence kv(std::make_shared<PagePool>(k_layout), 200);
+    file.read_pages(kv, nullptr);
+    write_state(append, file.state(), kv, nullptr);
+    CHECK(std::ranges::equal(written, std::as_bytes(std::span(whole))));
+    CHECK(state_bytes(file.state(), k_layout) == whole.size());
+    CHECK(file.bytes() == whole.size());
+
+    const StateFile in_memory(Source("memory", written), Behind::nothing);
+    Sequence again(std::make_shared<PagePool>(k_layout), 200);
+    in_memory.read_pages(again, nullptr);
+    CHECK(slot(again, 1, 2, k_evaluated - 1) == slot(saved.kv, 1, 2, k_evaluated - 1));
+    CHECK(std::ranges::equal(in_memory.state().tokens, saved.tokens));
+    written.pop_back();
+    CHECK(reason_of([&] { StateFile(Source("memory", written), Behind::nothing); }) == "truncated");
+
+    const std::string longer = saved.folder / "longer";
+    Bytes bytes(13, 'x');
+    bytes.insert(bytes.end(), whole.begin(), whole.end());
+    bytes.resize(bytes.size() + 50, 'y');
+    write_all(longer, bytes);
+    CHECK(reason_of([&] { StateFile(Source(File(longer), 13), Behind::nothing); }) == "value");
+    const StateFile within(Source(File(longer), 13), Behind::anything);
+    CHECK(within.bytes() == whole.size());
+    within.read_pages(again, nullptr);
+    CHECK(slot(again, 0, 0, 0) == slot(saved.kv, 0, 0, 0));
+    CHECK(reason_of([&] { StateFile(Source(File(longer), bytes.size() + 9), Behind::anything); }) ==
+          "format");
 }
 
 TEST_CASE("a state file cut anywhere is refused") {
