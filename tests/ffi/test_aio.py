@@ -2,6 +2,8 @@
 """minim.aio: requests as asynchronous iterators."""
 
 import asyncio
+import gc
+import os
 import time
 import unittest
 
@@ -55,6 +57,31 @@ class Aio(unittest.IsolatedAsyncioTestCase):
         watcher.cancel()
         self.assertEqual(counts, [32] * 32)
         self.assertLess(longest, 0.5)  # of a machine that does other work, too
+
+    async def test_a_request_that_outlives_its_engine_ends(self):
+        async with minim.aio.Engine(model(), kv_tokens=4096) as engine:
+            request = engine.submit(PROMPTS[0], max_tokens=3000, ignore_end=1)
+            task = asyncio.ensure_future(self.count(request))
+            await asyncio.sleep(0.01)
+        self.assertLess(await asyncio.wait_for(task, 60), 3000)
+        self.assertEqual(request.finish_reason, "stopped")
+
+    async def test_the_pipe_is_closed_with_its_engine_and_requests(self):
+        def open_files():
+            return set(os.listdir("/proc/self/fd"))
+
+        before = open_files()
+        for is_closed in (True, False):
+            engine = minim.aio.Engine(model(), kv_tokens=1024)
+            await engine.generate(PROMPTS[0], max_tokens=2)
+            self.assertGreater(len(open_files() - before), 1)
+            if is_closed:
+                async with engine:
+                    pass
+            del engine
+            gc.collect()
+            await asyncio.sleep(0.01)
+            self.assertLessEqual(open_files(), before)
 
     @staticmethod
     async def count(request):

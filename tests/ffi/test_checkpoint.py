@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import errno
 import json
+import os
 import pathlib
 import tempfile
 import unittest
@@ -39,6 +41,42 @@ class Malformed(unittest.TestCase):
             minim.Model(MALFORMED / "g26_duplicate_tensor.gguf")
         self.assertEqual(caught.exception.reason, "duplicate")
         self.assertEqual(int(caught.exception.status), 4)
+
+
+class Descriptors(unittest.TestCase):
+    def test_an_open_file_is_a_checkpoint_and_a_model(self):
+        with open(Q8_0, "rb") as file:
+            file.seek(5)
+            checkpoint, opened = minim.Checkpoint(file), minim.Model(file.fileno(), threads=1)
+            plan = minim.plan(file, context=64, devices=[], host="1GiB,10GB/s")
+            self.assertEqual(file.tell(), 5)
+        with checkpoint, opened, minim.Checkpoint(Q8_0) as by_path:
+            self.assertEqual(checkpoint.tensors, by_path.tensors)
+            self.assertEqual(opened.tokenize("Hello"), model().tokenize("Hello"))
+            self.assertTrue(plan["fits"])
+
+    def test_an_open_folder_is_a_checkpoint(self):
+        descriptor = os.open(MADE_MODELS / "minim-tiny", os.O_RDONLY)
+        try:
+            checkpoint = minim.Checkpoint(descriptor)
+        finally:
+            os.close(descriptor)
+        with checkpoint, minim.Checkpoint(MADE_MODELS / "minim-tiny") as by_path:
+            self.assertEqual(checkpoint.tensors, by_path.tensors)
+            self.assertEqual(checkpoint.recommended_sampling, by_path.recommended_sampling)
+
+    def test_what_is_not_open_is_refused(self):
+        with self.assertRaises(ValueError):
+            minim.Checkpoint(-1)
+        ends = os.pipe()
+        for descriptor in ends:
+            with self.assertRaises(minim.Error) as raised:
+                minim.Model(descriptor)
+            self.assertEqual(raised.exception.status, minim.Status.IO)
+            os.close(descriptor)
+        with self.assertRaises(minim.Error) as raised:
+            minim.Checkpoint(ends[0])
+        self.assertEqual((raised.exception.status, raised.exception.errno), (minim.Status.IO, errno.EBADF))
 
 
 class Headers(unittest.TestCase):

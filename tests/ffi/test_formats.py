@@ -18,6 +18,12 @@ def rows_of(golden):
 
 
 class Formats(unittest.TestCase):
+    def test_the_formats_are_listed(self):
+        formats = minim.formats()
+        q8 = formats["Q8_0"]
+        self.assertEqual((q8.block_elems, q8.block_bytes, q8.gguf_type, q8.is_weight), (32, 34, 8, 1))
+        self.assertLessEqual(set(FORMATS), set(formats))
+
     def test_every_format_decodes_its_golden_rows(self):
         for name, golden in FORMATS.items():
             packed, expected = rows_of(golden)

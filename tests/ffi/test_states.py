@@ -5,9 +5,11 @@ import os
 import pathlib
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -116,6 +118,75 @@ class States(unittest.TestCase):
             self.assertEqual(raised.exception.status, minim.Status.FORMAT)
             self.assertEqual(raised.exception.reason, reason)
             self.assertIn(str(self.path), str(raised.exception))
+
+    def test_a_session_goes_on_from_its_bytes(self):
+        golden = prompt("chat_capital")
+        with model().session(context=512) as session:
+            session.eval(golden["ids"])
+            session.save(self.path)
+            data = session.save_bytes()
+        self.assertIsInstance(data, bytes)
+        self.assertEqual(data, self.path.read_bytes())
+        for same in (data, bytearray(data), memoryview(data), np.frombuffer(data, np.uint8)):
+            with model().restore_bytes(same) as restored:
+                answer = [token.id for token in restored.generate([])]
+                self.assertEqual(answer, golden["greedy_ids"][:-1])
+        for altered, reason in (
+            (b"", minim.Reason.FORMAT),
+            (data[:-1], minim.Reason.TRUNCATED),
+            (data + b"?", minim.Reason.VALUE),
+            (data[:200] + b"?" + data[201:], minim.Reason.VALUE),
+        ):
+            with self.assertRaises(minim.Error) as raised:
+                model().restore_bytes(altered)
+            self.assertEqual((raised.exception.status, raised.exception.reason), (minim.Status.FORMAT, reason))
+        with self.assertRaises(TypeError):
+            model().restore_bytes("text")
+
+    def test_sessions_follow_each_other_in_an_open_file(self):
+        for buffering in (-1, 0):
+            with self.subTest(buffering=buffering), open(self.path, "wb", buffering) as file:
+                file.write(b"head")
+                for ids in ([5, 6, 7], [9]):
+                    with model().session(context=64) as session:
+                        session.eval(ids)
+                        session.save(file)
+                file.write(b"tail")
+            with open(self.path, "rb", buffering) as file:
+                self.assertEqual(file.read(4), b"head")
+                for ids in ([5, 6, 7], [9]):
+                    with model().restore(file) as session:
+                        self.assertEqual(list(session.tokens), ids)
+                self.assertEqual(file.read(), b"tail")
+                os.lseek(file.fileno(), 4, os.SEEK_SET)
+                with model().restore(file.fileno()) as session:
+                    self.assertEqual(list(session.tokens), [5, 6, 7])
+
+    def test_a_session_goes_through_a_socket(self):
+        with model().session(context=64) as session:
+            session.eval([5, 6, 7])
+            ends = socket.socketpair()
+            with ends[0], ends[1]:
+                with self.assertRaises(minim.Error) as raised:
+                    model().restore(ends[1])
+                self.assertEqual(raised.exception.status, minim.Status.IO)
+                read = []
+                reader = threading.Thread(target=lambda: read.append(ends[1].makefile("rb").read()))
+                reader.start()
+                session.save(ends[0])
+                ends[0].shutdown(socket.SHUT_WR)
+                reader.join()
+            self.assertEqual(read[0], session.save_bytes())
+            from_end, to_end = os.pipe()
+            os.close(from_end)
+            with self.assertRaises(OSError):
+                session.save(to_end)
+            os.close(to_end)
+            for closed in (to_end, -1):
+                with self.assertRaises(minim.Error):
+                    session.save(closed)
+                with self.assertRaises(minim.Error):
+                    model().restore(closed)
 
     def test_a_path_that_is_no_file_is_refused(self):
         for path in (self.folder.name, "/dev/null"):

@@ -17,6 +17,19 @@ class Tokenizer(unittest.TestCase):
                 self.assertEqual(model().detokenize(case["ids"]), case["text"])
                 self.assertEqual(model().detokenize(case["ids_no_added_tokens"]), case["text"])
 
+    def test_a_decoder_gives_the_text_token_by_token(self):
+        for case in load_json("tokenizer/golden.json"):
+            with self.subTest(text=case["text"][:40]), model().decoder() as decoder:
+                parts = [decoder.push(id) for id in case["ids"]]
+                self.assertEqual("".join(parts) + decoder.finish(), case["text"])
+        with model().decoder() as decoder:
+            euro = model().tokenize("€", special=False)
+            first = model().token_text(euro[0])
+            if len(first) < 3:  # the start of a sequence
+                self.assertEqual((decoder.push(euro[0]), decoder.finish()), ("", "\ufffd"))
+            with self.assertRaises(minim.Error):
+                decoder.push(-1)
+
     def test_the_modes_differ_in_the_added_tokens_they_recognise(self):
         exact = model().tokenize("a[e~[<think>", special="exact")
         safe = model().tokenize("a[e~[<think>", special="safe")

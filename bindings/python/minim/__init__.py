@@ -24,6 +24,7 @@ import collections.abc
 import ctypes as c
 import functools
 import importlib
+import io
 import json
 import math
 import operator
@@ -107,6 +108,23 @@ def _path(path):
     return encoded
 
 
+def _descriptor(file):
+    """Returns the descriptor of an int or of a file object, or None for a path."""
+    if isinstance(file, int):
+        return _int32(file)
+    return None if isinstance(file, (str, bytes, os.PathLike)) else _int32(file.fileno())
+
+
+def _checkpoint_path(file):
+    """Returns a path; an open file's is that of its descriptor, of which the library keeps a copy."""
+    descriptor = _descriptor(file)
+    if descriptor is None:
+        return _path(file)
+    if descriptor < 0:
+        raise ValueError(f"the descriptor is {descriptor}; it must not be negative")
+    return b"/dev/fd/%d" % descriptor
+
+
 def _json(value):
     return None if value is None else json.dumps(value).encode()
 
@@ -182,11 +200,12 @@ class _Metadata(collections.abc.Mapping):
 
 
 class Checkpoint(abi.Handle):
-    """The headers of a GGUF or safetensors checkpoint: .metadata maps keys to texts, .tensors lists TensorInfo."""
+    """The headers of a GGUF or safetensors checkpoint: .metadata maps keys to texts, .tensors lists TensorInfo. `path`: a file or a
+    folder, or an open one: a file object or a descriptor, which may be closed afterwards."""
 
     def __init__(self, path):
         runtime, out = _Runtime(threads=1), c.c_void_p()
-        runtime._check("checkpoint_open", _path(path), c.byref(out))
+        runtime._check("checkpoint_open", _checkpoint_path(path), c.byref(out))
         self._adopt(out.value, runtime._raised, runtime)
 
     def _adopt(self, handle, raised, runtime):
@@ -327,7 +346,7 @@ def plan(
     )
     text = c.c_void_p()
     with _Runtime(threads=threads) as runtime:
-        runtime._check("plan_make", _path(path), c.byref(params), c.byref(text))
+        runtime._check("plan_make", _checkpoint_path(path), c.byref(params), c.byref(text))
     return json.loads(abi.take_text(text))
 
 
@@ -362,7 +381,7 @@ class NodeMemory(typing.NamedTuple):
 
 
 class Model(abi.Handle):
-    """A loaded model.
+    """A loaded model. `path`: a file or a folder, or an open one: a file object or a descriptor, which may be closed afterwards.
 
     backend    "cpu", or "reference": plain float arithmetic, slow and exact
     devices    devices for the layers: "cuda:0", "cuda:0,cuda:1" or a list of names, each with a budget if need be ("cuda:0=20GiB",
@@ -476,7 +495,7 @@ class Model(abi.Handle):
         params.fit_context = fit_context or 0
         if progress is not None:
             params.progress = report
-        self._runtime, out, file = runtime, c.c_void_p(), _path(path)
+        self._runtime, out, file = runtime, c.c_void_p(), _checkpoint_path(path)
         try:
             _cancellable(
                 lambda switch: runtime._check("model_open", file, c.byref(params), switch, c.byref(out)), cancel
@@ -498,6 +517,16 @@ class Model(abi.Handle):
                 for name, value in fields.items()
             }
         )
+
+    @property
+    def threads(self):
+        """The number of compute threads, with the calling one."""
+        return self._runtime._get("runtime_thread_count")
+
+    @property
+    def cpu_level(self):
+        """The instruction set that is in use: "scalar", "avx2", "avx2_vnni", "avx512" or "avx512_vbmi"."""
+        return self._runtime._get("runtime_cpu_level").decode()
 
     @property
     def numa(self):
@@ -592,6 +621,10 @@ class Model(abi.Handle):
     def token_attributes(self, id):
         """Returns bits of MINIM_TOKEN_*, or -1 if `id` is not a token."""
         return self._get("token_attributes", _int32(id))
+
+    def decoder(self, skip_special=False):
+        """Returns a Decoder for the text of tokens that come one by one."""
+        return Decoder(self, lambda out: self._check("decoder_create", int(skip_special), out))
 
     def render_chat(
         self,
@@ -698,16 +731,31 @@ class Model(abi.Handle):
         return Session(self, lambda out: self._check("session_create", c.byref(params), out))
 
     def restore(self, path, context=0, kv=None, n_batch=0, n_ubatch=0, *, cancel=None):
-        """Restores a session from a file of Session.save(), with its context size and KV format. cancel: a Cancel."""
+        """Restores a session of Session.save(), with its context size and KV format. path: a path, or an open file or descriptor, which
+        is read from its position on and left behind the session; not a pipe or socket. cancel: a Cancel."""
+        descriptor, options = _descriptor(path), (context, kv, n_batch, n_ubatch, cancel)
+        if descriptor is None:
+            return self._restored(("session_restore", _path(path)), *options)
+        if isinstance(path, io.IOBase) and path.seekable():  # it may have read ahead of its position
+            os.lseek(descriptor, path.tell(), os.SEEK_SET)
+        session = self._restored(("session_restore_fd", descriptor), *options)
+        if isinstance(path, io.IOBase):
+            path.seek(os.lseek(descriptor, 0, os.SEEK_CUR))
+        return session
+
+    def restore_bytes(self, data, context=0, kv=None, n_batch=0, n_ubatch=0, *, cancel=None):
+        """Restores a session from the bytes of Session.save_bytes(), as restore() does."""
+        array = np.asarray(memoryview(data).cast("B"))  # without a copy
+        call = "session_restore_memory", array.ctypes.data, array.size
+        return self._restored(call, context, kv, n_batch, n_ubatch, cancel)
+
+    def _restored(self, call, context, kv, n_batch, n_ubatch, cancel):
         params = _session_params(context, "auto" if kv is None else kv, n_batch, n_ubatch)
-        file = _path(path)
 
-        def restored(out):
-            return _cancellable(
-                lambda switch: self._check("session_restore", file, c.byref(params), switch, out), cancel
-            )
+        def restore(out):
+            return _cancellable(lambda switch: self._check(*call, c.byref(params), switch, out), cancel)
 
-        return Session(self, restored)
+        return Session(self, restore)
 
 
 # ------------------------------------------------------------------------------------------- cancelling
@@ -867,6 +915,27 @@ class Constraint(_ModelPart):
         result = c.c_int32()
         self._check("constraint_matches", data, len(data), c.byref(result))
         return result.value != 0
+
+
+class Decoder(_ModelPart):
+    """Decodes tokens as they come; made by Model.decoder(). At most 3 bytes of an incomplete UTF-8 sequence are held back."""
+
+    def __init__(self, model, create):
+        self._make(model, create, "decoder_free")
+
+    def push(self, id):
+        """Adds a token and returns the whole UTF-8 sequences so far."""
+        return self._text("decoder_push", _int32(id))
+
+    def finish(self):
+        """Returns U+FFFD for an incomplete sequence, and starts anew."""
+        return self._text("decoder_finish")
+
+    def _text(self, name, *arguments):
+        text, length = c.c_char_p(), c.c_size_t()
+        with self._lock:
+            self._check(name, *arguments, c.byref(text), c.byref(length))
+            return c.string_at(text, length.value).decode()
 
 
 _NULL_CONTENT = {"template": 0, "empty": 1}
@@ -1094,9 +1163,29 @@ class Session(_ModelPart):
         return Session(self.model, lambda out: self._check("session_fork", out))
 
     def save(self, path, *, cancel=None):
-        """Writes the session to a file, for Model.restore(). After an error, the old file is unchanged. cancel: a Cancel."""
-        file = _path(path)
-        _cancellable(lambda switch: self._check("session_save", file, switch), cancel)
+        """Writes the session, for Model.restore(). path: a path, whose old file is unchanged after an error; or an open file, pipe, socket
+        or descriptor, to which the session is written from its position on. cancel: a Cancel."""
+        descriptor = _descriptor(path)
+        if descriptor is None:
+            call = "session_save", _path(path)
+        else:
+            call = "session_save_fd", descriptor
+            if isinstance(path, io.IOBase):  # what it keeps back comes first
+                path.flush()
+        _cancellable(lambda switch: self._check(*call, switch), cancel)
+
+    def save_bytes(self, *, cancel=None):
+        """Returns the session as bytes, for Model.restore_bytes(). cancel: a Cancel."""
+        size = c.c_size_t()
+        self._check("session_save_memory", None, 0, c.byref(size), None)
+        data = bytearray(size.value)
+        buffer = (c.c_char * len(data)).from_buffer(data)
+
+        def save(switch):
+            self._check("session_save_memory", buffer, len(data), c.byref(size), switch)
+
+        _cancellable(save, cancel)
+        return bytes(data)
 
     def truncate(self, count):
         """Forgets every token from position `count` on."""
@@ -1232,7 +1321,8 @@ class Engine(_ModelPart):
         n: the number of answers to the prompt, which is evaluated once: returns a list of Requests. With a seed, answer i has the
         seed plus i. priority: higher ones go first. timeout: seconds after which the answer is ended; None or 0: no limit. notify:
         called without arguments on the engine's thread if the request has something new; it must return at once, and its exceptions
-        are dropped. The other arguments are those of Session.generate().
+        are dropped. Or the descriptor of a non-blocking pipe, socket or eventfd, which gets 8 bytes then, without any Python code
+        that the engine would wait for. The other arguments are those of Session.generate().
         """
         array = _prompt_ids(self.model, prompt, special, messages, tools)
         seconds = _seconds(timeout)
@@ -1241,7 +1331,9 @@ class Engine(_ModelPart):
             priority=_int32(priority), timeout_ms=max(1, int(seconds * 1000)) if has_limit else 0
         )
         callback = None
-        if notify is not None:
+        if isinstance(notify, int) or hasattr(notify, "fileno"):
+            callback, params.notify, params.notify_user_data = notify, abi.notify_fd, _descriptor(notify)
+        elif notify is not None:
             callback = params.notify = abi.NotifyFn(lambda _: notify())
         options.update(max_tokens=max_tokens, temperature=temperature)
         with _Sampling(self.model, options, logit_bias, stop, stop_tokens, schema) as sampling:
@@ -1397,6 +1489,20 @@ class Request(abi.Handle):
 
 
 # --------------------------------------------------------------------------------------------- formats
+
+
+FormatInfo = _values("FormatInfo", abi.FormatInfo)
+
+
+def formats():
+    """Returns the weight formats by name: FormatInfos with gguf_type, block_elems, block_bytes, row_header_bytes and is_weight."""
+    found = {}
+    for index in range(abi.call("format_count")):
+        info = abi.FormatInfo()
+        abi.check("format_get_info", index, c.byref(info))
+        format = _values_of(FormatInfo, info)
+        found[format.name] = format
+    return found
 
 
 def decode_format(name, row_bytes, count):

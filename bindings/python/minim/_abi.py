@@ -195,6 +195,7 @@ EngineParams = STRUCTURES["minim_engine_params"]
 EngineState = STRUCTURES["minim_engine_state"]
 RequestParams = STRUCTURES["minim_request_params"]
 RequestState = STRUCTURES["minim_request_state"]
+FormatInfo = STRUCTURES["minim_format_info"]
 
 
 def _library_path():
@@ -223,6 +224,7 @@ def _load_library():
 
 
 library = _load_library()
+notify_fd = NotifyFn(("minim_notify_fd", library))  # of the library: its call needs no lock of Python
 
 
 # The calls, without "minim_". ctypes would pass a handle of a call that it does not know as a C int.

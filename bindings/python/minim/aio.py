@@ -8,14 +8,15 @@
                 print(token.text, end="", flush=True)
         print(request.finish_reason)
 
-The engine's thread wakes the event loop through `notify`, once for all requests that have something new, so no thread blocks.
+The engine's thread wakes the event loop through a pipe, once for all requests that have something new: no thread blocks, and the
+engine waits for no Python code.
 An Engine belongs to the loop in which it submits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import os
 import typing
 
 import minim
@@ -24,61 +25,65 @@ __all__ = ["Engine", "Request"]
 
 
 class _Wakeups:
-    """Events of one loop that another thread sets, all waiting ones with one call."""
+    """Wakes the tasks of one loop through a pipe that the engine's thread writes to."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
+        self._news = asyncio.Event()
         self._loop = loop
-        self._lock = threading.Lock()
-        self._waiting: typing.List[asyncio.Event] = []
+        self._read_end, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._is_open = True
+        loop.add_reader(self._read_end, self._read, self._read_end, loop, self._news)
 
-    def wake(self, event: asyncio.Event) -> None:
-        """Wakes the loop; callable from any thread."""
-        with self._lock:
-            self._waiting.append(event)
-            is_first = len(self._waiting) == 1
-        if is_first:
-            try:
-                self._loop.call_soon_threadsafe(self._run)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                pass
+    def fileno(self) -> int:
+        return self._write_end
 
-    def _run(self) -> None:
-        with self._lock:
-            events, self._waiting = self._waiting, []
-        for event in events:
-            event.set()
+    async def wait(self) -> None:
+        """Waits until a request may have something new."""
+        await self._news.wait()
+
+    @staticmethod
+    def _read(read_end: int, loop: asyncio.AbstractEventLoop, news: asyncio.Event) -> None:
+        """Reads what was written for all requests of a step at once."""
+        if not os.read(read_end, 1 << 16):  # the other end is closed
+            loop.remove_reader(read_end)
+            os.close(read_end)
+        news.set()  # all tasks that wait now
+        news.clear()
+
+    def close(self) -> None:
+        """Wakes all tasks a last time. Called once no request can have something new; by any thread."""
+        if self._is_open:
+            self._is_open = False
+            os.close(self._write_end)
+            if self._loop.is_closed():
+                os.close(self._read_end)
+
+    __del__ = close
 
 
 class Request:
     """One request of an Engine. Iterate over its minim.Tokens, or await result(). `async with` cancels it at the end of the block if it
     is still running. One task at a time."""
 
-    def __init__(self, submit: typing.Callable[[typing.Callable[[], None]], minim.Request], wakeups: _Wakeups):
-        self._event = asyncio.Event()
-        self._request = submit(lambda: wakeups.wake(self._event))
+    def __init__(self, request: minim.Request, wakeups: _Wakeups):
+        self._request, self._wakeups = request, wakeups
 
     def __aiter__(self) -> Request:
         return self
 
     async def __anext__(self) -> minim.Token:
-        while True:
-            self._event.clear()
-            token = self._request.poll()
-            if token is None:
-                raise StopAsyncIteration
-            if token is not minim.PENDING:
-                return token
-            await self._event.wait()
+        while (token := self._request.poll()) is minim.PENDING:
+            await self._wakeups.wait()
+        if token is None:
+            raise StopAsyncIteration
+        return token
 
     async def result(self) -> minim.Answer:
         """Waits for the end and returns an Answer with the ids and the text that have not been iterated over. asyncio.wait_for() may
         cancel it; called again, it loses nothing of the answer."""
-        while True:
-            self._event.clear()
-            answer = self._request.poll_result()
-            if answer is not minim.PENDING:
-                return answer
-            await self._event.wait()
+        while (answer := self._request.poll_result()) is minim.PENDING:
+            await self._wakeups.wait()
+        return answer
 
     def cancel(self) -> None:
         """Ends the answer after the tokens reported so far."""
@@ -114,7 +119,7 @@ class Engine:
             raise TypeError("submit() has no n: submit the prompt several times, with seeds of their own")
         if self._wakeups is None:
             self._wakeups = _Wakeups(asyncio.get_running_loop())
-        return Request(lambda notify: self._engine.submit(prompt, notify=notify, **options), self._wakeups)
+        return Request(self._engine.submit(prompt, notify=self._wakeups, **options), self._wakeups)
 
     async def generate(self, prompt: typing.Any = None, **options: typing.Any) -> minim.Answer:
         """Waits for the whole Answer. Cancelling the task cancels the request."""
@@ -134,3 +139,6 @@ class Engine:
 
     async def __aexit__(self, *exception: object) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._engine.close)
+        if self._wakeups is not None:
+            self._wakeups.close()
+            await asyncio.sleep(0)  # the loop sees the end of the pipe
