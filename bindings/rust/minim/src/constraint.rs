@@ -7,8 +7,8 @@ use std::sync::Arc;
 use minim_sys as sys;
 
 use crate::error::{check, Result};
+use crate::model::ModelHandle;
 use crate::raw::{c_text, create, pointer_or_null};
-use crate::runtime::Shared;
 
 /// The kinds of a [`Constraint`].
 #[derive(Clone, Copy, Debug)]
@@ -31,9 +31,20 @@ pub enum ConstraintForm<'a> {
     },
 }
 
+/// The options of a [`Constraint`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConstraintOptions<'a> {
+    /// Anything is allowed up to this token ("</think>").
+    pub starts_after: Option<&'a str>,
+    /// For tools: the answer may be text without a call, too; a call, once the model opens it, fits the tools.
+    pub calls_are_optional: bool,
+    /// For tools: ignore keywords that cannot be enforced, with a warning in the log.
+    pub relax: bool,
+}
+
 struct Handle {
     handle: *mut sys::minim_constraint,
-    _runtime: Arc<Shared>,
+    _model: Arc<ModelHandle>,
 }
 
 // "immutable, any thread"
@@ -52,14 +63,16 @@ impl Drop for Handle {
 pub struct Constraint(Arc<Handle>);
 
 impl Constraint {
-    pub(crate) fn new(
-        model: *mut sys::minim_model,
-        runtime: &Arc<Shared>,
-        form: ConstraintForm<'_>,
-        starts_after: Option<&str>,
-    ) -> Result<Self> {
-        let starts_after = starts_after.map(|text| c_text(text, "starts_after")).transpose()?;
-        let params = sys::minim_constraint_params { starts_after: pointer_or_null(&starts_after), ..Default::default() };
+    pub(crate) fn new(model: &Arc<ModelHandle>, form: ConstraintForm<'_>, options: ConstraintOptions<'_>) -> Result<Self> {
+        let kept = Arc::clone(model);
+        let model = model.handle;
+        let starts_after = options.starts_after.map(|text| c_text(text, "starts_after")).transpose()?;
+        let params = sys::minim_constraint_params {
+            starts_after: pointer_or_null(&starts_after),
+            calls_are_optional: i32::from(options.calls_are_optional),
+            relax: i32::from(options.relax),
+            ..Default::default()
+        };
         let handle = match form {
             ConstraintForm::Schema(schema) => {
                 let schema = c_text(schema, "the schema")?;
@@ -85,7 +98,7 @@ impl Constraint {
                 })
             }
         }?;
-        Ok(Constraint(Arc::new(Handle { handle, _runtime: Arc::clone(runtime) })))
+        Ok(Constraint(Arc::new(Handle { handle, _model: kept })))
     }
 
     /// Returns whether the constraint allows the whole text.

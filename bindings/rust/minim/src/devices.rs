@@ -4,11 +4,21 @@
 use minim_sys as sys;
 
 use crate::error::{check, Result};
-use crate::raw::{create, text_of};
+use crate::raw::{c_text, create, text_of};
 
 /// Returns the library's version, "0.1.0".
 pub fn version() -> String {
     unsafe { text_of(sys::minim_version()) }
+}
+
+/// Returns one line about the build: version, compiler, instruction sets.
+pub fn build_info() -> String {
+    unsafe { text_of(sys::minim_build_info()) }
+}
+
+/// Returns whether the build has a feature: "gguf", "safetensors", "cpu", "reference", "avx2", "avx512", "cuda".
+pub fn has_feature(name: &str) -> bool {
+    c_text(name, "the feature").map_or(false, |name| unsafe { sys::minim_has_feature(name.as_ptr()) } == 1)
 }
 
 /// A device for computation.

@@ -6,7 +6,8 @@ use std::os::raw::c_void;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ use minim_sys as sys;
 
 use crate::cancel::Cancel;
 use crate::error::{check, Result};
+use crate::model::ModelHandle;
 use crate::options::KvFormat;
-use crate::raw::{c_path, create};
-use crate::runtime::Shared;
+use crate::raw::c_path;
 use crate::sampling::Sampling;
 use crate::session::{FinishReason, Token};
 
@@ -52,6 +53,18 @@ impl EngineOptions {
     /// Sets the most tokens of one request, prompt and answer.
     pub fn context(mut self, tokens: u64) -> Self {
         self.0.max_context = tokens;
+        self
+    }
+
+    /// Sets the tokens of a step, at least the requests that run at once.
+    pub fn batch(mut self, tokens: i32) -> Self {
+        self.0.n_batch = tokens;
+        self
+    }
+
+    /// Sets the most tokens of prompts in a step while answers are running.
+    pub fn prompt_rows(mut self, tokens: i32) -> Self {
+        self.0.n_prompt_rows = tokens;
         self
     }
 
@@ -97,6 +110,7 @@ pub struct EngineState {
     pub n_running: u64,
     pub n_steps: u64,
     pub n_evaluated: u64,
+    pub n_preempted: u64,
     pub n_pages: u64,
     pub n_pages_held: u64,
     pub n_pages_cached: u64,
@@ -113,6 +127,11 @@ pub struct RequestState {
     pub n_cached: u64,
     pub n_generated: u64,
     pub n_reasoning: u64,
+    pub n_preempted: u64,
+    /// The token that ended the answer.
+    pub stop_token: Option<i32>,
+    /// The index of the stop text that ended it.
+    pub stop_text: Option<usize>,
     pub queue_us: u64,
     pub prompt_us: u64,
     pub generate_us: u64,
@@ -132,7 +151,7 @@ pub struct Answer {
 /// Serves many requests at once, on a thread of its own. Dropping it ends running requests. Any thread may use it.
 pub struct Engine {
     handle: *mut sys::minim_engine,
-    runtime: Arc<Shared>,
+    model: Arc<ModelHandle>,
 }
 
 // "any thread"
@@ -146,14 +165,28 @@ impl Drop for Engine {
 }
 
 impl Engine {
-    pub(crate) fn of_raw(handle: *mut sys::minim_engine, runtime: &Arc<Shared>) -> Self {
-        Engine { handle, runtime: Arc::clone(runtime) }
+    pub(crate) fn of_raw(handle: *mut sys::minim_engine, model: &Arc<ModelHandle>) -> Self {
+        Engine { handle, model: Arc::clone(model) }
     }
 
     /// Submits a prompt and returns at once. Errors: `Invalid`, `ContextFull` (it can never fit).
     pub fn submit(&self, prompt: &[i32], sampling: &Sampling, options: RequestOptions) -> Result<Request> {
-        let sampling = sampling.handle()?;
-        let notified = Arc::new(Notified(Mutex::new(None)));
+        Ok(self.submit_n(prompt, sampling, options, 1)?.remove(0))
+    }
+
+    /// Submits requests for `n_answers` (1 to 1024) answers to one prompt, which is evaluated once, all or none. With a seed, answer i has
+    /// the seed plus i.
+    pub fn submit_n(
+        &self,
+        prompt: &[i32],
+        sampling: &Sampling,
+        options: RequestOptions,
+        n_answers: usize,
+    ) -> Result<Vec<Request>> {
+        let sampling = sampling.handle(&self.model)?;
+        // The library refuses more than it has room for, before it writes any.
+        let mut handles = vec![ptr::null_mut(); n_answers.clamp(1, 1025)];
+        let notified = Arc::new(Notified(Mutex::new(vec![None; handles.len()])));
         let timeout_ms = options.timeout.map_or(0, |timeout| i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX).max(1));
         let params = sys::minim_request_params {
             priority: options.priority,
@@ -162,10 +195,19 @@ impl Engine {
             notify_user_data: Arc::as_ptr(&notified) as *mut c_void,
             ..Default::default()
         };
-        let handle = create(|out, err| unsafe {
-            sys::minim_engine_submit(self.handle, sampling.0, prompt.as_ptr(), prompt.len(), &params, out, err)
+        check(|err| unsafe {
+            let (ids, count, out) = (prompt.as_ptr(), prompt.len(), handles.as_mut_ptr());
+            let n_answers = n_answers.min(handles.len());
+            sys::minim_engine_submit_n(self.handle, sampling.0, ids, count, &params, n_answers, out, err)
         })?;
-        Ok(Request { handle, notified, has_ended: false, _runtime: Arc::clone(&self.runtime) })
+        let request = |(place, handle)| Request {
+            handle,
+            notified: Arc::clone(&notified),
+            place,
+            has_ended: false,
+            _model: Arc::clone(&self.model),
+        };
+        Ok(handles.into_iter().enumerate().map(request).collect())
     }
 
     /// Refuses new requests and waits for the running ones, at most for `timeout`. Returns whether they are done.
@@ -199,6 +241,7 @@ impl Engine {
             n_running: state.n_running,
             n_steps: state.n_steps,
             n_evaluated: state.n_evaluated,
+            n_preempted: state.n_preempted,
             n_pages: state.n_pages,
             n_pages_held: state.n_pages_held,
             n_pages_cached: state.n_pages_cached,
@@ -206,13 +249,19 @@ impl Engine {
     }
 }
 
-/// The task that waits for something new, if any.
-struct Notified(Mutex<Option<Waker>>);
+/// The tasks that wait for something new, one for each of the requests that were submitted together.
+struct Notified(Mutex<Vec<Option<Waker>>>);
+
+impl Notified {
+    fn wakers(&self) -> MutexGuard<'_, Vec<Option<Waker>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 unsafe extern "C" fn notify(user_data: *mut c_void) {
     let notified = &*user_data.cast::<Notified>();
-    let waker = notified.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(waker) = waker {
+    let wakers: Vec<Waker> = notified.wakers().iter_mut().filter_map(Option::take).collect();
+    for waker in wakers {
         let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
     }
 }
@@ -223,8 +272,9 @@ unsafe extern "C" fn notify(user_data: *mut c_void) {
 pub struct Request {
     handle: *mut sys::minim_request,
     notified: Arc<Notified>, // `notify` is not called any more once the handle is released
+    place: usize,            // in `notified`
     has_ended: bool,
-    _runtime: Arc<Shared>,
+    _model: Arc<ModelHandle>,
 }
 
 // "any thread; minim_request_next one thread at a time", which asks for &mut.
@@ -241,10 +291,10 @@ impl Request {
     /// Returns the next token, `None` after the last one. If pending, the task is woken when there is something new.
     pub fn poll_token(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Token>>> {
         // Before asking: what comes in between wakes the task.
-        *self.notified.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+        self.notified.wakers()[self.place] = Some(context.waker().clone());
         match self.next_within(0) {
             Poll::Ready(token) => {
-                self.notified.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+                self.notified.wakers()[self.place].take();
                 Poll::Ready(token)
             }
             Poll::Pending => Poll::Pending,
@@ -283,6 +333,9 @@ impl Request {
             n_cached: state.n_cached,
             n_generated: state.n_generated,
             n_reasoning: state.n_reasoning,
+            n_preempted: state.n_preempted,
+            stop_token: (state.stop_token >= 0).then_some(state.stop_token),
+            stop_text: usize::try_from(state.stop_text).ok(),
             queue_us: state.queue_us,
             prompt_us: state.prompt_us,
             generate_us: state.generate_us,

@@ -20,26 +20,36 @@
 #![warn(missing_docs)]
 
 mod cancel;
+mod checkpoint;
 mod constraint;
+mod decoder;
 mod devices;
 mod engine;
 mod error;
+mod formats;
+mod memory;
 mod model;
 mod options;
 mod output;
+mod plan;
 mod raw;
 mod runtime;
 mod sampling;
 mod session;
 
 pub use cancel::Cancel;
-pub use constraint::{Constraint, ConstraintForm};
-pub use devices::{devices, version, Device};
+pub use checkpoint::{Checkpoint, RecommendedSampling, TensorInfo};
+pub use constraint::{Constraint, ConstraintForm, ConstraintOptions};
+pub use decoder::Decoder;
+pub use devices::{build_info, devices, has_feature, version, Device};
 pub use engine::{Answer, Engine, EngineOptions, EngineState, NextToken, Request, RequestOptions, RequestState};
 pub use error::{Error, Reason, Result, Status};
-pub use model::{Model, ModelInfo};
-pub use options::{KvFormat, ModelOptions, Residence, SessionOptions, Specials};
-pub use output::{Delta, Finish, OutputParser};
-pub use runtime::{LogLevel, Runtime, RuntimeBuilder};
-pub use sampling::Sampling;
+pub use formats::{decode_format, formats, FormatInfo};
+pub use memory::{DeviceMemory, ExpertCache, NodeMemory};
+pub use model::{ChatOptions, Model, ModelInfo};
+pub use options::{Expand, ExpertMoves, KvFormat, ModelOptions, Residence, SessionOptions, Specials};
+pub use output::{parse_output, Delta, Finish, Output, OutputOptions, OutputParser, Reasoning, ToolCall};
+pub use plan::{plan, PlanOptions};
+pub use runtime::{LogLevel, Numa, Runtime, RuntimeBuilder, Task};
+pub use sampling::{sampling_options, Sampling, SamplingOption};
 pub use session::{FinishReason, Generation, GenerationState, Session, Token};

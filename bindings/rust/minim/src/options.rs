@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::ops::ControlFlow;
 use std::os::raw::c_void;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use minim_sys as sys;
 
@@ -39,6 +39,32 @@ pub enum Residence {
     Owned = sys::MINIM_RESIDENCE_OWNED,
 }
 
+/// Whether the codebooks of IQ1, IQ2 and IQ3 weights are unpacked when they are read into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Expand {
+    /// If a measurement shows that products are faster, and there is memory.
+    Auto = sys::MINIM_EXPAND_AUTO,
+    /// Never.
+    Off = sys::MINIM_EXPAND_OFF,
+    /// Always.
+    On = sys::MINIM_EXPAND_ON,
+}
+
+/// When experts of a device's cache change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum ExpertMoves {
+    /// `Reproducible`; `Fixed` for deterministic models.
+    Auto = sys::MINIM_EXPERT_MOVES_AUTO,
+    /// Never.
+    Fixed = sys::MINIM_EXPERT_MOVES_FIXED,
+    /// A fixed number of steps after an expert was chosen.
+    Reproducible = sys::MINIM_EXPERT_MOVES_REPRODUCIBLE,
+    /// As soon as the expert was copied.
+    Eager = sys::MINIM_EXPERT_MOVES_EAGER,
+}
+
 /// The control tokens that are recognised in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
@@ -49,6 +75,8 @@ pub enum Specials {
     Safe = sys::MINIM_SPECIALS_SAFE,
     /// None.
     None = sys::MINIM_SPECIALS_NONE,
+    /// Only for chat prompts: all in the template's own text, none in messages.
+    Template = sys::MINIM_SPECIALS_TEMPLATE,
 }
 
 type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + Send + 'a;
@@ -60,7 +88,10 @@ pub struct ModelOptions<'a> {
     backend: Option<String>,
     devices: Option<String>,
     overrides: Option<String>,
-    packed_file: Option<std::path::PathBuf>,
+    packed_file: Option<PathBuf>,
+    expert_profile: Option<PathBuf>,
+    split: Vec<f64>,
+    budgets: Vec<u64>,
     progress: Option<Box<Progress<'a>>>,
     cancel: Option<Cancel>,
 }
@@ -97,6 +128,80 @@ impl<'a> ModelOptions<'a> {
     /// Sets the devices for the layers: "cuda:0", "cuda:0,cuda:1".
     pub fn devices(mut self, names: &str) -> Self {
         self.devices = Some(names.into());
+        self
+    }
+
+    /// Sets the devices' shares of the layers. Default: in proportion to the memory that may be used.
+    pub fn split(mut self, shares: &[f64]) -> Self {
+        self.split = shares.to_vec();
+        self
+    }
+
+    /// Sets the most bytes to use of each device; 0: no limit.
+    pub fn budgets(mut self, bytes: &[u64]) -> Self {
+        self.budgets = bytes.to_vec();
+        self
+    }
+
+    /// Sets the number of layers on the devices, the last ones of the model. Default: all.
+    pub fn device_layers(mut self, count: i32) -> Self {
+        self.params.n_device_layers = count;
+        self
+    }
+
+    /// Leaves out devices that cannot be opened, with a warning.
+    pub fn allow_cpu(mut self, on: bool) -> Self {
+        self.params.allow_cpu = i32::from(on);
+        self
+    }
+
+    /// Sets the bytes for a cache of experts on the devices; `u64::MAX`: what is left beside the context.
+    pub fn expert_cache(mut self, bytes: u64) -> Self {
+        self.params.expert_cache_bytes = bytes;
+        self
+    }
+
+    /// Sets when experts of the cache change.
+    pub fn expert_moves(mut self, moves: ExpertMoves) -> Self {
+        self.params.expert_moves = moves as i32;
+        self
+    }
+
+    /// Sets a file that says which experts to cache first: one of
+    /// [`save_expert_profile`](crate::Model::save_expert_profile).
+    pub fn expert_profile(mut self, path: impl AsRef<Path>) -> Self {
+        self.expert_profile = Some(path.as_ref().into());
+        self
+    }
+
+    /// Sets the format of the context that room is left for.
+    pub fn fit_kv(mut self, format: KvFormat) -> Self {
+        self.params.fit_k_format = format as i32;
+        self.params.fit_v_format = format as i32;
+        self
+    }
+
+    /// Sets whether codebooks are unpacked.
+    pub fn expand(mut self, expand: Expand) -> Self {
+        self.params.expand = expand as i32;
+        self
+    }
+
+    /// Locks weights and KV cache in host memory.
+    pub fn lock(mut self, on: bool) -> Self {
+        self.params.lock = i32::from(on);
+        self
+    }
+
+    /// Prefaults mapped weights before the model is ready.
+    pub fn prefault(mut self, on: bool) -> Self {
+        self.params.prefault = i32::from(on);
+        self
+    }
+
+    /// Splits text as llama.cpp does, for token-exact comparison with it.
+    pub fn engine_tokenizer(mut self, on: bool) -> Self {
+        self.params.engine_tokenizer = i32::from(on);
         self
     }
 
@@ -158,11 +263,21 @@ impl<'a> ModelOptions<'a> {
         let (backend, devices) = (text(&self.backend, "the backend")?, text(&self.devices, "the devices")?);
         let overrides = text(&self.overrides, "the overrides")?;
         let packed_file: Option<CString> = self.packed_file.as_deref().map(c_path).transpose()?;
+        let expert_profile: Option<CString> = self.expert_profile.as_deref().map(c_path).transpose()?;
         let mut params = self.params;
         params.backend = pointer_or_null(&backend);
         params.devices = pointer_or_null(&devices);
         params.overrides = pointer_or_null(&overrides);
         params.packed_file = pointer_or_null(&packed_file);
+        params.expert_profile = pointer_or_null(&expert_profile);
+        if !self.split.is_empty() {
+            params.split = self.split.as_ptr();
+            params.n_split = self.split.len();
+        }
+        if !self.budgets.is_empty() {
+            params.budgets = self.budgets.as_ptr();
+            params.n_budgets = self.budgets.len();
+        }
         let cancel = Cancel::raw(self.cancel.as_ref());
         let mut progress = match self.progress {
             Some(progress) => progress,

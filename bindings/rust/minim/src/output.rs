@@ -5,6 +5,7 @@ use minim_sys as sys;
 
 use crate::error::{check, Result};
 use crate::raw::{c_text, create, pointer_or_null, text_of_length};
+use crate::session::FinishReason;
 
 /// A parsed piece of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,101 @@ pub enum Finish {
     Length = sys::MINIM_FINISH_LENGTH,
 }
 
+/// How reasoning is returned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Reasoning {
+    /// Separate from the content, without the tags.
+    #[default]
+    Split = sys::MINIM_REASONING_SPLIT,
+    /// In the content, with the tags: "<think>" is put before it.
+    AppendThink = sys::MINIM_REASONING_APPEND_THINK,
+    /// In the content, as the model wrote it.
+    None = sys::MINIM_REASONING_NONE,
+}
+
+/// The options of parsing output.
+#[derive(Clone, Copy, Debug)]
+pub struct OutputOptions<'a> {
+    /// Of the request, as JSON; `None`: no call is recognised.
+    pub tools: Option<&'a str>,
+    /// How reasoning is returned.
+    pub reasoning: Reasoning,
+    /// Whether the prompt ends in an open think block.
+    pub starts_in_reasoning: bool,
+}
+
+impl Default for OutputOptions<'_> {
+    fn default() -> Self {
+        OutputOptions { tools: None, reasoning: Reasoning::Split, starts_in_reasoning: true }
+    }
+}
+
+impl OutputOptions<'_> {
+    fn call<T>(&self, call: impl FnOnce(*const sys::minim_output_parser_params) -> Result<T>) -> Result<T> {
+        let tools = self.tools.map(|tools| c_text(tools, "tools")).transpose()?;
+        let params = sys::minim_output_parser_params {
+            tools: pointer_or_null(&tools),
+            reasoning: self.reasoning as i32,
+            starts_in_content: i32::from(!self.starts_in_reasoning),
+            ..Default::default()
+        };
+        call(&params)
+    }
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolCall {
+    /// The tool's name.
+    pub name: String,
+    /// A JSON object.
+    pub arguments: String,
+}
+
+/// A complete parsed output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub struct Output {
+    pub content: Option<String>,
+    pub reasoning: Option<String>,
+    pub tool_calls: Vec<ToolCall>,
+    /// `ToolCalls` if there is a call.
+    pub finish: Option<FinishReason>,
+}
+
+struct OutputHandle(*mut sys::minim_output);
+
+impl Drop for OutputHandle {
+    fn drop(&mut self) {
+        unsafe { sys::minim_output_free(self.0) }
+    }
+}
+
+/// Parses a complete output. A call that was cut is left out.
+pub fn parse_output(text: &str, finish: Finish, options: OutputOptions<'_>) -> Result<Output> {
+    let handle = options.call(|params| {
+        create(|out, err| unsafe { sys::minim_output_parse(params, text.as_ptr().cast(), text.len(), finish as i32, out, err) })
+    });
+    let output = OutputHandle(handle?);
+    let mut info = sys::minim_output_info::default();
+    check(|err| unsafe { sys::minim_output_get_info(output.0, &mut info, err) })?;
+    let tool_call = |index| {
+        let mut call = sys::minim_tool_call::default();
+        check(|err| unsafe { sys::minim_output_get_tool_call(output.0, index, &mut call, err) })?;
+        let text = |text, length| unsafe { text_of_length(text, length) }.unwrap_or_default();
+        Ok(ToolCall { name: text(call.name, call.name_length), arguments: text(call.arguments, call.arguments_length) })
+    };
+    Ok(Output {
+        content: unsafe { text_of_length(info.content, info.content_length) },
+        reasoning: unsafe { text_of_length(info.reasoning, info.reasoning_length) },
+        tool_calls: (0..info.n_tool_calls).map(tool_call).collect::<Result<_>>()?,
+        finish: FinishReason::of_number(info.finish_reason),
+    })
+}
+
 /// Parses output while it is generated.
 pub struct OutputParser(*mut sys::minim_output_parser);
 
@@ -50,13 +146,12 @@ impl Drop for OutputParser {
 impl OutputParser {
     /// Makes a parser. `tools`: of the request, as JSON. `starts_in_reasoning`: the prompt ends in an open think block.
     pub fn new(tools: Option<&str>, starts_in_reasoning: bool) -> Result<Self> {
-        let tools = tools.map(|tools| c_text(tools, "tools")).transpose()?;
-        let params = sys::minim_output_parser_params {
-            tools: pointer_or_null(&tools),
-            starts_in_content: i32::from(!starts_in_reasoning),
-            ..Default::default()
-        };
-        create(|out, err| unsafe { sys::minim_output_parser_create(&params, out, err) }).map(OutputParser)
+        Self::with(OutputOptions { tools, starts_in_reasoning, ..Default::default() })
+    }
+
+    /// Makes a parser.
+    pub fn with(options: OutputOptions<'_>) -> Result<Self> {
+        options.call(|params| create(|out, err| unsafe { sys::minim_output_parser_create(params, out, err) })).map(OutputParser)
     }
 
     /// Adds bytes and returns the deltas.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use minim_sys as sys;
 
 use crate::error::Result;
-use crate::raw::create;
+use crate::raw::{create, text_of};
 
 /// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,10 +24,16 @@ pub enum LogLevel {
 
 type Log = dyn Fn(LogLevel, &str) + Send + Sync;
 
+/// A part of the library's arithmetic. Call it once for each index, with the number of the thread that runs it.
+pub type Task<'a> = dyn Fn(i64, i32) + Sync + 'a;
+
+type ParallelFor = dyn Fn(i64, &Task<'_>) + Send + Sync;
+
 pub(crate) struct Shared {
     pub(crate) handle: *mut sys::minim_runtime,
-    // The library writes lines until the last handle that was made with the runtime is released: each of them keeps this.
+    // The library calls both until the last handle that was made with the runtime is released: each of them keeps this.
     _log: Option<Box<Box<Log>>>,
+    _parallel_for: Option<Box<Box<ParallelFor>>>,
 }
 
 // "any thread"
@@ -49,6 +55,43 @@ pub struct Runtime(pub(crate) Arc<Shared>);
 pub struct RuntimeBuilder {
     params: sys::minim_runtime_params,
     log: Option<Box<Log>>,
+    parallel_for: Option<Box<ParallelFor>>,
+}
+
+/// How weights are placed on machines with several NUMA nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Numa {
+    /// `Split` if there are several nodes and the system allows placement, else `Off`.
+    Auto = sys::MINIM_NUMA_AUTO,
+    /// Anywhere.
+    Off = sys::MINIM_NUMA_OFF,
+    /// Page by page over the nodes.
+    Interleave = sys::MINIM_NUMA_INTERLEAVE,
+    /// Rows of each weight on each node.
+    Split = sys::MINIM_NUMA_SPLIT,
+}
+
+/// A part of the arithmetic as the library gives it, valid on any thread.
+struct RawTask(sys::minim_task_fn, *const c_void);
+
+unsafe impl Sync for RawTask {}
+
+impl RawTask {
+    fn run(&self, index: i64, slot: i32) {
+        if let Some(task) = self.0 {
+            unsafe { task(self.1, index, slot) }
+        }
+    }
+}
+
+unsafe extern "C" fn run_tasks(user_data: *mut c_void, n_tasks: i64, task: sys::minim_task_fn, context: *const c_void) {
+    let parallel_for = &*user_data.cast::<Box<ParallelFor>>();
+    let task = RawTask(task, context);
+    let call = || parallel_for(n_tasks, &|index, slot| task.run(index, slot));
+    if catch_unwind(AssertUnwindSafe(call)).is_err() {
+        std::process::abort(); // tasks that were not run leave wrong results, and there is no way to say so
+    }
 }
 
 unsafe extern "C" fn write_line(user_data: *mut c_void, level: i32, line: *const c_char) {
@@ -82,6 +125,20 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets the placement on machines with several NUMA nodes.
+    pub fn numa(mut self, numa: Numa) -> Self {
+        self.params.numa = numa as i32;
+        self
+    }
+
+    /// Runs the arithmetic on threads of the caller, in place of the library's; [`threads`](Self::threads) must be set, too. `run(n, task)`
+    /// calls the task once for each index below n and returns when all have returned; slots are below the number of threads, and two
+    /// calls at the same time have different ones. A panic in it aborts the process.
+    pub fn parallel_for(mut self, run: impl Fn(i64, &Task<'_>) + Send + Sync + 'static) -> Self {
+        self.parallel_for = Some(Box::new(run));
+        self
+    }
+
     /// Sets a callback for log lines up to this level, called from any thread. A panic in it is dropped.
     pub fn log(mut self, level: LogLevel, write: impl Fn(LogLevel, &str) + Send + Sync + 'static) -> Self {
         self.params.log_level = level as i32;
@@ -96,8 +153,13 @@ impl RuntimeBuilder {
             self.params.log = Some(write_line);
             self.params.log_user_data = (&mut **log as *mut Box<Log>).cast();
         }
+        let mut parallel_for = self.parallel_for.map(Box::new);
+        if let Some(parallel_for) = &mut parallel_for {
+            self.params.parallel_for = Some(run_tasks);
+            self.params.parallel_for_user_data = (&mut **parallel_for as *mut Box<ParallelFor>).cast();
+        }
         let handle = create(|out, err| unsafe { sys::minim_runtime_create(&self.params, out, err) })?;
-        Ok(Runtime(Arc::new(Shared { handle, _log: log })))
+        Ok(Runtime(Arc::new(Shared { handle, _log: log, _parallel_for: parallel_for })))
     }
 }
 
@@ -115,5 +177,15 @@ impl Runtime {
     /// Returns the number of threads.
     pub fn thread_count(&self) -> i32 {
         unsafe { sys::minim_runtime_thread_count(self.0.handle) }
+    }
+
+    /// Returns the instruction set in use: "avx2", "avx512" ...
+    pub fn cpu_level(&self) -> String {
+        unsafe { text_of(sys::minim_runtime_cpu_level(self.0.handle)) }
+    }
+
+    /// Returns the NUMA mode in use: "off", "interleave" or "split".
+    pub fn numa(&self) -> String {
+        unsafe { text_of(sys::minim_runtime_numa(self.0.handle)) }
     }
 }

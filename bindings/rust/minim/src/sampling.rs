@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sampling options.
 
+use std::os::raw::c_char;
+
 use minim_sys as sys;
 
 use crate::constraint::Constraint;
 use crate::error::{check, Result};
-use crate::raw::{c_text, create};
+use crate::model::ModelHandle;
+use crate::raw::{c_text, create, text_of};
 
 #[derive(Clone, Copy, Debug)]
 enum Value {
@@ -22,6 +25,8 @@ pub struct Sampling {
     stops: Vec<String>,
     stop_tokens: Vec<i32>,
     biases: Vec<(i32, f32)>,
+    breakers: Option<Vec<String>>,
+    is_recommended: bool,
     constraint: Option<Constraint>,
 }
 
@@ -48,6 +53,18 @@ impl Sampling {
     /// Sets a number option by name.
     pub fn number(mut self, name: &str, value: f64) -> Self {
         self.options.push((name.into(), Value::Number(value)));
+        self
+    }
+
+    /// Takes what the checkpoint of the model recommends, which the other options replace.
+    pub fn recommended(mut self) -> Self {
+        self.is_recommended = true;
+        self
+    }
+
+    /// Sets the texts that end a repetition for the options dry_*, in place of the default ones.
+    pub fn dry_breakers(mut self, texts: &[&str]) -> Self {
+        self.breakers = Some(texts.iter().map(|&text| text.into()).collect());
         self
     }
 
@@ -105,8 +122,18 @@ impl Sampling {
         self
     }
 
-    pub(crate) fn handle(&self) -> Result<Handle> {
+    pub(crate) fn handle(&self, model: &ModelHandle) -> Result<Handle> {
         let handle = Handle(create(|out, err| unsafe { sys::minim_sampling_create(out, err) })?);
+        if self.is_recommended {
+            check(|err| unsafe { sys::minim_sampling_set_recommended(handle.0, model.handle, err) })?;
+        }
+        if let Some(breakers) = &self.breakers {
+            let texts: Vec<*const c_char> = breakers.iter().map(|text| text.as_ptr().cast()).collect();
+            let lengths: Vec<usize> = breakers.iter().map(|text| text.len()).collect();
+            check(|err| unsafe {
+                sys::minim_sampling_set_dry_breakers(handle.0, texts.as_ptr(), lengths.as_ptr(), texts.len(), err)
+            })?;
+        }
         for (name, value) in &self.options {
             let name = c_text(name, "the option")?;
             check(|err| unsafe {
@@ -130,4 +157,34 @@ impl Sampling {
         }
         Ok(handle)
     }
+}
+
+/// An option of [`Sampling::integer`] or [`Sampling::number`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub struct SamplingOption {
+    pub name: String,
+    pub help: String,
+    pub is_integer: bool,
+    pub minimum: f64,
+    pub maximum: f64,
+    pub default_value: f64,
+}
+
+/// Returns the options of sampling.
+pub fn sampling_options() -> Result<Vec<SamplingOption>> {
+    let option = |index| {
+        let mut info = sys::minim_option_info::default();
+        check(|err| unsafe { sys::minim_sampling_option(index, &mut info, err) })?;
+        Ok(SamplingOption {
+            name: unsafe { text_of(info.name) },
+            help: unsafe { text_of(info.help) },
+            is_integer: info.r#type == sys::MINIM_OPTION_I64,
+            minimum: info.minimum,
+            maximum: info.maximum,
+            default_value: info.default_value,
+        })
+    };
+    (0..unsafe { sys::minim_sampling_option_count() }).map(option).collect()
 }

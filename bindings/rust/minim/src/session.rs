@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The tokens and the KV cache of one conversation.
 
+use std::os::unix::io::{AsFd, AsRawFd};
 use std::path::Path;
+use std::ptr;
 use std::sync::Arc;
 
 use minim_sys as sys;
 
 use crate::cancel::Cancel;
 use crate::error::{check, Result};
+use crate::model::ModelHandle;
 use crate::raw::{c_path, create, take_tokens, text_of_length};
-use crate::runtime::Shared;
 use crate::sampling::Sampling;
 
 /// A token of an answer.
@@ -81,6 +83,10 @@ pub struct GenerationState {
     pub n_prompt: u64,
     pub n_generated: u64,
     pub n_reasoning: u64,
+    /// The token that ended the answer.
+    pub stop_token: Option<i32>,
+    /// The index of the stop text that ended it.
+    pub stop_text: Option<usize>,
     pub prompt_us: u64,
     pub generate_us: u64,
     pub seed: u64,
@@ -89,7 +95,7 @@ pub struct GenerationState {
 /// One conversation. Used by one thread at a time; it may move between threads.
 pub struct Session {
     handle: *mut sys::minim_session,
-    runtime: Arc<Shared>,
+    model: Arc<ModelHandle>,
 }
 
 // "one thread at a time": it may move, but not be shared.
@@ -102,8 +108,8 @@ impl Drop for Session {
 }
 
 impl Session {
-    pub(crate) fn of_raw(handle: *mut sys::minim_session, runtime: &Arc<Shared>) -> Self {
-        Session { handle, runtime: Arc::clone(runtime) }
+    pub(crate) fn of_raw(handle: *mut sys::minim_session, model: &Arc<ModelHandle>) -> Self {
+        Session { handle, model: Arc::clone(model) }
     }
 
     /// Returns the number of tokens.
@@ -121,6 +127,11 @@ impl Session {
         unsafe { sys::minim_session_context_size(self.handle) as u64 }
     }
 
+    /// Returns the bytes of the KV cache for the whole context.
+    pub fn kv_bytes(&self) -> u64 {
+        unsafe { sys::minim_session_kv_bytes(self.handle) }
+    }
+
     /// Returns the token ids.
     pub fn tokens(&self) -> Result<Vec<i32>> {
         let tokens = create(|out, err| unsafe { sys::minim_session_get_tokens(self.handle, out, err) })?;
@@ -135,7 +146,7 @@ impl Session {
     /// Returns a second session with the same tokens, which shares their KV cache with this one.
     pub fn fork(&mut self) -> Result<Session> {
         let handle = create(|out, err| unsafe { sys::minim_session_fork(self.handle, out, err) })?;
-        Ok(Session::of_raw(handle, &self.runtime))
+        Ok(Session::of_raw(handle, &self.model))
     }
 
     /// Writes the session to a file, for [`Model::restore`](crate::Model::restore). After an error, the old file is unchanged.
@@ -144,18 +155,46 @@ impl Session {
         check(|err| unsafe { sys::minim_session_save(self.handle, path.as_ptr(), Cancel::raw(cancel), err) })
     }
 
-    /// Appends and evaluates tokens; `logits` [n_vocab] receives those of the last one.
+    /// Returns the session as bytes, for [`Model::restore_bytes`](crate::Model::restore_bytes).
+    pub fn save_bytes(&mut self, cancel: Option<&Cancel>) -> Result<Vec<u8>> {
+        let (cancel, mut bytes) = (Cancel::raw(cancel), Vec::new());
+        let mut size = 0;
+        check(|err| unsafe { sys::minim_session_save_memory(self.handle, ptr::null_mut(), 0, &mut size, cancel, err) })?;
+        bytes.resize(size, 0);
+        check(|err| unsafe {
+            sys::minim_session_save_memory(self.handle, bytes.as_mut_ptr().cast(), bytes.len(), &mut size, cancel, err)
+        })?;
+        Ok(bytes)
+    }
+
+    /// Writes the session to an open file, pipe or socket, from its position on.
+    pub fn save_fd(&mut self, file: impl AsFd, cancel: Option<&Cancel>) -> Result<()> {
+        let file = file.as_fd().as_raw_fd();
+        check(|err| unsafe { sys::minim_session_save_fd(self.handle, file, Cancel::raw(cancel), err) })
+    }
+
+    /// Appends and evaluates tokens; `logits` [n_vocab] receives those of the last one; empty: they are not wanted.
     pub fn eval(&mut self, ids: &[i32], logits: &mut [f32], cancel: Option<&Cancel>) -> Result<()> {
+        self.eval_rows(ids, false, logits, cancel)
+    }
+
+    /// Appends and evaluates tokens; `logits` [ids, n_vocab], row by row, receives those of every one.
+    pub fn eval_all(&mut self, ids: &[i32], logits: &mut [f32], cancel: Option<&Cancel>) -> Result<()> {
+        self.eval_rows(ids, true, logits, cancel)
+    }
+
+    fn eval_rows(&mut self, ids: &[i32], all: bool, logits: &mut [f32], cancel: Option<&Cancel>) -> Result<()> {
         let cancel = Cancel::raw(cancel);
         check(|err| unsafe {
-            let (out, room) = (logits.as_mut_ptr(), logits.len());
-            sys::minim_session_eval(self.handle, ids.as_ptr(), ids.len(), 0, out, room, cancel, err)
+            let out = if logits.is_empty() { ptr::null_mut() } else { logits.as_mut_ptr() };
+            let room = logits.len();
+            sys::minim_session_eval(self.handle, ids.as_ptr(), ids.len(), i32::from(all), out, room, cancel, err)
         })
     }
 
     /// Evaluates the prompt and returns an iterator over the answer's tokens. `cancel` ends the prompt and the tokens.
     pub fn generate<'a>(&'a mut self, prompt: &[i32], sampling: &Sampling, cancel: Option<&'a Cancel>) -> Result<Generation<'a>> {
-        let sampling = sampling.handle()?;
+        let sampling = sampling.handle(&self.model)?;
         check(|err| unsafe {
             let switch = Cancel::raw(cancel);
             sys::minim_generate_begin(self.handle, sampling.0, prompt.as_ptr(), prompt.len(), switch, err)
@@ -172,6 +211,8 @@ impl Session {
             n_prompt: result.n_prompt,
             n_generated: result.n_generated,
             n_reasoning: result.n_reasoning,
+            stop_token: (result.stop_token >= 0).then_some(result.stop_token),
+            stop_text: usize::try_from(result.stop_text).ok(),
             prompt_us: result.prompt_us,
             generate_us: result.generate_us,
             seed: result.seed,
