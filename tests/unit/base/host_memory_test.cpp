@@ -2,6 +2,7 @@
 #include "base/host_memory.h"
 
 #include <cerrno>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <span>
@@ -21,8 +22,8 @@ TEST_CASE("memory that the system refuses to place is an error that names it") {
     const HostMemory memory = memory_of(plan_numa(Numa::split, two_nodes(), 2, Logger(), calls));
     CHECK(memory.n_nodes() == 2);
     CHECK(memory.take(100, "a little").size() == 100);
-    expect_error(Status::unsupported,
-                 "weights: 8192 bytes cannot be placed on NUMA node 1: Operation not permitted",
+    const std::string why = std::strerror(EPERM);  // in the language of the host's locale
+    expect_error(Status::unsupported, "weights: 8192 bytes cannot be placed on NUMA node 1: " + why,
                  [&] { memory.take(8192, "weights", 1); });
     expect_error(Status::unsupported, "node 0,1", [&] { memory.take(8192, "weights"); });
 }

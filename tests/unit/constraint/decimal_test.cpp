@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "constraint/decimal.h"
 
+#include <charconv>
 #include <cmath>
 #include <string>
+#include <string_view>
 
 #include "constraint/number_texts.h"
 #include "support.h"
@@ -17,6 +19,13 @@ namespace {
 std::optional<Bound> bound(const char* number, bool is_included = true) {
     if (number == nullptr) return std::nullopt;
     return Bound{parse_decimal(number).value(), is_included};
+}
+
+// In any locale.
+double number(std::string_view text) {
+    double value = 0.0;
+    REQUIRE(std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc());
+    return value;
 }
 
 Language of_tree(const RegexNode& tree) {
@@ -75,8 +84,8 @@ TEST_CASE("integers between bounds are those and no others") {
     for (const auto& [low, high] : ranges) {
         for (const bool low_in : {true, false}) {
             for (const bool high_in : {true, false}) {
-                const double a = std::stod(low);
-                const double b = std::stod(high);
+                const double a = number(low);
+                const double b = number(high);
                 const auto fits = [&](double x) {
                     return (low_in ? x >= a : x > a) && (high_in ? x <= b : x < b);
                 };
@@ -124,7 +133,7 @@ TEST_CASE("numbers between bounds are those and no others") {
                 INFO(low << " to " << high << " " << low_in << high_in);
                 Language language = numbers(bound(low, low_in), bound(high, high_in));
                 // Thousandths, so that the comparison is exact.
-                const auto thousandths = [](const char* text) { return std::lround(std::stod(text) * 1000); };
+                const auto thousandths = [](const char* text) { return std::lround(number(text) * 1000); };
                 const long a = thousandths(low);
                 const long b = thousandths(high);
                 for (long x = -4000; x <= 31000; ++x) {
