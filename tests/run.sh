@@ -22,7 +22,6 @@ python=$(PATH="/usr/bin:$PATH" command -v python3)
 cmake --preset "$preset" -DMINIM_CUDA_ARCHITECTURES=90 -DPython3_EXECUTABLE="$python"
 cmake --build --preset "$preset"
 failed=0
-ctest --preset "$preset" -j "$(nproc)" || failed=1
 case $preset in
     release)
         "$python" tools/check.py clang fuzz tidy || failed=1
@@ -32,4 +31,6 @@ case $preset in
         "$python" tools/checks/fuzz.py --all || failed=1
         ;;
 esac
+# Last, so that its summary ends the output.
+ctest --preset "$preset" -j "$(nproc)" || failed=1
 exit "$failed"
