@@ -167,7 +167,8 @@ TEST_CASE("gpu: a state saved on the device is restored with the same logits, fo
     session.eval(some_ids(101), false, {}, nullptr);
     const auto fork = session.fork();
     session.save(folder / "state", session.n_tokens(), nullptr);
-    const auto restored = engine::Session::restore(model, folder / "state", {}, nullptr, silent);
+    const auto restored =
+        engine::Session::restore(model, kv::StateFile(folder / "state"), {}, nullptr, silent);
     const std::vector<int32_t> more = {5, 6, 7};
     for (engine::Session* s : {&session, fork.get(), restored.get()}) s->eval(more, false, {}, nullptr);
     CHECK(std::ranges::equal(session.last_logits(nullptr), fork->last_logits(nullptr)));

@@ -92,7 +92,7 @@ void check_states(const std::shared_ptr<const model::Model>& model) {
         all_logits(session, some_ids(101), 101);
         const std::string path = folder / "state";
         session.save(path, session.n_tokens(), nullptr);
-        const auto restored = engine::Session::restore(to, path, {}, nullptr, silent);
+        const auto restored = engine::Session::restore(to, kv::StateFile(path), {}, nullptr, silent);
         CHECK(last_logits(*restored) == last_logits(session));
         CHECK(all_logits(*restored, some_ids(5, 3), 5) == all_logits(session, some_ids(5, 3), 5));
     }

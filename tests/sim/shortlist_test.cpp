@@ -193,7 +193,8 @@ TEST_CASE("top-k: the logits of a session are there whenever they are asked for"
             session.eval(some_ids(2), false, {}, nullptr);
             session.save(folder / "state", session.n_tokens(), nullptr);
             const Logger silent;
-            const auto restored = engine::Session::restore(one, folder / "state", {}, nullptr, silent);
+            const auto restored =
+                engine::Session::restore(one, kv::StateFile(folder / "state"), {}, nullptr, silent);
             logits.push_back(last_logits(*restored));
             engine::Generation rest(*restored, params, {}, nullptr);
             for (const int32_t token : rest_of(rest).tokens) logits.push_back({static_cast<float>(token)});
