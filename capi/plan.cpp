@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "placement/plan.h"
 
-#include "base/format_text.h"
 #include "handles.h"
 #include "kv_format.h"
 #include "model/bind.h"
 #include "model/headers.h"
 #include "placement/devices.h"
+#include "placement/measure_device.h"
 #include "structs.h"
 #include "texts.h"
 
@@ -15,19 +15,11 @@ using namespace minim::capi;
 
 namespace {
 
-// Of a device whose bandwidth nobody has told.
-constexpr double k_assumed_bandwidth = 1e12;
-
 // The usable devices of this machine.
-std::vector<placement::DeviceFacts> own_devices(const Runtime& runtime, std::vector<std::string>& notes) {
+std::vector<placement::DeviceFacts> own_devices(const Runtime& runtime) {
     std::vector<placement::DeviceFacts> devices;
-    for (const backend::DeviceInfo& info : placement::list_devices(runtime.cpu_level)) {
-        if (info.name == "cpu" || !info.why_not.empty()) continue;
-        devices.push_back({info.name, info.free_bytes, k_assumed_bandwidth, 0.0});
-        notes.push_back(
-            format_text("{}: 1000 GB/s are assumed; give the bandwidth with --device {}=MEMORY,BANDWIDTH",
-                        info.name, info.name));
-    }
+    for (const backend::DeviceInfo& info : placement::list_devices(runtime.cpu_level))
+        if (info.name != "cpu" && info.why_not.empty()) devices.push_back({.name = info.name});
     return devices;
 }
 
@@ -39,31 +31,29 @@ int64_t positive_or(int32_t value, int64_t otherwise, const char* name) {
 placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_plan_params& p) {
     if (p.devices == nullptr && p.n_devices > 0) fail(Status::invalid, "argument devices is NULL");
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
-    std::vector<std::string> notes;
     std::vector<placement::DeviceFacts> devices;
     for (size_t i = 0; i < p.n_devices; ++i)
         devices.push_back(placement::parse_device(&required(p.devices[i], "devices")));
-    if (p.devices == nullptr) devices = own_devices(runtime, notes);
+    if (p.devices == nullptr) devices = own_devices(runtime);
+    for (placement::DeviceFacts& device : devices)
+        placement::complete_device(device, runtime.threads, runtime.cpu_level);
     const placement::HostFacts host = p.host != nullptr
                                           ? placement::parse_host(p.host)
                                           : placement::measured_host(runtime.threads.decode->n_threads());
     const checkpoint::Checkpoint checkpoint = checkpoint::Checkpoint::open(path, runtime.log);
     model::Config config = model::read_config(checkpoint, runtime.log);
     const std::vector<weights::WeightSpec> weights = model::bind_weights(checkpoint, config, runtime.log);
-    placement::Plan plan =
-        placement::make_plan({.config = config,
-                              .weights = weights,
-                              .devices = devices,
-                              .host = host,
-                              .n_context = p.n_context,
-                              .n_sequences = positive_or(p.n_sequences, 1, "n_sequences"),
-                              .n_ubatch = positive_or(p.n_ubatch, 512, "n_ubatch"),
-                              .k_format = kv_format(p.k_format, "k_format").value_or(Format::f16),
-                              .v_format = kv_format(p.v_format, "v_format").value_or(Format::f16),
-                              .overrides = std::string(optional_text(p.overrides)),
-                              .shares = {p.split, p.split + p.n_split}});
-    plan.choices.insert(plan.choices.end(), notes.begin(), notes.end());
-    return plan;
+    return placement::make_plan({.config = config,
+                                 .weights = weights,
+                                 .devices = devices,
+                                 .host = host,
+                                 .n_context = p.n_context,
+                                 .n_sequences = positive_or(p.n_sequences, 1, "n_sequences"),
+                                 .n_ubatch = positive_or(p.n_ubatch, 512, "n_ubatch"),
+                                 .k_format = kv_format(p.k_format, "k_format").value_or(Format::f16),
+                                 .v_format = kv_format(p.v_format, "v_format").value_or(Format::f16),
+                                 .overrides = std::string(optional_text(p.overrides)),
+                                 .shares = {p.split, p.split + p.n_split}});
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "input.h"
 #include "open_model.h"
 #include "output.h"
+#include "prediction.h"
 #include "sampling.h"
 
 namespace cli {
@@ -209,6 +210,7 @@ bool generate(const Options& options, const minim::Cancel& cancel) {
     if (line_is_open) print("\n");
     flush_output();
     print_summary(session, result, load_seconds);
+    if (finished) print_prediction(runtime, model, options, session, result);
     print_memory(model);
     print_expert_caches(model);
     print_nodes(runtime, model);

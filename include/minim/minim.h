@@ -382,7 +382,7 @@ typedef struct minim_plan_params {
     uint32_t size;
     uint32_t flags; /* none defined: 0 */
     /* Texts "NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH]" in the order of the layers, such as "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the devices
-       need not exist. NULL: the usable devices of this machine. */
+       need not exist. "NAME" and "NAME=MEMORY" are devices of this machine, measured once. NULL: all usable ones. */
     const char* const* devices;
     size_t n_devices; /* with devices not NULL, 0 plans for the CPU alone */
     const char*

@@ -91,7 +91,8 @@ double measure_bandwidth(int32_t n_threads) {
     return static_cast<double>(k_measured_bytes) / best;
 }
 
-std::string cache_path(int32_t n_threads) {
+// Empty: there is no place for a cache.
+std::string cache_path(const std::string& key) {
     const char* cache = std::getenv("XDG_CACHE_HOME");
     const char* home = std::getenv("HOME");
     std::string folder;
@@ -105,29 +106,40 @@ std::string cache_path(int32_t n_threads) {
     char host[256] = {};
     std::ifstream name("/proc/sys/kernel/hostname");
     name.getline(host, sizeof(host));
-    return format_text("{}/minim/bandwidth-{}-{}", folder, host, n_threads);
+    std::string file = format_text("{}-{}", host, key);
+    for (char& c : file)
+        if (c == '/' || c == ' ') c = '_';
+    return format_text("{}/minim/{}", folder, file);
 }
 
-// A cache that cannot be read or written is none.
-double cached_bandwidth(int32_t n_threads) {
-    const std::string path = cache_path(n_threads);
-    double value = 0.0;
-    if (!path.empty()) {
-        std::string text;
-        std::getline(std::ifstream(path), text);
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (error == std::errc() && value > 1e8 && value < 1e14) return value;
+// Numbers of bytes a second, one a line.
+std::vector<double> read_numbers(const std::string& path) {
+    std::vector<double> numbers;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+        double value = 0.0;
+        const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
+        if (error != std::errc() || !(value > 1e7 && value < 1e14)) return {};
+        numbers.push_back(value);
     }
-    value = measure_bandwidth(n_threads);
-    if (!path.empty()) {
-        std::error_code ignored;
-        std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-        std::ofstream(path) << format_text("{:.0f}\n", value);
-    }
-    return value;
+    return numbers;
 }
 
 }  // namespace
+
+std::vector<double> cached_numbers(const std::string& key, size_t count,
+                                   const std::function<std::vector<double>()>& measure) {
+    const std::string path = cache_path(key);
+    std::vector<double> numbers = path.empty() ? std::vector<double>() : read_numbers(path);
+    if (numbers.size() == count) return numbers;
+    numbers = measure();
+    if (path.empty()) return numbers;
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+    std::ofstream file(path);
+    for (const double number : numbers) file << format_text("{:.0f}\n", number);
+    return numbers;
+}
 
 std::string device_name(std::string_view text) {
     if (text == "CPU") return "cpu";
@@ -148,20 +160,20 @@ DeviceFacts parse_device(std::string_view text) {
              "cuda:0=96GiB,1790GB/s,pcie=50GB/s",
              text);
     };
-    const size_t equals = text.find('=');
-    if (equals == std::string_view::npos || equals == 0) refuse();
+    const size_t equals = std::min(text.find('='), text.size());
+    if (equals == 0) refuse();
     DeviceFacts facts;
     facts.name = device_name(text.substr(0, equals));
     const bool is_name = std::ranges::all_of(facts.name, [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == ':' || c == '_' || c == '-';
     });
     if (!is_name || facts.name == "cpu" || facts.name == "reference") refuse();
+    if (equals == text.size()) return facts;
     const std::vector<std::string_view> parts = parts_of(text.substr(equals + 1));
     constexpr std::string_view k_pcie = "pcie=";
-    if (parts.size() < 2 || parts.size() > 3 || (parts.size() == 3 && !parts[2].starts_with(k_pcie)))
-        refuse();
+    if (parts.size() > 3 || (parts.size() == 3 && !parts[2].starts_with(k_pcie))) refuse();
     const auto memory = size_of(parts[0]);
-    const auto bandwidth = bandwidth_of(parts[1]);
+    const auto bandwidth = parts.size() > 1 ? bandwidth_of(parts[1]) : std::optional(0.0);
     const auto link = parts.size() == 3 ? bandwidth_of(parts[2].substr(k_pcie.size())) : std::optional(0.0);
     if (!memory || !bandwidth || !link) refuse();
     facts.memory_bytes = static_cast<uint64_t>(*memory);
@@ -208,7 +220,10 @@ HostFacts parse_host(std::string_view text) {
 }
 
 HostFacts measured_host(int32_t n_threads) {
-    return {std::min(available_memory_bytes(), total_memory_bytes()), cached_bandwidth(n_threads), true};
+    const double bandwidth = cached_numbers(format_text("bandwidth-{}", n_threads), 1, [&] {
+                                 return std::vector{measure_bandwidth(n_threads)};
+                             }).front();
+    return {std::min(available_memory_bytes(), total_memory_bytes()), bandwidth, true};
 }
 
 }  // namespace minim::placement

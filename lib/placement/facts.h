@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@ struct DeviceFacts {
     uint64_t memory_bytes = 0;
     double bytes_per_second = 0.0;       // of its memory
     double link_bytes_per_second = 0.0;  // between host and device; 0: not known
+    bool is_measured = false;            // true: the bandwidth was measured; false: it is the nominal rate
 };
 
 struct HostFacts {
@@ -22,7 +24,8 @@ struct HostFacts {
     bool is_measured = false;  // true: the bandwidth was measured; false: it is the modules' nominal rate
 };
 
-// "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the last part may be left out. Sizes are a number with B, kB, MB, GB, TB, KiB, MiB, GiB
+// "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the last part may be left out. "cuda:0=20GiB" and "cuda:0" are a device of this
+// machine, whose other numbers are 0 here. Sizes are a number with B, kB, MB, GB, TB, KiB, MiB, GiB
 // or TiB, bandwidths the same with "/s". "CUDA0" stands for "cuda:0". Throws invalid, quoting the text.
 DeviceFacts parse_device(std::string_view text);
 
@@ -40,11 +43,15 @@ DeviceBudget parse_device_budget(std::string_view text);
 // Several with commas between. Throws also if a device is named twice.
 std::vector<DeviceBudget> parse_device_budgets(std::string_view text);
 
+// Returns the numbers of a key that were measured earlier, or measures them and keeps them in $XDG_CACHE_HOME/minim (or
+// ~/.cache/minim) for the next time. A cache that cannot be read or written is none.
+std::vector<double> cached_numbers(const std::string& key, size_t count,
+                                   const std::function<std::vector<double>()>& measure);
+
 // The name of a device as this library has it: "CUDA0" is "cuda:0", "CPU" is "cpu"; others stay as they are.
 std::string device_name(std::string_view text);
 
-// This machine: memory that processes may use, and the bandwidth that n_threads reach, measured in some 100 ms and kept in
-// $XDG_CACHE_HOME/minim (or ~/.cache/minim) for the next time.
+// This machine: memory that processes may use, and the bandwidth that n_threads reach, measured in some 100 ms and cached.
 HostFacts measured_host(int32_t n_threads);
 
 }  // namespace minim::placement

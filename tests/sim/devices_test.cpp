@@ -6,11 +6,14 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "placement/facts.h"
+#include "placement/measure_device.h"
 #include "placement/plugins.h"
 #include "runtime/stage.h"
 #include "sim/devices.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/temporary_folder.h"
 
 namespace minim::test {
 namespace {
@@ -53,6 +56,31 @@ TEST_CASE("devices are listed: the CPU first, then what plug-ins find, and why o
     CHECK((last - 1)->name == "sim:2");
     CHECK((last - 1)->why_not.empty());
     CHECK((last - 1)->memory_bytes == 64 << 20);
+}
+
+TEST_CASE("a device of this machine is measured for a plan") {
+    const Setting folder("MINIM_PLUGIN_PATH", MINIM_SIM_FOLDER);
+    const Setting sim("MINIM_SIM", "devices=3 memory=64");
+    const TemporaryFolder caches;
+    const Setting cache("XDG_CACHE_HOME", caches.path());
+    const auto completed = [](std::string_view text) {
+        placement::DeviceFacts facts = placement::parse_device(text);
+        placement::complete_device(facts, threads(), active_cpu_level());
+        return facts;
+    };
+    const placement::DeviceFacts first = completed("sim:1");
+    CHECK(first.is_measured);
+    CHECK(first.memory_bytes > uint64_t{60} << 20);
+    CHECK(first.bytes_per_second > 1e8);
+    CHECK(first.link_bytes_per_second > 1e7);
+    // Measured once; the memory is what is named.
+    const placement::DeviceFacts second = completed("sim:1=5MiB");
+    CHECK(second.memory_bytes == uint64_t{5} << 20);
+    CHECK(second.bytes_per_second == Approx(first.bytes_per_second).epsilon(1e-6));
+    // One that is described is not opened.
+    CHECK_FALSE(completed("abacus:0=5MiB,1GB/s").is_measured);
+    for (const char* name : {"abacus:0", "sim:2", "sim:9=5MiB"})
+        expect_error(Status::invalid, "is not usable here", [&] { completed(name); });
 }
 
 TEST_CASE("a device is opened by its name, or it is said why not") {

@@ -1,14 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "placement/facts.h"
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/temporary_folder.h"
 
 using namespace minim;
 using namespace minim::test;
 using namespace minim::placement;
+
+namespace {
+
+// The user's cache is another folder for as long as it lives.
+class CacheFolder {
+  public:
+    explicit CacheFolder(const std::string& path) {
+        if (const char* before = std::getenv(k_name)) before_ = before;
+        ::setenv(k_name, path.c_str(), 1);
+    }
+    ~CacheFolder() {
+        if (before_) {
+            ::setenv(k_name, before_->c_str(), 1);
+        } else {
+            ::unsetenv(k_name);
+        }
+    }
+    CacheFolder(const CacheFolder&) = delete;
+    CacheFolder& operator=(const CacheFolder&) = delete;
+
+  private:
+    static constexpr const char* k_name = "XDG_CACHE_HOME";
+    std::optional<std::string> before_;
+};
+
+}  // namespace
 
 TEST_CASE("a device is described by its name, memory and bandwidths in any unit") {
     const DeviceFacts device = parse_device("cuda:0=96GiB,1790GB/s,pcie=50GB/s");
@@ -29,12 +62,42 @@ TEST_CASE("a device is described by its name, memory and bandwidths in any unit"
     CHECK(parse_host("64GB,100MiB/s").bytes_per_second == 104'857'600.0);
 }
 
+TEST_CASE("a device of this machine needs no numbers") {
+    for (const auto& [text, memory] :
+         {std::pair{"CUDA0", uint64_t{0}}, std::pair{"cuda:0=96GiB", uint64_t{96} << 30}}) {
+        INFO(text);
+        const DeviceFacts facts = parse_device(text);
+        CHECK(facts.name == "cuda:0");
+        CHECK(facts.memory_bytes == memory);
+        CHECK(facts.bytes_per_second == 0.0);
+        CHECK_FALSE(facts.is_measured);
+    }
+}
+
+TEST_CASE("numbers that were measured once come from the cache") {
+    const TemporaryFolder folder;
+    const CacheFolder cache(folder.path());
+    int n_measured = 0;
+    const auto measure = [&] {
+        ++n_measured;
+        return std::vector{2e9, 3e9};
+    };
+    CHECK(cached_numbers("a device: of/two words", 2, measure) == std::vector{2e9, 3e9});
+    CHECK(cached_numbers("a device: of/two words", 2, measure) == std::vector{2e9, 3e9});
+    CHECK(n_measured == 1);
+    // Another number of numbers, or no numbers, are none of this key.
+    CHECK(cached_numbers("a device: of/two words", 3, measure).size() == 2);
+    CHECK(n_measured == 2);
+    for (const auto& file : std::filesystem::directory_iterator(folder / "minim"))
+        std::ofstream(file.path()) << "1e99\n-3\n";
+    CHECK(cached_numbers("a device: of/two words", 2, measure) == std::vector{2e9, 3e9});
+    CHECK(n_measured == 3);
+}
+
 TEST_CASE("a text that describes no device is quoted") {
     for (const char* text : {"",
-                             "cuda:0",
                              "cuda:0=",
                              "=96GiB,1GB/s",
-                             "cuda:0=96GiB",
                              "cuda:0=96,1GB/s",
                              "cuda:0=96GiB,1GB",
                              "cuda:0=96GiB,1GB/s,",

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prediction.h"
+
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "output.h"
+
+namespace cli {
+namespace {
+
+constexpr int64_t k_least_tokens = 8;
+constexpr double k_largest_difference = 0.25;
+constexpr double k_least_token_seconds = 2e-3;
+
+// "blk\.(0|1|2)\..*exps=CPU" for --n-cpu-moe 3.
+std::string first_layers_rule(int64_t n_layers) {
+    std::string layers;
+    for (int64_t i = 0; i < n_layers; ++i) layers += fmt::format("{}{}", i == 0 ? "" : "|", i);
+    return fmt::format("blk\\.({})\\..*exps=CPU", layers);
+}
+
+// The placement of the model as a plan takes it; none where a plan cannot have it.
+std::optional<minim::PlanOptions> plan_of(const minim::Model& model, const Options& options) {
+    const bool caches_by_size = options.expert_cache != 0 && options.expert_cache != MINIM_EXPERT_CACHE_ROOM;
+    if (options.backend != "cpu" || caches_by_size) return std::nullopt;
+    minim::PlanOptions plan;
+    plan.devices.emplace();
+    bool host_has_layers = false;
+    for (const minim_device_memory& device : model.memory()) {
+        const std::string name = device.name;
+        if (name == "cpu") {
+            host_has_layers = device.n_layer > 0;
+            continue;
+        }
+        if (device.n_layer == 0) return std::nullopt;  // experts alone
+        plan.devices->push_back(device.budget_bytes == 0 ? name
+                                                         : fmt::format("{}={}B", name, device.budget_bytes));
+        plan.split.push_back(static_cast<double>(device.n_layer));
+    }
+    if (host_has_layers && !plan.devices->empty()) return std::nullopt;
+    if (plan.devices->empty()) return plan;
+    for (const std::string& rule : options.overrides)
+        plan.overrides.append(plan.overrides.empty() ? "" : ",").append(rule);
+    if (options.cpu_moe) plan.overrides = "exps=CPU";
+    if (!options.cpu_moe && options.n_cpu_moe > 0) plan.overrides = first_layers_rule(options.n_cpu_moe);
+    return plan;
+}
+
+}  // namespace
+
+std::string comparison(double measured, double predicted) {
+    const double difference = measured / predicted - 1.0;
+    const std::string percent =
+        fmt::format("{:.0f} % {}", 100.0 * std::abs(difference), difference < 0.0 ? "slower" : "faster");
+    std::string text = fmt::format("predicted:  {:.2f} tokens/s decode; measured: {}\n", predicted, percent);
+    if (std::abs(difference) > k_largest_difference && 1.0 / predicted >= k_least_token_seconds)
+        text += fmt::format(
+            "warning: decoding is {} than predicted; `minim plan` shows the parts of a token's time, and "
+            "other programs "
+            "may be using the memory's bandwidth\n",
+            percent);
+    return text;
+}
+
+void print_prediction(const minim::Runtime& runtime, const minim::Model& model, const Options& options,
+                      const minim::Session& session, const minim_generate_result& result) {
+    if (result.n_generated < k_least_tokens || result.generate_us <= 0) return;
+    std::optional<minim::PlanOptions> plan = plan_of(model, options);
+    if (!plan) return;
+    plan->n_context = session.token_count();
+    plan->k_format = options.k_format != 0 ? options.k_format : options.kv;
+    plan->v_format = options.v_format != 0 ? options.v_format : options.kv;
+    try {
+        const auto made = nlohmann::json::parse(minim::plan(runtime, options.model, *plan));
+        const double measured =
+            1e6 * static_cast<double>(result.n_generated) / static_cast<double>(result.generate_us);
+        print_note(comparison(measured, made["decode_tokens_per_second"].get<double>()));
+    } catch (const minim::Exception& error) {
+        print_note(fmt::format("predicted:  nothing ({})\n", error.what()));
+    }
+}
+
+}  // namespace cli

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The speed that a plan predicts for an opened model, beside the measured one.
+#pragma once
+
+#include <string>
+
+#include "minim/minim.hpp"
+#include "options.h"
+
+namespace cli {
+
+// Compares two speeds in tokens a second. Warns if they differ by more than a quarter, unless a token takes so little time
+// that starting work, which a plan knows roughly, decides it.
+std::string comparison(double measured, double predicted);
+
+// Prints what was predicted for decoding with the placement of the model, and how the measured speed compares. Nothing if
+// too few tokens were generated, or if the options place layers as a plan cannot.
+void print_prediction(const minim::Runtime& runtime, const minim::Model& model, const Options& options,
+                      const minim::Session& session, const minim_generate_result& result);
+
+}  // namespace cli
