@@ -65,8 +65,10 @@ def _ids_of(ids):
         return np.empty(0, np.int32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise TypeError("token ids are a one-dimensional sequence of integers")
-    limits = np.iinfo(array.dtype)
-    return np.clip(array, max(-1, limits.min), min(2**31 - 1, limits.max)).astype(np.int32, order="C")
+    if array.min() < -1 or array.max() >= 2**31:  # np.clip alone takes as long as the whole of most calls
+        limits = np.iinfo(array.dtype)
+        array = np.clip(array, max(-1, limits.min), min(2**31 - 1, limits.max))
+    return array.astype(np.int32, order="C", copy=False)
 
 
 def _int32(value):
@@ -1072,6 +1074,8 @@ class _Sampling(abi.Handle):
 def _token_of(token):
     """Copies a minim_token, whose pointers are valid only until the next call."""
     text = c.string_at(token.text, token.text_length).decode("utf-8", "replace")
+    if token.n_top == 0:
+        return Token(token.id, text, token.logprob, [])
     top = c.cast(token.top, c.POINTER(abi.TokenProbability))
     return Token(token.id, text, token.logprob, [(top[i].id, top[i].logprob) for i in range(token.n_top)])
 
@@ -1408,7 +1412,9 @@ class Request(abi.Handle):
 
     def __init__(self, engine, handle, callback=None):
         self._reading = threading.Lock()
-        self._kept = []  # tokens that a result() took whose time was over
+        self._kept = []  # tokens that were read and not returned
+        self._token, self._what = abi.Token(), c.c_int32(-1)  # of _next_now(), which is called for every token
+        self._out_arguments = c.byref(self._token), c.byref(self._what)
         self._own("request_free", handle, engine._raised, (engine.model._runtime, callback))
 
     def tokens(self):
@@ -1424,12 +1430,33 @@ class Request(abi.Handle):
         return self._kept.pop(0) if self._kept else self._use(self._next_now, "request_next")
 
     def _next_now(self, name, handle):
-        token, what = abi.Token(), c.c_int32(-1)
         with self._reading:
-            abi.check(name, handle, 0, c.byref(token), c.byref(what))
-            if what.value == self._TOKEN:
-                return _token_of(token)
-        return None if what.value == self._END else PENDING
+            abi.check(name, handle, 0, *self._out_arguments)
+            what = self._what.value
+            if what == self._TOKEN:
+                return _token_of(self._token)
+        return None if what == self._END else PENDING
+
+    def _has_news(self):
+        """Returns whether poll() returns something, which is kept for it."""
+        try:
+            token = PENDING if self._kept else self._use(self._next_now, "request_next")
+        except Exception:  # poll() raises it again
+            return True
+        if token is not None and token is not PENDING:
+            self._kept.append(token)
+        return token is None or bool(self._kept)
+
+    def _has_whole_answer(self):
+        """Returns whether poll_result() returns something, and keeps the tokens for it."""
+        try:
+            while (token := self._use(self._next_now, "request_next")) is not None:
+                if token is PENDING:
+                    return False
+                self._kept.append(token)
+        except Exception:  # poll_result() raises it again
+            pass
+        return True
 
     def poll_result(self):
         """Returns the Answer that result() waits for, or PENDING if the request has not ended. Never blocks."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import os
 import typing
+import weakref
 
 import minim
 
@@ -25,30 +26,54 @@ __all__ = ["Engine", "Request"]
 
 
 class _Wakeups:
-    """Wakes the tasks of one loop through a pipe that the engine's thread writes to."""
+    """Wakes the tasks of one loop whose requests have something new, as the engine's thread says through a pipe."""
+
+    _PAUSE = 0.001  # seconds: most tokens of a step come together, and are handed over together
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
-        self._news = asyncio.Event()
         self._loop = loop
+        self._waiting: typing.List[typing.Tuple[asyncio.Future[None], typing.Callable[[], bool]]] = []
+        self._last, self._is_due = 0.0, False
         self._read_end, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._is_open = True
-        loop.add_reader(self._read_end, self._read, self._read_end, loop, self._news)
+        loop.add_reader(self._read_end, self._read, self._read_end, loop, weakref.ref(self))
 
     def fileno(self) -> int:
         return self._write_end
 
-    async def wait(self) -> None:
-        """Waits until a request may have something new."""
-        await self._news.wait()
+    async def wait(self, is_ready: typing.Callable[[], bool]) -> None:
+        """Waits until is_ready() is true; it is asked when some request has something new."""
+        future = self._loop.create_future()
+        self._waiting.append((future, is_ready))
+        await future
 
     @staticmethod
-    def _read(read_end: int, loop: asyncio.AbstractEventLoop, news: asyncio.Event) -> None:
-        """Reads what was written for all requests of a step at once."""
-        if not os.read(read_end, 1 << 16):  # the other end is closed
+    def _read(read_end: int, loop: asyncio.AbstractEventLoop, owner: weakref.ref[_Wakeups]) -> None:
+        is_closed = not os.read(read_end, 1 << 16)
+        if is_closed:
             loop.remove_reader(read_end)
             os.close(read_end)
-        news.set()  # all tasks that wait now
-        news.clear()
+        wakeups = owner()
+        if wakeups is None or wakeups._is_due:
+            return
+        pause = 0.0 if is_closed else wakeups._last + wakeups._PAUSE - loop.time()
+        if pause <= 0:
+            wakeups._wake()
+        else:
+            wakeups._is_due = True
+            loop.call_later(pause, wakeups._wake)
+
+    def _wake(self) -> None:
+        self._is_due = False
+        asked, self._waiting = self._waiting, []
+        for future, is_ready in asked:
+            if future.done():  # its task was cancelled
+                continue
+            if is_ready():
+                future.set_result(None)
+            else:
+                self._waiting.append((future, is_ready))
+        self._last = self._loop.time()
 
     def close(self) -> None:
         """Wakes all tasks a last time. Called once no request can have something new; by any thread."""
@@ -73,7 +98,7 @@ class Request:
 
     async def __anext__(self) -> minim.Token:
         while (token := self._request.poll()) is minim.PENDING:
-            await self._wakeups.wait()
+            await self._wakeups.wait(self._request._has_news)
         if token is None:
             raise StopAsyncIteration
         return token
@@ -82,7 +107,7 @@ class Request:
         """Waits for the end and returns an Answer with the ids and the text that have not been iterated over. asyncio.wait_for() may
         cancel it; called again, it loses nothing of the answer."""
         while (answer := self._request.poll_result()) is minim.PENDING:
-            await self._wakeups.wait()
+            await self._wakeups.wait(self._request._has_whole_answer)
         return answer
 
     def cancel(self) -> None:
