@@ -6,7 +6,7 @@
 #   tests/packages/wheel.sh WORK [PYTHON...]      Pythons: 3.9 and later; without any, those on PATH
 #
 # With MINIM_TEST_NETWORK=1, build tools and NumPy are fetched; else they have to be installed. Pythons without NumPy are skipped then.
-# PIP_CONFIG_SETTINGS of the environment is passed to pip, as "build-dir=/tmp/objects".
+# SKBUILD_BUILD_DIR, of scikit-build-core, names a folder for objects that later runs use again.
 set -eu
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -17,6 +17,7 @@ largest_bytes=8000000
 longest_import_us=200000
 PATH=/usr/bin:$PATH # the system's Python builds
 export LC_ALL=C.UTF-8 PIP_DISABLE_PIP_VERSION_CHECK=1
+unset MINIM_LIBRARY LD_LIBRARY_PATH PYTHONPATH # the library in the wheel
 
 skip() {
     echo "skipped: $*"
@@ -37,7 +38,7 @@ rm -rf "$work"
 mkdir -p "$work"
 
 # shellcheck disable=SC2086 # none or one word each
-python3 -m pip wheel --no-deps $isolation ${PIP_CONFIG_SETTINGS:+--config-settings=$PIP_CONFIG_SETTINGS} \
+python3 -m pip wheel --no-deps $isolation \
     -w "$work" "$source" >"$work/pip.log" 2>&1 || fail "pip wheel: $(tail -30 "$work/pip.log")"
 wheel=$(ls "$work"/*.whl)
 case $wheel in

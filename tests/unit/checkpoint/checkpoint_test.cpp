@@ -74,8 +74,8 @@ TEST_CASE("an open folder stays the one that was opened") {
     CHECK(checkpoint.find("a") != nullptr);
     CHECK(read_text_file(checkpoint.folder() + "/beside.txt", 100) == "text");
     ::close(reused);
-    expect_error(Status::io, "descriptor",
-                 [&] { Checkpoint::open("/dev/fd/" + std::to_string(reused), log); });
+    test::expect_error(Status::io, "descriptor",
+                       [&] { Checkpoint::open("/dev/fd/" + std::to_string(reused), log); });
 }
 
 TEST_CASE("an importance matrix opens as a container") {
