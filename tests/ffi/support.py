@@ -21,7 +21,8 @@ MADE_MODELS = pathlib.Path(os.environ["MINIM_TEST_MODELS"])
 BF16 = MADE_MODELS / "minim-tiny-bf16.gguf"
 END = 2004  # "[e~[", the end token of minim-tiny
 
-sys.path.insert(0, str(ROOT / "bindings" / "python"))
+if not os.environ.get("MINIM_TEST_INSTALLED"):  # tests/packages/wheel.sh
+    sys.path.insert(0, str(ROOT / "bindings" / "python"))
 import minim  # noqa: E402
 from minim import _abi as abi  # noqa: E402, F401
 

@@ -44,6 +44,37 @@ class Lifetime(unittest.TestCase):
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
+    def test_a_child_is_not_stopped_by_a_lock_of_another_thread(self):
+        program = (
+            "import os, signal, sys, threading; sys.path.insert(0, sys.argv[1]); import minim\n"
+            "model = minim.Model(sys.argv[2], threads=1)\n"
+            "engine = minim.Engine(model, kv_tokens=4096)\n"
+            "request = engine.submit([5, 6], max_tokens=3000, ignore_end=1)\n"
+            "reader = threading.Thread(target=lambda: [0 for _ in request.tokens()])\n"
+            "reader.start()\n"
+            "while not request._reading.locked(): pass\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            "    signal.alarm(20)\n"
+            "    try:\n"
+            "        request.poll()\n"
+            "    except minim.Error as error:\n"
+            "        for handle in (request, engine, model):\n"
+            "            handle.close()\n"
+            "        os._exit(0 if 'made before fork()' in str(error) else 1)\n"
+            "    os._exit(2)\n"
+            "request.cancel()\n"
+            "reader.join()\n"
+            "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(ROOT / "bindings" / "python"), str(Q8_0)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_a_forked_child_ends_and_is_told_what_it_cannot_use(self):
         program = (
             "import gc, os, sys; sys.path.insert(0, sys.argv[1]); import minim\n"

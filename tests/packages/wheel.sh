@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the wheel, and installs it in a fresh virtual environment of each Python given: the getting started page runs, the import is
-# quick, the wheel is small, and auditwheel (where it is installed) finds nothing missing. Exits with 77 where a tool is missing.
+# Builds the wheel, and installs it in a fresh virtual environment of each Python given: the getting started page and tests run, the
+# import is quick, the wheel is small, and auditwheel (where it is installed) finds nothing missing. Exits with 77 where a tool is missing.
 #
 #   tests/packages/wheel.sh WORK [PYTHON...]      Pythons: 3.9 and later; without any, those on PATH
 #
@@ -101,8 +101,11 @@ for python in "$@"; do
         *Paris*Paris*) ;;
         *) fail "Python $version: the page answers: $answer" ;;
     esac
+    (cd "$source/tests/ffi" && MINIM_TEST_INSTALLED=1 MINIM_TEST_MODELS=/nonexistent PYTHONDONTWRITEBYTECODE=1 \
+        "$environment/bin/python" -m unittest -q test_aio test_familiar test_states test_tokenizer >"$work/tests.log" 2>&1) ||
+        fail "Python $version: $(tail -30 "$work/tests.log")"
     microseconds=$("$environment/bin/python" "$work/import.py")
-    echo "Python $version: the page answers; import minim takes $((microseconds / 1000)) ms beside NumPy"
+    echo "Python $version: the page answers and the tests pass; import minim takes $((microseconds / 1000)) ms beside NumPy"
     [ "$microseconds" -lt $longest_import_us ] || fail "the import takes $microseconds us, $longest_import_us at most"
     n_used=$((n_used + 1))
 done

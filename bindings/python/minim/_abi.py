@@ -280,8 +280,11 @@ class Handle:
     the release: the runtime, whose log may still be written.
     """
 
+    _all = weakref.WeakSet()
+
     def _own(self, release, handle, raised, kept=None):
         self._handle, self._raised, self._lock, self._users = handle, raised, threading.RLock(), 0
+        self._all.add(self)
         self._release = weakref.finalize(self, self._release_now, release, handle, kept)
 
     @staticmethod
@@ -331,3 +334,14 @@ class Handle:
         finally:
             result = take(out) if out else None
         return result
+
+
+def _renew_locks():
+    """In the child of a fork: threads of the parent that held a lock, or were in a call, are not there."""
+    for handle in Handle._all:
+        handle._lock, handle._users = threading.RLock(), 0
+        if hasattr(handle, "_reading"):
+            handle._reading = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
