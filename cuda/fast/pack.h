@@ -28,7 +28,8 @@ MINIM_DEVICE Granule granule_of(const PackShape& shape, int64_t at) {
         const int64_t block = at - in_block;
         return {block + begin, block + panel::place_in_panel(shape.format, begin), bytes};
     };
-    if (in_block < shape.front_bytes) return granule(0, shape.front_bytes % 2 == 0 ? 2 : 1);
+    if (in_block < shape.front_bytes / 2 * 2) return granule(0, 2);
+    if (in_block < shape.front_bytes) return granule(in_block, 1);
     const int64_t back = shape.block_bytes - shape.back_bytes;
     return in_block < back ? granule(shape.front_bytes, 4) : granule(back, 2);
 }

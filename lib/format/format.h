@@ -24,7 +24,9 @@ enum class Format : uint8_t {
     iq2_k, iq3_k, iq4_k, iq5_k, iq6_k,
     iq2_ks, iq3_ks, iq4_ks, iq5_ks, iq4_kss, iq2_kl,
     iq1_kt, iq2_kt, iq3_kt, iq4_kt,
-    fp8_e4m3_b128, int4_z128, int4_z32, int4_w32, int8_z32, mxfp8,
+    fp8_e4m3_b128, mxfp8,
+    int4_s64, int4_s128, int4_z32, int4_z64, int4_z128, int4_row, int4_w32,
+    int8_s64, int8_s128, int8_z32, int8_z64, int8_z128, int8_row, int8_w32,
     x1_s, x1_m, x2_xxs, x2_xs, x2_s, x3_xxs, x3_s,
     count_
 };

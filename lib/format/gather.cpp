@@ -4,7 +4,8 @@
 #include <cstring>
 
 #include "format/fp8_e4m3_b128.h"
-#include "format/int4_z128.h"
+#include "format/int4.h"
+#include "format/integers.h"
 #include "format/mxfp4.h"
 #include "format/nvfp4.h"
 
@@ -40,11 +41,14 @@ void gather_awq_blocks(const AwqMatrix& matrix, int64_t first_row, int64_t col, 
     const int64_t word = first_row / 8;
     const int64_t group = col / Block::block_elems;
     const auto zeros = load<uint32_t>(matrix.zeros + 4 * (group * n_words + word));
+    std::byte masks[8];  // of two codes
     for (int j = 0; j < 8; ++j) {
         std::byte* block = out + j * row_bytes;
-        const auto zero = static_cast<uint16_t>(zeros >> (4 * k_awq_order[j]) & 15);
-        std::memcpy(block + Block::d_at, matrix.scales + 2 * (group * matrix.rows + first_row + j), 2);
-        std::memcpy(block + Block::zero_at, &zero, 2);
+        const auto d = load<uint16_t>(matrix.scales + 2 * (group * matrix.rows + first_row + j));
+        const auto packed = pack_zero(d, static_cast<int32_t>(zeros >> (4 * k_awq_order[j]) & 15), 4);
+        std::memcpy(block + Block::d_at, &packed.d, sizeof(packed.d));
+        block[Block::zeros_at] = static_cast<std::byte>(packed.zero);
+        masks[j] = static_cast<std::byte>(packed.code_mask * 0x11);
     }
     constexpr uint32_t k_low = 0x0F0F0F0FU;
     const std::byte* codes = matrix.codes + 4 * (col * n_words + word);
@@ -58,7 +62,7 @@ void gather_awq_blocks(const AwqMatrix& matrix, int64_t first_row, int64_t col, 
         for (int j = 0; j < 8; ++j) {
             const int nibble = k_awq_order[j];
             out[j * row_bytes + Block::codes_at + b] =
-                static_cast<std::byte>(pairs[nibble % 2] >> (8 * (nibble / 2)));
+                static_cast<std::byte>(pairs[nibble % 2] >> (8 * (nibble / 2))) ^ masks[j];
         }
     }
 }

@@ -19,7 +19,21 @@ struct IntegerRow {
     int64_t group = 0;               // inputs that share a scale: a multiple of the format's block
 };
 
-// Writes a row in `format`: Q4_0 (if all zero points are 8), INT4_Z32, INT4_W32, INT4_Z128, Q8_0 (if all are 128), INT8_Z32.
+// A scale and a zero point as INT4_Z… and INT8_Z… hold them. The scale's sign bit is the highest bit of the zero point + 1, so the
+// codes of a negative scale are turned round: XOR code_mask.
+struct ScaleAndZero {
+    uint16_t d;
+    uint8_t zero;
+    uint8_t code_mask;
+};
+// `d`: an F16 number; zero: 0 … 2^bits.
+ScaleAndZero pack_zero(uint16_t d, int32_t zero, int bits) noexcept;
+
+// Returns whether a format of integers holds scales as F32, not F16.
+bool has_f32_scales(Format format) noexcept;
+
+// Writes a row in `format`: one of INT4_… and INT8_…, Q4_0 or Q8_0. All zero points of the symmetric formats (…_S…, …_ROW, Q4_0,
+// Q8_0) are 8 or 128; …_ROW has one group.
 void write_integer_row(Format format, const IntegerRow& row, std::byte* out) noexcept;
 
 // Writes a row of MXFP8 from `cols` codes and an exponent for every 32 of them.

@@ -195,6 +195,25 @@ void read_compressed_tensors(const Value& quantization, PackingHints& hints) {
     if (!hints.groups.empty() && all_symmetric) hints.symmetric = true;
 }
 
+// Quark writes zero points of symmetric integers too.
+void read_quark(const Value& quantization, PackingHints& hints) {
+    const Value* whole = find(quantization, "global_quant_config");
+    const auto is_symmetric = [](const Value& config) {
+        const Value* weight = find(config, "weight");
+        return weight != nullptr && weight->is_object() && flag_of(*weight, "symmetric").value_or(false);
+    };
+    const auto all_symmetric = [&](const char* key) {
+        const Value* configs = find(quantization, key);
+        return configs == nullptr || !configs->is_object() ||
+               std::ranges::all_of(configs->items, [&](const Value& config) {
+                   return !config.is_object() || is_symmetric(config);
+               });
+    };
+    if (whole != nullptr && whole->is_object() && is_symmetric(*whole) &&
+        all_symmetric("layer_quant_config") && all_symmetric("layer_type_quant_config"))
+        hints.symmetric = true;
+}
+
 }  // namespace
 
 PackingHints packing_hints(const Value& config) {
@@ -216,7 +235,9 @@ PackingHints packing_hints(const Value& config) {
         read_auto_round(*quantization, hints);
     } else if (method == "compressed-tensors") {
         read_compressed_tensors(*quantization, hints);
-    } else if (method != "modelopt" && method != "mxfp8" && method != "quark" && method != "mxfp4") {
+    } else if (method == "quark") {
+        read_quark(*quantization, hints);
+    } else if (method != "modelopt" && method != "mxfp8" && method != "mxfp4") {
         refuse(*quantization, "quant_method", "this quantisation");
     }
     hints.declarations.push_back(declared_methods(*quantization));

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Panels of the formats with blocks of 32 under one float scale: Q4_0, Q4_1, Q5_0, Q5_1, Q6_0, Q8_0, IQ4_NL, MXFP4, the
-// integers with zero points, and NVFP4 with its blocks of 64. Layouts: lib/format/.
+// Panels of the formats with blocks of 32 under one float scale: Q4_0, Q4_1, Q5_0, Q5_1, Q6_0, Q8_0, IQ4_NL, MXFP4, and NVFP4 with
+// its blocks of 64. Layouts: lib/format/. The family includes integers of eight bits (integers.h).
 #pragma once
 
-#include "format/int4_z32.h"
-#include "format/int8_z32.h"
 #include "format/iq4_nl.h"
 #include "format/mxfp4.h"
 #include "format/nvfp4.h"
@@ -13,6 +11,7 @@
 #include "format/q6_0.h"
 #include "format/q8_0.h"
 #include "panel/byte_codes.h"
+#include "panel/integers.h"
 
 namespace minim::panel {
 
@@ -56,51 +55,6 @@ struct Q4_1Panel {
         code4_of_32<L>(block, Block::codes_at, unit.code);
         unit.scale[0] = block.f16(Block::d_at);
         unit.minimum[0] = block.f16(Block::m_at);
-    }
-};
-
-template <class L>
-struct Int4Z32Panel {
-    using Block = INT4_Z32;
-    using Kind = PanelKind<Codes::small, 15, 0, 1, true>;
-    PanelBlock<L> block;
-    MINIM_KERNEL_FUNCTION Int4Z32Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
-    template <int>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code4_of_32<L>(block, Block::codes_at, unit.code);
-        unit.scale[0] = block.f16(Block::d_at);
-        const auto minus_zero = L::to_float(L::sub(L::all(0), block.half(Block::zero_at)));
-        unit.minimum[0] = L::mul(unit.scale[0], minus_zero);
-    }
-};
-
-template <class L>
-struct Int4W32Panel {
-    using Block = INT4_W32;
-    using Kind = PanelKind<Codes::small, 15, 0, 1, true>;
-    PanelBlock<L> block;
-    MINIM_KERNEL_FUNCTION Int4W32Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
-    template <int>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        code4_of_32<L>(block, Block::codes_at, unit.code);
-        unit.scale[0] = L::as_float(block.word(Block::d_at));
-        const auto minus_zero = L::to_float(L::sub(L::all(0), block.word(Block::zero_at)));
-        unit.minimum[0] = L::mul(unit.scale[0], minus_zero);
-    }
-};
-
-template <class L>
-struct Int8Z32Panel {
-    using Block = INT8_Z32;
-    using Kind = PanelKind<Codes::wide, 128, 0, 1, true>;
-    PanelBlock<L> block;
-    MINIM_KERNEL_FUNCTION Int8Z32Panel(PanelBlock<L>, PanelBlock<L> at) : block(at) {}
-    template <int>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        for (int k = 0; k < 8; ++k) unit.code[k] = L::wide(block.word(Block::codes_at + 4 * k));
-        unit.scale[0] = L::as_float(block.word(Block::d_at));
-        const auto minus_zero = L::to_float(L::sub(L::all(0), block.word(Block::zero_at)));
-        unit.minimum[0] = L::mul(unit.scale[0], minus_zero);
     }
 };
 
@@ -250,6 +204,8 @@ struct Nvfp4Panel {
 template <class L>
 using BlocksOf32 =
     PanelList<Q4_0Panel<L>, Q4_1Panel<L>, Q5_0Panel<L>, Q5_1Panel<L>, Q6_0Panel<L>, Q8_0Panel<L>,
-              Iq4NlPanel<L>, Mxfp4Panel<L>, Nvfp4Panel<L>, Int4Z32Panel<L>, Int4W32Panel<L>, Int8Z32Panel<L>>;
+              Iq4NlPanel<L>, Mxfp4Panel<L>, Nvfp4Panel<L>, Int4W32Panel<L>, Int8SymmetricPanel<L, INT8_S64>,
+              Int8SymmetricPanel<L, INT8_S128>, Int8ZerosPanel<L, INT8_Z32>, Int8ZerosPanel<L, INT8_Z64>,
+              Int8ZerosPanel<L, INT8_Z128>, Int8RowPanel<L>, Int8W32Panel<L>>;
 
 }  // namespace minim::panel

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Panels of Q2_K, Q3_K, Q4_K, Q5_K and Q6_K, and of INT4_Z128, whose codes are laid out as in Q4_K. Layouts: lib/format/.
+// Panels of Q2_K, Q3_K, Q4_K, Q5_K and Q6_K. Layouts: lib/format/. The family includes integers of four bits whose codes are laid out
+// as in Q4_K (integers.h).
 #pragma once
 
-#include "format/int4_z128.h"
 #include "format/q2_k.h"
 #include "format/q3_k.h"
 #include "format/q4_k.h"
 #include "format/q5_k.h"
 #include "format/q6_k.h"
 #include "panel/byte_codes.h"
+#include "panel/integers.h"
 
 namespace minim::panel {
 
@@ -175,30 +176,9 @@ struct Q6KPanel {
 };
 
 template <class L>
-struct Int4Z128Panel {
-    using Block = INT4_Z128;
-    using Kind = PanelKind<Codes::small, 15, 0, 1, true>;
-    template <class Other>
-    using With = Int4Z128Panel<Other>;
-    PanelBlock<L> block;
-    typename L::Float d;
-    typename L::Float minus_zero;
-    SharedWords<L, 8> codes;
-
-    MINIM_KERNEL_FUNCTION Int4Z128Panel(PanelBlock<L>, PanelBlock<L> at)
-        : block(at),
-          d(at.f16(Block::d_at)),
-          minus_zero(L::mul(d, L::to_float(L::sub(L::all(0), at.half(Block::zero_at))))) {}
-
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) {
-        code4_of_64<L, u>(block, Block::codes_at, codes, unit.code);
-        unit.scale[0] = d;
-        unit.minimum[0] = minus_zero;
-    }
-};
-
-template <class L>
-using KQuants = PanelList<Q2KPanel<L>, Q3KPanel<L>, Q4KPanel<L>, Q5KPanel<L>, Q6KPanel<L>, Int4Z128Panel<L>>;
+using KQuants =
+    PanelList<Q2KPanel<L>, Q3KPanel<L>, Q4KPanel<L>, Q5KPanel<L>, Q6KPanel<L>,
+              Int4SymmetricPanel<L, INT4_S64>, Int4SymmetricPanel<L, INT4_S128>, Int4ZerosPanel<L, INT4_Z32>,
+              Int4ZerosPanel<L, INT4_Z64>, Int4ZerosPanel<L, INT4_Z128>, Int4RowPanel<L>>;
 
 }  // namespace minim::panel

@@ -32,11 +32,8 @@ void for_each_run(Format format, int64_t cols, const Visit& visit) {
         const auto run = [&](auto granule, int64_t at, int64_t bytes) {
             if (bytes > 0) visit(granule, Run{block + at, block + place_in_panel(format, at), bytes});
         };
-        if (shape.front_bytes % 2 == 0) {
-            run(Two(), 0, shape.front_bytes);
-        } else {
-            run(One(), 0, shape.front_bytes);
-        }
+        run(Two(), 0, shape.front_bytes / 2 * 2);
+        run(One(), shape.front_bytes / 2 * 2, shape.front_bytes % 2);
         if (format == Format::q6_k) {
             for (int half = 0; half < 2; ++half) {
                 run(Four(), Q6_K::codes_at + HalfOfQ6K::code_bytes * half, HalfOfQ6K::code_bytes);
@@ -90,11 +87,18 @@ PanelShape panel_shape(Format format) noexcept {
         case Format::iq2_ks:
         case Format::iq3_ks:
         case Format::iq2_kl:
+        case Format::int4_s64:
+        case Format::int4_s128:
+        case Format::int8_s64:
+        case Format::int8_s128:
             return {2, 0};
+        case Format::int4_z128:
+        case Format::int8_z32:
+        case Format::int8_z64:
+        case Format::int8_z128:
+            return {3, 0};
         case Format::q4_1:
         case Format::q5_1:
-        case Format::int4_z128:
-        case Format::int4_z32:
         case Format::q4_k:
         case Format::q5_k:
         case Format::iq4_xs:
@@ -103,6 +107,9 @@ PanelShape panel_shape(Format format) noexcept {
         case Format::iq5_k:
         case Format::iq6_k:
             return {4, 0};
+        case Format::int4_z32:
+        case Format::int4_z64:
+            return {5, 0};
         case Format::iq3_k:
             return {6, 0};
         case Format::q3_k:

@@ -21,8 +21,8 @@ namespace minim::panel {
 
 inline constexpr int64_t k_panel_rows = 16;
 
-// Granules of a block: two-byte numbers at the front and at the back (one byte if their size is odd), and four-byte words between
-// them. A row header is one granule.
+// Granules of a block: two-byte numbers at the front (and one byte after them if the size is odd) and at the back, and four-byte
+// words between them. A row header is one granule.
 struct PanelShape {
     int32_t front_bytes;
     int32_t back_bytes;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "checkpoint/printable.h"
+#include "format/integers.h"
 #include "weights/assembled.h"
 
 namespace minim::weights {
@@ -248,12 +249,22 @@ void check_against_declarations(const PackingHints& hints, const std::string& st
 }
 
 // Returns the smallest format that represents these numbers.
-Format integer_format(const Integers& found, int64_t group, bool is_symmetric) {
-    const bool has_f32_scales = found.scales->format == Format::f32;
-    if (found.bits == 8) return is_symmetric && !has_f32_scales ? Format::q8_0 : Format::int8_z32;
-    if (has_f32_scales) return Format::int4_w32;
-    if (group % k_scale_block == 0) return Format::int4_z128;
-    return is_symmetric ? Format::q4_0 : Format::int4_z32;
+Format integer_format(const Integers& found, int64_t group, int64_t cols, bool is_symmetric) {
+    const bool is_small = found.bits == 4;
+    // For shorter rows, an F16 scale in each block is smaller.
+    const bool is_row = found.n_groups == 1 && cols > k_scale_block && (!is_small || cols % 64 == 0);
+    if (is_row && is_symmetric) return is_small ? Format::int4_row : Format::int8_row;
+    if (found.scales->format == Format::f32) return is_small ? Format::int4_w32 : Format::int8_w32;
+    if (group % 128 == 0) {
+        if (is_symmetric) return is_small ? Format::int4_s128 : Format::int8_s128;
+        return is_small ? Format::int4_z128 : Format::int8_z128;
+    }
+    if (group % 64 == 0 && is_symmetric) return is_small ? Format::int4_s64 : Format::int8_s64;
+    if (is_symmetric) return is_small ? Format::q4_0 : Format::q8_0;
+    if (!is_small) return group % 64 == 0 ? Format::int8_z64 : Format::int8_z32;
+    // Blocks of 128 and 64 inputs.
+    if (group % 64 == 0 && cols % 128 == 0) return Format::int4_z64;
+    return cols % 64 == 0 ? Format::int4_z32 : Format::int4_w32;
 }
 
 AssembledMatrix make_integers(const Companions& beside, const Tensor& codes, const Integers& found) {
@@ -266,9 +277,13 @@ AssembledMatrix make_integers(const Companions& beside, const Tensor& codes, con
         fail(Status::unsupported, "tensor {} is in groups of {} inputs; groups are multiples of {}",
              codes.name, group, k_mx_group);
     const bool is_symmetric = found.zeros == nullptr || beside.hints.symmetric == true;
-    // If groups are ordered by activation, a row is not a sequence of blocks: such a matrix is stored as floats.
+    // If groups are ordered by activation, a row is not a sequence of blocks: such a matrix is stored as floats. The product of a
+    // scale of BF16 (8 bits) and a number from -8 to 7 is an F16 number.
     const bool is_ordered = found.groups != nullptr && beside.hints.orders_inputs;
-    const Format format = is_ordered ? Format::f32 : integer_format(found, group, is_symmetric);
+    const bool has_bf16_scales = found.scales->format == Format::bf16;
+    const bool is_f16 = has_bf16_scales && found.bits == 4 && is_symmetric;
+    const Format of_ordered = is_f16 ? Format::f16 : Format::f32;
+    const Format format = is_ordered ? of_ordered : integer_format(found, group, beside.cols, is_symmetric);
     AssembledMatrix matrix = make(Kind::integers, format, codes, found.scales, beside.rows, beside.cols);
     matrix.zeros = found.zeros;
     matrix.groups = found.groups;
@@ -277,8 +292,7 @@ AssembledMatrix make_integers(const Companions& beside, const Tensor& codes, con
     matrix.group = group;
     matrix.zero_bias = found.zero_bias;
     matrix.is_symmetric = is_symmetric;
-    if (found.scales->format == Format::bf16 && (format == Format::q4_0 || format == Format::q8_0 ||
-                                                 format == Format::int4_z32 || format == Format::int4_z128))
+    if (has_bf16_scales && format != Format::f32 && !has_f32_scales(format))
         matrix.multiplier = 1.0F / k_bf16_scale_up;
     return matrix;
 }

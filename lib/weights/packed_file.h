@@ -28,7 +28,7 @@ namespace minim::weights {
 
 // The version covers the layout of the file, the order of bytes in panels (panel/), and the block formats that no
 // checkpoint has (unpacked codebooks and assembled tensors, format/). Increase it if any of them changes.
-inline constexpr uint32_t k_packed_version = 1;
+inline constexpr uint32_t k_packed_version = 2;
 
 // The first four fields have the same position in every version.
 struct PackedHeader {

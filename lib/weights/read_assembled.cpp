@@ -158,12 +158,17 @@ class IntegerRows {
         const std::span codes = std::span(codes_).subspan(row * cols, cols);
         const std::span scales = std::span(scales_).subspan(row * n_groups, n_groups);
         const std::span zeros = std::span(zeros_).subspan(row * n_groups, n_groups);
-        if (matrix_.format != Format::f32)
+        if (matrix_.format != Format::f32 && matrix_.format != Format::f16)
             return write_integer_row(matrix_.format, {codes, scales, zeros, matrix_.group}, out);
         for (size_t k = 0; k < cols; ++k) {
             const auto group = static_cast<size_t>(groups_[k]);
             const float value = scales[group] * static_cast<float>(codes[k] - zeros[group]);
-            std::memcpy(out + k * sizeof(value), &value, sizeof(value));
+            if (matrix_.format == Format::f32) {
+                std::memcpy(out + k * sizeof(value), &value, sizeof(value));
+            } else {
+                const uint16_t half = float_to_f16(value);
+                std::memcpy(out + k * sizeof(half), &half, sizeof(half));
+            }
         }
     }
 
@@ -225,11 +230,10 @@ class IntegerRows {
             }
         }
         check_finite(tensor, scales_, first_, count_);
-        if (matrix_.format == Format::f32 || matrix_.format == Format::int4_w32 ||
-            matrix_.format == Format::int8_z32)
-            return;
+        if (matrix_.format == Format::f32 || has_f32_scales(matrix_.format)) return;
         for (const float scale : scales_)
-            if (!std::isfinite(f16_to_float(float_to_f16(scale))))
+            // As F16, a weight is up to 8 times as large.
+            if (!std::isfinite(f16_to_float(float_to_f16(matrix_.format == Format::f16 ? 8 * scale : scale))))
                 fail_file(Reason::value, "tensor {} has the scale {}, which is too large", tensor.name,
                           scale / up);
     }
@@ -284,7 +288,7 @@ class IntegerRows {
             if (group < 0 || group >= n_groups_)
                 fail_file(Reason::value, "tensor {} puts input {} into group {} of {}", matrix_.groups->name,
                           k, group, n_groups_);
-            if (matrix_.format != Format::f32 && group != k / matrix_.group)
+            if (matrix_.format != Format::f32 && matrix_.format != Format::f16 && group != k / matrix_.group)
                 fail_file(
                     Reason::value,
                     "tensor {} has inputs out of order (input {} in group {}), which config.json does not "

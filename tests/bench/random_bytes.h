@@ -16,17 +16,25 @@ constexpr bool has_byte_scales(Format format) {
     return format == Format::nvfp4 || format == Format::mxfp4;
 }
 
+inline bool has_scales_anywhere(Format format) {
+    return traits(format).block_bytes % 2 == 1 && !has_byte_scales(format) && format != Format::mxfp8;
+}
+
 class RandomBytes {
   public:
     RandomBytes() = default;
     explicit RandomBytes(Format format, uint64_t seed = 0)
-        : is_set_(has_byte_scales(format) ? k_numbers | k_byte_scales : k_numbers), state_(k_start ^ seed) {}
+        : is_set_(has_byte_scales(format) ? k_numbers | k_byte_scales : k_numbers), state_(k_start ^ seed) {
+        if (!has_scales_anywhere(format)) return;
+        is_random_ = 0x0F0F0F0F0F0F0F0FU;
+        is_set_ = 0x2020202020202020U;
+    }
 
     void fill(std::span<std::byte> bytes) {  // whole words of 8 bytes
         auto* words = reinterpret_cast<uint64_t*>(bytes.data());
         for (size_t i = 0; i < bytes.size() / sizeof(uint64_t); ++i) {
             state_ = state_ * 6364136223846793005U + 1442695040888963407U;
-            words[i] = ((state_ ^ (state_ >> 29)) & 0x0FFF0FFF0FFF0FFFU) | is_set_;
+            words[i] = ((state_ ^ (state_ >> 29)) & is_random_) | is_set_;
         }
     }
 
@@ -36,6 +44,7 @@ class RandomBytes {
     // No lower byte is a subnormal E4M3, or an E8M0 below 2^-55.
     static constexpr uint64_t k_byte_scales = 0x0048004800480048U;
 
+    uint64_t is_random_ = 0x0FFF0FFF0FFF0FFFU;
     uint64_t is_set_ = k_numbers;
     uint64_t state_ = k_start;
 };

@@ -41,7 +41,7 @@ TEST_CASE("gpu: packed weights of every format give the reference's products") {
     if (!has_devices(1)) return;
     Fixture f(Arithmetic::fast);
     const std::vector<Format> formats = packed_formats();
-    CHECK(formats.size() == 45);
+    CHECK(formats.size() == 55);
     for (const Format format : formats) {
         Random random(7);
         const int64_t block = traits(format).block_elems;

@@ -42,6 +42,8 @@ std::vector<int64_t> columns_of(Format format) {
             return {0, 1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 512};
         case 32:
             return {0, 32, 64, 96, 160, 256, 352, 512};
+        case 64:
+            return {0, 64, 128, 192, 448, 512};
         case 128:
             return {0, 128, 256, 384, 640};
         default:
@@ -213,7 +215,7 @@ TEST_CASE("codes and weights at their extremes do not saturate") {
         const auto block = static_cast<size_t>(traits(format).block_bytes);
         const bool is_expanded = file_format(format) != format;
         // A scale of F32, and a zero point behind it where there is one.
-        const bool has_words = format == Format::int4_w32 || format == Format::int8_z32;
+        const bool has_words = format == Format::int4_w32 || format == Format::int8_w32;
         const size_t front = is_expanded ? sizeof(float)
                              : has_words ? 8
                                          : static_cast<size_t>(shape.front_bytes);

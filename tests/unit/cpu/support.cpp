@@ -43,18 +43,27 @@ bool fill_block(Format format, std::byte* block, Random& random) {
                 if ((block[4 + e] & std::byte{0x7F}) == std::byte{0x7F}) block[4 + e] = std::byte{0x7E};
             return true;
         }
-        case Format::int4_z128: {
-            const auto zero = static_cast<uint16_t>(random.below(16));
+        // The sign bit of a scale beside zero points is a bit of these.
+        case Format::int4_s64:
+        case Format::int4_s128:
+        case Format::int4_z128:
             put_f16(block, d / 8.0F);
-            std::memcpy(block + 2, &zero, sizeof(zero));
             return true;
-        }
-        case Format::int4_z32: {
-            const auto zero = static_cast<uint16_t>(random.below(17));
+        case Format::int4_z32:
+        case Format::int4_z64:
             put_f16(block, d / 8.0F);
-            std::memcpy(block + 2, &zero, sizeof(zero));
+            put_f16(block + 2, static_cast<float>(random.below(1000)) / -8000.0F);
             return true;
-        }
+        case Format::int8_s64:
+        case Format::int8_s128:
+        case Format::int8_z32:
+        case Format::int8_z64:
+        case Format::int8_z128:
+            put_f16(block, d / 128.0F);
+            return true;
+        case Format::int4_row:
+        case Format::int8_row:
+            return true;
         case Format::int4_w32: {
             const float scale = d / 8.0F;
             const auto zero = static_cast<uint32_t>(random.below(17));
@@ -62,7 +71,7 @@ bool fill_block(Format format, std::byte* block, Random& random) {
             std::memcpy(block + 4, &zero, sizeof(zero));
             return true;
         }
-        case Format::int8_z32: {
+        case Format::int8_w32: {
             const float scale = d / 128.0F;
             const auto zero = static_cast<int32_t>(random.below(257)) - 128;
             std::memcpy(block, &scale, sizeof(scale));
@@ -151,9 +160,15 @@ TestMatrix::TestMatrix(Format format, int64_t rows, int64_t cols, Random& random
         return;
     }
     for (std::byte& byte : bytes) byte = random.byte();
-    const auto block_bytes = static_cast<size_t>(traits(format).block_bytes);
-    for (size_t at = 0; at < bytes.size(); at += block_bytes) {
-        if (!fill_block(format, bytes.data() + at, random)) {
+    const FormatTraits& shape = traits(format);
+    for (int64_t r = 0; r < rows; ++r) {
+        std::byte* row = bytes.data() + r * view.row_bytes;
+        if (shape.row_header_bytes == 4) {
+            const float scale = static_cast<float>(random.below(1000) - 500) / 8000.0F;
+            std::memcpy(row, &scale, sizeof(scale));
+        }
+        for (int64_t at = shape.row_header_bytes; at < view.row_bytes; at += shape.block_bytes) {
+            if (fill_block(format, row + at, random)) continue;
             fill_from_golden(format, *this, random);
             return;
         }

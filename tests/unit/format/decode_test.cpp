@@ -218,7 +218,7 @@ TEST_CASE("the block list and the trait table name the same formats") {
         CHECK(found == (entry.decode_row != nullptr));
         if (found) CHECK(visited == entry.format);
     }
-    CHECK(listed == 50);
+    CHECK(listed == 60);
 }
 
 }  // namespace minim

@@ -26,7 +26,7 @@ TEST_CASE("every format is found by its name, and by its GGUF type id where it h
     }
     CHECK(all_formats().size() == k_file_format_count);
     CHECK(names.size() == k_file_format_count);
-    CHECK(ids.size() == k_file_format_count - 6);
+    CHECK(ids.size() == k_file_format_count - 16);
     CHECK_FALSE(format_from_gguf_type(k_no_gguf_type));
 }
 

@@ -41,12 +41,19 @@ TEST_CASE("every format of whole numbers gives (code - zero) * scale") {
         int64_t group;
         bool symmetric;
     };
-    for (const Case& c : {Case{Format::q4_0, 4, 32, true}, Case{Format::q4_0, 4, 64, true},
-                          Case{Format::int4_z32, 4, 32, false}, Case{Format::int4_z32, 4, 64, false},
-                          Case{Format::int4_w32, 4, 32, false}, Case{Format::int4_w32, 4, 256, false},
+    for (const Case& c : {Case{Format::q4_0, 4, 32, true},        Case{Format::q4_0, 4, 64, true},
+                          Case{Format::int4_s64, 4, 64, true},    Case{Format::int4_s64, 4, 128, true},
+                          Case{Format::int4_s128, 4, 128, true},  Case{Format::int4_s128, 4, 512, true},
+                          Case{Format::int4_z32, 4, 32, false},   Case{Format::int4_z32, 4, 64, false},
+                          Case{Format::int4_z64, 4, 64, false},   Case{Format::int4_z64, 4, 256, false},
                           Case{Format::int4_z128, 4, 128, false}, Case{Format::int4_z128, 4, 256, true},
-                          Case{Format::q8_0, 8, 32, true}, Case{Format::q8_0, 8, 128, true},
-                          Case{Format::int8_z32, 8, 32, false}, Case{Format::int8_z32, 8, 256, false}}) {
+                          Case{Format::int4_row, 4, 512, true},   Case{Format::int4_w32, 4, 32, false},
+                          Case{Format::int4_w32, 4, 256, false},  Case{Format::q8_0, 8, 32, true},
+                          Case{Format::q8_0, 8, 128, true},       Case{Format::int8_s64, 8, 64, true},
+                          Case{Format::int8_s128, 8, 256, true},  Case{Format::int8_z32, 8, 32, false},
+                          Case{Format::int8_z64, 8, 64, false},   Case{Format::int8_z64, 8, 128, false},
+                          Case{Format::int8_z128, 8, 128, false}, Case{Format::int8_row, 8, 512, true},
+                          Case{Format::int8_w32, 8, 32, false},   Case{Format::int8_w32, 8, 256, false}}) {
         INFO(traits(c.format).name << " in groups of " << c.group);
         constexpr int64_t k_cols = 512;
         const Row row = some_row(k_cols, c.group, c.bits, c.symmetric);
@@ -63,10 +70,26 @@ TEST_CASE("every format of whole numbers gives (code - zero) * scale") {
     }
 }
 
+TEST_CASE("every zero point and every sign of a scale is kept in a byte and a bit") {
+    for (const int bits : {4, 8}) {
+        const int largest = (1 << bits) - 1;
+        for (int zero = 0; zero <= largest + 1; ++zero) {
+            for (const uint16_t d : {uint16_t{0x3C00}, uint16_t{0xBC00}, uint16_t{0}, uint16_t{0x8000}}) {
+                const ScaleAndZero packed = pack_zero(d, zero, bits);
+                const int held = packed.zero + ((packed.d >> 15) << bits) - 1;
+                CAPTURE(bits, zero, d, held);
+                CHECK((packed.d & 0x7FFF) == (d & 0x7FFF));
+                CHECK(packed.code_mask == (d >> 15 == 0 ? 0 : largest));
+                CHECK(held == (d >> 15 == 0 ? zero : largest - zero));
+            }
+        }
+    }
+}
+
 TEST_CASE("scales of F32 keep all their bits where a format has room for them") {
     Row row = some_row(32, 32, 4, false);
     row.scales[0] = 0.1F;
-    for (const Format format : {Format::int4_w32, Format::int8_z32}) {
+    for (const Format format : {Format::int4_w32, Format::int8_w32}) {
         std::vector<std::byte> out(static_cast<size_t>(row_bytes(format, 32)));
         write_integer_row(format, {row.codes, row.scales, row.zeros, 32}, out.data());
         std::vector<float> values(32);

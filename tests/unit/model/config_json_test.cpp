@@ -330,6 +330,17 @@ TEST_CASE("what tensors do not show is taken from the configuration of quantised
     REQUIRE(mixed.groups.size() == 1);
     CHECK(mixed.groups[0].size == 64);
     CHECK(hints({{"quant_method", "mxfp8"}, {"weight_block_size", {1, 32}}}).groups.empty());
+    const auto quark = [&](const json& whole, const json& layers) {
+        return hints({{"quant_method", "quark"},
+                      {"global_quant_config", {{"weight", {{"dtype", "int8"}, {"symmetric", whole}}}}},
+                      {"layer_quant_config", layers}})
+            .symmetric;
+    };
+    CHECK(quark(true, json::object()) == true);
+    CHECK(quark(true, {{"*.w1", {{"weight", {{"symmetric", true}}}}}}) == true);
+    CHECK_FALSE(quark(true, {{"*.w1", {{"weight", {{"symmetric", false}}}}}}));
+    CHECK_FALSE(quark(false, json::object()));
+    CHECK_FALSE(quark(nullptr, json::object()));
 }
 
 TEST_CASE("quantised folders are read as far as their configuration is known") {

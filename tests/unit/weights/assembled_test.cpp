@@ -181,16 +181,30 @@ TEST_CASE("integers are stored in the smallest format that represents them exact
     weights::PackingHints symmetric;
     symmetric.symmetric = true;
     CHECK(format_of(int4(32)) == Format::q4_0);
-    CHECK(format_of(int4(128)) == Format::int4_z128);
+    CHECK(format_of(int4(64)) == Format::int4_s64);
+    CHECK(format_of(int4(128)) == Format::int4_s128);
+    CHECK(format_of(int4(256)) == Format::int4_row);
     CHECK(format_of(int4(64, "F32")) == Format::int4_w32);
+    CHECK(format_of(int4(256, "F32")) == Format::int4_row);
     CHECK(format_of(gptq(4, 32)) == Format::int4_z32);
     CHECK(format_of(gptq(4, 32), symmetric) == Format::q4_0);
+    CHECK(format_of(gptq(4, 64)) == Format::int4_z64);
+    CHECK(format_of(gptq(4, 128)) == Format::int4_z128);
     CHECK(format_of(gptq(4, 256)) == Format::int4_z128);
-    CHECK(format_of(gptq(8, 64)) == Format::int8_z32);
-    CHECK(format_of(gptq(8, 64), symmetric) == Format::q8_0);
+    CHECK(format_of(gptq(8, 32)) == Format::int8_z32);
+    CHECK(format_of(gptq(8, 64)) == Format::int8_z64);
+    CHECK(format_of(gptq(8, 256)) == Format::int8_z128);
+    CHECK(format_of(gptq(8, 32), symmetric) == Format::q8_0);
+    CHECK(format_of(gptq(8, 64), symmetric) == Format::int8_s64);
+    CHECK(format_of(gptq(8, 128), symmetric) == Format::int8_s128);
+    CHECK(format_of(gptq(8, 256), symmetric) == Format::int8_row);
     weights::PackingHints ordered;
     ordered.orders_inputs = true;
     CHECK(format_of(gptq(4, 32), ordered) == Format::f32);
+    ordered.symmetric = true;
+    Folder scales_of_8_bits = gptq(4, 32);
+    scales_of_8_bits["X.scales"] = half_floats("BF16", {k_cols / 32, k_rows}, k_rows * k_cols / 32);
+    CHECK(format_of(scales_of_8_bits, ordered) == Format::f16);
 }
 
 TEST_CASE("config and tensors that contradict each other are refused by the tensor's name") {
