@@ -837,7 +837,7 @@ def _on_a_thread(work, switch):
     while not done.is_set():
         try:
             done.wait()  # join() may take an interrupted thread for ended
-        except BaseException as exception:  # of a signal handler; the first one counts, and the work has to end before
+        except BaseException as exception:  # raised by a signal handler; the first one is raised again once the work has ended
             interruption = interruption or exception
             switch._get("cancel_trigger")
     if interruption is not None:
