@@ -9,6 +9,7 @@ import math
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -81,6 +82,24 @@ def commands(root, build):
         if file.is_relative_to(root) and not file.is_relative_to(build):
             found.setdefault(file.relative_to(root), entry["command"])
     return found
+
+
+# Options of GCC alone: its precompiled headers, and warnings that clang does not have.
+GCC_OPTIONS = ("-Winvalid-pch", "-Wno-error=", "-Werror", "-MD")
+WITH_ARGUMENT = ("-include", "-o", "-c", "-MF", "-MT")
+
+
+def clang_options(command):
+    """Returns the options of GCC's compile command that clang needs."""
+    words = iter(shlex.split(command))
+    kept, is_option = [], False
+    for word in words:
+        is_option = is_option or word.startswith("-")
+        if word in WITH_ARGUMENT:
+            next(words)
+        elif is_option and not word.startswith(GCC_OPTIONS):
+            kept.append(word)
+    return kept
 
 
 def sources_of(root, paths, compiled):

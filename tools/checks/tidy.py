@@ -13,10 +13,11 @@ import subprocess
 import project
 
 
-def run(root, build, path, _command):
+def run(root, build, path, command):
     if path.suffix == ".c":
         return []
-    result = subprocess.run(["clang-tidy", "--quiet", "-p", str(build), str(root / path)], capture_output=True, text=True, check=False)
+    result = subprocess.run(["clang-tidy", "--quiet", str(root / path), "--", *project.clang_options(command)], cwd=build, capture_output=True,
+                            text=True, check=False)
     if result.returncode == 0:
         return []
     return [line for line in result.stdout.splitlines() if ": error:" in line or ": warning:" in line] or [f"{path}: {result.stderr.strip()}"]
