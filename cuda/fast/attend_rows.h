@@ -15,7 +15,7 @@
 
 namespace minim::cuda::fast {
 
-// Exponents of 2 are taken from here: a row that has seen no key yet has none.
+// Returns the score that is subtracted from exponents of 2: the largest so far, or 0 before a row's first key.
 MINIM_DEVICE float reference_of(float largest) {
     return largest == -INFINITY ? 0.0F : largest;
 }

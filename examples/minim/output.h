@@ -14,7 +14,7 @@ namespace cli {
 void print(std::string_view text);
 void flush_output();
 
-// Standard error; what fails there cannot be told.
+// Prints to standard error. Failures to write there are ignored.
 void print_note(std::string_view text);
 
 // Names and values from files as one safe line: control characters become escapes, a long text is cut and its

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of the CPU backend, one file each. All are deterministic: which thread computes a tile, how
-// rows are cut into tiles and who shares the batch changes no bit of a row's result.
+// The operations of the CPU backend, one file each. All are deterministic: a row's bits do not depend on
+// the thread that computes a tile, on how rows are cut into tiles, or on batch composition.
 #pragma once
 
 #include "backend/backend.h"
