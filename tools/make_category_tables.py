@@ -29,13 +29,13 @@ namespace minim::constraint::category_tables {{
 inline constexpr auto k_names = std::to_array<std::string_view>(
     {{{names}}});
 
-// A boundary says which category, an index of k_names, holds from its code point up to the next boundary's.
+// Code points from `first` up to the next boundary's are of this category, an index into k_names.
 struct Boundary {{
     char32_t first;
     uint8_t category;
 }};
 
-// `first`, `first` + `step`, ... `last` are the lower-case forms of what lies `to_upper` away.
+// Lower-case letters `first`, `first` + `step`, ... `last`. Adding `to_upper` to one gives its upper-case form.
 struct CaseRange {{
     char32_t first;
     char32_t last;

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "backend/backend.h"
-#include "base/host_memory.h"
 #include "base/cpu_features.h"
+#include "base/host_memory.h"
 #include "base/thread_pool.h"
 
 namespace minim::cpu {
