@@ -108,7 +108,7 @@ MINIM_DEVICE void prefetch_together(T& t, int n_threads, const void* from, int64
         t.prefetch(first + at, bytes - at < k_piece ? static_cast<int>(bytes - at) : k_piece);
 }
 
-// How a kernel is started, of kernel.k_threads threads a block.
+// How a kernel is started, with kernel.k_threads threads per block.
 struct Grid {
     int64_t n_blocks = 0;
     int64_t n_blocks_y = 1;

@@ -11,7 +11,7 @@
 
 namespace minim::reference {
 
-// Makes the backend. Its memory is locked if that of `memory` is, and never placed by node. Unlike those of the fast backends, its
+// Makes the backend. Its memory is locked if `memory` is locked, and is never placed by node. Unlike those of the fast backends, its
 // operations may allocate, and so throw out_of_memory.
 std::unique_ptr<backend::Backend> make_reference_backend(const HostMemory& memory = {});
 

@@ -25,7 +25,7 @@ extern const std::string_view k_piece_pattern;
 
 enum class PieceRules : uint8_t {
     model,        // the pattern above
-    gguf_engine,  // as llama.cpp approximates it: marks are no part of words, only ASCII letters have case
+    gguf_engine,  // as llama.cpp approximates it: marks are not part of words, only ASCII letters have case
 };
 
 // Walks over one span of text between added tokens. A byte that is not UTF-8 is a piece of its own.
