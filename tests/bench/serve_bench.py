@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed of a server with OpenAI's API: random prompts of a given length, streamed, at given concurrencies.
 
-    serve_bench.py URL [--concurrency 1,8,64] [--input 256] [--output 128] [--requests 0] [--key KEY]
+    serve_bench.py URL [--concurrency 1,8,64] [--input 256] [--output 128] [--requests 0] [--key KEY] [--pid PID]
 
 Needs Python's standard library alone, and works with other servers too. One thread reads all streams, so that the client takes
 little of a shared machine; each line has output tokens/s, then times in milliseconds: to the first token (TTFT), for each further
-one (TPOT, mean of a request), between events (ITL). Tokens are counted by `usage`.
+one (TPOT, mean of a request), between events (ITL). Tokens are counted by `usage`. With the process of a server on this machine,
+the last column is its CPU time for each token, which depends less than speeds on what else the machine does.
 """
 
 import argparse
 import json
+import os
 import random
 import selectors
 import socket
@@ -91,7 +93,14 @@ def run(address, make_request, concurrency, count):
     return good, n_failed + len(streams) - len(good), seconds
 
 
-def report(concurrency, good, n_failed, seconds):
+def cpu_seconds(pid):
+    """CPU time of a process, user and system."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def report(concurrency, good, n_failed, seconds, cpu):
     tokens = sum(stream.n_tokens for stream in good)
     first = [(stream.times[0] - stream.started) * 1e3 for stream in good]
     each = [(stream.times[-1] - stream.times[0]) * 1e3 / max(stream.n_tokens - 1, 1) for stream in good]
@@ -101,7 +110,8 @@ def report(concurrency, good, n_failed, seconds):
         return statistics.mean(values) if values else float("nan")
 
     print(f"{concurrency:5d} {tokens / seconds:10.1f} {mean(first):9.1f} {percentile(first, 0.99):9.1f} {mean(each):9.2f} "
-          f"{percentile(gaps, 0.99):9.2f} {len(good):8d} {n_failed:7d}", flush=True)
+          f"{percentile(gaps, 0.99):9.2f} {len(good):8d} {n_failed:7d}" + (f" {cpu * 1e6 / max(tokens, 1):12.1f}" if cpu else ""),
+          flush=True)
 
 
 def main():
@@ -113,6 +123,7 @@ def main():
     parser.add_argument("--requests", type=int, default=0, help="of each concurrency; 0: twice as many, at least 8")
     parser.add_argument("--model", default="minim")
     parser.add_argument("--key", default="none")
+    parser.add_argument("--pid", type=int, help="process of the server, for its CPU time")
     options = parser.parse_args()
     url = urllib.parse.urlsplit(options.url)
     address = (url.hostname, url.port or (443 if url.scheme == "https" else 80), url.scheme == "https")
@@ -126,9 +137,11 @@ def main():
                 f"Authorization: Bearer {options.key}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n")
         return head.encode() + body
 
-    print(" conc.  tokens/s   TTFT ms   p99 TTFT   TPOT ms   p99 ITL  answers failures")
+    print(" conc.  tokens/s   TTFT ms   p99 TTFT   TPOT ms   p99 ITL  answers failures" + ("  CPU us/token" if options.pid else ""))
     for concurrency in map(int, options.concurrency.split(",")):
-        report(concurrency, *run(address, make_request, concurrency, options.requests or max(8, 2 * concurrency)))
+        before = cpu_seconds(options.pid) if options.pid else 0
+        results = run(address, make_request, concurrency, options.requests or max(8, 2 * concurrency))
+        report(concurrency, *results, cpu_seconds(options.pid) - before if options.pid else 0)
 
 
 if __name__ == "__main__":
