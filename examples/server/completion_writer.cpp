@@ -21,6 +21,8 @@ CompletionWriter::CompletionWriter(const minim::Model& model, AnswerForm form,
                                    std::vector<std::string> echoes)
     : model_(&model), form_(std::move(form)), echoes_(std::move(echoes)) {
     for (const std::string& echo : echoes_) offsets_.push_back(characters(echo));
+    const std::string head = to_text(chunk(Json::array()));
+    head_ = "data: " + head.substr(0, head.size() - 2);  // without "]}"
 }
 
 Json CompletionWriter::chunk(Json choices) const {
@@ -28,19 +30,22 @@ Json CompletionWriter::chunk(Json choices) const {
             {"model", form_.model}, {"system_fingerprint", "minim"}, {"choices", std::move(choices)}};
 }
 
-std::string CompletionWriter::event(size_t choice, const std::string& text, std::span<const Token> tokens,
-                                    const Json& finish_reason) {
-    Json entry = {{"text", text}, {"index", choice}, {"logprobs", nullptr}, {"finish_reason", finish_reason}};
-    if (form_.has_logprobs && !tokens.empty())
-        entry["logprobs"] = completion_logprobs(*model_, tokens, offsets_[choice]);
-    if (form_.has_ids) entry["token_ids"] = ids_of(tokens);
-    return "data: " + to_text(chunk(Json::array({std::move(entry)}))) + "\n\n";
+std::string CompletionWriter::event(size_t choice, std::string_view text, std::span<const Token> tokens,
+                                    std::string_view finish_reason) {
+    // The text of a prompt of ids need not be UTF-8, which to_text() mends.
+    std::string out = head_ + R"({"text":)" + to_text(Json(text));
+    out.append(R"(,"index":)").append(std::to_string(choice)).append(R"(,"logprobs":)");
+    const bool has_logprobs = form_.has_logprobs && !tokens.empty();
+    out += has_logprobs ? to_text(completion_logprobs(*model_, tokens, offsets_[choice])) : "null";
+    out.append(R"(,"finish_reason":)").append(to_text(finish_reason.empty() ? Json() : Json(finish_reason)));
+    if (form_.has_ids) out.append(R"(,"token_ids":)").append(to_text(ids_of(tokens)));
+    return out.append("}]}\n\n");
 }
 
 std::string CompletionWriter::start() {
     std::string out;
     for (size_t i = 0; i < echoes_.size(); ++i) {
-        if (!echoes_[i].empty()) out += event(i, echoes_[i], {}, nullptr);
+        if (!echoes_[i].empty()) out += event(i, echoes_[i], {}, "");
     }
     return out;
 }
@@ -49,7 +54,7 @@ std::string CompletionWriter::news(const News& news) {
     std::string text;
     for (const Delta& delta : news.deltas) text += delta.text;
     if (text.empty() && news.tokens.empty()) return {};
-    return event(news.choice, text, news.tokens, nullptr);
+    return event(news.choice, text, news.tokens, "");
 }
 
 std::string CompletionWriter::end_choice(size_t choice, const Answer& answer) {

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "answer.h"
@@ -27,11 +28,13 @@ class CompletionWriter {
 
   private:
     Json chunk(Json choices) const;
-    std::string event(size_t choice, const std::string& text, std::span<const Token> tokens,
-                      const Json& finish_reason);
+    // `finish_reason`: "" before the end.
+    std::string event(size_t choice, std::string_view text, std::span<const Token> tokens,
+                      std::string_view finish_reason);
 
     const minim::Model* model_;
     AnswerForm form_;
+    std::string head_;  // of every chunk, up to its choices
     std::vector<std::string> echoes_;
     std::vector<size_t> offsets_;  // characters sent of each choice
 };
