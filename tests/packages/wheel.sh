@@ -6,7 +6,7 @@
 #   tests/packages/wheel.sh WORK [PYTHON...]      Pythons: 3.9 and later; without any, those on PATH
 #
 # With MINIM_TEST_NETWORK=1, build tools and NumPy are fetched; else they have to be installed. Pythons without NumPy are skipped then.
-# SKBUILD_BUILD_DIR, of scikit-build-core, names a folder for objects that later runs use again.
+# MINIM_TEST_WHEEL names a wheel that is there already. SKBUILD_BUILD_DIR, of scikit-build-core, names a folder for objects that later runs use again.
 set -eu
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -31,15 +31,18 @@ fail() {
 
 python3 -m pip --version >/dev/null 2>&1 || skip "pip is missing"
 python3 -m venv --help >/dev/null 2>&1 || skip "venv is missing"
-[ -n "$network" ] || python3 -c "import scikit_build_core" 2>/dev/null || skip "scikit-build-core is missing"
+[ -n "$network${MINIM_TEST_WHEEL:-}" ] || python3 -c "import scikit_build_core" 2>/dev/null || skip "scikit-build-core is missing"
 isolation="--no-index --no-build-isolation"
 [ -z "$network" ] || isolation=
 rm -rf "$work"
 mkdir -p "$work"
 
-# shellcheck disable=SC2086 # none or one word each
-python3 -m pip wheel --no-deps $isolation \
-    -w "$work" "$source" >"$work/pip.log" 2>&1 || fail "pip wheel: $(tail -30 "$work/pip.log")"
+if [ -n "${MINIM_TEST_WHEEL:-}" ]; then
+    cp "$MINIM_TEST_WHEEL" "$work"
+else
+    # shellcheck disable=SC2086 # none or one word each
+    python3 -m pip wheel --no-deps $isolation -w "$work" "$source" >"$work/pip.log" 2>&1 || fail "pip wheel: $(tail -30 "$work/pip.log")"
+fi
 wheel=$(ls "$work"/*.whl)
 case $wheel in
     *minim_m2-*-py3-none-*.whl) ;;
