@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "backend/host_device.h"
@@ -34,12 +35,29 @@ void norm(const Machine& machine, const float* x, int64_t n, const backend::Vect
 
 namespace {
 
+// Measured with AVX-512 on Emerald Rapids, two threads, one token, of the bandwidth of reads: Q4_0, MXFP4, NVFP4 and INT4 reach 0.53
+// to 0.65 without software prefetch, 0.75 to 0.83 with it; IQ4_XS, Q4_K, Q5_K, Q6_K and Q8_0 0 to 0.08 more with it; Q2_K and Q3_K
+// 0.13 less. With two tokens the hardware prefetcher gives more.
+bool are_for_intel_avx512(const KernelTable& kernels) noexcept {
+#if defined(__x86_64__)
+    return __builtin_cpu_is("intel") && std::string_view(kernels.name).starts_with("avx512");
+#else
+    static_cast<void>(kernels);
+    return false;
+#endif
+}
+
+Machine machine_of(const ThreadPool& pool, const KernelTable& kernels) {
+    const bool needs_requests = !prefetches_unrolled_loads();
+    return {pool, kernels, needs_requests, are_for_intel_avx512(kernels)};
+}
+
 class CpuBackend : public backend::HostDevice {
   public:
     CpuBackend(const ThreadPool& pool, const ThreadPool& decode_pool, const KernelTable& kernels,
                HostMemory memory)
-        : machine_{pool, kernels, !prefetches_unrolled_loads()},
-          decode_machine_{decode_pool, kernels, machine_.needs_requests},
+        : machine_(machine_of(pool, kernels)),
+          decode_machine_(machine_of(decode_pool, kernels)),
           memory_(std::move(memory)) {}
 
     std::string_view name() const noexcept override { return "cpu"; }

@@ -130,6 +130,8 @@ void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRow
     const LinearKernel* kernel = linear_kernel(machine.kernels, tile.weight.format);
     if (tile.exact && kernel != nullptr && kernel->activation != Activation::f32) kernel = nullptr;
     const auto kind = static_cast<size_t>(kernel == nullptr ? Activation::f32 : kernel->activation);
+    const bool has_four_bits = 2 * tile.weight.row_bytes >= tile.weight.cols;
+    const bool is_one = machine.needs_requests_of_one && input.n_tokens == 1 && has_four_bits;
     const LinearArgs args = {
         .weight = tile.weight.row(tile.first),
         .row_bytes = tile.weight.row_bytes,
@@ -145,7 +147,7 @@ void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRow
         .add = tile.add,
         .scratch = nullptr,
         .next_weight = tile.next_weight,
-        .needs_requests = machine.needs_requests,
+        .needs_requests = machine.needs_requests || is_one,
     };
     if (kernel == nullptr) {
         assert(!tile.weight.packed);

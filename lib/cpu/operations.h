@@ -14,6 +14,8 @@ struct Machine {
     const ThreadPool& pool;
     const KernelTable& kernels;
     bool needs_requests;  // LinearArgs::needs_requests
+    // The same where there is one token and a weight has 4 bits or more.
+    bool needs_requests_of_one;
 };
 
 void embed(const Machine& machine, const backend::Matrix& table, std::span<const int32_t> ids, float* x);
