@@ -554,6 +554,36 @@ LAYOUTS = {
         ),
         n_shard=2,
     ),
+    "ct-int4-g64": Layout(
+        what="INT4 in groups of 64, attention too",
+        rules=[(LINEARS, CtInt(group=64))],
+        config=compressed_tensors(
+            group(["Linear"], args(4, "int", "group", 64)), format="pack-quantized", ignore=["lm_head", GATE]
+        ),
+    ),
+    "ct-int4-channel": Layout(
+        what="INT4 with a scale for each row",
+        rules=[(LINEARS, CtInt(group=-1, shape_tensor=False))],
+        config=compressed_tensors(
+            group(["Linear"], args(4, "int", "channel")), format="pack-quantized", ignore=["lm_head", GATE]
+        ),
+    ),
+    "ct-int8-g32-asym": Layout(
+        what="INT8 in groups of 32 with zero points, packed; experts only",
+        rules=[(EXPERTS, CtInt(bits=8, group=32, symmetric=False))],
+        config=compressed_tensors(
+            group([r"re:.*experts\.\d+\.w\d$"], args(8, "int", "group", 32, symmetric=False)),
+            format="pack-quantized",
+            ignore=["lm_head"],
+        ),
+    ),
+    "ct-int8-g64": Layout(
+        what="INT8 in groups of 64, packed; experts only",
+        rules=[(EXPERTS, CtInt(bits=8, group=64))],
+        config=compressed_tensors(
+            group([r"re:.*experts\.\d+\.w\d$"], args(8, "int", "group", 64)), format="pack-quantized", ignore=[]
+        ),
+    ),
     "ct-int4-gidx": Layout(
         what="INT4 in groups of 64, inputs ordered by activation: weight_g_idx",
         rules=[(LINEARS, CtInt(group=64, actorder=True))],
@@ -738,6 +768,11 @@ LAYOUTS = {
         rules=[(LINEARS, Gptq(4, 32, symmetric=False, desc_act=True))],
         plain="F16",
         config=gptq(4, 32, desc_act=True, sym=False),
+    ),
+    "gptq-8bit-asym": Layout(
+        what="GPTQ v1 of 8 bits in groups of 128 with zero points",
+        rules=[(LINEARS, Gptq(8, 128, symmetric=False))],
+        config=gptq(8, 128, sym=False),
     ),
     "gptq_v2-8bit": Layout(
         what="GPTQ v2 of 8 bits in groups of 64 with zero points",
