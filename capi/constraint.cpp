@@ -25,7 +25,7 @@ std::optional<int32_t> first_token(const tokenizer::Tokenizer& tokenizer, const 
     const std::string_view text = optional_text(starts_after);
     if (text.empty()) return std::nullopt;
     const auto token = tokenizer.find(text);
-    if (!token) fail(Status::invalid, "starts_after is '{}', which is no added token of the model", text);
+    if (!token) fail(Status::invalid, "starts_after is '{}', which is not an added token of the model", text);
     return token;
 }
 

@@ -90,7 +90,7 @@ minim_status minim_sampling_add_stop(minim_sampling* sampling, const char* text,
 
 minim_status minim_sampling_add_stop_token(minim_sampling* sampling, int32_t id, minim_error* err) {
     return guard(err, [&] {
-        if (id < 0) fail(Status::invalid, "stop token {} is no token", id);
+        if (id < 0) fail(Status::invalid, "stop token {} is not a token", id);
         SamplingWriter(required(sampling, "sampling")).params().stop_tokens.push_back(id);
     });
 }
@@ -98,7 +98,7 @@ minim_status minim_sampling_add_stop_token(minim_sampling* sampling, int32_t id,
 minim_status minim_sampling_add_logit_bias(minim_sampling* sampling, int32_t id, float bias,
                                            minim_error* err) {
     return guard(err, [&] {
-        if (id < 0) fail(Status::invalid, "logit bias for {}, which is no token", id);
+        if (id < 0) fail(Status::invalid, "logit bias for {}, which is not a token", id);
         if (!(bias <= minim::sampling::k_max_penalty)) {  // also refuses NaN
             fail(Status::invalid, "the logit bias of token {} is {}", id, bias);
         }

@@ -72,7 +72,7 @@ void reach_peer(int32_t device, int32_t peer) noexcept {
     int can = 0;
     use(device);
     if (cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess && can != 0)
-        cudaDeviceEnablePeerAccess(peer, 0);  // that somebody else has done it is no error
+        cudaDeviceEnablePeerAccess(peer, 0);  // not an error if it is enabled already
     cudaGetLastError();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line on a terminal that shows how far the loading is; nothing where standard error is no terminal.
+// One line on a terminal that shows how far the loading is; nothing if standard error is not a terminal.
 #pragma once
 
 #include <cstdint>

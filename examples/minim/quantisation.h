@@ -6,7 +6,7 @@
 
 namespace cli {
 
-// Returns lines that end in a newline; empty if the path is no folder, or the folder is not quantised.
+// Returns lines that end in a newline; empty if the path is not a folder, or the folder is not quantised.
 std::string quantisation_text(const std::string& path);
 
 }  // namespace cli

@@ -91,7 +91,7 @@ void Generation::take_deltas(Choice& choice, std::vector<Delta>& deltas) const {
     }
 }
 
-// Tokens for log-probabilities. Those without text wait for the next one, which tells that they are no part of a stop text.
+// Tokens for log-probabilities. Those without text wait for the next one, which shows that they are not part of a stop text.
 void Generation::keep_tokens(Choice& choice, std::span<const Token> tokens, News& news) const {
     for (const Token& token : tokens) {
         choice.held.push_back(token);

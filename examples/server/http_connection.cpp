@@ -180,7 +180,7 @@ void HttpConnection::hand_over() {
     server_->handler(exchange);
 }
 
-// Answers what is no request, and closes.
+// Answers bytes that are not a request, and closes.
 void HttpConnection::refuse(const error_code& error) {
     keeps_alive_ = false;
     is_head_ = false;

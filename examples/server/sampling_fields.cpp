@@ -62,7 +62,7 @@ void read_logit_bias(const Fields& request, const Serving& serving, SamplingFiel
         const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
         if (error != std::errc() || end != key.data() + key.size())
             request.refuse("logit_bias",
-                           fmt::format("has the key '{}', which is no token id", key.substr(0, 40)));
+                           fmt::format("has the key '{}', which is not a token id", key.substr(0, 40)));
         if (id < 0 || id >= serving.info.n_vocab)
             request.refuse("logit_bias", fmt::format("has token id {}; the vocabulary has ids from 0 to {}",
                                                      id, serving.info.n_vocab - 1));

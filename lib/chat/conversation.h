@@ -14,10 +14,10 @@ namespace minim::chat {
 // - results of parallel calls with the ids of their calls are sorted in the order of the calls: ids do not appear in the prompt,
 //   and the model matches results by order;
 // - with `null_content_is_empty`, content that is null or missing becomes an empty text.
-// Throws Status::invalid, naming the message, when it is no array of objects or a call is malformed.
+// Throws Status::invalid, naming the message, if it is not an array of objects or a call is malformed.
 void normalise_messages(json::Value& messages, bool null_content_is_empty);
 
-// Wraps tools without {"type": "function", "function": ...} in it. Throws Status::invalid for what is no tool.
+// Wraps tools without {"type": "function", "function": ...} in it. Throws Status::invalid for a value that is not a tool.
 void normalise_tools(json::Value& tools);
 
 }  // namespace minim::chat

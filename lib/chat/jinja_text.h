@@ -29,7 +29,7 @@ enum class Case : uint8_t {
     upper,
     lower,
     capitalised,   // the first character in upper case, the others in lower
-    title,         // str.title(): as capitalised, after each character that is no letter
+    title,         // str.title(): as capitalised, after each character that is not a letter
     title_filter,  // Jinja's filter: as capitalised, after whitespace and - ( { [ <
 };
 // ASCII alone: throws Status::unsupported for other texts.

@@ -124,7 +124,7 @@ struct JsonStyle {
     std::string comma = ", ";  // "," if has_indent
     std::string colon = ": ";
 };
-// json.dumps(), marked as to_text(). Throws invalid for what is no JSON.
+// json.dumps(), marked as to_text(). Throws invalid for values that JSON does not have.
 MarkedText to_json(const Value& value, const JsonStyle& style);
 
 }  // namespace minim::chat::jinja

@@ -360,7 +360,7 @@ std::optional<Value> merged(const Value& a, const Value& b, SchemaCheck& check, 
     ObjectMerger(a, b, check, where).merge_into(result);
     merge_items(result, a, b);
     check_names(result, where);
-    // Of values that are no objects the keywords say nothing.
+    // The keywords do not restrict values that are not objects.
     const Value* type = json::find(&result, "type");
     const bool is_object =
         type != nullptr &&

@@ -4,7 +4,7 @@
 //   patterns, formats, divisors      lists, of `pattern`, `format` and `multipleOf`: all hold
 //   !patterns, !formats, !divisors   lists: none holds
 //   !values                          a list: the value is none of these
-//   !integer                         true: a number is no integer
+//   !integer                         true: a number is not an integer
 //   contains                         a list of {schema, least, most} (most may be missing)
 //   seen                             {names, all_names, n_items, all_items, items}: the members and items to which
 //                                    unevaluatedProperties and unevaluatedItems do not apply; only if a schema has one of them

@@ -386,7 +386,7 @@ class Parser {
 
     char32_t character() {
         const Utf8Step step = next_utf8(pattern_.substr(at_));
-        if (step.state != Utf8State::complete) fail_at(Status::invalid, "bytes that are no UTF-8");
+        if (step.state != Utf8State::complete) fail_at(Status::invalid, "bytes that are not UTF-8");
         at_ += step.length;
         return step.code_point;
     }

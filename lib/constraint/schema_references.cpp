@@ -22,7 +22,7 @@ constexpr auto k_schemas = std::to_array<std::string_view>(
      "contentSchema"});
 constexpr auto k_named_schemas = std::to_array<std::string_view>(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"});
-// Values in which "$ref" is no reference.
+// Values in which "$ref" is not a reference.
 constexpr auto k_values = std::to_array<std::string_view>({"enum", "const", "default", "examples"});
 
 template <size_t n>

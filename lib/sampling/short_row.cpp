@@ -50,7 +50,7 @@ std::optional<float> ShortRow::logit(int32_t token) const {
     return at->logit;
 }
 
-// Whatever is no candidate ranks behind the last of them, so that only what changed can be out of place.
+// All other ids rank below the last candidate, so that only changed ids can be out of place.
 bool ShortRow::rank(std::span<const uint64_t> allowed) {
     is_masked_ = !allowed.empty();
     has_others_ = !top_->is_complete && std::ssize(top_->candidates) < n_vocab_;

@@ -1398,7 +1398,7 @@ def _seconds(timeout):
     if timeout is None:
         return None
     if isinstance(timeout, (str, bytes)):
-        raise TypeError(f"the timeout {timeout!r} is no number of seconds")
+        raise TypeError(f"the timeout {timeout!r} is not a number of seconds")
     seconds = float(timeout)
     if math.isnan(seconds) or seconds < 0:
         raise ValueError(f"the timeout is {timeout!r} seconds")

@@ -233,7 +233,7 @@ DECLARED = {name.removeprefix("minim_") for name in tables.FUNCTIONS}
 
 def call(name, *arguments):
     if name not in DECLARED:
-        raise AttributeError(f"minim_{name} is no call of minim.h as _tables.py has it")
+        raise AttributeError(f"minim_{name} is not a call of minim.h as _tables.py has it")
     return getattr(library, "minim_" + name)(*arguments)
 
 
