@@ -6,7 +6,7 @@
 namespace minim::capi {
 namespace {
 
-// Further beyond the struct that we know, a size is no newer version but a field that nobody set.
+// A size that exceeds the known struct by more than this is not a newer version but an uninitialised field.
 constexpr uint32_t k_most_unknown_bytes = 4096;
 
 uint32_t checked_size(const void* caller, const char* name, uint32_t first_version_bytes,
