@@ -174,10 +174,10 @@ SchemaDocument::Alternatives SchemaDocument::one_of(const Value& members, const 
     for (size_t i = 0; i < n; ++i) {
         // Listed values are tried with the whole schema in the end.
         Alternatives only = expanded[i];
-        const auto listed = std::ranges::partition(
-            only, [](const Value& flat) { return json::find(&flat, "enum") != nullptr; });
-        all.insert(all.end(), only.begin(), listed.begin());
-        only.erase(only.begin(), listed.begin());
+        const auto unlisted_begin = std::partition(
+            only.begin(), only.end(), [](const Value& flat) { return json::find(&flat, "enum") != nullptr; });
+        all.insert(all.end(), only.begin(), unlisted_begin);
+        only.erase(only.begin(), unlisted_begin);
         const Alternatives unlisted = only;
         for (size_t j = 0; j < n && !only.empty(); ++j) {
             const bool is_apart = std::ranges::all_of(unlisted, [&](const Value& a) {

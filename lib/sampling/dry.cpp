@@ -28,8 +28,8 @@ double power(double base, int64_t exponent) {
 }  // namespace
 
 std::span<const DryBreaker::Entry> DryBreaker::of(int32_t token) const noexcept {
-    const auto found = std::ranges::equal_range(entries, token, {}, &Entry::token);
-    return {found.begin(), found.end()};
+    return {std::ranges::lower_bound(entries, token, {}, &Entry::token),
+            std::ranges::upper_bound(entries, token, {}, &Entry::token)};
 }
 
 Dry::Dry(const Params& params)
@@ -118,8 +118,9 @@ void Dry::find_penalties() const {
     for (size_t k = 1; k < static_cast<size_t>(n_window); ++k)
         if (repetitions_[k] >= allowed_length_) lengths.emplace_back(back(k - 1), -repetitions_[k]);
     std::ranges::sort(lengths);
-    const auto same = std::ranges::unique(lengths, {}, &std::pair<int32_t, int32_t>::first);
-    lengths.erase(same.begin(), same.end());
+    const auto same = std::unique(lengths.begin(), lengths.end(),
+                                  [](const auto& a, const auto& b) { return a.first == b.first; });
+    lengths.erase(same, lengths.end());
     const int64_t most = largest_exponent(base_);
     for (const auto& [token, length] : lengths) {
         if (token >= exempt_from_ || is_breaker(token)) continue;
