@@ -5,6 +5,10 @@ target_compile_options(minim_compile_options INTERFACE
     -Wall -Wextra -Wconversion -Wshadow
     # One float result everywhere: no contraction of a*b+c unless the code says fma.
     -ffp-contract=off)
+# Which GCC's -Wconversion does not include for C++: it would warn of `for (size_t n : {1, 2})`.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_compile_options(minim_compile_options INTERFACE -Wno-sign-conversion)
+endif()
 if(MINIM_WERROR)
     target_compile_options(minim_compile_options INTERFACE -Werror)
 endif()

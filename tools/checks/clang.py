@@ -12,10 +12,15 @@ import subprocess
 
 import project
 
-ADDED = ["-fsyntax-only", "-Werror"]
+# GCC's -Wconversion does not include sign conversion for C++ (cmake/compiler.cmake).
+ADDED = ["-fsyntax-only", "-Wno-sign-conversion", "-Werror"]
+# Needs std::source_location, which clang has from version 16 on.
+LEFT_OUT = "tests/gpu/"
 
 
 def run(root, build, path, command):
+    if path.as_posix().startswith(LEFT_OUT):
+        return []
     compiler = "clang" if path.suffix == ".c" else "clang++"
     result = subprocess.run([compiler, *project.clang_options(command), *ADDED, str(root / path)], cwd=build, capture_output=True, text=True, check=False)
     if result.returncode == 0:
