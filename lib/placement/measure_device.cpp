@@ -15,13 +15,13 @@ namespace minim::placement {
 namespace {
 
 constexpr uint64_t k_most_copied_bytes = uint64_t{256} << 20;
-constexpr int k_rounds = 5;
+constexpr int k_copies = 5;
 
 // Bytes a second of the fastest round.
 template <typename Copy>
 double rate_of(uint64_t bytes, const Copy& copy) {
     double best = 0.0;
-    for (int round = 0; round < k_rounds; ++round) {
+    for (int round = 0; round < k_copies; ++round) {
         const auto start = std::chrono::steady_clock::now();
         copy();
         const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
