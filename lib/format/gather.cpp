@@ -33,26 +33,28 @@ void split_halves(const std::byte* pairs, std::byte* out) {
 // The four bits of output j of eight are at 4 * k_awq_order[j] of a word.
 constexpr int k_awq_order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// Writes the blocks of eight rows for 128 inputs from input `col` on.
-void gather_awq_blocks(const AwqMatrix& matrix, int64_t first_row, int64_t col, int64_t row_bytes,
-                       std::byte* out) {
+// Writes group g of the blocks of eight rows: that of the 128 inputs from input `col` on.
+void gather_awq_group(const AwqMatrix& matrix, int64_t first_row, int64_t col, int g, int64_t row_bytes,
+                      std::byte* out) {
     using Block = INT4_Z128;
     const int64_t n_words = matrix.rows / 8;
     const int64_t word = first_row / 8;
-    const int64_t group = col / Block::block_elems;
+    const int64_t group = col / Block::group;
     const auto zeros = load<uint32_t>(matrix.zeros + 4 * (group * n_words + word));
     std::byte masks[8];  // of two codes
     for (int j = 0; j < 8; ++j) {
         std::byte* block = out + j * row_bytes;
         const auto d = load<uint16_t>(matrix.scales + 2 * (group * matrix.rows + first_row + j));
         const auto packed = pack_zero(d, static_cast<int32_t>(zeros >> (4 * k_awq_order[j]) & 15), 4);
-        std::memcpy(block + Block::d_at, &packed.d, sizeof(packed.d));
-        block[Block::zeros_at] = static_cast<std::byte>(packed.zero);
+        std::memcpy(block + Block::d_at + 2 * g, &packed.d, sizeof(packed.d));
+        const std::byte others = g == 0 ? std::byte{0} : block[Block::zeros_at];
+        block[Block::zeros_at] = others | static_cast<std::byte>(packed.zero << (4 * g));
         masks[j] = static_cast<std::byte>(packed.code_mask * 0x11);
     }
     constexpr uint32_t k_low = 0x0F0F0F0FU;
     const std::byte* codes = matrix.codes + 4 * (col * n_words + word);
-    for (int b = 0; b < Block::block_elems / 2; ++b) {
+    const int first_code = Block::codes_at + g * Block::group / 2;
+    for (int b = 0; b < Block::group / 2; ++b) {
         const int k = b / 32 * 64 + b % 32;
         const auto first = load<uint32_t>(codes + 4 * k * n_words);
         const auto last = load<uint32_t>(codes + 4 * (k + 32) * n_words);
@@ -61,7 +63,7 @@ void gather_awq_blocks(const AwqMatrix& matrix, int64_t first_row, int64_t col, 
                                    (first >> 4 & k_low) | (last & ~k_low)};
         for (int j = 0; j < 8; ++j) {
             const int nibble = k_awq_order[j];
-            out[j * row_bytes + Block::codes_at + b] =
+            out[j * row_bytes + first_code + b] =
                 static_cast<std::byte>(pairs[nibble % 2] >> (8 * (nibble / 2))) ^ masks[j];
         }
     }
@@ -112,9 +114,10 @@ void gather_awq_rows(const AwqMatrix& matrix, int64_t first, int64_t count, std:
     using Block = INT4_Z128;
     const int64_t row_bytes = matrix.cols / Block::block_elems * Block::block_bytes;
     for (int64_t r = 0; r < count; r += 8) {
-        for (int64_t col = 0; col < matrix.cols; col += Block::block_elems) {
-            gather_awq_blocks(matrix, first + r, col, row_bytes,
-                              out + r * row_bytes + col / Block::block_elems * Block::block_bytes);
+        for (int64_t col = 0; col < matrix.cols; col += Block::group) {
+            const auto g = static_cast<int>(col % Block::block_elems / Block::group);
+            gather_awq_group(matrix, first + r, col, g, row_bytes,
+                             out + r * row_bytes + col / Block::block_elems * Block::block_bytes);
         }
     }
 }

@@ -5,9 +5,9 @@
 //   of 64, 128 elements               2  codes  32, 64 bytes: 32 bytes hold 64 elements, low nibbles the first 32 of them
 //   zero is 8
 //
-//   INT4_Z32, INT4_Z64, INT4_Z128     0      d      n x f16: magnitude and, instead of its sign, bit 4 of zero + 1
-//   of 64, 128, 128 elements,         2n     zeros  a byte: bits 0-3 of zero + 1, a nibble for each group
-//   n = 2, 2, 1 groups                2n+1   codes  as above
+//   INT4_Z32, INT4_Z64, INT4_Z128     0  d      2 x f16: magnitude and, instead of its sign, bit 4 of zero + 1
+//   of 64, 128, 256 elements,         4  zeros  a byte: bits 0-3 of zero + 1, a nibble for each group
+//   two groups                        5  codes  as above
 //   zero is -1 ... 16
 //
 //   INT4_ROW                          row header: d, f32
@@ -49,18 +49,17 @@ using INT4_S64 = Int4Symmetric<Format::int4_s64, 64>;
 using INT4_S128 = Int4Symmetric<Format::int4_s128, 128>;
 static_assert(INT4_S64::block_bytes == 2 + 32 && INT4_S128::block_bytes == 2 + 64);
 
-template <Format type, int size, int elems>
+template <Format type, int size>
 struct Int4WithZeros {
     static constexpr Format format = type;
     static constexpr int group = size;
-    static constexpr int n_groups = elems / size;
-    static_assert(n_groups <= 2);  // nibbles of the byte of zeros
-    static constexpr int block_elems = elems;
+    static constexpr int n_groups = 2;  // the nibbles of the byte of zeros
+    static constexpr int block_elems = n_groups * size;
     static constexpr int row_header_bytes = 0;
     static constexpr int d_at = 0;
     static constexpr int zeros_at = 2 * n_groups;
     static constexpr int codes_at = zeros_at + 1;
-    static constexpr int block_bytes = codes_at + elems / 2;
+    static constexpr int block_bytes = codes_at + block_elems / 2;
 
     MINIM_HOST_DEVICE static void decode_block(const uint8_t* block, float /*row_scale*/, float* out) {
         for (int g = 0; g < n_groups; ++g) {
@@ -72,11 +71,11 @@ struct Int4WithZeros {
         }
     }
 };
-using INT4_Z32 = Int4WithZeros<Format::int4_z32, 32, 64>;
-using INT4_Z64 = Int4WithZeros<Format::int4_z64, 64, 128>;
-using INT4_Z128 = Int4WithZeros<Format::int4_z128, 128, 128>;
+using INT4_Z32 = Int4WithZeros<Format::int4_z32, 32>;
+using INT4_Z64 = Int4WithZeros<Format::int4_z64, 64>;
+using INT4_Z128 = Int4WithZeros<Format::int4_z128, 128>;
 static_assert(INT4_Z32::block_bytes == 4 + 1 + 32 && INT4_Z64::block_bytes == 4 + 1 + 64 &&
-              INT4_Z128::block_bytes == 2 + 1 + 64);
+              INT4_Z128::block_bytes == 4 + 1 + 128);
 
 struct INT4_ROW {
     static constexpr Format format = Format::int4_row;

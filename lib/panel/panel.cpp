@@ -92,7 +92,6 @@ PanelShape panel_shape(Format format) noexcept {
         case Format::int8_s64:
         case Format::int8_s128:
             return {2, 0};
-        case Format::int4_z128:
         case Format::int8_z32:
         case Format::int8_z64:
         case Format::int8_z128:
@@ -109,6 +108,7 @@ PanelShape panel_shape(Format format) noexcept {
             return {4, 0};
         case Format::int4_z32:
         case Format::int4_z64:
+        case Format::int4_z128:
             return {5, 0};
         case Format::iq3_k:
             return {6, 0};

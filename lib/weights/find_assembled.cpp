@@ -257,7 +257,9 @@ Format integer_format(const Integers& found, int64_t group, int64_t cols, bool i
     if (found.scales->format == Format::f32) return is_small ? Format::int4_w32 : Format::int8_w32;
     if (group % 128 == 0) {
         if (is_symmetric) return is_small ? Format::int4_s128 : Format::int8_s128;
-        return is_small ? Format::int4_z128 : Format::int8_z128;
+        if (!is_small) return Format::int8_z128;
+        // A block has two groups. Rows of an odd number of them have each group twice, as two of 64 inputs.
+        return cols % 256 == 0 ? Format::int4_z128 : Format::int4_z64;
     }
     if (group % 64 == 0 && is_symmetric) return is_small ? Format::int4_s64 : Format::int8_s64;
     if (is_symmetric) return is_small ? Format::q4_0 : Format::q8_0;
@@ -386,7 +388,7 @@ AssembledMatrix find_qweight(const Companions& beside, const Tensor& codes) {
                       {is_awq ? Codes::awq_words : Codes::words_of_columns, bits, &scales, zeros, groups,
                        n_groups, is_awq ? 0 : beside.hints.gptq_zero_bias});
     if (is_awq && matrix.group == k_scale_block && scales.format == Format::f16 && groups == nullptr &&
-        !matrix.is_symmetric)
+        matrix.format == Format::int4_z128)
         matrix.kind = Kind::awq;  // the same rows by a faster way
     return matrix;
 }

@@ -17,7 +17,7 @@ Formulas
     experts in RAM       seconds >= max(bytes read from RAM / its bandwidth, bytes read from devices / theirs)
 
 Two forms of the same weights: `file`, as the checkpoint stores them, and `resident`, as the library holds them. They are equal for
-GGUF types. In folders the library assembles blocks: FP8 132 bytes for 128 numbers (a scale for each row of a block), AWQ 68 for 128,
+GGUF types. In folders the library assembles blocks: FP8 132 bytes for 128 numbers (a scale for each row of a block), AWQ 133 for 256,
 NVFP4 36 for 64, and norms become F32.
 """
 import json
@@ -56,7 +56,7 @@ def resident_bytes(tensor, kind):
             return 0  # inside the blocks
     if kind == "awq":
         if tensor.name.endswith(".qweight"):
-            return tensor.bytes * 2 // 128 * 68
+            return tensor.bytes * 2 // 256 * 133
         if tensor.name.endswith((".qzeros", ".scales")):
             return 0
     if kind == "nvfp4" and tensor.name.endswith((".input_scale", ".weight_scale_2")):

@@ -79,7 +79,7 @@ TEST_CASE("a device of this machine is measured for a plan") {
     CHECK(second.bytes_per_second == Approx(first.bytes_per_second).epsilon(1e-6));
     // One that is described is not opened.
     CHECK_FALSE(completed("abacus:0=5MiB,1GB/s").is_measured);
-    for (const char* name : {"abacus:0", "sim:2", "sim:9=5MiB"})
+    for (const char* name : {"abacus:0", "sim:3", "sim:9=5MiB"})
         expect_error(Status::invalid, "is not usable here", [&] { completed(name); });
 }
 

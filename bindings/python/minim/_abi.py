@@ -337,7 +337,7 @@ class Handle:
 
 
 def _renew_locks():
-    """In the child of a fork: threads of the parent that held a lock, or were in a call, are not there."""
+    """In the child of a fork: threads of the parent that had a lock, or were in a call, do not exist."""
     for handle in Handle._all:
         handle._lock, handle._users = threading.RLock(), 0
         if hasattr(handle, "_reading"):

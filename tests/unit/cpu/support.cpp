@@ -46,11 +46,11 @@ bool fill_block(Format format, std::byte* block, Random& random) {
         // The sign bit of a scale beside zero points is a bit of these.
         case Format::int4_s64:
         case Format::int4_s128:
-        case Format::int4_z128:
             put_f16(block, d / 8.0F);
             return true;
         case Format::int4_z32:
         case Format::int4_z64:
+        case Format::int4_z128:
             put_f16(block, d / 8.0F);
             put_f16(block + 2, static_cast<float>(random.below(1000)) / -8000.0F);
             return true;

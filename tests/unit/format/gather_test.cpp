@@ -121,7 +121,7 @@ TEST_CASE("MXFP4 rows have the weights of codes and exponents") {
 
 TEST_CASE("AWQ rows have the weights of the GEMM layout, any eight of them, at any address") {
     constexpr int64_t k_rows = 40;
-    constexpr int64_t k_cols = 384;
+    constexpr int64_t k_cols = 768;
     std::mt19937 random(4);
     const Bytes codes = random_bytes(k_cols * k_rows / 2 + 1, random);
     const Bytes zeros = random_bytes(k_cols / 128 * k_rows / 2, random);
