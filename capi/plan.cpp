@@ -15,12 +15,14 @@ using namespace minim::capi;
 
 namespace {
 
-// The usable devices of this machine.
-std::vector<placement::DeviceFacts> own_devices(const Runtime& runtime) {
-    std::vector<placement::DeviceFacts> devices;
+// The devices that are named, or the usable ones of this machine.
+std::vector<std::string> device_texts(const Runtime& runtime, const minim_plan_params& p) {
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < p.n_devices; ++i) texts.emplace_back(&required(p.devices[i], "devices"));
+    if (p.devices != nullptr) return texts;
     for (const backend::DeviceInfo& info : placement::list_devices(runtime.cpu_level))
-        if (info.name != "cpu" && info.why_not.empty()) devices.push_back({.name = info.name});
-    return devices;
+        if (info.name != "cpu" && info.why_not.empty()) texts.push_back(info.name);
+    return texts;
 }
 
 int64_t positive_or(int32_t value, int64_t otherwise, const char* name) {
@@ -32,11 +34,10 @@ placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_pl
     if (p.devices == nullptr && p.n_devices > 0) fail(Status::invalid, "argument devices is NULL");
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
     std::vector<placement::DeviceFacts> devices;
-    for (size_t i = 0; i < p.n_devices; ++i)
-        devices.push_back(placement::parse_device(&required(p.devices[i], "devices")));
-    if (p.devices == nullptr) devices = own_devices(runtime);
-    for (placement::DeviceFacts& device : devices)
-        placement::complete_device(device, runtime.threads, runtime.cpu_level);
+    for (const std::string& text : device_texts(runtime, p)) {
+        devices.push_back(placement::parse_device(text));
+        placement::complete_device(devices.back(), text, runtime.threads, runtime.cpu_level);
+    }
     const placement::HostFacts host = p.host != nullptr
                                           ? placement::parse_host(p.host)
                                           : placement::measured_host(runtime.threads.decode->n_threads());

@@ -43,8 +43,8 @@ std::vector<double> measure(const backend::Backend& device) {
     return {memory, link};
 }
 
-std::shared_ptr<const backend::Backend> opened(const std::string& name, const Threads& threads,
-                                               CpuLevel level) {
+std::shared_ptr<const backend::Backend> opened(const std::string& name, std::string_view text,
+                                               const Threads& threads, CpuLevel level) {
     try {
         return open_device(name, threads, level);
     } catch (const Error& error) {
@@ -53,15 +53,15 @@ std::shared_ptr<const backend::Backend> opened(const std::string& name, const Th
              "device '{}' has no bandwidth and is not usable here ({}); a device that need not exist is "
              "described as "
              "NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH], as in cuda:0=96GiB,1790GB/s,pcie=50GB/s",
-             name, error.what());
+             text, error.what());
     }
 }
 
 }  // namespace
 
-void complete_device(DeviceFacts& facts, const Threads& threads, CpuLevel level) {
+void complete_device(DeviceFacts& facts, std::string_view text, const Threads& threads, CpuLevel level) {
     if (facts.memory_bytes > 0 && facts.bytes_per_second > 0.0) return;
-    const std::shared_ptr<const backend::Backend> device = opened(facts.name, threads, level);
+    const std::shared_ptr<const backend::Backend> device = opened(facts.name, text, threads, level);
     if (facts.memory_bytes == 0) facts.memory_bytes = device->available_bytes();
     if (facts.bytes_per_second > 0.0) return;
     std::string description;

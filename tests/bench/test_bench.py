@@ -63,7 +63,7 @@ class Bench(unittest.TestCase):
                     self.assertEqual(len(self.results(*model, "--device", "sim:0", *options, "--operations")), 2)
         done = run(*SMALL, "--device", "sim:0", "--override-tensor", "expz=cpu")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("no tensor is named so", done.stderr)
+        self.assertIn("no tensor has such a name", done.stderr)
 
     def test_without_a_device_the_processor_is_measured(self):
         self.assertEqual({r["device"] for r in self.results(*SMALL)}, {"cpu"})

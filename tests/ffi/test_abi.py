@@ -82,7 +82,7 @@ class Abi(unittest.TestCase):
         self.assertLessEqual(used, abi.DECLARED)
 
     def test_a_call_that_is_not_declared_is_refused(self):
-        with self.assertRaisesRegex(AttributeError, "minim_time_travel is no call"):
+        with self.assertRaisesRegex(AttributeError, "minim_time_travel is not a call"):
             abi.call("time_travel", None)
 
 

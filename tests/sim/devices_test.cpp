@@ -65,7 +65,7 @@ TEST_CASE("a device of this machine is measured for a plan") {
     const Setting cache("XDG_CACHE_HOME", caches.path());
     const auto completed = [](std::string_view text) {
         placement::DeviceFacts facts = placement::parse_device(text);
-        placement::complete_device(facts, threads(), active_cpu_level());
+        placement::complete_device(facts, text, threads(), active_cpu_level());
         return facts;
     };
     const placement::DeviceFacts first = completed("sim:1");
@@ -80,7 +80,9 @@ TEST_CASE("a device of this machine is measured for a plan") {
     // One that is described is not opened.
     CHECK_FALSE(completed("abacus:0=5MiB,1GB/s").is_measured);
     for (const char* name : {"abacus:0", "sim:3", "sim:9=5MiB"})
-        expect_error(Status::invalid, "is not usable here", [&] { completed(name); });
+        expect_error(Status::invalid,
+                     std::string("device '") + name + "' has no bandwidth and is not usable here",
+                     [&] { completed(name); });
 }
 
 TEST_CASE("a device is opened by its name, or it is said why not") {

@@ -61,7 +61,7 @@ TEST_CASE("where pages lie is what the system says, node by node") {
     CHECK(memory.bytes_on_nodes({}).empty());
     NumaPlan silent = plan_numa(Numa::off, two_nodes(), 2, Logger());
     silent.calls = &k_refusing;
-    expect_error(Status::unsupported, "does not tell", [&] {
+    expect_error(Status::unsupported, "does not report", [&] {
         memory_of(silent).bytes_on_nodes({&bytes, 1});
     });
 }
