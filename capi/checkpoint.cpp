@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <string>
 
 #include "handles.h"
 #include "model/recommended_sampling.h"
@@ -9,26 +10,33 @@
 using namespace minim;
 using namespace minim::capi;
 
-minim_status minim_checkpoint_open(minim_runtime* runtime, const char* path, minim_checkpoint** out,
-                                   minim_error* err) {
+namespace {
+
+// Opens path(), which is asked for once the other arguments are found valid.
+template <typename Path>
+minim_status open_checkpoint(minim_runtime* runtime, const Path& path, minim_checkpoint** out,
+                             minim_error* err) {
     return guard(err, [&] {
         required(out, "out") = nullptr;
         const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
-        auto opened = checkpoint::Checkpoint::open(&required(path, "path"), shared->log);
+        auto opened = checkpoint::Checkpoint::open(path(), shared->log);
         *out =
             new minim_checkpoint{shared, std::make_shared<const checkpoint::Checkpoint>(std::move(opened))};
     });
 }
 
+}  // namespace
+
+minim_status minim_checkpoint_open(minim_runtime* runtime, const char* path, minim_checkpoint** out,
+                                   minim_error* err) {
+    const auto given = [&] { return std::string(&required(path, "path")); };
+    return open_checkpoint(runtime, given, out, err);
+}
+
 minim_status minim_checkpoint_open_fd(minim_runtime* runtime, int32_t descriptor, minim_checkpoint** out,
                                       minim_error* err) {
-    return guard(err, [&] {
-        required(out, "out") = nullptr;
-        const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
-        auto opened = checkpoint::Checkpoint::open(descriptor_argument(descriptor), shared->log);
-        *out =
-            new minim_checkpoint{shared, std::make_shared<const checkpoint::Checkpoint>(std::move(opened))};
-    });
+    const auto given = [&] { return descriptor_argument(descriptor); };
+    return open_checkpoint(runtime, given, out, err);
 }
 
 void minim_checkpoint_close(minim_checkpoint* checkpoint) {

@@ -76,8 +76,7 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
     model.devices = with_budgets(runtime, model.devices, options.device_memory);
     model.n_device_layers = std::max(options.n_gpu_layers, 0);
     model.allow_cpu = options.allow_cpu;
-    for (const std::string& rule : options.overrides)
-        model.overrides.append(model.overrides.empty() ? "" : ",").append(rule);
+    model.overrides = joined_overrides(options);
     model.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
     model.fit_context = options.fit_context;
     model.expert_cache_bytes = options.expert_cache;
@@ -94,6 +93,10 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
 }
 
 }  // namespace
+
+std::string joined_overrides(const Options& options) {
+    return fmt::format("{}", fmt::join(options.overrides, ","));
+}
 
 void print_expert_caches(const minim::Model& model) {
     const std::vector<minim_device_memory> devices = model.memory();

@@ -2,6 +2,8 @@
 // Opens a runtime and a model with the options of the command line.
 #pragma once
 
+#include <string>
+
 #include "minim/minim.hpp"
 #include "options.h"
 
@@ -12,6 +14,9 @@ minim::Runtime open_runtime(const Options& options);
 
 // Shows the progress on a terminal.
 minim::Model open_model(const minim::Runtime& runtime, const Options& options, const minim::Cancel& cancel);
+
+// The rules of -ot as one text.
+std::string joined_overrides(const Options& options);
 
 // What the devices' caches of experts did, if there are any.
 void print_expert_caches(const minim::Model& model);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prediction.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -9,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "open_model.h"
 #include "output.h"
 
 namespace cli {
@@ -20,9 +23,9 @@ constexpr double k_least_token_seconds = 2e-3;
 
 // "blk\.(0|1|2)\..*exps=CPU" for --n-cpu-moe 3.
 std::string first_layers_rule(int64_t n_layers) {
-    std::string layers;
-    for (int64_t i = 0; i < n_layers; ++i) layers += fmt::format("{}{}", i == 0 ? "" : "|", i);
-    return fmt::format("blk\\.({})\\..*exps=CPU", layers);
+    std::vector<int64_t> layers(static_cast<size_t>(n_layers));
+    std::iota(layers.begin(), layers.end(), 0);
+    return fmt::format("blk\\.({})\\..*exps=CPU", fmt::join(layers, "|"));
 }
 
 // The placement of the model as a plan takes it; none where a plan cannot have it.
@@ -45,10 +48,13 @@ std::optional<minim::PlanOptions> plan_of(const minim::Model& model, const Optio
     }
     if (host_has_layers && !plan.devices->empty()) return std::nullopt;
     if (plan.devices->empty()) return plan;
-    for (const std::string& rule : options.overrides)
-        plan.overrides.append(plan.overrides.empty() ? "" : ",").append(rule);
-    if (options.cpu_moe) plan.overrides = "exps=CPU";
-    if (!options.cpu_moe && options.n_cpu_moe > 0) plan.overrides = first_layers_rule(options.n_cpu_moe);
+    plan.overrides = joined_overrides(options);
+    if (options.cpu_moe) {
+        plan.overrides = "exps=CPU";
+    } else if (options.n_cpu_moe > 0) {
+        const auto n_layer = std::accumulate(plan.split.begin(), plan.split.end(), 0.0);
+        plan.overrides = first_layers_rule(std::min(options.n_cpu_moe, static_cast<int64_t>(n_layer)));
+    }
     return plan;
 }
 

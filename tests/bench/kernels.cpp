@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "model/minimax_m2.h"
+
 namespace minim::bench {
 namespace {
 
@@ -59,16 +61,10 @@ class Activations {
 };
 
 backend::StepLimits limits_of(const model::Config& c, int64_t n, int64_t n_context) {
-    return {.n_rows = n,
-            .n_context = n_context,
-            .hidden = c.hidden,
-            .n_head = c.n_head,
-            .n_head_kv = c.n_head_kv,
-            .head_dim = c.head_dim,
-            .n_expert = c.n_expert,
-            .n_expert_used = c.n_expert_used,
-            .expert_ff = c.expert_ff,
-            .n_vocab = c.n_vocab};
+    backend::StepLimits limits = model::step_shape(c);
+    limits.n_rows = n;
+    limits.n_context = n_context;
+    return limits;
 }
 
 // A turn of an exchange a layer, with a host that answers at once: the bytes go both ways, and nothing is computed.

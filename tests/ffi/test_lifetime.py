@@ -9,6 +9,12 @@ import unittest
 from support import Q8_0, ROOT, minim, prompt
 
 
+def run_program(program):
+    """Runs a program with the folder of the package and a model as arguments."""
+    arguments = [sys.executable, "-c", program, str(ROOT / "bindings" / "python"), str(Q8_0)]
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+
+
 class Lifetime(unittest.TestCase):
     def test_a_session_outlives_its_closed_model(self):
         golden = prompt("chat_capital")
@@ -37,11 +43,7 @@ class Lifetime(unittest.TestCase):
             "generation = session.generate('Hello')\n"
             "print(next(generation).id)\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(ROOT / "bindings" / "python"), str(Q8_0)],
-            capture_output=True,
-            text=True,
-        )
+        done = run_program(program)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_a_child_is_not_stopped_by_a_lock_of_another_thread(self):
@@ -67,12 +69,7 @@ class Lifetime(unittest.TestCase):
             "reader.join()\n"
             "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(ROOT / "bindings" / "python"), str(Q8_0)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = run_program(program)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_a_forked_child_ends_and_is_told_what_it_cannot_use(self):
@@ -97,12 +94,7 @@ class Lifetime(unittest.TestCase):
             "session.eval([5])\n"
             "print(os.waitstatus_to_exitcode(status), os.waitstatus_to_exitcode(os.wait()[1]))\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(ROOT / "bindings" / "python"), str(Q8_0)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = run_program(program)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "7 0\n", ""))
 
     def test_a_model_in_memory_answers_like_a_mapped_one(self):

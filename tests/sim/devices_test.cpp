@@ -2,7 +2,6 @@
 // Finding devices, opening them by name, and spreading layers over them.
 #include "placement/devices.h"
 
-#include <cstdlib>
 #include <fstream>
 
 #include "base/error.h"
@@ -13,22 +12,11 @@
 #include "sim/devices.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/setting.h"
 #include "support/temporary_folder.h"
 
 namespace minim::test {
 namespace {
-
-// An environment variable for as long as it lives.
-class Setting {
-  public:
-    Setting(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
-    ~Setting() { ::unsetenv(name_); }
-    Setting(const Setting&) = delete;
-    Setting& operator=(const Setting&) = delete;
-
-  private:
-    const char* name_;
-};
 
 placement::Threads threads() {
     const auto pool = std::make_shared<const ThreadPool>(1);

@@ -4,38 +4,16 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "support/helpers.h"
+#include "support/setting.h"
 
 using namespace minim;
 using namespace minim::test;
 
 namespace {
-
-// Sets MINIM_CPU for one test and puts back what was there.
-class CpuVariable {
-  public:
-    explicit CpuVariable(const char* value) {
-        if (const char* before = std::getenv("MINIM_CPU")) before_ = before;
-        ::setenv("MINIM_CPU", value, 1);
-    }
-    ~CpuVariable() {
-        if (before_) {
-            ::setenv("MINIM_CPU", before_->c_str(), 1);
-        } else {
-            ::unsetenv("MINIM_CPU");
-        }
-    }
-    CpuVariable(const CpuVariable&) = delete;
-    CpuVariable& operator=(const CpuVariable&) = delete;
-
-  private:
-    std::optional<std::string> before_;
-};
 
 constexpr CpuLevel k_levels[] = {CpuLevel::scalar, CpuLevel::avx2, CpuLevel::avx2_vnni, CpuLevel::avx512,
                                  CpuLevel::avx512_vbmi};
@@ -70,7 +48,7 @@ TEST_CASE("levels have the names that MINIM_CPU takes") {
 TEST_CASE("MINIM_CPU chooses among the levels that are there") {
     for (const CpuLevel level : k_levels) {
         const std::string name(to_string(level));
-        const CpuVariable variable(name.c_str());
+        const Setting variable("MINIM_CPU", name.c_str());
         INFO(name);
         if (has_cpu_level(level)) {
             CHECK(active_cpu_level() == level);
@@ -81,13 +59,13 @@ TEST_CASE("MINIM_CPU chooses among the levels that are there") {
 }
 
 TEST_CASE("an empty MINIM_CPU means the detected level") {
-    const CpuVariable variable("");
+    const Setting variable("MINIM_CPU", "");
     CHECK(active_cpu_level() == detected_cpu_level());
 }
 
 TEST_CASE("another name in MINIM_CPU is invalid") {
     for (const char* name : {"AVX2", "avx", "avx512 ", "neon"}) {
-        const CpuVariable variable(name);
+        const Setting variable("MINIM_CPU", name);
         expect_error(Status::invalid, name, [] { active_cpu_level(); });
     }
 }

@@ -1,47 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "placement/facts.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/setting.h"
 #include "support/temporary_folder.h"
 
 using namespace minim;
 using namespace minim::test;
 using namespace minim::placement;
-
-namespace {
-
-// The user's cache is another folder for as long as it lives.
-class CacheFolder {
-  public:
-    explicit CacheFolder(const std::string& path) {
-        if (const char* before = std::getenv(k_name)) before_ = before;
-        ::setenv(k_name, path.c_str(), 1);
-    }
-    ~CacheFolder() {
-        if (before_) {
-            ::setenv(k_name, before_->c_str(), 1);
-        } else {
-            ::unsetenv(k_name);
-        }
-    }
-    CacheFolder(const CacheFolder&) = delete;
-    CacheFolder& operator=(const CacheFolder&) = delete;
-
-  private:
-    static constexpr const char* k_name = "XDG_CACHE_HOME";
-    std::optional<std::string> before_;
-};
-
-}  // namespace
 
 TEST_CASE("a device is described by its name, memory and bandwidths in any unit") {
     const DeviceFacts device = parse_device("cuda:0=96GiB,1790GB/s,pcie=50GB/s");
@@ -76,7 +49,7 @@ TEST_CASE("a device of this machine needs no numbers") {
 
 TEST_CASE("numbers that were measured once come from the cache") {
     const TemporaryFolder folder;
-    const CacheFolder cache(folder.path());
+    const Setting cache("XDG_CACHE_HOME", folder.path());
     int n_measured = 0;
     const auto measure = [&] {
         ++n_measured;
