@@ -399,7 +399,7 @@ struct ActivateFewKernel {
     }
 };
 
-// 32 rows of a slot's product, if its expert is here. If slots are to be summed, the experts of all slots are here, and the last
+// 32 rows of a slot's product, if its expert is here. If slots are summed, the experts of all slots are here, and the last
 // block of a row's slots computes the sum.
 template <class P>
 struct ProjectFewKernel {
@@ -420,7 +420,7 @@ struct ProjectFewKernel {
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
         const int slot = t.block_y();
-        // If slots are to be summed, the kernel before this one has activated them, and let this one begin only after the ids
+        // If slots are summed, the kernel before this one has activated them, and let this one begin only after the ids
         // had been written. A multiprocessor's own cache may still have the ids of the layer before.
         if (sums.gates == nullptr) t.wait_for_inputs();
         const exact::ExpertRows expert = rows_of(experts, t.load_fresh(ids + slot));

@@ -307,7 +307,7 @@ struct ActivateFloatKernel {
     }
 };
 
-// Two rows per warp of a slot whose expert is here. If slots are to be summed, the experts of all slots are here, and the last
+// Two rows per warp of a slot whose expert is here. If slots are summed, the experts of all slots are here, and the last
 // block of a row's slots computes the sum.
 template <class Block>
 struct ProjectFloatKernel {

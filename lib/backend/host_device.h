@@ -29,7 +29,7 @@ class HostDevice : public Backend {
     // rows are split over them.
     virtual const HostMemory& host_memory() const noexcept = 0;
 
-    // Returns the number of rows that are packed together: a matrix can be packed in runs of so many rows.
+    // Returns the number of rows that are packed together: a matrix can be packed in runs of that many rows.
     virtual int64_t pack_rows_together() const noexcept { return 1; }
 
     // Packs shape.rows rows that begin at a multiple of pack_rows_together() to `to`, which must not overlap them, on

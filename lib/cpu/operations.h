@@ -14,7 +14,7 @@ struct Machine {
     const ThreadPool& pool;
     const KernelTable& kernels;
     bool needs_requests;  // LinearArgs::needs_requests
-    // The same where there is one token and a weight has 4 bits or more.
+    // The same for products with one token whose weights have 4 bits or more.
     bool needs_requests_of_one;
 };
 

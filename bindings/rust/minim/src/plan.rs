@@ -28,7 +28,7 @@ unsafe impl Send for PlanOptions {}
 unsafe impl Sync for PlanOptions {}
 
 impl PlanOptions {
-    /// Returns the options for sequences of so many tokens, on the devices of this machine.
+    /// Returns the options for sequences of `context` tokens, on the devices of this machine.
     pub fn new(context: i64) -> Self {
         let mut options = Self::default();
         options.params.n_context = context;
@@ -86,7 +86,7 @@ pub fn plan(runtime: &Runtime, path: impl AsRef<Path>, options: &PlanOptions) ->
     let names = options.devices.iter().flatten().map(|device| c_text(device, "the device"));
     let devices = names.collect::<Result<Vec<CString>>>()?;
     let mut pointers: Vec<*const c_char> = devices.iter().map(|device| device.as_ptr()).collect();
-    pointers.push(ptr::null()); // so that there is an address without devices, too
+    pointers.push(ptr::null()); // gives an address without devices, too
     let host = options.host.as_deref().map(|host| c_text(host, "the host")).transpose()?;
     let overrides = options.overrides.as_deref().map(|rules| c_text(rules, "the overrides")).transpose()?;
     let mut params = options.params;
