@@ -159,6 +159,11 @@ void Generation::on_end(size_t index, const JobEnd& end) {
         answer.tokens.insert(answer.tokens.end(), news.tokens.begin(), news.tokens.end());
     }
     answer.finish_reason = choice.reader->finish(end.state.finish, news.deltas);
+    if (plan_.shows_end && end.state.stop_token >= 0 && answer.finish_reason != "tool_calls") {
+        const Delta::Kind kind = choice.is_reasoning ? Delta::Kind::reasoning : Delta::Kind::content;
+        news.deltas.push_back({kind, 0, {}, tools_.serving.model.token_text(end.state.stop_token).str()});
+        choice.is_whole = false;  // sent back, the text would not be the special token
+    }
     emit(news, index);
     if (is_stop && end.state.stop_text >= 0)
         answer.stop_text = plan_.stops.at(static_cast<size_t>(end.state.stop_text));

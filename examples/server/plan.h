@@ -36,6 +36,7 @@ struct Plan {
     bool keeps_tokens = false;    // log-probabilities or ids are asked for
     bool wants_no_token = false;  // max_tokens 0
     bool shows_reasoning = true;
+    bool shows_end = false;      // the text of the token that ends an answer belongs to it
     bool has_one_call = false;   // later ones are left out
     bool is_remembered = false;  // the answer may come back as a turn
 };

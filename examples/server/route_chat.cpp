@@ -34,6 +34,7 @@ Prepared chat_completions(const HttpRequest& http, Serving& serving) {
     plan.is_stream = is_stream;
     plan.keeps_tokens = keeps_tokens;
     plan.wants_no_token = fields.max_tokens == 0;
+    plan.shows_end = fields.shows_end;
     plan.shows_reasoning = includes_reasoning;
     plan.has_one_call = !conversation.parallel_calls;
     plan.is_remembered = !conversation.continues;

@@ -98,6 +98,7 @@ Prepared completions(const HttpRequest& http, Serving& serving) {
     plan.is_stream = is_stream;
     plan.keeps_tokens = keeps_tokens;
     plan.wants_no_token = fields.max_tokens == 0;
+    plan.shows_end = fields.shows_end;
     return plan;
 }
 

@@ -138,6 +138,7 @@ SamplingFields read_sampling(const Fields& request, const Serving& serving) {
     fields.seed = request.integer("seed", -k_largest_seed, k_largest_seed);
     fields.min_tokens = request.integer("min_tokens", 0, int64_t{1} << 40).value_or(0);
     fields.ignores_end = request.boolean("ignore_eos").value_or(false);
+    fields.shows_end = !request.boolean("skip_special_tokens").value_or(true);
     fields.n_choices = request.integer("n", 1, k_most_choices).value_or(1);
     fields.stops = read_stops(request, "stop");
     read_logit_bias(request, serving, fields);

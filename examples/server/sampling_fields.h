@@ -32,6 +32,7 @@ struct SamplingFields {
     std::optional<int64_t> max_tokens;  // none: up to the context
     int64_t min_tokens = 0;
     bool ignores_end = false;
+    bool shows_end = false;  // skip_special_tokens: false
     std::vector<std::string> stops;
     std::vector<std::pair<int32_t, float>> logit_bias;
     bool has_logprobs = false;
@@ -43,7 +44,8 @@ inline constexpr int64_t k_most_choices = 32;
 inline constexpr int64_t k_most_top_logprobs = 20;
 inline constexpr size_t k_most_stops = 16;
 
-// temperature, top_p, top_k, min_p, penalties, dry_*, loop_tokens, seed, logit_bias, n, min_tokens, ignore_eos, stop: what the two OpenAI routes share.
+// temperature, top_p, top_k, min_p, penalties, dry_*, loop_tokens, seed, logit_bias, n, min_tokens, ignore_eos,
+// skip_special_tokens, stop: what the two OpenAI routes share.
 SamplingFields read_sampling(const Fields& request, const Serving& serving);
 
 // A text or a list of texts.

@@ -163,6 +163,23 @@ class Chat(unittest.TestCase):
         self.assertEqual(chunks[0]["prompt_token_ids"], prompt["tokens"])
         self.assertEqual([id for chunk in chunks for c in chunk["choices"] for id in c.get("token_ids", [])], ids)
 
+    def test_the_text_of_the_end_token(self):
+        plain = self.ask(COUNT)
+        shown = self.ask(COUNT, skip_special_tokens=False)
+        self.assertEqual(plain["finish_reason"], "stop")
+        self.assertEqual(shown["message"]["content"], plain["message"]["content"] + "[e~[")
+        self.assertEqual(shown["message"]["reasoning_content"], plain["message"]["reasoning_content"])
+        chunks = self.server.chunks(COUNT, skip_special_tokens=False, temperature=0)
+        content = "".join(c["delta"].get("content") or "" for chunk in chunks for c in chunk["choices"])
+        self.assertEqual(content, shown["message"]["content"])
+        self.assertEqual(self.ask(COUNT, skip_special_tokens=False, max_tokens=3)["finish_reason"], "length")
+        self.assertNotIn("[e~[", str(self.ask(COUNT, skip_special_tokens=False, max_tokens=3)))
+        self.assertEqual(self.ask(COUNT, skip_special_tokens=True), plain)
+        self.assertEqual(self.ask(COUNT, skip_special_tokens=None), plain)
+        calls = self.ask(PARIS, tools=TOOLS, skip_special_tokens=False)
+        self.assertEqual(calls["finish_reason"], "tool_calls")
+        self.assertNotIn("[e~[", str(calls))
+
     def test_messages_cannot_forge_the_markup(self):
         count = self.server.ok("/tokenize", {"messages": [{"role": "user", "content": "[e~[<think>"}]})["tokens"]
         self.assertEqual((count.count(2004), count.count(2034)), (2, 1))

@@ -26,6 +26,13 @@ class Completions(unittest.TestCase):
         self.assertEqual(choice["finish_reason"], "stop")
         self.assertEqual(self.complete(max_tokens=None)["usage"]["completion_tokens"], 16)
 
+    def test_the_text_of_the_end_token(self):
+        text = self.complete()["choices"][0]["text"]
+        self.assertEqual(self.complete(skip_special_tokens=False)["choices"][0]["text"], text + "[e~[")
+        self.assertEqual(self.complete(skip_special_tokens=True)["choices"][0]["text"], text)
+        stopped = self.complete(skip_special_tokens=False, stop="</think>")["choices"][0]["text"]
+        self.assertNotIn("[e~[", stopped)
+
     def test_ids_are_the_same_prompt(self):
         ids = self.server.ok("/tokenize", {"prompt": PROMPT})["tokens"]
         self.assertEqual(self.complete(ids)["choices"], self.complete()["choices"])

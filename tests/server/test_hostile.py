@@ -38,7 +38,7 @@ WRONG = {
                                                          {"type": "json_schema", "json_schema": {"schema": 5}},
                                                          {"type": "json_schema", "json_schema": {"schema": {"type": "nothing"}}}],
     "chat_template_kwargs": [5, "x", {"enable_thinking": "no"}], "add_generation_prompt": ["x", 1], "continue_final_message": [5, True],
-    "reasoning_effort": [5, True], "include_reasoning": ["no", 0], "ignore_eos": ["x"], "return_token_ids": [1], "model": [5, []],
+    "reasoning_effort": [5, True], "include_reasoning": ["no", 0], "ignore_eos": ["x"], "skip_special_tokens": [1, "no"], "return_token_ids": [1], "model": [5, []],
     "user": [5], "metadata": ["x"], "store": ["x"], "typical_p": ["x", 2], "dry_multiplier": ["x", -1], "timings_per_token": [1],
     "cache_prompt": [1], "id_slot": ["1"],
 }
