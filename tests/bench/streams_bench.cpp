@@ -5,6 +5,7 @@
 //   streams_bench MODEL [CONCURRENCY] [INPUT] [OUTPUT] [THREADS]     32, 256 words, 128 tokens and all cores unless said otherwise
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
@@ -52,26 +53,30 @@ void run(const Load& load) {
     runtime_options.n_threads = load.n_threads;
     const minim::Runtime runtime(runtime_options);
     const minim::Model model(runtime, load.model);
+    std::mt19937 dice(1);
+    std::vector<minim::Tokens> prompts;
+    size_t longest = 0;
+    for (int32_t i = 0; i < 2 * load.concurrency; ++i) {
+        std::string prompt;
+        for (int32_t word = 0; word < load.input; ++word)
+            prompt.append(word == 0 ? "" : " ").append(k_words[dice() % k_words.size()]);
+        prompts.push_back(model.tokenize(prompt));
+        longest = std::max(longest, prompts.back().size());
+    }
     minim::EngineOptions options;
     options.n_requests = load.concurrency;
-    options.max_context = static_cast<uint64_t>(2 * load.input + load.output + 64);
+    options.max_context = longest + static_cast<uint64_t>(load.output) + 1;
     options.kv_tokens = options.max_context * static_cast<uint64_t>(load.concurrency);
     minim::Engine engine(model, options);
     minim::Sampling sampling;
     sampling.set_recommended(model);
     sampling.set("temperature", 1.0).set("max_tokens", load.output).set("ignore_end", 1);
 
-    std::mt19937 dice(1);
     const auto started = std::chrono::steady_clock::now();
     const double cpu_before = cpu_seconds();
     // Beyond `concurrency` the engine lets them wait.
     std::vector<minim::Request> requests;
-    for (int32_t i = 0; i < 2 * load.concurrency; ++i) {
-        std::string prompt;
-        for (int32_t word = 0; word < load.input; ++word)
-            prompt.append(word == 0 ? "" : " ").append(k_words[dice() % k_words.size()]);
-        requests.push_back(engine.submit(sampling, model.tokenize(prompt)));
-    }
+    for (const minim::Tokens& prompt : prompts) requests.push_back(engine.submit(sampling, prompt));
     size_t n_tokens = 0;
     minim_token token;
     for (minim::Request& request : requests)
