@@ -142,7 +142,8 @@ class Planner {
             const auto layer = static_cast<size_t>(std::max<int64_t>(place.layer, 0));
             const int32_t own = place.layer < 0 ? k_not_said : plan.layer_device[layer];
             const int32_t wanted = place.device.empty() ? own : device_of(place.device, place.rule);
-            if (place.is_of_experts && wanted != plan.expert_device[layer])
+            const bool is_free = place.is_of_experts && said_[layer] == k_not_said;
+            if (place.is_of_experts && !is_free && wanted != plan.expert_device[layer])
                 fail(Status::unsupported,
                      "experts of layer {} would be in two places ({}); a layer's stay together", place.layer,
                      place.tensor);

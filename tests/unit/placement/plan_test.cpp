@@ -227,6 +227,54 @@ TEST_CASE("rules and shares are kept to") {
     expect_error(Status::unsupported, "stays with its layer", [&] { c.plan(); });
 }
 
+TEST_CASE("layers that no rule names are planned as without rules, also where they share their experts") {
+    Case c = {.devices = devices_of({3.0})};
+    const double cached = c.plan().cached_part[5];
+    CHECK((cached > 0.0 && cached < 1.0));
+    c.overrides = R"(blk\.(0|1)\..*exps=CPU)";
+    Plan plan = c.plan();
+    CHECK(plan.cached_part[0] == 0.0);
+    CHECK(plan.cached_part[1] == 0.0);
+    for (size_t layer = 2; layer < k_layers; ++layer) CHECK(plan.cached_part[layer] > cached);
+    CHECK(plan.host.n_experts == k_layers * k_experts);
+    CHECK(says(plan, "a cache of "));
+
+    // One layer is on the device alone; the cache has the rest of the room.
+    c.overrides = R"(blk\.7\..*exps=a:0)";
+    plan = c.plan();
+    CHECK(plan.expert_device[7] == 0);
+    CHECK(plan.cached_part[7] == 0.0);
+    CHECK(plan.cached_part[6] > 0.0);
+    CHECK(plan.cached_part[6] < cached);
+    CHECK(plan.host.n_experts == (k_layers - 1) * k_experts);
+    CHECK(plan.devices[0].expert_bytes == static_cast<uint64_t>(plan.devices[0].n_experts) * 64 * k_mib);
+
+    // A host without room for all experts keeps whole layers, those that are named among them.
+    c.overrides = R"(blk\.9\..*exps=cpu)";
+    c.host.memory_bytes = 9 * k_gib;
+    plan = c.plan();
+    CHECK(plan.fits);
+    CHECK(plan.expert_device[9] == -1);
+    CHECK(plan.expert_device[8] == 0);
+    CHECK(plan.expert_device[0] == -1);
+    CHECK(plan.cached_part[0] == 0.0);
+
+    // Of several devices, some with room for the experts of their layers and some without.
+    c = {.devices = devices_of({12.0, 1.0}), .shares = {5, 5}};
+    c.overrides = R"(blk\.(0|6)\..*exps=cpu)";
+    plan = c.plan();
+    for (size_t layer = 1; layer < 5; ++layer) CHECK(plan.expert_device[layer] == 0);
+    for (const size_t layer : {5, 7, 8, 9}) CHECK(plan.cached_part[layer] > 0.0);
+    for (const size_t layer : {0, 6})
+        CHECK((plan.expert_device[layer] == -1 && plan.cached_part[layer] == 0.0));
+
+    // A rule for one matrix of a layer leaves the others where the layer is, which are two places.
+    for (const char* rule : {R"(blk\.3\.ffn_up_exps=cpu)", R"(blk\.3\.ffn_up_exps=a:1,exps=cpu)"}) {
+        c.overrides = rule;
+        expect_error(Status::unsupported, "experts of layer 3 would be in two places", [&] { c.plan(); });
+    }
+}
+
 TEST_CASE("a plan that does not fit says what would") {
     Case c = {.devices = devices_of({24.0}), .host = {4 * k_gib, 1e11, false}};
     c.n_context = 4'000'000;
