@@ -7,11 +7,11 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "model/bind.h"
+#include "model/expert_pools.h"
 #include "model/expert_profile.h"
 #include "model/fingerprint.h"
 #include "model/headers.h"
 #include "model/minimax_m2.h"
-#include "model/roles.h"
 #include "model/side_file.h"
 #include "model/vocabulary.h"
 #include "weights/mapped.h"
@@ -159,34 +159,12 @@ void Model::make_expert_tables() {
 }
 
 void Model::make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const Logger& log) {
-    std::vector<runtime::PooledLayer> all(static_cast<size_t>(config_.n_layer));
-    for (const weights::WeightSpec& weight : specs_) {
-        if (!weight.is_expert()) continue;
-        runtime::PooledLayer& layer = all[static_cast<size_t>(weight.layer)];
-        const auto role = static_cast<Role>(weight.role);
-        (role == Role::gate ? layer.gate : role == Role::up ? layer.up : layer.down).push_back(&weight);
-    }
     reader_.emplace(checkpoint_);
-    int64_t first = 0;
-    for (size_t s = 0; s < stages_.size(); ++s) {
-        const runtime::Stage& stage = stages_[s];
-        std::vector<runtime::PooledLayer> shared;
-        const backend::HostDevice* host = nullptr;
-        for (int64_t i = 0; i < stage.n_layer; ++i) {
-            if (!stage.shares_experts_of(i)) continue;
-            host = stage.experts_of(i)->host();
-            runtime::PooledLayer& layer = shared.emplace_back(std::move(all[static_cast<size_t>(first + i)]));
-            layer.layer = first + i;
-            layer.on_host = &weights_.layers[static_cast<size_t>(first + i)].experts;
-        }
-        std::unique_ptr<runtime::ExpertPool>& pool = pools_.emplace_back();
-        const int64_t stage_begin = std::exchange(first, first + stage.n_layer);
-        if (shared.empty()) continue;
-        pool = std::make_unique<runtime::ExpertPool>(
-            *stage.backend, *host, std::move(shared), stage_begin, *reader_,
-            runtime::ExpertPoolOptions{stage.cache_bytes, moves, uses}, log);
-        weight_bytes_[s].total += pool->device_bytes();
-        weight_bytes_[s].experts += pool->device_bytes();
+    pools_ = make_expert_pools(stages_, {specs_, weights_, *reader_}, moves, uses, log);
+    for (size_t s = 0; s < pools_.size(); ++s) {
+        if (pools_[s] == nullptr) continue;
+        weight_bytes_[s].total += pools_[s]->device_bytes();
+        weight_bytes_[s].experts += pools_[s]->device_bytes();
     }
 }
 

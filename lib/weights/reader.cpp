@@ -19,11 +19,11 @@ bool is_widened(const WeightSpec& weight) {
 void Reader::read(const WeightSpec& weight, uint64_t at, std::span<std::byte> out) const {
     const Source& source = weight.source;
     if (source.assembled != nullptr)
-        return read_assembled(checkpoint_, *source.assembled, source.offset + at, out);
-    if (!is_widened(weight)) return checkpoint_.read(*source.tensor, source.offset + at, out);
+        return read_assembled(*checkpoint_, *source.assembled, source.offset + at, out);
+    if (!is_widened(weight)) return checkpoint_->read(*source.tensor, source.offset + at, out);
     // A vector in half precision: some thousand numbers.
     std::vector<std::byte> stored(source.tensor->bytes);
-    checkpoint_.read(*source.tensor, 0, stored);
+    checkpoint_->read(*source.tensor, 0, stored);
     std::vector<float> values(static_cast<size_t>(weight.cols));
     traits(*source.tensor->format).decode_row(stored.data(), weight.cols, values.data());
     std::memcpy(out.data(), std::as_bytes(std::span(values)).data() + at, out.size());
@@ -31,18 +31,18 @@ void Reader::read(const WeightSpec& weight, uint64_t at, std::span<std::byte> ou
 
 float Reader::factor(const WeightSpec& weight) const {
     const Source& source = weight.source;
-    if (source.assembled != nullptr) return read_factor(checkpoint_, *source.assembled);
+    if (source.assembled != nullptr) return read_factor(*checkpoint_, *source.assembled);
     if (source.factor == nullptr) return 1.0F;
     float value = 0.0F;
-    checkpoint_.read(*source.factor, static_cast<uint64_t>(source.factor_index) * sizeof(value),
-                     std::as_writable_bytes(std::span(&value, 1)));
+    checkpoint_->read(*source.factor, static_cast<uint64_t>(source.factor_index) * sizeof(value),
+                      std::as_writable_bytes(std::span(&value, 1)));
     return value;
 }
 
 const std::byte* Reader::mapped(const WeightSpec& weight) const {
     const Source& source = weight.source;
     if (source.assembled != nullptr || is_widened(weight)) return nullptr;
-    const std::byte* data = checkpoint_.data(*source.tensor) + source.offset;
+    const std::byte* data = checkpoint_->data(*source.tensor) + source.offset;
     const bool is_misplaced =
         weight.use == Use::vector && reinterpret_cast<uintptr_t>(data) % alignof(float) != 0;
     return is_misplaced ? nullptr : data;
@@ -51,7 +51,7 @@ const std::byte* Reader::mapped(const WeightSpec& weight) const {
 void Reader::read_ahead(const WeightSpec& weight, uint64_t at, uint64_t bytes) const noexcept {
     const Source& source = weight.source;
     if (source.assembled != nullptr || is_widened(weight)) return;
-    minim::read_ahead({checkpoint_.data(*source.tensor) + source.offset + at, bytes});
+    minim::read_ahead({checkpoint_->data(*source.tensor) + source.offset + at, bytes});
 }
 
 }  // namespace minim::weights

@@ -14,7 +14,9 @@ namespace minim::weights {
 // Any thread. The checkpoint must be loaded, and outlive this.
 class Reader {
   public:
-    explicit Reader(const checkpoint::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+    // Of no checkpoint, for weights that memory holds as their specs say: no call may need to read.
+    Reader() = default;
+    explicit Reader(const checkpoint::Checkpoint& checkpoint) : checkpoint_(&checkpoint) {}
 
     // Reads bytes [at, at + out.size()) of the weight. Throws what reading the file throws, and format if an assembled
     // matrix holds NaN.
@@ -31,7 +33,7 @@ class Reader {
     void read_ahead(const WeightSpec& weight, uint64_t at, uint64_t bytes) const noexcept;
 
   private:
-    const checkpoint::Checkpoint& checkpoint_;
+    const checkpoint::Checkpoint* checkpoint_ = nullptr;
 };
 
 }  // namespace minim::weights

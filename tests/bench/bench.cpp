@@ -45,12 +45,6 @@ weights::Expand expand_of(const Options& options) {
     return options.expand == "on" ? weights::Expand::on : weights::Expand::automatic;
 }
 
-runtime::StepRow row_of(const kv::Sequence& text, int64_t number, int64_t position, int64_t n_vocab,
-                        bool wants_logits) {
-    const int64_t token = (position * 7919 + number * 104729 + 13) % n_vocab;
-    return {static_cast<int32_t>(token), {&text.view(), position}, wants_logits};
-}
-
 }  // namespace
 
 Bench::Bench(const Options& options, int32_t n_threads)
@@ -81,6 +75,7 @@ placement::Spread Bench::open_devices() {
     for (auto& device : spread.devices) device = timed(device);
     spread.host = spread.experts.host = timed(open_device("cpu"));
     spread.experts.n_host_layers = options_.n_cpu_moe;
+    spread.expert_cache_bytes = options_.expert_cache;
     for (const std::string& rules : options_.overrides) {
         std::ranges::move(
             placement::make_overrides(rules, spread.host, spread.devices,
@@ -93,16 +88,21 @@ placement::Spread Bench::open_devices() {
 void Bench::open_model() {
     const model::Model::Split split = placement::split_over(open_devices());
     if (options_.synthetic) {
-        synthetic_.emplace(make_synthetic(options_.shape, split, !options_.mapped, expand_of(options_)));
+        synthetic_ = make_synthetic(
+            options_.shape, split,
+            {.packs = !options_.mapped, .expand = expand_of(options_), .moves = options_.expert_moves});
+        if (options_.routing) router_.emplace(*options_.routing, *synthetic_);
         stages_ = synthetic_->stages;
         shares_ = synthetic_->shares;
         config_ = &synthetic_->config;
         weights_ = &synthetic_->weights;
+        pools_ = synthetic_->pools;
     } else {
         model::OpenOptions open;
         open.prefault = options_.prefault;
         open.expand = expand_of(options_);
         open.packed_file = options_.packed_file;
+        open.expert_moves = options_.expert_moves;
         const bool maps = options_.mapped || !options_.packed_file.empty();
         open.residence = maps ? checkpoint::Residence::mapped : checkpoint::Residence::owned;
         model_.emplace(options_.model, split, open, Logger());
@@ -110,8 +110,9 @@ void Bench::open_model() {
         shares_ = model_->shares();
         config_ = &model_->config();
         weights_ = &model_->weights();
+        pools_ = model_->expert_pools();
     }
-    forward_.emplace(stages_, model::minimax_m2(*config_, *weights_));
+    forward_.emplace(stages_, model::minimax_m2(*config_, *weights_), pools_);
 }
 
 void Bench::open_yardsticks() {
@@ -174,6 +175,22 @@ std::vector<KernelTime> Bench::kernels(int64_t depth, int64_t n_parallel) {
     return time_kernels(*shares_[0].backend, *config_, *weights_, texts, depth);
 }
 
+std::optional<runtime::ExpertPoolState> Bench::cache_state() const {
+    std::optional<runtime::ExpertPoolState> sum;
+    for (const auto& pool : pools_) {
+        if (pool == nullptr) continue;
+        if (!sum) sum.emplace();
+        const runtime::ExpertPoolState state = pool->state();
+        sum->n_places += state.n_places;
+        sum->n_hits += state.n_hits;
+        sum->n_misses += state.n_misses;
+        sum->n_moves += state.n_moves;
+        sum->bytes += state.bytes;
+        sum->moved_bytes += state.moved_bytes;
+    }
+    return sum;
+}
+
 backend::StepCounts Bench::step_counts() const {
     backend::StepCounts sum;
     for (const model::Share& share : shares_) {
@@ -230,6 +247,11 @@ Result Bench::new_result(const std::string& test, int64_t depth, int64_t n_ubatc
     return result;
 }
 
+runtime::StepRow Bench::next_row(const kv::Sequence& text, int64_t position, bool wants_logits) {
+    const int64_t token = (n_drawn_++ * 7919 + 13) % config_->n_vocab;
+    return {static_cast<int32_t>(token), {&text.view(), position}, wants_logits};
+}
+
 // Tokens first .. first + count of the text, in steps of at most n_step rows.
 void Bench::read(const kv::Sequence& text, runtime::StepSpace& space, int64_t first, int64_t count,
                  int64_t n_step) {
@@ -238,25 +260,25 @@ void Bench::read(const kv::Sequence& text, runtime::StepSpace& space, int64_t fi
         rows.resize(static_cast<size_t>(std::min(n_step, count - done)));
         for (size_t i = 0; i < rows.size(); ++i) {
             const int64_t position = first + done + static_cast<int64_t>(i);
-            rows[i] = row_of(text, 0, position, config_->n_vocab, i + 1 == rows.size());
+            rows[i] = next_row(text, position, i + 1 == rows.size());
         }
         step(rows, space, 1);
     }
 }
 
-// The same tokens of every text, one of each a step.
+// A token of every text a step.
 void Bench::generate(const std::vector<kv::Sequence>& texts, runtime::StepSpace& space, int64_t first,
                      int64_t count) {
     std::vector<runtime::StepRow> rows(texts.size());
     for (int64_t position = first; position < first + count; ++position) {
-        for (size_t i = 0; i < texts.size(); ++i)
-            rows[i] = row_of(texts[i], static_cast<int64_t>(i), position, config_->n_vocab, true);
+        for (size_t i = 0; i < texts.size(); ++i) rows[i] = next_row(texts[i], position, true);
         step(rows, space, std::ssize(texts));
     }
 }
 
 // As the engine takes the likeliest token of each row that wants logits: where a device can tell it, the rows stay there.
 void Bench::step(std::span<const runtime::StepRow> rows, runtime::StepSpace& space, int64_t n_wanted) {
+    if (router_) router_->advance(std::ssize(rows));
     queries_.clear();
     if (space.keeps_logits()) {
         queries_.resize(static_cast<size_t>(n_wanted));
@@ -271,6 +293,7 @@ void Bench::step(std::span<const runtime::StepRow> rows, runtime::StepSpace& spa
 template <typename Work>
 void Bench::repeat(Result& result, int64_t n_tokens, const Work& work) {
     if (!timed_.empty()) result.seconds.emplace().fill(0.0);
+    const std::optional<runtime::ExpertPoolState> before = cache_state();
     for (int i = 0; i < options_.repetitions; ++i) {
         result.bandwidth.push_back(measure_bandwidth());
         for (const auto& timed : timed_) timed->seconds().fill(0.0);
@@ -283,6 +306,12 @@ void Bench::repeat(Result& result, int64_t n_tokens, const Work& work) {
         for (const auto& timed : timed_)
             for (size_t k = 0; k < k_operation_count; ++k) (*result.seconds)[k] += timed->seconds()[k];
     }
+    result.cache = cache_state();
+    if (!before) return;
+    result.cache->n_hits -= before->n_hits;
+    result.cache->n_misses -= before->n_misses;
+    result.cache->n_moves -= before->n_moves;
+    result.cache->moved_bytes -= before->moved_bytes;
 }
 
 }  // namespace minim::bench

@@ -20,6 +20,7 @@
 #include "placement/backends.h"
 #include "placement/devices.h"
 #include "report.h"
+#include "routing.h"
 #include "runtime/forward_pass.h"
 #include "runtime/stage.h"
 #include "runtime/step_space.h"
@@ -54,11 +55,13 @@ class Bench {
     void open_model();
     void open_yardsticks();
     double measure_bandwidth() const;
+    std::optional<runtime::ExpertPoolState> cache_state() const;  // of all devices
 
     backend::KvLayout kv_layout() const;
     std::vector<kv::Sequence> make_texts(int64_t n, int64_t n_context) const;
     void fill_depth(const std::vector<kv::Sequence>& texts, runtime::StepSpace& space, int64_t depth,
                     int64_t n_ubatch);
+    runtime::StepRow next_row(const kv::Sequence& text, int64_t position, bool wants_logits);
     Result new_result(const std::string& test, int64_t depth, int64_t n_ubatch) const;
     void read(const kv::Sequence& text, runtime::StepSpace& space, int64_t first, int64_t count,
               int64_t n_step);
@@ -72,15 +75,18 @@ class Bench {
     const placement::Threads threads_;
     const std::shared_ptr<const ThreadPool> pool_;
     std::vector<std::shared_ptr<TimedBackend>> timed_;  // the devices, where operations are timed
-    std::optional<SyntheticModel> synthetic_;
+    std::unique_ptr<const SyntheticModel> synthetic_;
+    std::optional<Router> router_;
     std::optional<model::Model> model_;
     std::span<const runtime::Stage> stages_;
     std::span<const model::Share> shares_;
+    std::span<const std::unique_ptr<runtime::ExpertPool>> pools_;  // a stage; null: none
     const model::Config* config_ = nullptr;
     const model::Weights* weights_ = nullptr;
     std::optional<runtime::ForwardPass> forward_;
     std::optional<Bandwidth> host_bandwidth_;
     std::vector<std::unique_ptr<DeviceBandwidth>> device_bandwidth_;  // a share; null: the host's
+    int64_t n_drawn_ = 0;  // tokens, of all tests: none is repeated before all of the vocabulary were taken
     std::vector<float> logits_;
     std::vector<ShortlistQuery> queries_;
     double load_seconds_ = 0.0;

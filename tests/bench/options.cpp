@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 
+#include <map>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -43,6 +45,27 @@ void add_synthetic(CLI::App& app, Options& options) {
                    "synthetic: of embedding and output head (default: the dense format)");
 }
 
+void add_cache(CLI::App& app, Options& options) {
+    app.add_option("--expert-cache", options.expert_cache,
+                   "bytes on the devices for the experts that are used most, while the CPU computes the "
+                   "others: 4GiB")
+        ->type_name("SIZE")
+        ->transform(CLI::AsSizeValue(false));
+    const std::map<std::string, runtime::ExpertMoves> moves = {
+        {"fixed", runtime::ExpertMoves::fixed},
+        {"reproducible", runtime::ExpertMoves::reproducible},
+        {"eager", runtime::ExpertMoves::eager}};
+    app.add_option("--expert-moves", options.expert_moves,
+                   "when experts of the cache change: fixed (never), reproducible (default) or eager")
+        ->type_name("MODE")
+        ->transform(CLI::CheckedTransformer(moves, CLI::ignore_case).description(""));
+    app.add_option_function<std::string>(
+           "--routing", [&options](const std::string& text) { options.routing = parse_routing(text); },
+           "synthetic: which experts tokens choose: uniform; zipf:S, the one of rank r in proportion to "
+           "1/r^S; drift:S, the same while every 16 tokens the last becomes the first")
+        ->type_name("HOW");
+}
+
 void add_tests(CLI::App& app, Options& options) {
     app.add_option("-p,--n-prompt", options.n_prompt, "prompt lengths")
         ->delimiter(',')
@@ -65,6 +88,9 @@ void add_tests(CLI::App& app, Options& options) {
 void complete(Options& options) {
     if (options.synthetic == !options.model.empty())
         throw CLI::ValidationError("either --model or --synthetic");
+    if (!options.synthetic && options.routing)
+        throw CLI::ValidationError("--routing", "a model file has routers of its own; only for --synthetic");
+    options.shape.has_router_bias = options.routing.has_value();
     if (options.experts_format.size() != 1 && options.experts_format.size() != 3)
         throw CLI::ValidationError("--experts-format", "one format, or three: gate,up,down");
     if (options.head_format.empty()) options.head_format = options.dense_format;
@@ -108,6 +134,7 @@ void parse(int argc, char** argv, CLI::App& app, Options& options) {
         ->excludes(cpu_moe);
     app.add_option("--override-tensor", options.overrides,
                    "put experts whose tensor names match on another device: exps=cpu");
+    add_cache(app, options);
     add_tests(app, options);
     app.add_option("-t,--threads", options.n_threads, "thread counts; default: all cores")->delimiter(',');
     app.add_option("-r,--repetitions", options.repetitions)

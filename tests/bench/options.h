@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "routing.h"
+#include "runtime/expert_pool.h"
 #include "synthetic.h"
 
 namespace CLI {
@@ -31,7 +34,10 @@ struct Options {
     std::vector<std::string> devices = {"cpu"};
     bool deterministic = false;
     std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts on another device than their layer
-    int64_t n_cpu_moe = 0;  // experts of the first so many layers on the CPU; below 0: of the last
+    int64_t n_cpu_moe = 0;      // experts of the first so many layers on the CPU; below 0: of the last
+    uint64_t expert_cache = 0;  // bytes on the devices; 0: none
+    runtime::ExpertMoves expert_moves = runtime::ExpertMoves::reproducible;
+    std::optional<Routing> routing;  // synthetic; empty: by chance, as the routers score
     std::vector<int64_t> n_prompt = {512};
     std::vector<int64_t> n_generate = {64};
     std::vector<int64_t> depths = {0};

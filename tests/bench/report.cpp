@@ -31,6 +31,11 @@ double bytes_limit(const Result& result) {
     return median(result.bandwidth) / result.bytes_per_token;
 }
 
+double hit_rate(const runtime::ExpertPoolState& cache) {
+    const int64_t n = cache.n_hits + cache.n_misses;
+    return n > 0 ? static_cast<double>(cache.n_hits) / static_cast<double>(n) : 0.0;
+}
+
 nlohmann::ordered_json json_of(const Result& result, const Options& options) {
     nlohmann::ordered_json json = {
         {"model", description(options)},
@@ -53,6 +58,14 @@ nlohmann::ordered_json json_of(const Result& result, const Options& options) {
         json["limit_bytes"] = bytes_limit(result);
         if (result.prompt_rate) json["limit_arithmetic"] = *result.prompt_rate;
     }
+    if (result.cache)
+        json["expert_cache"] = {{"places", result.cache->n_places},
+                                {"bytes", result.cache->bytes},
+                                {"hits", result.cache->n_hits},
+                                {"misses", result.cache->n_misses},
+                                {"hit_rate", hit_rate(*result.cache)},
+                                {"moves", result.cache->n_moves},
+                                {"moved_bytes", result.cache->moved_bytes}};
     if (!result.seconds) return json;
     for (size_t k = 0; k < k_operation_count; ++k) {
         json["share_of_time"][k_operation_names[k]] = (*result.seconds)[k] / result.total_seconds;
@@ -86,6 +99,11 @@ void print_table(std::span<const Result> results, const Options& options) {
             if (r.prompt_rate) fmt::print(", {:.1f} by arithmetic (the prompt test)", *r.prompt_rate);
             fmt::print("\n");
         }
+        if (r.cache)
+            fmt::print("    cache of {} experts: {:.1f} % hits ({} of {}), {} moves of {:.1f} MB\n",
+                       r.cache->n_places, 100.0 * hit_rate(*r.cache), r.cache->n_hits,
+                       r.cache->n_hits + r.cache->n_misses, r.cache->n_moves,
+                       static_cast<double>(r.cache->moved_bytes) / 1e6);
         if (options.operations) print_operations(r);
     }
 }
@@ -93,11 +111,13 @@ void print_table(std::span<const Result> results, const Options& options) {
 void print_csv(std::span<const Result> results) {
     fmt::print(
         "test,n_threads,n_ubatch,depth,tokens_per_second,deviation,bandwidth_gbps,read_gbps,bandwidth_"
-        "share\n");
+        "share,cache_hits,cache_misses,cache_moves,cache_moved_bytes\n");
     for (const Result& r : results) {
-        fmt::print("{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.4f}\n", r.test, r.n_threads, r.n_ubatch,
-                   r.depth, median(r.tokens_per_second), spread(r.tokens_per_second), achieved(r) / 1e9,
-                   median(r.bandwidth) / 1e9, achieved(r) / median(r.bandwidth));
+        const runtime::ExpertPoolState cache = r.cache.value_or(runtime::ExpertPoolState());
+        fmt::print("{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.4f},{},{},{},{}\n", r.test, r.n_threads,
+                   r.n_ubatch, r.depth, median(r.tokens_per_second), spread(r.tokens_per_second),
+                   achieved(r) / 1e9, median(r.bandwidth) / 1e9, achieved(r) / median(r.bandwidth),
+                   cache.n_hits, cache.n_misses, cache.n_moves, cache.moved_bytes);
     }
 }
 

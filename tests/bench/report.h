@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "options.h"
+#include "runtime/expert_pool.h"
 #include "timed_backend.h"
 
 namespace minim::bench {
@@ -26,6 +27,8 @@ struct Result {
     double bytes_per_token = 0.0;
     double total_seconds = 0.0;                                    // of all repetitions
     std::optional<std::array<double, k_operation_count>> seconds;  // of them in each operation, where timed
+    // A cache of experts, if there is one: hits, misses and moves of all repetitions.
+    std::optional<runtime::ExpertPoolState> cache;
 };
 
 double median(std::vector<double> values);

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "model/expert_pools.h"
 #include "model/roles.h"
 #include "random_bytes.h"
 #include "reference/reference_backend.h"
@@ -61,6 +62,7 @@ class Specs {
             add(Role::wv, Use::product, shape_.dense_format, kv_width, hidden);
             add(Role::wo, Use::product, shape_.dense_format, hidden, q_width);
             add(Role::router, Use::rows, Format::f32, shape_.n_expert, hidden);
+            if (shape_.has_router_bias) vector(Role::router_bias, shape_.n_expert);
             vector(Role::q_norm, q_width);
             vector(Role::k_norm, kv_width);
             vector(Role::ffn_norm, hidden);
@@ -137,13 +139,16 @@ class Maker {
         const uint64_t bytes = aligned_bytes(weight, m.format);
         std::byte* data = std::exchange(next_, next_ + bytes);
         m.data = data;
+        if (role == Role::router) {
+            make_router(weight, data);
+            return m;
+        }
         const auto [first, is_new] = first_of_.try_emplace({weight.role, weight.expert}, data);
         if (!is_new) {
             backend_.copy(data, first->second, bytes);
         } else if (weight.use == Use::vector) {
-            write(data, std::vector<float>(static_cast<size_t>(weight.cols), 1.0F));
-        } else if (role == Role::router) {
-            make_router(weight, data);
+            const float value = role == Role::router_bias ? 0.0F : 1.0F;
+            write(data, std::vector<float>(static_cast<size_t>(weight.cols), value));
         } else {
             write_random(data, bytes, m.format);
             if (m.packed) backend_.pack({&data, 1}, m);
@@ -151,10 +156,10 @@ class Maker {
         return m;
     }
 
-    // Normal numbers: with bytes drawn evenly all scores would be alike.
+    // Normal numbers: with bytes drawn evenly all scores would be alike. Each layer's are its own, and so are its choices.
     void make_router(const WeightSpec& weight, std::byte* to) {
         std::vector<float> values(static_cast<size_t>(weight.rows * weight.cols));
-        std::normal_distribution<float> normal(0.0F, 0.02F);
+        std::normal_distribution<float> normal(0.0F, k_router_deviation);
         for (float& value : values) value = normal(random_);
         const auto cols = static_cast<size_t>(weight.cols);
         for (int64_t row = 0; row < weight.rows; ++row)
@@ -217,33 +222,40 @@ model::Config config_of(const SyntheticShape& shape) {
 
 }  // namespace
 
-SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::Split& split, bool packs,
-                              weights::Expand expand) {
-    SyntheticModel made;
+std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape,
+                                                     const model::Model::Split& split,
+                                                     const SyntheticOptions& options) {
+    auto model = std::make_unique<SyntheticModel>();
+    SyntheticModel& made = *model;
     made.config = config_of(shape);
     made.specs = Specs(shape).make();
     made.stages = split(made.config, made.specs);
     made.shares = model::shares_of(made.stages);
     const std::vector<weights::Part> parts = model::parts_of(made.shares, made.specs);
+    const bool has_cache =
+        std::ranges::any_of(made.stages, [](const auto& stage) { return stage.cache_bytes > 0; });
+    const weights::Expand expand = has_cache ? weights::Expand::off : options.expand;
     // All memory first: a model that does not fit is known before anything is made.
     std::vector<weights::ExpandedFormats> expanded(parts.size());
     made.placed.resize(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) {
         const Backend& backend = *parts[i].backend;
         weights::check_formats(parts[i]);
-        if (packs && backend.host() != nullptr)
+        if (options.packs && backend.host() != nullptr)
             expanded[i] = weights::choose_expanded(*backend.host(), parts[i].weights, expand, Logger());
         made.placed[i].device =
             backend.allocate(part_bytes(parts[i], expanded[i]), "weights", backend::MemoryUse::weights);
     }
     std::mt19937 random(1);
     for (size_t i = 0; i < parts.size(); ++i) {
-        Maker maker(*parts[i].backend, packs, expanded[i], made.placed[i].device->data(), random);
+        Maker maker(*parts[i].backend, options.packs, expanded[i], made.placed[i].device->data(), random);
         made.placed[i].weights.matrices = maker.make(parts[i]);
     }
     made.weights = model::join(parts, made.placed, shape.n_layer);
     add_expert_tables(made);
-    return made;
+    made.pools = model::make_expert_pools(made.stages, {made.specs, made.weights, made.reader}, options.moves,
+                                          {}, Logger());
+    return model;
 }
 
 }  // namespace minim::bench

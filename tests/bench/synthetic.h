@@ -11,9 +11,14 @@
 #include "model/config.h"
 #include "model/model.h"
 #include "model/weights.h"
+#include "runtime/expert_pool.h"
 #include "runtime/stage.h"
+#include "weights/reader.h"
 
 namespace minim::bench {
+
+// The standard deviation of a router's weights.
+inline constexpr float k_router_deviation = 0.02F;
 
 struct SyntheticShape {
     int64_t n_layer = 2;
@@ -31,6 +36,7 @@ struct SyntheticShape {
     Format down_format = Format::iq4_xs;
     Format dense_format = Format::q8_0;
     Format head_format = Format::q8_0;  // of the embedding too
+    bool has_router_bias = false;       // all zeros at first
 };
 
 struct SyntheticModel {
@@ -40,14 +46,23 @@ struct SyntheticModel {
     model::Weights weights;
     std::vector<std::unique_ptr<backend::Memory>> expert_tables;  // of devices
     std::vector<weights::WeightSpec> specs;
-    std::vector<weights::PlacedPart> placed;  // a share
+    std::vector<weights::PlacedPart> placed;                  // a share
+    weights::Reader reader;                                   // of pools, which need to read nothing
+    std::vector<std::unique_ptr<runtime::ExpertPool>> pools;  // a stage; null: none
 };
 
-// Matrices of one format and shape have the same bytes: they are made on the host once, a piece at a time, and copied
-// inside the device from then on. With `packs` they are packed where the device packs their format, and expanded as those
-// of a file would be. Throws out_of_memory or out_of_device_memory before anything is made, unsupported for a format that
+struct SyntheticOptions {
+    bool packs = true;  // where the device packs the format
+    weights::Expand expand =
+        weights::Expand::automatic;  // as those of a file; never where a device has a cache of experts
+    runtime::ExpertMoves moves = runtime::ExpertMoves::reproducible;
+};
+
+// Matrices of one format and shape have the same bytes, routers apart: they are made on the host once, a piece at a time, and
+// copied inside the device from then on. Throws out_of_memory or out_of_device_memory before anything is made, unsupported for a format that
 // a device does not compute with, and invalid where a row is no whole number of blocks.
-SyntheticModel make_synthetic(const SyntheticShape& shape, const model::Model::Split& split, bool packs,
-                              weights::Expand expand);
+std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape,
+                                                     const model::Model::Split& split,
+                                                     const SyntheticOptions& options);
 
 }  // namespace minim::bench

@@ -65,6 +65,60 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("no tensor has such a name", done.stderr)
 
+    def test_a_cache_of_experts_is_measured_with_what_it_did(self):
+        for model in (SMALL, ("-m", MODEL, "-p", "8", "-n", "8", "-r", "2")):
+            for moves in ("fixed", "reproducible", "eager"):
+                with self.subTest(model=model[0], moves=moves):
+                    results = self.results(*model, "--device", "sim:0", "--expert-cache", "512KiB", "--expert-moves", moves)
+                    for result in results:
+                        cache = result["expert_cache"]
+                        self.assertGreater(cache["places"], 0)
+                        self.assertLessEqual(cache["bytes"], 512 << 10)
+                        self.assertAlmostEqual(cache["hit_rate"], cache["hits"] / (cache["hits"] + cache["misses"]))
+                        self.assertEqual(cache["moved_bytes"] * cache["places"], cache["moves"] * cache["bytes"])
+                    if moves == "fixed":
+                        self.assertEqual({r["expert_cache"]["moves"] for r in results}, {0})
+        done = run(*SMALL, "--device", "sim:0", "--expert-cache", "512KiB", "-n", 40)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"cache of \d+ experts: [\d.]+ % hits \(\d+ of \d+\), \d+ moves of [\d.]+ MB")
+        self.assertTrue(all("expert_cache" not in result for result in self.results(*SMALL, "--device", "sim:0")))
+
+    def test_a_cache_hits_as_often_as_the_routing_lets_it(self):
+        # Two layers of 32 experts, 8 of them used: with room for half of the experts, chance hits half of the time.
+        shape = ("--layers", 2, "--hidden", 256, "--expert-ff", 256, "--experts", 32, "--vocab", 2048)
+        model = ("--synthetic", *shape, "-p", 0, "-n", 600, "-r", 1, "--device", "sim:0")
+        whole = self.results(*model, "--expert-cache", "1GiB")[0]["expert_cache"]
+        self.assertEqual((whole["places"], whole["hit_rate"]), (64, 1.0))
+
+        def rate(routing, moves):
+            options = ("--expert-cache", whole["bytes"] // 2, "--expert-moves", moves, "--routing", routing)
+            return self.results(*model, *options)[0]["expert_cache"]["hit_rate"]
+
+        self.assertAlmostEqual(rate("uniform", "fixed"), 0.5, delta=0.04)
+        self.assertAlmostEqual(rate("zipf:0", "fixed"), 0.5, delta=0.04)
+        self.assertAlmostEqual(rate("uniform", "reproducible"), 0.5, delta=0.06)
+        # The 16 experts that are used most of 32 by 1/r^1.5, of which the first few are used 0.95 of the time.
+        self.assertGreater(rate("zipf:1.5", "reproducible"), 0.8)
+        fixed = rate("drift:1.5", "fixed")
+        self.assertAlmostEqual(fixed, 0.5, delta=0.1)
+        self.assertGreater(rate("drift:1.5", "reproducible"), fixed + 0.05)
+
+    def test_a_routing_or_cache_that_is_none_is_refused(self):
+        for options, why in (
+            (("--routing", "zipf"), "routing 'zipf' is not uniform, zipf:S or drift:S with S from 0 to 4"),
+            (("--routing", "zipf:x"), "routing 'zipf:x' is not"),
+            (("--routing", "drift:9"), "routing 'drift:9' is not"),
+            (("--routing", "uniform:1"), "routing 'uniform:1' is not"),
+            (("--expert-cache", "much", "--device", "sim:0"), "--expert-cache"),
+            (("--expert-moves", "often"), "--expert-moves"),
+        ):
+            with self.subTest(options=options):
+                done = run(*SMALL, *options)
+                self.assertEqual((done.returncode != 0, done.stdout), (True, ""))
+                self.assertIn(why, done.stderr)
+        done = run("-m", MODEL, "--routing", "uniform")
+        self.assertIn("a model file has routers of its own", done.stderr)
+
     def test_without_a_device_the_processor_is_measured(self):
         self.assertEqual({r["device"] for r in self.results(*SMALL)}, {"cpu"})
 

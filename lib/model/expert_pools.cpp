@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/expert_pools.h"
+
+#include <utility>
+
+#include "model/roles.h"
+
+namespace minim::model {
+namespace {
+
+std::vector<runtime::PooledLayer> layers_of(std::span<const weights::WeightSpec> specs, size_t n_layer) {
+    std::vector<runtime::PooledLayer> all(n_layer);
+    for (const weights::WeightSpec& weight : specs) {
+        if (!weight.is_expert()) continue;
+        runtime::PooledLayer& layer = all[static_cast<size_t>(weight.layer)];
+        const auto role = static_cast<Role>(weight.role);
+        (role == Role::gate ? layer.gate : role == Role::up ? layer.up : layer.down).push_back(&weight);
+    }
+    return all;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(std::span<const runtime::Stage> stages,
+                                                                    const PoolSources& sources,
+                                                                    runtime::ExpertMoves moves,
+                                                                    const ExpertUses& uses,
+                                                                    const Logger& log) {
+    std::vector<runtime::PooledLayer> all = layers_of(sources.specs, sources.weights.layers.size());
+    std::vector<std::unique_ptr<runtime::ExpertPool>> pools;
+    int64_t first = 0;
+    for (const runtime::Stage& stage : stages) {
+        std::vector<runtime::PooledLayer> shared;
+        const backend::HostDevice* host = nullptr;
+        for (int64_t i = 0; i < stage.n_layer; ++i) {
+            if (!stage.shares_experts_of(i)) continue;
+            host = stage.experts_of(i)->host();
+            const auto layer = static_cast<size_t>(first + i);
+            shared.push_back(std::move(all[layer]));
+            shared.back().layer = first + i;
+            shared.back().on_host = &sources.weights.layers[layer].experts;
+        }
+        std::unique_ptr<runtime::ExpertPool>& pool = pools.emplace_back();
+        const int64_t stage_begin = std::exchange(first, first + stage.n_layer);
+        if (shared.empty()) continue;
+        pool = std::make_unique<runtime::ExpertPool>(
+            *stage.backend, *host, std::move(shared), stage_begin, sources.reader,
+            runtime::ExpertPoolOptions{stage.cache_bytes, moves, uses}, log);
+    }
+    return pools;
+}
+
+}  // namespace minim::model

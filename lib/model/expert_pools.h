@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes the caches of experts that stages have room for.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/log.h"
+#include "model/expert_profile.h"
+#include "model/weights.h"
+#include "runtime/expert_pool.h"
+#include "runtime/stage.h"
+#include "weights/reader.h"
+#include "weights/spec.h"
+
+namespace minim::model {
+
+// The weights of a model that are in memory, and what they were read from. All must outlive the pools.
+struct PoolSources {
+    std::span<const weights::WeightSpec> specs;
+    const Weights& weights;
+    const weights::Reader& reader;
+};
+
+// Returns one pool a stage: null where the stage shares no layer's experts with the host. Throws as ExpertPool().
+std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(std::span<const runtime::Stage> stages,
+                                                                    const PoolSources& sources,
+                                                                    runtime::ExpertMoves moves,
+                                                                    const ExpertUses& uses,
+                                                                    const Logger& log);
+
+}  // namespace minim::model
