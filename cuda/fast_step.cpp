@@ -17,8 +17,8 @@ using backend::LinearTask;
 using backend::Matrix;
 using panel::k_panel_rows;
 
-// Rows up to which F16, BF16 and FP8 weights stay off the tensor cores, and for which the kernels for a few rows of packed weights
-// decode a weight once.
+// Up to this many rows, F16, BF16 and FP8 weights are multiplied without tensor cores, and the kernels of packed weights decode each
+// weight once for all rows.
 constexpr int64_t k_rows_together = 4;
 // Rows up to which slots of packed experts are not sorted by expert: the kernels for a few rows then read the weights slot by slot.
 // Tensor cores decode tiles for 64 slots, of which few are there. Measured on an H100 with experts chosen at random, steps of 16 and
@@ -57,7 +57,7 @@ void forget_if_written(cuda::Stream& s, const float* y, int64_t count) {
     if (s.quantized.of != nullptr && y < end && s.quantized.of < y + count) forget_input(s);
 }
 
-// The rows after the last whole panel, which stay as they were.
+// Returns the rows after the last whole panel: they are not packed.
 Weight rest_of(const Matrix& matrix) {
     Weight weight = weight_of(matrix);
     const int64_t packed = matrix.rows / k_panel_rows * k_panel_rows;

@@ -78,7 +78,7 @@ std::optional<TextAutomaton> multiples_of(const Decimal& divisor) {
 }
 
 bool is_multiple(const Decimal& value, const Decimal& divisor) {
-    // Both times the same power of ten are whole; the remainder digit by digit, by subtraction.
+    // Multiplies both by the power of ten that makes them whole numbers, then divides digit by digit.
     const size_t k = std::max(value.fraction.size(), divisor.fraction.size());
     const auto scaled = [k](const Decimal& decimal) {
         std::string digits = decimal.whole + decimal.fraction;

@@ -29,7 +29,8 @@ int64_t one_more(const Value& count) {
     return std::min(count_of(count).value_or(0), INT64_MAX - 1) + 1;
 }
 
-// Keywords whose negation asks for some member or item of any name or place, which is not known here.
+// Refuses keywords that are false only if some member or item breaks them: which one is not known here, so their negation cannot be
+// written as a schema.
 void require_negatable(const Value& schema, const std::string& where) {
     for (const char* key :
          {"additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties",

@@ -60,7 +60,7 @@ struct DecodeSeconds {
 
 struct Plan {
     bool fits = false;
-    std::vector<PlannedPlace> devices;  // as requested, including those that get nothing
+    std::vector<PlannedPlace> devices;  // in the order of the request, also those that get nothing
     PlannedPlace host;
     std::vector<int32_t> layer_device;   // of each layer: index of the device, -1: the host
     std::vector<int32_t> expert_device;  // of the experts of each layer

@@ -59,7 +59,7 @@ void DeviceTarget::fill(const Reader& reader, const backend::HostDevice* host,
     placed_ = layout_.placed([&](const Run& run) { return memory_->data() + run.to; });
 }
 
-// Matrices of one shape and role are packed by one call: those of a layer's experts.
+// Packs matrices of the same shape and role, such as those of a layer's experts, by one call.
 void DeviceTarget::pack(const CancelToken* cancel) {
     std::vector<std::byte*> data;
     for (size_t i = 0; i < weights_.size(); i += std::max<size_t>(data.size(), 1)) {

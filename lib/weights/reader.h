@@ -14,7 +14,7 @@ namespace minim::weights {
 // Any thread. The checkpoint must be loaded, and outlive this.
 class Reader {
   public:
-    // Of no checkpoint, for weights that memory holds as their specs say: no call may need to read.
+    // A reader without a checkpoint, for weights that are already in memory in the format of their specs. It must not have to read.
     Reader() = default;
     explicit Reader(const checkpoint::Checkpoint& checkpoint) : checkpoint_(&checkpoint) {}
 
