@@ -13,6 +13,7 @@
 #include "kv_format.h"
 #include "model/expert_profile.h"
 #include "placement/devices.h"
+#include "placement/open_devices.h"
 #include "runtime/expert_pool.h"
 #include "structs.h"
 #include "texts.h"
@@ -49,136 +50,47 @@ weights::Expand expand_of(int32_t expand) {
     fail(Status::invalid, "expand is {}; auto (0), off (1) and on (2) are known", expand);
 }
 
-// Exact if the backend of the host is.
-backend::Arithmetic arithmetic_of(const minim_model_params& p, const backend::Backend& host) {
-    const bool is_deterministic = flag(p.deterministic, "deterministic");
-    if (host.name() == "reference") return backend::Arithmetic::exact;
-    return is_deterministic ? backend::Arithmetic::deterministic : backend::Arithmetic::fast;
-}
-
-std::shared_ptr<const backend::Backend> open_device(std::string_view name, const Runtime& runtime,
-                                                    const placement::Threads& threads,
-                                                    backend::Arithmetic arithmetic, uint64_t budget_bytes) {
-    auto device = placement::open_device(name, threads, runtime.cpu_level, arithmetic, budget_bytes);
-    if (!device->remark().empty()) runtime.log.info("{}: {}", name, device->remark());
-    // The runtime outlives its models (OpenModel).
-    device->on_warning([&log = runtime.log, name = std::string(name)](std::string_view text) {
-        log.warning("{}: {}", name, text);
-    });
-    return device;
-}
-
-// Calls open(name); null if the device is missing and may be left out.
-template <typename Open>
-std::shared_ptr<const backend::Backend> open_if_there(const minim_model_params& p, const Runtime& runtime,
-                                                      const Open& open) {
-    try {
-        return open();
-    } catch (const Error& error) {
-        const bool is_missing = error.status() == Status::not_found || error.status() == Status::unsupported;
-        if (p.allow_cpu == 0 || !is_missing) throw;
-        runtime.log.warning("{}; going on without it", error.what());
-        return nullptr;
-    }
-}
-
 std::string packed_file_of(const char* path) {
     if (path == nullptr) return {};
     if (*path == '\0') fail(Status::invalid, "packed_file is empty");
     return path;
 }
 
-std::vector<placement::Override> overrides_of(const minim_model_params& p, const Runtime& runtime,
-                                              const placement::Threads& threads,
-                                              const placement::Spread& spread,
-                                              backend::Arithmetic arithmetic) {
-    return placement::make_overrides(p.overrides, spread.host, spread.devices, [&](const std::string& name) {
-        const auto device = open_if_there(p, runtime, [&] {
-            return open_device(name, runtime, threads, arithmetic, backend::k_no_budget);
-        });
-        return device == nullptr ? spread.host : device;
-    });
+std::optional<runtime::ExpertMoves> moves_of(int32_t moves) {
+    if (moves == MINIM_EXPERT_MOVES_AUTO) return std::nullopt;
+    if (moves == MINIM_EXPERT_MOVES_FIXED) return runtime::ExpertMoves::fixed;
+    if (moves == MINIM_EXPERT_MOVES_REPRODUCIBLE) return runtime::ExpertMoves::reproducible;
+    if (moves == MINIM_EXPERT_MOVES_EAGER) return runtime::ExpertMoves::eager;
+    fail(Status::invalid, "expert_moves is {}; auto (0), fixed (1), reproducible (2) and eager (3) are known",
+         moves);
 }
 
-runtime::ExpertMoves moves_of(const minim_model_params& p) {
-    if (p.expert_moves == MINIM_EXPERT_MOVES_FIXED) return runtime::ExpertMoves::fixed;
-    if (p.expert_moves == MINIM_EXPERT_MOVES_AUTO)
-        return p.deterministic != 0 ? runtime::ExpertMoves::fixed : runtime::ExpertMoves::reproducible;
-    const bool is_eager = p.expert_moves == MINIM_EXPERT_MOVES_EAGER;
-    if (!is_eager && p.expert_moves != MINIM_EXPERT_MOVES_REPRODUCIBLE)
-        fail(Status::invalid,
-             "expert_moves is {}; auto (0), fixed (1), reproducible (2) and eager (3) are known",
-             p.expert_moves);
-    if (p.deterministic != 0)
-        fail(Status::invalid,
-             "expert_moves is {}, but the model is deterministic, which needs fixed: if experts move, the "
-             "result for a text depends on earlier texts",
-             is_eager ? "eager" : "reproducible");
-    return is_eager ? runtime::ExpertMoves::eager : runtime::ExpertMoves::reproducible;
-}
+static_assert(MINIM_EXPERT_CACHE_ROOM == placement::k_cache_all_room);
 
-// Opens the devices, with the shares of those that are there.
-void open_devices(const minim_model_params& p, std::span<const placement::DeviceBudget> wanted,
-                  const Runtime& runtime, const placement::Threads& threads, backend::Arithmetic arithmetic,
-                  placement::Spread& spread) {
-    if (p.n_split > 0 && p.n_split != wanted.size())
-        fail(Status::invalid, "{} shares of the layers for {} devices", p.n_split, wanted.size());
-    if (p.n_budgets > 0 && p.n_budgets != wanted.size())
-        fail(Status::invalid, "{} budgets for {} devices", p.n_budgets, wanted.size());
-    for (size_t i = 0; i < wanted.size(); ++i) {
-        const placement::DeviceBudget& item = wanted[i];
-        const uint64_t listed = p.n_budgets > 0 ? p.budgets[i] : 0;
-        if (listed > 0 && (item.bytes > 0 || item.part > 0.0))
-            fail(Status::invalid, "{} has two budgets: {} bytes in budgets, another one behind its name",
-                 item.name, listed);
-        const uint64_t bytes = std::max(listed, item.bytes);
-        auto device = open_if_there(p, runtime, [&] {
-            return open_device(item.name, runtime, threads, arithmetic,
-                               bytes > 0 ? bytes : backend::k_no_budget);
-        });
-        if (device == nullptr) continue;
-        spread.devices.push_back(std::move(device));
-        if (p.n_split > 0) spread.shares.push_back(p.split[i]);
-    }
-}
-
-void check_without_devices(const minim_model_params& p) {
-    if (p.n_device_layers > 0 || p.n_split > 0 || p.n_budgets > 0)
-        fail(Status::invalid, "n_device_layers, split and budgets are for devices, and none is named");
-    if (p.overrides != nullptr || p.n_host_experts != 0 || p.fit_context > 0)
-        fail(Status::invalid, "overrides, n_host_experts and fit_context are for devices, and none is named");
-    if (p.expert_cache_bytes > 0)
-        fail(Status::invalid, "expert_cache_bytes is for devices, and none is named");
-}
-
-placement::Spread spread_of(const minim_model_params& p, std::span<const placement::DeviceBudget> wanted,
-                            const Runtime& runtime) {
+// `wanted`: the devices, if any are named.
+placement::OpenRequest request_of(const minim_model_params& p,
+                                  std::span<const placement::DeviceBudget> wanted) {
     if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
-    flag(p.allow_cpu, "allow_cpu");
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
     if (p.budgets == nullptr && p.n_budgets > 0) fail(Status::invalid, "argument budgets is NULL");
     if (p.fit_context < 0) fail(Status::invalid, "fit_context is {}", p.fit_context);
-    placement::Spread spread;
-    placement::Threads threads = runtime.threads;
-    threads.memory = threads.memory.locked(flag(p.lock, "lock"));
-    spread.host = placement::make_backend(optional_text(p.backend), threads, runtime.cpu_level);
-    if (p.devices == nullptr) check_without_devices(p);
-    const backend::Arithmetic arithmetic = arithmetic_of(p, *spread.host);
-    open_devices(p, wanted, runtime, threads, arithmetic, spread);
-    if (spread.devices.empty()) return {.devices = {spread.host}, .host = spread.host};
-    if (p.n_device_layers > 0) spread.n_device_layers = p.n_device_layers;
-    spread.experts.host = spread.host;
-    spread.experts.n_host_layers = p.n_host_experts;
-    spread.fit_context = p.fit_context;
-    spread.k_format = kv_format(p.fit_k_format, "fit_k_format").value_or(Format::f16);
-    spread.v_format = kv_format(p.fit_v_format, "fit_v_format").value_or(Format::f16);
-    spread.expert_cache_bytes = p.expert_cache_bytes;
-    if (p.overrides != nullptr)
-        spread.experts.overrides = overrides_of(p, runtime, threads, spread, arithmetic);
-    const bool says_nothing = p.overrides == nullptr && p.n_host_experts == 0 && p.expert_cache_bytes == 0;
-    spread.chooses_fit =
-        p.fit_context == 0 && (says_nothing || p.expert_cache_bytes == MINIM_EXPERT_CACHE_ROOM);
-    return spread;
+    placement::OpenRequest request;
+    request.host = optional_text(p.backend);
+    request.locks_memory = flag(p.lock, "lock");
+    request.is_deterministic = flag(p.deterministic, "deterministic");
+    request.may_be_missing = flag(p.allow_cpu, "allow_cpu");
+    request.expert_cache_bytes = p.expert_cache_bytes;
+    request.budgets = {p.budgets, p.n_budgets};
+    request.split = {p.split, p.n_split};
+    request.n_device_layers = p.n_device_layers;
+    if (p.overrides != nullptr) request.overrides = p.overrides;
+    request.n_host_experts = p.n_host_experts;
+    request.fit_context = p.fit_context;
+    if (p.devices == nullptr) return request;
+    request.devices.emplace(wanted.begin(), wanted.end());
+    request.k_format = kv_format(p.fit_k_format, "fit_k_format");
+    request.v_format = kv_format(p.fit_v_format, "fit_v_format");
+    return request;
 }
 
 constexpr uint32_t k_first_params = offsetof(minim_model_params, devices);
@@ -209,9 +121,11 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
                 return p.progress(p.progress_user_data, done, total) == 0;
             };
         }
-        options.expert_moves = moves_of(p);
+        options.expert_moves = placement::choose_moves(moves_of(p.expert_moves), p.deterministic != 0);
         options.expert_profile = optional_text(p.expert_profile);
-        placement::Spread spread = spread_of(p, wanted, *shared);
+        // The runtime outlives its models (OpenModel), and so does its log.
+        placement::Spread spread =
+            placement::open_devices(request_of(p, wanted), shared->threads, shared->cpu_level, shared->log);
         options.loader = spread.host;
         const std::string file = path();
         auto model = std::make_shared<const model::Model>(
@@ -296,8 +210,7 @@ minim_status minim_model_device_memory(const minim_model* model, size_t index, m
         info.free_bytes = memory.free_bytes;
         info.name = backend.name().data();
         info.kept_bytes = memory.kept_bytes;
-        if (backend.host() != nullptr && backend.host()->host_memory().locks())
-            info.locked_bytes = info.weight_bytes + info.kv_bytes;
+        if (weights.is_locked) info.locked_bytes = info.weight_bytes + info.kv_bytes;
         if (memory.budget_bytes != backend::k_no_budget) info.budget_bytes = memory.budget_bytes;
         info.n_expert_layers = static_cast<int64_t>(share.expert_layers.size());
         info.token_in_bytes = crossing.in;

@@ -44,17 +44,18 @@ placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_pl
     const checkpoint::Checkpoint checkpoint = checkpoint::Checkpoint::open(path, runtime.log);
     model::Config config = model::read_config(checkpoint, runtime.log);
     const std::vector<weights::WeightSpec> weights = model::bind_weights(checkpoint, config, runtime.log);
-    return placement::make_plan({.config = config,
-                                 .weights = weights,
-                                 .devices = devices,
-                                 .host = host,
-                                 .n_context = p.n_context,
-                                 .n_sequences = positive_or(p.n_sequences, 1, "n_sequences"),
-                                 .n_ubatch = positive_or(p.n_ubatch, 512, "n_ubatch"),
-                                 .k_format = kv_format(p.k_format, "k_format").value_or(Format::f16),
-                                 .v_format = kv_format(p.v_format, "v_format").value_or(Format::f16),
-                                 .overrides = std::string(optional_text(p.overrides)),
-                                 .shares = {p.split, p.split + p.n_split}});
+    return placement::make_plan(
+        {.config = config,
+         .weights = weights,
+         .devices = devices,
+         .host = host,
+         .n_context = p.n_context,
+         .n_sequences = positive_or(p.n_sequences, 1, "n_sequences"),
+         .n_ubatch = positive_or(p.n_ubatch, runtime::k_default_step_rows, "n_ubatch"),
+         .k_format = kv_format(p.k_format, "k_format").value_or(backend::k_default_kv_format),
+         .v_format = kv_format(p.v_format, "v_format").value_or(backend::k_default_kv_format),
+         .overrides = std::string(optional_text(p.overrides)),
+         .shares = {p.split, p.split + p.n_split}});
 }
 
 }  // namespace

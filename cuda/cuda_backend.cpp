@@ -123,7 +123,6 @@ class CudaBackend : public backend::Backend {
         return memory_.allocate(bytes, what, use);
     }
     backend::MemoryState memory() const noexcept override { return memory_.state(); }
-    void give_back_kept() const noexcept override { memory_.give_back_kept(); }
     std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
         try {
             return pinned_.allocate(bytes, what, MemoryUse::work);
@@ -146,6 +145,7 @@ class CudaBackend : public backend::Backend {
     }
 
     std::unique_ptr<Scratch> reserve(const backend::StepLimits& limits) const override;
+    uint64_t step_bytes(const backend::StepLimits& limits) const override;
 
     void upload(Scratch& scratch, std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
         fast::forget_input(own(scratch));
@@ -371,6 +371,8 @@ class CudaBackend : public backend::Backend {
     void put(Stream& stream, T* to, std::span<const T> from) const {
         copy_later(stream, Way::to_device, to, from.data(), from.size_bytes());
     }
+    void check_limits(const backend::StepLimits& limits) const;
+    uint64_t lay_out_work(Stream& stream, std::byte* base) const;
     void put_batch(Stream& stream, std::span<const int32_t> ids, std::span<const KvRow> rows, int64_t n_head,
                    int64_t n_head_kv) const;
     void put_frequency(Stream& stream, std::span<const float> frequency) const;
@@ -401,13 +403,77 @@ class CudaBackend : public backend::Backend {
     mutable std::atomic<const char*> why_failed_ = nullptr;
 };
 
-std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits) const {
+// The most pages of the tables of a step.
+int64_t most_pages(const backend::StepLimits& limits) {
+    return limits.n_rows * (limits.n_context / backend::k_kv_page_tokens + 1);
+}
+
+void CudaBackend::check_limits(const backend::StepLimits& limits) const {
     if (limits.n_expert > exact::k_most_experts)
         fail_on_device(name_, Status::unsupported, "{} experts a layer; up to {} are possible",
                        limits.n_expert, exact::k_most_experts);
-    auto stream = std::make_unique<Stream>();
+}
+
+// Sets the stream's pointers to arrays one behind the other; returns the bytes of all. With `base` null only these count.
+uint64_t CudaBackend::lay_out_work(Stream& s, std::byte* base) const {
+    const backend::StepLimits& limits = s.limits;
     const int64_t n_slots = limits.n_rows * limits.n_expert_used;
-    const int64_t n_pages = limits.n_rows * (limits.n_context / backend::k_kv_page_tokens + 1);
+    std::byte* next = base;
+    const auto take = [&](auto*& pointer, int64_t count) {
+        pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(next);
+        next += align_up(static_cast<uint64_t>(count) * sizeof(*pointer), k_alignment);
+    };
+    take(s.ids, limits.n_rows);
+    take(s.tables, batch_bytes(limits.n_rows, most_pages(limits)));
+    take(s.frequency, limits.head_dim);
+    take(s.score, limits.n_rows * limits.n_expert);
+    take(s.activated, n_slots * limits.expert_ff);
+    take(s.output, n_slots * std::max(limits.hidden, limits.expert_ff));
+    const int64_t n_pieces =
+        std::min(limits.n_rows, backend::k_most_shortlist_rows) * fast::shortlist_pieces(limits.n_vocab);
+    take(s.seen, std::min(limits.n_rows, int64_t{1}));
+    take(s.shortlist.pieces, n_pieces);
+    take(s.shortlist.keys, n_pieces * fast::k_list);
+    if (is_fast_) {
+        const int64_t longest = std::max(limits.hidden, limits.n_head * limits.head_dim);
+        take(s.input, limits.n_rows * (longest / 32 + 1));
+        take(s.quantized_slots, n_slots * (limits.expert_ff / 32 + 1));
+        take(s.halved, limits.n_rows * (longest / 128));
+        take(s.halved_slots, n_slots * (limits.expert_ff / 128));
+        take(s.tiles.slot, n_slots);
+        take(s.tiles.tile, fast::most_expert_tiles(n_slots, limits.n_expert));
+        take(s.tiles.count, 1);
+        take(s.router_partial, fast::route_partial_floats(limits.n_rows));
+        take(s.arrived, fast::n_arrival_counters(limits));
+        if (dense_.has_library() && limits.n_rows >= DenseProducts::k_least_rows) {
+            s.dense = &dense_;
+            take(s.narrowed, limits.n_rows * longest);
+            take(s.narrowed_factor, limits.n_rows);
+            take(s.dense_workspace, static_cast<int64_t>(DenseProducts::k_workspace_bytes));
+        }
+        if (fast::attend_runs(limits.head_dim, limits.n_head, limits.n_head_kv)) {
+            take(s.query, limits.n_rows * limits.n_head * limits.head_dim);
+            const int64_t bytes =
+                is_fixed_ ? fast::fixed_partial_bytes(limits.n_rows, limits.n_head_kv, limits.head_dim)
+                          : fast::partial_bytes(limits.n_rows, limits.n_head, limits.n_head_kv,
+                                                limits.head_dim, s.n_processors);
+            take(s.partial, bytes / static_cast<int64_t>(sizeof(float)));
+        }
+    }
+    return static_cast<uint64_t>(next - base);
+}
+
+uint64_t CudaBackend::step_bytes(const backend::StepLimits& limits) const {
+    check_limits(limits);
+    Stream stream;
+    stream.limits = limits;
+    stream.n_processors = runtime::processor_count(index_);
+    return lay_out_work(stream, nullptr);
+}
+
+std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits) const {
+    check_limits(limits);
+    auto stream = std::make_unique<Stream>();
     stream->limits = limits;
     stream->fixed = is_fixed_;
     stream->batch.reserve(static_cast<size_t>(limits.n_rows));
@@ -415,65 +481,17 @@ std::unique_ptr<Scratch> CudaBackend::reserve(const backend::StepLimits& limits)
     stream->host_frequency.reserve(static_cast<size_t>(limits.head_dim));
     stream->records.reserve(k_most_records);
     stream->records_nothing = !debug_switches().record;
-    const int32_t n_processors = runtime::processor_count(index_);
-    stream->n_processors = n_processors;
-    // Once to find the size, once to place.
-    std::byte* base = nullptr;
-    for (const bool places : {false, true}) {
-        std::byte* next = base;
-        const auto take = [&](auto*& pointer, int64_t count) {
-            pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(next);
-            next += align_up(static_cast<uint64_t>(count) * sizeof(*pointer), k_alignment);
-        };
-        take(stream->ids, limits.n_rows);
-        take(stream->tables, batch_bytes(limits.n_rows, n_pages));
-        take(stream->frequency, limits.head_dim);
-        take(stream->score, limits.n_rows * limits.n_expert);
-        take(stream->activated, n_slots * limits.expert_ff);
-        take(stream->output, n_slots * std::max(limits.hidden, limits.expert_ff));
-        const int64_t n_pieces =
-            std::min(limits.n_rows, backend::k_most_shortlist_rows) * fast::shortlist_pieces(limits.n_vocab);
-        take(stream->seen, std::min(limits.n_rows, int64_t{1}));
-        take(stream->shortlist.pieces, n_pieces);
-        take(stream->shortlist.keys, n_pieces * fast::k_list);
-        if (is_fast_) {
-            const int64_t longest = std::max(limits.hidden, limits.n_head * limits.head_dim);
-            take(stream->input, limits.n_rows * (longest / 32 + 1));
-            take(stream->quantized_slots, n_slots * (limits.expert_ff / 32 + 1));
-            take(stream->halved, limits.n_rows * (longest / 128));
-            take(stream->halved_slots, n_slots * (limits.expert_ff / 128));
-            take(stream->tiles.slot, n_slots);
-            take(stream->tiles.tile, fast::most_expert_tiles(n_slots, limits.n_expert));
-            take(stream->tiles.count, 1);
-            take(stream->router_partial, fast::route_partial_floats(limits.n_rows));
-            take(stream->arrived, fast::n_arrival_counters(limits));
-            if (dense_.has_library() && limits.n_rows >= DenseProducts::k_least_rows) {
-                stream->dense = &dense_;
-                take(stream->narrowed, limits.n_rows * longest);
-                take(stream->narrowed_factor, limits.n_rows);
-                take(stream->dense_workspace, static_cast<int64_t>(DenseProducts::k_workspace_bytes));
-            }
-            if (fast::attend_runs(limits.head_dim, limits.n_head, limits.n_head_kv)) {
-                take(stream->query, limits.n_rows * limits.n_head * limits.head_dim);
-                const int64_t bytes =
-                    is_fixed_ ? fast::fixed_partial_bytes(limits.n_rows, limits.n_head_kv, limits.head_dim)
-                              : fast::partial_bytes(limits.n_rows, limits.n_head, limits.n_head_kv,
-                                                    limits.head_dim, n_processors);
-                take(stream->partial, bytes / static_cast<int64_t>(sizeof(float)));
-            }
-        }
-        if (places) break;
-        stream->memory = allocate(static_cast<uint64_t>(next - base), "work space", MemoryUse::work);
-        base = stream->memory->data();
-    }
+    stream->n_processors = runtime::processor_count(index_);
+    stream->memory = allocate(lay_out_work(*stream, nullptr), "work space", MemoryUse::work);
+    lay_out_work(*stream, stream->memory->data());
     if (is_fast_) {
         const std::vector<int32_t> none(static_cast<size_t>(fast::n_arrival_counters(limits)));
         check(runtime::copy(index_, Way::to_device, stream->arrived, none.data(),
                             none.size() * sizeof(int32_t)));
     }
     stream->device = index_;
-    stream->host_memory =
-        allocate_staging(static_cast<uint64_t>(batch_bytes(limits.n_rows, n_pages)), "page tables");
+    stream->host_memory = allocate_staging(
+        static_cast<uint64_t>(batch_bytes(limits.n_rows, most_pages(limits))), "page tables");
     stream->host_tables = stream->host_memory->data();
     stream->stream = runtime::make_stream(index_);
     if (stream->stream == nullptr) fail_on_device(name_, Status::out_of_device_memory, "no further stream");

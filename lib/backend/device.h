@@ -118,9 +118,6 @@ class Device {
     // Returns the allocated bytes by use.
     virtual MemoryState memory() const noexcept = 0;
 
-    // Gives memory back to the device that is kept for the next allocate().
-    virtual void give_back_kept() const noexcept = 0;
-
     // Memory of the host that upload() reads in its time, without a copy in between where the device can. Throws
     // out_of_memory.
     virtual std::unique_ptr<Memory> allocate_staging(uint64_t bytes, std::string_view what) const = 0;
@@ -135,6 +132,9 @@ class Device {
     // Creates a stream with work space. Throws out_of_memory or out_of_device_memory. Every operation takes a scratch of
     // this device, reserved for at least its size, and neither throws nor allocates. Without limits: only for transfers.
     virtual std::unique_ptr<Scratch> reserve(const StepLimits& limits) const = 0;
+    // Returns the bytes of this device's memory that reserve(limits) allocates, without allocating any. Throws what
+    // reserve() throws for limits that the device does not support.
+    virtual uint64_t step_bytes(const StepLimits& limits) const = 0;
 
     // Transfers in a stream.
     virtual void upload(Scratch& scratch, std::byte* to, const std::byte* from_host,

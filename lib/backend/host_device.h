@@ -54,7 +54,6 @@ class HostDevice : public Backend {
     std::unique_ptr<Memory> allocate(uint64_t bytes, std::string_view what,
                                      MemoryUse use = MemoryUse::work) const override;
     MemoryState memory() const noexcept override;
-    void give_back_kept() const noexcept override {}
     std::unique_ptr<Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
         return allocate(bytes, what);
     }

@@ -15,12 +15,14 @@ namespace minim::backend {
 
 inline constexpr int64_t k_kv_page_tokens = 64;
 
+inline constexpr Format k_default_kv_format = Format::f16;
+
 struct KvLayout {
     int64_t n_layer = 0;
     int64_t n_head_kv = 0;
     int64_t head_dim = 0;
-    Format k_format = Format::f16;  // one of is_kv_format
-    Format v_format = Format::f16;
+    Format k_format = k_default_kv_format;  // one of is_kv_format
+    Format v_format = k_default_kv_format;
 
     // Keys in Q4_0 are stored rotated (hadamard.h), which needs a head_dim that is a power of two.
     bool rotates_keys() const noexcept { return k_format == Format::q4_0; }

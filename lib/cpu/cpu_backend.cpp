@@ -65,8 +65,10 @@ class CpuBackend : public backend::HostDevice {
     const HostMemory& host_memory() const noexcept override { return memory_; }
 
     std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override {
-        const int32_t n_threads = std::max(machine_.pool.n_threads(), decode_machine_.pool.n_threads());
-        return std::make_unique<CpuScratch>(limits, n_threads, *this);
+        return std::make_unique<CpuScratch>(limits, most_threads(), *this);
+    }
+    uint64_t step_bytes(const backend::StepLimits& limits) const override {
+        return CpuScratch::bytes_for(limits, most_threads());
     }
 
     bool packs(Format format) const noexcept override {
@@ -139,6 +141,10 @@ class CpuBackend : public backend::HostDevice {
   private:
     static CpuScratch& own(backend::Scratch& scratch) { return static_cast<CpuScratch&>(scratch); }
 
+    int32_t most_threads() const noexcept {
+        return std::max(machine_.pool.n_threads(), decode_machine_.pool.n_threads());
+    }
+
     const Machine& machine_for(int64_t n_rows) const noexcept {
         return n_rows == 1 ? decode_machine_ : machine_;
     }
@@ -150,8 +156,8 @@ class CpuBackend : public backend::HostDevice {
 
 }  // namespace
 
-std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
-                                                   CpuLevel level, HostMemory memory) {
+std::unique_ptr<backend::HostDevice> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
+                                                      CpuLevel level, HostMemory memory) {
     if (!has_cpu_level(level)) {
         fail(Status::unsupported, "this CPU has no {} (its best level is {})", to_string(level),
              to_string(detected_cpu_level()));
@@ -159,7 +165,7 @@ std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, const
     return std::make_unique<CpuBackend>(pool, decode_pool, kernels_for(level), std::move(memory));
 }
 
-std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, CpuLevel level) {
+std::unique_ptr<backend::HostDevice> make_cpu_backend(const ThreadPool& pool, CpuLevel level) {
     return make_cpu_backend(pool, pool, level);
 }
 

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/cpu_features.h"
 #include "base/host_memory.h"
 #include "base/thread_pool.h"
@@ -15,8 +15,8 @@ namespace minim::cpu {
 
 // Steps of one row run on `decode_pool`, others and packing on `pool`; both outlive the backend. Throws
 // unsupported for a level that this machine does not have.
-std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
-                                                   CpuLevel level, HostMemory memory = {});
-std::unique_ptr<backend::Backend> make_cpu_backend(const ThreadPool& pool, CpuLevel level);
+std::unique_ptr<backend::HostDevice> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
+                                                      CpuLevel level, HostMemory memory = {});
+std::unique_ptr<backend::HostDevice> make_cpu_backend(const ThreadPool& pool, CpuLevel level);
 
 }  // namespace minim::cpu

@@ -106,8 +106,7 @@ void carve(Carver& carver, CpuScratch& scratch) {
 
 }  // namespace
 
-CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads,
-                       const backend::Backend& backend)
+CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads)
     : limits(step_limits),
       max_cols(std::max({limits.hidden, limits.n_head * limits.head_dim, limits.expert_ff})),
       threads(static_cast<size_t>(n_threads)),
@@ -119,7 +118,17 @@ CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads
     }
     Carver measure(nullptr);
     carve(measure, *this);
-    memory_ = backend.allocate(measure.used(), k_what);
+    bytes_ = measure.used();
+}
+
+uint64_t CpuScratch::bytes_for(const backend::StepLimits& limits, int32_t n_threads) {
+    return CpuScratch(limits, n_threads).bytes_;
+}
+
+CpuScratch::CpuScratch(const backend::StepLimits& step_limits, int32_t n_threads,
+                       const backend::Backend& backend)
+    : CpuScratch(step_limits, n_threads) {
+    memory_ = backend.allocate(bytes_, k_what);
     Carver carver(memory_->data());
     carve(carver, *this);
 }

@@ -53,6 +53,8 @@ class CpuScratch : public backend::Scratch {
     // Allocates from the backend's memory. Throws out_of_memory, or invalid if expert choices of a step are more than an index
     // holds.
     CpuScratch(const backend::StepLimits& limits, int32_t n_threads, const backend::Backend& backend);
+    // Returns the bytes that it allocates. Throws as the constructor does for limits.
+    static uint64_t bytes_for(const backend::StepLimits& limits, int32_t n_threads);
 
     backend::StepLimits limits;
     int64_t max_cols;  // of any linear's input
@@ -84,6 +86,9 @@ class CpuScratch : public backend::Scratch {
     const ThreadScratch& of(int32_t thread) const noexcept { return threads[static_cast<size_t>(thread)]; }
 
   private:
+    CpuScratch(const backend::StepLimits& limits, int32_t n_threads);  // buffers without memory
+
+    uint64_t bytes_ = 0;
     std::unique_ptr<backend::Memory> memory_;
 };
 

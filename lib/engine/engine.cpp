@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/default_context.h"
 #include "engine/session.h"
+#include "placement/default_context.h"
 #include "runtime/step_space.h"
 
 namespace minim::engine {
@@ -24,8 +24,8 @@ constexpr int64_t k_first_prompt_rows = 64;
 int64_t kv_tokens(const model::Model& model, const EngineParams& params, const Logger& log) {
     constexpr int64_t k_limit = int64_t{1} << 40;
     if (params.n_kv_tokens == 0)
-        return default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
-                               params.n_batch, log);
+        return placement::default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
+                                          params.n_batch, log);
     if (params.n_kv_tokens < 1 || params.n_kv_tokens > k_limit)
         fail(Status::invalid, "a KV cache of {} tokens is not possible: at least 1, at most {}",
              params.n_kv_tokens, k_limit);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
-#include "engine/default_context.h"
+#include "placement/default_context.h"
 #include "runtime/stage.h"
 #include "runtime/step_space.h"
 
@@ -59,8 +59,8 @@ int64_t step_rows(int64_t n_ubatch, int64_t n_context) {
 int64_t context_length(const model::Model& model, const SessionParams& params, const Logger& log) {
     const int64_t trained = model.config().n_context_train;
     if (params.n_context == 0)
-        return default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
-                               step_rows(params.n_ubatch, trained), log);
+        return placement::default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
+                                          step_rows(params.n_ubatch, trained), log);
     constexpr int64_t k_limit = int64_t{1} << 31;
     if (params.n_context < 1 || params.n_context > k_limit) {
         fail(Status::invalid, "a context of {} tokens is not possible", params.n_context);
@@ -76,8 +76,8 @@ int64_t context_length(const model::Model& model, const SessionParams& params, c
 
 backend::KvLayout kv_layout(const model::Config& config, std::optional<Format> k_format,
                             std::optional<Format> v_format) {
-    return {config.n_layer, config.n_head_kv, config.head_dim, k_format.value_or(Format::f16),
-            v_format.value_or(Format::f16)};
+    return {config.n_layer, config.n_head_kv, config.head_dim,
+            k_format.value_or(backend::k_default_kv_format), v_format.value_or(backend::k_default_kv_format)};
 }
 
 std::shared_ptr<kv::PagePool> make_pool(const model::Model& model, std::optional<Format> k_format,

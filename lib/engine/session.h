@@ -15,6 +15,7 @@
 #include "kv/sequence.h"
 #include "kv/state_file.h"
 #include "model/model.h"
+#include "runtime/step_space.h"
 
 namespace minim::engine {
 
@@ -22,7 +23,8 @@ struct SessionParams {
     int64_t n_context = 0;  // 0: the context that the model was trained for, or that of the state file
     std::optional<Format> k_format;  // none: F16, or that of the state file
     std::optional<Format> v_format;
-    int64_t n_ubatch = 512;  // rows of one step; changes speed and work space, never results
+    int64_t n_ubatch =
+        runtime::k_default_step_rows;  // rows of one step; changes speed and work space, never results
 };
 
 // Returns the layout of the KV cache; the default format is F16.

@@ -34,7 +34,7 @@ std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(std::span<co
         const backend::HostDevice* host = nullptr;
         for (int64_t i = 0; i < stage.n_layer; ++i) {
             if (!stage.shares_experts_of(i)) continue;
-            host = stage.experts_of(i)->host();
+            host = stage.host_of_experts(i);
             const auto layer = static_cast<size_t>(first + i);
             shared.push_back(std::move(all[layer]));
             shared.back().layer = first + i;

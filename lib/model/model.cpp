@@ -111,15 +111,15 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
 
 // Null where no device computes on host memory.
 const backend::HostDevice* Model::host_backend() const noexcept {
-    for (const Share& share : shares_)
-        if (share.backend->host() != nullptr) return share.backend->host();
+    for (const weights::Part& part : parts_)
+        if (part.host != nullptr) return part.host;
     return nullptr;
 }
 
 void Model::load_weights(const OpenOptions& options, const Logger& log) {
     parts_ = parts_of(shares_, specs_);
     for (size_t s = 0; s < shares_.size(); ++s)
-        if (!shares_[s].backend->uses_host_memory())
+        if (parts_[s].host == nullptr)
             parts_[s].table_bytes = shares_[s].expert_layers.size() *
                                     static_cast<uint64_t>(config_.n_expert) * sizeof(backend::ExpertPlace);
     const std::vector<weights::Storage> storage =
@@ -130,7 +130,7 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
                                    .origin = weights::origin_of(fingerprint_, checkpoint_.files()),
                                    .prefault = options.prefault,
                                    .expand = options.expand,
-                                   .host = options.loader ? options.loader->host() : host_backend(),
+                                   .host = options.loader ? options.loader.get() : host_backend(),
                                    .progress = options.progress,
                                    .cancel = options.cancel};
     for (const Share& share : shares_) place.part_hashes.push_back(hash_of(share));

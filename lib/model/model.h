@@ -38,8 +38,8 @@ struct OpenOptions {
     weights::Expand expand = weights::Expand::automatic;  // of those that are copied or packed
     checkpoint::Progress progress;
     const CancelToken* cancel = nullptr;
-    // Of the host: its threads fill devices. Null: a stage's backend on the host, or the caller's thread alone.
-    std::shared_ptr<const backend::Backend> loader = nullptr;
+    // Whose threads fill devices. Null: a stage's backend on the host, or the caller's thread alone.
+    std::shared_ptr<const backend::HostDevice> loader = nullptr;
     bool prefault = false;  // prefault mapped weights before the model is ready
     runtime::ExpertMoves expert_moves =
         runtime::ExpertMoves::reproducible;  // for stages with room for a cache of experts

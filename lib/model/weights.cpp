@@ -100,7 +100,7 @@ bool has_no_factors(const ExpertStack& stack) {
 }  // namespace
 
 Part part_of(const Share& share, std::span<const WeightSpec> weights) {
-    Part part{share.backend.get(), {}};
+    Part part{share.backend.get(), {}, share.backend->host()};
     for (const WeightSpec& weight : weights)
         if (share.has(weight)) part.weights.push_back(&weight);
     return part;

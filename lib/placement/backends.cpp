@@ -15,7 +15,7 @@ namespace {
 // The threads live as long as the backend that runs on them.
 struct BackendWithThreads {
     Threads threads;
-    std::unique_ptr<const backend::Backend> backend;
+    std::unique_ptr<const backend::HostDevice> backend;
 };
 
 std::shared_ptr<const ThreadPool> make_pool(const NumaPlan& plan, int32_t n_threads, Affinity affinity) {
@@ -50,7 +50,8 @@ Threads make_threads(const ThreadOptions& options, const Topology& topology, con
     }
 }
 
-std::shared_ptr<const backend::Backend> make_backend(std::string_view name, Threads threads, CpuLevel level) {
+std::shared_ptr<const backend::HostDevice> make_backend(std::string_view name, Threads threads,
+                                                        CpuLevel level) {
     if (name.empty() || name == "cpu") {
         auto owner = std::make_shared<BackendWithThreads>();
         owner->threads = std::move(threads);
@@ -62,9 +63,9 @@ std::shared_ptr<const backend::Backend> make_backend(std::string_view name, Thre
     fail(Status::invalid, "backend '{}' is not known; cpu and reference are", name);
 }
 
-std::shared_ptr<const backend::Backend> make_backend(std::string_view name,
-                                                     std::shared_ptr<const ThreadPool> threads,
-                                                     CpuLevel level) {
+std::shared_ptr<const backend::HostDevice> make_backend(std::string_view name,
+                                                        std::shared_ptr<const ThreadPool> threads,
+                                                        CpuLevel level) {
     return make_backend(name, Threads{threads, threads}, level);
 }
 

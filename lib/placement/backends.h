@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/cpu_features.h"
 #include "base/host_memory.h"
 #include "base/log.h"
@@ -33,9 +33,10 @@ Threads make_threads(const ThreadOptions& options, const Topology& topology, con
 
 // Makes the backend "cpu" (also for an empty name) or "reference", with host memory as `threads` says. Throws invalid
 // for any other name.
-std::shared_ptr<const backend::Backend> make_backend(std::string_view name, Threads threads, CpuLevel level);
-std::shared_ptr<const backend::Backend> make_backend(std::string_view name,
-                                                     std::shared_ptr<const ThreadPool> threads,
-                                                     CpuLevel level);
+std::shared_ptr<const backend::HostDevice> make_backend(std::string_view name, Threads threads,
+                                                        CpuLevel level);
+std::shared_ptr<const backend::HostDevice> make_backend(std::string_view name,
+                                                        std::shared_ptr<const ThreadPool> threads,
+                                                        CpuLevel level);
 
 }  // namespace minim::placement

@@ -101,7 +101,7 @@ void give_caches(const Spread& spread, const std::vector<bool>& is_pinned, std::
         int64_t n = 0;
         if (stage.experts.empty()) stage.experts.assign(static_cast<size_t>(stage.n_layer), stage.backend);
         for (auto& place : stage.experts) {
-            if (!is_pinned[layer++] && !stage.backend->uses_host_memory()) place = spread.host;
+            if (!is_pinned[layer++] && !stage.is_on_host()) place = spread.host;
             if (stage.shares_experts_of(&place - stage.experts.data())) ++n;
         }
         n_of_stage.push_back(n);

@@ -43,13 +43,13 @@ struct Spread {
     std::vector<double> shares = {};
     // The number of layers on the devices, the last ones; the others stay on `host`. -1: all.
     int64_t n_device_layers = -1;
-    std::shared_ptr<const backend::Backend> host = nullptr;
+    std::shared_ptr<const backend::HostDevice> host = nullptr;
     ExpertRules experts = {};  // with their own `host`
     // The context, in tokens of these formats, that must fit on the devices: experts that no rule places go to the
     // host as needed (fit_experts.h). 0: none.
     int64_t fit_context = 0;
-    Format k_format = Format::f16;
-    Format v_format = Format::f16;
+    Format k_format = backend::k_default_kv_format;
+    Format v_format = backend::k_default_kv_format;
     // Bytes on the devices for a cache of experts; k_cache_all_room: what the context leaves free; 0: no cache. Without
     // fit_context a size is not checked against the context, and all experts that no rule places go to the host.
     uint64_t expert_cache_bytes = 0;

@@ -166,7 +166,7 @@ void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
         const auto& wanted =
             tensor.decides >= 0 ? rules.overrides[static_cast<size_t>(tensor.decides)].device : rules.host;
         const bool stays = !is_pinned(rules, tensor, layer, n_layer);
-        return stays || (wanted == rules.host && own->uses_host_memory()) ? own : wanted;
+        return stays || (wanted == rules.host && stages[tensor.stage].is_on_host()) ? own : wanted;
     };
     int64_t layer = -1;
     for (const Named& tensor : all) {

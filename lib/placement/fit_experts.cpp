@@ -23,7 +23,6 @@ using backend::k_kv_page_tokens;
 using model::Share;
 using runtime::Stage;
 
-constexpr int64_t k_step_rows = 512;
 constexpr uint64_t k_spare_part = 100;
 constexpr uint64_t k_host_spare_part = 20;
 
@@ -43,24 +42,7 @@ uint64_t kv_bytes(int64_t n_layer, const FitRequest& request) {
 }
 
 bool has_room_of_its_own(const Stage& stage) {
-    return !stage.backend->uses_host_memory() && stage.backend->available_bytes() != UINT64_MAX;
-}
-
-// Measures the work space of steps on each stage's device: allocates it once, and frees it.
-std::vector<uint64_t> work_bytes(std::span<const Stage> stages, const model::Config& config,
-                                 int64_t n_context) {
-    const auto used = [](const Stage& stage) {
-        return stage.backend->memory().used(backend::MemoryUse::work);
-    };
-    std::vector<uint64_t> bytes;
-    for (const Stage& stage : stages) bytes.push_back(used(stage));
-    {
-        const runtime::StepSpace space(stages, model::step_shape(config), std::min(k_step_rows, n_context),
-                                       n_context);
-        for (size_t s = 0; s < stages.size(); ++s) bytes[s] = used(stages[s]) - bytes[s];
-    }
-    for (const Stage& stage : stages) stage.backend->give_back_kept();
-    return bytes;
+    return !stage.is_on_host() && stage.backend->available_bytes() != UINT64_MAX;
 }
 
 uint64_t share_bytes(const Share& share, std::span<const weights::WeightSpec> weights) {
@@ -85,10 +67,12 @@ class Fit {
   public:
     Fit(const FitRequest& request, std::span<Stage> stages) : request_(request), stages_(stages) {
         send_free_experts();
-        const std::vector<uint64_t> work = work_bytes(stages, request.config, request.n_context);
+        auto work =
+            runtime::step_bytes(stages, model::step_shape(request.config),
+                                std::min(runtime::k_default_step_rows, request.n_context), request.n_context);
         shares_ = model::shares_of(stages);
         for (size_t s = 0; s < stages.size(); ++s)
-            left_.push_back(has_room_of_its_own(stages[s]) ? left_on(s, work[s]) : 0);
+            left_.push_back(has_room_of_its_own(stages[s]) ? left_on(s, work[stages[s].backend.get()]) : 0);
     }
 
     // Returns whether all experts that are not pinned fit on their layers' devices.

@@ -25,8 +25,8 @@ struct FitRequest {
     const std::vector<bool>& is_pinned;  // by layer: an explicit rule places its experts; do not move them
     const std::shared_ptr<const backend::Backend>& host;
     int64_t n_context = 0;
-    Format k_format = Format::f16;
-    Format v_format = Format::f16;
+    Format k_format = backend::k_default_kv_format;
+    Format v_format = backend::k_default_kv_format;
     uint64_t cache_bytes = 0;  // of all devices, or k_cache_all_room; 0: whole layers
 };
 

@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "backend/kv_view.h"
 #include "format/format.h"
 #include "model/config.h"
 #include "placement/expert_rules.h"
 #include "placement/facts.h"
+#include "runtime/step_space.h"
 #include "weights/spec.h"
 
 namespace minim::placement {
@@ -21,11 +23,11 @@ struct PlanRequest {
     std::span<const weights::WeightSpec> weights;
     std::vector<DeviceFacts> devices = {};  // in the order of the layers
     HostFacts host = {};
-    int64_t n_context = 0;    // tokens of one sequence
-    int64_t n_sequences = 1;  // concurrent ones, each of which reserves the context
-    int64_t n_ubatch = 512;   // rows of a prompt step
-    Format k_format = Format::f16;
-    Format v_format = Format::f16;
+    int64_t n_context = 0;                            // tokens of one sequence
+    int64_t n_sequences = 1;                          // concurrent ones, each of which reserves the context
+    int64_t n_ubatch = runtime::k_default_step_rows;  // rows of a prompt step
+    Format k_format = backend::k_default_kv_format;
+    Format v_format = backend::k_default_kv_format;
     std::string overrides = {};  // parse_overrides(); "cpu" is the host
     std::vector<double> shares =
         {};  // of the layers, one for each device; shares that add up to the number of layers are counts

@@ -133,6 +133,7 @@ class ReferenceBackend : public backend::HostDevice {
     std::unique_ptr<Scratch> reserve(const backend::StepLimits&) const override {
         return std::make_unique<ReferenceScratch>();
     }
+    uint64_t step_bytes(const backend::StepLimits&) const override { return 0; }
 
     void embed(Scratch&, const Matrix& table, std::span<const int32_t> ids, float* x) const override {
         for (size_t i = 0; i < ids.size(); ++i) {
@@ -255,7 +256,7 @@ class ReferenceBackend : public backend::HostDevice {
 
 }  // namespace
 
-std::unique_ptr<backend::Backend> make_reference_backend(const HostMemory& memory) {
+std::unique_ptr<backend::HostDevice> make_reference_backend(const HostMemory& memory) {
     return std::make_unique<ReferenceBackend>(memory);
 }
 

@@ -6,13 +6,13 @@
 
 #include <memory>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/host_memory.h"
 
 namespace minim::reference {
 
 // Makes the backend. Its memory is locked if `memory` is locked, and is never placed by node. Unlike those of the fast backends, its
 // operations may allocate, and so throw out_of_memory.
-std::unique_ptr<backend::Backend> make_reference_backend(const HostMemory& memory = {});
+std::unique_ptr<backend::HostDevice> make_reference_backend(const HostMemory& memory = {});
 
 }  // namespace minim::reference

@@ -22,13 +22,13 @@ constexpr int64_t k_most_awake_rows = 64;
 const backend::HostDevice* host_beside_devices(std::span<const Stage> stages) {
     const backend::HostDevice* host = nullptr;
     bool has_device = false;
-    const auto look_at = [&](const backend::Backend& backend) {
-        if (backend.host() == nullptr) has_device = true;
-        if (host == nullptr) host = backend.host();
+    const auto look_at = [&](const backend::HostDevice* found) {
+        if (found == nullptr) has_device = true;
+        if (host == nullptr) host = found;
     };
     for (const Stage& stage : stages) {
-        look_at(*stage.backend);
-        for (const auto& experts : stage.experts) look_at(*experts);
+        look_at(stage.host());
+        for (int64_t i = 0; i < stage.n_layer; ++i) look_at(stage.host_of_experts(i));
     }
     return has_device ? host : nullptr;
 }

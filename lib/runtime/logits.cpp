@@ -7,10 +7,25 @@
 
 namespace minim::runtime {
 
-Logits::Logits(const backend::Backend& last, int64_t n_vocab, int64_t n_rows) : n_vocab_(n_vocab) {
-    if (last.uses_host_memory()) return;
-    memory_ = last.allocate(float_bytes(std::min(n_rows, backend::k_most_shortlist_rows), n_vocab), "logits");
-    if (last.makes_shortlists()) shortlists_ = std::make_unique<ShortlistSpace>(last, n_rows);
+namespace {
+
+uint64_t group_bytes(int64_t n_vocab, int64_t n_rows) {
+    return float_bytes(std::min(n_rows, backend::k_most_shortlist_rows), n_vocab);
+}
+
+}  // namespace
+
+Logits::Logits(const Stage& last, int64_t n_vocab, int64_t n_rows) : n_vocab_(n_vocab) {
+    if (last.is_on_host()) return;
+    memory_ = last.backend->allocate(group_bytes(n_vocab, n_rows), "logits");
+    if (last.backend->makes_shortlists())
+        shortlists_ = std::make_unique<ShortlistSpace>(*last.backend, n_rows);
+}
+
+uint64_t Logits::device_bytes(const Stage& last, int64_t n_vocab, int64_t n_rows) {
+    if (last.is_on_host()) return 0;
+    const uint64_t bytes = group_bytes(n_vocab, n_rows);
+    return last.backend->makes_shortlists() ? bytes + ShortlistSpace::device_bytes(n_rows) : bytes;
 }
 
 int64_t Logits::group_rows() const noexcept {

@@ -12,6 +12,7 @@
 #include "base/shortlist.h"
 #include "runtime/architecture.h"
 #include "runtime/shortlist_space.h"
+#include "runtime/stage.h"
 #include "runtime/transfer.h"
 
 namespace minim::runtime {
@@ -27,8 +28,10 @@ struct StepOutput {
 // Rows are counted among those that request logits. `last`: the stream of the last stage; `h`: its normalised rows.
 class Logits {
   public:
-    // Of steps with at most n_rows rows. Throws out_of_memory or out_of_device_memory.
-    Logits(const backend::Backend& last, int64_t n_vocab, int64_t n_rows);
+    // Of steps with at most n_rows rows of the last stage. Throws out_of_memory or out_of_device_memory.
+    Logits(const Stage& last, int64_t n_vocab, int64_t n_rows);
+    // Returns the bytes that it allocates on the stage's device.
+    static uint64_t device_bytes(const Stage& last, int64_t n_vocab, int64_t n_rows);
 
     // Returns whether logits stay on the device until the next step, with top-k available.
     bool stay() const noexcept { return shortlists_ != nullptr; }

@@ -8,17 +8,14 @@
 #include "base/own_thread.h"
 
 namespace minim::runtime {
-namespace {
 
-uint64_t slot_bytes(const backend::StepLimits& limits) {
+uint64_t SharedExperts::device_bytes(const backend::StepLimits& limits) {
     uint64_t bytes = sizeof(float);
     for (const int64_t factor : {limits.n_rows, limits.n_expert_used, limits.hidden})
         if (!checked_mul(bytes, static_cast<uint64_t>(factor), bytes))
             fail_out_of_memory("outputs of experts", UINT64_MAX, 0);
     return bytes;
 }
-
-}  // namespace
 
 SharedExperts::SharedExperts(const backend::Backend& device, const backend::Backend& host,
                              backend::Scratch& host_scratch, const backend::StepLimits& limits,
@@ -28,7 +25,7 @@ SharedExperts::SharedExperts(const backend::Backend& device, const backend::Back
       host_scratch_(host_scratch),
       hidden_(limits.hidden),
       n_used_(limits.n_expert_used),
-      memory_(device.allocate(slot_bytes(limits), "outputs of experts")),
+      memory_(device.allocate(device_bytes(limits), "outputs of experts")),
       out_(reinterpret_cast<float*>(memory_->data())),
       exchange_(device.make_exchange(limits, n_layer)) {
     if (exchange_ == nullptr)

@@ -21,6 +21,8 @@ class SharedExperts {
     // unsupported if the device exchanges nothing with the host.
     SharedExperts(const backend::Backend& device, const backend::Backend& host,
                   backend::Scratch& host_scratch, const backend::StepLimits& limits, int64_t n_layer);
+    // Returns the bytes that it allocates on the device.
+    static uint64_t device_bytes(const backend::StepLimits& limits);
 
     // Rows of the device: their choices, inputs, and the residual stream that the outputs are added to.
     struct Rows {

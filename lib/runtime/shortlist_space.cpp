@@ -36,14 +36,17 @@ T* place(std::byte* base, uint64_t at) {
 
 }  // namespace
 
-ShortlistSpace::ShortlistSpace(const backend::Backend& backend, int64_t n_rows) : backend_(backend) {
+uint64_t ShortlistSpace::device_bytes(int64_t n_rows) {
     const int64_t n_device = std::min(n_rows, k_most_shortlist_rows);
+    return most_asked_bytes(n_device) + most_answer_bytes(n_device);
+}
+
+ShortlistSpace::ShortlistSpace(const backend::Backend& backend, int64_t n_rows) : backend_(backend) {
     // Parts begin aligned.
     const uint64_t n_parts = static_cast<uint64_t>(n_rows / k_most_shortlist_rows + 1);
     const uint64_t asked_bytes = most_asked_bytes(n_rows) + n_parts * k_alignment;
-    device_ =
-        backend.allocate(most_asked_bytes(n_device) + most_answer_bytes(n_device), "candidates of tokens");
-    device_answers_ = device_->data() + most_asked_bytes(n_device);
+    device_ = backend.allocate(device_bytes(n_rows), "candidates of tokens");
+    device_answers_ = device_->data() + most_asked_bytes(std::min(n_rows, k_most_shortlist_rows));
     host_ = backend.allocate_staging(asked_bytes + most_answer_bytes(n_rows), "candidates of tokens");
     host_answers_ = host_->data() + asked_bytes;
     parts_.reserve(n_parts);

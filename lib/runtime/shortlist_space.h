@@ -17,6 +17,8 @@ class ShortlistSpace {
   public:
     // Allocates buffers for steps of at most n_rows rows. Throws out_of_memory or out_of_device_memory.
     ShortlistSpace(const backend::Backend& backend, int64_t n_rows);
+    // Returns the bytes that it allocates on the device.
+    static uint64_t device_bytes(int64_t n_rows);
 
     // Sets the queries of a step, one for each row. Transfers of earlier steps must be complete.
     void ask(std::span<const ShortlistQuery> queries);

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 
 namespace minim::runtime {
 
@@ -26,10 +26,15 @@ struct Stage {
     bool has_experts_of(int64_t layer_of_stage) const noexcept {
         return experts_of(layer_of_stage) == backend;
     }
+    // Return the backend as one that computes on host memory: of the stage, of a layer's experts; null: it has memory of its own.
+    const backend::HostDevice* host() const noexcept { return backend->host(); }
+    const backend::HostDevice* host_of_experts(int64_t layer_of_stage) const noexcept {
+        return experts_of(layer_of_stage)->host();
+    }
+    bool is_on_host() const noexcept { return host() != nullptr; }
     // Whether the host has the layer's experts and `backend` some of them.
     bool shares_experts_of(int64_t layer_of_stage) const noexcept {
-        return cache_bytes > 0 && !backend->uses_host_memory() &&
-               experts_of(layer_of_stage)->uses_host_memory();
+        return cache_bytes > 0 && !is_on_host() && host_of_experts(layer_of_stage) != nullptr;
     }
 };
 

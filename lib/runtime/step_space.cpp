@@ -3,9 +3,41 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
+#include "base/checked.h"
+#include "base/error.h"
+
 namespace minim::runtime {
+namespace {
+
+uint64_t stage_bytes(const backend::StepLimits& limits) {
+    const int64_t heads = limits.n_head + limits.n_head_kv;
+    return float_bytes(limits.n_rows,
+                       2 * limits.hidden + 2 * heads * limits.head_dim + 2 * limits.n_expert_used);
+}
+
+uint64_t offloaded_bytes(const backend::StepLimits& limits) {
+    return float_bytes(limits.n_rows, 2 * limits.hidden + 2 * limits.n_expert_used);
+}
+
+// Returns the devices of a stage's offloaded experts, each once; of those with shared experts the first.
+std::vector<Offloaded> offloaded_of(const Stage& stage) {
+    std::vector<Offloaded> all;
+    for (int64_t i = 0; i < stage.n_layer; ++i) {
+        const backend::Backend* device = stage.experts_of(i).get();
+        const bool shares = stage.shares_experts_of(i);
+        const bool is_known = std::ranges::any_of(all, [&](const Offloaded& known) {
+            return known.shares == shares && (shares || known.device == device);
+        });
+        if (!is_known && !stage.has_experts_of(i))
+            all.push_back({device, stage.host_of_experts(i) != nullptr, shares});
+    }
+    return all;
+}
+
+}  // namespace
 
 StepSpace::ExpertSpace& StepSpace::StageSpace::experts_on(const backend::Backend& device) {
     return *std::ranges::find(experts, &device, &ExpertSpace::backend);
@@ -29,12 +61,11 @@ Activations StepSpace::StageSpace::activations(int64_t n, int64_t n_expert_used)
 StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const backend::StepLimits& limits) const {
     const int64_t q_width = limits.n_head * limits.head_dim;
     const int64_t kv_width = limits.n_head_kv * limits.head_dim;
-    const int64_t row_floats = 2 * limits.hidden + 2 * q_width + 2 * kv_width + 2 * limits.n_expert_used;
 
     StageSpace space = {};
     space.backend = stage.backend.get();
     space.scratch = space.backend->reserve(limits);
-    space.memory = space.backend->allocate(float_bytes(n_rows_, row_floats), "activations");
+    space.memory = space.backend->allocate(stage_bytes(limits), "activations");
     auto* next = reinterpret_cast<float*>(space.memory->data());
     const auto take = [&](int64_t row_width) { return std::exchange(next, next + n_rows_ * row_width); };
     // First those whose heads devices read by 16 bytes, which any number of rows leaves aligned.
@@ -59,15 +90,15 @@ backend::Scratch& StepSpace::stream_on(const backend::Backend& device, const bac
     return *of_experts->scratch;
 }
 
-StepSpace::ExpertSpace StepSpace::make_experts(const StageSpace& stage, const backend::Backend& device,
+StepSpace::ExpertSpace StepSpace::make_experts(const StageSpace& stage, const Offloaded& offloaded,
                                                const backend::StepLimits& limits) {
+    const backend::Backend& device = *offloaded.device;
     ExpertSpace space = {};
     space.backend = &device;
     space.scratch = &stream_on(device, limits);
-    const uint64_t bytes = float_bytes(n_rows_, 2 * limits.hidden + 2 * limits.n_expert_used);
     constexpr const char* k_what = "activations for experts";
-    space.memory = device.uses_host_memory() ? stage.backend->allocate_staging(bytes, k_what)
-                                             : device.allocate(bytes, k_what);
+    space.memory = offloaded.is_on_host ? stage.backend->allocate_staging(offloaded_bytes(limits), k_what)
+                                        : device.allocate(offloaded_bytes(limits), k_what);
     space.x = reinterpret_cast<float*>(space.memory->data());
     space.h = space.x + n_rows_ * limits.hidden;
     space.routing.gates = space.h + n_rows_ * limits.hidden;
@@ -77,20 +108,48 @@ StepSpace::ExpertSpace StepSpace::make_experts(const StageSpace& stage, const ba
 void StepSpace::add_expert_spaces(std::span<const Stage> stages, const backend::StepLimits& limits) {
     for (size_t s = 0; s < stages.size(); ++s) {
         StageSpace& stage = stages_[s];
-        for (int64_t i = 0; i < stages[s].n_layer; ++i) {
-            const backend::Backend* device = stages[s].experts_of(i).get();
-            if (stages[s].shares_experts_of(i)) {
-                if (stage.shared == nullptr)
-                    stage.shared = std::make_unique<SharedExperts>(
-                        *stage.backend, *device, stream_on(*device, limits), limits, stages[s].n_layer);
-                continue;
+        for (const Offloaded& offloaded : offloaded_of(stages[s])) {
+            if (offloaded.shares) {
+                stage.shared = std::make_unique<SharedExperts>(*stage.backend, *offloaded.device,
+                                                               stream_on(*offloaded.device, limits), limits,
+                                                               stages[s].n_layer);
+            } else {
+                stage.experts.push_back(make_experts(stage, offloaded, limits));
             }
-            if (device == stage.backend ||
-                std::ranges::find(stage.experts, device, &ExpertSpace::backend) != stage.experts.end())
-                continue;
-            stage.experts.push_back(make_experts(stage, *device, limits));
         }
     }
+}
+
+std::map<const backend::Backend*, uint64_t> step_bytes(std::span<const Stage> stages,
+                                                       const backend::StepLimits& shape, int64_t n_rows,
+                                                       int64_t n_context) {
+    std::map<const backend::Backend*, uint64_t> all;
+    const auto add = [&](const backend::Backend* device, uint64_t bytes) {
+        if (!checked_add(all[device], bytes, all[device])) fail_out_of_memory("a step", UINT64_MAX, 0);
+    };
+    backend::StepLimits limits = shape;
+    limits.n_rows = n_rows;
+    limits.n_context = n_context;
+    std::set<const backend::Backend*> with_stream;
+    for (const Stage& stage : stages) {
+        with_stream.insert(stage.backend.get());
+        add(stage.backend.get(), stage.backend->step_bytes(limits));
+        add(stage.backend.get(), stage_bytes(limits));
+    }
+    limits.n_context = 1;
+    for (const Stage& stage : stages) {
+        for (const Offloaded& offloaded : offloaded_of(stage)) {
+            if (with_stream.insert(offloaded.device).second)
+                add(offloaded.device, offloaded.device->step_bytes(limits));
+            if (offloaded.shares) {
+                add(stage.backend.get(), SharedExperts::device_bytes(limits));
+            } else if (!offloaded.is_on_host || stage.is_on_host()) {
+                add(offloaded.is_on_host ? stage.backend.get() : offloaded.device, offloaded_bytes(limits));
+            }
+        }
+    }
+    add(stages.back().backend.get(), Logits::device_bytes(stages.back(), shape.n_vocab, n_rows));
+    return all;
 }
 
 StepSpace::StepSpace(std::span<const Stage> stages, const backend::StepLimits& shape, int64_t n_rows,
@@ -105,7 +164,7 @@ StepSpace::StepSpace(std::span<const Stage> stages, const backend::StepLimits& s
     const bool changes_device = stages.size() > 1 || !stages_.front().experts.empty();
     if (changes_device)
         passing_ = Buffer(float_bytes(n_rows, shape.hidden + 2 * shape.n_expert_used), "activations");
-    logits_ = std::make_unique<Logits>(*stages.back().backend, shape.n_vocab, n_rows);
+    logits_ = std::make_unique<Logits>(stages.back(), shape.n_vocab, n_rows);
 }
 
 StepSpace::StepSpace(const backend::Backend& backend, const backend::StepLimits& shape, int64_t n_rows,

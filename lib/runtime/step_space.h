@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,6 +21,21 @@ namespace minim::runtime {
 
 // The most rows of a step: the grids of GPU kernels are limited to four times that.
 inline constexpr int64_t k_most_step_rows = int64_t{1} << 16;
+// Those of a prompt if the caller does not say.
+inline constexpr int64_t k_default_step_rows = 512;
+
+// A device other than the stage's with experts of its layers.
+struct Offloaded {
+    const backend::Backend* device;
+    bool is_on_host;
+    bool shares;  // the stage's device has some of them as well
+};
+
+// Returns the bytes of each device's memory that a StepSpace of these arguments allocates, without allocating any.
+// Throws out_of_memory if they are more than a number of bytes can say, and what Device::step_bytes() throws.
+std::map<const backend::Backend*, uint64_t> step_bytes(std::span<const Stage> stages,
+                                                       const backend::StepLimits& shape, int64_t n_rows,
+                                                       int64_t n_context);
 
 // For steps of at most n_rows rows that attend to at most n_context positions. Not shared between threads; the devices
 // must outlive it.
@@ -82,7 +98,7 @@ class StepSpace {
         std::unique_ptr<backend::Scratch> scratch;
     };
     StageSpace make_stage(const Stage& stage, const backend::StepLimits& limits) const;
-    ExpertSpace make_experts(const StageSpace& stage, const backend::Backend& device,
+    ExpertSpace make_experts(const StageSpace& stage, const Offloaded& offloaded,
                              const backend::StepLimits& limits);
     backend::Scratch& stream_on(const backend::Backend& device, const backend::StepLimits& limits);
     void add_expert_spaces(std::span<const Stage> stages, const backend::StepLimits& limits);

@@ -19,11 +19,11 @@ void pass(const Side& from, const float* data, const Side& to, float* place, int
     const auto* source = reinterpret_cast<const std::byte*>(data);
     auto* target = reinterpret_cast<std::byte*>(place);
     if (to.backend.receive(to.scratch, target, from.backend, from.scratch, source, bytes)) return;
-    if (to.backend.uses_host_memory()) {
+    if (to.is_on_host) {
         from.backend.download(from.scratch, target, source, bytes);
         return;
     }
-    if (!from.backend.uses_host_memory()) {
+    if (!from.is_on_host) {
         from.backend.download(from.scratch, passing, source, bytes);
         from.backend.wait(from.scratch);
         source = passing;
@@ -32,7 +32,7 @@ void pass(const Side& from, const float* data, const Side& to, float* place, int
 }
 
 void wait_for_passed(const Side& from, const Side& to) {
-    if (to.backend.uses_host_memory()) from.backend.wait(from.scratch);
+    if (to.is_on_host) from.backend.wait(from.scratch);
 }
 
 }  // namespace minim::runtime

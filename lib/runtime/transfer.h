@@ -13,6 +13,7 @@ namespace minim::runtime {
 struct Side {
     const backend::Backend& backend;
     backend::Scratch& scratch;
+    bool is_on_host = backend.uses_host_memory();
 };
 
 // Returns the bytes of floats. Throws out_of_memory if they are more than a number of bytes can say.

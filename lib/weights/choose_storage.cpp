@@ -12,7 +12,7 @@ namespace {
 using checkpoint::Residence;
 
 bool is_on_host(const Part& part) {
-    return part.backend->uses_host_memory();
+    return part.host != nullptr;
 }
 
 bool packs_any(const Part& part) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/host_device.h"
 #include "base/log.h"
 #include "checkpoint/load.h"
 #include "weights/spec.h"
@@ -19,6 +19,7 @@ namespace minim::weights {
 struct Part {
     const backend::Backend* backend = nullptr;
     std::vector<const WeightSpec*> weights;
+    const backend::HostDevice* host = nullptr;  // `backend`, if it computes on host memory; else null
     uint64_t table_bytes = 0;  // Storage::device: room behind the weights for tables of where experts lie
 
     uint64_t bytes() const;  // as the checkpoint's formats have them

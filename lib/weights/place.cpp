@@ -21,9 +21,12 @@ namespace {
 
 using checkpoint::LoadCounter;
 
+bool locks(const Part& part) {
+    return part.host != nullptr && part.host->host_memory().locks();
+}
+
 bool prefaults(const Part& part, const PlaceOptions& options) {
-    return options.prefault ||
-           (part.backend->host() != nullptr && part.backend->host()->host_memory().locks());
+    return options.prefault || locks(part);
 }
 
 uint64_t sum(std::span<const uint64_t> bytes) {
@@ -43,16 +46,16 @@ class Placing {
                 break;
             case Storage::memory:
                 check_formats(part);
-                layout_.emplace(part.weights, part.backend->host(),
+                layout_.emplace(part.weights, part.host,
                                 LayoutOptions{.splits_nodes = true,
-                                              .expanded = choose_expanded(*part.backend->host(), part.weights,
+                                              .expanded = choose_expanded(*part.host, part.weights,
                                                                           options.expand, log)});
                 check_host_room(part, sum(layout_->buffer_bytes()), available_memory_bytes());
-                host_.emplace(*layout_, *part.backend->host());
+                host_.emplace(*layout_, *part.host);
                 break;
             case Storage::packed:
                 check_formats(part);
-                packed_.emplace(part.weights, *part.backend->host(), packed_options_, log);
+                packed_.emplace(part.weights, *part.host, packed_options_, log);
                 break;
             case Storage::mapped:
                 placed_.weights = map_weights(part.weights, reader, placed_.widened);
@@ -83,7 +86,7 @@ class Placing {
                 device_->fill(reader_, options_.host, counter);
                 break;
             case Storage::memory:
-                load(*layout_, reader_, part_.backend->host(), host_->target(), counter);
+                load(*layout_, reader_, part_.host, host_->target(), counter);
                 placed_.weights = layout_->placed([&](const Run& run) { return host_->place(run); });
                 placed_.host = host_->take_buffers();
                 break;
@@ -94,8 +97,7 @@ class Placing {
                 break;
             case Storage::mapped:
                 if (prefaults(part_, options_)) {
-                    prefault(mapped_blocks(part_.weights, placed_.weights.matrices), *part_.backend->host(),
-                             counter);
+                    prefault(mapped_blocks(part_.weights, placed_.weights.matrices), *part_.host, counter);
                 } else if (reads_ahead_) {
                     read_ahead(part_.weights, reader_, counter);
                 }
@@ -140,8 +142,8 @@ class Placing {
 // What mapped weights cannot have.
 void warn_of_nodes(std::span<const Part> parts, std::span<const Storage> storage, const Logger& log) {
     for (size_t i = 0; i < parts.size(); ++i) {
-        if (parts[i].backend->host() == nullptr) continue;
-        const HostMemory& memory = parts[i].backend->host()->host_memory();
+        if (parts[i].host == nullptr) continue;
+        const HostMemory& memory = parts[i].host->host_memory();
         const bool is_mapped = storage[i] == Storage::mapped || storage[i] == Storage::packed;
         if (is_mapped && memory.is_placed())
             log.warning("numa {}: mapped weights lie where the system has put the pages of their files",
@@ -160,6 +162,7 @@ WeightBytes PlacedPart::bytes(const Part& part) const {
         if (part.weights[i]->is_expert()) bytes.experts += count;
     }
     if (storage == Storage::device) bytes.experts += part.table_bytes;
+    bytes.is_locked = locks(part);
     bytes.is_mapped = storage == Storage::mapped || storage == Storage::packed;
     uint64_t taken = device == nullptr ? 0 : device->size();
     for (const Buffer& buffer : host) taken += buffer.size();
@@ -201,8 +204,7 @@ std::vector<PlacedPart> place(std::span<const Part> parts, std::span<const Stora
     LoadCounter silent(0, none, options.cancel);
     for (size_t i = 0; i < parts.size(); ++i)
         if (storage[i] == Storage::packed && prefaults(parts[i], options))
-            prefault(mapped_blocks(parts[i].weights, placed[i].weights.matrices), *parts[i].backend->host(),
-                     silent);
+            prefault(mapped_blocks(parts[i].weights, placed[i].weights.matrices), *parts[i].host, silent);
     return placed;
 }
 

@@ -26,6 +26,7 @@ struct WeightBytes {
     uint64_t total = 0;
     uint64_t experts = 0;    // of the total
     bool is_mapped = false;  // in pages of files, not in memory of the process
+    bool is_locked = false;  // in memory, as all that the process allocates for its backend
 };
 
 // The weights of a part as operations use them, with their memory.

@@ -37,7 +37,6 @@ class TimedBackend : public backend::Backend {
         return inner_->allocate(bytes, what, use);
     }
     backend::MemoryState memory() const noexcept override { return inner_->memory(); }
-    void give_back_kept() const noexcept override { inner_->give_back_kept(); }
     std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
         return inner_->allocate_staging(bytes, what);
     }
@@ -52,6 +51,9 @@ class TimedBackend : public backend::Backend {
     }
     std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override {
         return inner_->reserve(limits);
+    }
+    uint64_t step_bytes(const backend::StepLimits& limits) const override {
+        return inner_->step_bytes(limits);
     }
     void upload(backend::Scratch& scratch, std::byte* to, const std::byte* from_host,
                 uint64_t bytes) const override {

@@ -147,9 +147,11 @@ TEST_CASE("dense products: the library's work space counts as the device's") {
     const auto used = [](const FakeBlas& blas, int64_t n_rows) {
         const SetBlas set(blas);
         const auto device = cuda::make_cuda_backend(0, Arithmetic::fast);
-        const auto stream = device->reserve(
-            {.n_rows = n_rows, .n_context = 64, .hidden = 64, .n_head = 1, .n_head_kv = 1, .head_dim = 32});
-        return device->memory().used(backend::MemoryUse::work);
+        const backend::StepLimits limits = {
+            .n_rows = n_rows, .n_context = 64, .hidden = 64, .n_head = 1, .n_head_kv = 1, .head_dim = 32};
+        const auto stream = device->reserve(limits);
+        CHECK(device->memory().used(backend::MemoryUse::work) == device->step_bytes(limits));
+        return device->step_bytes(limits);
     };
     CHECK(used({}, 64) - used({.why_not = "no such file"}, 64) >= DenseProducts::k_workspace_bytes);
     CHECK(used({}, 8) == used({.why_not = "no such file"}, 8));

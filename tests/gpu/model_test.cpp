@@ -188,6 +188,31 @@ TEST_CASE("gpu: a state saved on the device is restored with the same logits, fo
     CHECK(std::ranges::equal(session.last_logits(nullptr), restored->last_logits(nullptr)));
 }
 
+TEST_CASE("gpu: the work space of a step is known without allocating it") {
+    if (!has_devices(1)) return;
+    for (const Arithmetic arithmetic : {Arithmetic::exact, Arithmetic::fast, Arithmetic::deterministic}) {
+        for (const int64_t n_rows : {0, 1, 70}) {
+            for (const int64_t head_dim : {40, 128}) {
+                const auto device = cuda::make_cuda_backend(0, arithmetic);
+                const backend::StepLimits limits = {.n_rows = n_rows,
+                                                    .n_context = 300,
+                                                    .hidden = 1024,
+                                                    .n_head = 12,
+                                                    .n_head_kv = 4,
+                                                    .head_dim = head_dim,
+                                                    .n_expert = 9,
+                                                    .n_expert_used = 3,
+                                                    .expert_ff = 512,
+                                                    .n_vocab = 1000};
+                const uint64_t bytes = device->step_bytes(limits);
+                CHECK(device->memory().used() == 0);
+                const auto stream = device->reserve(limits);
+                CHECK(device->memory().used(backend::MemoryUse::work) == bytes);
+            }
+        }
+    }
+}
+
 TEST_CASE("gpu: what does not fit is refused with the figures") {
     if (!has_devices(1)) return;
     const auto device = cuda::make_cuda_backend(0, Arithmetic::fast);
@@ -204,6 +229,9 @@ TEST_CASE("gpu: what does not fit is refused with the figures") {
                  [&] { static_cast<void>(limited->allocate((1 << 19) + 1, "a test")); });
     expect_error(Status::unsupported, "600 experts", [&] {
         static_cast<void>(device->reserve({.n_rows = 1, .n_expert = 600, .n_expert_used = 1}));
+    });
+    expect_error(Status::unsupported, "600 experts", [&] {
+        static_cast<void>(device->step_bytes({.n_rows = 1, .n_expert = 600, .n_expert_used = 1}));
     });
 }
 

@@ -10,7 +10,7 @@
 
 namespace minim::test {
 
-std::shared_ptr<const backend::Backend> cpu_backend() {
+std::shared_ptr<const backend::HostDevice> cpu_backend() {
     return placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
 }
 

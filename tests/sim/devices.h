@@ -14,7 +14,7 @@
 
 namespace minim::test {
 
-std::shared_ptr<const backend::Backend> cpu_backend();
+std::shared_ptr<const backend::HostDevice> cpu_backend();
 
 using Devices = std::vector<std::shared_ptr<const sim::SimBackend>>;
 

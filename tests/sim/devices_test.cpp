@@ -132,7 +132,7 @@ TEST_CASE("a model runs on a plug-in's devices, and what fails there arrives as 
 
 TEST_CASE("layers go to the devices in the order and the shares asked for, the rest stays with the host") {
     const Devices devices = make_devices(2);
-    const auto host = open("cpu");
+    const auto host = cpu_backend();
     model::Config config;
     config.n_layer = 10;
     std::vector<weights::WeightSpec> shapes = shapes_of_layers(10);

@@ -67,7 +67,6 @@ class SimBackend : public backend::Backend {
         uint64_t bytes, std::string_view what,
         backend::MemoryUse use = backend::MemoryUse::work) const override;
     backend::MemoryState memory() const noexcept override { return memory_.state(); }
-    void give_back_kept() const noexcept override { memory_.give_back_kept(); }
     std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
         return backend::allocate_host_memory(bytes, what);
     }
@@ -76,6 +75,8 @@ class SimBackend : public backend::Backend {
     void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override;
 
     std::unique_ptr<backend::Scratch> reserve(const backend::StepLimits& limits) const override;
+    // The work space of its CPU backend is not in its memory.
+    uint64_t step_bytes(const backend::StepLimits& /*limits*/) const override { return 0; }
     void upload(backend::Scratch& scratch, std::byte* to, const std::byte* from_host,
                 uint64_t bytes) const override;
     void download(backend::Scratch& scratch, std::byte* to_host, const std::byte* from,

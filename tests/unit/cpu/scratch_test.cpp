@@ -49,6 +49,25 @@ TEST_CASE("work space is counted for as long as it lives") {
     CHECK(work_bytes() == before);
 }
 
+TEST_CASE("the work space of a step is known without allocating it") {
+    const ThreadPool one(1);
+    const ThreadPool three(3);
+    for (const auto& [pool, decode_pool] : {std::pair(&one, &three), std::pair(&three, &one)}) {
+        const auto backend = cpu::make_cpu_backend(*pool, *decode_pool, CpuLevel::scalar);
+        const auto used = [&] { return backend->memory().used(backend::MemoryUse::work); };
+        for (backend::StepLimits limits : {backend::StepLimits{}, k_few_rows}) {
+            for (const int64_t n_rows : {1, 65}) {
+                limits.n_rows = n_rows;
+                const uint64_t bytes = backend->step_bytes(limits);
+                CHECK(used() == 0);
+                const auto stream = backend->reserve(limits);
+                CHECK(used() == bytes);
+            }
+        }
+        CHECK_THROWS_AS(backend->step_bytes({.n_rows = int64_t{1} << 40, .n_expert_used = 8}), Error);
+    }
+}
+
 TEST_CASE("buffers are aligned and lie apart") {
     const cpu::CpuScratch scratch(k_few_rows, 2, processor());
     CHECK(scratch.max_cols == 120);

@@ -8,13 +8,13 @@
 #include "base/log.h"
 #include "model/model.h"
 
-namespace minim::engine {
+namespace minim::placement {
 
 // Returns the context that the model was trained for. If the memory of a device is too small for its KV cache and the
 // work space of steps of n_rows rows, returns as many tokens as fit, with a warning; if that is less than a page,
 // returns the trained context, so that allocation fails with an error that names the memory. `layout` has all layers.
-// Throws out_of_memory and out_of_device_memory.
+// Allocates nothing.
 int64_t default_context(const model::Model& model, const backend::KvLayout& layout, int64_t n_rows,
                         const Logger& log);
 
-}  // namespace minim::engine
+}  // namespace minim::placement

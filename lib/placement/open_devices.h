@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens the devices of a model as a caller asks for them, with what is chosen where the caller does not say.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "placement/devices.h"
+#include "runtime/expert_pool.h"
+
+namespace minim::placement {
+
+struct OpenRequest {
+    std::string_view host = {};     // "cpu" or "reference"; empty: cpu
+    bool locks_memory = false;      // of the host
+    bool is_deterministic = false;  // arithmetic of devices
+    bool may_be_missing = false;    // devices that are missing are left out, with a warning
+    std::optional<std::vector<DeviceBudget>> devices = {};  // none: all layers are on the host
+    std::span<const uint64_t> budgets = {};                 // of each device, in bytes, 0: none; or empty
+    std::span<const double> split = {};                     // as Spread::shares
+    int64_t n_device_layers = 0;                            // 0: all
+    std::optional<std::string_view> overrides = {};         // parse_overrides()
+    int64_t n_host_experts = 0;                             // ExpertRules::n_host_layers
+    // As in Spread. With neither, nor rules for experts, a context and a cache are chosen.
+    int64_t fit_context = 0;
+    std::optional<Format> k_format = {};
+    std::optional<Format> v_format = {};
+    uint64_t expert_cache_bytes = 0;
+};
+
+// Opens the host's backend and the devices. Devices compute in exact arithmetic if the host's backend is the reference.
+// `log` must outlive the devices, whose warnings it gets. Throws invalid for impossible numbers and for options of
+// devices where none is named, and as open_device().
+Spread open_devices(const OpenRequest& request, Threads threads, CpuLevel level, const Logger& log);
+
+// Returns how experts move between host and devices: as wanted, or reproducibly; not at all if deterministic. Throws
+// invalid if the two contradict each other.
+runtime::ExpertMoves choose_moves(std::optional<runtime::ExpertMoves> wanted, bool is_deterministic);
+
+}  // namespace minim::placement
