@@ -228,7 +228,7 @@ def ask(build, level=None, **job):
 
 def bundled_models():
     data = ROOT / "tests" / "data" / "models"
-    folders = [path.parent for path in data.glob("*/config.json")]
+    folders = {path.parent for path in data.glob("*/*.safetensors")}
     files = [path for path in data.glob("*.gguf") if not re.search(r"-0000[2-9]-of-", path.name)]
     return sorted([*(ROOT / "examples" / "models").glob("*.gguf"), *files, *folders])
 
