@@ -124,12 +124,12 @@ minim_status open_model(minim_runtime* runtime, const Path& path, const minim_mo
         options.expert_moves = placement::choose_moves(moves_of(p.expert_moves), p.deterministic != 0);
         options.expert_profile = optional_text(p.expert_profile);
         // The runtime outlives its models (OpenModel), and so does its log.
-        placement::Spread spread =
+        placement::OpenedDevices opened =
             placement::open_devices(request_of(p, wanted), shared->threads, shared->cpu_level, shared->log);
-        options.loader = spread.host;
+        options.loader = opened.host;
         const std::string file = path();
         auto model = std::make_shared<const model::Model>(
-            file, placement::split_over(std::move(spread), &shared->log), options, shared->log);
+            file, placement::split_over(std::move(opened.spread), &shared->log), options, shared->log);
         std::string text = placement::placement_text(*model);
         shared->log.info("{}: {}", file, text);
         *out = new minim_model{{shared, std::move(model)}, std::move(text)};

@@ -43,7 +43,7 @@ struct Spread {
     std::vector<double> shares = {};
     // The number of layers on the devices, the last ones; the others stay on `host`. -1: all.
     int64_t n_device_layers = -1;
-    std::shared_ptr<const backend::HostDevice> host = nullptr;
+    std::shared_ptr<const backend::Backend> host = nullptr;
     ExpertRules experts = {};  // with their own `host`
     // The context, in tokens of these formats, that must fit on the devices: experts that no rule places go to the
     // host as needed (fit_experts.h). 0: none.

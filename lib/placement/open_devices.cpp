@@ -42,19 +42,20 @@ class Opening {
         threads_.memory = threads_.memory.locked(request.locks_memory);
     }
 
-    Spread open() {
-        spread_.host = make_backend(request_.host, threads_, level_);
-        arithmetic_ = arithmetic_of(request_, *spread_.host);
+    OpenedDevices open() {
+        const auto host = make_backend(request_.host, threads_, level_);
+        spread_.host = host;
+        arithmetic_ = arithmetic_of(request_, *host);
         if (request_.devices) {
             check_devices(request_);
             for (size_t i = 0; i < request_.devices->size(); ++i) open_nth(i);
         } else {
             check_without_devices(request_);
         }
-        if (spread_.devices.empty()) return {.devices = {spread_.host}, .host = spread_.host};
+        if (spread_.devices.empty()) return {{.devices = {host}, .host = host}, host};
         if (request_.n_device_layers > 0) spread_.n_device_layers = request_.n_device_layers;
         place_experts();
-        return std::move(spread_);
+        return {std::move(spread_), host};
     }
 
   private:
@@ -124,7 +125,7 @@ class Opening {
 
 }  // namespace
 
-Spread open_devices(const OpenRequest& request, Threads threads, CpuLevel level, const Logger& log) {
+OpenedDevices open_devices(const OpenRequest& request, Threads threads, CpuLevel level, const Logger& log) {
     return Opening(request, std::move(threads), level, log).open();
 }
 

@@ -32,10 +32,15 @@ struct OpenRequest {
     uint64_t expert_cache_bytes = 0;
 };
 
+struct OpenedDevices {
+    Spread spread;
+    std::shared_ptr<const backend::HostDevice> host;  // as in `spread`
+};
+
 // Opens the host's backend and the devices. Devices compute in exact arithmetic if the host's backend is the reference.
 // `log` must outlive the devices, whose warnings it gets. Throws invalid for impossible numbers and for options of
 // devices where none is named, and as open_device().
-Spread open_devices(const OpenRequest& request, Threads threads, CpuLevel level, const Logger& log);
+OpenedDevices open_devices(const OpenRequest& request, Threads threads, CpuLevel level, const Logger& log);
 
 // Returns how experts move between host and devices: as wanted, or reproducibly; not at all if deterministic. Throws
 // invalid if the two contradict each other.
