@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <fstream>
+#include <random>
 
 #include "base/error.h"
 #include "model/expert_profile.h"
@@ -12,6 +13,7 @@
 #include "sim/placement_checks.h"
 #include "support/catch.h"
 #include "support/helpers.h"
+#include "support/requests.h"
 #include "support/temporary_folder.h"
 
 namespace minim::test {
@@ -56,6 +58,26 @@ uint64_t expert_bytes(const model::Model& model) {
     return bytes;
 }
 
+// Bytes of one expert.
+uint64_t place_bytes(const model::Model& model) {
+    return runtime::ExpertPool::place_bytes(model.expert_pools()[0]->layers()[0]);
+}
+
+// Steps while experts move, with everything that touches the device on the way.
+void talk_while_experts_move(const Devices& devices) {
+    const auto model = with_cache(devices, 1 << 18, ExpertMoves::reproducible);
+    engine::Session session = make_session(model, 150);
+    for (const size_t n : {3, 1, 1, 1, 2, 1}) {
+        const int64_t n_before = session.n_tokens();
+        try {
+            all_logits(session, some_ids(n), n);
+        } catch (const Error&) {
+            CHECK(session.n_tokens() == n_before);
+            throw;
+        }
+    }
+}
+
 }  // namespace
 
 TEST_CASE("pool: with any part of the experts on the device, the logits are the CPU's, bit for bit") {
@@ -78,6 +100,56 @@ TEST_CASE("pool: with any part of the experts on the device, the logits are the 
             if (part == 0.0) CHECK(state.n_hits == 0);
             if (part == 0.5) CHECK((state.n_hits > 0 && state.n_misses > 0));
         }
+    }
+}
+
+TEST_CASE("pool: with any set of experts on the device, the logits are the CPU's, bit for bit") {
+    const SixLayers six;
+    const TemporaryFolder folder;
+    const std::string path = folder / "uses.json";
+    const std::vector<int32_t> ids(six.ids.begin(), six.ids.begin() + 30);
+    const std::vector<float> expected = logits_on(model_on_cpu(six.path), ids, 30);
+    const auto unlimited = make_devices(1);
+    const auto whole = with_cache(unlimited, 1, ExpertMoves::fixed, six.path);
+    const auto n_expert = static_cast<size_t>(whole->config().n_expert);
+    const uint64_t expert = place_bytes(*whole);
+    const auto check = [&](const model::ExpertUses& uses, size_t n_places) {
+        std::ofstream file(path);
+        file << "{\"minim_expert_uses\": 1, \"uses\": [";
+        for (size_t layer = 0; layer < uses.size(); ++layer) {
+            file << (layer == 0 ? "[" : ", [");
+            for (size_t e = 0; e < uses[layer].size(); ++e) file << (e == 0 ? "" : ", ") << uses[layer][e];
+            file << ']';
+        }
+        file << "]}";
+        file.close();
+        const Devices devices = make_devices(1);
+        model::OpenOptions options;
+        options.expert_moves = ExpertMoves::fixed;
+        options.expert_profile = path;
+        const auto model = model_placed({.devices = {devices[0]}, .expert_cache_bytes = expert * n_places},
+                                        options, six.path);
+        REQUIRE(state_of(*model).n_places == static_cast<int64_t>(n_places));
+        for (size_t layer = 0; layer < uses.size(); ++layer)
+            for (size_t e = 0; e < n_expert; ++e)
+                CHECK((model->expert_pools()[0]->on_host(static_cast<int64_t>(layer)).elsewhere[e] != 0) ==
+                      (uses[layer][e] > 0.0F));
+        for (const size_t chunk : {30, 7, 1}) CHECK(logits_on(model, ids, chunk) == expected);
+    };
+    const model::ExpertUses none(6, std::vector<float>(n_expert));
+    for (size_t i = 0; i < 6 * n_expert; ++i) {  // each expert alone
+        model::ExpertUses uses = none;
+        uses[i / n_expert][i % n_expert] = 1.0F;
+        check(uses, 1);
+    }
+    std::mt19937 random(5);
+    for (int i = 0; i < 4; ++i) {
+        model::ExpertUses uses = none;
+        size_t n = 0;
+        for (auto& layer : uses)
+            for (float& use : layer)
+                if (random() % 10 < 3) use = static_cast<float>(++n);
+        if (n > 0) check(uses, n);
     }
 }
 
@@ -111,6 +183,9 @@ TEST_CASE("pool: texts, drafts, forks, states, requests and threads are the CPU'
     check_states(model);
     check_threads(model);
     check_cancelled_evaluation(model);
+    const Logger silent;
+    engine::Engine engine(model, engine_params(), silent);
+    check_requests(engine);
     CHECK(state_of(*model).n_hits > 0);
     CHECK(state_of(*model).n_misses > 0);
 }
@@ -177,6 +252,75 @@ TEST_CASE("pool: whatever fails, an error names the device and nothing is left o
     CHECK(failures.allocations > 3);
     CHECK(failures.transfers > 20);
     CHECK(failures.operations > 20);
+}
+
+TEST_CASE("pool: what fails while experts move is an error or changes nothing, and nothing is left") {
+    Devices devices = make_devices(1);
+    talk_while_experts_move(devices);
+    const sim::Counts& all = devices[0]->counts();
+    struct Kind {
+        int64_t sim::Options::*failing;
+        int64_t count;
+        Status status;
+    };
+    for (const Kind& kind :
+         {Kind{&sim::Options::failing_allocation, all.allocations, Status::out_of_device_memory},
+          Kind{&sim::Options::failing_transfer, all.transfers, Status::device_lost},
+          Kind{&sim::Options::failing_operation, all.operations, Status::device_lost},
+          Kind{&sim::Options::failing_exchange, all.exchanges, Status::device_lost}}) {
+        int64_t n_failed = 0;
+        const int64_t n_tried = std::min(kind.count, int64_t{80});
+        for (int64_t i = 1; i <= n_tried; ++i) {  // some of all of them, where there are many
+            sim::Options options;
+            options.*kind.failing = i * kind.count / n_tried;
+            devices = make_devices(1, options);
+            try {
+                talk_while_experts_move(devices);
+            } catch (const Error& error) {
+                ++n_failed;
+                INFO(error.what());
+                CHECK(error.status() == kind.status);
+                CHECK(std::string(error.what()).find("sim:0") != std::string::npos);
+            }
+            CHECK(is_empty(devices));
+        }
+        // The last moves may be under way when all is over.
+        CHECK(n_failed >= n_tried - 8);
+        CHECK(n_tried >= std::min(kind.count, int64_t{50}));
+    }
+}
+
+TEST_CASE("pool: a device that is lost while the host waits for it is an error within 100 ms") {
+    const SixLayers six;
+    const auto prepare = [&](const Devices& devices) {
+        return make_session(with_cache(devices, 1 << 17, ExpertMoves::fixed, six.path), 100);
+    };
+    int64_t first = 0;
+    int64_t last = 0;
+    {
+        const Devices devices = make_devices(1);
+        engine::Session session = prepare(devices);
+        session.eval(some_ids(1), false, {}, nullptr);
+        first = devices[0]->counts().operations;
+        session.eval(some_ids(1), false, {}, nullptr);
+        last = devices[0]->counts().operations;
+    }
+    CHECK(last - first > 6 * 8);
+    for (int64_t n = first + 1; n <= last; ++n) {
+        double fastest = 1e9;
+        for (int attempt = 0; attempt < 3 && fastest >= 0.1; ++attempt) {  // others use this machine too
+            const Devices devices = make_devices(1, {.failing_operation = n});
+            engine::Session session = prepare(devices);
+            session.eval(some_ids(1), false, {}, nullptr);
+            const auto start = std::chrono::steady_clock::now();
+            expect_error(Status::device_lost, "sim:0: the device was lost",
+                         [&] { session.eval(some_ids(1), false, {}, nullptr); });
+            const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+            fastest = std::min(fastest, taken.count());
+        }
+        INFO("operation " << n << " of " << first + 1 << " to " << last);
+        CHECK(fastest < 0.1);
+    }
 }
 
 TEST_CASE("pool: an exchange that fails is an error within a moment, wherever it fails") {
