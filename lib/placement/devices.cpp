@@ -115,6 +115,19 @@ void give_caches(const Spread& spread, const std::vector<bool>& is_pinned, std::
     }
 }
 
+// Sets when steps copy experts to the devices that have a cache.
+void set_stream_rules(const Spread& spread, const model::Config& config,
+                      std::span<const weights::WeightSpec> weights, std::span<runtime::Stage> stages) {
+    if (!spread.stream_rule) return;
+    uint64_t bytes = 0;
+    for (const weights::WeightSpec& weight : weights)
+        if (weight.is_expert()) bytes += weight.bytes();
+    const double expert_bytes =
+        static_cast<double>(bytes) / static_cast<double>(config.n_layer * config.n_expert);
+    for (runtime::Stage& stage : stages)
+        if (stage.cache_bytes > 0) stage.stream = spread.stream_rule(*stage.backend, config, expert_bytes);
+}
+
 void place_free_experts(const Spread& spread, const FitRequest& fit, const Logger* log,
                         std::span<runtime::Stage> stages) {
     if (spread.chooses_fit) {
@@ -228,6 +241,7 @@ model::Model::Split split_over(Spread spread, const Logger* log) {
                             .v_format = spread.v_format,
                             .cache_bytes = spread.chooses_fit ? k_cache_all_room : spread.expert_cache_bytes},
                            log, stages);
+        set_stream_rules(spread, config, weights, stages);
         return stages;
     };
 }

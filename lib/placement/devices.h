@@ -53,6 +53,10 @@ struct Spread {
     // Bytes on the devices for a cache of experts; k_cache_all_room: what the context leaves free; 0: no cache. Without
     // fit_context a size is not checked against the context, and all experts that no rule places go to the host.
     uint64_t expert_cache_bytes = 0;
+    // Returns when steps copy experts to a device with a cache that are not there; expert_bytes: of one, on average. Empty: never.
+    std::function<runtime::StreamRule(const backend::Backend& device, const model::Config& config,
+                                      double expert_bytes)>
+        stream_rule = {};
     // True if the caller gives no option for experts: chooses a context, and makes a cache if not all experts fit beside it.
     bool chooses_fit = false;
 };

@@ -6,10 +6,8 @@
 #include <map>
 #include <utility>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "base/own_thread.h"
-#include "weights/device_target.h"
 #include "weights/stored_rows.h"
 #include "weights/tasks_that_throw.h"
 
@@ -18,44 +16,16 @@ namespace {
 
 using backend::ExpertPlace;
 using backend::ExpertStack;
-using backend::ExpertWeights;
-using backend::Matrix;
 using weights::WeightSpec;
 
-// Of a matrix in a device's memory: a wide load on a GPU.
-constexpr uint64_t k_alignment = 256;
-
-uint64_t room_of(const WeightSpec& weight) {
-    return align_up(weight.bytes(), k_alignment);
-}
-
-// As a device holds matrices like this one.
-ExpertStack stack_on(const backend::Backend& device, const WeightSpec& weight, const ExpertStack& on_host) {
-    if (!device.runs(weight.format))
-        fail_on_device(device.name(), Status::unsupported, "does not compute with weights of {}",
-                       traits(weight.format).name);
-    ExpertStack stack;
-    stack.format = weight.format;
-    stack.rows = weight.rows;
-    stack.cols = weight.cols;
-    stack.row_bytes = weight.row_bytes;
-    stack.packed = device.packs(weight.format);
-    stack.expert.assign(on_host.expert.size(), nullptr);
-    return stack;
-}
-
 }  // namespace
-
-uint64_t ExpertPool::place_bytes(const PooledLayer& layer) {
-    return room_of(*layer.gate.front()) + room_of(*layer.up.front()) + room_of(*layer.down.front());
-}
 
 ExpertPool::ExpertPool(const backend::Backend& device, const backend::HostDevice& host,
                        std::vector<PooledLayer> layers, int64_t first_layer, const weights::Reader& reader,
                        const ExpertPoolOptions& options, const Logger& log)
     : device_(device), layers_(std::move(layers)), reader_(reader), moves_(options.moves), log_(log) {
     make_slots(first_layer);
-    make_places(options.bytes);
+    make_places(options.bytes - make_stream(host, options));
     choose_first(options.uses);
     fill_first(host);
     if (moves_ != ExpertMoves::fixed && state_.n_places > 0)
@@ -77,9 +47,7 @@ void ExpertPool::make_slots(int64_t first_layer) {
         Slot& slot = slots_.emplace_back();
         const auto n = static_cast<size_t>(layer.on_host->n_expert());
         slot.on_host = *layer.on_host;
-        slot.on_device.gate = stack_on(device_, *layer.gate.front(), layer.on_host->gate);
-        slot.on_device.up = stack_on(device_, *layer.up.front(), layer.on_host->up);
-        slot.on_device.down = stack_on(device_, *layer.down.front(), layer.on_host->down);
+        slot.on_device = shapes_on(device_, layer);
         slot.elsewhere.assign(n, 0);
         slot.place_of.assign(n, -1);
         slot.score.assign(n, 0.0);
@@ -100,6 +68,22 @@ void ExpertPool::make_slots(int64_t first_layer) {
         slot.on_device.places = slot.table;
         slot.on_host.elsewhere = slot.elsewhere.data();
     }
+}
+
+// Returns the bytes of the areas for experts of one step; 0: there are none.
+uint64_t ExpertPool::make_stream(const backend::HostDevice& host, const ExpertPoolOptions& options) {
+    uint64_t all = 0;
+    uint64_t most = 0;
+    for (const PooledLayer& layer : layers_) {
+        all += runtime::place_bytes(layer) * layer.gate.size();
+        most = std::max(most, runtime::place_bytes(layer));
+    }
+    if (all <= options.bytes) return 0;
+    const StreamSpace space =
+        stream_space(options.stream, most, std::ssize(layers_.front().gate), options.bytes);
+    if (space.chunk_experts == 0) return 0;
+    stream_ = std::make_unique<ExpertStream>(device_, host, layers_, reader_, options.stream, space);
+    return stream_->device_bytes();
 }
 
 // Layers whose experts take the same room share places; each kind of place gets bytes for as many experts of each of its layers.
@@ -192,13 +176,7 @@ void ExpertPool::appear(Place& place) {
     Slot& slot = slots_[static_cast<size_t>(place.holds.slot)];
     const PooledLayer& layer = layers_[static_cast<size_t>(place.holds.slot)];
     const auto e = static_cast<size_t>(place.holds.expert);
-    ExpertPlace entry;
-    entry.gate = place.data;
-    entry.up = entry.gate + room_of(*layer.gate[e]);
-    entry.down = entry.up + room_of(*layer.up[e]);
-    entry.gate_scale = layer.on_host->gate.scale_of(place.holds.expert);
-    entry.up_scale = layer.on_host->up.scale_of(place.holds.expert);
-    entry.down_scale = layer.on_host->down.scale_of(place.holds.expert);
+    const ExpertPlace entry = place_at(layer, place.holds.expert, place.data);
     device_.write(reinterpret_cast<std::byte*>(slot.table + e), reinterpret_cast<const std::byte*>(&entry),
                   sizeof(entry));
     slot.elsewhere[e] = 1;
@@ -218,6 +196,14 @@ void ExpertPool::vanish(Place& place) {
     slot.elsewhere[e] = 0;
     slot.place_of[e] = -1;
     --slot.n_here;
+}
+
+void ExpertPool::note_streamed(int64_t layer_of_stage, std::span<const int32_t> experts) {
+    const PooledLayer& of = layer(layer_of_stage);
+    const uint64_t bytes = of.gate.front()->bytes() + of.up.front()->bytes() + of.down.front()->bytes();
+    const std::lock_guard lock(mutex_);
+    state_.n_streamed += std::ssize(experts);
+    state_.streamed_bytes += experts.size() * bytes;
 }
 
 ExpertPoolState ExpertPool::state() const {

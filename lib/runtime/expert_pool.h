@@ -24,8 +24,9 @@
 
 #include "backend/host_device.h"
 #include "base/log.h"
+#include "runtime/expert_stream.h"
+#include "runtime/pooled_layer.h"
 #include "weights/reader.h"
-#include "weights/spec.h"
 
 namespace minim::runtime {
 
@@ -41,14 +42,8 @@ struct ExpertPoolOptions {
     // Uses of each expert that are known from before, [layer of the model][expert]: which ones are there at first. Empty: the first
     // of every layer.
     std::vector<std::vector<float>> uses = {};
-};
-
-// A layer whose experts lie with the host.
-struct PooledLayer {
-    int64_t layer = 0;  // of the model
-    // [n_expert] each
-    std::vector<const weights::WeightSpec*> gate, up, down;
-    const backend::ExpertWeights* on_host = nullptr;
+    // When steps copy experts that are not there. The areas for them come out of `bytes`; none are needed if all experts fit.
+    StreamRule stream = {};
 };
 
 struct ExpertPoolState {
@@ -58,6 +53,8 @@ struct ExpertPoolState {
     int64_t n_moves = 0;
     uint64_t bytes = 0;        // of the device's memory
     uint64_t moved_bytes = 0;  // in moves
+    int64_t n_streamed = 0;    // experts copied for one step
+    uint64_t streamed_bytes = 0;
 };
 
 class ExpertPool {
@@ -72,7 +69,7 @@ class ExpertPool {
     ExpertPool& operator=(const ExpertPool&) = delete;
 
     // Bytes of an expert of the layer on a device.
-    static uint64_t place_bytes(const PooledLayer& layer);
+    static uint64_t place_bytes(const PooledLayer& layer) { return runtime::place_bytes(layer); }
 
     // A step of one stream. Tables stay as they are while one exists.
     class Step {
@@ -99,6 +96,14 @@ class ExpertPool {
 
     // Counts the experts that the running step has chosen in a layer. Any thread.
     void note(int64_t layer, std::span<const int32_t> ids);
+
+    // Null: no step copies experts.
+    ExpertStream* stream() const noexcept { return stream_.get(); }
+    const PooledLayer& layer(int64_t layer_of_stage) const {
+        return layers_[static_cast<size_t>(slot_of_[static_cast<size_t>(layer_of_stage)])];
+    }
+    // Counts experts that the running step has copied. Any thread.
+    void note_streamed(int64_t layer_of_stage, std::span<const int32_t> experts);
 
     ExpertPoolState state() const;
     // Of the device's memory, tables included.
@@ -140,6 +145,7 @@ class ExpertPool {
         return slots_[static_cast<size_t>(slot_of_[static_cast<size_t>(layer)])];
     }
     void make_slots(int64_t first_layer);
+    uint64_t make_stream(const backend::HostDevice& host, const ExpertPoolOptions& options);
     void make_places(uint64_t bytes);
     void choose_first(const std::vector<std::vector<float>>& uses);
     void fill_first(const backend::HostDevice& host);
@@ -170,6 +176,7 @@ class ExpertPool {
     std::unique_ptr<backend::Memory> memory_;
     std::unique_ptr<backend::Memory> tables_;
     uint64_t most_place_bytes_ = 0;
+    std::unique_ptr<ExpertStream> stream_;
 
     std::shared_mutex running_;  // shared: a step runs; exclusive: tables change
     mutable std::mutex mutex_;   // of what steps count and choose

@@ -119,7 +119,8 @@ void ForwardPass::layers(const Part& part, Step& step) const {
         architecture_.choose_experts(a, layer);
         if (i == part.end) return;
         if (is_shared(part.stage, i)) {
-            stage.shared->add(a.scratch, *pool_of(part.stage), i, {a.n, a.h, a.ids, a.gates, a.x});
+            stage.shared->add(a.scratch, *pool_of(part.stage), i, {a.n, a.h, a.ids, a.gates, a.x},
+                              step.cancel);
         } else {
             a.backend.experts(a.scratch, a.h, a.n, a.ids, a.gates, architecture_.shape.n_expert_used,
                               architecture_.experts(layer), a.x);
@@ -290,7 +291,7 @@ void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const St
         std::deque<ExpertPool::Step> pool_steps;
         for (size_t s = 0; s < stages_.size(); ++s) {
             if (space.stages_[s].shared == nullptr) continue;
-            space.stages_[s].shared->begin();
+            space.stages_[s].shared->begin(!is_repeatable);
             pool_steps.emplace_back(*pool_of(s));
         }
         compute(step);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/host_device.h"
+#include "runtime/stream_rule.h"
 
 namespace minim::runtime {
 
@@ -19,6 +20,8 @@ struct Stage {
     std::vector<std::shared_ptr<const backend::Backend>> experts = {};
     // Room on `backend` for experts of layers whose experts lie with the host, which then computes those that are not there; 0: none.
     uint64_t cache_bytes = 0;
+    // When steps copy experts to `backend` that are not there.
+    StreamRule stream = {};
 
     const std::shared_ptr<const backend::Backend>& experts_of(int64_t layer_of_stage) const noexcept {
         return experts.empty() ? backend : experts[static_cast<size_t>(layer_of_stage)];

@@ -110,9 +110,8 @@ void StepSpace::add_expert_spaces(std::span<const Stage> stages, const backend::
         StageSpace& stage = stages_[s];
         for (const Offloaded& offloaded : offloaded_of(stages[s])) {
             if (offloaded.shares) {
-                stage.shared = std::make_unique<SharedExperts>(*stage.backend, *offloaded.device,
-                                                               stream_on(*offloaded.device, limits), limits,
-                                                               stages[s].n_layer);
+                stage.shared = std::make_unique<SharedExperts>(stages[s], *offloaded.device,
+                                                               stream_on(*offloaded.device, limits), limits);
             } else {
                 stage.experts.push_back(make_experts(stage, offloaded, limits));
             }
@@ -142,7 +141,7 @@ std::map<const backend::Backend*, uint64_t> step_bytes(std::span<const Stage> st
             if (with_stream.insert(offloaded.device).second)
                 add(offloaded.device, offloaded.device->step_bytes(limits));
             if (offloaded.shares) {
-                add(stage.backend.get(), SharedExperts::device_bytes(limits));
+                add(stage.backend.get(), SharedExperts::device_bytes(stage, limits));
             } else if (!offloaded.is_on_host || stage.is_on_host()) {
                 add(offloaded.is_on_host ? stage.backend.get() : offloaded.device, offloaded_bytes(limits));
             }

@@ -23,7 +23,7 @@ using backend::Arithmetic;
 // Opens a model with all layers on the first device, their experts on the CPU, and a cache of them of `cache_bytes`.
 std::shared_ptr<const model::Model> open_with_host_experts(
     const std::string& path, Arithmetic arithmetic, uint64_t cache_bytes = 0,
-    runtime::ExpertMoves moves = runtime::ExpertMoves::fixed) {
+    runtime::ExpertMoves moves = runtime::ExpertMoves::fixed, const runtime::StreamRule& stream = {}) {
     const Logger silent;
     const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
         const auto threads = std::make_shared<const ThreadPool>(1);
@@ -31,7 +31,7 @@ std::shared_ptr<const model::Model> open_with_host_experts(
                                                   threads, active_cpu_level());
         const auto n_layer = static_cast<size_t>(config.n_layer);
         return std::vector<runtime::Stage>{
-            {cuda::make_cuda_backend(0, arithmetic), config.n_layer, {n_layer, host}, cache_bytes}};
+            {cuda::make_cuda_backend(0, arithmetic), config.n_layer, {n_layer, host}, cache_bytes, stream}};
     };
     model::OpenOptions options;
     options.expert_moves = moves;
@@ -157,6 +157,26 @@ TEST_CASE(
                 CHECK(state.n_hits > 0);
                 CHECK(state.n_misses > 0);
                 CHECK((state.n_moves > 0) == (moves == runtime::ExpertMoves::reproducible));
+            }
+        }
+    }
+}
+
+TEST_CASE("gpu: prompts that copy experts to the device are as near the reference") {
+    if (!has_devices(1)) return;
+    for (const std::string& path : k_models) {
+        INFO(path);
+        const std::vector<float> exact = logits(open_on(path, {}, Arithmetic::exact), Format::f16, 40, 40);
+        const double on_cpu =
+            difference(exact, logits(open_on(path, {}, Arithmetic::fast), Format::f16, 40, 40));
+        const uint64_t all = expert_bytes(*open_with_host_experts(path, Arithmetic::exact, 1));
+        for (const double break_even : {0.0, 6.0}) {
+            for (const Arithmetic arithmetic : {Arithmetic::exact, Arithmetic::fast}) {
+                const auto model = open_with_host_experts(
+                    path, arithmetic, all / 2, runtime::ExpertMoves::fixed, {.break_even_slots = break_even});
+                const double most = arithmetic == Arithmetic::exact ? 5e-3 : std::max(2.5 * on_cpu, 5e-3);
+                CHECK(difference(exact, model, Format::f16, {40, 40}) < most);
+                CHECK(model->expert_pools()[0]->state().n_streamed > 0);
             }
         }
     }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies experts of the host to a device for one step of many rows, a chunk at a time, into two areas in turn: while the device
+// computes with one area, the next chunk is copied to the other.
+//
+//     copies   chunk 0 -> area 0 | chunk 1 -> area 1 | chunk 2 -> area 0 | ...
+//     device                     | chunk 0           | chunk 1           | ...
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backend/host_device.h"
+#include "base/thread_pool.h"
+#include "runtime/pooled_layer.h"
+#include "runtime/stream_rule.h"
+#include "weights/reader.h"
+
+namespace minim::runtime {
+
+class ExpertStream {
+  public:
+    static constexpr size_t k_areas = StreamSpace::k_areas;
+
+    // For experts of any of the layers. `host` says how many threads copy. The arguments must outlive it, the layers excepted. Throws
+    // out_of_memory and out_of_device_memory.
+    ExpertStream(const backend::Backend& device, const backend::HostDevice& host,
+                 std::span<const PooledLayer> layers, const weights::Reader& reader, const StreamRule& rule,
+                 const StreamSpace& space);
+
+    const StreamRule& rule() const noexcept { return rule_; }
+    int64_t chunk_experts() const noexcept { return space_.chunk_experts; }
+    // Of the device's memory.
+    uint64_t device_bytes() const noexcept { return space_.device_bytes(); }
+
+    // Of the areas, for one layer of a step. The device must have computed its last chunk before another step gets them.
+    std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+
+    // Copies at most chunk_experts() experts to an area. Complete when the call returns. Needs the lock, and the device must not
+    // compute with the area. Throws device_lost and what reading weights throws.
+    void fill(size_t area, const PooledLayer& layer, const backend::ExpertWeights& shapes,
+              std::span<const int32_t> experts);
+    // The experts in an area, and no others.
+    const backend::ExpertWeights& in(size_t area) const noexcept { return areas_[area].experts; }
+
+  private:
+    struct Area {
+        std::byte* data = nullptr;
+        backend::ExpertPlace* table = nullptr;  // [n_expert]
+        backend::ExpertWeights experts;         // of the layer copied last
+    };
+    struct Copier {  // a thread
+        std::unique_ptr<backend::Memory> staging;
+        std::unique_ptr<backend::Scratch> stream;  // ends before the memory that it reads
+    };
+    void copy(const weights::WeightSpec& weight, const backend::Matrix& on_host, std::byte* to,
+              Copier& copier) const;
+    void pack(const backend::ExpertStack& stack, std::span<const int32_t> experts,
+              const std::byte* backend::ExpertPlace::*matrix);
+
+    const backend::Backend& device_;
+    const weights::Reader& reader_;
+    const StreamRule rule_;
+    const StreamSpace space_;
+    std::unique_ptr<backend::Memory> memory_;
+    std::array<Area, k_areas> areas_;
+    ThreadPool threads_;
+    std::vector<Copier> copiers_;
+    std::unique_ptr<backend::Memory> table_;  // [n_expert] on the host, on its way to an area
+    std::vector<std::byte*> to_pack_;         // [chunk_experts]
+    std::mutex mutex_;
+};
+
+}  // namespace minim::runtime

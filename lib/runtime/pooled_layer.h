@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A layer whose experts lie with the host, and how a copy of one of them lies in a device's memory: gate, up, down.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backend/backend.h"
+#include "weights/spec.h"
+
+namespace minim::runtime {
+
+struct PooledLayer {
+    int64_t layer = 0;  // of the model
+    // [n_expert] each
+    std::vector<const weights::WeightSpec*> gate, up, down;
+    const backend::ExpertWeights* on_host = nullptr;
+};
+
+// Bytes that a matrix takes on a device: aligned for wide loads of a GPU.
+uint64_t room_of(const weights::WeightSpec& weight);
+// Bytes of an expert of the layer on a device.
+uint64_t place_bytes(const PooledLayer& layer);
+
+// Returns the shapes and formats of the layer's experts on a device, without addresses. Throws unsupported for a format that the
+// device does not run.
+backend::ExpertWeights shapes_on(const backend::Backend& device, const PooledLayer& layer);
+
+// Returns the entry of a device's table for an expert whose copy begins at `data`.
+backend::ExpertPlace place_at(const PooledLayer& layer, int32_t expert, const std::byte* data);
+
+}  // namespace minim::runtime
