@@ -51,7 +51,7 @@ placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_pl
          .host = host,
          .n_context = p.n_context,
          .n_sequences = positive_or(p.n_sequences, 1, "n_sequences"),
-         .n_ubatch = positive_or(p.n_ubatch, runtime::k_default_step_rows, "n_ubatch"),
+         .n_ubatch = positive_or(p.n_ubatch, 0, "n_ubatch"),
          .k_format = kv_format(p.k_format, "k_format").value_or(backend::k_default_kv_format),
          .v_format = kv_format(p.v_format, "v_format").value_or(backend::k_default_kv_format),
          .overrides = std::string(optional_text(p.overrides)),

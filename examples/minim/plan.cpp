@@ -65,7 +65,8 @@ void add_options(CLI::App& app, PlanArguments& arguments) {
                    "also -np: number of concurrent sequences; each reserves the context")
         ->type_name("N")
         ->check(CLI::PositiveNumber.description(""));
-    app.add_option("--ubatch-size", plan.n_ubatch, "also -ub: rows of a prompt step (default: 512)")
+    app.add_option("--ubatch-size", plan.n_ubatch,
+                   "also -ub: rows of a prompt step (default: chosen, 512 or more)")
         ->type_name("N")
         ->check(CLI::PositiveNumber.description(""));
     app.add_option("--cache-type-k", arguments.k_type, "also -ctk: F16, F32, BF16, Q8_0 or Q4_0")

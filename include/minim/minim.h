@@ -390,7 +390,7 @@ typedef struct minim_plan_params {
                               kept in the user's cache folder */
     int64_t n_context;   /* tokens of one sequence */
     int32_t n_sequences; /* concurrent sequences, each of which reserves the context; 0: 1 */
-    int32_t n_ubatch;    /* rows of a prompt step; 0: 512 */
+    int32_t n_ubatch;    /* rows of a prompt step; 0: chosen, 512 or more */
     int32_t k_format;    /* MINIM_KV_*; AUTO: F16 */
     int32_t v_format;
     const char* overrides; /* as in minim_model_params; NULL: none */

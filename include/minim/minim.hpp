@@ -335,7 +335,7 @@ struct PlanOptions {
     std::string host;  // "768GiB,576GB/s"; "": this machine
     int64_t n_context = 0;
     int32_t n_sequences = 1;
-    int32_t n_ubatch = 512;
+    int32_t n_ubatch = 0;  // 0: chosen
     int32_t k_format = MINIM_KV_AUTO;
     int32_t v_format = MINIM_KV_AUTO;
     std::string overrides;      // "PATTERN=DEVICE,..."

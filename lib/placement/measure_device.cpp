@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -10,36 +11,50 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "placement/devices.h"
+#include "placement/predict.h"
 
 namespace minim::placement {
 namespace {
 
 constexpr uint64_t k_most_copied_bytes = uint64_t{256} << 20;
+constexpr uint64_t k_least_copied_bytes = uint64_t{64} << 10;
+constexpr double k_long_copy_seconds = 5e-3;
 constexpr int k_copies = 5;
+// Rows of the largest step that anybody computes a prompt in.
+constexpr int64_t k_most_rows = 8192;
+
+template <typename Copy>
+double seconds_of(const Copy& copy) {
+    const auto start = std::chrono::steady_clock::now();
+    copy();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    return std::max(taken.count(), 1e-9);
+}
 
 // Bytes a second of the fastest round.
 template <typename Copy>
 double rate_of(uint64_t bytes, const Copy& copy) {
     double best = 0.0;
-    for (int round = 0; round < k_copies; ++round) {
-        const auto start = std::chrono::steady_clock::now();
-        copy();
-        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-        best = std::max(best, static_cast<double>(bytes) / std::max(taken.count(), 1e-9));
-    }
+    for (int round = 0; round < k_copies; ++round)
+        best = std::max(best, static_cast<double>(bytes) / seconds_of(copy));
     return best;
 }
 
 // Of the memory, which a copy reads and writes, and of the link.
 std::vector<double> measure(const backend::Backend& device) {
     constexpr const char* k_what = "measuring bandwidths";
-    const uint64_t bytes = std::min(k_most_copied_bytes, device.available_bytes() / 4);
-    const std::unique_ptr<backend::Memory> from = device.allocate(bytes, k_what);
-    const std::unique_ptr<backend::Memory> to = device.allocate(bytes, k_what);
-    const std::unique_ptr<backend::Memory> staging = device.allocate_staging(bytes, k_what);
-    std::fill_n(staging->data(), bytes, std::byte{1});
+    const uint64_t most = std::min(k_most_copied_bytes, device.available_bytes() / 4);
+    const std::unique_ptr<backend::Memory> from = device.allocate(most, k_what);
+    const std::unique_ptr<backend::Memory> to = device.allocate(most, k_what);
+    const std::unique_ptr<backend::Memory> staging = device.allocate_staging(most, k_what);
+    std::fill_n(staging->data(), most, std::byte{1});
+    // As many bytes as a slow link copies in a moment.
+    uint64_t bytes = std::min(k_least_copied_bytes, most);
+    while (bytes < most &&
+           seconds_of([&] { device.write(from->data(), staging->data(), bytes); }) < k_long_copy_seconds)
+        bytes = std::min(4 * bytes, most);
     const double link = rate_of(bytes, [&] { device.write(from->data(), staging->data(), bytes); });
-    const double memory = rate_of(2 * bytes, [&] { device.copy(to->data(), from->data(), bytes); });
+    const double memory = rate_of(2 * most, [&] { device.copy(to->data(), from->data(), most); });
     return {memory, link};
 }
 
@@ -72,6 +87,26 @@ void complete_device(DeviceFacts& facts, std::string_view text, const Threads& t
     facts.bytes_per_second = rates[0];
     facts.link_bytes_per_second = rates[1];
     facts.is_measured = true;
+}
+
+runtime::StreamRule measured_stream_rule(const backend::Backend& device, const model::Config& config,
+                                         double expert_bytes, const Threads& threads, CpuLevel level,
+                                         const Logger& log) {
+    try {
+        // "cuda:0 (exact)" is the device cuda:0.
+        const std::string name(device.name().substr(0, device.name().find(' ')));
+        DeviceFacts facts = {.name = name};
+        complete_device(facts, name, threads, level);
+        const HostFacts host = measured_host(threads.prompt->n_threads());
+        runtime::StreamRule rule = stream_rule(facts, host, config, expert_bytes, k_most_rows);
+        // Cached numbers have fewer digits than those that were just measured.
+        rule.break_even_slots = std::round(rule.break_even_slots * 16.0) / 16.0;
+        return rule;
+    } catch (const Error& error) {
+        log.info("{}: prompts copy no experts to it, because its bandwidth is not known: {}", device.name(),
+                 error.what());
+        return {};
+    }
 }
 
 }  // namespace minim::placement

@@ -4,9 +4,13 @@
 
 #include <string_view>
 
+#include "backend/backend.h"
 #include "base/cpu_features.h"
+#include "base/log.h"
+#include "model/config.h"
 #include "placement/backends.h"
 #include "placement/facts.h"
+#include "runtime/stream_rule.h"
 
 namespace minim::placement {
 
@@ -14,5 +18,12 @@ namespace minim::placement {
 // are measured in some 100 ms when a device is asked for the first time, and cached (facts.h). Throws invalid,
 // quoting `text` with the reason, if no such device is usable here, and what a device's copies throw.
 void complete_device(DeviceFacts& facts, std::string_view text, const Threads& threads, CpuLevel level);
+
+// Returns when prompts copy experts of expert_bytes to a device of this machine (stream_rule()), from the measured bandwidths of its link
+// and of the host. They are measured once and cached, so that the same prompt is computed alike in every run. Off, with a line in
+// `log`, if the device cannot be measured.
+runtime::StreamRule measured_stream_rule(const backend::Backend& device, const model::Config& config,
+                                         double expert_bytes, const Threads& threads, CpuLevel level,
+                                         const Logger& log);
 
 }  // namespace minim::placement

@@ -38,7 +38,7 @@ struct OpenedDevices {
 };
 
 // Opens the host's backend and the devices. Devices compute in exact arithmetic if the host's backend is the reference.
-// `log` must outlive the devices, whose warnings it gets. Throws invalid for impossible numbers and for options of
+// `log` must outlive the devices, whose warnings it gets, and the spread. Throws invalid for impossible numbers and for options of
 // devices where none is named, and as open_device().
 OpenedDevices open_devices(const OpenRequest& request, Threads threads, CpuLevel level, const Logger& log);
 

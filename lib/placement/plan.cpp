@@ -16,6 +16,7 @@
 #include "model/roles.h"
 #include "model/shares.h"
 #include "placement/predict.h"
+#include "runtime/stream_rule.h"
 
 namespace minim::placement {
 namespace {
@@ -31,6 +32,13 @@ constexpr double k_reserve_part = 0.02;
 // The memory that a driver takes for a context and the code of kernels.
 constexpr uint64_t k_driver_bytes = uint64_t{500} << 20;
 constexpr uint64_t k_staging_bytes = uint64_t{16} << 20;
+
+// Rows of a prompt step, if the plan chooses them. More rows share the copies of experts and need more work space, which may cost
+// decoding at most this part of its speed.
+constexpr int64_t k_ubatch = 512;
+constexpr int64_t k_most_ubatch = 8192;
+constexpr double k_least_decode_part = 0.97;
+constexpr double k_least_prompt_gain = 1.05;
 
 constexpr int64_t k_context_step = 256;  // granularity of the context that would fit, in messages
 
@@ -101,9 +109,8 @@ class Planner {
   public:
     explicit Planner(const PlanRequest& request)
         : request_(request), sizes_(sizes_of(request)), n_layer_(request.config.n_layer) {
-        const int64_t n_rows = std::min(request.n_ubatch, request.n_context);
-        device_work_ = step_bytes(request.config, n_rows, request.n_context, true);
-        host_work_ = step_bytes(request.config, n_rows, request.n_context, false);
+        device_work_ = step_bytes(request.config, n_rows(), request.n_context, true);
+        host_work_ = step_bytes(request.config, n_rows(), request.n_context, false);
         read_rules();
     }
 
@@ -269,8 +276,14 @@ class Planner {
             all += sizes_.experts[l];
             tables += n * sizeof(backend::ExpertPlace);
         }
-        if (all == 0 || room <= tables) return;
         const auto d = static_cast<size_t>(device);
+        const uint64_t outputs = output_bytes();
+        if (all == 0 || room <= tables + outputs) return;
+        room -= outputs;
+        const uint64_t staging = staging_bytes(request_.devices[d], classes.rbegin()->first, all, room);
+        room -= staging;
+        plan.devices[d].work_bytes += outputs + staging;
+        if (room <= tables) return;
         const double part = std::min(static_cast<double>(room - tables) / static_cast<double>(all),
                                      balanced_part(request_.devices[d], request_.host));
         PlannedPlace& there = plan.devices[d];
@@ -283,6 +296,23 @@ class Planner {
             for (const size_t l : of)
                 plan.cached_part[l] = static_cast<double>(n) / static_cast<double>(n_all);
         }
+    }
+
+    int64_t n_rows() const { return std::min(request_.n_ubatch, request_.n_context); }
+
+    // Of a step's slots, which the device adds up once the host has computed its own.
+    uint64_t output_bytes() const {
+        return static_cast<uint64_t>(n_rows() * request_.config.n_expert_used * request_.config.hidden) *
+               sizeof(float);
+    }
+
+    // The areas for experts that steps copy, out of the room for a cache (runtime/expert_stream.h); 0: none are copied.
+    uint64_t staging_bytes(const DeviceFacts& device, uint64_t expert_bytes, uint64_t all,
+                           uint64_t room) const {
+        const runtime::StreamRule rule =
+            stream_rule(device, request_.host, request_.config, static_cast<double>(expert_bytes), n_rows());
+        if (room >= all) return 0;
+        return runtime::stream_space(rule, expert_bytes, request_.config.n_expert, room).device_bytes();
     }
 
     static uint64_t used(const PlannedPlace& place) {
@@ -311,6 +341,7 @@ class Planner {
             plan.devices[d].free_bytes = left(request_.devices[d].memory_bytes, plan.devices[d]);
         plan.host.free_bytes = left(request_.host.memory_bytes, plan.host);
         plan.fits = overflow(plan) == 0 && host_overflow(plan) == 0;
+        plan.n_ubatch = request_.n_ubatch;
         const int64_t n_used = request_.config.n_expert_used;
         plan.token_dense_bytes = sizes_.head;
         for (size_t l = 0; l < sizes_.dense.size(); ++l) {
@@ -504,7 +535,7 @@ void check(const PlanRequest& request) {
         fail(Status::invalid, "a context of {} tokens is not possible", request.n_context);
     if (request.n_sequences < 1 || request.n_sequences > 65536)
         fail(Status::invalid, "{} sequences are not possible; 1 to 65536 are", request.n_sequences);
-    if (request.n_ubatch < 1 || request.n_ubatch > 65536)
+    if (request.n_ubatch < 0 || request.n_ubatch > 65536)
         fail(Status::invalid, "micro-batches of {} rows are not possible; 1 to 65536 are", request.n_ubatch);
     for (const Format format : {request.k_format, request.v_format})
         if (!backend::is_kv_format(format))
@@ -521,11 +552,33 @@ void check(const PlanRequest& request) {
             fail(Status::invalid, "a device's share of the layers is {}", share);
 }
 
+// Returns the plan with the number of rows of a prompt step that suits it.
+Plan plan_with_best_ubatch(PlanRequest request) {
+    request.n_ubatch = k_ubatch;
+    Plan best = Planner(request).make();
+    const double least_decode = k_least_decode_part * best.decode_tokens_per_second;
+    const bool caches = std::ranges::any_of(best.cached_part, [](double part) { return part > 0.0; });
+    if (!caches || !best.fits) return best;
+    while (request.n_ubatch < std::min(k_most_ubatch, request.n_context)) {
+        request.n_ubatch *= 2;
+        Plan plan = Planner(request).make();
+        if (!plan.fits || plan.decode_tokens_per_second < least_decode) break;
+        if (plan.prompt_tokens_per_second >= k_least_prompt_gain * best.prompt_tokens_per_second)
+            best = std::move(plan);
+    }
+    if (best.n_ubatch > k_ubatch)
+        best.choices.push_back(format_text(
+            "prompts in micro-batches of {} rows (-ub {}): experts that are not on the device are copied "
+            "there for each, so many rows share a copy",
+            best.n_ubatch, best.n_ubatch));
+    return best;
+}
+
 }  // namespace
 
 Plan make_plan(const PlanRequest& request) {
     check(request);
-    return Planner(request).make();
+    return request.n_ubatch == 0 ? plan_with_best_ubatch(request) : Planner(request).make();
 }
 
 }  // namespace minim::placement

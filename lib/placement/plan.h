@@ -25,7 +25,7 @@ struct PlanRequest {
     HostFacts host = {};
     int64_t n_context = 0;                            // tokens of one sequence
     int64_t n_sequences = 1;                          // concurrent ones, each of which reserves the context
-    int64_t n_ubatch = runtime::k_default_step_rows;  // rows of a prompt step
+    int64_t n_ubatch = runtime::k_default_step_rows;  // rows of a prompt step; 0: chosen, at least as many
     Format k_format = backend::k_default_kv_format;
     Format v_format = backend::k_default_kv_format;
     std::string overrides = {};  // parse_overrides(); "cpu" is the host
@@ -68,6 +68,7 @@ struct Plan {
     std::vector<int32_t> expert_device;  // of the experts of each layer
     // Of each layer: the part of its experts that fits the cache of its device. The host has all experts, and computes the others.
     std::vector<double> cached_part;
+    int64_t n_ubatch = 0;  // rows of a prompt step
 
     // Read to decode one token.
     uint64_t token_dense_bytes = 0;

@@ -81,9 +81,8 @@ class Predictor {
             const int32_t own = plan_.layer_device[l];
             const int32_t experts = plan_.expert_device[l];
             seconds += dense_seconds(own, request_.layers[l], n_rows);
-            const double cached = plan_.cached_part[l];
-            seconds += std::max(expert_seconds(own, request_.layers[l], n_rows, cached),
-                                expert_seconds(experts, request_.layers[l], n_rows, 1.0 - cached));
+            seconds += plan_.cached_part[l] > 0.0 ? shared_seconds(l, n_rows)
+                                                  : expert_seconds(experts, request_.layers[l], n_rows, 1.0);
             seconds +=
                 k_device_layer_seconds + (own != experts ? crossing_seconds(own, experts, n_rows) : 0.0);
         }
@@ -120,6 +119,24 @@ class Predictor {
                std::max(read / speed.bytes_per_second, n_rows * operations / speed.operations_per_second);
     }
 
+    // Of a layer whose experts the device and the host compute at the same time, with experts copied to the device if that pays. The
+    // host takes as many of those that are not there as it computes while the others are copied.
+    double shared_seconds(size_t layer, double n_rows) const {
+        const LayerReads& reads = request_.layers[layer];
+        const int32_t own = plan_.layer_device[layer];
+        const double cached = plan_.cached_part[layer];
+        const double on_host = expert_seconds(plan_.expert_device[layer], reads, n_rows, 1.0 - cached);
+        const DeviceFacts& device = request_.devices[static_cast<size_t>(own)];
+        const auto n_expert = static_cast<double>(request_.config.n_expert);
+        const auto rule = stream_rule(device, request_.host, request_.config, reads.experts / n_expert,
+                                      static_cast<int64_t>(n_rows));
+        if (!rule.is_on()) return std::max(expert_seconds(own, reads, n_rows, cached), on_host);
+        const double all_copies = (1.0 - cached) * reads.experts / device.link_bytes_per_second;
+        const double copied_part = on_host / (on_host + all_copies);
+        const double on_device = expert_seconds(own, reads, n_rows, cached + (1.0 - cached) * copied_part);
+        return std::max(on_device, copied_part * all_copies);
+    }
+
     double crossing_seconds(int32_t own, int32_t experts, double n_rows) const {
         double link = 0.0;
         for (const int32_t device : {own, experts})
@@ -137,6 +154,19 @@ class Predictor {
 double balanced_part(const DeviceFacts& device, const HostFacts& host) {
     const double of_device = device_bandwidth(device);
     return of_device / (of_device + host_bandwidth(host));
+}
+
+runtime::StreamRule stream_rule(const DeviceFacts& device, const HostFacts& host, const model::Config& config,
+                                double expert_bytes, int64_t n_rows) {
+    if (!(device.link_bytes_per_second > 0.0) || !(host.bytes_per_second > 0.0)) return {};
+    const double copy_seconds = expert_bytes / device.link_bytes_per_second;
+    const double slot_seconds = 6.0 * static_cast<double>(config.hidden * config.expert_ff) /
+                                (host.bytes_per_second * k_host_operations);
+    const double break_even_slots = copy_seconds / slot_seconds;
+    const double even_slots =
+        static_cast<double>(n_rows * config.n_expert_used) / static_cast<double>(config.n_expert);
+    if (even_slots < break_even_slots) return {};
+    return {.break_even_slots = break_even_slots};
 }
 
 void predict(const PredictRequest& request, Plan& plan) {

@@ -7,6 +7,7 @@
 
 #include "model/config.h"
 #include "placement/facts.h"
+#include "runtime/stream_rule.h"
 
 namespace minim::placement {
 
@@ -19,6 +20,11 @@ struct LayerReads {
     double experts = 0.0;      // all experts
     double expert_part = 0.0;  // the experts read for one token
 };
+
+// When steps copy experts from the host to a device instead of computing them there. Off if the link's bandwidth is not known, or if
+// with even routing an expert of a step of n_rows has too few slots. expert_bytes: of one expert, on average.
+runtime::StreamRule stream_rule(const DeviceFacts& device, const HostFacts& host, const model::Config& config,
+                                double expert_bytes, int64_t n_rows);
 
 struct PredictRequest {
     const model::Config& config;

@@ -2,6 +2,8 @@
 // Finding devices, opening them by name, and spreading layers over them.
 #include "placement/devices.h"
 
+#include <chrono>
+#include <cmath>
 #include <fstream>
 
 #include "base/error.h"
@@ -44,6 +46,34 @@ TEST_CASE("devices are listed: the CPU first, then what plug-ins find, and why o
     CHECK((last - 1)->name == "sim:2");
     CHECK((last - 1)->why_not.empty());
     CHECK((last - 1)->memory_bytes == 64 << 20);
+}
+
+TEST_CASE("prompts copy experts to a device of this machine by measured bandwidths, the same in every run") {
+    const Setting folder("MINIM_PLUGIN_PATH", MINIM_SIM_FOLDER);
+    const TemporaryFolder caches;
+    const Setting cache("XDG_CACHE_HOME", caches.path());
+    const Logger silent;
+    model::Config config;
+    config.hidden = 4096;
+    config.expert_ff = 2048;
+    config.n_expert = 8;
+    config.n_expert_used = 2;
+    const auto break_even = [&](const char* name, const char* settings, double expert_bytes = 1e6) {
+        const Setting sim("MINIM_SIM", settings);
+        return placement::measured_stream_rule(*open(name), config, expert_bytes, threads(),
+                                               active_cpu_level(), silent)
+            .break_even_slots;
+    };
+    const double slots = break_even("sim:0", "devices=2 memory=64");
+    CHECK((slots > 0.0 && slots < 2048.0));
+    CHECK(break_even("sim:0", "devices=2 memory=64 bytes_per_second=1000000") == slots);  // from the cache
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(std::isinf(break_even("sim:1", "devices=2 memory=64 bytes_per_second=300000", 1e8)));
+    CHECK(std::chrono::steady_clock::now() - start <
+          std::chrono::seconds(60));  // of a copy of 64 KiB at a time
+    // A device that cannot be measured is one to which nothing is copied.
+    const Setting other("XDG_CACHE_HOME", caches.path() + "/other");
+    CHECK(std::isinf(break_even("sim:0", "devices=2 memory=64 failing_transfer=1")));
 }
 
 TEST_CASE("a device of this machine is measured for a plan") {

@@ -319,14 +319,14 @@ def plan(
     kv="f16",
     overrides=None,
     split=None,
-    ubatch=512,
+    ubatch=0,
     threads=0,
 ):
     """Predicts where the weights of a checkpoint go and how fast it runs. Returns a dict; minim.h (minim_plan_make) has its keys.
     Reads only headers. `devices`: texts such as "cuda:0=96GiB,1790GB/s,pcie=50GB/s", of devices that need not exist; [] is the CPU
     alone, None the devices of this machine. `host`: "768GiB,576GB/s"; None is this machine. `context`: tokens of each of
     `parallel` sequences. `kv`: a format of the KV cache, or a pair, for K and for V. `overrides`: such as "exps=CPU". `split`: each
-    device's share of the layers.
+    device's share of the layers. `ubatch`: rows of a prompt step; 0 chooses.
     """
     k_format, v_format = (kv, kv) if isinstance(kv, str) else kv
     texts = [devices] if isinstance(devices, str) else devices

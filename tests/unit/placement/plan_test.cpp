@@ -3,12 +3,14 @@
 #include "placement/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "model/roles.h"
+#include "placement/predict.h"
 #include "support/catch.h"
 #include "support/helpers.h"
 
@@ -75,6 +77,7 @@ struct Case {
     int64_t n_sequences = 1;
     std::string overrides = {};
     std::vector<double> shares = {};
+    int64_t n_ubatch = 512;
 
     Plan plan() const {
         return make_plan({.config = config,
@@ -83,6 +86,7 @@ struct Case {
                           .host = host,
                           .n_context = n_context,
                           .n_sequences = n_sequences,
+                          .n_ubatch = n_ubatch,
                           .overrides = overrides,
                           .shares = shares});
     }
@@ -291,6 +295,71 @@ TEST_CASE("a plan that does not fit says what would") {
     c.devices = devices_of({4.0});
     CHECK_FALSE(c.plan().fits);
     CHECK(says(c.plan(), "a:0: does not fit"));
+}
+
+TEST_CASE("an expert is copied if that is faster than computing its slots on the host") {
+    const model::Config config = config_of_model();
+    const HostFacts host = {64 * k_gib, 1e11, false};
+    DeviceFacts device = {"a:0", 4 * k_gib, 1e12, 25e9};
+    const auto slots = [&](double expert_bytes, int64_t n_rows) {
+        return stream_rule(device, host, config, expert_bytes, n_rows).break_even_slots;
+    };
+    // 1 TFLOP/s of the host: 6 * 1024 * 512 operations for a slot take 3.1 us, a copy 40 us.
+    CHECK(std::abs(slots(1e6, 512) - 40.0 / 3.1457) < 0.01);
+    CHECK(std::abs(slots(2e6, 512) - 2.0 * slots(1e6, 512)) < 0.01);
+    // 4 of 16 experts: 50 rows give each of them 12.5 slots.
+    CHECK(std::isinf(slots(1e6, 50)));
+    CHECK(std::isfinite(slots(1e6, 51)));
+    device.link_bytes_per_second = 0.0;
+    CHECK(std::isinf(slots(1e6, 512)));
+}
+
+TEST_CASE("prompts copy experts: faster, with areas that are part of the work space") {
+    Case c = {.weights = weights_of_model(16 * k_mib), .devices = devices_of({2.5})};
+    c.n_context = 16384;
+    c.n_ubatch = 2048;
+    const Plan plan = c.plan();
+    REQUIRE(plan.fits);
+    REQUIRE(plan.cached_part[0] > 0.0);
+    c.devices[0].link_bytes_per_second = 1e8;  // too slow
+    const Plan without = c.plan();
+    CHECK(plan.prompt_tokens_per_second > 1.2 * without.prompt_tokens_per_second);
+    CHECK(plan.devices[0].work_bytes > without.devices[0].work_bytes);
+    CHECK(plan.devices[0].work_bytes - without.devices[0].work_bytes <= 2 * 256 * k_mib);
+    CHECK(plan.devices[0].n_experts < without.devices[0].n_experts);
+    CHECK(plan.devices[0].n_experts + 2 * 16 + 1 >= without.devices[0].n_experts);
+    const PlannedPlace& place = plan.devices[0];
+    CHECK(place.dense_bytes + place.expert_bytes + place.kv_bytes + place.work_bytes + place.free_bytes <=
+          c.devices[0].memory_bytes);
+}
+
+TEST_CASE("a plan chooses larger micro-batches if prompts copy experts and decoding does not suffer") {
+    Case c = {.devices = devices_of({8.0})};
+    c.n_context = 16384;
+    int n_larger = 0;
+    for (double gib = 4.0; gib < 12.0; gib += 0.25) {
+        c.devices = devices_of({gib});
+        c.devices[0].link_bytes_per_second = 1e11;
+        c.n_ubatch = 512;
+        const Plan at_512 = c.plan();
+        c.n_ubatch = 0;
+        const Plan chosen = c.plan();
+        INFO(gib << " GiB");
+        CHECK(at_512.n_ubatch == 512);
+        CHECK(chosen.fits);
+        CHECK(chosen.decode_tokens_per_second >= 0.97 * at_512.decode_tokens_per_second);
+        CHECK(says(chosen, "-ub ") == (chosen.n_ubatch > 512));
+        if (chosen.n_ubatch == 512) continue;
+        ++n_larger;
+        CHECK(chosen.cached_part[0] > 0.0);
+        CHECK(chosen.prompt_tokens_per_second > 1.05 * at_512.prompt_tokens_per_second);
+        CHECK(says(chosen, "-ub " + std::to_string(chosen.n_ubatch)));
+    }
+    CHECK(n_larger > 0);
+    c.devices = devices_of({16.0});  // all experts fit
+    CHECK(c.plan().n_ubatch == 512);
+    c.n_ubatch = -1;
+    expect_error(Status::invalid, "micro-batches of -1 rows", [&] { c.plan(); });
 }
 
 TEST_CASE("each sequence reserves its context") {
