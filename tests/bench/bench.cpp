@@ -25,6 +25,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// To measure the bandwidth: about 50 ms.
+constexpr uint64_t k_measured_bytes = uint64_t{512} << 20;
+
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -121,7 +124,7 @@ void Bench::open_yardsticks() {
         if (!share.backend->uses_host_memory()) {
             own = std::make_unique<DeviceBandwidth>(*share.backend);
         } else if (!host_bandwidth_) {
-            host_bandwidth_.emplace(*pool_);
+            host_bandwidth_.emplace(*pool_, k_measured_bytes);
         }
     }
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bandwidth.h"
+#include "base/read_bandwidth.h"
 #include "base/thread_pool.h"
 #include "device_bandwidth.h"
 #include "kernels.h"
@@ -84,7 +84,7 @@ class Bench {
     const model::Config* config_ = nullptr;
     const model::Weights* weights_ = nullptr;
     std::optional<runtime::ForwardPass> forward_;
-    std::optional<Bandwidth> host_bandwidth_;
+    std::optional<ReadBandwidth> host_bandwidth_;
     std::vector<std::unique_ptr<DeviceBandwidth>> device_bandwidth_;  // a share; null: the host's
     int64_t n_drawn_ = 0;  // tokens, of all tests: none is repeated before all of the vocabulary were taken
     std::vector<float> logits_;

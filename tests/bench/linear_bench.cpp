@@ -14,8 +14,8 @@
 
 #include <benchmark/benchmark.h>
 
-#include "bandwidth.h"
 #include "base/buffer.h"
+#include "base/read_bandwidth.h"
 #include "cpu/cpu_backend.h"
 #include "random_bytes.h"
 
@@ -52,7 +52,7 @@ const Buffer& ring(Format format) {
 
 double read_bandwidth() {
     static const double best = [] {
-        const minim::bench::Bandwidth bandwidth(pool());
+        const minim::ReadBandwidth bandwidth(pool(), uint64_t{512} << 20);
         double fastest = 0.0;
         for (int round = 0; round < 5; ++round) fastest = std::max(fastest, bandwidth.measure());
         return fastest;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bandwidth.h"
+#include "base/read_bandwidth.h"
 
 #include <chrono>
 #include <cstring>
@@ -7,10 +7,9 @@
 
 #include "base/cpu_features.h"
 
-namespace minim::bench {
+namespace minim {
 namespace {
 
-constexpr uint64_t k_bytes = uint64_t{512} << 20;
 constexpr int64_t k_piece = 256 << 10;
 
 // Reads a piece in vectors as wide as the machine has them: with narrower ones a kernel may read faster than this. Eight
@@ -60,13 +59,13 @@ uint64_t sum_of(const std::byte* piece) {
 
 }  // namespace
 
-Bandwidth::Bandwidth(const ThreadPool& pool)
-    : pool_(pool), bytes_(k_bytes, "memory to measure the bandwidth") {
-    std::memset(bytes_.data(), 1, k_bytes);
+ReadBandwidth::ReadBandwidth(const ThreadPool& pool, uint64_t bytes)
+    : pool_(pool), bytes_(bytes, "measuring the memory's bandwidth") {
+    std::memset(bytes_.data(), 1, bytes_.size());  // pages that are all zeros may be one
 }
 
-double Bandwidth::measure() const {
-    std::vector<uint64_t> sums(k_bytes / k_piece);
+double ReadBandwidth::measure() const {
+    std::vector<uint64_t> sums(bytes_.size() / k_piece);
     const auto start = std::chrono::steady_clock::now();
     pool_.run(static_cast<int64_t>(sums.size()), [&](int64_t piece, int32_t) {
         sums[static_cast<size_t>(piece)] = sum_of(bytes_.data() + piece * k_piece);
@@ -74,7 +73,7 @@ double Bandwidth::measure() const {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     uint64_t total = 0;
     for (const uint64_t sum : sums) total += sum;
-    return total == 0 ? 0.0 : static_cast<double>(k_bytes) / seconds.count();  // the sums are never 0
+    return total == 0 ? 0.0 : static_cast<double>(bytes_.size()) / seconds.count();  // the sums are never 0
 }
 
-}  // namespace minim::bench
+}  // namespace minim
