@@ -11,14 +11,14 @@ namespace {
 
 // Large enough that starting a copy or a kernel costs little beside it, small enough that the first chunk is soon there.
 constexpr uint64_t k_area_bytes = uint64_t{256} << 20;
-constexpr uint64_t k_alignment = 256;  // of tables, for wide loads of a GPU
+constexpr uint64_t k_table_alignment = 256;  // of tables, for wide loads of a GPU
 
 }  // namespace
 
 StreamSpace stream_space(const StreamRule& rule, uint64_t expert_bytes, int64_t n_expert, uint64_t bytes) {
     StreamSpace space;
     const uint64_t table =
-        align_up(static_cast<uint64_t>(n_expert) * sizeof(backend::ExpertPlace), k_alignment);
+        align_up(static_cast<uint64_t>(n_expert) * sizeof(backend::ExpertPlace), k_table_alignment);
     const uint64_t area = std::min(bytes / 2 / StreamSpace::k_areas, k_area_bytes);
     if (!rule.is_on() || area <= table) return space;
     const auto fitting = static_cast<int64_t>((area - table) / expert_bytes);
