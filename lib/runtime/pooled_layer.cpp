@@ -10,7 +10,7 @@ namespace {
 using backend::ExpertStack;
 using weights::WeightSpec;
 
-constexpr uint64_t k_alignment = 256;
+constexpr uint64_t k_matrix_alignment = 256;
 
 // As a device holds matrices like this one.
 ExpertStack stack_on(const backend::Backend& device, const WeightSpec& weight, const ExpertStack& on_host) {
@@ -30,7 +30,7 @@ ExpertStack stack_on(const backend::Backend& device, const WeightSpec& weight, c
 }  // namespace
 
 uint64_t room_of(const WeightSpec& weight) {
-    return align_up(weight.bytes(), k_alignment);
+    return align_up(weight.bytes(), k_matrix_alignment);
 }
 
 uint64_t place_bytes(const PooledLayer& layer) {

@@ -31,9 +31,9 @@ constexpr int64_t k_trace_tokens = 2000;
 constexpr int64_t k_most_under_way = 32;
 
 // A simulated device that knows what its tables of experts name: no byte of that may be written.
-class WatchedDevice : public bench::TimedBackend {
+class TracedDevice : public bench::TimedBackend {
   public:
-    WatchedDevice() : TimedBackend(make_devices(1).front()) {}
+    TracedDevice() : TimedBackend(make_devices(1).front()) {}
 
     void write(std::byte* to, const std::byte* from, uint64_t bytes) const override {
         {
@@ -122,7 +122,7 @@ double rate_of_simple_cache(const std::vector<Choice>& trace, int64_t n_places, 
 }
 
 struct Traced {
-    std::shared_ptr<const WatchedDevice> device = std::make_shared<const WatchedDevice>();
+    std::shared_ptr<const TracedDevice> device = std::make_shared<const TracedDevice>();
     std::shared_ptr<const model::Model> model;
     ExpertPool* pool = nullptr;
 

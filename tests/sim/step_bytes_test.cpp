@@ -12,7 +12,7 @@ namespace {
 
 using Backends = std::vector<std::shared_ptr<const backend::Backend>>;
 
-constexpr int64_t k_context = 700;
+constexpr int64_t k_step_context = 700;
 constexpr backend::StepLimits k_shape = {.hidden = 96,
                                          .n_head = 6,
                                          .n_head_kv = 2,
@@ -29,10 +29,10 @@ void check_bytes(const Arrange& arrange, int64_t n_rows, bool makes_shortlists) 
     const Devices devices = make_devices(2, {.makes_shortlists = makes_shortlists});
     const Backends all = {cpu_backend(), cpu_backend(), devices[0], devices[1]};
     const std::vector<runtime::Stage> stages = arrange(all);
-    const auto bytes = runtime::step_bytes(stages, k_shape, n_rows, k_context);
+    const auto bytes = runtime::step_bytes(stages, k_shape, n_rows, k_step_context);
     for (const auto& device : all) CHECK(device->memory().used() == 0);
     for (const auto& device : devices) CHECK(device->counts().allocations == 0);
-    const runtime::StepSpace space(stages, k_shape, n_rows, k_context);
+    const runtime::StepSpace space(stages, k_shape, n_rows, k_step_context);
     for (size_t d = 0; d < all.size(); ++d) {
         INFO("device " << d << ", " << n_rows << " rows");
         const auto counted = bytes.find(all[d].get());
@@ -88,7 +88,7 @@ TEST_CASE("a step beyond all memory is refused when its bytes are counted") {
     backend::StepLimits shape = k_shape;
     shape.hidden = int64_t{1} << 50;
     expect_error(Status::out_of_memory, "activations",
-                 [&] { runtime::step_bytes(stages, shape, 65536, k_context); });
+                 [&] { runtime::step_bytes(stages, shape, 65536, k_step_context); });
 }
 
 }  // namespace minim::test
