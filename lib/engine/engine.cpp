@@ -299,9 +299,10 @@ void Engine::run_step() {
     counts_.n_rows += scheduler_.n_planned();
 }
 
-// Called between layers of a step, on the engine's thread: returns whether the result is no longer needed, or a
-// request of higher priority is waiting. Marks requests that have timed out.
+// Called between layers of a step, on the engine's thread and on the one that computes the host's experts: returns whether the
+// result is no longer needed, or a request of higher priority is waiting. Marks requests that have timed out.
 bool Engine::is_step_unwanted() noexcept {
+    const std::lock_guard looking(look_mutex_);
     const Clock::time_point now = Clock::now();
     longest_wait_ = std::max(longest_wait_, now - last_look_);
     last_look_ = now;

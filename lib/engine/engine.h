@@ -157,7 +157,9 @@ class Engine {
     WorkList running_;
     EngineState counts_;
     bool is_in_step_ = false;
-    bool is_preempted_ = false;       // the step, by a request of higher priority
+    bool is_preempted_ = false;  // the step, by a request of higher priority
+    // For is_step_unwanted(), which alone touches the above during a step.
+    std::mutex look_mutex_;
     Clock::time_point last_look_;     // the last check whether the step is still wanted
     Clock::duration longest_wait_{};  // between two such checks of the step
     int64_t n_prompt_rows_;           // the most rows of prompts in a step: adapted to these times
