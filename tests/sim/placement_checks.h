@@ -59,7 +59,7 @@ struct Failures {
 };
 
 // Lets the first, the second, the third ... allocation fail until none does any more; and so with transfers and
-// operations. Each time use(devices) throws an error with `name` in it, and leaves nothing on any device.
+// operations; under the thread sanitizer not each of them. Each time use(devices) throws an error with `name` in it, and leaves nothing on any device.
 Failures fail_at_each(const std::string& name, const DevicesThatFail& make,
                       const std::function<void(const Devices& devices)>& use);
 
