@@ -123,6 +123,7 @@ void check_threads(const std::shared_ptr<const model::Model>& model) {
     const std::vector<int32_t> expected = answer_on(model_on_cpu(), some_ids(66), 20);
     std::vector<std::vector<int32_t>> answers(4);
     std::vector<std::thread> threads;
+    threads.reserve(answers.size());
     for (auto& answer : answers) threads.emplace_back([&] { answer = answer_on(model, some_ids(66), 20); });
     for (std::thread& thread : threads) thread.join();
     for (const auto& answer : answers) CHECK(answer == expected);
