@@ -1251,6 +1251,7 @@ class Engine {
             params.notify_user_data = notify.get();
         } else if (options.notify_fd >= 0) {
             params.notify = minim_notify_fd;
+            // NOLINTNEXTLINE(performance-no-int-to-ptr): minim_notify_fd takes the descriptor itself
             params.notify_user_data = reinterpret_cast<void*>(static_cast<intptr_t>(options.notify_fd));
         }
         return params;
