@@ -72,32 +72,35 @@ std::shared_ptr<const backend::Backend> opened(const std::string& name, std::str
     }
 }
 
+// Fills in the bandwidths of an open device, measured now or before.
+void fill_rates(DeviceFacts& facts, const backend::Backend& device, CpuLevel level) {
+    std::string description;
+    for (const backend::DeviceInfo& info : list_devices(level))
+        if (info.name == facts.name) description = info.description;
+    const std::vector<double> rates = cached_numbers(format_text("device-{}-{}", facts.name, description), 2,
+                                                     [&] { return measure(device); });
+    facts.bytes_per_second = rates[0];
+    facts.link_bytes_per_second = rates[1];
+    facts.is_measured = true;
+}
+
 }  // namespace
 
 void complete_device(DeviceFacts& facts, std::string_view text, const Threads& threads, CpuLevel level) {
     if (facts.memory_bytes > 0 && facts.bytes_per_second > 0.0) return;
     const std::shared_ptr<const backend::Backend> device = opened(facts.name, text, threads, level);
     if (facts.memory_bytes == 0) facts.memory_bytes = device->available_bytes();
-    if (facts.bytes_per_second > 0.0) return;
-    std::string description;
-    for (const backend::DeviceInfo& info : list_devices(level))
-        if (info.name == facts.name) description = info.description;
-    const std::vector<double> rates = cached_numbers(format_text("device-{}-{}", facts.name, description), 2,
-                                                     [&] { return measure(*device); });
-    facts.bytes_per_second = rates[0];
-    facts.link_bytes_per_second = rates[1];
-    facts.is_measured = true;
+    if (facts.bytes_per_second == 0.0) fill_rates(facts, *device, level);
 }
 
 runtime::StreamRule measured_stream_rule(const backend::Backend& device, const model::Config& config,
-                                         double expert_bytes, const Threads& threads, CpuLevel level,
+                                         double expert_bytes, int32_t n_threads, CpuLevel level,
                                          const Logger& log) {
     try {
         // "cuda:0 (exact)" is the device cuda:0.
-        const std::string name(device.name().substr(0, device.name().find(' ')));
-        DeviceFacts facts = {.name = name};
-        complete_device(facts, name, threads, level);
-        const HostFacts host = measured_host(threads.prompt->n_threads());
+        DeviceFacts facts = {.name = std::string(device.name().substr(0, device.name().find(' ')))};
+        fill_rates(facts, device, level);
+        const HostFacts host = measured_host(n_threads);
         runtime::StreamRule rule = stream_rule(facts, host, config, expert_bytes, k_most_rows);
         // Cached numbers have fewer digits than those that were just measured.
         rule.break_even_slots = std::round(rule.break_even_slots * 16.0) / 16.0;

@@ -20,10 +20,10 @@ namespace minim::placement {
 void complete_device(DeviceFacts& facts, std::string_view text, const Threads& threads, CpuLevel level);
 
 // Returns when prompts copy experts of expert_bytes to a device of this machine (stream_rule()), from the measured bandwidths of its link
-// and of the host. They are measured once and cached, so that the same prompt is computed alike in every run. Off, with a line in
+// and of the host, read by n_threads threads. They are measured once and cached, so that the same prompt is computed alike in every run. Off, with a line in
 // `log`, if the device cannot be measured.
 runtime::StreamRule measured_stream_rule(const backend::Backend& device, const model::Config& config,
-                                         double expert_bytes, const Threads& threads, CpuLevel level,
+                                         double expert_bytes, int32_t n_threads, CpuLevel level,
                                          const Logger& log);
 
 }  // namespace minim::placement

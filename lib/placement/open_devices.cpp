@@ -39,7 +39,7 @@ void check_devices(const OpenRequest& request) {
 class Opening {
   public:
     Opening(const OpenRequest& request, Threads threads, CpuLevel level, const Logger& log)
-        : request_(request), unlocked_(threads), threads_(std::move(threads)), level_(level), log_(log) {
+        : request_(request), threads_(std::move(threads)), level_(level), log_(log) {
         threads_.memory = threads_.memory.locked(request.locks_memory);
     }
 
@@ -116,15 +116,14 @@ class Opening {
             r.fit_context == 0 && (says_nothing || r.expert_cache_bytes == k_cache_all_room);
         // Which experts a step copies depends on all its rows, and deterministic models compute a row alike whatever else the step has.
         if (arithmetic_ != backend::Arithmetic::deterministic)
-            spread_.stream_rule = [threads = unlocked_, level = level_, &log = log_](
+            spread_.stream_rule = [n_threads = threads_.prompt->n_threads(), level = level_, &log = log_](
                                       const backend::Backend& device, const model::Config& config,
                                       double expert_bytes) {
-                return measured_stream_rule(device, config, expert_bytes, threads, level, log);
+                return measured_stream_rule(device, config, expert_bytes, n_threads, level, log);
             };
     }
 
     const OpenRequest& request_;
-    const Threads unlocked_;
     Threads threads_;
     const CpuLevel level_;
     const Logger& log_;

@@ -60,8 +60,8 @@ TEST_CASE("prompts copy experts to a device of this machine by measured bandwidt
     config.n_expert_used = 2;
     const auto break_even = [&](const char* name, const char* settings, double expert_bytes = 1e8) {
         const Setting sim("MINIM_SIM", settings);
-        return placement::measured_stream_rule(*open(name), config, expert_bytes, threads(),
-                                               active_cpu_level(), silent)
+        return placement::measured_stream_rule(*open(name), config, expert_bytes,
+                                               threads().prompt->n_threads(), active_cpu_level(), silent)
             .break_even_slots;
     };
     const double slots = break_even("sim:0", "devices=2 memory=64");
