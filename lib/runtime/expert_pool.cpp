@@ -72,13 +72,9 @@ void ExpertPool::make_slots(int64_t first_layer) {
 
 // Returns the bytes of the areas for experts of one step; 0: there are none.
 uint64_t ExpertPool::make_stream(const backend::HostDevice& host, const ExpertPoolOptions& options) {
-    uint64_t all = 0;
+    if (bytes_of_all(layers_) <= options.bytes) return 0;
     uint64_t most = 0;
-    for (const PooledLayer& layer : layers_) {
-        all += runtime::place_bytes(layer) * layer.gate.size();
-        most = std::max(most, runtime::place_bytes(layer));
-    }
-    if (all <= options.bytes) return 0;
+    for (const PooledLayer& layer : layers_) most = std::max(most, place_bytes(layer));
     const StreamSpace space =
         stream_space(options.stream, most, std::ssize(layers_.front().gate), options.bytes);
     if (space.chunk_experts == 0) return 0;

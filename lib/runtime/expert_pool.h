@@ -68,9 +68,6 @@ class ExpertPool {
     ExpertPool(const ExpertPool&) = delete;
     ExpertPool& operator=(const ExpertPool&) = delete;
 
-    // Bytes of an expert of the layer on a device.
-    static uint64_t place_bytes(const PooledLayer& layer) { return runtime::place_bytes(layer); }
-
     // A step of one stream. Tables stay as they are while one exists.
     class Step {
       public:

@@ -37,6 +37,12 @@ uint64_t place_bytes(const PooledLayer& layer) {
     return room_of(*layer.gate.front()) + room_of(*layer.up.front()) + room_of(*layer.down.front());
 }
 
+uint64_t bytes_of_all(std::span<const PooledLayer> layers) {
+    uint64_t bytes = 0;
+    for (const PooledLayer& layer : layers) bytes += place_bytes(layer) * layer.gate.size();
+    return bytes;
+}
+
 backend::ExpertWeights shapes_on(const backend::Backend& device, const PooledLayer& layer) {
     backend::ExpertWeights shapes;
     shapes.gate = stack_on(device, *layer.gate.front(), layer.on_host->gate);

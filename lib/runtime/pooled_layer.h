@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backend/backend.h"
@@ -22,6 +23,8 @@ struct PooledLayer {
 uint64_t room_of(const weights::WeightSpec& weight);
 // Bytes of an expert of the layer on a device.
 uint64_t place_bytes(const PooledLayer& layer);
+// Bytes of all experts of the layers on a device.
+uint64_t bytes_of_all(std::span<const PooledLayer> layers);
 
 // Returns the shapes and formats of the layer's experts on a device, without addresses. Throws unsupported for a format that the
 // device does not run.

@@ -40,10 +40,7 @@ std::shared_ptr<const model::Model> open_with_host_experts(
 
 // Of a model with a cache: room for all experts.
 uint64_t expert_bytes(const model::Model& model) {
-    uint64_t bytes = 0;
-    for (const runtime::PooledLayer& layer : model.expert_pools()[0]->layers())
-        bytes += runtime::ExpertPool::place_bytes(layer) * layer.gate.size();
-    return bytes;
+    return runtime::bytes_of_all(model.expert_pools()[0]->layers());
 }
 
 // Root of the mean squared difference, in proportion to the spread of the expected ones.

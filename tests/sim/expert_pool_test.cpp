@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "model/expert_profile.h"
 #include "sim/devices.h"
+#include "sim/expert_caches.h"
 #include "sim/placement_checks.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -20,48 +21,6 @@ namespace minim::test {
 namespace {
 
 using runtime::ExpertMoves;
-
-constexpr int64_t k_all = INT32_MAX;
-
-std::shared_ptr<const model::Model> with_cache(const Devices& devices, uint64_t bytes, ExpertMoves moves,
-                                               const std::string& path = bundled_model_path(),
-                                               int64_t n_host_layers = k_all) {
-    model::OpenOptions options;
-    options.expert_moves = moves;
-    return model_placed({.devices = {devices.begin(), devices.end()},
-                         .shares = std::vector<double>(devices.size(), 1.0),
-                         .experts = {.n_host_layers = n_host_layers},
-                         .expert_cache_bytes = bytes},
-                        options, path);
-}
-
-runtime::ExpertPoolState state_of(const model::Model& model) {
-    runtime::ExpertPoolState total;
-    for (const auto& pool : model.expert_pools()) {
-        if (pool == nullptr) continue;
-        const runtime::ExpertPoolState state = pool->state();
-        total.n_places += state.n_places;
-        total.n_hits += state.n_hits;
-        total.n_misses += state.n_misses;
-        total.n_moves += state.n_moves;
-        total.bytes += state.bytes;
-    }
-    return total;
-}
-
-uint64_t expert_bytes(const model::Model& model) {
-    uint64_t bytes = 0;
-    for (const auto& pool : model.expert_pools())
-        if (pool != nullptr)
-            for (const auto& layer : pool->layers())
-                bytes += runtime::ExpertPool::place_bytes(layer) * layer.gate.size();
-    return bytes;
-}
-
-// Bytes of one expert.
-uint64_t place_bytes(const model::Model& model) {
-    return runtime::ExpertPool::place_bytes(model.expert_pools()[0]->layers()[0]);
-}
 
 // Steps while experts move, with everything that touches the device on the way.
 void talk_while_experts_move(const Devices& devices) {
@@ -84,7 +43,7 @@ TEST_CASE("pool: with any part of the experts on the device, the logits are the 
     const SixLayers six;
     for (const size_t n_devices : {1, 2}) {
         const Devices devices = make_devices(n_devices);
-        const uint64_t all = expert_bytes(*with_cache(devices, 1, ExpertMoves::fixed, six.path));
+        const uint64_t all = all_experts(*with_cache(devices, 1, ExpertMoves::fixed, six.path));
         REQUIRE(all > 0);
         for (const double part : {0.0, 0.02, 0.3, 0.5, 1.0}) {
             const auto bytes = std::max(uint64_t{1}, static_cast<uint64_t>(part * static_cast<double>(all)));
@@ -112,7 +71,7 @@ TEST_CASE("pool: with any set of experts on the device, the logits are the CPU's
     const auto unlimited = make_devices(1);
     const auto whole = with_cache(unlimited, 1, ExpertMoves::fixed, six.path);
     const auto n_expert = static_cast<size_t>(whole->config().n_expert);
-    const uint64_t expert = place_bytes(*whole);
+    const uint64_t expert = one_expert(*whole);
     const auto check = [&](const model::ExpertUses& uses, size_t n_places) {
         std::ofstream file(path);
         file << "{\"minim_expert_uses\": 1, \"uses\": [";
@@ -157,7 +116,7 @@ TEST_CASE("pool: while experts move in and out, the logits are the CPU's, bit fo
     const SixLayers six;
     for (const ExpertMoves moves : {ExpertMoves::reproducible, ExpertMoves::eager}) {
         const Devices devices = make_devices(1);
-        const uint64_t all = expert_bytes(*with_cache(devices, 1, ExpertMoves::fixed, six.path));
+        const uint64_t all = all_experts(*with_cache(devices, 1, ExpertMoves::fixed, six.path));
         const auto model = with_cache(devices, all / 4, moves, six.path);
         for (const size_t chunk : {1, 7, 1, 90}) CHECK(logits_on(model, six.ids, chunk) == six.expected);
         CHECK(state_of(*model).n_moves > 0);
@@ -203,7 +162,7 @@ TEST_CASE("pool: a profile of one run says which experts the next one begins wit
     const std::string path = folder.path() + "/uses.json";
     const auto opened = [&](runtime::ExpertMoves moves) {
         const Devices devices = make_devices(1);
-        const uint64_t all = expert_bytes(*with_cache(devices, 1, ExpertMoves::fixed, six.path));
+        const uint64_t all = all_experts(*with_cache(devices, 1, ExpertMoves::fixed, six.path));
         model::OpenOptions options;
         options.expert_moves = moves;
         options.expert_profile = path;
@@ -270,7 +229,7 @@ TEST_CASE("pool: what fails while experts move is an error or changes nothing, a
           Kind{&sim::Options::failing_exchange, all.exchanges, Status::device_lost}}) {
         int64_t n_failed = 0;
         const int64_t n_tried = std::min(kind.count, int64_t{80});
-        for (int64_t i = 1; i <= n_tried; ++i) {  // some of all of them, where there are many
+        for (int64_t i = 1; i <= n_tried; ++i) {  // evenly spread if there are more
             sim::Options options;
             options.*kind.failing = i * kind.count / n_tried;
             devices = make_devices(1, options);
@@ -324,14 +283,10 @@ TEST_CASE("pool: a device that is lost while the host waits for it is an error w
 }
 
 TEST_CASE("pool: an exchange that fails is an error within a moment, wherever it fails") {
-    for (int64_t n = 1; n <= 12; ++n) {  // two steps of three layers, two sides each
-        const Devices devices = make_devices(1, {.failing_exchange = n});
-        const auto model = with_cache(devices, 1 << 18, ExpertMoves::reproducible);
-        const auto start = std::chrono::steady_clock::now();
-        expect_error(Status::device_lost, "sim:0: an exchange with the host failed",
-                     [&] { logits_on(model, some_ids(4), 2); });
-        CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
-    }
+    constexpr int64_t k_exchanges = 12;  // two steps of three layers, two sides each
+    check_failing_exchanges(k_exchanges, [](const Devices& devices) {
+        logits_on(with_cache(devices, 1 << 18, ExpertMoves::reproducible), some_ids(4), 2);
+    });
 }
 
 TEST_CASE("pool: a cancelled step ends, wherever it is, and the session goes on") {

@@ -14,6 +14,7 @@
 #include "runtime/forward_pass.h"
 #include "runtime/step_space.h"
 #include "sim/devices.h"
+#include "sim/expert_caches.h"
 #include "sim/placement_checks.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -32,37 +33,7 @@ std::shared_ptr<const model::Model> with_stream(const Devices& devices, uint64_t
                                                 const StreamRule& rule,
                                                 const std::string& path = bundled_model_path(),
                                                 ExpertMoves moves = ExpertMoves::fixed) {
-    model::OpenOptions options;
-    options.expert_moves = moves;
-    return model_placed({.devices = {devices.begin(), devices.end()},
-                         .shares = std::vector<double>(devices.size(), 1.0),
-                         .experts = {.n_host_layers = INT32_MAX},
-                         .expert_cache_bytes = bytes,
-                         .stream_rule = [rule](const auto&, const auto&, double) { return rule; }},
-                        options, path);
-}
-
-runtime::ExpertPoolState state_of(const model::Model& model) {
-    runtime::ExpertPoolState total;
-    for (const auto& pool : model.expert_pools()) {
-        const runtime::ExpertPoolState state = pool->state();
-        total.n_places += state.n_places;
-        total.n_moves += state.n_moves;
-        total.n_streamed += state.n_streamed;
-        total.streamed_bytes += state.streamed_bytes;
-    }
-    return total;
-}
-
-uint64_t one_expert(const model::Model& model) {
-    return runtime::place_bytes(model.expert_pools()[0]->layers()[0]);
-}
-
-uint64_t all_experts(const model::Model& model) {
-    uint64_t bytes = 0;
-    for (const auto& pool : model.expert_pools())
-        for (const auto& layer : pool->layers()) bytes += runtime::place_bytes(layer) * layer.gate.size();
-    return bytes;
+    return with_cache(devices, bytes, moves, path, INT32_MAX, rule);
 }
 
 // What a step chose, [layer][slot].
@@ -272,14 +243,9 @@ TEST_CASE("stream: whatever fails, an error names the device and nothing is left
 }
 
 TEST_CASE("stream: an exchange that fails is an error within a moment") {
-    for (int64_t n = 1; n <= 6; ++n) {
-        const Devices devices = make_devices(1, {.failing_exchange = n});
-        const auto model = with_stream(devices, 1 << 20, {2.0, 1});
-        const auto start = std::chrono::steady_clock::now();
-        expect_error(Status::device_lost, "sim:0: an exchange with the host failed",
-                     [&] { logits_on(model, some_ids(40), 40); });
-        CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
-    }
+    check_failing_exchanges(6, [](const Devices& devices) {
+        logits_on(with_stream(devices, 1 << 20, {2.0, 1}), some_ids(40), 40);
+    });
 }
 
 TEST_CASE("stream: a cancelled step ends, wherever it is, and the session goes on") {

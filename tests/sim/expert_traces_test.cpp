@@ -177,7 +177,7 @@ TEST_CASE("traces: a pool keeps what is used most, follows drift, and never over
     const std::string path = folder / "experts.gguf";
     TinyModel({.n_layer = k_trace_layers, .n_expert = k_trace_experts, .n_expert_used = k_trace_used})
         .write(path);
-    const uint64_t expert = ExpertPool::place_bytes(Traced(path, 1, ExpertMoves::fixed).pool->layers()[0]);
+    const uint64_t expert = runtime::place_bytes(Traced(path, 1, ExpertMoves::fixed).pool->layers()[0]);
     const int64_t n_places = k_trace_layers * k_trace_experts / 4;
     const uint64_t bytes = expert * static_cast<uint64_t>(n_places);
 

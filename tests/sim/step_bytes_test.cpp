@@ -76,6 +76,11 @@ TEST_CASE("the bytes of a step are those that its buffers take on each device") 
         [](const Backends& all) {
             return std::vector<runtime::Stage>{{all[2], 1, {all[0]}, 1000}, {all[3], 1, {all[0]}, 1000}};
         },
+        // With experts that steps of 9 rows and more copy, which takes a table.
+        [](const Backends& all) {
+            return std::vector<runtime::Stage>{
+                {all[2], 2, {all[0], all[0]}, 1000, {.break_even_slots = 9.0}}};
+        },
     };
     for (const Arrange& arrange : arrangements)
         for (const int64_t n_rows : {1, 9, 150})
