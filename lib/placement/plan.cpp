@@ -33,14 +33,18 @@ constexpr double k_reserve_part = 0.02;
 constexpr uint64_t k_driver_bytes = uint64_t{500} << 20;
 constexpr uint64_t k_staging_bytes = uint64_t{16} << 20;
 
-// Rows of a prompt step, if the plan chooses them. More rows share the copies of experts and need more work space, which may cost
-// decoding at most this part of its speed.
-constexpr int64_t k_ubatch = 512;
+// Rows of a prompt step, if the plan chooses them: more than usual share the copies of experts and need more work space, which may
+// leave decoding no less than this part of its speed.
 constexpr int64_t k_most_ubatch = 8192;
 constexpr double k_least_decode_part = 0.97;
 constexpr double k_least_prompt_gain = 1.05;
 
 constexpr int64_t k_context_step = 256;  // granularity of the context that would fit, in messages
+
+// Whether a device has some experts of a layer and the host all of them.
+bool has_cache(const Plan& plan) {
+    return std::ranges::any_of(plan.cached_part, [](double part) { return part > 0.0; });
+}
 
 uint64_t reserve_of(uint64_t memory) {
     return std::min(k_reserve_bytes, static_cast<uint64_t>(k_reserve_part * static_cast<double>(memory)));
@@ -309,9 +313,9 @@ class Planner {
     // The areas for experts that steps copy, out of the room for a cache (runtime/expert_stream.h); 0: none are copied.
     uint64_t staging_bytes(const DeviceFacts& device, uint64_t expert_bytes, uint64_t all,
                            uint64_t room) const {
+        if (room >= all) return 0;
         const runtime::StreamRule rule =
             stream_rule(device, request_.host, request_.config, static_cast<double>(expert_bytes), n_rows());
-        if (room >= all) return 0;
         return runtime::stream_space(rule, expert_bytes, request_.config.n_expert, room).device_bytes();
     }
 
@@ -376,8 +380,7 @@ class Planner {
         }
         const double seconds = plan.decode_seconds.total();
         // In picoseconds: rounding errors of sums must not move a layer.
-        const bool caches = std::ranges::any_of(plan.cached_part, [](double part) { return part > 0.0; });
-        return std::tuple(overflow(plan), host_overflow(plan), caches, std::llround(seconds * 1e9),
+        return std::tuple(overflow(plan), host_overflow(plan), has_cache(plan), std::llround(seconds * 1e9),
                           imbalance);
     }
 
@@ -554,11 +557,10 @@ void check(const PlanRequest& request) {
 
 // Returns the plan with the number of rows of a prompt step that suits it.
 Plan plan_with_best_ubatch(PlanRequest request) {
-    request.n_ubatch = k_ubatch;
+    request.n_ubatch = runtime::k_default_step_rows;
     Plan best = Planner(request).make();
     const double least_decode = k_least_decode_part * best.decode_tokens_per_second;
-    const bool caches = std::ranges::any_of(best.cached_part, [](double part) { return part > 0.0; });
-    if (!caches || !best.fits) return best;
+    if (!has_cache(best) || !best.fits) return best;
     while (request.n_ubatch < std::min(k_most_ubatch, request.n_context)) {
         request.n_ubatch *= 2;
         Plan plan = Planner(request).make();
@@ -566,11 +568,12 @@ Plan plan_with_best_ubatch(PlanRequest request) {
         if (plan.prompt_tokens_per_second >= k_least_prompt_gain * best.prompt_tokens_per_second)
             best = std::move(plan);
     }
-    if (best.n_ubatch > k_ubatch)
-        best.choices.push_back(format_text(
-            "prompts in micro-batches of {} rows (-ub {}): experts that are not on the device are copied "
-            "there for each, so many rows share a copy",
-            best.n_ubatch, best.n_ubatch));
+    if (best.n_ubatch > runtime::k_default_step_rows)
+        best.choices.push_back(
+            format_text("prompts in micro-batches of {} rows (-ub {}): each copies the experts that are not "
+                        "on the device "
+                        "there, and its rows share the copies",
+                        best.n_ubatch, best.n_ubatch));
     return best;
 }
 

@@ -34,7 +34,7 @@ struct Options {
     std::vector<std::string> devices = {"cpu"};
     bool deterministic = false;
     std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts on another device than their layer
-    int64_t n_cpu_moe = 0;      // experts of the first so many layers on the CPU; below 0: of the last
+    int64_t n_cpu_moe = 0;  // this number of first layers has its experts on the CPU; below 0: of last layers
     uint64_t expert_cache = 0;  // bytes on the devices; 0: none
     runtime::ExpertMoves expert_moves = runtime::ExpertMoves::reproducible;
     std::optional<Routing> routing;  // synthetic; empty: by chance, as the routers score

@@ -14,7 +14,7 @@ namespace {
 
 // No expert is chosen by nearly every token: real routers are trained to use all.
 constexpr double k_most_use = 0.95;
-// Drift: after so many tokens every expert has the next rank, and the last one becomes the first.
+// Drift: after this number of tokens every expert has the next rank, and the last one becomes the first.
 constexpr int64_t k_tokens_a_rank = 16;
 
 constexpr int k_draws = 1 << 16;
