@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 from support import Q8_0, minim, model
 
@@ -138,6 +139,25 @@ class Signals(unittest.TestCase):
             self.assertEqual(len(session), 3000)
         self.assertTrue(calls)
         self.assertEqual(set(calls), {threading.main_thread()})
+
+    def test_a_signal_around_the_start_of_the_thread_ends_the_call_at_once(self):
+        start = threading.Thread.start
+
+        def is_interrupted_before(thread):
+            raise Interrupted
+
+        def is_interrupted_after(thread):
+            start(thread)
+            raise Interrupted
+
+        with model().session(context=len(LONG) + 8) as session:
+            for replacement in (is_interrupted_before, is_interrupted_after):
+                with self.subTest(replacement.__name__), unittest.mock.patch("threading.Thread.start", replacement):
+                    started = time.monotonic()
+                    with self.assertRaises(Interrupted):
+                        session.eval(LONG)
+                    self.assertLess(time.monotonic() - started, 2)
+                    self.assertEqual(len(session), 0)
 
     def test_waiting_for_a_request_ends_at_once_and_the_request_goes_on(self):
         with minim.Engine(model(), kv_tokens=65536) as engine:

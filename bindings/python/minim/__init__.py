@@ -813,10 +813,11 @@ class _borrowed:
 
 
 def _on_a_thread(work, switch):
-    outcome, begun, done = [], threading.Event(), threading.Event()
+    outcome, claim, done = [], threading.Lock(), threading.Event()
 
     def run():
-        begun.set()
+        if not claim.acquire(blocking=False):
+            return  # a handler raised before this thread ran
         try:
             outcome.append((work(), None))
         except BaseException as exception:
@@ -830,7 +831,7 @@ def _on_a_thread(work, switch):
     except RuntimeError:  # no more threads can be started
         run()
     except BaseException as exception:
-        if not begun.wait(5):  # interrupted before there was a thread
+        if claim.acquire(blocking=False):  # the work has not begun, and will not
             raise
         interruption = exception
         switch._get("cancel_trigger")
