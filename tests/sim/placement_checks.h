@@ -13,6 +13,13 @@
 
 namespace minim::test {
 
+// With it a step takes ten times as long. It looks for races, which a part of the failures shows.
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool k_has_thread_sanitizer = true;
+#else
+inline constexpr bool k_has_thread_sanitizer = false;
+#endif
+
 // Returns `count` tokens that follow a prompt, with drafts.
 std::vector<int32_t> answer_on(const std::shared_ptr<const model::Model>& model,
                                const std::vector<int32_t>& prompt, int64_t count);
