@@ -7,6 +7,7 @@
 #include "model/headers.h"
 #include "placement/devices.h"
 #include "placement/measure_device.h"
+#include "placement/measure_host.h"
 #include "structs.h"
 #include "texts.h"
 
@@ -38,12 +39,14 @@ placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_pl
         devices.push_back(placement::parse_device(text));
         placement::complete_device(devices.back(), text, runtime.threads, runtime.cpu_level);
     }
-    const placement::HostFacts host = p.host != nullptr
-                                          ? placement::parse_host(p.host)
-                                          : placement::measured_host(runtime.threads.decode->n_threads());
+    placement::HostFacts host = p.host != nullptr
+                                    ? placement::parse_host(p.host)
+                                    : placement::measured_host(runtime.threads.decode->n_threads());
     const checkpoint::Checkpoint checkpoint = checkpoint::Checkpoint::open(path, runtime.log);
     model::Config config = model::read_config(checkpoint, runtime.log);
     const std::vector<weights::WeightSpec> weights = model::bind_weights(checkpoint, config, runtime.log);
+    if (p.host == nullptr)
+        placement::measure_rates(host, weights, runtime.threads, runtime.cpu_level, runtime.log);
     return placement::make_plan(
         {.config = config,
          .weights = weights,

@@ -386,8 +386,8 @@ typedef struct minim_plan_params {
     const char* const* devices;
     size_t n_devices; /* with devices not NULL, 0 plans for the CPU alone */
     const char*
-        host; /* "MEMORY,BANDWIDTH", as "768GiB,576GB/s"; NULL: this machine, whose bandwidth is measured once and
-                              kept in the user's cache folder */
+        host; /* "MEMORY,BANDWIDTH", as "768GiB,576GB/s"; NULL: this machine, whose bandwidth and kernels are measured once;
+                              the figures are kept in the user's cache folder */
     int64_t n_context;   /* tokens of one sequence */
     int32_t n_sequences; /* concurrent sequences, each of which reserves the context; 0: 1 */
     int32_t n_ubatch;    /* rows of a prompt step; 0: chosen, 512 or more */

@@ -135,6 +135,18 @@ bool prefetches_unrolled_loads() noexcept {
     return k_does;
 }
 
+bool has_clflushopt() noexcept {
+#if defined(__x86_64__)
+    unsigned eax = 0;
+    unsigned ebx = 0;
+    unsigned ecx = 0;
+    unsigned edx = 0;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx & bit_CLFLUSHOPT) != 0;
+#else
+    return false;
+#endif
+}
+
 CpuLevel active_cpu_level() {
     const CpuLevel detected = detected_cpu_level();
     const char* wanted = std::getenv("MINIM_CPU");

@@ -39,6 +39,9 @@ std::string_view to_string(CpuLevel level) noexcept;
 // Other CPUs are assumed to do it.
 bool prefetches_unrolled_loads() noexcept;
 
+// Returns whether the CPU has CLFLUSHOPT, which takes a line out of all caches.
+bool has_clflushopt() noexcept;
+
 // Returns the number of physical cores that this process may use: the affinity mask and the control group's quota both
 // count.
 int32_t usable_core_count() noexcept;

@@ -11,11 +11,10 @@ namespace minim {
 
 class ReadBandwidth {
   public:
-    // `bytes`: whole MiB. A last-level cache that holds them all is measured in place of the memory. `pool` must outlive it. Throws
-    // out_of_memory.
+    // `bytes`: whole MiB. `pool` must outlive it. Throws out_of_memory.
     ReadBandwidth(const ThreadPool& pool, uint64_t bytes);
 
-    // Returns the bytes a second of one pass over all of it.
+    // Returns the bytes a second of one pass over all of it. They are taken out of the caches first, where the CPU can do that.
     double measure() const;
 
   private:

@@ -198,14 +198,14 @@ HostFacts parse_host(std::string_view text) {
     const auto bandwidth = parts.size() == 2 ? bandwidth_of(parts[1]) : std::nullopt;
     if (!memory || !bandwidth)
         fail(Status::invalid, "host '{}' is not of the form MEMORY,BANDWIDTH, as in 768GiB,576GB/s", text);
-    return {static_cast<uint64_t>(*memory), *bandwidth, false};
+    return {static_cast<uint64_t>(*memory), *bandwidth, false, {}};
 }
 
 HostFacts measured_host(int32_t n_threads) {
     const double bandwidth = cached_numbers(format_text("bandwidth-{}", n_threads), 1, [&] {
                                  return std::vector{measure_bandwidth(n_threads)};
                              }).front();
-    return {std::min(available_memory_bytes(), total_memory_bytes()), bandwidth, true};
+    return {std::min(available_memory_bytes(), total_memory_bytes()), bandwidth, true, {}};
 }
 
 }  // namespace minim::placement

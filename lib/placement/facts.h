@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "format/format.h"
+
 namespace minim::placement {
 
 struct DeviceFacts {
@@ -18,10 +20,17 @@ struct DeviceFacts {
     bool is_measured = false;            // true: the bandwidth was measured; false: it is the nominal rate
 };
 
+// How fast the host's kernels multiply one row by weights of a format, in bytes that the checkpoint has of them.
+struct FormatRate {
+    Format format;
+    double bytes_per_second;
+};
+
 struct HostFacts {
     uint64_t memory_bytes = 0;
     double bytes_per_second = 0.0;
     bool is_measured = false;  // true: the bandwidth was measured; false: it is the modules' nominal rate
+    std::vector<FormatRate> rates = {};  // measured ones; the others are predicted from the bandwidth
 };
 
 // "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the last part may be left out. "cuda:0=20GiB" and "cuda:0" are a device of this

@@ -56,6 +56,9 @@ struct Sizes {
     std::vector<int64_t> n_experts;
     uint64_t embedding = 0;
     uint64_t head = 0;
+    // Seconds of the host for one row.
+    std::vector<double> dense_on_host, experts_on_host;  // a layer, all of its experts
+    double head_on_host = 0.0;
     uint64_t layer_kv = 0;  // of all sequences
 };
 
@@ -65,19 +68,25 @@ Sizes sizes_of(const PlanRequest& request) {
     sizes.dense.resize(n);
     sizes.experts.resize(n);
     sizes.n_experts.resize(n);
+    sizes.dense_on_host.resize(n);
+    sizes.experts_on_host.resize(n);
     for (const weights::WeightSpec& weight : request.weights) {
         const auto role = static_cast<Role>(weight.role);
         const auto layer = static_cast<size_t>(std::max(weight.layer, 0));
         if (role == Role::experts_norm) continue;  // a few kilobytes for offloaded experts
+        const double seconds = static_cast<double>(weight.bytes()) / host_rate(request.host, weight.format);
         if (role == Role::embedding) {
             sizes.embedding += weight.bytes();
         } else if (weight.layer < 0) {
             sizes.head += weight.bytes();
+            sizes.head_on_host += seconds;
         } else if (weight.is_expert()) {
             sizes.experts[layer] += weight.bytes();
+            sizes.experts_on_host[layer] += seconds;
             if (role == Role::gate) ++sizes.n_experts[layer];
         } else {
             sizes.dense[layer] += weight.bytes();
+            sizes.dense_on_host[layer] += seconds;
         }
     }
     const model::Config& config = request.config;
@@ -272,12 +281,14 @@ class Planner {
     void add_cache(Plan& plan, int32_t device, const std::vector<size_t>& layers, uint64_t room) const {
         std::map<uint64_t, std::vector<size_t>> classes;  // by bytes of an expert
         uint64_t all = 0;
+        double all_on_host = 0.0;  // seconds
         uint64_t tables = 0;
         for (const size_t l : layers) {
             if (sizes_.n_experts[l] == 0) continue;
             const auto n = static_cast<uint64_t>(sizes_.n_experts[l]);
             classes[sizes_.experts[l] / n].push_back(l);
             all += sizes_.experts[l];
+            all_on_host += sizes_.experts_on_host[l];
             tables += n * sizeof(backend::ExpertPlace);
         }
         const auto d = static_cast<size_t>(device);
@@ -288,8 +299,9 @@ class Planner {
         room -= staging;
         plan.devices[d].work_bytes += outputs + staging;
         if (room <= tables) return;
-        const double part = std::min(static_cast<double>(room - tables) / static_cast<double>(all),
-                                     balanced_part(request_.devices[d], request_.host));
+        const double part =
+            std::min(static_cast<double>(room - tables) / static_cast<double>(all),
+                     balanced_part(request_.devices[d], static_cast<double>(all) / all_on_host));
         PlannedPlace& there = plan.devices[d];
         for (const auto& [bytes, of] : classes) {
             int64_t n_all = 0;
@@ -364,9 +376,10 @@ class Planner {
                  static_cast<double>(sizes_.experts[l]),
                  sizes_.n_experts[l] > 0
                      ? static_cast<double>(n_used) / static_cast<double>(sizes_.n_experts[l])
-                     : 0.0});
+                     : 0.0,
+                 sizes_.dense_on_host[l], sizes_.experts_on_host[l]});
         predict({request_.config, request_.devices, request_.host, reads, static_cast<double>(sizes_.head),
-                 request_.n_context, request_.n_ubatch},
+                 sizes_.head_on_host, request_.n_context, request_.n_ubatch},
                 plan);
     }
 

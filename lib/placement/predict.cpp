@@ -9,7 +9,7 @@ namespace minim::placement {
 namespace {
 
 // The share of the memory bandwidth that kernels reach. Devices: 0.75 of the nominal bandwidth, as measured on an
-// H100 with formats of 2 to 8 bits, which is 0.85 of the bandwidth of its copies. The host: 0.80 of the nominal bandwidth, 0.93 of the measured read bandwidth.
+// H100 with formats of 2 to 8 bits, which is 0.85 of the bandwidth of its copies. The host: 0.80 of the nominal bandwidth, 0.93 of the measured read bandwidth for formats that are not measured.
 constexpr double k_device_part = 0.75;
 constexpr double k_measured_device_part = 0.85;
 constexpr double k_host_part = 0.80;
@@ -55,12 +55,13 @@ class Predictor {
             const int32_t own = plan_.layer_device[l];
             const int32_t experts = plan_.expert_device[l];
             const double bandwidth = speed_of(own).bytes_per_second;
-            seconds.dense += layer.dense / bandwidth;
+            seconds.dense += own < 0 ? layer.dense_on_host : layer.dense / bandwidth;
             seconds.kv_cache += layer.kv / bandwidth;
             const double cached = plan_.cached_part[l];
             const double here = cached * layer.experts * layer.expert_part / bandwidth;
-            const double there =
-                (1.0 - cached) * layer.experts * layer.expert_part / speed_of(experts).bytes_per_second;
+            const double all_there =
+                experts < 0 ? layer.experts_on_host : layer.experts / speed_of(experts).bytes_per_second;
+            const double there = (1.0 - cached) * layer.expert_part * all_there;
             seconds.device_experts += here;
             (experts < 0 ? seconds.host_experts : seconds.device_experts) += there;
             seconds.overlap += std::min(here, there);
@@ -68,7 +69,8 @@ class Predictor {
             if (own != experts) seconds.hand_over += cached > 0.0 ? k_exchange_seconds : k_hand_over_seconds;
             if (l > 0 && own != plan_.layer_device[l - 1]) seconds.hand_over += k_between_devices_seconds;
         }
-        seconds.dense += request_.head / speed_of(plan_.layer_device.back()).bytes_per_second;
+        const int32_t last = plan_.layer_device.back();
+        seconds.dense += last < 0 ? request_.head_on_host : request_.head / speed_of(last).bytes_per_second;
         return seconds;
     }
 
@@ -151,9 +153,14 @@ class Predictor {
 
 }  // namespace
 
-double balanced_part(const DeviceFacts& device, const HostFacts& host) {
+double host_rate(const HostFacts& host, Format format) {
+    const auto measured = std::ranges::find(host.rates, format, &FormatRate::format);
+    return measured == host.rates.end() ? host_bandwidth(host) : measured->bytes_per_second;
+}
+
+double balanced_part(const DeviceFacts& device, double host_rate) {
     const double of_device = device_bandwidth(device);
-    return of_device / (of_device + host_bandwidth(host));
+    return of_device / (of_device + host_rate);
 }
 
 runtime::StreamRule stream_rule(const DeviceFacts& device, const HostFacts& host, const model::Config& config,

@@ -19,6 +19,9 @@ struct LayerReads {
     double kv = 0.0;           // of the whole context of one sequence
     double experts = 0.0;      // all experts
     double expert_part = 0.0;  // the experts read for one token
+    // Seconds of the host for one row: `dense` and `experts` with host_rate().
+    double dense_on_host = 0.0;
+    double experts_on_host = 0.0;
 };
 
 // When steps copy experts from the host to a device instead of computing them there. Off if the link's bandwidth is not known, or if
@@ -32,13 +35,17 @@ struct PredictRequest {
     const HostFacts& host;
     std::span<const LayerReads> layers;
     double head = 0.0;
+    double head_on_host = 0.0;  // seconds
     int64_t n_context = 0;
     int64_t n_ubatch = 0;
 };
 
+// Returns the bytes a second that the host's kernels reach for one row with weights of a format.
+double host_rate(const HostFacts& host, Format format);
+
 // Returns the part of a layer's experts for which a device takes as long as the host takes for the others, with even routing. A
-// larger cache would make decoding slower.
-double balanced_part(const DeviceFacts& device, const HostFacts& host);
+// larger cache would make decoding slower. host_rate: bytes a second of the host's kernels.
+double balanced_part(const DeviceFacts& device, double host_rate);
 
 // Sets the speeds of a plan and the parts of a token's time, from the places of its layers and experts.
 void predict(const PredictRequest& request, Plan& plan);

@@ -30,6 +30,10 @@ constexpr const char* k_what = "measuring unpacked codebooks";
 // Random packed weights: random codes, with scales of a normal size.
 class MadeUpMatrix {
   public:
+    // About k_measured_bytes of a format.
+    MadeUpMatrix(const HostDevice& backend, Format format)
+        : MadeUpMatrix(backend, format, rows_of(backend, format)) {}
+
     MadeUpMatrix(const HostDevice& backend, Format format, int64_t rows)
         : bytes_(static_cast<uint64_t>(rows * row_bytes(format, k_cols)), k_what),
           matrix_{.data = bytes_.data(),
@@ -37,7 +41,7 @@ class MadeUpMatrix {
                   .rows = rows,
                   .cols = k_cols,
                   .row_bytes = row_bytes(format, k_cols),
-                  .packed = true} {
+                  .packed = backend.packs(format)} {
         const auto n_words = static_cast<int64_t>(bytes_.size() / sizeof(uint64_t));
         constexpr int64_t k_fill_words = k_fill_bytes / static_cast<int64_t>(sizeof(uint64_t));
         backend.run_tasks((n_words + k_fill_words - 1) / k_fill_words, [&](int64_t i, int32_t) {
@@ -49,6 +53,14 @@ class MadeUpMatrix {
             }
         });
     }
+
+    static int64_t rows_of(const HostDevice& backend, Format format) {
+        const int64_t together = backend.pack_rows_together();
+        return static_cast<int64_t>(k_measured_bytes) / row_bytes(format, k_cols) / together * together;
+    }
+
+    int64_t rows() const { return matrix_.rows; }
+    uint64_t bytes() const { return bytes_.size(); }
 
     // Returns the seconds of a product with one row.
     double time_product(const HostDevice& backend, backend::Scratch& scratch, const float* h,
@@ -101,11 +113,20 @@ ExpandedFormats ExpandedFormats::of_bits(uint64_t bits) noexcept {
     return formats;
 }
 
+double product_rate(const HostDevice& backend, Format format) {
+    const MadeUpMatrix matrix(backend, format);
+    const auto scratch = backend.reserve({.n_rows = 1, .hidden = k_cols});
+    const std::vector<float> h(k_cols, 1.0F);
+    std::vector<float> y(static_cast<size_t>(matrix.rows()));
+    std::vector<double> seconds;
+    for (int round = 0; round < k_rounds; ++round)
+        seconds.push_back(matrix.time_product(backend, *scratch, h.data(), y.data()));
+    return static_cast<double>(matrix.bytes()) / median(std::move(seconds));
+}
+
 double expanded_time(const HostDevice& backend, Format format) {
-    const int64_t together = backend.pack_rows_together();
-    const int64_t rows =
-        static_cast<int64_t>(k_measured_bytes) / row_bytes(format, k_cols) / together * together;
-    const MadeUpMatrix points(backend, format, rows);
+    const MadeUpMatrix points(backend, format);
+    const int64_t rows = points.rows();
     const MadeUpMatrix expanded(backend, *expanded_format(format), rows);
     const auto scratch = backend.reserve({.n_rows = 1, .hidden = k_cols});
     const std::vector<float> h(k_cols, 1.0F);

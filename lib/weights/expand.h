@@ -40,7 +40,10 @@ class ExpandedFormats {
 ExpandedFormats choose_expanded(const backend::HostDevice& backend,
                                 std::span<const WeightSpec* const> weights, Expand expand, const Logger& log);
 
-// Measures the product of one row and a matrix that is in no cache. Returns the time with unpacked codebooks divided
+// Measures the product of one row and a matrix that is in no cache. Returns the matrix's bytes divided by the time.
+double product_rate(const backend::HostDevice& backend, Format format);
+
+// Measures the same product with packed weights and with unpacked codebooks. Returns the time with unpacked codebooks divided
 // by that with packed weights.
 double expanded_time(const backend::HostDevice& backend, Format format);
 

@@ -51,9 +51,12 @@ def main():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--tokens", type=int, default=32, help="of a run")
     p.add_argument("--most", type=float, default=0.7)
-    p.add_argument("options", nargs="*")
-    a = p.parse_args()
-    shape = {**MODEL, **dict(zip(a.options[::2], a.options[1::2]))}
+    own, options = sys.argv[1:], []
+    if "--" in own:
+        end = own.index("--")
+        own, options = own[:end], own[end + 1:]
+    a = p.parse_args(own)
+    shape = {**MODEL, **dict(zip(options[::2], options[1::2]))}
     shape = ["--synthetic", *(word for option in shape.items() for word in option)]
     model = [*shape, "-t", "1", "-n", str(a.tokens), "--device", "sim:0"]
     first = run(a.bench, [*model, "--expert-cache", str(1 << 60), "--expert-moves", "fixed", "-r", "1"])

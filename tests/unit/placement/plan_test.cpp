@@ -297,6 +297,29 @@ TEST_CASE("a plan that does not fit says what would") {
     CHECK(says(c.plan(), "a:0: does not fit"));
 }
 
+TEST_CASE("what the host reads takes as long as its kernels need for the format") {
+    Case c;
+    for (weights::WeightSpec& weight : c.weights)
+        if (weight.is_expert()) weight.format = Format::iq3_s;
+    c.host.is_measured = true;
+    const Plan plain = c.plan();
+    c.host.rates = {{Format::iq3_s, 2e10}};
+    const Plan slower = c.plan();
+    const double read = static_cast<double>(k_layers * 4 * 64 * k_mib);  // 4 of 16 experts
+    CHECK(std::abs(plain.decode_seconds.host_experts - read / 0.93e11) < 1e-9);
+    CHECK(std::abs(slower.decode_seconds.host_experts - read / 2e10) < 1e-9);
+    CHECK(slower.decode_seconds.dense == plain.decode_seconds.dense);
+
+    // The slower the host, the more of the experts are worth a place in a device's cache.
+    c.weights = weights_of_model(16 * k_mib);
+    c.devices = devices_of({2.0}, 5e10);
+    const Plan even = c.plan();
+    c.host.rates = {{c.weights.front().format, 2e10}};
+    const Plan more = c.plan();
+    REQUIRE(even.cached_part[0] > 0.0);
+    CHECK(more.cached_part[0] > even.cached_part[0]);
+}
+
 TEST_CASE("an expert is copied if that is faster than computing its slots on the host") {
     const model::Config config = config_of_model();
     const HostFacts host = {64 * k_gib, 1e11, false};

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "placement/measure_host.h"
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "backend/host_device.h"
+#include "base/format_text.h"
+#include "weights/expand.h"
+
+namespace minim::placement {
+namespace {
+
+// The least weights of a format, in bytes.
+constexpr uint64_t k_least_bytes = uint64_t{64} << 20;
+
+}  // namespace
+
+void measure_rates(HostFacts& host, std::span<const weights::WeightSpec> weights, const Threads& threads,
+                   CpuLevel level, const Logger& log) {
+    const std::shared_ptr<const backend::HostDevice> backend = make_backend("cpu", threads, level);
+    std::array<uint64_t, k_format_count> bytes = {};
+    std::vector<const weights::WeightSpec*> specs;
+    for (const weights::WeightSpec& weight : weights) {
+        specs.push_back(&weight);
+        if (weight.use == weights::Use::product) bytes[static_cast<size_t>(weight.format)] += weight.bytes();
+    }
+    const weights::ExpandedFormats expanded =
+        weights::choose_expanded(*backend, specs, weights::Expand::automatic, log);
+    for (const FormatTraits& entry : all_formats()) {
+        if (bytes[static_cast<size_t>(entry.format)] < k_least_bytes) continue;
+        const Format held = expanded.held(entry.format);
+        const std::string key =
+            format_text("rate-{}-{}-{}", traits(held).name, to_string(level), threads.decode->n_threads());
+        const double rate = cached_numbers(key, 1, [&] {
+                                return std::vector{weights::product_rate(*backend, held)};
+                            }).front();
+        // Unpacked, a row has more bytes than in the checkpoint.
+        const double part = static_cast<double>(row_bytes(entry.format, int64_t{3072})) /
+                            static_cast<double>(row_bytes(held, int64_t{3072}));
+        host.rates.push_back({entry.format, rate * part});
+    }
+}
+
+}  // namespace minim::placement
