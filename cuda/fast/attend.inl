@@ -153,7 +153,7 @@ int64_t attend_splits(TileShape shape, int64_t n_tiles, int64_t n_head_kv, int64
 
 int64_t partial_bytes(int64_t n_rows, int64_t n_head, int64_t n_head_kv, int64_t head_dim,
                       int64_t n_processors) {
-    // A launch of more than one split has no more blocks than these.
+    // The most rows of any launch with more than one split.
     const int64_t narrow_tokens = k_narrow_rows / (n_head / n_head_kv);
     const int64_t wide = n_rows > 2 * narrow_tokens ? k_wide_blocks * k_wide_rows : 0;
     return n_processors * std::max(wide, k_most_narrow_blocks * k_narrow_rows) * (head_dim + 2) *

@@ -6,7 +6,7 @@
 // that no result depends on the order of the threads. Bytes moved: every logit once, 2 KB for each block's best and
 // as many to read them; 8 bytes if only the best of a row is requested. Bound: for a few rows latency, some 80 stages
 // of sorting in shared memory; for many the speed of shared memory. The exact total uses one block for each row,
-// which adds 8 numbers at a time: bound by the latency of additions, an eighth of the row in sequence.
+// which adds 8 numbers at a time. Bound: the latency of as many additions in sequence as an eighth of the row has numbers.
 #pragma once
 
 #include <cmath>

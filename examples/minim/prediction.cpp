@@ -28,7 +28,7 @@ std::string first_layers_rule(int64_t n_layers) {
     return fmt::format("blk\\.({})\\..*exps=CPU", fmt::join(layers, "|"));
 }
 
-// The placement of the model as a plan takes it; none where a plan cannot have it.
+// Returns the options of the plan for the model's placement; none if a plan cannot describe it.
 std::optional<minim::PlanOptions> plan_of(const minim::Model& model, const Options& options) {
     const bool caches_by_size = options.expert_cache != 0 && options.expert_cache != MINIM_EXPERT_CACHE_ROOM;
     if (options.backend != "cpu" || caches_by_size) return std::nullopt;

@@ -9,10 +9,10 @@
 
 namespace minim::constraint {
 
-// Of one value, with zeros behind it.
+// Accepts the texts of one value, also with trailing zeros.
 TextAutomaton texts_of_value(const Decimal& value);
 
-// Of the multiples of `divisor`, which is above 0. Nothing if that takes too many states.
+// Accepts the multiples of `divisor`, which is above 0. Nothing if that takes too many states.
 std::optional<TextAutomaton> multiples_of(const Decimal& divisor);
 
 bool is_multiple(const Decimal& value, const Decimal& divisor);

@@ -20,7 +20,7 @@ constexpr std::string_view k_magic = "minim-kv";
 
 constexpr uint64_t k_most_tokens = uint64_t{1} << 31;
 
-// What the counts of the header are.
+// The order of the header's counts.
 enum : size_t { k_context, k_tokens, k_evaluated, k_logits };
 
 // Where the parts begin.
@@ -128,7 +128,7 @@ StateFile::StateFile(Source source, Behind behind) : source_(std::move(source)) 
     state_.n_context = static_cast<int64_t>(header.counts[k_context]);
     state_.n_evaluated = static_cast<int64_t>(header.counts[k_evaluated]);
 
-    // No more than the file has: places_of() saw to it.
+    // places_of() has checked that the file holds as many.
     tokens_.resize(header.counts[k_tokens]);
     source_.read_at(places.tokens, std::as_writable_bytes(std::span(tokens_)));
     logits_.resize(header.counts[k_logits]);

@@ -8,8 +8,8 @@
 namespace minim::panel {
 namespace {
 
-// Granules of one size that lie side by side in a row and in a panel: `bytes` of them, from `at` on in their row, and from
-// 16 * place on in the panel.
+// Granules of one size that lie side by side, both in a row and in a panel. They take `bytes` bytes. In the row they begin at byte `at`, in
+// the panel at 16 * place.
 struct Run {
     int64_t at;
     int64_t place;

@@ -131,7 +131,7 @@ ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const i
     constexpr int32_t k_candidates = 128;  // of a draw without top_k
     ShortlistQuery query;
     const bool is_greedy = params_.temperature == 0.0F;
-    // The weights of a masked row are those that the device does not know.
+    // The device does not know the mask, so it cannot add up the weights of a masked row.
     if (masked && needs_total()) return query;
     if (penalties_.n_ids() + accepted.size() > size_t{2} * k_most_named) return query;
     // What DRY lowers then is known only when they are accepted.

@@ -10,10 +10,10 @@
 
 namespace minim::bench {
 
-// Returns the bytes of weights that a step of n_rows tokens reads, all with logits. Of the experts those that at least one
-// of the tokens chooses, on average, where chance chooses.
+// Returns the bytes of weights that a step of n_rows tokens reads, all with logits. Experts count if at least one token chooses
+// them: the mean for random choices.
 double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows);
-// Of those the ones that one device has.
+// Returns the part of these bytes that one device has.
 double active_bytes(const model::Config& config, const model::Weights& weights, int64_t n_rows,
                     const model::Share& share);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of up to a million: what the kernels keep of them, and of sums of them, has room for it.
+// Inputs of up to a million: no number that the kernels store overflows, neither of inputs nor of their sums.
 #include "unit/cpu/large_inputs.h"
 
 #include "format/blocks.h"
