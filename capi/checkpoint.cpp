@@ -12,7 +12,7 @@ using namespace minim::capi;
 
 namespace {
 
-// Opens path(), which is asked for once the other arguments are found valid.
+// Opens path(). Calls path() only after it has checked the other arguments.
 template <typename Path>
 minim_status open_checkpoint(minim_runtime* runtime, const Path& path, minim_checkpoint** out,
                              minim_error* err) {

@@ -29,13 +29,13 @@ std::optional<int32_t> first_token(const tokenizer::Tokenizer& tokenizer, const 
     return token;
 }
 
-// Of a caller that may be older than the last fields.
+// Reads the parameters of a caller that may have been compiled before the last fields were added.
 minim_constraint_params read_params(const minim_constraint_params* params) {
     return params_of(params, "minim_constraint_params",
                      offsetof(minim_constraint_params, calls_are_optional));
 }
 
-// The token that calls open with, if they are optional.
+// Returns the token that begins a call, if calls are optional.
 std::optional<int32_t> opening_token(const tokenizer::Tokenizer& tokenizer, bool are_optional) {
     if (!are_optional) return std::nullopt;
     const auto token = tokenizer.find(chat::markup::k_block_open);
@@ -45,7 +45,7 @@ std::optional<int32_t> opening_token(const tokenizer::Tokenizer& tokenizer, bool
     return token;
 }
 
-// The compiled constraint keeps the model alive, whose tokens it knows.
+// Compiles a grammar. The constraint keeps the model alive, because it uses the model's tokens.
 minim_constraint* compiled(const minim_model& model, Grammar grammar, const minim_constraint_params& params,
                            std::optional<int32_t> opens_with = std::nullopt) {
     const auto open = std::make_shared<const OpenModel>(model.open);
@@ -55,7 +55,7 @@ minim_constraint* compiled(const minim_model& model, Grammar grammar, const mini
         std::move(grammar), tokenizer, open->model->token_trie(), starts_after, opens_with)};
 }
 
-// Of a form that is no call of tools.
+// Compiles a grammar for output other than tool calls.
 minim_constraint* compiled_form(const minim_model& model, Grammar grammar,
                                 const minim_constraint_params* params) {
     const minim_constraint_params read = read_params(params);
@@ -65,7 +65,7 @@ minim_constraint* compiled_form(const minim_model& model, Grammar grammar,
     return compiled(model, std::move(grammar), read);
 }
 
-// `lengths` may be null: then each text ends with a zero.
+// Returns the texts of the choices. `lengths` may be null: then each text ends with a zero.
 std::vector<std::string_view> choices_argument(const char* const* choices, const size_t* lengths,
                                                size_t count) {
     if (count == 0) fail(Status::invalid, "there are no choices");

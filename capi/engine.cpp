@@ -25,7 +25,7 @@ using Clock = engine::Request::Clock;
 
 static_assert(static_cast<int>(engine::Finish::timeout) == MINIM_FINISH_TIMEOUT);
 
-// Negative: never.
+// Returns the time in timeout_ms milliseconds. A negative timeout never ends.
 Clock::time_point deadline_after(int64_t timeout_ms) {
     constexpr int64_t k_longest = int64_t{1000} * 3600 * 24 * 365;
     if (timeout_ms < 0 || timeout_ms > k_longest) return Clock::time_point::max();
@@ -146,7 +146,7 @@ minim_status minim_engine_submit_n(minim_engine* engine, const minim_sampling* s
         std::fill_n(out, n_answers, nullptr);
         minim_engine& handle = required(engine, "engine");
         const std::span<const int32_t> ids = ids_argument(prompt, count, "prompt");
-        handle.engine->check_length(count);  // before the prompt is copied, whose length may be a mistake
+        handle.engine->check_length(count);  // before copying the prompt: its length may be a mistake
         std::vector<std::unique_ptr<minim_request>> requests;
         for (size_t i = 0; i < n_answers; ++i) {
             auto& request = requests.emplace_back(std::make_unique<minim_request>());

@@ -11,7 +11,7 @@ using namespace minim::capi;
 
 namespace {
 
-// Callers of before stop_text was added have less room.
+// The struct of callers that were compiled before stop_text was added ends here.
 constexpr uint32_t k_first_result = offsetof(minim_generate_result, stop_text);
 
 static_assert(static_cast<int>(engine::Finish::loop) == MINIM_FINISH_LOOP);
@@ -28,7 +28,7 @@ void begin(minim_session& session, const minim_sampling* options, std::span<cons
     session.generation.emplace(*session.session, params, prompt, cancel);
 }
 
-// False when the text has ended.
+// Generates the next token. Returns false if the text has ended.
 bool next(minim_session& session, const CancelToken* cancel) {
     std::optional<engine::TokenEvent> event = session.generation->next(cancel);
     if (event) session.event = std::move(*event);

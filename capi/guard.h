@@ -13,7 +13,7 @@ namespace minim::capi {
 // Fills the fields that fit into the caller's struct, which may be null. `device`: minim_error.device.
 void fill_error(minim_error* out, const Error& error, int32_t device) noexcept;
 
-// index_of(name) returns minim_error.device for the device that an error names.
+// Runs `body` and returns the status. index_of(name) returns minim_error.device for the device that an error names.
 template <typename IndexOf, typename Body>
 minim_status guard(minim_error* out, const IndexOf& index_of, Body&& body) noexcept {
     try {
@@ -27,7 +27,7 @@ minim_status guard(minim_error* out, const IndexOf& index_of, Body&& body) noexc
     }
 }
 
-// For calls without devices.
+// Does the same for calls that use no devices.
 template <typename Body>
 minim_status guard(minim_error* out, Body&& body) noexcept {
     return guard(

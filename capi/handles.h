@@ -43,15 +43,15 @@ struct Runtime {
     }
 };
 
-// A model with the runtime whose logger and threads it uses. Members are destroyed last first: the model
-// before them.
+// A model with the runtime whose logger and threads it uses. Members are destroyed in reverse order: the model
+// before the runtime.
 struct OpenModel {
     std::shared_ptr<Runtime> runtime;
     std::shared_ptr<const model::Model> model;
 };
 
-// The state of a handle that belongs to one call at a time. If it is released during that call, by a callback or
-// another thread, the end of the call deletes it.
+// The state of a handle that belongs to one call at a time. If the handle is released during that call, by a callback or
+// another thread, the end of the call deletes the handle.
 class InUse {
   public:
     // Throws busy.
@@ -78,7 +78,7 @@ class InUse {
     std::atomic<State> state_{State::idle};
 };
 
-// A call that uses such a handle.
+// Marks a handle with an InUse as in use during a call.
 template <typename Handle>
 class Use {
   public:
@@ -121,7 +121,7 @@ struct minim_session {
     minim::capi::OpenModel open;
     std::unique_ptr<minim::engine::Session> session;
     std::optional<minim::engine::Generation> generation;
-    minim::engine::TokenEvent event;  // what the pointers of the last minim_token point into
+    minim::engine::TokenEvent event;  // the pointers of the last minim_token point into it
     std::vector<minim_token_probability> top;
     minim::capi::InUse in_use;
 
@@ -130,11 +130,12 @@ struct minim_session {
     size_t n_tokens = 0;
     std::optional<minim::engine::GenerationState> generation_state;
 
-    // Tokens that were generated but not reported, because their text may still change; and all others.
+    // n_unreported() counts the tokens that were generated but not reported, because their text may still change. n_reported()
+    // counts all other tokens.
     int64_t n_unreported() const { return generation ? generation->n_unreported() : 0; }
     int64_t n_reported() const { return session->n_tokens() - n_unreported(); }
 
-    // The session keeps the prompt and the reported tokens, and forgets the others.
+    // Ends the generation. The session keeps the prompt and the reported tokens, and drops the unreported ones.
     void end_generation() {
         if (generation) generation->stop();
         generation.reset();
@@ -153,7 +154,7 @@ namespace minim::capi {
 // Returns the index of the device that an error names, for minim_model_device_memory, or -1.
 class DevicesOf {
   public:
-    // Of a model, session, engine or request; null is fine.
+    // `handle`: a model, session, engine or request; may be null.
     template <typename Handle>
     explicit DevicesOf(const Handle* handle) noexcept
         : model_(handle == nullptr ? nullptr : handle->open.model) {}
@@ -167,7 +168,7 @@ class DevicesOf {
     }
 
   private:
-    std::shared_ptr<const model::Model> model_;  // the call may end the handle
+    std::shared_ptr<const model::Model> model_;  // shared, because the call may delete the handle
 };
 
 // Exclusive use of a session during a call; publishes its state at the end.
@@ -198,7 +199,7 @@ struct minim_engine {
 struct minim_request {
     minim::capi::OpenModel open;
     std::shared_ptr<minim::engine::Request> request;
-    minim::engine::TokenEvent event;  // what the pointers of the last minim_token point into
+    minim::engine::TokenEvent event;  // the pointers of the last minim_token point into it
     std::vector<minim_token_probability> top;
     minim::capi::InUse in_use;
 };
@@ -209,13 +210,13 @@ struct minim_constraint {
 
 struct minim_sampling {
     minim::engine::GenerateParams params;
-    mutable std::shared_mutex mutex;  // only try_lock: a call that does not get it fails with busy
+    mutable std::shared_mutex mutex;  // use only try_lock: a call that does not get the lock fails with busy
 };
 
 namespace minim::capi {
 
-// The options of a sampling while a call reads or changes them. Throws busy if another thread changes them, or would see the
-// change.
+// Locks the options of a sampling while a call reads or changes them. Throws busy if another thread changes them meanwhile, or
+// reads them while this call would change them.
 class SamplingReader {
   public:
     explicit SamplingReader(const minim_sampling& sampling)

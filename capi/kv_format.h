@@ -10,7 +10,7 @@
 
 namespace minim::capi {
 
-// Returns nothing for AUTO. Throws invalid, naming the parameter.
+// Returns the format, or nothing for MINIM_KV_AUTO. Throws invalid, naming the parameter, for an unknown value.
 inline std::optional<Format> kv_format(int32_t format, const char* name) {
     switch (format) {
         case MINIM_KV_AUTO:

@@ -36,7 +36,7 @@ uint64_t weight_bytes(const checkpoint::Checkpoint& checkpoint) {
     return total;
 }
 
-// -1: not among them. A device that computes otherwise says so behind its name: "cuda:0 (exact)".
+// Returns the index of a device in `devices`, or -1. A device with another arithmetic has it behind its name: "cuda:0 (exact)".
 int32_t place_among(std::span<const placement::DeviceBudget> devices, std::string_view device) noexcept {
     const std::string_view name = device.substr(0, device.find(' '));
     const auto found = std::ranges::find(devices, name, &placement::DeviceBudget::name);
@@ -67,7 +67,7 @@ std::optional<runtime::ExpertMoves> moves_of(int32_t moves) {
 
 static_assert(MINIM_EXPERT_CACHE_ROOM == placement::k_cache_all_room);
 
-// `wanted`: the devices, if any are named.
+// Returns the request for the devices of a model. `wanted`: the devices that the caller names; may be empty.
 placement::OpenRequest request_of(const minim_model_params& p,
                                   std::span<const placement::DeviceBudget> wanted) {
     if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
@@ -97,7 +97,7 @@ constexpr uint32_t k_first_params = offsetof(minim_model_params, devices);
 constexpr uint32_t k_first_memory = offsetof(minim_device_memory, n_expert_layers);
 constexpr uint32_t k_first_info = offsetof(minim_model_info, placement);
 
-// Opens path(), which is asked for once the other arguments are found valid.
+// Opens path(). Calls path() only after it has checked the other arguments.
 template <typename Path>
 minim_status open_model(minim_runtime* runtime, const Path& path, const minim_model_params* params,
                         minim_cancel* cancel, minim_model** out, minim_error* err) {
@@ -225,7 +225,7 @@ minim_status minim_model_expert_cache(const minim_model* model, size_t index, mi
         const model::Model& m = required(model, "model").model();
         if (index >= m.shares().size()) fail(Status::invalid, "device {} of {}", index, m.shares().size());
         minim_expert_cache info{};
-        // The first shares are the stages.
+        // The shares of the stages come first, in the same order as their caches.
         const bool has_cache = index < m.expert_pools().size() && m.expert_pools()[index] != nullptr;
         if (has_cache) {
             const runtime::ExpertPoolState state = m.expert_pools()[index]->state();
@@ -257,7 +257,7 @@ minim_node_memory& entry_of(std::vector<minim_node_memory>& nodes, int32_t numbe
     return added;
 }
 
-// What lies anywhere is left out; what lies on all nodes in turn is shared among them.
+// Adds the bytes of a block to the node on which it was placed. The bytes of an interleaved block are divided among all nodes.
 void add_wanted(const model::WeightBlock& block, const NumaPlan& plan,
                 std::vector<minim_node_memory>& nodes) {
     const std::vector<int32_t> numbers = plan.node_numbers();

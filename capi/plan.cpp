@@ -16,7 +16,7 @@ using namespace minim::capi;
 
 namespace {
 
-// The devices that are named, or the usable ones of this machine.
+// Returns the devices that the parameters name, or the usable devices of this machine.
 std::vector<std::string> device_texts(const Runtime& runtime, const minim_plan_params& p) {
     std::vector<std::string> texts;
     for (size_t i = 0; i < p.n_devices; ++i) texts.emplace_back(&required(p.devices[i], "devices"));

@@ -15,7 +15,8 @@ void write_to_standard_error(void*, int32_t, const char* line) {
     std::fprintf(stderr, "minim: %s\n", line);
 }
 
-// The host's logger; without one, MINIM_LOG may ask for lines on standard error.
+// Installs the host's logger. Without one, installs a logger to standard error if the environment variable MINIM_LOG is set to
+// a level.
 void install_logger(Logger& log, const minim_runtime_params& params) {
     if (params.log_level < MINIM_LOG_OFF || params.log_level > MINIM_LOG_DEBUG) {
         fail(Status::invalid, "log_level is {}; it goes from {} to {}", params.log_level, MINIM_LOG_OFF,

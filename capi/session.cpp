@@ -197,7 +197,7 @@ minim_status minim_session_eval(minim_session* session, const int32_t* ids, size
         if (logits != nullptr && capacity == 0) fail(Status::invalid, "the capacity of the logits is 0");
         const std::span<float> out(logits, logits == nullptr ? 0 : capacity);
         const std::span<const int32_t> tokens = ids_argument(ids, count, "ids");
-        if (session->generation) {  // bad arguments do not end it
+        if (session->generation) {  // check first: bad arguments must not end the generation
             session->session->check_eval(tokens, wants_all, out, session->n_unreported());
             session->end_generation();
         }

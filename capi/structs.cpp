@@ -6,7 +6,7 @@
 namespace minim::capi {
 namespace {
 
-// A size that exceeds the known struct by more than this is not a newer version but an uninitialised field.
+// If `size` exceeds the known struct by more than this, it is not a newer version's but was not initialised.
 constexpr uint32_t k_most_unknown_bytes = 4096;
 
 uint32_t checked_size(const void* caller, const char* name, uint32_t first_version_bytes,

@@ -10,7 +10,7 @@ namespace {
 using backend::KvRow;
 using backend::KvSequence;
 
-// Where the tables of n rows begin; pages come last.
+// The offsets of the tables of n rows; the pages come last.
 struct Layout {
     int64_t position, attend_tiles, first_page, pages;
     explicit Layout(int64_t n)

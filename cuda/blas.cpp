@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t k_alignment = 16;
 
-// The functions of the library, of the version whose header this was compiled with.
+// The functions of the library, in the version whose header this file was compiled with.
 struct Functions {
     decltype(&cublasLtCreate) create = nullptr;
     decltype(&cublasLtDestroy) destroy = nullptr;
@@ -32,7 +32,8 @@ struct Functions {
     decltype(&cublasLtGetStatusString) text = nullptr;
 };
 
-// Loaded at most once a device, and kept: it registers itself with the driver.
+// The loaded library. It is loaded at most once for each device and never unloaded, because it registers itself with
+// the driver.
 struct Loaded {
     void* handle = nullptr;
     Functions functions;
@@ -88,7 +89,7 @@ class LtPlan : public Plan {
     LtPlan(const LtPlan&) = delete;
     LtPlan& operator=(const LtPlan&) = delete;
 
-    // Whether there is a way.
+    // Returns whether the library can compute the problem.
     bool make(const Problem& problem, uint64_t workspace_bytes) {
         const cudaDataType_t type = problem.format == Format::bf16 ? CUDA_R_16BF : CUDA_R_16F;
         const auto rows = static_cast<uint64_t>(problem.rows);

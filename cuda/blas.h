@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of cuBLASLt that the backend needs: products of 16-bit matrices. blas.cpp loads the library at run time,
 // so that the backend works without it. Tests on machines without a GPU link an implementation on host memory. Any
-// thread.
+// thread may call these functions.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace minim::cuda::blas {
 
-// y [n, rows] = scale * x [n, cols] times the transpose of W [rows, cols], or y += that: floats from W and x of one format,
-// F16 or BF16, all rows one after the other and 16-byte aligned.
+// A product: y [n, rows] = scale * x [n, cols] times the transpose of W [rows, cols], or y += that. y has floats; W and
+// x have one format, F16 or BF16. Rows follow each other without gaps and are 16-byte aligned.
 struct Problem {
     Format format;
     int64_t rows;
@@ -38,7 +38,7 @@ class Plan {
     virtual const char* multiply(const Operands& operands, void* workspace, void* stream) const = 0;
 };
 
-// Ends after its plans.
+// A library must outlive its plans.
 class Library {
   public:
     virtual ~Library() = default;
@@ -46,7 +46,7 @@ class Library {
     virtual std::unique_ptr<Plan> plan(const Problem& problem, uint64_t workspace_bytes) = 0;
 };
 
-// Loads the library; null, with the reason, if it does not exist.
+// Loads the library. Returns null, with the reason in `why_not`, if it does not exist.
 std::unique_ptr<Library> open(int32_t device, std::string& why_not);
 
 }  // namespace minim::cuda::blas

@@ -58,7 +58,8 @@ constexpr int64_t k_millisecond = 1'000'000;  // nanoseconds
 constexpr int64_t k_second = 1000 * k_millisecond;
 constexpr int64_t k_patience = 20 * k_second;
 constexpr int64_t k_patience_a_row = 50 * k_millisecond;
-// Rows that a kernel hands to the host. Copies of more are faster, but take longer to start, and are not recorded.
+// The most rows that a kernel hands to the host. For more rows copies are faster, but they take longer to start and are
+// not recorded.
 constexpr int64_t k_most_posted_rows = 64;
 // A step is recorded only if another one of its kind was computed within this number of steps before it: recording
 // costs more than a few repeats save.
@@ -176,7 +177,7 @@ class CudaBackend : public backend::Backend {
         return {n_computed_, n_recorded_, n_repeated_, n_failed_, why_failed_};
     }
     void synchronize(Scratch& scratch) const override {
-        fast::forget_input(own(scratch));  // what comes between steps may write it
+        fast::forget_input(own(scratch));  // work between steps may overwrite it
         own(scratch).batch.clear();
         own(scratch).batch_ids.clear();
         drop_record(own(scratch));
@@ -323,7 +324,7 @@ class CudaBackend : public backend::Backend {
         if (place == nullptr) place = why;
         if (!stream.is_recording && runtime::is_lost(index_)) note(why);
     }
-    // For a synchronous call.
+    // Throws if a synchronous call has failed.
     void check(const char* why) const {
         if (why == nullptr) return;
         if (runtime::is_lost(index_)) note(why);
@@ -345,12 +346,13 @@ class CudaBackend : public backend::Backend {
         note(stream, runtime::last_error());
         if (stream.is_recording) ++stream.records[stream.current].n_launches;
     }
-    // Without one nothing says where the experts lie.
+    // Returns whether the layer has a table of its experts. Without a table the kernels cannot find them: notes an
+    // error.
     bool has_table(Stream& stream, const ExpertWeights& weights) const noexcept {
         if (weights.places == nullptr) note(stream, "the experts of a layer have no table");
         return weights.places != nullptr;
     }
-    // In exact arithmetic.
+    // Computes the slots' outputs in exact arithmetic.
     static void make_slots(Stream& s, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
                            const ExpertWeights& weights, float* out) {
         const ExpertViews views(weights);
@@ -394,7 +396,7 @@ class CudaBackend : public backend::Backend {
     std::string remark_;
     mutable std::function<void(std::string_view)> say_;
     mutable DenseProducts dense_;
-    mutable std::mutex pack_mutex_;  // the room to pack is that of one thread
+    mutable std::mutex pack_mutex_;  // there are buffers to pack for one thread only
     mutable std::atomic<const char*> why_lost_ = nullptr;
     mutable std::atomic<int64_t> n_computed_ = 0;
     mutable std::atomic<int64_t> n_recorded_ = 0;
@@ -414,7 +416,8 @@ void CudaBackend::check_limits(const backend::StepLimits& limits) const {
                        limits.n_expert, exact::k_most_experts);
 }
 
-// Sets the stream's pointers to arrays one behind the other; returns the bytes of all. With `base` null only these count.
+// Sets the stream's pointers to consecutive arrays from `base` on, and returns the bytes of all arrays. With `base`
+// null only the bytes are meaningful.
 uint64_t CudaBackend::lay_out_work(Stream& s, std::byte* base) const {
     const backend::StepLimits& limits = s.limits;
     const int64_t n_slots = limits.n_rows * limits.n_expert_used;
@@ -566,7 +569,8 @@ bool CudaBackend::end_step(Scratch& scratch) const {
     return repeat(s, s.records[s.current]);
 }
 
-// Some drivers record no kernel that starts early.
+// Counts a failed record. After too many of them, stops early starts first, since some drivers record no kernel that
+// starts early, and then recording.
 void CudaBackend::note_failed_record(Stream& s, const char* why) const {
     ++n_failed_;
     why_failed_ = why;
@@ -582,7 +586,7 @@ void CudaBackend::note_failed_record(Stream& s, const char* why) const {
 void CudaBackend::warn(std::string_view what, std::string_view why) const noexcept {
     try {
         if (say_) say_(format_text("{}: {}", what, why));
-    } catch (...) {  // no memory to say it; counted it is
+    } catch (...) {  // no memory for the text; the failure is counted anyway
     }
 }
 
@@ -664,7 +668,7 @@ void CudaBackend::collect(Scratch& scratch, backend::Exchange& exchange, int64_t
     });
 }
 
-// Counts an interrupted record, or a step.
+// Ends an interrupted record, or forgets the key of an interrupted step.
 void CudaBackend::drop_record(Stream& s) const {
     s.computed.reset();
     if (!s.is_recording) return;
@@ -679,7 +683,7 @@ bool CudaBackend::attends_fast(const AttendArgs& args) const {
            fast::attend_runs(args.head_dim, args.n_head, args.n_head_kv);
 }
 
-// Packs panel after panel from a copy: some megabytes at a time, fewer if the weights leave less memory.
+// Packs panel after panel from a copy of some megabytes at a time, or of fewer if the weights leave less memory.
 void CudaBackend::pack(std::span<std::byte* const> data, const Matrix& shape) const {
     const int64_t n_panels = shape.rows / panel::k_panel_rows;
     if (n_panels == 0 || data.empty()) return;

@@ -17,8 +17,8 @@ namespace minim::cuda {
 // Any thread.
 class DenseProducts {
   public:
-    // The least rows of a batch for the library: with fewer, reading the weights takes all the time. More than a
-    // recorded step has.
+    // The least rows of a batch for the library: with fewer, reading the weights takes all the time. No recorded step
+    // has as many.
     static constexpr int64_t k_least_rows = 48;
     static constexpr uint64_t k_workspace_bytes = uint64_t{8} << 20;
     static constexpr size_t k_most_plans = 256;

@@ -11,13 +11,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How a host waits. A device that decodes posts a layer's inputs some 100 us after those of the layer before: a sleep, which takes
-// 60 us at least, would come on top of that in every layer. Longer waits leave the core to others.
+// How a host waits: it spins first. A device that decodes posts a layer's inputs some 100 us after those of the layer
+// before; a sleep, which takes at least 60 us, would lengthen every layer. In longer waits the host leaves the core to
+// other threads.
 constexpr std::chrono::microseconds k_spin{50};
 constexpr std::chrono::microseconds k_yield{1000};
 constexpr std::chrono::microseconds k_nap{10};
-// How often a host that waits asks whether the device is still there. The driver may make that call wait for all work of the device,
-// for example while another thread gives memory back, and that work may wait for this host: rarely, then.
+// How often a host that waits asks whether the device is still there. The driver may make that call wait for all work of the
+// device, for example while another thread gives memory back, and that work may wait for this host. So the host asks rarely.
 constexpr std::chrono::milliseconds k_look_interval{100};
 
 uint32_t load_flag(uint32_t& flag) noexcept {
@@ -34,7 +35,7 @@ void pause_core() noexcept {
 #endif
 }
 
-// Takes arrays one after the other out of a block, each at a line of its own.
+// Takes consecutive arrays out of a block; each begins at a cache line of its own.
 class Taker {
   public:
     explicit Taker(std::byte* base) : base_(base), next_(base) {}

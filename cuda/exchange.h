@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of an exchange with a GPU (backend/exchange.h), and where the GPU finds its own: pinned memory that both see.
+// The host's side of an exchange with a GPU (backend/exchange.h), and the addresses for the GPU's side. Both sides use
+// the same pinned memory.
 #pragma once
 
 #include <atomic>
@@ -13,10 +14,10 @@ namespace minim::cuda {
 
 class HostExchange : public backend::Exchange {
   public:
-    // Bytes of memory for n_turns of steps within the limits.
+    // Returns the bytes of memory for n_turns turns of steps within the limits.
     static uint64_t bytes(const backend::StepLimits& limits, int64_t n_turns);
 
-    // `memory`: pinned, bytes() of it. `check` throws device_lost.
+    // `memory`: bytes() of pinned memory. `check` throws device_lost.
     HostExchange(std::shared_ptr<backend::Memory> memory, const backend::StepLimits& limits, int64_t n_turns,
                  std::function<void()> check);
 
@@ -26,14 +27,14 @@ class HostExchange : public backend::Exchange {
     void answer(int64_t turn) noexcept override;
     void give_up() noexcept override;
 
-    // Of kernels, which have the same addresses.
+    // Return the addresses for kernels, which are those of the host.
     fast::Posted posted(int64_t turn) const noexcept;
     const uint32_t* answered(int64_t turn) const noexcept;
-    // Set by a kernel that has waited for an answer in vain; clear again at begin().
+    // Returns the flag that a kernel sets if it has waited for an answer in vain. begin() clears it.
     std::shared_ptr<uint32_t> late() const noexcept { return late_; }
 
   private:
-    const std::shared_ptr<backend::Memory> memory_;  // of the pointers below
+    const std::shared_ptr<backend::Memory> memory_;  // the pointers below point into it
     const int64_t n_turns_;
     const std::function<void()> check_;
     fast::Flag* to_host_;    // [n_turns]

@@ -20,27 +20,28 @@ using panel::k_panel_rows;
 // Up to this many rows, F16, BF16 and FP8 weights are multiplied without tensor cores, and the kernels of packed weights decode each
 // weight once for all rows.
 constexpr int64_t k_rows_together = 4;
-// Rows up to which slots of packed experts are not sorted by expert: the kernels for a few rows then read the weights slot by slot.
-// Tensor cores decode tiles for 64 slots, of which few are there. Measured on an H100 with experts chosen at random, steps of 16 and
-// 32 rows: 1.76 and 1.52 times as fast as with tiles (IQ2_S), 1.53 and 1.32 (Q4_K), 1.32 and 1.07 (IQ5_K).
+// Up to this many rows, slots of packed experts are not sorted by expert: the kernels for a few rows then read the
+// weights slot by slot. Tensor cores decode tiles for 64 slots, of which few are there. Measured on an H100 with
+// experts chosen at random, steps of 16 and 32 rows: 1.76 and 1.52 times as fast as with tiles (IQ2_S), 1.53 and 1.32
+// (Q4_K), 1.32 and 1.07 (IQ5_K).
 constexpr int64_t k_most_few_rows = 32;
-// The same of other packed matrices, whose weights are read again for the next four rows: from the second-level cache, up to so
-// many bytes. On an H100 q, k and v of 16 rows take as long either way.
+// The same limit for other packed matrices. Their weights are read again for the next four rows: from the second-level
+// cache, if they have no more bytes than k_most_reread_bytes. On an H100 q, k and v of 16 rows take as long either way.
 constexpr int64_t k_most_reread_rows = 16;
 constexpr int64_t k_most_reread_bytes = int64_t{32} << 20;
-// Rows of a tile of many rows (linear_many.h). Where there are fewer tiles than half the multiprocessors, kernels for a few rows are
-// twice as fast up to k_most_few_rows (o on an H100: 48 tiles, 132 multiprocessors).
+// The rows of a tile of many rows (linear_many.h). If there are fewer tiles than half the multiprocessors, kernels for
+// a few rows are twice as fast up to k_most_few_rows (o on an H100: 48 tiles, 132 multiprocessors).
 constexpr int64_t k_tile_rows = 64;
 static_assert(k_most_together >= 3);  // q, k and v
-// Weights of a launch that are prefetched, at most: on an H100 up to 16 MiB make no difference and 32 MiB cost 6 % of a decoding
-// step, since its second-level cache does not keep them.
+// The most bytes of weights of a launch that are prefetched: on an H100 up to 16 MiB make no difference and 32 MiB cost
+// 6 % of a decoding step, since its second-level cache does not keep them.
 constexpr int64_t k_most_prefetched_bytes = int64_t{8} << 20;
 
 bool is_prefetched(int64_t n_bytes) {
     return debug_switches().prefetch && n_bytes <= k_most_prefetched_bytes;
 }
 
-// The rows of h as 8-bit blocks, which the norm before may have made already.
+// Returns the rows of h as 8-bit blocks; the norm before may have made them already.
 const Q8Block* quantized_rows(cuda::Stream& s, const float* h, int64_t n, int64_t cols) {
     const auto& known = s.quantized;
     if (known.of != nullptr && known.cols == cols && h >= known.of &&
@@ -51,7 +52,7 @@ const Q8Block* quantized_rows(cuda::Stream& s, const float* h, int64_t n, int64_
     return s.input;
 }
 
-// What is written is no longer what was quantised.
+// Invalidates the quantised rows if y overwrites them.
 void forget_if_written(cuda::Stream& s, const float* y, int64_t count) {
     const float* end = s.quantized.of + s.quantized.n * s.quantized.cols;
     if (s.quantized.of != nullptr && y < end && s.quantized.of < y + count) forget_input(s);
@@ -81,7 +82,7 @@ void multiply_rest(cuda::Stream& s, const LinearTask& task, const float* h, int6
                       task.add);
 }
 
-// What has been made of the rows of h, kept from task to task of one operation.
+// The formats to which the rows of h have been converted, kept from task to task of one operation.
 struct OtherRows {
     Format narrowed = Format::count_;
     Format halved = Format::count_;
@@ -112,7 +113,7 @@ bool takes_many(const cuda::Stream& s, int64_t n) {
     return n > k_rows_together || s.fixed;
 }
 
-// Whether packed matrices go to tensor cores.
+// Returns whether packed matrices are multiplied on tensor cores.
 bool takes_many(const cuda::Stream& s, const Products& products, int64_t n) {
     if (s.fixed || n <= k_rows_together) return s.fixed;
     int64_t n_tiles = 0;
@@ -121,13 +122,13 @@ bool takes_many(const cuda::Stream& s, const Products& products, int64_t n) {
     return n > k_most_reread_rows || weight_bytes(products) > k_most_reread_bytes;
 }
 
-// Whether slots are sorted by expert, so that those of one are multiplied together.
+// Returns whether slots are sorted by expert, so that the slots of an expert are multiplied together.
 bool sorts_slots(const cuda::Stream& s, const ExpertWeights& weights, int64_t n) {
     const bool is_packed = weights.gate.packed && weights.up.packed && weights.down.packed;
     return s.fixed || n > (is_packed ? k_most_few_rows : k_rows_together);
 }
 
-// n_blocks of x as the halves that the weights need, unless `out` has them.
+// Converts n_blocks blocks of x to the halves that the weights need, unless `out` already has them.
 void halve_for(cuda::Stream& s, Format weights, const float* x, int64_t n_blocks, HalfBlock* out,
                Format& halved) {
     const Format wanted = half_format(weights);
@@ -145,7 +146,7 @@ Alike only(const LinearTask& task) {
     return {{&task}, 1};
 }
 
-// Task `first` and those after it that are like it; `done` says which have been taken.
+// Returns task `first` and the later tasks that are like it. `done` has a bit for each task that has been taken.
 Alike take_alike(std::span<const LinearTask> tasks, size_t first, uint64_t& done) {
     const Matrix& pattern = *tasks[first].weight;
     Alike alike;
@@ -160,7 +161,7 @@ Alike take_alike(std::span<const LinearTask> tasks, size_t first, uint64_t& done
     return alike;
 }
 
-// Of packed weights the rows of whole panels.
+// Returns the products of the tasks; of packed weights, only the rows of whole panels.
 Products products_of(const Alike& alike) {
     const Matrix& first = *alike.task[0]->weight;
     Products products = {};
@@ -195,17 +196,17 @@ void multiply_unpacked(cuda::Stream& s, const LinearTask& task, const float* h, 
     }
 }
 
-// What the slots of a batch are multiplied with.
+// The inputs that the slots of a batch are multiplied with.
 struct SlotInput {
     const float* x;
     int64_t n;
     const Q8Block* quantized;  // for packed weights
     HalfBlock* halves;         // room for weights that have tiles of halves
     int64_t slots_a_row;
-    Format halved = Format::count_;  // what there is
+    Format halved = Format::count_;  // the format in `halves`; count_: none yet
 };
 
-// Whether the products of slots in tiles are made of halves.
+// Returns whether slots in tiles are multiplied as halves.
 bool multiplies_halves(const Experts& experts, const Slots& slots) {
     return slots.tiles != nullptr && has_half_tiles(experts.format, experts.cols);
 }
@@ -239,22 +240,23 @@ void multiply_slots(cuda::Stream& s, const Experts& experts, bool is_packed, Slo
                      y + experts.rows - rest.rows, experts.rows);
 }
 
-// Whether the kernel that multiplies slots can add them up as well.
+// Returns whether the kernel that multiplies slots can add them up as well.
 bool adds_at_once(const ExpertStack& stack, const Slots& slots) {
     const bool is_taken = stack.packed ? stack.rows % k_panel_rows == 0 : is_float(stack.format);
     return slots.tiles == nullptr && is_taken;
 }
 
-// Whether gate, up, activation and quantisation are one kernel.
+// Returns whether gate, up, activation and quantisation are one kernel.
 bool are_fused(const ExpertWeights& weights) {
     const ExpertStack& gate = weights.gate;
     return gate.packed && weights.up.packed && weights.down.packed && gate.format == weights.up.format &&
            gate.rows % 32 == 0 && weights.down.rows % k_panel_rows == 0;
 }
 
-// silu(gate h) * (up h) of the slots' experts, in all forms that their down asks for. What comes next begins when the ids are
-// there: either kernel that activates slots for a few rows holds it back until then, and exact ones are not overtaken. Of slots
-// whose expert is not here some forms are made of what was there before; nothing reads them.
+// Computes silu(gate h) * (up h) of the slots' experts, in all forms that their down matrices need. The next kernel
+// begins only when the ids have been written: both kernels that activate slots for a few rows hold it back until then,
+// and exact kernels are not overtaken. For slots whose expert is not here, some forms are made from old contents of the
+// memory; nothing reads them.
 void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, const Slots& slots,
                     const ExpertWeights& weights, const ExpertViews& views) {
     const Experts& gate = views.gate;
@@ -277,7 +279,7 @@ void activate_slots(cuda::Stream& s, const float* h, int64_t n, int64_t n_used, 
     if (weights.down.packed) quantize(s.stream, s.activated, slots.n_slots, gate.rows, s.quantized_slots);
 }
 
-// The slots of n rows; in `tiles` if they are sorted by expert.
+// Returns the slots of n rows; grouped in `tiles` if they are sorted by expert.
 Slots slots_of(cuda::Stream& s, const int32_t* ids, int64_t n, int64_t n_used, const ExpertWeights& weights,
                ExpertTiles& tiles) {
     const int64_t n_slots = n * n_used;
@@ -373,7 +375,7 @@ void route_rows(cuda::Stream& s, const float* h, int64_t n, const Matrix& router
                 int64_t n_used, int32_t* ids, float* gates) {
     if (n == 0) return;
     const Choice choice = {bias.data, n_used, ids, gates};
-    // No rounded input decides a routing.
+    // Rounded inputs must not decide which experts are chosen.
     if (is_float(router.format))
         return route_float(
             s.stream, weight_of(router), h, n, choice,

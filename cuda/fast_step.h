@@ -31,7 +31,7 @@ void route_rows(cuda::Stream& stream, const float* h, int64_t n, const backend::
 void add_experts(cuda::Stream& stream, const float* h, int64_t n, const int32_t* ids, const float* gates,
                  int64_t n_used, const backend::ExpertWeights& weights, float* y);
 
-// out [n * n_used, hidden]: of slots whose expert is here; the others stay as they are.
+// Computes out [n * n_used, hidden] of the slots whose expert is here; the outputs of the other slots stay unchanged.
 void make_slots(cuda::Stream& stream, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
                 const backend::ExpertWeights& weights, float* out);
 

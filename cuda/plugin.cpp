@@ -11,11 +11,11 @@ namespace {
 
 std::shared_ptr<const minim::backend::Backend> open(int32_t index, minim::backend::Arithmetic arithmetic,
                                                     uint64_t budget_bytes) {
-    minim::cuda::debug_switches();  // what they cannot be is an error here, and nowhere else
+    minim::cuda::debug_switches();  // invalid switches are an error here, and nowhere else
     const int32_t count = minim::cuda::runtime::device_count();
     if (index < 0 || (count > 0 && index >= count))
         minim::fail(minim::Status::not_found, "there are {} devices", count);
-    // Without a driver that answers the list has one entry, which says why.
+    // If the driver does not work, the list has one entry, which has the reason.
     const minim::backend::DeviceInfo device =
         count > 0 ? minim::cuda::runtime::device(index) : minim::cuda::runtime::devices().front();
     if (!device.why_not.empty()) minim::fail(minim::Status::unsupported, "{}", device.why_not);

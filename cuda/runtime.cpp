@@ -29,7 +29,7 @@ const char* text_of(cudaError_t error) {
     return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 
-// Of this thread: what use() and check_launch() said.
+// The state of this thread, set by use() and check_launch().
 thread_local bool may_start_early = true;
 thread_local const char* launch_error = nullptr;
 
@@ -41,7 +41,7 @@ std::string readable(const char* type) {
     return status == 0 ? name.get() : type;
 }
 
-// A text that stays: there are as many as kernels and errors.
+// Returns a copy of the text that is never freed. There are only as many texts as kernels and errors.
 const char* kept(std::string text) {
     static std::mutex mutex;
     static std::set<std::string> texts;
@@ -202,7 +202,7 @@ const char* synchronize(int32_t device, Stream stream) noexcept {
 const char* copy(int32_t device, Way way, void* to, const void* from, uint64_t bytes) noexcept {
     use(device);
     if (const char* why = text_of(cudaMemcpy(to, from, bytes, kind_of(way)))) return why;
-    // What goes to the device, or stays there, may still be on its way; other streams would not wait for it.
+    // A copy to the device or within it may still be under way, and other streams would not wait for it.
     return way == Way::to_host ? nullptr : text_of(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
@@ -222,13 +222,13 @@ const char* copy_from_peer(int32_t device, Stream stream, void* to, int32_t peer
     use(device);
     if (why == nullptr) why = text_of(cudaStreamWaitEvent(stream_of(stream), made, 0));
     if (why == nullptr) why = text_of(cudaMemcpyPeerAsync(to, device, from, peer, bytes, stream_of(stream)));
-    cudaEventDestroy(made);  // goes when the stream has passed it
+    cudaEventDestroy(made);  // destroyed when the stream has passed it
     return why;
 }
 
 const char* begin_record(int32_t device, Stream stream) noexcept {
     use(device);
-    // Nothing that this thread does meanwhile with other streams is the record's business.
+    // Relaxed mode: this thread may use other streams freely while it records.
     return text_of(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeRelaxed));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream, and on the device what its operations need beside their arguments: reserved once, so that no operation
-// allocates.
+// A stream, and the device memory that its operations need beside their arguments. The memory is reserved once, so that
+// no operation allocates.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,9 @@ struct RecordKey {
 
 struct Record {
     RecordKey key;
-    runtime::Graph graph = nullptr;  // null: computed, and not recorded yet
+    runtime::Graph graph = nullptr;  // null: the step was computed, but not recorded yet
     int64_t n_launches = 0;          // of the graph
-    int64_t last_use = 0;            // Stream::n_steps then
+    int64_t last_use = 0;            // Stream::n_steps at the last use
 };
 
 struct Stream : backend::Scratch {
@@ -68,7 +68,7 @@ struct Stream : backend::Scratch {
     fast::HalfBlock* halved_slots;   // [n_slots, expert_ff / 128]
     fast::ExpertTiles tiles;         // of n_slots
     float* router_partial;           // route_partial_floats(n_rows)
-    int32_t* arrived;                // blocks of threads that wait for each other: 0 between kernels
+    int32_t* arrived;                // counters of the blocks of threads that have arrived: 0 between kernels
     uint16_t* query;                 // [n_rows, n_head * head_dim], F16
     float* partial;                  // of attention whose context is shared between blocks
     int32_t n_processors = 0;
@@ -91,9 +91,9 @@ struct Stream : backend::Scratch {
     std::vector<int32_t> batch_ids;
     BatchTables batch_tables;
     fast::TileCounts n_attend_tiles;
-    int64_t n_context = 0;  // a power of two, as far as the rows look back or further
+    int64_t n_context = 0;  // a power of two, no less than the longest context of the rows
     std::unique_ptr<backend::Memory> host_memory;
-    std::byte* host_tables = nullptr;  // in it, as `tables`
+    std::byte* host_tables = nullptr;  // in host_memory, laid out as `tables`
     std::vector<float> host_frequency;
 
     // Flag of the exchange that the stream collects from: nonzero after an answer that came too late. Null: no exchange yet.

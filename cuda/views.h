@@ -18,7 +18,7 @@ inline exact::Weight weight_of(const backend::Matrix& matrix) {
             matrix.scale};
 }
 
-// The three matrices of a layer's experts; which experts are here, and where, the table says.
+// The three matrices of a layer's experts. The table says which experts are here, and where.
 struct ExpertViews {
     exact::Experts gate, up, down;
 

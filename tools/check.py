@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks style and documents: everything in tools/checks/, or what is named.
+"""Checks style and documents: runs all checks of tools/checks/, or those that are named.
 
     tools/check.py                 all checks; exits with 1 if one finds a fault
     tools/check.py links words     these

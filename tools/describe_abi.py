@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what bindings need to know of minim.h, from the header:
+"""Writes descriptions of minim.h that bindings and tests need, from the header:
 
     bindings/abi.json               functions, structs, fields, callbacks, handles, constants and enums, for generators of bindings
     bindings/python/minim/_tables.py the same for ctypes
@@ -32,7 +32,7 @@ class HeaderError(Exception):
 
 
 def declarations(header):
-    """The header's declarations, one a string, without comments, directives and attributes."""
+    """Returns the header's declarations, one in each string, without comments, directives and attributes."""
     text = re.sub(r"/\*.*?\*/", " ", header, flags=re.DOTALL)
     text = re.sub(r"^[ \t]*#(?:\\\n|.)*$", "", text, flags=re.MULTILINE)
     text = re.sub(r'extern "C" \{(.*)\}', r"\1", text, flags=re.DOTALL)
@@ -48,13 +48,13 @@ def declarations(header):
 
 
 def c_type(text):
-    """A type with one spelling: "const char* const*"."""
+    """Returns a type in its only spelling: "const char* const*"."""
     text = re.sub(r"\s*\*\s*", "*", text.strip())
     return re.sub(r"\*(?=\w)", "* ", text)
 
 
 def typed_names(text):
-    """[(name, type, length of the array or None)] of "uint64_t a, b" or "const char* name" or "char text[8]"."""
+    """Returns [(name, type, length of the array or None)] for "uint64_t a, b" or "const char* name" or "char text[8]"."""
     head, *more = (part.strip() for part in text.split(","))
     match = re.fullmatch(r"(.*?[\s*])(\w+)(?:\[(\d+)\])?", head)
     if match is None:
@@ -99,7 +99,7 @@ def fields(text):
 
 
 def describe(header):
-    """The header as data; every declaration has to be of a known kind."""
+    """Returns the header as data; every declaration must be of a known kind."""
     abi = {"version": [], "constants": {}, "enums": {}, "handles": [], "callbacks": {}, "structs": {}, "functions": {}}
     for part in ("MAJOR", "MINOR", "PATCH"):
         abi["version"].append(int(re.search(rf"#define MINIM_VERSION_{part} (\d+)", header)[1]))
@@ -186,7 +186,7 @@ def rust_name(name):
 
 
 def rust_type(kind):
-    """A type of the header in Rust: "const char* const*" is "*const *const c_char"."""
+    """Returns a type of the header in Rust: "const char* const*" is "*const *const c_char"."""
     if not kind.endswith("*"):
         name = kind.removeprefix("const ").removesuffix(" const")
         return RUST_SCALARS.get(name, name)
@@ -202,7 +202,7 @@ def rust_call(call):
 
 
 def layout(struct):
-    """[(field, offset)] and the size of a struct where every number lies at a multiple of its own size."""
+    """Returns [(field, offset)] and the size of a struct; every number lies at a multiple of its own size."""
     sizes = {"char": 1, "int32_t": 4, "uint32_t": 4, "float": 4}
     at, widest, offsets = 0, 1, []
     for field in struct:

@@ -68,7 +68,7 @@ def boundaries():
 
 
 def case_pairs():
-    """(lower, upper) of the characters that have one upper-case form of one character, ASCII ones of their own."""
+    """Returns (lower, upper) for the characters whose upper-case form is one character; no pair mixes ASCII with other characters."""
     for code_point in range(0x110000):
         upper = chr(code_point).upper()
         if len(upper) == 1 and ord(upper) != code_point and (code_point < 128) == (ord(upper) < 128):

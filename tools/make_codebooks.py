@@ -43,7 +43,7 @@ FOOTER = """
 
 
 def array(element_type, name, texts):
-    """The definition of one table, its elements wrapped to the line width."""
+    """Returns the definition of one table, with its elements wrapped to the line width."""
     lines = [""]
     for text in texts:
         item = text + ","

@@ -10,8 +10,8 @@
     tools/make_documents.py [--minim PROGRAM]   writes them
     tools/make_documents.py --check             exits with 1, and says what differs, if they are not what would be written
 
-A results file is one table: title, machine, date, command, columns, rows, and what the figures are (about, note). Older runs, with their text as it was
-written then, are in tests/bench/results/history/.
+A results file is one table: title, machine, date, command, columns, rows, and a description of the figures (about, note). Older runs are
+in tests/bench/results/history/, with the text that was written then.
 """
 
 import argparse
@@ -30,7 +30,7 @@ RECIPES = ROOT / "docs/recipes.md"
 FIELDS = {"order", "group", "title", "about", "machine", "date", "command", "columns", "rows", "note"}
 REQUIRED = ("title", "machine", "date", "command")
 PEERS = "peers-zen4-2-threads"
-README_ROWS = ("Q8_0", "Q4_K", "IQ4_XS", "IQ5_K", "IQ3_S")  # of its table; docs/performance.md has all
+README_ROWS = ("Q8_0", "Q4_K", "IQ4_XS", "IQ5_K", "IQ3_S")  # the rows of its table; docs/performance.md has all formats
 
 CONTEXT = 8192
 MACHINES = [  # heading, host, devices

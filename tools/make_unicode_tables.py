@@ -6,7 +6,7 @@ usage: make_unicode_tables.py [--any-version] > lib/tokenizer/unicode_tables.h
 
 The version of Unicode decides how new code points are split, so it is fixed: 16.0.0 is what the `tokenizers`
 package (0.23, Oniguruma) matches with, category by category over all planes. Python's own unicodedata has the
-version its release had; the PyPI package `unicodedata2==16.0.0` has the right one under any Python.
+version of its release; the PyPI package `unicodedata2==16.0.0` has the right one under any Python.
 """
 import sys
 
@@ -69,7 +69,7 @@ def character_class(code_point):
 
 
 def boundaries():
-    """(first code point, class) wherever the class changes."""
+    """Returns (first code point, class) for each place where the class changes."""
     last = None
     for code_point in range(0x110000):
         now = character_class(code_point)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One item of each operation of operations.h.
+// One item of each operation of operations.h. The comment of a struct names what one item computes.
 #pragma once
 
 #include <cmath>
@@ -147,7 +147,8 @@ struct StoreItem {
     }
 };
 
-// A head of a row, over the positions up to the row's own, with the largest score so far taken out of the sums.
+// The attention of a head of a row to the positions up to the row's own. The sums are relative to the largest score so
+// far.
 struct AttendItem {
     Cache cache;
     const float* q;

@@ -24,7 +24,7 @@ template <typename Item>
 void launch(Stream stream, int64_t n, const Item& item) {
     if (n == 0) return;
     const auto n_blocks = static_cast<unsigned>((n + k_threads - 1) / k_threads);
-    // What goes wrong is found by the stream's owner, who asks for the last error.
+    // The stream's owner finds errors: it asks for the last one.
     run<<<n_blocks, k_threads, 0, static_cast<cudaStream_t>(stream)>>>(item, n);
     if (debug_switches().sync) runtime::check_launch(stream, typeid(Item).name());
 }

@@ -26,7 +26,8 @@ struct Weight {
     float scale;
 };
 
-// Of a layer. A thread of the kernels that choose and group is an expert, or keeps the scores of some.
+// The most experts of a layer. In the kernels that choose experts and group slots, a thread handles one expert or keeps
+// the scores of some.
 inline constexpr int64_t k_most_experts = 512;
 
 // Rows first_row .. first_row + rows - 1 of one of the three matrices, for every expert.
@@ -37,7 +38,7 @@ struct Experts {
     int64_t row_bytes;
     int64_t first_row;
     const backend::ExpertPlace* places;  // [n_expert], in the device's memory
-    // Which matrix: where an entry has its address and its factor, in bytes.
+    // Which matrix: the offsets of its address and its scale in an entry, in bytes.
     uint32_t data_at;
     uint32_t scale_at;
 };
@@ -59,10 +60,10 @@ MINIM_HOST_DEVICE ExpertRows rows_of(const Experts& experts, int32_t expert) {
 // The KV cache of a layer, and the position of each row of the batch.
 struct Cache {
     const uint64_t* pages;      // addresses, one sequence after the other
-    const int64_t* first_page;  // [n]: of a row's sequence in `pages`
+    const int64_t* first_page;  // [n]: where the pages of a row's sequence begin in `pages`
     const int32_t* position;    // [n]
     Format k_format, v_format;
-    int64_t k_at, v_at;                    // of head 0 in a page
+    int64_t k_at, v_at;                    // offset of head 0 in a page
     int64_t k_head_bytes, v_head_bytes;    // from head to head
     int64_t k_token_bytes, v_token_bytes;  // from slot to slot
     int64_t n_head, n_head_kv, head_dim;

@@ -6,9 +6,10 @@
 // eight warps, each with 16 of the tile's 128 rows and all 64 keys of a page. Narrow: four warps, each with the
 // tile's 16 rows and 16 keys of a page; their results are joined in shared memory. With n_splits > 1 the blocks'
 // results go to a work buffer and are joined there (attend_combine.h); a block whose part is empty ends at once and
-// leaves nothing. Bytes moved: K and V of the context once for each tile and KV head; 2 a number of q, 4 of o. Bound:
-// narrow, memory: 16 rows make 16 products of each half that is read. Wide, tensor cores: 4 x 128 x head_dim
-// operations for a key, against 4 x head_dim bytes from the second-level cache and, eight times, from shared memory.
+// leaves nothing. Bytes moved: K and V of the context once for each tile and KV head; 2 for each number of q, 4 for
+// each of o. Bound: narrow tiles, memory: each half that is read is used in 16 products, one for each row. Wide tiles,
+// tensor cores: 4 x 128 x head_dim operations for a key, against 4 x head_dim bytes from the second-level cache and,
+// eight times, from shared memory.
 #pragma once
 
 #include <cmath>
@@ -33,7 +34,7 @@ struct alignas(8) PartState {
     float sum;
 };
 
-// The rows and keys of a block.
+// The rows and keys that a block of threads processes.
 struct AttendTile {
     int32_t first_row;
     int32_t n_tokens;
@@ -50,7 +51,7 @@ struct AttendTile {
         const int token = r / group;
         return first_position + (token < n_tokens ? token + 1 : n_tokens);
     }
-    // Of q or o, in heads.
+    // Returns where a row's head lies in q or o, counted in heads.
     MINIM_DEVICE int64_t place(int r) const {
         return (int64_t{first_row} + r / group) * n_head + int64_t{head} * group + r % group;
     }
@@ -61,7 +62,7 @@ struct AttendKernel {
     static constexpr int k_threads = 32 * row_warps * key_warps;
     static constexpr bool k_starts_early = true;
     static constexpr int k_rows = 16 * row_warps;
-    static constexpr int k_keys = k_page_tokens / key_warps;  // of a page, a warp
+    static constexpr int k_keys = k_page_tokens / key_warps;  // keys of a page that a warp takes
     static constexpr int k_joined_row = head_dim + 8;         // floats: rows of a warp in different banks
     using Tiles = KvTiles<head_dim, k_threads>;
 
@@ -85,8 +86,8 @@ struct AttendKernel {
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        // The tiles of a head go side by side and share its pages in the cache; the last ones, of the longest
-        // contexts, first.
+        // The tiles of a head run side by side and share its pages in the cache. The last tiles, which have the longest
+        // contexts, come first.
         const int tile_index = n_tiles - 1 - t.block() % n_tiles;
         const int split = t.block_y();
         // Reads tables that were copied before the step.
@@ -153,7 +154,7 @@ struct AttendKernel {
         int turn = 0;
         for (int page = split; page < n_pages; page += n_splits) {
             t.template copies_wait<0>();
-            t.sync();  // this page is there, and nobody reads the last one
+            t.sync();  // this page has arrived, and no thread reads the one before
             if (keys.converts()) keys.convert(t, tokens_of(page));
             if (values.converts()) values.convert(t, tokens_of(page));
             if (keys.converts() || values.converts()) t.sync();
@@ -174,7 +175,7 @@ struct AttendKernel {
         }
     }
 
-    // A warp's rows from its registers. Two elements at once, side by side.
+    // Writes a warp's rows from its registers, two neighbouring elements at once.
     template <class T>
     MINIM_DEVICE void write_rows(T& t, const AttendTile& tile, const AttendRows<head_dim>& rows) const {
         const int c = t.index() % 4;
@@ -191,7 +192,7 @@ struct AttendKernel {
         }
     }
 
-    // The warps have seen other keys for the same rows.
+    // Joins the results of the warps, which have processed different keys for the same rows, and writes them.
     template <class T>
     MINIM_DEVICE void join_warps(T& t, const AttendTile& tile, const AttendRows<head_dim>& rows) const {
         auto* joined = reinterpret_cast<float*>(t.shared());  // [key_warps, 16, k_joined_row]
@@ -199,7 +200,7 @@ struct AttendKernel {
             reinterpret_cast<PartState*>(joined + key_warps * 16 * k_joined_row);  // [key_warps, 16]
         const int warp = t.index() / 32;
         const int c = t.index() % 4;
-        t.sync();  // nobody reads the tiles
+        t.sync();  // no thread reads the tiles any more
         for (int i = 0; i < 2; ++i) {
             const int r = warp * 16 + t.index() % 32 / 4 + 8 * i;
             for (int j = 0; j < head_dim / 8; ++j)
@@ -231,7 +232,7 @@ struct AttendKernel {
         }
     }
 
-    // Where the tile's rows begin in `partial`.
+    // Returns where the tile's rows begin in `partial`, in rows.
     template <class T>
     MINIM_DEVICE int64_t slot_of_rows(T& t, const AttendTile& tile) const {
         const int64_t tile_index = n_tiles - 1 - t.block() % n_tiles;

@@ -45,7 +45,7 @@ bool with_head_dim(int64_t head_dim, const Call& call) {
     }
 }
 
-// Rows of one sequence at consecutive positions, from row `first` on.
+// Returns the number of rows, from row `first` on, of one sequence at consecutive positions.
 int64_t run_length(std::span<const backend::KvRow> rows, size_t first) {
     size_t end = first + 1;
     while (end < rows.size() && rows[end].sequence == rows[first].sequence &&
@@ -59,7 +59,7 @@ void launch_grid(exact::Stream stream, const Kernel& kernel) {
     launch(stream, kernel.grid(), kernel);
 }
 
-// In one launch.
+// Computes the tiles of the list in one launch.
 template <class Kernel>
 void attend_together(exact::Stream stream, const AttendArgs& args, const TileList& list) {
     const Cache& cache = args.cache;
@@ -126,7 +126,8 @@ TileCounts make_tiles(std::span<const backend::KvRow> rows, int64_t n_head, int6
     for (const bool wide : {true, false}) {
         for (size_t first = 0; first < rows.size();) {
             const int64_t length = run_length(rows, first);
-            // Two narrow tiles read the context twice, the second time from the cache, and still end sooner.
+            // Two narrow tiles read the context twice, the second time from the cache, and still end sooner than a wide
+            // one.
             const bool is_wide = fixed || length > 2 * narrow_tokens;
             if (is_wide && wide) counts.n_wide += cut(first, length, wide_tokens);
             if (!is_wide && !wide) counts.n_narrow += cut(first, length, narrow_tokens);
@@ -142,7 +143,7 @@ int64_t attend_splits(TileShape shape, int64_t n_tiles, int64_t n_head_kv, int64
     const int64_t n_pages = (n_context + k_page_tokens - 1) / k_page_tokens;
     const int64_t most = std::min(k_most_splits, n_pages);
     if (n_tiles == 0 || most < 2) return 1;
-    const int64_t n_blocks = n_tiles * n_head_kv;  // a part
+    const int64_t n_blocks = n_tiles * n_head_kv;  // for each part
     if (shape == TileShape::wide)
         return std::clamp<int64_t>(k_wide_blocks * n_processors / n_blocks, 1, most);
     const int64_t busy = k_narrow_blocks * n_processors / n_blocks;

@@ -3,9 +3,9 @@
 // divisor. The weight of a part is 2 to the power of its largest score minus the largest of all. It also quantises o
 // for the product that follows.
 //
-// Shape: one block of threads for each row of a tile and KV head, one thread for each element. Bytes moved: 4 a
-// number of each part, 5.5 of o. Bound: the latency of the second-level cache that still holds the parts, which are
-// asked for eight at a time.
+// Shape: one block of threads for each row of a tile and KV head, one thread for each element. Bytes moved: 4 for each
+// number of each part, 5.5 for each of o. Bound: the latency of the second-level cache that still holds the parts,
+// which are asked for eight at a time.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@
 namespace minim::cuda::fast {
 
 struct CombineKernel {
-    static constexpr int k_threads = 128;  // of which head_dim have something to do
+    static constexpr int k_threads = 128;  // of which head_dim have work
     static constexpr bool k_starts_early = true;
     static constexpr int k_together = 8;  // parts whose loads are under way at once
 
@@ -78,7 +78,7 @@ struct CombineKernel {
         const int64_t head = int64_t{row} * n_head + t.block() % n_head_kv * group + r % group;
         const float joined = value / sum;
         o[head * head_dim + t.index()] = joined;
-        // Whole warps, as head_dim is a multiple of 32.
+        // Whole warps get here, as head_dim is a multiple of 32.
         if (quantized != nullptr) quantize_lanes(t, joined, quantized + (head * head_dim + t.index()) / 32);
     }
 };

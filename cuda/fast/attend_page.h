@@ -30,7 +30,8 @@ struct alignas(16) FourWords {
     uint32_t x[4];
 };
 
-// Elements 8 i .. 8 i + 7 of a head's row in any format of the cache but F16, to F16. Blocks are 2-byte aligned.
+// Converts elements 8 i .. 8 i + 7 of a head's row to F16 from any other format of the cache. Blocks are 2-byte
+// aligned.
 template <class T>
 MINIM_DEVICE FourWords eight_halves(T& t, Format format, const std::byte* row, int i) {
     float x[8];
@@ -76,7 +77,7 @@ struct KvTiles {
     int token_bytes;
     std::byte* shared;
 
-    // Of shared memory.
+    // Returns the bytes of shared memory that are needed.
     static int64_t bytes(Format format, int64_t token_bytes) {
         return k_tile_bytes + (format == Format::f16 ? k_tile_bytes : k_page_tokens * token_bytes);
     }
@@ -101,8 +102,8 @@ struct KvTiles {
         clear_rest(t, n_tokens, to);
     }
 
-    // Makes a tile of what has been copied, if it is not one. Every thread's copies are there, and nobody reads the
-    // tile.
+    // Converts the copied page to a tile; only if converts(). The copies of all threads must have arrived, and no
+    // thread may read the tile.
     template <class T>
     MINIM_DEVICE void convert(T& t, int n_tokens) const {
         const std::byte* from = shared + k_tile_bytes;
@@ -117,7 +118,7 @@ struct KvTiles {
     MINIM_DEVICE static int place(int chunk) {
         return chunk / k_row_chunks * k_row_bytes + chunk % k_row_chunks * 16;
     }
-    // Tokens beyond the last one: their weights are 0, but what lies there may be a NaN.
+    // Clears the tokens beyond the last one: their weights are 0, but the memory may contain a NaN.
     template <class T>
     MINIM_DEVICE void clear_rest(T& t, int n_tokens, std::byte* to) const {
         MINIM_DEVICE_LOOP

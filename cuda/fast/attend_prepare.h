@@ -3,11 +3,13 @@
 // embedding; the Hadamard rotation if keys have few bits; k and v into the cache, q to F16.
 //
 // Shape: a block of threads takes K and V of a row, or a share of its query heads; a warp takes a head, 32
-// elements side by side, so that a quantised block of the cache is one element per lane. Bytes moved for a row: 4 a
-// number of q, k and v in, 2 a number of q and the cache's format out. Few rows: the query heads are shared among
-// more blocks, and each of these reads all of q for its mean square. Bound: latency for a row, memory for a prompt.
+// elements side by side, so that a quantised block of the cache is one element per lane. Bytes moved for a row: 4 for
+// each number of q, k and v in; out, 2 for each number of q, and k and v in the cache's format. Few rows: the query
+// heads are shared among more blocks, and each of these reads all of q for its mean square. Bound: latency for a row,
+// memory for a prompt.
 //
-// q is scaled before it becomes F16, not after: one rounding either way, and no product a score later.
+// q is scaled before it is converted to F16, not after: there is one rounding either way, and no product for each score
+// later.
 #pragma once
 
 #include <cmath>
@@ -21,7 +23,7 @@
 
 namespace minim::cuda::fast {
 
-// A block of 32, an element per lane. The bytes of encode_block_q8_0.
+// Encodes a block of 32, an element per lane, to the bytes of encode_block_q8_0.
 template <class T>
 MINIM_DEVICE void store_lanes_q8_0(T& t, float x, uint8_t* block) {
     float largest = std::fabs(x);
@@ -33,7 +35,7 @@ MINIM_DEVICE void store_lanes_q8_0(T& t, float x, uint8_t* block) {
     if (lane == 0) store_f16(block + Q8_0::d_at, d);
 }
 
-// The bytes of encode_block_q4_0.
+// The same, to the bytes of encode_block_q4_0.
 template <class T>
 MINIM_DEVICE void store_lanes_q4_0(T& t, float x, uint8_t* block) {
     const int lane = t.index() % 32;
@@ -49,7 +51,7 @@ MINIM_DEVICE void store_lanes_q4_0(T& t, float x, uint8_t* block) {
             peak_lane = other_lane;
         }
     }
-    if (peak == 0.0F) peak = 0.0F;  // of either sign
+    if (peak == 0.0F) peak = 0.0F;  // also if it is -0
     const float d = peak / -8.0F;
     const int32_t code = truncate_clamped(rounded_product(x, reciprocal_or_zero(d)) + 8.5F, 0, 15);
     const int32_t high = t.from_lane_xor(code, 16);
@@ -57,7 +59,7 @@ MINIM_DEVICE void store_lanes_q4_0(T& t, float x, uint8_t* block) {
     if (lane == 0) store_f16(block + Q4_0::d_at, d);
 }
 
-// A head of keys or values: element 32 b + lane is x[b]. The bytes of exact::encode_kv_row.
+// Encodes a head of keys or values, whose element 32 b + lane is x[b], to the bytes of exact::encode_kv_row.
 template <class T, int n_blocks>
 MINIM_DEVICE void store_kv_row(T& t, Format format, const float (&x)[n_blocks], uint8_t* row) {
     const int lane = t.index() % 32;
@@ -77,7 +79,7 @@ MINIM_DEVICE void store_kv_row(T& t, Format format, const float (&x)[n_blocks], 
     }
 }
 
-// backend::hadamard of a head whose element 32 b + lane is x[b], with the same bits.
+// Computes backend::hadamard of a head whose element 32 b + lane is x[b], with the same bits.
 template <class T, int n_blocks>
 MINIM_DEVICE void hadamard_lanes(T& t, float (&x)[n_blocks]) {
     const int lane = t.index() % 32;
@@ -103,9 +105,9 @@ struct Turn {
     float cosine;
     float sine;
 };
-// Of any angle: whole quarters of a turn are taken off in double, as a float has no digits left for the rest at
-// position 100000. Polynomials (Moshier, Cephes) of an angle within an eighth of a turn are good to a unit in the
-// last place.
+// Returns the cosine and sine of any angle. Whole quarters of a turn are subtracted in double, as a float has no digits
+// left for the rest at position 100000. The polynomials (Moshier, Cephes), of an angle within an eighth of a turn, are
+// accurate to a unit in the last place.
 MINIM_DEVICE Turn turn_of(double angle) {
     constexpr double k_quarter = 1.570796326794896619231;
     const double quarters = angle * (1.0 / k_quarter);
@@ -134,7 +136,7 @@ struct PrepareKernel {
     float scale;      // of the queries
     int32_t q_parts;  // blocks that share the query heads of a row; a further one has K and V
 
-    // The cosines and sines of a row's position, a head per warp, a sum per warp.
+    // Shared memory has the cosines and sines of a row's position, a head per warp, and a sum per warp.
     Grid grid() const {
         const int64_t n_floats = 2 * args.n_frequency + k_warps * head_dim + k_warps;
         return {args.n, q_parts + 1, n_floats * 4};
@@ -156,7 +158,7 @@ struct PrepareKernel {
 
         const int last = n_head * (part + 1) / n_parts;
         const int first = n_head * part / n_parts;
-        // Of tables that were copied before the step.
+        // The positions are in tables that were copied before the step.
         turn(t, t.load_fresh(args.cache.position + row), cosines, sines);
         prefetch_together(t, k_threads, weight + first * head_dim, (last - first) * head_dim * int64_t{4});
         t.wait_for_inputs();
@@ -181,7 +183,7 @@ struct PrepareKernel {
     }
 
   private:
-    // The angles of a position, one per thread.
+    // Computes the cosines and sines of a position, one angle per thread.
     template <class T>
     MINIM_DEVICE void turn(T& t, int32_t position, float* cosines, float* sines) const {
         for (int i = t.index(); i < args.n_frequency; i += k_threads) {
@@ -191,7 +193,7 @@ struct PrepareKernel {
         }
     }
 
-    // 1 / sqrt(mean square + eps), the same in every thread.
+    // Returns 1 / sqrt(mean square + eps), the same in every thread.
     template <class T>
     MINIM_DEVICE float norm_factor(T& t, const float* x, int count, float* sums) const {
         const auto* fours = reinterpret_cast<const FourFloats*>(x);
@@ -214,7 +216,7 @@ struct PrepareKernel {
                              const float* sines) const {
         const int lane = t.index() % 32;
         const int m = static_cast<int>(args.n_frequency);
-        t.sync_warp();  // the last head has been read
+        t.sync_warp();  // the previous head has been read
         for (int b = 0; b < k_blocks; ++b) head[32 * b + lane] = values[b];
         t.sync_warp();
         for (int b = 0; b < k_blocks; ++b) {

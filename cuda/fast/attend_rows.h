@@ -27,7 +27,8 @@ struct AttendRows {
     float largest[2];
     float sum[2];  // of this thread's keys, until finish()
 
-    // Rows g and g + 8, at their first element; null for none.
+    // Loads the queries and clears the sums. `rows`: the first elements of rows g and g + 8; null if a row does not
+    // exist.
     template <class T>
     MINIM_DEVICE void start(T& t, const uint16_t* const (&rows)[2]) {
         const int c = t.index() % 4;
@@ -47,8 +48,8 @@ struct AttendRows {
         }
     }
 
-    // `keys`, `values`: of n_keys tokens, row_bytes apart in shared memory. n_visible: how many of them rows g and g + 8
-    // may see, looked at only if not all of the warp's rows see all.
+    // Adds n_keys tokens. `keys`, `values`: their rows, row_bytes apart in shared memory. n_visible: the numbers of
+    // these tokens that rows g and g + 8 attend to; ignored if all rows of the warp attend to all tokens.
     template <int n_keys, int row_bytes, class T>
     MINIM_DEVICE void add_keys(T& t, const std::byte* keys, const std::byte* values, bool all_visible,
                                const int (&n_visible)[2]) {

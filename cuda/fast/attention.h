@@ -31,10 +31,11 @@ inline constexpr int k_wide_rows = 128;
 inline constexpr int k_narrow_rows = 16;
 
 inline constexpr int64_t k_fixed_parts = 16;
-// Wide tiles that are then computed at a time, as their parts take room: 8.5 MB a tile of the model.
+// The number of wide tiles that are then computed at a time. Their parts take memory: 8.5 MB for each tile of the
+// model.
 inline constexpr int64_t k_fixed_tiles = 8;
 
-// Whether there are kernels for these heads: 32, 64, 96 or 128 elements, up to 16 query heads to a KV head.
+// Returns whether there are kernels for these heads: 32, 64, 96 or 128 elements, up to 16 query heads to a KV head.
 bool attend_runs(int64_t head_dim, int64_t n_head, int64_t n_head_kv);
 
 struct PrepareArgs {
@@ -54,7 +55,7 @@ struct PrepareArgs {
 // Norms and rotates q and k, and stores k and v at their rows' positions.
 void prepare(exact::Stream stream, const PrepareArgs& args);
 
-// log2(e) / sqrt(head_dim): scores of queries with it are exponents of 2.
+// Returns log2(e) / sqrt(head_dim): scores of queries with this factor are exponents of 2.
 float query_scale(int64_t head_dim);
 
 struct TileCounts {
@@ -74,17 +75,17 @@ enum class TileShape { wide, narrow };
 int64_t attend_splits(TileShape shape, int64_t n_tiles, int64_t n_head_kv, int64_t n_context,
                       int64_t n_processors);
 
-// Bytes of AttendArgs::partial at most, for batches of up to n_rows rows and splits from attend_splits.
+// Returns the most bytes of AttendArgs::partial, for batches of up to n_rows rows and splits from attend_splits.
 int64_t partial_bytes(int64_t n_rows, int64_t n_head, int64_t n_head_kv, int64_t head_dim,
                       int64_t n_processors);
-// The same for k_fixed_tiles of k_fixed_parts.
+// Returns the same for k_fixed_tiles tiles of k_fixed_parts parts.
 int64_t fixed_partial_bytes(int64_t n_rows, int64_t n_head_kv, int64_t head_dim);
 
 struct TileList {
     const int32_t* tiles;  // [n_tiles, 2]: first row, number of rows
     int64_t n_tiles;
     int64_t n_splits;
-    int64_t n_together = INT64_MAX;  // tiles of a launch, whose parts `partial` has room for
+    int64_t n_together = INT64_MAX;  // most tiles of a launch: `partial` has room for their parts
 };
 struct AttendArgs {
     Cache cache;

@@ -9,17 +9,18 @@
 // done. Two kinds differ:
 //
 //   k_starts_early                     if defined, each of the kernel's threads calls wait_for_inputs(). Before that call they
-//                                      write nothing, and read nothing that a kernel writes which may still run: any kernel
+//                                      write nothing, and read no output of a kernel that may still run: that can be any kernel
 //                                      ahead in the stream, back to the last one with k_holds_next, because kernels let the next
 //                                      one begin before they have waited.
 //   k_holds_next                       if defined, the next kernel begins only when a thread of each block has called
 //                                      let_next_begin()
 //
-// written over a vocabulary T of threads: device_thread.h is a GPU's, tests/gpu/emulated_thread.h the other.
+// Kernels are written over a vocabulary T of threads. device_thread.h implements it on a GPU,
+// tests/gpu/emulated_thread.h without one.
 //
 //   index(), block(), block_y()        which thread of which block this is
 //   shared()                           the block's shared memory, as much as the launch asked for, 128-byte aligned
-//   sync()                             every thread of the block gets here before one goes on
+//   sync()                             waits until every thread of the block gets here
 //   sync_stages<n_threads>()           the same for the n_threads of the block, which may get to different places of the kernel: a
 //                                      named barrier (PTX bar.sync), where the warps of a block run loops of their own
 //   sync_warp()                        the same for the warp; what it has written is seen
@@ -30,7 +31,7 @@
 //   copy_4(to, from)                   the same of 4 bytes
 //   copy_16_if(wanted, to, from)       the same, or nothing; without a branch
 //   copies_end_group()                 the copies started since the last call are a group
-//   copies_wait<n>()                   all but the latest n groups of this thread are there
+//   copies_wait<n>()                   waits until all but the latest n groups of this thread have arrived
 //   mma_s8(c, a, b)                    c[4] += a[4] b[2]: 16 x 32 by 32 x 8 signed bytes (PTX mma.m16n8k32)
 //   mma_s8_16(c, a0, a1, b)            the same of the first 16 columns (mma.m16n8k16)
 //   mma_f16(c, a, b)                   c[4] += a[4] b[2]: 16 x 16 by 16 x 8 halves, sums in float (mma.m16n8k16)
@@ -43,9 +44,9 @@
 //   wait_for_inputs()                  waits until earlier work in the stream is done and visible
 //   let_next_begin()                   this thread allows the next kernel to begin
 //   prefetch(p, bytes)                 brings global memory into the second-level cache, on devices where kernels begin early; both
-//                                      multiples of 16. For one lane of a warp: those of several would take their turns
-//   load_fresh(p)                      *p as the second-level cache has it: what a kernel or a copy wrote that this one has not waited
-//                                      for, and that is known to be done; a number of global memory
+//                                      multiples of 16. One lane of a warp calls it: calls of several lanes run one after another
+//   load_fresh(p)                      *p, a number in global memory, from the second-level cache: for the output of a kernel or
+//                                      a copy that is known to be done, although this kernel has not waited for it
 //   load_flag(p)                       *p, uint32_t in host memory, with acquire order: later reads see what the host wrote before it
 //   set_flag(p, x)                     *p = x in host memory, with release order: the host sees this thread's earlier writes first
 //   load_from_host(p)                  *p as it is in host memory now; a float or four
@@ -53,14 +54,14 @@
 //   nanoseconds()                      the time on a clock of this kernel
 //   fence()                            orders this thread's earlier reads and writes before its later ones, for all blocks
 //
-// Every thread of the warp calls the functions of a warp.
+// Every thread of a warp must call the functions of a warp.
 #pragma once
 
 #include <cstdint>
 
 #if defined(__CUDACC__)
 #define MINIM_DEVICE __device__ __forceinline__
-#define MINIM_DEVICE_LOOP _Pragma("unroll 1")  // a loop that stays one
+#define MINIM_DEVICE_LOOP _Pragma("unroll 1")  // a loop that is not unrolled
 #else
 #define MINIM_DEVICE inline
 #define MINIM_DEVICE_LOOP
@@ -71,14 +72,14 @@ namespace minim::cuda::fast {
 // A cudaStream_t; the emulation needs none.
 using Stream = void*;
 
-// What every generation from 8.0 on gives a block.
+// The shared memory that every generation from 8.0 on can give a block.
 inline constexpr int k_most_shared_bytes = 99 * 1024;
 
 template <class Kernel>
 inline constexpr bool k_starts_early = requires {
     Kernel::k_starts_early;
 };
-// Of emulations: the kernel does not end before another thread of the program has done its part.
+// For emulations: such a kernel does not end before another thread of the program has done its part.
 template <class Kernel>
 inline constexpr bool k_waits_for_host = requires {
     Kernel::k_waits_for_host;

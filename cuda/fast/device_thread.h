@@ -23,8 +23,9 @@ struct DeviceThread {
     MINIM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
     MINIM_DEVICE std::byte* shared() const { return shared_memory_of_block; }
     MINIM_DEVICE void sync() const { __syncthreads(); }
-    // PTX asks of bar.sync that the threads of a warp execute the same one, not those of a block. synccheck wants the latter and reports
-    // it; with barrier.cta.sync, which it accepts, experts of IQ2_S took up to 12 % longer (H100).
+    // PTX requires that the threads of a warp execute the same bar.sync, but not that the threads of a block do.
+    // synccheck requires the latter and reports this one. With barrier.cta.sync, which synccheck accepts, experts of
+    // IQ2_S took up to 12 % longer (H100).
     template <int n_threads>
     MINIM_DEVICE void sync_stages() const {
         asm volatile("bar.sync 1, %0;" ::"n"(n_threads) : "memory");
@@ -157,8 +158,8 @@ struct DeviceThread {
     }
 };
 
-// Every kernel waits for the one ahead of it, so that when it is done all are. That the next one begins takes no room from
-// it: this happens when all its blocks have begun.
+// Every kernel waits for the one ahead of it, so that when a kernel is done all earlier ones are. The next kernel takes
+// no room from this one: it begins when all blocks of this one have begun.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::k_threads, k_blocks_wanted<Kernel>)
     run(const __grid_constant__ Kernel kernel) {
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(Kernel::k_threads, k_blocks_wanted<Kernel>)
 // Facts about a kernel's function, asked for once on each device.
 struct FunctionState {
     std::atomic<uint64_t> is_known = 0;   // a bit per device
-    std::atomic<uint64_t> may_begin = 0;  // before what is ahead of it is done
+    std::atomic<uint64_t> may_begin = 0;  // before the kernels ahead of it are done
 };
 
 template <class Kernel>
@@ -179,7 +180,7 @@ bool may_begin_early(int device) {
     static FunctionState state;
     const uint64_t bit = uint64_t{1} << (device % 64);
     if ((state.is_known & bit) == 0) {
-        // More than 48 KB have to be asked for; a failure comes up at the launch.
+        // More than 48 KB must be requested. If this fails, the launch reports an error.
         cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, k_most_shared_bytes);
         // A multiprocessor changes the split of its cache only when it is idle: a kernel that begins early would wait for the one
         // ahead if their splits differed.

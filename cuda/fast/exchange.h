@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A turn of an exchange with the host (backend/exchange.h): inputs and choices to the host, and its answer from there. Both lie in
-// the host's memory, where a GPU writes and reads them over the bus as its own.
+// A turn of an exchange with the host (backend/exchange.h): inputs and choices go to the host, and its answer comes
+// back. Both lie in the host's memory, which a GPU reads and writes over the bus like its own.
 //
-// Shape: to the host, one block; of the host, a warp that waits and then a block for 1,024 floats of a slot. Bytes moved: of a row
-// of 3,072 columns 12 KB there and up to 98 KB back. Bound: latency, a microsecond each way; beyond some rows the bus.
+// Shape: one block writes to the host; a warp waits for the answer, and then a block copies each 1,024 floats of a
+// slot. Bytes moved: for a row of 3,072 columns 12 KB to the host and up to 98 KB back. Bound: latency, a microsecond
+// each way; with more than a few rows, the bus.
 #pragma once
 
 #include "cuda/fast/device.h"
@@ -11,7 +12,7 @@
 
 namespace minim::cuda::fast {
 
-// By all threads of a block.
+// Copies `count` words; all threads of a block call it.
 template <class Word, class T>
 MINIM_DEVICE void copy_words(T& t, int n_threads, const Word* from, Word* to, int64_t count) {
     static_assert(sizeof(Word) == 4);
@@ -70,7 +71,7 @@ struct AwaitKernel {
     }
 };
 
-// The slots whose expert is not here, as the host has answered them.
+// Copies the host's answers for the slots whose expert is not here.
 struct CollectKernel {
     static constexpr int k_threads = 256;
     static constexpr int k_floats = 4 * k_threads;  // of a block

@@ -82,7 +82,8 @@ struct Iq2XxsNibbles {
     MINIM_DEVICE static void unpack(const PanelBlock<Lanes>& block, int u, const uint32_t* grid, Unit& unit) {
         const uint32_t index = block.word(Layout::points_at(u));
         const uint32_t group = block.word(Layout::signs_at(u));  // WordOrder::seven_sign_nibbles
-        // The eighth sign makes their number even: the sum of seven nibbles without carries, four points at once.
+        // The eighth sign makes the number of negative signs even: it is the sum of seven nibbles without carries, for
+        // four points at once.
         const uint32_t seven = group & 0x0FFFFFFFU;
         uint32_t eighth = seven ^ (seven >> 16);
         eighth ^= eighth >> 8;
@@ -138,7 +139,7 @@ struct Iq2SNibbles {
     }
 };
 
-// As in lib/panel/grids.h, but for the lookups in shared memory.
+// Decodes as in lib/panel/grids.h, but with lookups in shared memory.
 struct Iq3XxsPoints {
     using Block = IQ3_XXS;
     using Kind = panel::Iq3XxsPanel<Lanes>::Kind;
@@ -160,7 +161,7 @@ struct Iq3XxsPoints {
     }
 };
 
-// The codebook entries of IQ3_S, with k_iq3s_offset added to each magnitude, as in its code. These are even numbers
+// The codebook entries of IQ3_S, with k_iq3s_offset added to each magnitude, as in its code. The sums are even numbers
 // below 32, so inverting bits 1 .. 4 gives 30 minus the number: the code of the negative.
 struct Iq3SCodes {
     uint32_t point[512];
@@ -203,7 +204,7 @@ struct Iq3SPoints {
     }
 };
 
-// panel::Grids with these in place of theirs.
+// panel::Grids with the decoders of this file in place of its own.
 using GridPanels = panel::PanelList<panel::Iq1SPanel<Lanes>, panel::Iq1MPanel<Lanes>, Iq2XxsNibbles,
                                     Iq2XsNibbles, Iq2SNibbles, Iq3XxsPoints, Iq3SPoints>;
 

@@ -28,7 +28,7 @@ struct GroupSlotsKernel {
     MINIM_DEVICE void operator()(T& t) const {
         const int expert = t.index();
         auto* counts = reinterpret_cast<int32_t*>(t.shared());
-        int32_t* next = counts + k_threads;  // in tiles.slot, of an expert's slots
+        int32_t* next = counts + k_threads;  // next place in tiles.slot for a slot of the expert
         counts[expert] = 0;
         t.sync();
         for (int32_t s = t.index(); s < n_slots; s += k_threads) t.add_to(&counts[ids[s]], 1);

@@ -16,7 +16,8 @@ struct HalveKernel {
     static constexpr int k_blocks = k_threads / 32;
     // The largest number of a block becomes 2^14 to 2^15: numbers down to 2^-28 of it keep all digits of an F16.
     static constexpr uint32_t k_exponent = 14;
-    // Blocks of smaller ones are scaled as if they had this: the inverse of their scale would be infinite.
+    // Blocks with smaller exponents are scaled as if they had this one: the inverse of their own scale would be
+    // infinite.
     static constexpr uint32_t k_least_exponent = 32;
 
     const float* x;
@@ -29,7 +30,7 @@ struct HalveKernel {
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
         const int64_t block = int64_t{t.block()} * k_blocks + t.index() / 32;
-        if (block >= n_blocks) return;  // whole warps
+        if (block >= n_blocks) return;  // the whole warp returns
         const int first = t.index() % 32 * 2;
         const float* own = x + block * 128 + first;
         const float pair[2][2] = {{own[0], own[1]}, {own[64], own[65]}};
@@ -43,14 +44,14 @@ struct HalveKernel {
         }
         if (first != 0) return;
         to.scale = scale;
-        for (float& each : to.unused) each = 0.0F;  // is copied with it
+        for (float& each : to.unused) each = 0.0F;  // copied with the scale
     }
 
   private:
     MINIM_DEVICE static uint32_t pack_bf16(const float (&pair)[2]) {
         return float_to_bf16(pair[0]) | static_cast<uint32_t>(float_to_bf16(pair[1])) << 16;
     }
-    // Of the block that the lanes of a warp have four elements of each.
+    // Returns the scale of a block; each lane of the warp has four of its elements.
     template <class T>
     MINIM_DEVICE static float scale_of(T& t, const float (&own)[2][2]) {
         uint32_t largest = 0;  // as bits, without their signs: infinity is above all numbers, NaN above that

@@ -110,7 +110,7 @@ struct Lanes {
     }
 
     // ---- four bytes per lane ----
-    // Without carries from byte to byte: seven bits are added as they are, the eighth apart.
+    // Adds bytes without carries from byte to byte: seven bits are added as they are, the eighth separately.
     MINIM_HOST_DEVICE static Int add_bytes(Int a, Int b) {
         return ((a & k_low_bits) + (b & k_low_bits)) ^ ((a ^ b) & k_top_bits);
     }
@@ -267,7 +267,7 @@ struct Lanes {
     }
 
   private:
-    // Of the lower four nibbles of a word.
+    // Looks up the lower four nibbles of a word.
     MINIM_HOST_DEVICE static Int look_up_four(const Table& t, Int nibbles) {
         const Int three_bits = nibbles & 0x7777U;
         return permute(permute(t.word[0], t.word[1], three_bits), permute(t.word[2], t.word[3], three_bits),
@@ -281,8 +281,8 @@ struct Lanes {
         const Int moved = k_shift < 0 ? packed << -k_shift : packed >> (k_shift < 0 ? 0 : k_shift);
         return upper_half_selector(moved);
     }
-    // For permute(a, b): byte i of b where bit 2 of nibble i is set, else of a. A logic instruction takes one number
-    // of its own: the other is in a register.
+    // For permute(a, b): byte i of b where bit 2 of nibble i is set, else of a. A logic instruction takes only one
+    // constant of its own; the other one is in a register.
     MINIM_HOST_DEVICE static Int upper_half_selector(Int bits) {
         return (bits & (0x44444444U ^ hidden_zero())) | 0x32103210U;
     }

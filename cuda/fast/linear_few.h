@@ -19,8 +19,8 @@
 
 namespace minim::cuda::fast {
 
-// The ring: as many stages as fit 40 KB for a pair, so that several blocks have room on a multiprocessor and the memory is
-// asked for enough at once: 4.8 TB/s at 0.8 us are 29 KB a multiprocessor.
+// The ring: as many stages as fit 40 KB for a pair. So several blocks have room on a multiprocessor, and enough bytes
+// are in flight: 4.8 TB/s at a latency of 0.8 us need 29 KB for each multiprocessor.
 template <class P, int n_pairs, int n_tokens>
 struct PanelStages {
     using Block = typename P::Block;
@@ -60,12 +60,12 @@ struct StageCopies {
     static constexpr int k_of_panels = Stages::k_panels * k_panel_parts;
     static constexpr int k_parts = k_of_panels + n_tokens * k_input_parts;
     static constexpr int k_turns = (k_parts + Stages::k_threads - 1) / Stages::k_threads;
-    static constexpr int k_panel_turns = k_of_panels / Stages::k_threads;  // that copy of panels alone
+    static constexpr int k_panel_turns = k_of_panels / Stages::k_threads;  // turns that copy only panels
 
     const std::byte* from[k_turns];  // of the next stage
     int to[k_turns];                 // in a stage of the ring
     int step[k_turns];               // from stage to stage
-    int n_stages[k_turns];           // still to come that have the piece
+    int n_stages[k_turns];           // stages still to come that have the piece
 
     template <class T>
     MINIM_DEVICE StageCopies(T& t, const PanelWork<2 * n_pairs, n_tokens>& work, int n_first) {
@@ -122,8 +122,8 @@ struct StageCopies {
     }
 };
 
-// The inputs of the first n_first stages, by ordinary loads: copies of inputs would be waited for only with all panels that
-// are on their way.
+// Loads the inputs of the first n_first stages by ordinary loads. To wait for asynchronous copies of them would mean to
+// wait for all panels under way as well.
 template <class P, int n_pairs, int n_tokens, class T>
 MINIM_DEVICE void load_first_inputs(T& t, const PanelWork<2 * n_pairs, n_tokens>& work, int n_first,
                                     std::byte* shared) {
@@ -153,8 +153,8 @@ struct RowUnit {
     int unit;  // of a stage
 };
 
-// Adds the unit's products, stage by stage, while those to come are copied. A loop for each unit of a block, since
-// they are decoded differently and a warp's unit stays the same.
+// Adds the unit's products, stage by stage, while the next stages are copied. Each unit of a block has a loop of its
+// own, since units are decoded differently and a warp keeps its unit.
 template <class P, int n_pairs, int n_tokens, Meets meets, int block_unit, class T>
 MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copies, const RowUnit& at,
                                   int cols, float (&sum)[k_pair_sums<meets, n_tokens>]) {
@@ -195,8 +195,8 @@ MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copie
     }
 }
 
-// The row's products with every input, in shared memory when it returns: [token][pair][32 lanes], where the first 16
-// lanes are the first panel's rows. Where each pair meets its own input: [pair][32 lanes].
+// Computes the row's products with every input and leaves them in shared memory: [token][pair][32 lanes], where the
+// first 16 lanes are the first panel's rows. If each pair meets its own input: [pair][32 lanes].
 template <class P, int n_pairs, int n_tokens, Meets meets = Meets::all_inputs, class T>
 MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>& work) {
     using Stages = PanelStages<P, n_pairs, n_tokens>;
@@ -324,7 +324,7 @@ struct LinearHalvesKernel {
     using Stages = PanelStages<P, 2, 2>;
     static constexpr int k_threads = Stages::k_threads;
     static constexpr bool k_starts_early = true;
-    static constexpr int64_t k_most_blocks = 128;  // more keep a large GPU busy as they are
+    static constexpr int64_t k_most_blocks = 128;  // more blocks keep a large GPU busy without this
 
     Products products;
     const Q8Block* input;
@@ -381,7 +381,7 @@ struct ActivateFewKernel {
         t.let_next_begin();  // the product after it may read the ids at once
         const exact::ExpertRows gate_rows = rows_of(gate, ids[slot]);
         const exact::ExpertRows up_rows = rows_of(up, ids[slot]);
-        if (gate_rows.data == nullptr) return;  // whole blocks
+        if (gate_rows.data == nullptr) return;  // the whole block returns
         PanelWork<4, 1> work = {};
         work.cols = gate.cols;
         work.input[0] = h + slot / static_cast<int>(n_used) * q8_blocks(gate.cols);
@@ -424,7 +424,7 @@ struct ProjectFewKernel {
         // had been written. A multiprocessor's own cache may still have the ids of the layer before.
         if (sums.gates == nullptr) t.wait_for_inputs();
         const exact::ExpertRows expert = rows_of(experts, t.load_fresh(ids + slot));
-        if (expert.data == nullptr) return;  // whole blocks
+        if (expert.data == nullptr) return;  // the whole block returns
         const int64_t first_row = int64_t{t.block()} * 2 * k_panel_rows;
         const int64_t rows = experts.rows / k_panel_rows * k_panel_rows - first_row;
         const auto* data = reinterpret_cast<const std::byte*>(expert.data) + first_row * experts.row_bytes;

@@ -28,7 +28,7 @@ struct RowPart {
     int n_warps;
 };
 
-// Weight `elem` of those in 16 bytes.
+// Returns weight `elem` of the weights in 16 bytes.
 template <class Block>
 MINIM_DEVICE float weight_of(const SixteenBytes& words, int elem) {
     if constexpr (Block::format == Format::f16) {
@@ -41,7 +41,7 @@ MINIM_DEVICE float weight_of(const SixteenBytes& words, int elem) {
     }
 }
 
-// How a lane adds its part of the products of rows and of inputs. What it loads of the inputs serves all rows.
+// Adds a lane's part of the products of rows and inputs. The lane loads its part of the inputs once for all rows.
 template <class Block>
 struct FloatRows {
     static_assert(Block::block_elems == 1);
@@ -93,7 +93,8 @@ struct FloatRows {
     }
 };
 
-// Four codes as floats, too small by k_e4m3_factor. From sm_89 on there is an instruction for two of them.
+// Converts four codes to floats that are too small by k_e4m3_factor. From sm_89 on there is an instruction for two of
+// them.
 #if __CUDA_ARCH__ >= 890
 inline constexpr float k_e4m3_factor = 1.0F;
 #else
@@ -121,7 +122,7 @@ struct FloatRows<FP8_E4M3_B128> {
     MINIM_DEVICE static void add(const uint8_t* const (&row)[n_rows], int64_t cols, RowPart part,
                                  const float* const* input, float (&sum)[n_rows][n_tokens]) {
         constexpr int k_unroll = 8 / n_rows;
-        // Bytes 2i and 2i + 1 of 32 are elements i and 16 + i: those of a lane are two neighbours, twice.
+        // Bytes 2i and 2i + 1 of 32 are elements i and 16 + i, so a lane has two pairs of neighbours.
         const int first = part.lane / 8 * 32 + part.lane % 8 * 2;
         const int n_blocks = static_cast<int>(cols) / Block::block_elems;
         for (int b0 = part.warp; b0 < n_blocks; b0 += k_unroll * part.n_warps) {
@@ -158,7 +159,7 @@ struct FloatRows<FP8_E4M3_B128> {
     }
 };
 
-// n_warps of a block take a row together, or each of them two rows.
+// n_warps warps of a block take a row together; if n_warps is 1, each warp takes two rows.
 template <class Block, int n_tokens, int n_warps>
 struct LinearFloatKernel {
     static constexpr int k_threads = 128;
@@ -188,7 +189,7 @@ struct LinearFloatKernel {
     }
 
   private:
-    // Those of a block.
+    // The rows of a block.
     struct Rows {
         int product;
         int64_t first;
@@ -205,7 +206,7 @@ struct LinearFloatKernel {
         return rows;
     }
 
-    // They do not depend on what is ahead in the stream.
+    // Prefetches the weights, which do not depend on earlier work in the stream.
     template <class T>
     MINIM_DEVICE void prefetch(T& t, const Rows& rows) const {
         if (!products.prefetches) return;
@@ -219,9 +220,9 @@ struct LinearFloatKernel {
     MINIM_DEVICE void multiply(T& t, const Rows& rows) const {
         const int warp = t.index() / 32;
         const int64_t first_row = int64_t{warp} / n_warps * k_rows_a_warp;
-        if (first_row >= rows.count) return;  // whole warps, that no other waits for
+        if (first_row >= rows.count) return;  // the whole warp returns, and no other one waits for it
         const int64_t first = int64_t{t.block_y()} * n_tokens;
-        // The last row and the last input again for those that are not there.
+        // The last row and the last input take the place of rows and inputs that do not exist.
         const uint8_t* row[k_rows_a_warp];
         const float* input[n_tokens];
         float sum[k_rows_a_warp][n_tokens] = {};
@@ -257,7 +258,8 @@ struct LinearFloatKernel {
     }
 };
 
-// Two rows of experts times a slot's input, by a warp: in every lane, without the experts' scales.
+// The products of two rows of experts and a slot's input, which a warp computes. Every lane has them, without the
+// experts' scales.
 struct TwoSums {
     float of[2];
 };
@@ -270,7 +272,7 @@ MINIM_DEVICE TwoSums multiply_two_rows(T& t, const uint8_t* first, const uint8_t
     return {sum_of_lanes(t, sum[0][0]), sum_of_lanes(t, sum[1][0])};
 }
 
-// silu(gate h) * (up h) of every slot whose expert is here, a warp a row of both.
+// Computes silu(gate h) * (up h) of every slot whose expert is here; a warp takes a row of both matrices.
 template <class Block>
 struct ActivateFloatKernel {
     static constexpr int k_threads = 128;
@@ -293,12 +295,12 @@ struct ActivateFloatKernel {
         t.wait_for_inputs();
         t.let_next_begin();  // the product after it may read the ids at once
         const int64_t row = int64_t{t.block_y()} * k_rows + t.index() / 32;
-        if (row >= gate.rows) return;  // whole warps
+        if (row >= gate.rows) return;  // the whole warp returns
         const int64_t slot = t.block();
         const float* input = h + slot / n_used * gate.cols;
         const exact::ExpertRows gate_rows = rows_of(gate, ids[slot]);
         const exact::ExpertRows up_rows = rows_of(up, ids[slot]);
-        if (gate_rows.data == nullptr) return;  // whole blocks
+        if (gate_rows.data == nullptr) return;  // the whole block returns
         const TwoSums sum = multiply_two_rows<Block>(t, gate_rows.data + row * gate.row_bytes,
                                                      up_rows.data + row * up.row_bytes, gate.cols, input);
         if (t.index() % 32 == 0)
@@ -315,7 +317,7 @@ struct ProjectFloatKernel {
     static constexpr int k_rows = k_threads / 32 * 2;
 
     Experts experts;
-    const float* x;  // a row for so many slots
+    const float* x;  // a row for every slots_a_row slots
     int64_t slots_a_row;
     const int32_t* ids;  // [n_slots]
     int64_t n_slots;
@@ -331,7 +333,7 @@ struct ProjectFloatKernel {
         const int64_t first = int64_t{t.block_y()} * k_rows;
         const int64_t row = first + t.index() / 32 * 2;
         const exact::ExpertRows expert = rows_of(experts, ids[slot]);
-        if (expert.data == nullptr) return;  // whole blocks
+        if (expert.data == nullptr) return;  // the whole block returns
         if (row < experts.rows) {
             const bool has_second = row + 1 < experts.rows;
             const uint8_t* weights = expert.data + row * experts.row_bytes;

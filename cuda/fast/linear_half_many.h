@@ -8,9 +8,9 @@
 // cores sum the products of 128 columns, which are scaled by the weights' and the input's scale and added in float,
 // 128 columns after 128 columns. Layout: rows as in the file; inputs are HalfBlocks, gathered row by row. In shared
 // memory rows of FP8 are 160 bytes apart, rows of halves and inputs 272, which puts the rows of a fragment in
-// different banks; of each eight words of FP8 codes, j and j + 4 are neighbours, because a lane needs both. Bytes
-// moved: every weight once for 64 inputs, every input once for 64 rows. Bound: instructions; for the eight tensor
-// core products of 16 x 32 x 32 about 60 with FP8, of which 28 convert codes to F16, and 35 with halves.
+// different banks; in each eight words of FP8 codes, j and j + 4 are neighbours, because a lane needs both. Bytes
+// moved: every weight once for 64 inputs, every input once for 64 rows. Bound: instructions; for the eight tensor core
+// products of 16 x 32 x 32 about 60 with FP8, of which 28 convert codes to F16, and 35 with halves.
 #pragma once
 
 #include "cuda/fast/device.h"
@@ -32,11 +32,11 @@ struct HalfFragment {
     uint32_t high[4];
 };
 
-// The part of a format: k_half_cols columns of a tile's rows on their way through shared memory.
+// What depends on the format: how k_half_cols columns of a tile's rows pass through shared memory.
 //
 //   k_row_stride                         between rows there, in bytes
-//   copy(t, row_of, stage, to)           asks for columns stage * 128 on; row_of(r): the weights of the tile's row r
-//   fragment(t, rows, u)                 columns 32 u on of the warp's 16 rows, which `rows` is the first of
+//   copy(t, row_of, stage, to)           starts copying columns stage * 128 on; row_of(r): the weights of the tile's row r
+//   fragment(t, rows, u)                 columns 32 u on of the warp's 16 rows; `rows`: the first of these
 //   scale(row)                           of the 128 columns of a row
 //   multiply(t, c, a, b)                 c += a b, on tensor cores
 template <class Block>
@@ -86,7 +86,7 @@ struct HalfWeights<FP8_E4M3_B128> {
         const int warp = t.index() / 32;
         const int lane = t.index() % 32;
         const int word_at = lane / 8 * 32 + lane % 4 * 8 + lane % 8 / 4 * 4;
-        // Eight rows' addresses would fill the registers of a third block.
+        // Unrolled, the addresses of eight rows would take the registers of a third block.
         MINIM_DEVICE_LOOP
         for (int k = 0; k < k_half_rows / 8; ++k) {
             const int row = warp * (k_half_rows / 8) + k;
@@ -143,7 +143,7 @@ struct HalfSums {
     float sum[4][4];
 };
 
-// Rows of a matrix from `first` on. Rows of a tile beyond the last one are the last one again.
+// Rows of a matrix from `first` on. Rows of a tile beyond the last row of the matrix repeat the last one.
 struct HalfRows {
     const uint8_t* first;
     int64_t row_bytes;
@@ -166,13 +166,13 @@ MINIM_DEVICE void for_each_half_product(const HalfSums& own, int count, int64_t 
     }
 }
 
-// Asks for 128 columns of a tile.
+// Starts copying 128 columns of a tile.
 template <class Block, class T, class RowOf>
 MINIM_DEVICE void copy_half_stage(T& t, const RowOf& row_of, const HalfBlock* input, const int64_t* place,
                                   int count, int64_t stage, std::byte* to) {
     using Tile = HalfTile<Block>;
     HalfWeights<Block>::copy(t, row_of, stage, to);
-    // Half a warp the halves of an input, then a thread its scale.
+    // Half a warp copies the halves of an input, and a thread its scale.
     for (int i = t.index() / 16; i < count; i += k_half_threads / 16) {
         const int at = t.index() % 16 * 16;
         t.copy_16(to + Tile::k_inputs_at + i * Tile::k_input_stride + at,
@@ -216,7 +216,8 @@ MINIM_DEVICE void multiply_half_stage(T& t, const std::byte* stage, int count, H
     }
 }
 
-// The products of 64 rows, which row_of() has the weights of, and `count` inputs; place_of(i): the first block of input i.
+// Returns a lane's products of 64 rows and `count` inputs. row_of(r): the weights of row r; place_of(i): the first
+// block of input i.
 template <class Block, class T, class RowOf, class PlaceOf>
 MINIM_DEVICE HalfSums multiply_half_tile(T& t, const RowOf& row_of, const HalfBlock* input,
                                          const PlaceOf& place_of, int count, int64_t cols) {

@@ -43,7 +43,7 @@ struct TileSpace {
     static constexpr int k_bytes = k_table_at + k_table_bytes<P>;
     static_assert(k_bytes <= k_most_shared_bytes);
 
-    // The products, when all is done: [input][row], in the place of inputs and codes.
+    // The finished products: [input][row]. They overwrite inputs and codes.
     static constexpr int k_product_stride = k_tile_rows + 4;
     static_assert(k_tile_inputs * k_product_stride * 4 <= k_scales_at - k_inputs_at);
 };
@@ -85,7 +85,8 @@ MINIM_DEVICE void copy_inputs(T& t, const TileWork& work, const int64_t* place, 
     }
 }
 
-// The weights of a stage as signed bytes, with their scales and minima. Pairs of panels and units go round the warps.
+// Decodes the weights of a stage to signed bytes, with their scales and minima. A warp takes one unit of each pair of
+// panels.
 template <class P, class T>
 MINIM_DEVICE void decode_stage(T& t, const std::byte* raw, int n_units, std::byte* shared) {
     using Space = TileSpace<P>;
@@ -178,7 +179,8 @@ MINIM_DEVICE void multiply_stage(T& t, const std::byte* shared, int n_units, int
     }
 }
 
-// The products of a tile in shared memory: [input][row], k_product_stride apart. place(i): the first block of input i.
+// Computes the products of a tile in shared memory: [input][row], k_product_stride apart. place(i): the first block of
+// input i.
 template <class P, class T, class Place>
 MINIM_DEVICE const float* multiply_tile(T& t, const TileWork& work, const Place& place_of) {
     using Space = TileSpace<P>;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts floats to F16 or BF16, for products of the vendor's library.
 //
-// BF16 has the exponents of floats. A row with numbers beyond F16 is divided by a power of two before the product.
-// The row of the product is multiplied by it afterwards; the row that it is added to is divided before.
+// BF16 has the exponents of floats. For F16, a row with numbers beyond its range is divided by a power of two before
+// the product, and the row of the product is multiplied by that power afterwards. If the product is added to a row,
+// that row is divided first.
 //
 // Shape: for BF16 four elements in each thread, neighbouring threads take neighbours; for F16 and products one block
 // of threads for each row. Bytes moved for each element: 4 in, 2 out; for F16 a second time 4 in, mostly from the

@@ -38,7 +38,7 @@ struct Products {
     bool add[k_most_together];
     bool prefetches;  // the weights, while earlier kernels of the stream still run
 };
-// Of all of them.
+// Returns the bytes of the weights of all products.
 MINIM_HOST_DEVICE constexpr int64_t weight_bytes(const Products& products) {
     int64_t n_rows = 0;
     for (int i = 0; i < products.count; ++i) n_rows += products.rows[i];
@@ -53,7 +53,7 @@ MINIM_HOST_DEVICE constexpr int64_t q8_blocks(int64_t cols) {
     return cols / 32;
 }
 
-// Inputs that a tile of a product for many rows has at most.
+// The most inputs of a tile of a product for many rows.
 inline constexpr int k_tile_inputs = 64;
 // At most k_tile_inputs slots of one expert, computed together.
 struct ExpertTile {
@@ -64,11 +64,11 @@ struct ExpertTile {
 struct ExpertTiles {
     int32_t* slot;     // [n_slots], by expert; as many as have a tile
     ExpertTile* tile;  // [most]
-    int32_t* count;    // of tiles that there are
-    int64_t most;      // that there can be
+    int32_t* count;    // number of tiles
+    int64_t most;      // number of tiles that fit
 };
 int64_t most_expert_tiles(int64_t n_slots, int64_t n_expert);
-// Of the slots whose expert is here.
+// Groups the slots whose expert is here.
 void group_slots(Stream stream, const int32_t* ids, int64_t n_slots, const backend::ExpertPlace* places,
                  int64_t n_expert, const ExpertTiles& tiles);
 
@@ -80,7 +80,7 @@ enum class WordOrder {
     seven_sign_nibbles,  // the same of seven signs a point, 7i + j at bit 4j + i; the four bits above them stay
     sign_bytes,          // sign 4k + j at bit 8j + k: a shift puts those of four columns into four bytes
 };
-// Which bit of the file's word is at bit `to`.
+// Returns which bit of the file's word is at bit `to`.
 MINIM_HOST_DEVICE constexpr uint32_t source_bit(WordOrder order, uint32_t to) {
     switch (order) {
         case WordOrder::nibbles:
@@ -119,11 +119,11 @@ void quantize(Stream stream, const float* x, int64_t n, int64_t cols, Q8Block* o
 void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h,
           Q8Block* quantized);
 
-// Packed weights, rows of whole panels. `many`: by tensor cores, which decode a tile of weights once for 64
-// input rows and add up in an order that does not depend on n; else weights are decoded once for four input rows.
+// Multiplies packed weights, the rows of whole panels. `many`: on tensor cores, which decode a tile of weights once for
+// 64 input rows and add up in an order that does not depend on n; else weights are decoded once for four input rows.
 void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool many);
 
-// Whether weights of the format are multiplied as floats, with floats: F32, F16, BF16 and FP8_E4M3_B128.
+// Returns whether weights of the format are multiplied as floats, with floats: F32, F16, BF16 and FP8_E4M3_B128.
 bool is_float(Format format);
 // `fixed`: one kernel for every n.
 void linear_float(Stream stream, const Products& products, const float* x, int64_t n, bool fixed);
@@ -145,12 +145,12 @@ MINIM_HOST_DEVICE constexpr int64_t sum_counters(int64_t rows) {
 // of one format.
 void activate_float(Stream stream, const Experts& gate, const Experts& up, const float* h, int64_t n_used,
                     const int32_t* ids, int64_t n_slots, float* activated);
-// y [n_slots, rows] = W x of the slots' experts; the input has a row for so many slots. `sums` may be null.
+// y [n_slots, rows] = W x of the slots' experts; the input has a row for every slots_a_row slots. `sums` may be null.
 void project_float(Stream stream, const Experts& experts, const float* x, int64_t slots_a_row,
                    const int32_t* ids, int64_t n_slots, float* y, const SlotSums* sums);
 
-// F16, BF16 and FP8_E4M3_B128 weights and many rows, on tensor cores, which add up in another order. Inputs are halves of
-// half_format(), made of n_blocks of 128 elements.
+// Products of F16, BF16 and FP8_E4M3_B128 weights and many rows on tensor cores, which add up in another order. Inputs
+// are halves of half_format(), made of n_blocks of 128 elements.
 bool has_half_tiles(Format format, int64_t cols);
 Format half_format(Format weights);  // F16 or BF16
 void halve(Stream stream, const float* x, int64_t n_blocks, Format format, HalfBlock* out);
@@ -188,7 +188,7 @@ struct alignas(128) Flag {
 inline constexpr uint32_t k_flag_clear = 0;
 inline constexpr uint32_t k_flag_set = 1;
 inline constexpr uint32_t k_flag_given_up = 2;
-// Where inputs and choices go, in memory of the host; the flag is set when they are there.
+// The host memory for inputs and choices; the flag is set when they have been written.
 struct Posted {
     float* h;
     int32_t* ids;
@@ -199,7 +199,8 @@ void post(Stream stream, const float* h, int64_t n_floats, const int32_t* ids, i
 // Waits, in the stream, until the host has changed the flag, and writes its value to `seen` in the device's memory. After
 // `patience` nanoseconds without a change, writes k_flag_clear there and sets `late`, in memory of the host.
 void await_host(Stream stream, const uint32_t* flag, uint32_t* late, int64_t patience, uint32_t* seen);
-// out [n_slots, hidden] = answer, in memory of the host, of slots whose expert is not here, if `seen` is k_flag_set.
+// If `seen` is k_flag_set, copies the answer from host memory to out [n_slots, hidden] for slots whose expert is not
+// here.
 void collect(Stream stream, const float* answer, const backend::ExpertPlace* places, const int32_t* ids,
              int64_t n_slots, int64_t hidden, const uint32_t* seen, float* out);
 
@@ -213,8 +214,8 @@ struct Slots {
 // is a multiple of 32.
 void activate(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
               const Slots& slots, Q8Block* activated);
-// output [n_slots, rows] = W x, for the rows of whole panels; the input has a row for so many slots. `sums` may be null, and
-// is where slots have tiles.
+// output [n_slots, rows] = W x, for the rows of whole panels; the input has a row for every slots_a_row slots. `sums`
+// may be null, and must be null if slots have tiles.
 void project(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,
              const Slots& slots, float* output, const SlotSums* sums);
 

@@ -20,7 +20,7 @@ namespace {
 using FloatBlocks = BlockList<F32, F16, BF16, FP8_E4M3_B128>;
 using HalfTileBlocks = BlockList<F16, BF16, FP8_E4M3_B128>;
 
-// Null: none.
+// Returns null if the format has no kernels.
 const PanelKernels* panel_kernels(Format format) {
     for (const PanelKernelTable* family :
          {&k_blocks_of_32, &k_k_quants, &k_value_tables, &k_grids, &k_trellis, &k_ternary}) {

@@ -19,7 +19,7 @@ struct Granule {
     int64_t bytes;
 };
 
-// Of byte `at` of a row.
+// Returns the granule of byte `at` of a row.
 MINIM_DEVICE Granule granule_of(const PackShape& shape, int64_t at) {
     if (at < shape.row_header_bytes) return {0, 0, shape.row_header_bytes};
     const int64_t in_block = (at - shape.row_header_bytes) % shape.block_bytes;
@@ -34,7 +34,7 @@ MINIM_DEVICE Granule granule_of(const PackShape& shape, int64_t at) {
     return in_block < back ? granule(shape.front_bytes, 4) : granule(back, 2);
 }
 
-// Byte `at` of a row as the panel has it.
+// Returns byte `at` of a row as the panel stores it.
 MINIM_DEVICE uint8_t packed_byte(const PackShape& shape, const uint8_t* row, int64_t at) {
     if (shape.word_order == WordOrder::plain || at < shape.row_header_bytes) return row[at];
     const int64_t in_words = (at - shape.row_header_bytes) % shape.block_bytes - shape.words_at;

@@ -70,7 +70,7 @@ inline constexpr int k_table_bytes = [] {
     }
 }();
 
-// Copies it, for all the block's threads together; a barrier has to follow.
+// Copies the table; all threads of the block call it, and a barrier must follow.
 template <class P, class T>
 MINIM_DEVICE void copy_table(T& t, int n_threads, std::byte* to) {
     if constexpr (HasTable<P>) {
@@ -131,7 +131,7 @@ MINIM_DEVICE InputUnit load_input(const Q8Block* block) {
     return unit;
 }
 
-// sum + the products of a unit and an input, in the order of lib/cpu/generic/linear_panel.h.
+// Returns sum + the products of a unit and an input, in the order of lib/cpu/generic/linear_panel.h.
 template <class Kind, class L>
 MINIM_DEVICE float add_unit(const panel::Unit<L>& unit, const InputUnit& input, float sum) {
     constexpr int k_words = 8 / Kind::k_groups;

@@ -16,7 +16,8 @@ MINIM_DEVICE float silu(float x) {
     return x / (1.0F + std::exp(-x));
 }
 
-// An element of a block a lane, 32 of them. Codes are x / scale rounded, halves away from zero; scale = largest / 127.
+// Quantises a block of 32 elements, one in each lane. Codes are x / scale rounded, halves away from zero; scale =
+// largest / 127.
 template <class T>
 MINIM_DEVICE void quantize_lanes(T& t, float x, Q8Block* out) {
     float largest = std::fabs(x);
@@ -40,7 +41,7 @@ MINIM_DEVICE void quantize_lanes(T& t, float x, Q8Block* out) {
     }
 }
 
-// Eight blocks a block of threads.
+// A block of threads quantises eight blocks.
 struct QuantizeKernel {
     static constexpr int k_threads = 256;
     const float* x;
@@ -94,7 +95,7 @@ struct NormKernel {
 
   private:
     MINIM_DEVICE float element(const float* from, int64_t i) const { return i < size ? from[i] : 0.0F; }
-    // Whole warps, as size is a multiple of 32.
+    // Whole warps write, as size is a multiple of 32.
     template <class T>
     MINIM_DEVICE void put(T& t, int64_t i, float value) const {
         if (i >= size) return;

@@ -47,7 +47,7 @@ MINIM_DEVICE void choose_experts(T& t, const float* output, int64_t n_expert, co
         uint32_t best = 0;
         for (const uint32_t each : order) best = each > best ? each : best;
         best = t.largest_of_lanes(best);
-        // The first of equals: the largest of what its index lacks to the end.
+        // The first of equals has the largest distance from its index to the end.
         uint32_t lack = 0;
         for (int k = k_most - 1; k >= 0; --k)
             lack = order[k] == best ? static_cast<uint32_t>(32 * k_most - (lane + 32 * k)) : lack;
@@ -65,7 +65,7 @@ MINIM_DEVICE void choose_experts(T& t, const float* output, int64_t n_expert, co
     choice.gates[row * n_used + lane] = own_score / sum;
 }
 
-// By a router's outputs.
+// Chooses experts by a router's outputs.
 struct RouteKernel {
     static constexpr int k_threads = 32;
 
@@ -82,7 +82,7 @@ struct RouteKernel {
     }
 };
 
-// With the router: the last block of some rows chooses for them, a warp per row.
+// Also computes the router's outputs: the last block of some rows chooses for them, a warp per row.
 template <class Block, int n_tokens>
 struct RouteFloatKernel {
     using Outputs = LinearFloatKernel<Block, n_tokens, 4>;

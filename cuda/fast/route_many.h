@@ -131,7 +131,7 @@ struct RouterOutputsKernel {
         }
     }
 
-    // The sums of all parts, in the last block; false in the others.
+    // Adds up the sums of all parts in the last block. Returns false in the other blocks.
     template <class T>
     MINIM_DEVICE bool add_parts(T& t, float (&sum)[4][4]) const {
         auto* parts = reinterpret_cast<FourFloats*>(partial) + int64_t{t.block()} * n_parts * k_threads * 4;

@@ -21,11 +21,11 @@ MINIM_HOST_DEVICE constexpr int64_t shortlist_pieces(int64_t n_vocab) {
 
 // The facts of a piece of a row, besides its candidates.
 struct PieceFacts {
-    double total;  // of weights in proportion to that of its own highest logit
+    double total;  // sum of weights relative to that of its own highest logit
     int32_t n_nan;
 };
 
-// Between the two kernels, for n rows.
+// What the first kernel passes to the second, for n rows.
 struct ShortlistWork {
     PieceFacts* pieces;  // [n, shortlist_pieces(n_vocab)]
     uint64_t* keys;      // [n, shortlist_pieces(n_vocab), k_list]

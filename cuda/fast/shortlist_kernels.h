@@ -100,7 +100,8 @@ MINIM_DEVICE void join_lists(T& t, uint64_t* keys, int n_lists) {
     }
 }
 
-// Sum or best of all threads of a block, given to each; always added in the same order. Uses 32 places of 8 bytes.
+// Returns the sum or the best of all threads of a block to each of them; always added in the same order. Uses 32 places
+// of 8 bytes.
 template <class T, typename Number, typename Join>
 MINIM_DEVICE Number reduce_block(T& t, Number own, std::byte* places, const Join& join) {
     auto* of_warps = reinterpret_cast<Number*>(places);
@@ -232,7 +233,7 @@ struct ShortlistJoinKernel {
             named_logits[i] = logits[t.block() * n_vocab + task.named[row.first_named + i]];
 
         if (row.n_candidates > 1) {
-            // The first list is the best of those before.
+            // The first list has the best of the lists before.
             int64_t done = 0;
             for (int n_kept = 0; done < n_pieces; n_kept = 1) {
                 const int64_t left = n_pieces - done;

@@ -13,10 +13,10 @@
 static int32_t print_token(void* user_data, const minim_token* token) {
     (void)user_data;
     fwrite(token->text, 1, token->text_length, stdout);
-    return fflush(stdout) == 0 ? 0 : 1; /* stop where nobody reads */
+    return fflush(stdout) == 0 ? 0 : 1; /* stop if nobody reads the output */
 }
 
-/* One user message as the JSON array that minim_chat_tokenize takes; the caller frees it. */
+/* Returns one user message as the JSON array that minim_chat_tokenize takes; the caller frees it. */
 static char* user_message(const char* question) {
     static const char head[] = "[{\"role\": \"user\", \"content\": \"";
     char* json = malloc(sizeof(head) + strlen(question) * 6 + sizeof("\"}]"));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Asks a model 32 questions at once. The engine works on all of them together; the answers are read one after
- * another and are the same as each alone.
+ * another. Each answer is the same as if its question were asked alone.
  *
  *     batch MODEL
  */
@@ -26,7 +26,7 @@ static int submit(const minim_model* model, minim_engine* engine, const minim_sa
     return failed;
 }
 
-/* Waits for the answer, token by token. */
+/* Waits for the answer and prints it token by token. */
 static int print_answer(minim_request* request, int number, minim_error* err) {
     printf("%d + %d: ", 10 + number, 3 + 2 * number);
     for (;;) {

@@ -39,7 +39,7 @@ constexpr Spelling k_spellings[] = {
     {"-fitc", "--fit-ctx"},
 };
 
-// Options of llama.cpp that ask for what is so here anyway.
+// Options of llama.cpp that ask for something that this program does anyway.
 struct Ignored {
     std::string_view name;
     bool has_switch;  // on, off or auto may follow
@@ -57,7 +57,7 @@ constexpr Ignored k_ignored[] = {
     {"--no-display-prompt", false, "the prompt is never printed"},
 };
 
-// Options of llama.cpp that ask for something else than this program does.
+// Options of llama.cpp that ask for something that this program does not do.
 constexpr Spelling k_refused[] = {
     {"-hf", "minim downloads nothing: name the downloaded file with -m"},
     {"-hfr", "minim downloads nothing: name the downloaded file with -m"},
@@ -107,7 +107,7 @@ bool is_letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// "-n128": a number behind one of the short options that take one.
+// Returns whether an argument is a short option with its number attached: "-n128".
 bool has_attached_number(std::string_view argument) {
     constexpr std::string_view k_letters = "bcnt";
     if (argument.size() < 3 || k_letters.find(argument[1]) == std::string_view::npos) return false;
@@ -116,7 +116,7 @@ bool has_attached_number(std::string_view argument) {
     return !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// More letters than one behind one dash, which CLI11 would take for a value.
+// Refuses several letters behind one dash: CLI11 would take all letters but the first for a value.
 void require_known(std::string_view argument) {
     const bool is_short = argument.size() > 2 && argument[0] == '-' && is_letter(argument[1]);
     if (is_short && !has_attached_number(argument))

@@ -9,11 +9,11 @@ namespace cli {
 
 struct Arguments {
     std::vector<std::string> values;  // without the program's name
-    std::vector<std::string> notes;   // of options that are taken and ignored
+    std::vector<std::string> notes;   // remarks on options that are accepted but have no effect
 };
 
-// Spells llama.cpp's short options out, and takes those that change nothing here. Throws UsageError for a short option that is
-// not known: none is read as another one with a value behind it.
+// Spells llama.cpp's short options out, and removes options that change nothing here. Throws UsageError for an unknown short
+// option, which CLI11 would read as another option with a value attached.
 Arguments read_arguments(int argc, char** argv);
 
 }  // namespace cli

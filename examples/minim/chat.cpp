@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversation in the terminal: a line is a message, the answer comes as it is generated.
+// A conversation in the terminal: a line is a message, and the answer is printed as it is generated.
 #include <poll.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ constexpr const char* k_help =
     "/reset begins a new conversation, /exit or Ctrl-D ends the program, Ctrl-C ends an answer.\n"
     "A line that ends with \\ goes on with the next one.\n";
 
-// Lines of standard input, or an interrupt.
+// Waits for a line of standard input or for an interrupt.
 class LineReader {
   public:
     enum class Event { line, interrupted, end };
@@ -66,7 +66,7 @@ class LineReader {
     std::string pending_;
 };
 
-// Shows an answer while it grows. On a terminal reasoning is dim.
+// Prints an answer as it is generated. On a terminal, reasoning is dim.
 class AnswerView {
   public:
     AnswerView(bool hides_reasoning, bool is_terminal)
@@ -162,7 +162,8 @@ class Chat {
         return session;
     }
 
-    // What the session holds of the prompt is not evaluated again. Ctrl-C ends the answer.
+    // Generates an answer. The leading tokens of the prompt that the session already has are not evaluated again. Ctrl-C ends the
+    // answer.
     template <typename OnToken>
     minim_generate_result generate(const minim::Tokens& prompt, OnToken on_token) {
         const minim::Tokens held = session_.tokens();
@@ -200,7 +201,7 @@ class Chat {
     Json messages_;
 };
 
-// The next message; nothing at the end of the input. `is_terminal`: somebody types.
+// Reads the next message. Returns nothing at the end of the input. `is_terminal`: standard input is a terminal.
 std::optional<std::string> read_message(LineReader& lines, SurviveInterrupts& interrupts, bool is_terminal) {
     std::string message;
     bool was_interrupted = false;
@@ -231,7 +232,7 @@ std::optional<std::string> read_message(LineReader& lines, SurviveInterrupts& in
     }
 }
 
-// False at the end of the conversation.
+// Executes a command or answers a message. Returns false if the conversation ends.
 bool follow(const std::string& message, Chat& chat) {
     if (message == "/exit" || message == "/quit") return false;
     if (message == "/reset") {
@@ -262,11 +263,11 @@ void chat(const Options& options, const minim::Cancel& cancel) {
         try {
             if (!follow(*message, chat)) return;
         } catch (const minim::Exception& error) {
-            // A message that cannot be answered ends no conversation; output that cannot be written does.
+            // A message that cannot be answered does not end the conversation. A failed write to the output does.
             if (error.status() == MINIM_E_IO) throw;
             print_note(fmt::format("minim: {}\n", printable(error.what())));
         }
-        interrupts.clear();  // more of them than the answer needed to end
+        interrupts.clear();  // the user may have pressed Ctrl-C several times to end the answer
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures of the program itself, in the form of the library's.
+// Failures of the program itself, as the library's exceptions.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace cli {
     constexpr size_t k_room = sizeof(error.message) - 1;
     if (message.size() <= k_room) {
         std::copy(message.begin(), message.end(), error.message);
-    } else {  // a long message quotes a path, and says behind it what is wrong
+    } else {  // a long message quotes a path first and ends with the reason: keep both ends
         constexpr std::string_view k_cut = " ... ";
         constexpr size_t k_head = k_room / 2;
         char* end = std::copy_n(message.begin(), k_head, error.message);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answer to one prompt, as it is generated.
+// Prints the answer to one prompt as it is generated.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t k_default_context = 4096;
 constexpr int64_t k_default_answer = 2048;  // room beside a prompt that fills the default context
 
-// `text`, which is UTF-8, as a JSON string.
+// Returns `text`, which is UTF-8, as a JSON string.
 std::string json_string(std::string_view text) {
     std::string out = "\"";
     for (const char c : text) {
@@ -49,7 +49,7 @@ minim::Tokens prompt_tokens(const minim::Model& model, const Options& options, s
     if (options.raw) return model.tokenize(prompt);
     const bool from_file = !options.text;
     if (from_file && !prompt.empty() && prompt.back() == '\n')
-        prompt.pop_back();  // the editor's, not the user's
+        prompt.pop_back();  // the editor added this newline, not the user
     return model.chat_tokenize(chat_messages(options.system, prompt));
 }
 
@@ -60,7 +60,8 @@ uint64_t context_size(const Options& options, int64_t n_prompt, int64_t n_contex
     return static_cast<uint64_t>(std::min(std::max(k_default_context, needed), n_context_train));
 }
 
-// A context that nobody has named is halved as long as there is no memory for it, but holds the prompt.
+// Opens a session. If the options do not give the context and there is no memory for it, halves it, but keeps room for the
+// prompt.
 minim::Session open_session(const minim::Model& model, minim::SessionOptions session, const Options& options,
                             size_t n_prompt) {
     while (true) {
@@ -102,7 +103,7 @@ std::string size_text(uint64_t bytes) {
                               : fmt::format("{:.1f} GiB", mebibytes / 1024.0);
 }
 
-// "layers 0-30", "layers 31-61, experts of 10", "experts of 20 layers"
+// Returns "layers 0-30", "layers 31-61, experts of 10", or "experts of 20 layers".
 std::string layers_text(const minim_device_memory& device) {
     if (device.n_layer == 0)
         return fmt::format("experts of {} {}", device.n_expert_layers,
@@ -114,7 +115,7 @@ std::string layers_text(const minim_device_memory& device) {
     return text;
 }
 
-// "cuda:0: layers 0-30, weights 38.1 GiB (experts 36.2 GiB), KV 1.0 GiB, work 0.3 GiB, free 100.1 GiB"
+// Returns "cuda:0: layers 0-30, weights 38.1 GiB (experts 36.2 GiB), KV 1.0 GiB, work 0.3 GiB, free 100.1 GiB".
 std::string memory_text(const minim_device_memory& device) {
     std::string text =
         fmt::format("{}: {}, weights {} (experts {}{}), KV {}, work {}", device.name, layers_text(device),
@@ -139,7 +140,7 @@ void print_memory(const minim::Model& model) {
     }
 }
 
-// For memory placed by NUMA node: prints the planned and the actual bytes of each node.
+// Prints the planned and the actual bytes of each NUMA node, if memory is placed by node.
 void print_nodes(const minim::Runtime& runtime, const minim::Model& model) {
     if (std::string_view(runtime.numa()) == "off") return;
     const char* label = "nodes:     ";
@@ -159,7 +160,7 @@ void print_summary(const minim::Session& session, const minim_generate_result& r
         finish_text(result.finish), result.seed, session.token_count(), session.context_size()));
 }
 
-// The result so far, or none where the prompt was not even evaluated.
+// Returns the result so far, or nothing if the prompt was not completely evaluated.
 std::optional<minim_generate_result> partial_result(const minim::Session& session) {
     try {
         return session.state();
@@ -171,7 +172,7 @@ std::optional<minim_generate_result> partial_result(const minim::Session& sessio
 }  // namespace
 
 bool generate(const Options& options, const minim::Cancel& cancel) {
-    // A text that cannot be read is found before a model of many gigabytes is.
+    // Reads the text first, so that an unreadable text is reported before a model of many gigabytes is loaded.
     std::string text = prompt_text(options);
     const auto start = std::chrono::steady_clock::now();
     const minim::Runtime runtime = open_runtime(options);

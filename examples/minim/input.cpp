@@ -37,17 +37,18 @@ std::string name_of_source(const Options& options) {
          fmt::format("cannot read {}: {}", name_of_source(options), std::strerror(os_code)), os_code);
 }
 
-// Bytes of the well-formed sequence at the start of `text`, which is not empty, or 0 (Unicode, table 3-7).
+// Returns the length of the well-formed sequence at the start of `text`, which is not empty; 0 if there is none (Unicode, table
+// 3-7).
 size_t sequence_length(std::string_view text) {
     const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
     const uint8_t lead = byte(0);
     if (lead < 0x80) return 1;
     if (lead < 0xC2 || lead > 0xF4) return 0;
     const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    const uint8_t lowest = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;  // no longer than needed
+    const uint8_t lowest = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;  // excludes overlong forms
     const uint8_t highest = lead == 0xED   ? 0x9F
                             : lead == 0xF4 ? 0x8F
-                                           : 0xBF;  // no surrogates, nothing above U+10FFFF
+                                           : 0xBF;  // excludes surrogates and values above U+10FFFF
     if (byte(1) < lowest || byte(1) > highest) return 0;
     for (size_t i = 2; i < length; ++i) {
         if (byte(i) < 0x80 || byte(i) > 0xBF) return 0;
@@ -66,7 +67,8 @@ size_t utf8_end(std::string_view text) {
     return at;
 }
 
-// With a mark at the start, or with a zero beside each of the first characters, which are ASCII.
+// Returns whether the text has a byte order mark of UTF-16 at the start, or begins with ASCII characters that each have a zero
+// byte beside them.
 bool looks_like_utf16(std::string_view text) {
     if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) return true;
     if (text.size() < 4 || text.size() % 2 != 0) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checkpoint's headers say. Names and values are the file's: they are printed with control characters
+// Prints what a checkpoint's headers say. Names and values come from the file, so they are printed with control characters
 // escaped.
 #include <algorithm>
 #include <array>
@@ -51,7 +51,7 @@ std::vector<minim_tensor_info> tensors_of(const minim::Checkpoint& checkpoint) {
     return tensors;
 }
 
-// In floating point, as a hostile file may name more elements than an integer counts.
+// Returns the number of elements, as a double: a hostile file may claim more elements than fit into an integer.
 double element_count(const minim_tensor_info& tensor) {
     double count = 1.0;
     for (int32_t i = 0; i < tensor.n_dims; ++i) count *= static_cast<double>(tensor.dims[i]);

@@ -13,7 +13,7 @@
 namespace cli {
 namespace {
 
-// A signal handler has no other way to its data.
+// Global, because a signal handler has no other access to data.
 std::atomic<minim_cancel*> interrupt_cancel{nullptr};
 std::atomic<int> interrupt_pipe{-1};  // of SurviveInterrupts
 
@@ -25,7 +25,7 @@ void on_interrupt(int) {
     if (cancel != nullptr) {
         minim_cancel_trigger(cancel);
     } else if (write(pipe, "", 1) < 0) {
-        // The pipe is full of interrupts that nobody has taken.
+        // The pipe is full of interrupts that were not read yet.
     }
     errno = saved_errno;
 }
@@ -57,7 +57,7 @@ SurviveInterrupts::SurviveInterrupts() {
     read_end_ = ends[0];
     write_end_ = ends[1];
     interrupt_pipe = write_end_;
-    interrupt_cancel = nullptr;  // that of a CancelOnInterrupt around the chat
+    interrupt_cancel = nullptr;  // removes the switch of a CancelOnInterrupt around the chat
     handle_interrupts();
 }
 

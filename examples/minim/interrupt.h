@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-C: the first one cancels the library's work, so that what was generated is kept and summed up; the
-// second one ends the process at once. In a chat it ends the answer alone, or the line that is being typed.
+// Handles Ctrl-C. The first one cancels the library's work; the text generated so far and its summary are still printed. The
+// second one ends the process at once. In a chat, Ctrl-C only ends the answer, or discards the line that is being typed.
 #pragma once
 
 #include "minim/minim.hpp"
@@ -9,7 +9,7 @@ namespace cli {
 
 constexpr int k_exit_interrupted = 130;  // as shells report it: 128 + SIGINT
 
-// While it lives, SIGINT triggers `cancel`.
+// While this object exists, SIGINT triggers `cancel`.
 class CancelOnInterrupt {
   public:
     explicit CancelOnInterrupt(const minim::Cancel& cancel);
@@ -18,10 +18,10 @@ class CancelOnInterrupt {
     CancelOnInterrupt& operator=(const CancelOnInterrupt&) = delete;
 };
 
-// While it lives, SIGINT outside of a CancelOnInterrupt makes fd() readable, and does not end the process.
+// While this object exists, SIGINT outside of a CancelOnInterrupt makes fd() readable, and does not end the process.
 class SurviveInterrupts {
   public:
-    // Throws std::system_error if there is no pipe.
+    // Throws std::system_error if a pipe cannot be created.
     SurviveInterrupts();
     ~SurviveInterrupts();
     SurviveInterrupts(const SurviveInterrupts&) = delete;

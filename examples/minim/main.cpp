@@ -25,8 +25,8 @@ namespace {
 constexpr int k_exit_error = 1;
 constexpr int k_exit_usage = 2;
 
-// If the caller closed standard input, output or error, the next file that is opened would take its place. They are opened here
-// for the wrong direction, so that their use is an error.
+// Opens closed standard descriptors. If the caller closed standard input, output or error, the next file that is opened would get
+// its number. They are opened for the wrong direction, so that using them is an error.
 void fill_standard_descriptors() {
     for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
         if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
@@ -46,7 +46,7 @@ int report(const minim::Exception& error) {
 }
 
 int run(const cli::Options& options) {
-    if (options.command == cli::Command::inspect) {  // too short to be interrupted in an orderly way
+    if (options.command == cli::Command::inspect) {  // so short that Ctrl-C may simply end the process
         cli::inspect(options);
         return 0;
     }

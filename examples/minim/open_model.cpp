@@ -38,7 +38,7 @@ std::string accelerators(const minim::Runtime& runtime) {
     return names;
 }
 
-// The devices' names, each with its budget behind it.
+// Returns the devices' names, each with its budget behind it.
 std::string with_budgets(const minim::Runtime& runtime, const std::string& devices,
                          const std::vector<std::string>& budgets) {
     if (budgets.empty()) return devices;
@@ -61,7 +61,7 @@ std::string with_budgets(const minim::Runtime& runtime, const std::string& devic
 void choose_devices(const minim::Runtime& runtime, const Options& options, minim::ModelOptions& model) {
     if (options.n_gpu_layers == 0) return;
     model.devices = options.devices;
-    // llama.cpp's -ngl needs no name of a device.
+    // With llama.cpp's -ngl, no device needs to be named.
     const bool parts_experts =
         options.cpu_moe || options.n_cpu_moe != 0 || options.fit_context > 0 || !options.overrides.empty();
     const bool wants_any = options.n_gpu_layers > 0 || !options.tensor_split.empty() ||
@@ -84,7 +84,7 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
     model.expert_profile = options.expert_profile;
     model.fit_k_format = options.k_format;
     model.fit_v_format = options.v_format;
-    // Room for the context that is wanted.
+    // Keep room on the devices for the requested context.
     const bool says_nothing = !parts_experts && options.expert_cache == 0;
     if (options.n_context == 0 || options.fit_context > 0 || model.devices.empty()) return;
     if (says_nothing) model.expert_cache_bytes = MINIM_EXPERT_CACHE_ROOM;

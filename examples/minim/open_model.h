@@ -9,16 +9,16 @@
 
 namespace cli {
 
-// A runtime whose warnings, and with --verbose every line, go to standard error.
+// Opens a runtime that logs to standard error: warnings, and with --verbose all lines.
 minim::Runtime open_runtime(const Options& options);
 
-// Shows the progress on a terminal.
+// Opens the model. Shows the progress on a terminal.
 minim::Model open_model(const minim::Runtime& runtime, const Options& options, const minim::Cancel& cancel);
 
-// The rules of -ot as one text.
+// Returns the rules of all -ot options as one text.
 std::string joined_overrides(const Options& options);
 
-// What the devices' caches of experts did, if there are any.
+// Prints statistics of the devices' caches of experts, if there are any.
 void print_expert_caches(const minim::Model& model);
 
 // Writes the file of --expert-profile, if one is named and a device has a cache.

@@ -19,7 +19,7 @@ namespace {
 constexpr int32_t k_largest_int32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t k_largest_int64 = std::numeric_limits<int64_t>::max();
 
-// A range that --help does not spell out.
+// Returns a range check that --help does not describe.
 template <typename Number>
 CLI::Validator within(Number lowest, Number highest) {
     return CLI::Range(lowest, highest).description("");
@@ -227,7 +227,7 @@ void add_sampling_options(CLI::App& app, Options& options) {
         ->capture_default_str();
 }
 
-// What an answer and a chat have in common.
+// Adds the options that `generate` and `chat` share.
 void add_answer_options(CLI::App& app, Options& options) {
     add_model_options(app, options);
     add_batch_options(app, options);

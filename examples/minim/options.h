@@ -18,13 +18,13 @@ struct Options {
     std::string model;                // a checkpoint; for inspect the file to look into
     std::optional<std::string> text;  // -p
     std::string text_file;            // -f
-    std::string packed_file;          // of the CPU's weights
+    std::string packed_file;          // file of the CPU's packed weights
     std::string backend = "cpu";
     std::string devices;                     // "cuda:0,cuda:1"; empty: the backend has all layers
     std::vector<std::string> device_memory;  // the most to take of each device: 20GiB, 0.9; 0: no limit
     std::vector<double> tensor_split;
     std::vector<std::string> overrides;  // "PATTERN=DEVICE": experts on another device than their layer
-    int32_t n_gpu_layers = -1;           // below 0: all, where devices are named
+    int32_t n_gpu_layers = -1;           // below 0: all, if devices are named
     bool cpu_moe = false;
     int64_t n_cpu_moe = 0;      // layers whose experts stay on the CPU
     int64_t fit_context = 0;    // tokens of context to keep room for on the devices; 0: none
@@ -51,7 +51,7 @@ struct Options {
 
     int64_t n_predict = -1;  // below 1: until the model ends its turn
     int64_t n_context = 0;   // 0: chosen by the prompt
-    // None: what the checkpoint recommends.
+    // Options without a value: the checkpoint's recommendation is used.
     std::optional<double> temperature;
     std::optional<double> top_p;
     std::optional<int32_t> top_k;
@@ -64,7 +64,7 @@ struct Options {
     std::vector<std::string> dry_breakers;  // empty: the usual ones
     int64_t reasoning_budget = 0;           // tokens; 0: no limit
     bool hides_reasoning = false;
-    int64_t seed = -1;  // -1: chance
+    int64_t seed = -1;  // -1: random
     std::string system;
     std::string json_schema;  // of the answer; empty: any text
     bool raw = false;
@@ -78,13 +78,13 @@ struct Options {
     int64_t chunk_tokens = 256;
 };
 
-// The command line cannot be understood.
+// Thrown if the command line cannot be understood.
 class UsageError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
 };
 
-// None where --help or --version was asked for and has been printed. Throws UsageError.
+// Parses the command line. Returns nothing if --help or --version was requested and has been printed. Throws UsageError.
 std::optional<Options> parse_options(int argc, char** argv);
 
 }  // namespace cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to standard output and standard error. A write to standard output that fails (a closed pipe, a full
-// disk) is an error like any other: it ends the program instead of going unnoticed.
+// Writes text to standard output and standard error. If a write to standard output fails (a closed pipe, a full
+// disk), that is an error like any other, and ends the program.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ void flush_output();
 // Prints to standard error. Failures to write there are ignored.
 void print_note(std::string_view text);
 
-// Names and values from files as one safe line: control characters become escapes, a long text is cut and its
-// size told.
+// Returns a name or value from a file as one safe line: control characters become escapes, and a long text is cut, with its
+// size behind it.
 std::string printable(std::string_view text, size_t max_bytes = SIZE_MAX);
 
 }  // namespace cli

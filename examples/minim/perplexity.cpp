@@ -20,10 +20,10 @@
 namespace cli {
 namespace {
 
-constexpr size_t k_logits_bytes = size_t{64}
-                                  << 20;  // of the buffer: a chunk of a large vocabulary goes in parts
+constexpr size_t k_logits_bytes =
+    size_t{64} << 20;  // size of the buffer: with a large vocabulary, a chunk is evaluated in parts
 
-// -log of the softmax of `logits` at `id`, in double: the sum has as many terms as the vocabulary.
+// Returns -log of the softmax of `logits` at `id`. Computes in double, because the sum has as many terms as the vocabulary.
 double negative_log_probability(std::span<const float> logits, int32_t id) {
     const auto largest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
     double sum = 0.0;
@@ -31,7 +31,7 @@ double negative_log_probability(std::span<const float> logits, int32_t id) {
     return largest + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(id)]);
 }
 
-// Sum over all positions of the chunk but the first.
+// Returns the sum of the losses of all positions of the chunk but the first.
 double chunk_loss(minim::Session& session, std::span<const int32_t> chunk, size_t n_vocab,
                   std::vector<float>& logits, const minim::Cancel& cancel) {
     const size_t part = std::max<size_t>(1, k_logits_bytes / (n_vocab * sizeof(float)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// minim plan: where the weights of a checkpoint would go, and how fast that would be, on machines that need not be there.
+// minim plan: plans where the weights of a checkpoint go, and how fast that is, on this or any other machine.
 #include "plan.h"
 
 #include <map>
@@ -30,7 +30,7 @@ struct PlanArguments {
     bool prints_json = false;
 };
 
-// CLI11 has no short options of several letters.
+// Spells short options out, because CLI11 has no short options of several letters.
 std::vector<std::string> spelled_out(int argc, char** argv) {
     static const std::map<std::string_view, const char*> k_long = {
         {"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-ot", "--override-tensor"},
@@ -141,7 +141,7 @@ void plan(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         throw UsageError(error.what());
     }
-    // Without --device: the machine's own. An empty list can be had from a host program only.
+    // Without --device, the plan uses the machine's own devices. Only a host program can ask for an empty list.
     if (!arguments.devices.empty()) arguments.plan.devices = arguments.devices;
     arguments.plan.k_format = kv_type(arguments.k_type);
     arguments.plan.v_format = kv_type(arguments.v_type);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// minim plan, which has a command line of its own.
+// The command `minim plan`, which has options of its own.
 #pragma once
 
 namespace cli {

@@ -21,7 +21,7 @@ constexpr int64_t k_least_tokens = 8;
 constexpr double k_largest_difference = 0.25;
 constexpr double k_least_token_seconds = 2e-3;
 
-// "blk\.(0|1|2)\..*exps=CPU" for --n-cpu-moe 3.
+// Returns the rule for the first layers: "blk\.(0|1|2)\..*exps=CPU" for --n-cpu-moe 3.
 std::string first_layers_rule(int64_t n_layers) {
     std::vector<int64_t> layers(static_cast<size_t>(n_layers));
     std::iota(layers.begin(), layers.end(), 0);
@@ -41,7 +41,7 @@ std::optional<minim::PlanOptions> plan_of(const minim::Model& model, const Optio
             host_has_layers = device.n_layer > 0;
             continue;
         }
-        if (device.n_layer == 0) return std::nullopt;  // experts alone
+        if (device.n_layer == 0) return std::nullopt;  // the device has only experts
         plan.devices->push_back(device.budget_bytes == 0 ? name
                                                          : fmt::format("{}={}B", name, device.budget_bytes));
         plan.split.push_back(static_cast<double>(device.n_layer));

@@ -13,8 +13,8 @@ namespace cli {
 // that starting work, which a plan knows roughly, decides it.
 std::string comparison(double measured, double predicted);
 
-// Prints what was predicted for decoding with the placement of the model, and how the measured speed compares. Nothing if
-// too few tokens were generated, or if the options place layers as a plan cannot.
+// Prints the decode speed that a plan predicts for the placement of the model, and compares the measured speed with it. Prints
+// nothing if too few tokens were generated, or if a plan cannot describe the placement.
 void print_prediction(const minim::Runtime& runtime, const minim::Model& model, const Options& options,
                       const minim::Session& session, const minim_generate_result& result);
 

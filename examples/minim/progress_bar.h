@@ -9,7 +9,7 @@ namespace cli {
 class ProgressBar {
   public:
     ProgressBar();
-    ~ProgressBar();  // takes the line away
+    ~ProgressBar();  // erases the line
     ProgressBar(const ProgressBar&) = delete;
     ProgressBar& operator=(const ProgressBar&) = delete;
 

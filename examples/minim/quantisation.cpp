@@ -20,7 +20,8 @@ using nlohmann::json;
 constexpr size_t k_most_rules = 12;
 constexpr size_t k_rule_bytes = 80;
 
-// A file that is absent or no JSON object is an empty one: the library says what is wrong with it.
+// Reads a JSON object from a file. Returns an empty object if the file is absent or not a JSON object: the library reports the
+// fault.
 json object_of(const std::filesystem::path& path) {
     std::ifstream file(path);
     json object = json::parse(file, nullptr, false);
@@ -37,7 +38,7 @@ std::string line(const char* name, const std::string& value) {
     return value.empty() ? std::string() : fmt::format("  {:<12} {}\n", name, value);
 }
 
-// Bits, type, group size and what else is said of a group of weights.
+// Returns the bits, type, group size and other properties of a group of weights.
 std::string group_text(const json& weights) {
     std::vector<std::string> parts;
     for (const char* key : {"num_bits", "bits", "type", "dtype", "strategy", "group_size", "block_structure",
@@ -67,7 +68,7 @@ std::string groups_text(const json& quantization) {
     return text;
 }
 
-// The modules that are left as they are, in each of the spellings that writers have.
+// Returns the modules that are not quantised. Looks for every key that writers of such files use.
 std::string rules_text(const json& quantization) {
     std::string text;
     for (const char* key : {"ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers",

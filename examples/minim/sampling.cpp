@@ -6,9 +6,10 @@
 namespace cli {
 namespace {
 
-constexpr int32_t k_penalty_last_n = 64;  // what --repeat-penalty means in llama.cpp
+constexpr int32_t k_penalty_last_n = 64;  // the window of --repeat-penalty in llama.cpp
 
-// The chat template opens a block of reasoning, which is free.
+// Returns options for a constraint that begins after the reasoning: the chat template opens a block of reasoning, which may be
+// any text.
 minim::ConstraintOptions after_reasoning(const Options& options) {
     minim::ConstraintOptions constraint;
     if (!options.raw) constraint.starts_after = "</think>";

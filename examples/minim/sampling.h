@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the command line asks for tokens to be chosen.
+// The sampling that the command line requests.
 #pragma once
 
 #include "minim/minim.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of a text.
+// Prints the tokens of a text.
 #include <string>
 
 #include <fmt/format.h>

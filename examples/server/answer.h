@@ -23,13 +23,13 @@ struct Answer {
     std::vector<Call> calls;
     std::vector<Token> tokens;      // if log-probabilities or ids were asked for
     std::string finish_reason;      // stop, length, tool_calls
-    std::string stop_text;          // that ended it, or ""
+    std::string stop_text;          // the stop text that ended the answer, or ""
     bool last_call_is_cut = false;  // its arguments are not complete JSON: it must not be executed
     uint64_t n_generated = 0;
     uint64_t n_reasoning = 0;
 };
 
-// Of all answers to a request together.
+// Token counts and times of all answers to a request together.
 struct Usage {
     uint64_t n_prompt = 0;
     uint64_t n_cached = 0;
@@ -48,7 +48,7 @@ struct News {
     std::vector<Token> tokens;  // if they were asked for
 };
 
-// Options of the answer that several APIs have.
+// Options for the form of an answer that several APIs share.
 struct AnswerForm {
     std::string id;
     std::string model;

@@ -8,7 +8,7 @@
 
 namespace server {
 
-// Takes the same time wherever the texts differ.
+// Returns whether the texts are equal. Takes the same time wherever they differ.
 inline bool is_equal(std::string_view given, std::string_view key) {
     unsigned difference = given.size() == key.size() ? 0U : 1U;
     for (size_t i = 0; i < given.size(); ++i) {
@@ -18,7 +18,7 @@ inline bool is_equal(std::string_view given, std::string_view key) {
     return difference == 0;
 }
 
-// `Authorization: Bearer KEY` or `x-api-key: KEY`.
+// Returns whether a request has the key: `Authorization: Bearer KEY` or `x-api-key: KEY`.
 inline bool has_key(const HttpRequest& request, std::string_view key) {
     constexpr std::string_view k_bearer = "bearer ";
     std::string_view given = request.authorization;

@@ -17,7 +17,7 @@ std::string in_quotes(std::string_view text) {
     return out;
 }
 
-// One delta of a chunk: {"content": "..."}.
+// Returns one delta of a chunk: {"content": "..."}.
 std::string delta_json(const Delta& delta) {
     switch (delta.kind) {
         case Delta::Kind::reasoning: {

@@ -32,7 +32,7 @@ Json CompletionWriter::chunk(Json choices) const {
 
 std::string CompletionWriter::event(size_t choice, std::string_view text, std::span<const Token> tokens,
                                     std::string_view finish_reason) {
-    // The text of a prompt of ids need not be UTF-8, which to_text() mends.
+    // The text of a prompt of ids may not be UTF-8: to_text() replaces bad bytes.
     std::string out = head_ + R"({"text":)" + to_text(Json(text));
     out.append(R"(,"index":)").append(std::to_string(choice)).append(R"(,"logprobs":)");
     const bool has_logprobs = form_.has_logprobs && !tokens.empty();

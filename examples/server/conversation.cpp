@@ -13,10 +13,11 @@ namespace server {
 
 namespace {
 
-// The variables for the template, with the generation prompt as it is wanted.
+// Returns the variables for the template, including whether it adds a generation prompt.
 std::string kwargs_of(const Conversation& conversation, const Serving& serving) {
     Json kwargs = conversation.kwargs;
-    // The prompt turns thinking off by itself: a template that knows no such variable needs no warning.
+    // Removes variables that the template does not have, which would cause a warning: make_prompt() turns thinking off without
+    // them.
     for (const char* name : {"enable_thinking", "thinking"})
         if (!serving.chat_template.empty() && serving.chat_template.find(name) == std::string::npos)
             kwargs.erase(name);
@@ -24,14 +25,14 @@ std::string kwargs_of(const Conversation& conversation, const Serving& serving) 
     return to_text(kwargs);
 }
 
-// `none` says that the model must not call: it is not told of the tools.
+// Returns the tools for the prompt. With `none` the model must not call tools, so the prompt does not mention them.
 std::string tools_of(const Conversation& conversation) {
     const bool are_hidden =
         conversation.tools.empty() || conversation.tool_choice == Conversation::ToolChoice::none;
     return are_hidden ? std::string() : to_text(conversation.tools);
 }
 
-// An error of the library about what a client sent.
+// Throws an ApiError for an error of the library that the client's input caused.
 [[noreturn]] void refuse(const minim::Exception& error, const char* field) {
     switch (error.status()) {
         case MINIM_E_INVALID:
@@ -56,7 +57,7 @@ bool has_reasoning(const Json& message) {
     return message["content"].get_ref<const std::string&>().find("</think>") != std::string::npos;
 }
 
-// The prompt's last tokens open a think block; closes it, empty.
+// Closes the think block that the prompt's last tokens open, so that it is empty.
 void close_thought(std::vector<int32_t>& ids, const minim::Model& model) {
     const minim::Tokens newline = model.tokenize("\n");
     const bool ends_in_newline = newline.size() == 1 && !ids.empty() && ids.back() == newline[0];
@@ -65,7 +66,7 @@ void close_thought(std::vector<int32_t>& ids, const minim::Model& model) {
     ids.insert(ids.end(), rest.begin(), rest.end());
 }
 
-// Keeps calls that the model makes of its own accord to the tools. Null if that cannot be done: the request does not need it.
+// Returns a constraint that makes optional calls fit the tools. Returns null if it cannot be made: the request works without it.
 std::shared_ptr<const minim::Constraint> optional_calls(const std::string& tools,
                                                         const Conversation& conversation,
                                                         const ChatPrompt& prompt, Serving& serving) {

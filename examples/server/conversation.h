@@ -25,7 +25,7 @@ struct Conversation {
     bool parallel_calls = true;  // several calls in an answer
     bool adds_generation_prompt = true;
     bool continues = false;                   // the answer continues the last message, an assistant's
-    bool thinks = true;                       // false: the prompt holds an empty thought
+    bool thinks = true;                       // false: the prompt has an empty think block
     std::optional<int64_t> reasoning_budget;  // tokens of thought, at least 1; none: no limit
     std::string schema;                       // JSON Schema of the content; "": any text
 };
@@ -37,7 +37,7 @@ struct ChatPrompt {
     int64_t reasoning_budget = 0;                         // 0: no limit
 };
 
-// The fields `messages`, `tools`, `tool_choice`, `parallel_tool_calls`, `chat_template_kwargs`, `add_generation_prompt`,
+// Reads the fields `messages`, `tools`, `tool_choice`, `parallel_tool_calls`, `chat_template_kwargs`, `add_generation_prompt`,
 // `continue_final_message`, `reasoning_effort` and `response_format` of an OpenAI request.
 Conversation read_conversation(const Fields& request, Serving& serving);
 
@@ -45,17 +45,18 @@ Conversation read_conversation(const Fields& request, Serving& serving);
 // dropped.
 void add_message(Json message, Conversation& conversation, Serving& serving);
 
-// Removes a text at the start of some clients' system prompts that changes with each request, which would defeat the
+// Removes the text at the start of some clients' system prompts that changes with each request: it would defeat the
 // prefix cache.
 std::string without_billing_header(const std::string& system);
 
 // Returns the prompt as text.
 std::string render(const Conversation& conversation, const Serving& serving);
 
-// Sets whether and how long the model thinks, from a number of tokens; nothing and -1 leave that to the server.
+// Sets whether and how long the model thinks, from a number of tokens. Without a number, and with -1, the server's setting is
+// used.
 void set_reasoning_budget(std::optional<int64_t> n_tokens, Conversation& conversation);
 
-// Throws ApiError: 400 with both counts if it is too long for the context.
+// Makes the prompt. Throws ApiError 400, with both counts, if the prompt is too long for the context.
 ChatPrompt make_prompt(const Conversation& conversation, Serving& serving);
 
 // Throws ApiError 400 if a prompt of n_tokens tokens leaves no room for an answer.

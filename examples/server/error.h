@@ -12,11 +12,11 @@ namespace server {
 struct ApiError {
     int status = 400;
     std::string message;
-    std::string param;  // the field; "" if no single one
+    std::string param;  // the field with the error; "" if it is not a single field
     std::string code;   // "" for none
 };
 
-// Which API's error bodies a route has.
+// The API whose error bodies a route uses.
 enum class ApiFamily { openai, anthropic };
 
 std::string openai_error_body(const ApiError& error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that does all input and output. Only it accesses the state of requests, so that needs no lock.
+// The thread that does all input and output. Only this thread accesses the state of requests, so the state needs no lock.
 #pragma once
 
 #include <chrono>
@@ -23,9 +23,9 @@ class EventLoop {
     void run();
     void stop();  // any thread
 
-    // Any thread. Tasks run in the order in which they were posted.
+    // Posts a task, from any thread. Tasks run in the order in which they were posted.
     void post(std::function<void()> task);
-    // Calls the task every `interval` for as long as the loop runs. The loop's thread, or before run().
+    // Calls the task every `interval` for as long as the loop runs. Call it on the loop's thread, or before run().
     void every(std::chrono::milliseconds interval, std::function<void()> task);
     // Calls the task at SIGTERM and SIGINT.
     void on_termination(std::function<void()> task);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields of a JSON object, read strictly: a value of another type or out of range is an ApiError that names the field; null is
-// an absent field.
+// Reads the fields of a JSON object strictly. Throws an ApiError that names the field for a value of another type or out of
+// range. A field that is null counts as absent.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace server {
 
 class Fields {
   public:
-    // `path` is put before the names in errors: "messages[0]". The object must outlive this.
+    // `path` is put before the names in errors: "messages[0]". `object` must outlive this reader.
     explicit Fields(const Json& object, std::string path = {});
 
     const Json* find(const char* name) const;  // nullptr if absent or null
@@ -30,11 +30,11 @@ class Fields {
     std::optional<std::string> one_of(const char* name, std::initializer_list<std::string_view> values) const;
     const Json* object(const char* name) const;
     const Json* array(const char* name) const;
-    // Without which the request is refused.
+    // Return a field that the request must have.
     std::string required_text(const char* name) const;
     const Json& required_array(const char* name) const;
 
-    // The field's place in the request.
+    // Returns the path of the field in the request.
     std::string place(const char* name) const;
     [[noreturn]] void refuse(const char* name, const std::string& why) const;
 
@@ -43,7 +43,7 @@ class Fields {
     std::string path_;
 };
 
-// "text", "number": for messages.
+// Returns the kind of a value for messages: "text", "number".
 const char* kind_of(const Json& value);
 
 }  // namespace server

@@ -29,7 +29,7 @@ fs::path cache_folder() {
     return fs::path(variable("HOME")) / ".cache" / "huggingface" / "hub";
 }
 
-// The snapshot that refs/main names, else any.
+// Returns the snapshot that refs/main names, or any other if there is none.
 fs::path snapshot_of(const fs::path& repository) {
     std::ifstream ref(repository / "refs" / "main");
     std::string commit;
@@ -45,7 +45,7 @@ std::string lower(std::string text) {
     return text;
 }
 
-// GGUF files below `folder`; of split ones the first part.
+// Returns the GGUF files below `folder`; of split files, only the first part.
 std::vector<fs::path> gguf_files(const fs::path& folder) {
     std::vector<fs::path> files;
     std::error_code error;
@@ -72,7 +72,7 @@ std::string choose_file(const fs::path& snapshot, const std::string& quant, cons
         if (fs::exists(snapshot / "config.json")) return snapshot.string();  // safetensors
         throw std::runtime_error(missing);
     }
-    // IQ4_XS and UD-IQ4_XS both match "IQ4_XS": the shortest name is meant.
+    // IQ4_XS and UD-IQ4_XS both match "IQ4_XS": take the file with the shortest name.
     const auto is_shorter = [](const fs::path& a, const fs::path& b) {
         return a.filename().string().size() < b.filename().string().size();
     };

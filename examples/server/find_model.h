@@ -6,7 +6,8 @@
 
 namespace server {
 
-// Throws std::runtime_error with the searched places, and the command that downloads the model.
+// Returns the path of the model. Throws std::runtime_error, with the searched places and the command that downloads the model,
+// if it is not found.
 std::string find_model(const std::string& name);
 
 }  // namespace server

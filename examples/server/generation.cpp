@@ -91,7 +91,8 @@ void Generation::take_deltas(Choice& choice, std::vector<Delta>& deltas) const {
     }
 }
 
-// Tokens for log-probabilities. Those without text wait for the next one, which shows that they are not part of a stop text.
+// Adds tokens for log-probabilities. Tokens without text wait for a token with text, which shows that they are not part of a stop
+// text.
 void Generation::keep_tokens(Choice& choice, std::span<const Token> tokens, News& news) const {
     for (const Token& token : tokens) {
         choice.held.push_back(token);
@@ -124,7 +125,7 @@ void Generation::on_tokens(size_t index, std::span<const Token> tokens) {
     }
     last_token_ = now;
 
-    // Log-probabilities go with the text of their own token, however many came at once.
+    // Log-probabilities are sent with the text of their own token, even if several tokens came at once.
     const size_t n_together = plan_.keeps_tokens ? 1 : tokens.size();
     for (size_t i = 0; i < tokens.size() && !choices_[index].has_ended; i += n_together)
         take_tokens(index, tokens.subspan(i, n_together));
@@ -162,7 +163,7 @@ void Generation::on_end(size_t index, const JobEnd& end) {
     if (plan_.shows_end && end.state.stop_token >= 0 && answer.finish_reason != "tool_calls") {
         const Delta::Kind kind = choice.is_reasoning ? Delta::Kind::reasoning : Delta::Kind::content;
         news.deltas.push_back({kind, 0, {}, tools_.serving.model.token_text(end.state.stop_token).str()});
-        choice.is_whole = false;  // sent back, the text would not be the special token
+        choice.is_whole = false;  // if the client sends the text back, it does not become the special token
     }
     emit(news, index);
     if (is_stop && end.state.stop_text >= 0)
@@ -184,7 +185,7 @@ void Generation::on_end(size_t index, const JobEnd& end) {
     usage_.n_reasoning += answer.n_reasoning;
     usage_.prompt_us = std::max(usage_.prompt_us, end.state.prompt_us);
     usage_.generate_us = std::max(usage_.generate_us, end.state.generate_us);
-    // Without reasoning the turn would also stand where the template leaves thoughts out.
+    // A turn without reasoning is not remembered: it would also replace turns whose reasoning the template leaves out.
     const bool is_turn = end.state.finish == MINIM_FINISH_END && choice.is_whole && !answer.reasoning.empty();
     if (plan_.is_remembered && is_turn) remember(choice);
 
@@ -194,7 +195,7 @@ void Generation::on_end(size_t index, const JobEnd& end) {
     if (--n_left_ == 0) finish();
 }
 
-// What the client will send back, and the ids it stands for.
+// Remembers the message that the client will send back, and the ids that it stands for.
 void Generation::remember(const Choice& choice) {
     const Answer& answer = choice.answer;
     Json message = {{"role", "assistant"}, {"content", answer.content}};
@@ -213,7 +214,8 @@ void Generation::remember(const Choice& choice) {
             if (serving.options.remembers_reasoning && !reasoning.empty())
                 for (const std::string& id : call_ids) serving.reasoning.remember(id, reasoning);
             serving.turns.remember(message, *prompt, ids);
-        } catch (const std::exception& error) {  // no memory, say: the next turn reads its prompt again
+        } catch (const std::exception&
+                     error) {  // for example out of memory: the next turn evaluates its prompt again
             write_note(fmt::format("an answer was not remembered: {}", error.what()));
         }
     });
@@ -236,7 +238,7 @@ void Generation::finish() {
     done();
 }
 
-// The engine could not go on: memory or a device was lost, or the server ends.
+// Ends the request with an error: the engine ran out of memory or lost a device, or the server shuts down.
 void Generation::fail(const std::string& message) {
     n_left_ = 0;
     if (plan_.is_stream) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers one request: submits its plan to the scheduler and converts tokens to the client's format. On the loop's thread.
+// Answers one request: submits its plan to the scheduler and converts tokens to the client's format. Runs on the loop's thread.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     void start(std::function<void()> on_done);
     // Sends a keep-alive if the stream has been silent for `interval`.
     void ping(Clock::time_point now, Clock::duration interval);
-    // For the log: "prompt=12 cached=0 ...".
+    // Returns a summary for the log: "prompt=12 cached=0 ...".
     std::string summary() const;
 
   private:
@@ -42,9 +42,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
         Answer answer;
         std::vector<int32_t> ids;
         bool is_reasoning = false;
-        std::vector<Token> held;  // without text: they may belong to a stop text
+        std::vector<Token> held;  // tokens that wait for text: they may belong to a stop text
         bool has_ended = false;
-        bool is_whole = true;  // the client gets all that was generated
+        bool is_whole = true;  // the client gets the complete generated text
     };
 
     void on_tokens(size_t index, std::span<const Token> tokens);

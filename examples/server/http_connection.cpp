@@ -86,8 +86,8 @@ void HttpConnection::on_read(const error_code& error, size_t count) {
     read();
 }
 
-// The client has closed its side. It may be gone, or it may wait for the answer: a stream is written to, which tells; for a whole
-// answer there is a moment left.
+// Handles a client that has closed its side: it may be gone, or it may wait for the answer. Writing to a stream shows which. A
+// whole answer has a short time left.
 void HttpConnection::on_end_of_input() {
     input_ended_ = true;
     switch (phase_) {
@@ -133,7 +133,7 @@ void HttpConnection::parse() {
     if (!had_header) {
         header_deadline_ = Clock::now() + server_->limits.whole_request;
         const auto length = parser_->content_length();
-        // The parser would find this out with the first byte of the body.
+        // The parser would only refuse this at the first byte of the body.
         if (length && *length > server_->limits.body_bytes) return refuse(http::error::body_limit);
     }
     if (parser_->is_done()) return hand_over();
@@ -265,7 +265,7 @@ void HttpConnection::finish_answer() {
     if (keeps_alive_) parse_later();
 }
 
-// Nobody will answer this exchange any more.
+// Closes the connection of an exchange that ends without an answer.
 void HttpConnection::abandon(const Exchange& exchange) {
     if (phase_ != Phase::answering || !socket_.is_open()) return;
     if (!exchange_.expired() && exchange_.lock().get() != &exchange) return;
@@ -274,7 +274,7 @@ void HttpConnection::abandon(const Exchange& exchange) {
 
 void HttpConnection::write(std::string_view bytes) {
     if (!socket_.is_open()) return;
-    if (!waits_to_write_) {  // most of the time the system takes everything at once
+    if (!waits_to_write_) {  // usually the system takes all bytes at once
         const ssize_t sent =
             ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0) bytes.remove_prefix(static_cast<size_t>(sent));
@@ -307,7 +307,7 @@ void HttpConnection::flush() {
                              });
 }
 
-// Ends our side, then waits a moment for the client's end: closing at once could take the answer back from its socket.
+// Ends our side, then waits a moment for the client to end its side: closing at once could discard the answer before it is read.
 void HttpConnection::close_when_written() {
     phase_ = Phase::closing;
     set_deadline(k_linger);

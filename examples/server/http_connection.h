@@ -87,7 +87,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     std::weak_ptr<Exchange> exchange_;
     std::string output_;   // written after writing_
     std::string writing_;  // of the write under way
-    size_t written_ = 0;   // bytes of it
+    size_t written_ = 0;   // bytes of writing_ that are written
     bool is_reading_ = false;
     bool waits_to_write_ = false;
     bool keeps_alive_ = false;
@@ -96,7 +96,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     bool has_continued_ = false;
     bool input_ended_ = false;
     Clock::time_point deadline_;
-    Clock::time_point header_deadline_;  // of the whole request once its header is read
+    Clock::time_point header_deadline_;  // once the header is read: the deadline of the whole request
     Clock::time_point write_deadline_;
 };
 

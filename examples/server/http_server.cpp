@@ -49,7 +49,7 @@ HttpServer::State::State(EventLoop& l, const std::string& host, uint16_t port, c
 void HttpServer::State::accept() {
     acceptor.async_accept([self = shared_from_this()](const error_code& error, tcp::socket socket) {
         if (!self->acceptor.is_open()) return;
-        if (error) {  // no file descriptor is free, say: others end meanwhile
+        if (error) {  // for example, no file descriptor is free: try again when other connections may have ended
             self->pause.expires_after(std::chrono::milliseconds(100));
             self->pause.async_wait([self](const error_code&) {
                 if (self->acceptor.is_open()) self->accept();
@@ -59,7 +59,7 @@ void HttpServer::State::accept() {
         error_code ignored;
         socket.non_blocking(true, ignored);
         socket.set_option(tcp::no_delay(true), ignored);
-        // A client that does not read holds no more of the kernel's memory than this, and is noticed.
+        // Limits the kernel's memory for a client that does not read, and lets the server notice such a client.
         socket.set_option(tcp::socket::send_buffer_size(k_send_buffer_bytes), ignored);
         const auto connection = std::make_shared<HttpConnection>(self, std::move(socket));
         self->connections.insert(connection.get());
@@ -68,7 +68,7 @@ void HttpServer::State::accept() {
     });
 }
 
-// Closes the connections whose time is up.
+// Closes the connections whose deadline has passed.
 void HttpServer::State::check_deadlines() {
     const auto now = Clock::now();
     std::vector<std::shared_ptr<HttpConnection>> late;

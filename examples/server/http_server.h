@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP/1.1 over TCP: limits, deadlines, clients that go away, answers whole or as a stream of events. All on the event loop's
-// thread.
+// HTTP/1.1 over TCP: handles limits, deadlines and clients that disconnect, and sends whole answers or streams of events.
+// Everything runs on the event loop's thread.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@ namespace server {
 
 class HttpConnection;
 
-// One request and its answer: respond() once, or begin_stream(), send() any number of times, end_stream(). After the
-// client has gone all of them do nothing.
+// One request and its answer: call respond() once, or begin_stream(), then send() any number of times, then end_stream(). After
+// the client has disconnected, these functions do nothing.
 class Exchange {
   public:
     Exchange(std::shared_ptr<HttpConnection> connection, HttpRequest request);

@@ -12,10 +12,10 @@ namespace server {
 namespace {
 
 constexpr size_t k_most_depth = 100;
-constexpr size_t k_most_members = 1000;  // of one object: ordered_json looks for a key by going through all
+constexpr size_t k_most_members = 1000;  // of one object: ordered_json finds a key by linear search
 constexpr size_t k_most_values = 2'000'000;
 
-// Counts without building anything. `text` need not be JSON.
+// Throws ApiError if a text exceeds the limits. Counts without building a tree. `text` need not be JSON.
 void check_limits(std::string_view text) {
     std::vector<size_t> members;  // commas of each open container
     size_t n_values = 0;

@@ -17,7 +17,7 @@
 
 namespace {
 
-// As many connections as the system allows without asking.
+// Raises the limit of open files, and so of connections, as far as is possible without privileges.
 void raise_file_limit() {
     rlimit limit{};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

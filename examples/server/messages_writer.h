@@ -13,7 +13,7 @@ namespace server {
 
 class MessagesWriter {
   public:
-    // `shows_thinking`: reasoning becomes thinking blocks; without, it is left out. An answer that thinks always has one.
+    // If `shows_thinking` is set, reasoning becomes thinking blocks; else it is left out.
     MessagesWriter(AnswerForm form, bool shows_thinking);
 
     std::string start();
@@ -32,7 +32,7 @@ class MessagesWriter {
 
     AnswerForm form_;
     bool shows_thinking_;
-    Json blocks_ = Json::array();  // as the whole answer has them; the last one may be open
+    Json blocks_ = Json::array();  // the blocks of the whole answer; the last one may be open
     std::string arguments_;        // of an open tool_use block
     bool is_open_ = false;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters and histograms in the text form of Prometheus. Names are vLLM's behind the prefix, so that boards made for it can be
-// kept with --metrics-prefix vllm: . On the loop's thread.
+// Counters and histograms in the text form of Prometheus. The names after the prefix are vLLM's, so dashboards made for vLLM work
+// with --metrics-prefix vllm: . Used on the loop's thread.
 #pragma once
 
 #include <cstdint>

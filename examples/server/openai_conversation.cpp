@@ -13,7 +13,7 @@ namespace server {
 
 namespace {
 
-// The text of a content: a string, or the text parts of a list with nothing between.
+// Returns the text of a content: a string, or the joined text parts of a list.
 std::string content_text(const Fields& message) {
     const Json* content = message.find("content");
     if (content == nullptr) return {};
@@ -38,7 +38,7 @@ std::string content_text(const Fields& message) {
     return text;
 }
 
-// A tool's result may also be a list, each item of which the template prints as a response.
+// Returns a tool's result: a text, or a list whose items the template prints as one response each.
 Json tool_content(const Fields& message) {
     const Json* content = message.find("content");
     if (content == nullptr || !content->is_array()) return content_text(message);
@@ -79,7 +79,7 @@ Json read_call(const Json& value, const std::string& place) {
     return result;
 }
 
-// The reasoning of an assistant's message, by whatever name.
+// Returns the reasoning of an assistant's message, from any of the fields that clients use for it.
 std::optional<std::string> read_reasoning(const Fields& message) {
     if (const Json* own = message.find("reasoning_content")) {
         if (!own->is_string())
@@ -231,7 +231,7 @@ void read_response_format(const Fields& request, Conversation& conversation) {
     }
 }
 
-// As llama.cpp, vLLM and OpenRouter name it.
+// Reads the reasoning budget from the fields of llama.cpp, vLLM and OpenRouter.
 void read_reasoning_budget(const Fields& request, Conversation& conversation) {
     for (const char* name : {"thinking_budget_tokens", "thinking_token_budget", "max_reasoning_tokens"})
         set_reasoning_budget(request.integer(name, -1, int64_t{1} << 40), conversation);

@@ -8,7 +8,7 @@
 
 namespace server {
 
-// `tools`, wrapped or flat, in the wrapped form.
+// Reads `tools`, in the wrapped or the flat form, and returns them in the wrapped form.
 Json read_tools(const Fields& request);
 // Returns the function of a tool after it has checked its name and parameters.
 Json check_function(Json function, const std::string& place);

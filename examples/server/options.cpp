@@ -24,7 +24,7 @@ CLI::Validator within(Number lowest, Number highest) {
     return CLI::Range(lowest, highest).description("");
 }
 
-// CLI11 has no short options of several letters, so llama.cpp's are spelled out.
+// Spells out llama.cpp's short options of several letters, which CLI11 does not support.
 std::string spelled_out(std::string_view argument) {
     static const std::map<std::string_view, std::string_view> names = {
         {"-np", "--parallel"},        {"-tb", "--threads-batch"}, {"-ub", "--ubatch-size"},

@@ -12,7 +12,7 @@
 
 namespace server {
 
-// Values for requests that do not say; absent: the checkpoint's, then the model family's.
+// Values for requests without these fields. If a value is absent, the checkpoint's is used, then the model family's.
 struct SamplingDefaults {
     std::optional<double> temperature;
     std::optional<double> top_p;
@@ -26,7 +26,7 @@ struct Options {
     std::string model;  // a path, or ORG/NAME[:QUANT]
     std::string host = "127.0.0.1";
     uint16_t port = 8080;
-    std::string api_key;             // "": none is asked for
+    std::string api_key;             // "": requests need no key
     std::vector<std::string> names;  // of the model; empty: from the file's
     bool requires_name = false;      // other names in requests are refused
     int64_t n_context = 0;           // tokens of one request; 0: the model's
@@ -39,7 +39,7 @@ struct Options {
     int64_t timeout_seconds = 0;  // of one answer; 0: none
     int32_t reasoning = MINIM_REASONING_SPLIT;
     bool remembers_reasoning = true;
-    bool constrains_calls = true;   // that the model makes of its own accord
+    bool constrains_calls = true;   // constrain optional tool calls
     int64_t reasoning_budget = -1;  // tokens of thought; -1: no limit, 0: none
     SamplingDefaults sampling;
     std::string metrics_prefix = "minim_";
@@ -69,7 +69,7 @@ class UsageError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Nothing if --help or --version was answered. Throws UsageError.
+// Parses the command line. Returns nothing if it printed --help or --version. Throws UsageError.
 std::optional<Options> parse_options(int argc, char** argv);
 
 }  // namespace server

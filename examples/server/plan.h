@@ -36,21 +36,21 @@ struct Plan {
     bool keeps_tokens = false;    // log-probabilities or ids are asked for
     bool wants_no_token = false;  // max_tokens 0
     bool shows_reasoning = true;
-    bool shows_end = false;      // the text of the token that ends an answer belongs to it
-    bool has_one_call = false;   // later ones are left out
+    bool shows_end = false;      // the answer includes the text of the token that ends it
+    bool has_one_call = false;   // later calls are left out
     bool is_remembered = false;  // the answer may come back as a turn
 };
 
-// A whole answer at once, or a plan.
+// What a route returns: a whole answer at once, or a plan to generate one.
 using Prepared = std::variant<HttpResponse, Plan>;
 
-// What n choices of one prompt share.
+// Plans the n choices of one prompt.
 std::vector<PlannedAnswer> plan_choices(const std::shared_ptr<const std::vector<int32_t>>& prompt,
                                         const SamplingFields& fields, const minim::Constraint* constraint,
                                         int64_t reasoning_budget);
 
-// Fields of the answer that the request decides: `stream`, `stream_options`, `model`, `return_token_ids`. Throws ApiError 404 for
-// a model of another name, if names are enforced.
+// Reads the fields that decide the form of the answer: `stream`, `stream_options`, `model`, `return_token_ids`. Throws ApiError
+// 404 for a model of another name, if names are enforced.
 AnswerForm read_form(const Fields& request, const Serving& serving, const std::string& id_prefix);
 
 }  // namespace server

@@ -7,7 +7,7 @@
 
 namespace server {
 
-// `count` hexadecimal digits from the system's random source.
+// Returns `count` hexadecimal digits from the system's random source.
 std::string random_hex(size_t count);
 
 }  // namespace server

@@ -31,7 +31,7 @@ Ids ids_of(const Json& list, const Fields& request, const Serving& serving) {
     return ids;
 }
 
-// A text, a list of texts, a list of ids, or a list of lists of ids.
+// Reads `prompt`: a text, a list of texts, a list of ids, or a list of lists of ids.
 std::vector<Ids> read_prompts(const Fields& request, const Serving& serving) {
     constexpr size_t k_most_prompts = 256;
     const Json* prompt = request.find("prompt");

@@ -10,7 +10,7 @@ namespace server {
 
 namespace {
 
-// Text blocks of a list, or a string. `join` is put between blocks.
+// Returns the text of a content: a string, or the text blocks of a list with `join` between them.
 std::string block_text(const Fields& owner, const char* name, const char* join) {
     const Json* content = owner.find(name);
     if (content == nullptr) return {};
@@ -29,7 +29,7 @@ std::string block_text(const Fields& owner, const char* name, const char* join) 
     return text;
 }
 
-// Blocks of an assistant's message: text, thoughts and calls.
+// Adds an assistant's message from its blocks: text, thoughts and calls.
 void add_assistant(const Fields& message, const Json& blocks, Conversation& conversation, Serving& serving) {
     Json result = {{"role", "assistant"}, {"content", ""}};
     Json calls = Json::array();
@@ -58,7 +58,7 @@ void add_assistant(const Fields& message, const Json& blocks, Conversation& conv
     add_message(std::move(result), conversation, serving);
 }
 
-// Blocks of a user's message: results of tools come before the text, as messages of their own.
+// Adds a user's message from its blocks. Results of tools come before the text, as messages of their own.
 void add_user(const Fields& message, const Json& blocks, Conversation& conversation, Serving& serving) {
     std::string text;
     bool has_text = false;
@@ -104,7 +104,7 @@ void read_messages(const Fields& request, Conversation& conversation, Serving& s
             add_assistant(message, *content, conversation, serving);
         }
     }
-    // A last message of the assistant is the start of the answer.
+    // If the last message is the assistant's, it is the start of the answer.
     conversation.continues = conversation.messages.back()["role"] == "assistant";
 }
 
@@ -146,7 +146,7 @@ void read_anthropic_choice(const Fields& request, Conversation& conversation) {
         request.refuse("tool_choice", "asks for a call, but there are no tools");
 }
 
-// Whether the answer has thinking blocks.
+// Reads `thinking`. Returns whether the answer has thinking blocks.
 bool read_thinking(const Fields& request, Conversation& conversation) {
     const Json* given = request.object("thinking");
     if (given == nullptr) return false;

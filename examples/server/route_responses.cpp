@@ -10,7 +10,7 @@ namespace server {
 
 namespace {
 
-// The text of a message's content or a call's output.
+// Returns the text of a message's content or a call's output.
 std::string item_text(const Fields& item, const char* name) {
     const Json* content = item.find(name);
     if (content == nullptr) return {};
@@ -30,7 +30,7 @@ std::string item_text(const Fields& item, const char* name) {
     return text;
 }
 
-// Items of one turn of the assistant (thoughts, text, calls) become one message.
+// Joins the items of one turn of the assistant (thoughts, text, calls) into one message.
 class Turns {
   public:
     Turns(Conversation& conversation, Serving& serving) : conversation_(conversation), serving_(serving) {}
@@ -123,7 +123,8 @@ void read_input(const Fields& request, Conversation& conversation, Serving& serv
     turns.close();
 }
 
-// Tools that run on the provider's servers are left out, as the model can do without; clients offer them to everybody.
+// Returns the request's tools without those that run on a provider's servers. Clients always offer such tools, and the model
+// can do without them.
 Json without_hosted_tools(const Fields& request) {
     const Json* tools = request.array("tools");
     if (tools == nullptr) return Json::object();
@@ -160,7 +161,7 @@ void refuse_unsupported(const Fields& request) {
         request.refuse("background", "is not possible: nothing is stored");
 }
 
-// What the response repeats of the request.
+// Returns the fields of the request that the response repeats.
 Json echo_of(const Json& body) {
     Json echo = Json::object();
     const Json usual = {{"instructions", nullptr},

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function a route that generates, and one for all plain ones. They run on the worker's thread, and throw ApiError or
-// minim::Exception.
+// The functions of the routes. They run on the worker's thread, and throw ApiError or minim::Exception.
 #pragma once
 
 #include "plan.h"

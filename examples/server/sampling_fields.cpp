@@ -14,7 +14,7 @@ namespace {
 constexpr double k_hottest = 100;
 constexpr double k_largest_penalty = 1000;
 
-// The repetition penalty of vLLM looks back on everything, that of llama.cpp on a window.
+// Reads the repetition penalty. vLLM's penalty covers all earlier tokens, llama.cpp's only a window of them.
 void read_repetition(const Fields& request, const SamplingDefaults& defaults, SamplingFields& fields) {
     const auto whole = request.number("repetition_penalty", 0.001, k_largest_penalty);
     const auto window = request.number("repeat_penalty", 0.001, k_largest_penalty);
@@ -33,7 +33,7 @@ void read_repetition(const Fields& request, const SamplingDefaults& defaults, Sa
     }
 }
 
-// As llama.cpp names and reads them.
+// Reads the DRY fields, with llama.cpp's names and meanings.
 void read_dry(const Fields& request, SamplingFields& fields) {
     fields.dry_multiplier = request.number("dry_multiplier", 0, k_largest_penalty).value_or(0);
     fields.dry_base = request.number("dry_base", 0, k_largest_penalty);
@@ -77,7 +77,7 @@ void read_logit_bias(const Fields& request, const Serving& serving, SamplingFiel
     }
 }
 
-// Fields that other servers have and this one does without. Their types are checked all the same.
+// Checks the types of fields that other servers use and this one ignores.
 void check_unused(const Fields& request) {
     request.number("typical_p", 0, 1);
     request.text("user");
@@ -134,7 +134,7 @@ SamplingFields read_sampling(const Fields& request, const Serving& serving) {
     fields.loop_tokens = request.integer("loop_tokens", 0, 65536).value_or(0);
     fields.presence_penalty = request.number("presence_penalty", -2, 2).value_or(0);
     fields.frequency_penalty = request.number("frequency_penalty", -2, 2).value_or(0);
-    constexpr int64_t k_largest_seed = 9223372036854774784;  // what the engine takes
+    constexpr int64_t k_largest_seed = 9223372036854774784;  // the engine's limit
     fields.seed = request.integer("seed", -k_largest_seed, k_largest_seed);
     fields.min_tokens = request.integer("min_tokens", 0, int64_t{1} << 40).value_or(0);
     fields.ignores_end = request.boolean("ignore_eos").value_or(false);

@@ -44,14 +44,15 @@ inline constexpr int64_t k_most_choices = 32;
 inline constexpr int64_t k_most_top_logprobs = 20;
 inline constexpr size_t k_most_stops = 16;
 
-// temperature, top_p, top_k, min_p, penalties, dry_*, loop_tokens, seed, logit_bias, n, min_tokens, ignore_eos,
-// skip_special_tokens, stop: what the two OpenAI routes share.
+// Reads the fields that the two OpenAI routes share: temperature, top_p, top_k, min_p, penalties, dry_*, loop_tokens, seed,
+// logit_bias, n, min_tokens, ignore_eos, skip_special_tokens, stop.
 SamplingFields read_sampling(const Fields& request, const Serving& serving);
 
-// A text or a list of texts.
+// Reads a text or a list of texts.
 std::vector<std::string> read_stops(const Fields& request, const char* name);
 
-// For choice `index`: each has a seed of its own. `constraint` may be null. `reasoning_budget`: tokens of thought; 0: no limit.
+// Makes the sampling of choice `index`: each choice has a seed of its own. `constraint` may be null. `reasoning_budget`: tokens
+// of thought; 0: no limit.
 minim::Sampling make_sampling(const SamplingFields& fields, const minim::Constraint* constraint,
                               int64_t reasoning_budget, int64_t index);
 

@@ -57,7 +57,7 @@ void Scheduler::start(const std::shared_ptr<Job>& job, int32_t slot) {
     loop_.post([this, job, result] { end(*job, result); });
 }
 
-// On any thread. One task for the loop, however many jobs a step of the engine wakes.
+// Called on any thread. Posts one task to the loop, even if a step of the engine wakes several jobs.
 void Scheduler::wake(void* user_data) {
     Job& job = *static_cast<Job*>(user_data);
     if (job.is_woken_.exchange(true)) return;
@@ -98,7 +98,7 @@ void Scheduler::take_tokens(Job& job) {
         added.logprob = token.logprob;
         added.top.assign(token.top, token.top + token.n_top);
     }
-    const auto kept = job.shared_from_this();  // it may be cancelled by what it calls
+    const auto kept = job.shared_from_this();  // its callbacks may cancel the job
     job.n_generated_ += tokens_.size();
     if (!tokens_.empty() && job.on_tokens) job.on_tokens(tokens_);
     if (!job.request_ || (status == MINIM_OK && next == MINIM_NEXT_PENDING)) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands requests to the engine: as many at once as there are slots, the others wait in order of arrival. The engine's thread wakes
-// the event loop, which takes the tokens; no thread waits for an answer.
+// Hands requests to the engine: as many at once as there are slots, the others wait in order of arrival. The engine's thread
+// wakes the event loop, which takes the tokens; no thread waits for an answer.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ struct Token {
 struct JobEnd {
     minim_request_state state = MINIM_REQUEST_STATE_INIT;  // finish, counts, times
     int64_t waited_us = 0;                                 // before a slot was free
-    std::string error;                                     // "" if the engine has made the answer
+    std::string error;                                     // "" if the engine completed the answer
 };
 
 class Scheduler;
@@ -66,7 +66,7 @@ class Scheduler {
     Scheduler(const Scheduler&) = delete;
     Scheduler& operator=(const Scheduler&) = delete;
 
-    // False if `count` more jobs do not find room in the queue.
+    // Returns whether the queue has room for `count` more jobs.
     bool has_room_for(size_t count) const { return waiting_.size() + count <= n_queue_ + n_free_; }
     void submit(const std::shared_ptr<Job>& job);
     void cancel(Job& job);
@@ -92,7 +92,7 @@ class Scheduler {
     size_t n_free_;
     std::vector<Token> tokens_;  // of the job whose turn it is
 
-    std::mutex mutex_;  // of what follows
+    std::mutex mutex_;  // protects woken_
     std::vector<std::shared_ptr<Job>> woken_;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 struct Route {
     const char* method;
-    const char* path;  // one that ends in / is the start of paths
+    const char* path;  // a path that ends in / matches all paths below it
     ApiFamily family;
     Prepared (*prepare)(const HttpRequest&, Serving&);
 };
@@ -54,7 +54,7 @@ HttpLimits limits_of(const Options& options) {
     return limits;
 }
 
-// What the worker makes of a request; every failure becomes an answer.
+// Prepares a request on the worker's thread. Converts every failure to an answer.
 Prepared prepare_safely(const Route& route, const HttpRequest& request, Serving& serving) {
     try {
         return route.prepare(request, serving);
@@ -119,7 +119,7 @@ void Service::prepare(const std::shared_ptr<Exchange>& exchange, size_t route) {
         auto prepared =
             std::make_shared<Prepared>(prepare_safely(k_routes[route], exchange->request, serving_));
         exchange->request.body = {};
-        // The exchange is the loop's: it goes back there, and its last reference with it.
+        // The exchange belongs to the loop's thread: hand it back, so that its last reference is released there.
         loop_.post([this, exchange = std::move(exchange), prepared = std::move(prepared), route, arrived] {
             --n_pending_;
             answer(exchange, std::move(*prepared), route, arrived);
@@ -155,7 +155,7 @@ void Service::finish(const Exchange& exchange, const char* route, Clock::time_po
                            details.empty() ? "" : " ", details, exchange.is_gone() ? " client_gone" : ""));
 }
 
-// Routes that need the loop's own state.
+// Answers routes that need the loop's own state.
 void Service::answer_directly(Exchange& exchange) {
     HttpResponse response;
     const std::string& path = exchange.request.path;

@@ -25,7 +25,7 @@ minim::Runtime open_runtime(const Options& options) {
     return minim::Runtime(runtime);
 }
 
-// Every usable device but the CPU: llama.cpp's -ngl needs no names.
+// Returns every usable device except the CPU: with llama.cpp's -ngl, no device needs to be named.
 std::string accelerators(const minim::Runtime& runtime) {
     const minim::Devices all(runtime);
     std::string names;
@@ -49,7 +49,7 @@ minim::Model open_model(const minim::Runtime& runtime, const Options& options) {
             model.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
             model.expert_cache_bytes = options.expert_cache;
             model.fit_k_format = model.fit_v_format = options.kv_format;
-            // Room for the KV cache that is wanted.
+            // Keep room on the devices for the requested KV cache.
             const auto n_context =
                 options.kv_tokens > 0 ? static_cast<int64_t>(options.kv_tokens) : options.n_context;
             const bool says_nothing =
@@ -66,7 +66,7 @@ minim::Model open_model(const minim::Runtime& runtime, const Options& options) {
     return minim::Model(runtime, find_model(options.model), model);
 }
 
-// A metadata text of the checkpoint, or "".
+// Returns a metadata text of the checkpoint, or "" if it has none.
 std::string metadata(const minim::Model& model, const std::string& key) {
     try {
         return model.checkpoint().metadata(key).str();
@@ -76,7 +76,7 @@ std::string metadata(const minim::Model& model, const std::string& key) {
     }
 }
 
-// What was not asked for is what the checkpoint recommends.
+// Fills in missing values with the checkpoint's recommendations.
 SamplingDefaults complete(const SamplingDefaults& given, const minim_recommended_sampling& recommended) {
     constexpr int64_t k_usual_window = 64;
     SamplingDefaults defaults;
@@ -111,7 +111,7 @@ minim::Engine open_engine(const minim::Model& model, const Options& options, int
     try {
         return minim::Engine(model, engine);
     } catch (const minim::Exception& error) {
-        // Take what there is, if the size was not asked for and one request fits.
+        // Use the available memory if the options do not give the size and one request fits.
         const auto available = static_cast<uint64_t>(std::max<int64_t>(error.error().available, 0)) / 10 * 9;
         const bool is_memory =
             error.status() == MINIM_E_OUT_OF_MEMORY || error.status() == MINIM_E_OUT_OF_DEVICE_MEMORY;

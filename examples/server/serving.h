@@ -13,12 +13,12 @@
 
 namespace server {
 
-// Compiled forms of answers, as requests repeat them. On the worker's thread.
+// Keeps compiled constraints, because requests repeat them. Used on the worker's thread.
 class Constraints {
   public:
     explicit Constraints(const minim::Model& model) : model_(model) {}
     std::shared_ptr<const minim::Constraint> of_schema(const std::string& schema, bool after_reasoning);
-    // `optional`: the answer may also be text; a call, once the model opens it, fits the tools.
+    // `optional`: the answer may also be text; once the model begins a call, the call must fit the tools.
     std::shared_ptr<const minim::Constraint> of_tools(const std::string& tools, const std::string& name,
                                                       bool single, bool after_reasoning, bool optional);
 
@@ -47,7 +47,7 @@ struct Serving {
     const int32_t think_end;                       // the id of </think>, or -1
     minim::Engine engine;
 
-    // For the worker's thread.
+    // Used only on the worker's thread.
     TurnMemory turns;
     ReasoningMemory reasoning;
     Constraints constraints;

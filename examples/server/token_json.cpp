@@ -8,7 +8,7 @@ namespace server {
 
 namespace {
 
-// JSON has no infinity; other servers write this number for it.
+// Replaces infinity, which JSON does not have, with the number that other servers write for it.
 double finite(float logprob) {
     return std::max(static_cast<double>(logprob), -9999.0);
 }

@@ -9,10 +9,10 @@
 
 namespace server {
 
-// {"token", "logprob", "bytes", "top_logprobs"} for each token.
+// Returns {"token", "logprob", "bytes", "top_logprobs"} for each token.
 Json chat_logprobs(const minim::Model& model, std::span<const Token> tokens);
 
-// {"tokens", "token_logprobs", "top_logprobs", "text_offset"}; offsets count characters from `offset`, which is advanced.
+// Returns {"tokens", "token_logprobs", "top_logprobs", "text_offset"}. Offsets count characters from `offset`, which is advanced.
 Json completion_logprobs(const minim::Model& model, std::span<const Token> tokens, size_t& offset);
 
 Json ids_of(std::span<const Token> tokens);

@@ -19,13 +19,13 @@ void append_ids(std::vector<int32_t>& ids, const std::string& bytes) {
     std::memcpy(ids.data() + size, bytes.data(), bytes.size());
 }
 
-// The id of a text that is one token; -1 if it is not.
+// Returns the id of a text that is one token; -1 if it is not.
 int32_t single_token(const minim::Model& model, std::string_view text) {
     const minim::Tokens tokens = model.tokenize(text);
     return tokens.size() == 1 ? tokens[0] : -1;
 }
 
-// The part of an id that both forms of it have: "call_" and "toolu_" are the dialects'.
+// Returns the part of a call's id after the prefix, which depends on the API ("call_" or "toolu_").
 std::string id_core(const std::string& id) {
     return id.substr(id.find('_') + 1);
 }

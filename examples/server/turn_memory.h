@@ -2,8 +2,8 @@
 // The server's memory of its answers. Both are used on the worker's thread alone.
 //
 // TurnMemory: the token ids of an answer. A client sends the answer back as text and JSON, whose rendering seldom has the same
-// tokens (blank lines before a tool call, another way to cut a word). If the rendered turn is the one that was remembered, its
-// generated ids are put in its place, so that the prefix cache finds them.
+// tokens (blank lines before a tool call, another way to cut a word). If the rendered turn is a remembered one, the generated ids
+// are put in its place, so that the prefix cache finds them.
 //
 // ReasoningMemory: the reasoning before a tool call, by the call's id, for clients that do not send it back.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace server {
 
-// Texts by key; the entries that were not used for longest are dropped.
+// Texts by key. The least recently used entries are dropped.
 class RecentTexts {
   public:
     explicit RecentTexts(size_t most_bytes) : most_bytes_(most_bytes) {}
@@ -31,7 +31,7 @@ class RecentTexts {
     using Entries = std::list<std::pair<std::string, std::string>>;
     size_t most_bytes_;
     size_t n_bytes_ = 0;
-    Entries entries_;  // the last used first
+    Entries entries_;  // the most recently used first
     std::unordered_map<std::string, Entries::iterator> by_key_;
 };
 
@@ -42,7 +42,7 @@ class TurnMemory {
     // `message` is the answer as a client sends it back; `prompt` and `generated` are the ids it was made from.
     void remember(const Json& message, const std::vector<int32_t>& prompt,
                   const std::vector<int32_t>& generated);
-    // Puts generated ids in the place of turns that are known.
+    // Returns the prompt with the generated ids in the place of remembered turns.
     std::vector<int32_t> splice(const std::vector<int32_t>& prompt);
 
     int32_t end_token() const { return end_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread for what takes long before an answer begins: reading JSON, rendering, tokenising, compiling schemas.
+// One thread for the slow work before an answer begins: reading JSON, rendering, tokenising, compiling schemas.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of experts from their scores: shared by the route() of CPU and GPU.
+// Chooses experts from their scores. The CPU's and the GPU's route() share this code.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace minim::backend {
 
-// Does not change the sums of real weights, and keeps a row of vanishing scores finite.
+// A lower bound of the sum that gates are divided by: it is below the sums of real weights, and keeps the gates of a row
+// with vanishing scores finite.
 inline constexpr float k_smallest_gate_sum = 0x1p-14F;
 
 // Chooses the n_used experts with the largest score + bias, sorted; ties go to the lower index. The experts are

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device: its memory, transfers, and streams of work. Every function is pure, so that a device cannot compile with
-// transfers that are not its own; host_device.h has those of backends that compute on host memory.
+// transfers that are not its own; host_device.h has the functions of backends that compute on host memory.
 //
 // Operations and transfers of one stream (Scratch) run in the order of the calls, perhaps after the call has returned.
 // Spans are copied at the call; what their elements point to, and host buffers of transfers, must stay unchanged until
@@ -38,10 +38,10 @@ struct StepLimits {
     int64_t n_vocab = 0;
 };
 
-// The parts that differ from step to step.
+// The parts of a step that differ from one step to the next.
 struct StepBatch {
-    std::span<const int32_t> ids;  // of embed(); empty if it is not called
-    std::span<const KvRow> rows;   // of attend()
+    std::span<const int32_t> ids;  // the ids that embed() gets; empty if it is not called
+    std::span<const KvRow> rows;   // the rows that attend() gets
     int64_t n_head = 0;
     int64_t n_head_kv = 0;
     // Steps with equal `calls` and row counts run the same operations; only ids and rows differ.
@@ -52,7 +52,7 @@ struct StepBatch {
 struct StepCounts {
     int64_t computed = 0;  // launched operation by operation
     int64_t recorded = 0;
-    int64_t repeated = 0;  // as records
+    int64_t repeated = 0;  // executed by starting an earlier record
     int64_t failed = 0;    // records that could not be made or started
     // The reason of the last failure; null: none.
     const char* why_failed = nullptr;
@@ -102,8 +102,8 @@ class Device {
 
     // ---- memory ----
 
-    // Returns the device as one that computes on host memory; null: it has memory of its own, which the host cannot
-    // access.
+    // Returns this device as a HostDevice if it computes on host memory. Returns null if it has memory of its own, which
+    // the host cannot access.
     virtual const HostDevice* host() const noexcept = 0;
     bool uses_host_memory() const noexcept { return host() != nullptr; }
 
@@ -118,11 +118,11 @@ class Device {
     // Returns the allocated bytes by use.
     virtual MemoryState memory() const noexcept = 0;
 
-    // Memory of the host that upload() reads in its time, without a copy in between where the device can. Throws
-    // out_of_memory.
+    // Allocates host memory from which upload() may copy after the call has returned, directly if the device can do that.
+    // Throws out_of_memory.
     virtual std::unique_ptr<Memory> allocate_staging(uint64_t bytes, std::string_view what) const = 0;
 
-    // Between steps: complete when the call returns. write() and read() throw device_lost.
+    // Transfers between steps. They are complete when the call returns. write() and read() throw device_lost.
     virtual void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const = 0;
     virtual void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const = 0;
     virtual void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept = 0;
@@ -130,7 +130,8 @@ class Device {
     // ---- streams ----
 
     // Creates a stream with work space. Throws out_of_memory or out_of_device_memory. Every operation takes a scratch of
-    // this device, reserved for at least its size, and neither throws nor allocates. Without limits: only for transfers.
+    // this device, reserved for at least its size, and neither throws nor allocates. A stream without limits is only for
+    // transfers.
     virtual std::unique_ptr<Scratch> reserve(const StepLimits& limits) const = 0;
     // Returns the bytes of this device's memory that reserve(limits) allocates, without allocating any. Throws what
     // reserve() throws for limits that the device does not support.
@@ -151,7 +152,7 @@ class Device {
 
     // Blocks until all work of the stream is done. Throws device_lost.
     virtual void synchronize(Scratch& scratch) const = 0;
-    // The same in the middle of a step, whose rows point to what they did before.
+    // Does the same in the middle of a step. The rows of the step still point to the same memory afterwards.
     virtual void wait(Scratch& scratch) const = 0;
 
     // A step between these two calls may be recorded and repeated as a whole; it has only operations and moves, no

@@ -31,11 +31,11 @@ class DeviceMemory::Block : public Memory {
 
   private:
     DeviceMemory& owner_;
-    const uint64_t bytes_;  // at least those asked for
+    const uint64_t bytes_;  // at least the bytes requested
     const MemoryUse use_;
 };
 
-// Kept blocks cannot be used by other programs on the device: at most an eighth of its memory.
+// At most an eighth of the device's memory is kept in free blocks, because other programs on the device cannot use them.
 DeviceMemory::DeviceMemory(std::string device, BlockSource& source, uint64_t budget_bytes, Status none_left)
     : device_(std::move(device)),
       source_(source),

@@ -23,7 +23,7 @@ struct MemoryState {
     std::array<uint64_t, k_memory_uses> used_bytes = {};  // by use
     uint64_t kept_bytes = 0;                              // free, kept for later blocks
     uint64_t budget_bytes = k_no_budget;                  // the most that may be used and kept
-    uint64_t free_bytes = 0;  // that can still be allocated, kept ones included; UINT64_MAX: unknown
+    uint64_t free_bytes = 0;  // bytes that can still be allocated, kept blocks included; UINT64_MAX: unknown
 
     uint64_t used(MemoryUse use) const noexcept { return used_bytes[static_cast<size_t>(use)]; }
     uint64_t used() const noexcept;  // for everything
@@ -41,17 +41,17 @@ class BlockSource {
     virtual uint64_t free_bytes() const noexcept = 0;
 };
 
-// Any thread. The blocks end before it.
+// Any thread. All blocks must be freed before this object is destroyed.
 class DeviceMemory {
   public:
-    // `device` is named in errors, whose status is `none_left`; `source` must outlive it.
+    // `device` is named in errors, whose status is `none_left`; `source` must outlive this object.
     DeviceMemory(std::string device, BlockSource& source, uint64_t budget_bytes = k_no_budget,
                  Status none_left = Status::out_of_device_memory);
     ~DeviceMemory();
     DeviceMemory(const DeviceMemory&) = delete;
     DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-    // As Backend::allocate.
+    // Allocates a block, as Backend::allocate does.
     std::unique_ptr<Memory> allocate(uint64_t bytes, std::string_view what, MemoryUse use);
     MemoryState state() const noexcept;
     void give_back_kept() noexcept;

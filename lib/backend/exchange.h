@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the host answers a device in the middle of a step: the device posts the inputs of a layer's experts and the choices, the host
-// computes the experts that are not on the device, and the device collects the outputs. A turn is one layer; turns of a step are
-// answered in order, each once. One stream and one answering thread.
+// How the host answers a device in the middle of a step: the device posts the inputs of a layer's experts and the choices, the
+// host computes the experts that are not on the device, and the device collects the outputs. A turn is one layer; turns of a
+// step are answered in order, each once. One stream and one answering thread.
 //
 //     device's stream              answering thread
 //     post(turn)  ---------------> wait(turn)
@@ -19,22 +19,22 @@ class Exchange {
   public:
     virtual ~Exchange() = default;
 
-    // Of the turn that wait() has returned for. In host memory.
+    // The data of the turn that wait() has returned for. They are in host memory.
     struct Turn {
         const float* h = nullptr;      // [n, hidden]
         const int32_t* ids = nullptr;  // [n, n_used]
         float* out = nullptr;          // [n * n_used, hidden]: the answer
     };
 
-    // Before the stream gets the operations of a step. All turns of the step before must have been collected or given up, and the
-    // stream synchronised.
+    // Begins a step. Call it before the stream gets the step's operations. All turns of the previous step must have been
+    // collected or given up, and the stream must have been synchronised.
     virtual void begin() = 0;
-    // Waits until the device has posted the turn. Returns false if cancelled, or once given up. Throws device_lost.
+    // Waits until the device has posted the turn. Returns false if `cancel` is triggered, or after give_up(). Throws device_lost.
     virtual bool wait(int64_t turn, const CancelToken* cancel) = 0;
     virtual Turn turn() const noexcept = 0;
-    // Lets the device go on: the host's slots of `out` are written.
+    // Lets the device continue. The caller has written the host's slots of `out`.
     virtual void answer(int64_t turn) noexcept = 0;
-    // Lets the device go on through all turns of the step; what it computes from then on is garbage. Any thread.
+    // Lets the device continue through all turns of the step. The results that it computes from then on are garbage. Any thread.
     virtual void give_up() noexcept = 0;
 };
 

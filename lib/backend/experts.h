@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The experts of a layer as operations take them: all of them, or those that lie on one device.
+// The experts of a layer in the form that operations take: all experts of the layer, or those on one device.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace minim::backend {
 
-// One matrix an expert, all of one shape and format; `expert[e]` is where the rows of expert e start, or null if it is not here.
+// One matrix for each expert, all of one shape and format. `expert[e]` is the address of the rows of expert e, or null if the
+// expert is not on this device.
 struct ExpertStack {
     Format format = Format::f32;
     int64_t rows = 0;
@@ -35,7 +36,7 @@ struct ExpertStack {
     }
 };
 
-// Where an expert lies in the memory of a device, as the device reads it. gate is null if the expert is not there.
+// The addresses of an expert in the memory of a device; the device reads this struct. gate is null if the expert is not there.
 struct ExpertPlace {
     const std::byte* gate = nullptr;
     const std::byte* up = nullptr;
@@ -49,17 +50,17 @@ static_assert(sizeof(ExpertPlace) == 64);
 
 struct ExpertWeights {
     ExpertStack gate, up, down;  // [ff, hidden], [ff, hidden], [hidden, ff]
-    // Of a device with memory of its own: [n_expert], in that memory. Which experts are here, and where, is read there when an
-    // operation runs; the stacks give shapes and formats.
+    // The table of a device with memory of its own: [n_expert], in that memory. An operation reads from it, when it runs, which
+    // experts are here and at which addresses; the stacks give only shapes and formats.
     const ExpertPlace* places = nullptr;
-    // Of a backend on host memory: [n_expert], 1 where another device has the expert; null: nowhere.
+    // The table of a backend on host memory: [n_expert], 1 if another device has the expert; null: all experts are here.
     const uint8_t* elsewhere = nullptr;
 
     int64_t n_expert() const noexcept { return gate.n_expert(); }
     bool is_here(int64_t e) const noexcept { return elsewhere == nullptr || elsewhere[e] == 0; }
 };
 
-// The table of the experts whose addresses the stacks hold.
+// Returns the table of the experts whose addresses are in the stacks.
 std::vector<ExpertPlace> places_of(const ExpertWeights& weights);
 
 }  // namespace minim::backend

@@ -19,7 +19,7 @@ class HostBlock : public Memory {
     Buffer buffer_;
 };
 
-// Counted for as long as it lives.
+// A block whose bytes are in `count` from its construction to its destruction.
 class CountedHostBlock : public HostBlock {
   public:
     CountedHostBlock(Buffer buffer, std::atomic<uint64_t>& count)
@@ -87,7 +87,7 @@ void HostDevice::run_tasks(int64_t n_tasks, const std::function<void(int64_t, in
     for (int64_t i = 0; i < n_tasks; ++i) task(i, 0);
 }
 
-// A panel at a time, from a copy.
+// Packs one panel at a time, from a copy of its rows.
 void HostDevice::pack(std::span<std::byte* const> data, const Matrix& shape) const {
     Matrix panel = shape;
     panel.rows = pack_rows_together();

@@ -32,8 +32,8 @@ class HostDevice : public Backend {
     // Returns the number of rows that are packed together: a matrix can be packed in runs of that many rows.
     virtual int64_t pack_rows_together() const noexcept { return 1; }
 
-    // Packs shape.rows rows that begin at a multiple of pack_rows_together() to `to`, which must not overlap them, on
-    // the calling thread.
+    // Packs shape.rows rows into `to`, on the calling thread. The first row is a multiple of pack_rows_together(); `to` must
+    // not overlap the rows.
     virtual void pack_rows(const Matrix& shape, const std::byte* rows, std::byte* to) const noexcept;
 
     // Calls task(i, thread) once for each i in [0, n_tasks), on all n_threads() threads; returns when all are done.
@@ -72,7 +72,7 @@ class HostDevice : public Backend {
     bool end_step(Scratch& /*scratch*/) const override { return true; }
     StepCounts step_counts() const noexcept override { return {}; }
 
-    // ---- Operations that are alike on all of them ----
+    // ---- Operations that are the same for all backends on host memory ----
 
     bool runs(Format /*format*/) const noexcept override { return true; }
     bool packs(Format /*format*/) const noexcept override { return false; }
@@ -88,7 +88,7 @@ class HostDevice : public Backend {
                    const ShortlistTask& task) const override;
 
   private:
-    mutable std::array<std::atomic<uint64_t>, k_memory_uses> host_bytes_ = {};  // a use
+    mutable std::array<std::atomic<uint64_t>, k_memory_uses> host_bytes_ = {};  // allocated bytes, by use
 };
 
 }  // namespace minim::backend

@@ -21,7 +21,7 @@ struct KvLayout {
     int64_t n_layer = 0;
     int64_t n_head_kv = 0;
     int64_t head_dim = 0;
-    Format k_format = k_default_kv_format;  // one of is_kv_format
+    Format k_format = k_default_kv_format;  // a format for which is_kv_format() is true
     Format v_format = k_default_kv_format;
 
     // Keys in Q4_0 are stored rotated (hadamard.h), which needs a head_dim that is a power of two.
@@ -39,7 +39,7 @@ struct KvLayout {
     bool operator==(const KvLayout&) const = default;
 };
 
-// Returns whether it is F32, F16, BF16, Q8_0 or Q4_0; a row of the last two is whole blocks of 32.
+// Returns whether a KV cache may have the format: F32, F16, BF16, Q8_0 or Q4_0. A row of the last two is whole blocks of 32.
 bool is_kv_format(Format format) noexcept;
 
 // The pages of one sequence: position p is in pages[p / k_kv_page_tokens], slot p % k_kv_page_tokens.

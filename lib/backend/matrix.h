@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of a product as operations take them.
+// The weights of a matrix product, in the form that operations take.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace minim::backend {
 
-// Where rows may be split, beside whole panels (Backend::pack_rows_together): what a part computes is then whole blocks of a
-// quantised input.
+// Rows are split only at multiples of this number, and at whole panels (Backend::pack_rows_together). The outputs of a part are
+// then whole blocks if the next operation quantises them as its input.
 inline constexpr int64_t k_split_rows = 32;
 
-// Rows that lie apart: part k has rows first_row[k] .. first_row[k + 1] - 1, which may be none. Parts begin at whole panels and at
-// multiples of k_split_rows.
+// The parts of a matrix whose rows are not contiguous: part k has rows first_row[k] .. first_row[k + 1] - 1, which may be none.
+// Parts begin at whole panels and at multiples of k_split_rows.
 struct RowSplit {
     std::vector<int64_t> first_row;
 
@@ -31,11 +31,11 @@ struct Matrix {
     int64_t row_bytes = 0;
     float scale = 1.0F;   // factor of the whole tensor (NVFP4 files carry one), applied to y
     bool packed = false;  // the bytes are in the order that Backend::pack made
-    // Where the rows lie apart (HostMemory::n_nodes): part k at part[k], and `data` is the first part.
+    // Set if the rows are split over NUMA nodes (HostMemory::n_nodes): part k is at part[k], and `data` is the first part.
     const RowSplit* split = nullptr;
     const std::byte* const* part = nullptr;
 
-    // Those after it, up to the end of its part, follow.
+    // Returns the address of row r. The rows after it, up to the end of its part, follow directly.
     const std::byte* row(int64_t r) const noexcept {
         if (split == nullptr) return data + r * row_bytes;
         size_t k = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coarse operations of the forward pass. A model calls them in order (lib/model/minimax_m2.cpp); a backend may fuse,
 // tile, quantise activations and overlap inside an operation. Activations are float, row by row, without padding.
-// Pointers to weights and activations, and those in a page table, are in the backend's memory.
+// Weights, activations and the pages of a page table are in the backend's memory.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct AttendArgs {
     const float* v = nullptr;
     float* o = nullptr;  // [n, n_head * head_dim]
     std::span<const KvRow>
-        rows;  // which sequence and position each row is; earlier rows of a sequence come first
+        rows;  // the sequence and position of each row; earlier rows of a sequence come first
     int64_t layer = 0;
     int64_t n_head = 0;
     int64_t n_head_kv = 0;
@@ -106,12 +106,12 @@ class Operations {
     // Hands the inputs and choices of n rows to the host, as part of the stream. May be recorded, as collect() may.
     virtual void post(Scratch& scratch, Exchange& exchange, int64_t turn, const float* h, const int32_t* ids,
                       int64_t n, int64_t n_used, int64_t hidden) const = 0;
-    // Waits, in the stream, for the host's answer to the turn, and copies the slots whose expert is not in `places`.
+    // Waits, in the stream, for the host's answer to the turn. Copies the slots whose expert is not in `places`.
     virtual void collect(Scratch& scratch, Exchange& exchange, int64_t turn, const ExpertPlace* places,
                          const int32_t* ids, int64_t n, int64_t n_used, int64_t hidden, float* out) const = 0;
 
-    // Computes the top-k of n rows of logits [n, n_vocab], n at most k_most_shortlist_rows: what is needed to choose
-    // the next tokens, so that the rows need not leave the device. Optional.
+    // Computes the top-k of n rows of logits [n, n_vocab], n at most k_most_shortlist_rows. The top-k suffices to choose
+    // the next tokens, so the rows need not leave the device. Optional.
     virtual bool makes_shortlists() const noexcept = 0;
     virtual void shortlist(Scratch& scratch, const float* logits, int64_t n, int64_t n_vocab,
                            const ShortlistTask& task) const = 0;

@@ -30,9 +30,9 @@ enum class Arithmetic : uint8_t {
     deterministic,
 };
 
-// Increase it if anything in this folder changes that both sides use.
+// The version of the interface. Increase it if anything in this folder changes that both sides use.
 inline constexpr uint32_t k_plugin_interface = 10;
-// The compiler and the layout of its standard library.
+// Identifies the compiler, and with it the layout of its standard library.
 inline constexpr const char* k_plugin_build = __VERSION__;
 
 struct Plugin {

@@ -10,7 +10,7 @@
 
 namespace minim::backend {
 
-inline constexpr int64_t k_most_shortlist_rows = 32;  // at a time
+inline constexpr int64_t k_most_shortlist_rows = 32;  // rows of one operation
 
 // The query of a row.
 struct ShortlistRow {

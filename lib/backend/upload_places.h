@@ -8,8 +8,8 @@
 
 namespace minim::backend {
 
-// Copies places_of(weights) to the device; `weights.places` may point to it. Done when the call returns. Throws
-// out_of_device_memory or device_lost.
+// Copies places_of(weights) to the device and returns that memory, which `weights.places` may point to. The copy is complete
+// when the call returns. Throws out_of_device_memory or device_lost.
 std::unique_ptr<Memory> upload_places(const Backend& device, const ExpertWeights& weights);
 
 }  // namespace minim::backend

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t k_huge_page_bytes = uint64_t{2} << 20;
 
-// Prefaults every page. Returns false if the machine has not enough memory.
+// Prefaults every page. Returns false if the machine does not have enough memory.
 bool populate(std::byte* data, uint64_t bytes) {
 #ifdef MADV_POPULATE_WRITE
     if (::madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;

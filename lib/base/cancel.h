@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request to stop, checked between read blocks on load, between layers in prefill and between tokens in
+// A request to stop. It is checked between read blocks on load, between layers in prefill and between tokens in
 // decode.
 #pragma once
 

@@ -66,7 +66,7 @@ bool has_avx_vnni() noexcept {
 }
 #endif
 
-// Level i in bit i.
+// A set of levels: bit i stands for level i.
 using LevelSet = uint32_t;
 
 constexpr LevelSet only(CpuLevel level) {
@@ -94,7 +94,8 @@ LevelSet find_cpu_levels() noexcept {
 
 bool is_zen5() noexcept {
 #if defined(__x86_64__)
-    // AMD's manual of CPUID, 0000_0001 EAX: to a base family of 15 the extended one is added, which is 11 for Zen 5.
+    // AMD's manual of CPUID, 0000_0001 EAX: the family is the base family, plus the extended family if the base family is 15.
+    // The extended family of Zen 5 is 11.
     unsigned eax = 0;
     unsigned ebx = 0;
     unsigned ecx = 0;

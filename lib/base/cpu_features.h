@@ -8,7 +8,7 @@
 
 namespace minim {
 
-// Instruction-set levels with kernels of their own, the better ones last. A CPU that has a level has those before it too,
+// Instruction-set levels with kernels of their own, the better ones last. A CPU that has a level also has the levels before it,
 // except avx2_vnni, which CPUs with AVX-512 may lack.
 enum class CpuLevel : int32_t {
     scalar = 0,       // any CPU
@@ -34,19 +34,19 @@ CpuLevel active_cpu_level();
 
 std::string_view to_string(CpuLevel level) noexcept;
 
-// Returns whether the hardware prefetcher follows loops that read forward with dozens of load instructions. The one of Zen 5 does
-// not: 36 loads that walk through a block of 2,304 bytes reach a third of the bandwidth of a single load, or of software prefetch.
-// Other CPUs are assumed to do it.
+// Returns whether the hardware prefetcher follows loops that read forward with dozens of load instructions. The prefetcher of
+// Zen 5 does not: 36 loads that walk through a block of 2,304 bytes reach a third of the bandwidth of a single load, or of
+// software prefetch. Other CPUs are assumed to follow such loops.
 bool prefetches_unrolled_loads() noexcept;
 
 // Returns whether the CPU has CLFLUSHOPT, which takes a line out of all caches.
 bool has_clflushopt() noexcept;
 
-// Returns the number of physical cores that this process may use: the affinity mask and the control group's quota both
-// count.
+// Returns the number of physical cores that this process may use. The affinity mask and the control group's quota both
+// limit it.
 int32_t usable_core_count() noexcept;
 
-// Returns these cores, ascending, as the number of one logical CPU of each. The quota does not count.
+// Returns the physical cores that the affinity mask allows: the number of one logical CPU of each, ascending. Ignores the quota.
 std::vector<int> usable_cores();
 
 }  // namespace minim

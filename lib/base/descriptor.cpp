@@ -27,7 +27,7 @@ std::string name_of(int descriptor) {
     return format_text("descriptor {}", descriptor);
 }
 
-// Blocks SIGPIPE for this thread, and takes back the one that a write may have caused.
+// Blocks SIGPIPE for this thread, and at the end discards a SIGPIPE that a write has caused.
 class NoPipeSignal {
   public:
     NoPipeSignal() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open file descriptors of the host: as paths, as copies that outlive the host's own, and written to.
+// Open file descriptors of the host: names them as paths, copies them so that they outlive the host's own, and writes to them.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ std::optional<int> descriptor_of(std::string_view path);
 class Descriptor {
   public:
     Descriptor() noexcept = default;
-    // Throws invalid if it is negative, io if it is not open.
+    // Throws invalid if the descriptor is negative, io if it is not open.
     static Descriptor copy_of(int descriptor);
     ~Descriptor();
     Descriptor(Descriptor&& other) noexcept;
@@ -40,8 +40,8 @@ uint64_t position_of(int descriptor);
 // Sets the position of a file that was just read.
 void set_position(int descriptor, uint64_t position) noexcept;
 
-// Writes at the position; waits where a non-blocking descriptor is not ready. A pipe or socket that nobody reads is io (EPIPE), without
-// the signal SIGPIPE. Throws invalid or io.
+// Writes at the file's position. Waits if a non-blocking descriptor is not ready. Throws invalid or io. Throws io (EPIPE),
+// without raising SIGPIPE, for a pipe or socket that nobody reads.
 void write_to(int descriptor, std::span<const std::byte> data);
 
 }  // namespace minim

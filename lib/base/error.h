@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one exception type of the library. It is thrown at the edges (parsing, allocation, device calls) and
+// The only exception type of the library. It is thrown at the edges (parsing, allocation, device calls) and
 // becomes a minim_status in capi/; the hot loop neither throws nor allocates.
 #pragma once
 
@@ -42,7 +42,8 @@ enum class Reason : int32_t {
     io = 9,
 };
 
-// "cuda:0", stored inline: an error may outlive the device, and is thrown when memory is short. Longer names are cut.
+// The name of a device, "cuda:0", stored inline: an error may outlive the device, and must not allocate when memory is short.
+// Long names are cut.
 class DeviceName {
   public:
     DeviceName() = default;
@@ -53,7 +54,7 @@ class DeviceName {
     char text_[64] = "";
 };
 
-// Details of an error; -1, 0 or no name if they do not apply.
+// Details of an error. A field that does not apply has its default: -1, 0 or no name.
 struct ErrorFacts {
     int64_t os_code = 0;    // errno of a failed system call
     int64_t requested = 0;  // bytes asked for

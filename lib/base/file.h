@@ -21,10 +21,13 @@ class File {
     File& operator=(const File&) = delete;
 
     const std::string& path() const noexcept { return path_; }
-    uint64_t size() const noexcept { return size_; }             // when it was opened
-    int64_t changed_ns() const noexcept { return changed_ns_; }  // its modification time then, since 1970
+    uint64_t size() const noexcept { return size_; }  // the size when the file was opened
+    int64_t changed_ns() const noexcept {
+        return changed_ns_;
+    }  // the modification time at that moment, since 1970
 
-    // Fills `out` from `offset`. Short reads are continued. Throws format with reason `truncated` if the file ends before.
+    // Fills `out` with the bytes from `offset` on. Continues short reads. Throws format with reason `truncated` if the file ends
+    // too early.
     void read_at(uint64_t offset, std::span<std::byte> out) const;
 
     // Advises the system that later reads are mostly in file order, so that it reads further ahead.
@@ -38,8 +41,8 @@ class File {
     int64_t changed_ns_ = 0;
 };
 
-// Maps the whole file read-only. The size is checked again after mapping; a file that shrinks later raises SIGBUS on
-// access, as mmap does and the documentation for hosts says. An empty file gives an
+// Maps the whole file read-only. The size is checked again after mapping. If the file shrinks later, access raises SIGBUS, as
+// always with mmap; the documentation for hosts says so. An empty file gives an
 // empty span.
 class MappedFile {
   public:

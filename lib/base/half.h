@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Half-precision storage types as bits: IEEE binary16 (F16) and bfloat16 (BF16). Widening is exact; narrowing
-// rounds to nearest even. Every machine gives the same bits: integer arithmetic, or an instruction that is as exact.
+// rounds to nearest even. Every machine gives the same bits: the code uses integer arithmetic, or an instruction with the
+// same results.
 #pragma once
 
 #include <cstdint>

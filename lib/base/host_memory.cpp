@@ -76,7 +76,7 @@ std::map<int32_t, uint64_t> HostMemory::bytes_on_nodes(
     const uint64_t step =
         std::max<uint64_t>(1, (n_pages + k_most_samples - 1) / k_most_samples) * k_page_bytes;
     std::vector<void*> pages;
-    std::vector<uint64_t> page_bytes;  // bytes that the sampled page stands for
+    std::vector<uint64_t> page_bytes;  // the bytes that each sampled page stands for
     for (const auto block : blocks) {
         for (uint64_t at = 0; at < block.size(); at += step) {
             const auto address = reinterpret_cast<uintptr_t>(block.data() + at);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory of one model: on which NUMA nodes it lies, and whether it is locked (never paged out).
+// Allocates the host memory of one model: places it on NUMA nodes, and locks it if wanted (so that it is never paged out).
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ class HostMemory {
     // Locks pages: they stay in memory once present. Throws out_of_memory, naming `what`, the bytes and the limit.
     void lock(const void* data, uint64_t bytes, std::string_view what) const;
 
-    // Returns how many bytes of the blocks lie on each node, by the system's number of the node; pages that are not present are
-    // left out. Samples some thousand pages, spread evenly. Throws unsupported if the system does not tell.
+    // Returns how many bytes of the blocks lie on each node, by the system's number of the node. Pages that are not present are
+    // left out. Samples a few thousand pages, spread evenly. Throws unsupported if the system does not report the nodes of pages.
     std::map<int32_t, uint64_t> bytes_on_nodes(std::span<const std::span<const std::byte>> blocks) const;
 
     const NumaPlan* plan() const noexcept { return plan_.get(); }  // may be null

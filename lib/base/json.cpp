@@ -25,7 +25,7 @@ template <typename... Args>
     fail(Status::invalid, text, std::forward<Args>(args)...);
 }
 
-// Sorting instead of hashing keeps this n log n for keys chosen to collide.
+// Sorts instead of hashing: this takes n log n steps even for keys that are chosen to collide.
 void drop_repeated_keys(Value& object) {
     const size_t count = object.keys.size();
     std::vector<size_t> order(count);
@@ -64,7 +64,7 @@ void drop_repeated_keys(Value& object) {
 
 // A number that Python's json writes but JSON does not have.
 struct NonFinite {
-    size_t string;  // index of the string that stands for it, among all keys and strings
+    size_t string;  // index, among all keys and strings, of the string that replaces the number
     double value;
     std::string_view text;
 };
@@ -106,7 +106,8 @@ std::vector<NonFinite> replace_non_finite(std::string& text) {
     return found;
 }
 
-// Returns the cause, if it is more than a syntax error: `error` is the text of nlohmann-json, `position` the bytes read.
+// Returns the cause of an error if it is more specific than a syntax error, else an empty text. `error` is the text of
+// nlohmann-json, `position` the number of bytes read.
 std::string_view cause_of(std::string_view error, std::string_view text, size_t position) {
     error = error.substr(0, error.find("; last read"));  // followed by the text itself
     if (error.find("surrogate") != std::string_view::npos)
@@ -119,7 +120,7 @@ std::string_view cause_of(std::string_view error, std::string_view text, size_t 
     return {};
 }
 
-// Returns ".content", or "[\"a key\"]" for a key that is not a plain word.
+// Appends ".content", or "[\"a key\"]" for a key that is not a plain word.
 void append_member(std::string& path, const std::string& key) {
     constexpr size_t k_longest = 64;
     const auto is_word = [](char c) {
@@ -309,7 +310,7 @@ bool Value::is_integer() const noexcept {
 }
 
 Value parse(std::string_view text, std::string_view what, Source source) {
-    // nlohmann-json takes a NUL for the end of the text and would ignore what follows it.
+    // nlohmann-json would treat a NUL as the end of the text and ignore the bytes after it.
     const size_t nul = text.find('\0');
     if (nul != std::string_view::npos) {
         refuse(source, Reason::format, "{}: not valid JSON at byte {}", what, nul + 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON as a tree that keeps what general libraries lose: the order of keys, the difference between 1.0 and 1, and
-// integers of any length. Running out of memory is always a std::bad_alloc. (nlohmann-json's trees end the process
-// instead: they allocate when they are compared or freed.)
+// integers of any length. Running out of memory always throws std::bad_alloc. (nlohmann-json's trees end the process
+// instead, because they allocate when they are compared or freed.)
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Value {
 // (Status::format with a reason).
 enum class Source { argument, file };
 
-// Parses one document. If a key is repeated, the last value counts, in the place of the first, as in Python.
+// Parses one document. If a key is repeated, the object has the last value at the position of the first key, as in Python.
 // Throws, naming the document `what`, for anything that is not strict JSON in UTF-8, for a number beyond the range of a
 // double and for nesting beyond k_max_depth. Files may have NaN, Infinity and -Infinity, as Python writes and reads them.
 Value parse(std::string_view text, std::string_view what, Source source);

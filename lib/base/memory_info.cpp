@@ -65,7 +65,8 @@ uint64_t group_available(const char* folder) noexcept {
     return limit - std::min(limit, used);
 }
 
-// Returns the bytes left under control groups (version 2): every group from the process's own up to the root may have a limit.
+// Returns the bytes left under the limits of control groups (version 2). Every group from the process's own up to the root may
+// have a limit.
 uint64_t cgroup_available() noexcept {
     char own[1100] = "";
     if (std::FILE* file = std::fopen("/proc/self/cgroup", "re")) {

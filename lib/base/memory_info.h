@@ -6,8 +6,8 @@
 
 namespace minim {
 
-// Returns the smallest of: the kernel's available memory, the rest under the limits of the process's control groups, and the rest
-// of its address space. UINT64_MAX if none can be read.
+// Returns the smallest of three numbers: the kernel's available memory, the bytes left under the limits of the process's control
+// groups, and the bytes left of its address space. Returns UINT64_MAX if none can be read.
 uint64_t available_memory_bytes() noexcept;
 
 // Returns the bytes left under RLIMIT_AS (ulimit -v); UINT64_MAX if there is no limit.

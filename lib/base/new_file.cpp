@@ -34,7 +34,7 @@ std::string folder_of(const std::string& path) {
 
 // Resolves symbolic links; the last one may point to a file that does not exist yet.
 std::string follow_links(const std::string& path) {
-    constexpr int k_most_links = 40;  // as Linux has it
+    constexpr int k_most_links = 40;  // the limit of Linux
     std::string at = path;
     for (int i = 0; i < k_most_links; ++i) {
         char to[PATH_MAX];
@@ -81,7 +81,7 @@ NewFile::NewFile(std::string path, uint64_t bytes, Readers readers) : path_(std:
 }
 
 void NewFile::open_draft(mode_t mode) {
-    // One without a name is removed by the kernel, however this process ends.
+    // The kernel removes a file without a name, however this process ends.
     draft_.descriptor = ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
     if (draft_.descriptor >= 0) {
         if (::access(place_of(draft_.descriptor).c_str(), F_OK) == 0) return;
@@ -99,7 +99,7 @@ void NewFile::take_permissions(const struct stat& old) const {
     struct stat own {};
     if (::fstat(draft_.descriptor, &own) != 0) fail_io(path_, "write", errno);
     if (own.st_uid != old.st_uid || own.st_gid != old.st_gid) {
-        // The permissions of one group are not those of another.
+        // The old group's permissions must not be given to another group.
         if (::fchown(draft_.descriptor, old.st_uid, old.st_gid) != 0 &&
             ::fchown(draft_.descriptor, own.st_uid, old.st_gid) != 0)
             mode &= ~k_group_permissions;

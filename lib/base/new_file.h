@@ -14,26 +14,27 @@ namespace minim {
 
 // Permissions of a file that did not exist before.
 enum class Readers : uint8_t {
-    usual,  // by the process's umask
-    owner,  // only for its owner: it contains private text
+    usual,  // as the process's umask allows
+    owner,  // only the owner can read the file: it contains private text
 };
 
 // Every error names the path. A file that is not committed leaves nothing behind.
 class NewFile {
   public:
-    // Creates a file of `bytes` bytes that will be named `path`; its folder must exist. If the path is a symbolic link, its target
-    // is replaced and the link stays. A replaced file passes on its permissions. Throws invalid, not_found, or io (also if
-    // the disk is too full).
+    // Creates a file of `bytes` bytes that will be named `path`; its folder must exist. If the path is a symbolic link, its
+    // target is replaced and the link stays. A replaced file passes on its permissions. Throws invalid, not_found, or io (also
+    // if the disk is too full).
     NewFile(std::string path, uint64_t bytes, Readers readers = Readers::usual);
     NewFile(const NewFile&) = delete;
     NewFile& operator=(const NewFile&) = delete;
 
     // Appends.
     void write(std::span<const std::byte> data);
-    // Writes at any offset, from any thread. Does not move the position of append().
+    // Writes at any offset, from any thread. Does not change where write() appends.
     void write_at(uint64_t offset, std::span<const std::byte> data) const;
 
-    // Flushes this range to the disk now and waits for it, so that commit() has less to wait for. Advice only.
+    // start_flush() begins to flush a range to the disk, and wait_for_flush() waits for that, so that commit() has less to wait
+    // for. Failures are ignored.
     void start_flush(uint64_t offset, uint64_t bytes) const noexcept;
     void wait_for_flush(uint64_t offset, uint64_t bytes) const noexcept;
 
@@ -41,7 +42,7 @@ class NewFile {
     void commit();
 
   private:
-    // Closed, and removed if it has a temporary name, together with this object.
+    // The unfinished file. The destructor closes it, and removes it if it has a temporary name.
     struct Draft {
         int descriptor = -1;
         std::string name;  // a temporary one beside the path, or empty

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads and memory on a machine with several NUMA nodes: the request, and the plan made from it. Worker threads are
-// bound to a node each. Memory is interleaved over the nodes, page by page; with split rows, each node has the weight
+// Plans threads and memory on a machine with several NUMA nodes, as a caller requests. Each worker thread is
+// bound to a node. Memory is interleaved over the nodes, page by page; with split rows, each node has the weight
 // rows that its threads work on.
 #pragma once
 
@@ -27,10 +27,11 @@ enum class Affinity { free, pinned };
 
 struct ThreadPlace {
     int32_t node = 0;        // index among the nodes of the plan
-    std::vector<int> cores;  // where the thread may run; empty: anywhere
+    std::vector<int> cores;  // the cores that the thread may run on; empty: any
 };
 
-// Where the threads of one pool run: one place for each, the calling thread's (which is not bound) first.
+// The places of the threads of one pool: one place for each thread. The first one is the place of the calling thread, which is
+// not bound.
 struct ThreadPlan {
     std::vector<ThreadPlace> threads;
     std::vector<int32_t> node_numbers = {0};  // the system's number of each node of the plan
@@ -46,14 +47,14 @@ struct NumaPlan {
     std::vector<int32_t> node_numbers() const;
 };
 
-// Makes the plan. Throws unsupported if the request is not possible, with the reason: no hwloc on a machine with several nodes, more
-// nodes than k_most_nodes, a system that refuses. `automatic` is off then, with a warning if that costs
-// speed.
+// Makes the plan. Throws unsupported, with the reason, if the request is not possible: there is no hwloc on a machine with
+// several nodes, there are more nodes than k_most_nodes, or the system refuses. `automatic` becomes `off` in these cases, with
+// a warning if that costs speed.
 NumaPlan plan_numa(Numa wanted, Topology topology, int32_t n_decode_threads, const Logger& log,
                    const PlacementCalls& calls = system_placement_calls());
 
-// Plans the threads of a pool. Free threads run on any core, or of their node if memory is placed; pinned ones on a
-// core each of their node.
+// Plans the threads of a pool. Free threads run on any core, or on any core of their node if memory is placed. Each pinned thread
+// runs on a core of its own, on its node.
 ThreadPlan plan_threads(const NumaPlan& plan, int32_t n_threads, Affinity affinity);
 
 }  // namespace minim

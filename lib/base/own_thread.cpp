@@ -16,7 +16,8 @@
 namespace minim {
 namespace {
 
-// Signals that a new thread blocks, and the starting thread meanwhile (the new one inherits the mask).
+// Blocks the signals that a new thread must not get, in the thread that starts it, while this object exists: a new thread
+// inherits the mask.
 class BlockedSignals {
   public:
     BlockedSignals() noexcept {
@@ -41,7 +42,7 @@ void count_fork() noexcept {
     g_n_forks.fetch_add(1, std::memory_order_relaxed);
 }
 
-// getpid() instead would be a system call, too slow before each job of some microseconds.
+// Counts forks instead of calling getpid(), a system call that is too slow before each job of some microseconds.
 void watch_forks() {
     static const bool is_watched = [] {
         const int code = ::pthread_atfork(nullptr, nullptr, count_fork);

@@ -13,8 +13,9 @@ namespace {
 
 constexpr int64_t k_piece = 256 << 10;
 
-// Reads a piece in vectors as wide as the machine has them: with narrower ones a kernel may read faster than this. Eight
-// sums, so that no addition waits for another. GCC makes a detour over the stack of vectors that the target lacks.
+// Reads a piece in the widest vectors of the machine: with narrower vectors, this loop may be slower than a kernel. Has eight
+// sums, so that no addition waits for another. Inlined into functions that have the target's vectors: GCC passes vectors that the
+// target lacks through the stack.
 template <typename Words>
 [[gnu::always_inline]] inline uint64_t sum_of_words(const std::byte* piece) {
     constexpr int64_t k_step = 8 * static_cast<int64_t>(sizeof(Words));
@@ -62,12 +63,12 @@ uint64_t sum_of(const std::byte* piece) {
 
 ReadBandwidth::ReadBandwidth(const ThreadPool& pool, uint64_t bytes)
     : pool_(pool), bytes_(bytes, "measuring the memory's bandwidth") {
-    std::memset(bytes_.data(), 1, bytes_.size());  // pages that are all zeros may be one
+    std::memset(bytes_.data(), 1, bytes_.size());  // pages of zeros may share one page of memory
 }
 
 double ReadBandwidth::measure() const {
     std::vector<uint64_t> sums(bytes_.size() / k_piece);
-    // A server's last-level cache, of 300 MB and more, would keep them from one pass to the next.
+    // The last-level cache of a server, of 300 MB and more, would keep the bytes from one pass to the next.
     pool_.run(static_cast<int64_t>(sums.size()), [&](int64_t piece, int32_t) {
         evict_from_caches({bytes_.data() + piece * k_piece, static_cast<size_t>(k_piece)});
     });

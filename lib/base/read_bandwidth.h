@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures how fast threads read memory when they do nothing else: what kernels are compared with, and what plans predict from.
+// Measures how fast threads read memory when they do nothing else. Kernels are compared with this bandwidth, and plans predict
+// speeds from it.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,11 @@ namespace minim {
 
 class ReadBandwidth {
   public:
-    // `bytes`: whole MiB. `pool` must outlive it. Throws out_of_memory.
+    // `bytes`: whole MiB. `pool` must outlive this object. Throws out_of_memory.
     ReadBandwidth(const ThreadPool& pool, uint64_t bytes);
 
-    // Returns the bytes a second of one pass over all of it. They are taken out of the caches first, where the CPU can do that.
+    // Returns the bytes a second of one pass over the whole buffer. Evicts its bytes from the caches first, if the CPU can do
+    // that.
     double measure() const;
 
   private:

@@ -22,17 +22,18 @@ constexpr bool ranks_before(const Candidate& a, const Candidate& b) noexcept {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-// What is asked of a row.
+// The results that are requested for a row.
 struct ShortlistQuery {
     int32_t n_candidates = 0;          // 1 to k_most_candidates; 0: copy the whole row
     std::vector<int32_t> named;        // ids whose logits are requested, at most k_most_named
-    double inverse_temperature = 0.0;  // of the sum of weights; 0: no sum
-    bool exact_total = false;          // the sum at temperature 1 to the last bit, for log-probabilities
+    double inverse_temperature = 0.0;  // for the sum of weights; 0: no sum
+    bool exact_total =
+        false;  // true: also the sum at temperature 1, exact to the last bit, for log-probabilities
 };
 
 struct Shortlist {
     int32_t n_nan = 0;  // number of NaN logits; unless 0, ignore everything below
-    // In order; entries of -inf are left out.
+    // The highest entries, in order. Entries of -inf are left out.
     std::span<const Candidate> candidates;
     bool is_complete = false;  // the row has no other finite entries
     std::span<const int32_t> named;
@@ -44,9 +45,9 @@ struct Shortlist {
     double exact_total = 0.0;  // 0: none
 };
 
-// Bounds the relative error of the sum: at most an eighth of the row is added to one number in sequence, each addition rounding by
-// at most 2^-53. The rest covers the exponentials (2 units in the last place each) and their arguments, whose mean size in
-// a softmax is below ln(n_vocab).
+// Bounds the relative error of the sum: at most an eighth of the row is added to one number in sequence, each addition rounding
+// by at most 2^-53. The rest covers the exponentials (2 units in the last place each) and their arguments, whose mean size in a
+// softmax is below ln(n_vocab).
 constexpr double shortlist_error(int64_t n_vocab) noexcept {
     const int64_t n_roundings = n_vocab / 8 + 1000;
     return static_cast<double>(n_roundings) * 0x1p-52;

@@ -25,12 +25,13 @@ using Clock = std::chrono::steady_clock;
 // microseconds, and waking a sleeping thread costs as much as a small operation.
 constexpr int k_spins_before_sleep = 2000;
 
-// A worker that is kept awake offers its core to other threads about every microsecond: with more threads than cores, one of them
-// may have the job that it waits for.
+// A worker that is kept awake offers its core to other threads about every microsecond. If there are more threads than cores,
+// one of those threads may be about to post the job that the worker waits for.
 constexpr int k_spins_between_offers = 16;
 
-// If a yield takes longer than this, other threads needed the core. They get it for some milliseconds each time, while a
-// sleeping worker is scheduled at once when it wakes. So the worker sleeps as without a scope for a while, then tries again.
+// If a yield takes longer than this, other threads needed the core. They get it for some milliseconds each time, whereas a
+// sleeping worker is scheduled at once when it wakes. So for a while the worker sleeps as if it were not kept awake, then it
+// tries again.
 constexpr std::chrono::microseconds k_core_is_wanted(200);
 constexpr std::chrono::milliseconds k_sleeps_for(100);
 
@@ -40,9 +41,9 @@ void pause_briefly() noexcept {
 #endif
 }
 
-// A range of a job's tasks that one thread begins with. It takes them in order before it helps with the ranges of others. So it
-// reads memory in sequence, and threads seldom write the same cache line, which takes 200 ns between cores without a common
-// cache.
+// A range of a job's tasks that one thread begins with. The thread takes them in order before it helps with the ranges of
+// others. So it reads memory in sequence, and threads seldom write the same cache line, which takes 200 ns between cores
+// without a common cache.
 struct Share {
     int32_t part;  // of the job: index of the NUMA node
     int32_t piece;
@@ -68,10 +69,11 @@ std::vector<Share> divide(const ThreadPlan& plan, int32_t n_parts) {
 // The distance of variables that different threads write: CPUs prefetch cache lines in pairs.
 constexpr size_t k_line_pair_bytes = 128;
 
-// The progress of a share and its thread. Each value is stored with 32 bits of its job's number, so that a new job needs no reset.
+// The progress of a share and its thread. Each value is stored with 32 bits of its job's number, so that a new job needs no
+// reset.
 struct alignas(k_line_pair_bytes) Progress {
     std::atomic<uint64_t> job_and_taken{0};  // job number and tasks taken of the share, 32 bits each
-    std::atomic<uint32_t> finished{0};       // the last job that the thread found no more tasks of
+    std::atomic<uint32_t> finished{0};       // the last job of which the thread found no more tasks
 };
 
 ThreadPlan plan_on_one_node(int32_t n_threads, Affinity affinity) {
@@ -84,8 +86,8 @@ ThreadPlan plan_on_one_node(int32_t n_threads, Affinity affinity) {
 }  // namespace
 
 struct ThreadPool::State {
-    // The job. The caller writes it before it advances `generation`; workers read it after they see that. Both are on one cache
-    // line, so that they wait for one only.
+    // The job. The caller writes it before it advances `generation`; workers read it after they see the new generation. The job
+    // and `generation` are on one cache line, so that workers wait for one line only.
     alignas(k_line_pair_bytes) std::atomic<uint64_t> generation{0};  // the job's number
     std::atomic<int32_t> n_awake{0};                                 // scopes in which workers do not sleep
     TaskFunction task = nullptr;
@@ -95,9 +97,9 @@ struct ThreadPool::State {
 
     int32_t n_threads = 1;
     HostThreads host;
-    ThreadPlan plan;                                             // of threads of our own
+    ThreadPlan plan;                                             // of the library's own threads
     std::array<std::vector<Share>, k_most_nodes + 1> shares_of;  // by number of parts
-    std::vector<Progress> progress;                              // by share, each thread's first
+    std::vector<Progress> progress;                              // by share; the shares of threads come first
     int binding_error = 0;
 
     HomeProcess home;
@@ -128,7 +130,7 @@ struct ThreadPool::State {
         }
     }
 
-    // Own tasks, then those of others of the node, then those of other nodes.
+    // Works on the thread's own tasks, then on those of other threads of its node, then on those of other nodes.
     void work(int32_t thread, int32_t node) noexcept {
         const auto job = static_cast<uint32_t>(generation.load(std::memory_order_relaxed));
         const std::vector<Share>& shares = shares_of[static_cast<size_t>(n_parts)];
@@ -202,7 +204,7 @@ struct ThreadPool::State {
         wake.notify_all();
     }
 
-    // Workers see it when they next poll for a job.
+    // Workers notice the end of the scope when they next poll for a job.
     void end_awake() noexcept { n_awake.fetch_sub(1, std::memory_order_relaxed); }
 
     void announce() noexcept {
@@ -248,7 +250,7 @@ ThreadPool::ThreadPool(const ThreadPlan& plan, const PlacementCalls& calls)
         state.shares_of[static_cast<size_t>(n_parts)] = divide(plan, n_parts);
     state.progress = std::vector<Progress>(plan.threads.size() + k_most_nodes);
     state.workers.reserve(plan.threads.size() - 1);
-    // If one cannot be started, the destructor ends the others: the constructor delegated to above has completed.
+    // If a worker cannot be started, the destructor ends the others, because the constructor delegated to above has completed.
     for (int32_t thread = 1; thread < state.n_threads; ++thread) {
         state.workers.push_back(
             start_thread(format_text("minim-{}", thread),
@@ -264,7 +266,7 @@ ThreadPool::ThreadPool(int32_t n_threads, Affinity affinity)
     : ThreadPool(plan_on_one_node(n_threads, affinity), system_placement_calls()) {}
 
 ThreadPool::~ThreadPool() {
-    // Missing threads cannot be joined, and what they wait on must not be destroyed.
+    // Missing threads cannot be joined, and the objects that they wait on must not be destroyed.
     if (is_left()) {
         static_cast<void>(state_.release());
         return;

@@ -24,9 +24,9 @@ struct HostThreads {
 // Thread-safe: several threads may call run(). Jobs on the library's own threads run one after another.
 class ThreadPool {
   public:
-    // Starts n_threads - 1 workers (`n_threads` counts the calling thread; at least 1). Pinned workers stay on a core each,
-    // of those the process may use now; the first core is left to the caller, which is not pinned. Throws out_of_memory
-    // if a thread cannot be started.
+    // Starts n_threads - 1 workers (`n_threads` counts the calling thread; at least 1). Each pinned worker stays on a core of its
+    // own, one that the process may use now. The first such core is left to the caller, which is not pinned. Throws
+    // out_of_memory if a thread cannot be started.
     explicit ThreadPool(int32_t n_threads, Affinity affinity = Affinity::free);
     // Starts a thread for each place. If the system refuses to bind a worker, it runs anywhere: see binding_error().
     ThreadPool(const ThreadPlan& plan, const PlacementCalls& calls);
@@ -37,15 +37,16 @@ class ThreadPool {
     ThreadPool& operator=(const ThreadPool&) = delete;
 
     int32_t n_threads() const noexcept;
-    bool is_hosts() const noexcept;  // threads of the host
+    bool is_hosts() const noexcept;  // true: the threads are the host's
     // Returns the number of threads of a node of the plan; all threads if there is one node.
     int32_t n_threads_of(int32_t node) const noexcept;
     // Returns the errno of the first worker that could not be bound; 0: all are bound as planned.
     int binding_error() const noexcept;
 
-    // Returns whether this process is a child of the one that has the workers. Then run() throws, and the destructor leaves them alone.
+    // Returns whether this process is a child of the one that has the workers. In a child, run() throws, and the destructor
+    // does not join the workers.
     bool is_left() const noexcept;
-    // Throws invalid in such a child.
+    // Throws invalid if is_left().
     void require_threads() const;
 
     // Calls task(i, thread) once for each i in [0, n_tasks), with 0 <= thread < n_threads(); returns when all are done. A thread
@@ -75,9 +76,9 @@ class ThreadPool {
             &task);
     }
 
-    // While at least one of these exists, the pool's own workers poll for the next job instead of sleeping, unless other threads
-    // need their cores. For jobs with gaps of up to some milliseconds between them: waking the workers takes about 60 us. No
-    // effect on a host's threads. The pool must outlive it.
+    // While at least one such object exists, the pool's own workers poll for the next job instead of sleeping, unless other
+    // threads need their cores. Use it for jobs with gaps of up to some milliseconds between them: waking the workers takes
+    // about 60 us. It has no effect on a host's threads. The pool must outlive it.
     class [[nodiscard]] Awake {
       public:
         explicit Awake(const ThreadPool& pool) noexcept;

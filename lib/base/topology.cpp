@@ -15,7 +15,7 @@
 namespace minim {
 namespace {
 
-// Returns how many numbers a list of the system has, "0-1,4": 3; 1 if it cannot be read.
+// Returns how many numbers a file of the system lists: 3 for "0-1,4". Returns 1 if it cannot be read.
 int32_t count_of_list(const char* path) noexcept {
     std::FILE* file = std::fopen(path, "re");
     if (file == nullptr) return 1;
@@ -50,7 +50,7 @@ Handle make_handle() {
     return Handle(hwloc_topology_init(&topology) == 0 ? topology : nullptr);
 }
 
-// Returns the nodes that have one of the cores. A core with several nodes (two kinds of memory) goes to the first.
+// Returns the nodes that have at least one of the cores. A core with several nodes (two kinds of memory) belongs to the first.
 std::vector<MemoryNode> nodes_with(hwloc_topology_t topology, const std::vector<int>& cores) {
     std::vector<MemoryNode> nodes;
     std::vector<int> left = cores;
@@ -82,7 +82,8 @@ Topology find_topology() {
     Topology found = one_node();
     if (found.n_system_nodes == 1) return found;
     const Handle handle = make_handle();
-    // Restricted to what this process may use. A description in hwloc's environment variables is ignored: memory cannot be bound to it.
+    // The topology has only what this process may use. A description in hwloc's environment variables is ignored, because memory
+    // cannot be bound to the nodes that it describes.
     if (handle == nullptr || hwloc_topology_load(handle.get()) != 0 ||
         hwloc_topology_is_thissystem(handle.get()) == 0) {
         return found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NUMA nodes of the machine with their cores, and the plans made from them: which thread works on which node, which
-// rows of a matrix lie there, and whose work an idle thread takes over. The plans are plain functions of numbers: a
+// rows of a matrix each node has, and whose work an idle thread takes over. The plans are pure functions of numbers, so a
 // machine with several nodes and a test that simulates them get the same plans.
 #pragma once
 
@@ -15,20 +15,20 @@ namespace minim {
 inline constexpr int32_t k_most_nodes = 16;
 
 struct MemoryNode {
-    int32_t number = 0;      // the system's; numbers may have gaps
-    std::vector<int> cores;  // that this process may use, as one logical CPU for each, ascending
+    int32_t number = 0;      // the system's number of the node; numbers may have gaps
+    std::vector<int> cores;  // the cores that this process may use: one logical CPU of each, ascending
 };
 
 struct Topology {
-    std::vector<MemoryNode> nodes;  // with cores that this process may use; at least one
+    std::vector<MemoryNode> nodes;  // the nodes with cores that this process may use; at least one
     int32_t n_system_nodes = 1;     // nodes with memory in the system: more than nodes.size() without hwloc
 };
 
 // Returns the topology of this machine. Without hwloc, or if it fails, all cores belong to one node.
 Topology find_topology();
 
-// Returns a simulated machine, from hwloc's description: "package:2 numa:2 core:4 pu:1". Throws invalid for a bad one, unsupported without
-// hwloc.
+// Returns a simulated machine, from hwloc's description: "package:2 numa:2 core:4 pu:1". Throws invalid for a bad description,
+// and unsupported without hwloc.
 Topology make_topology(const std::string& description);
 
 bool has_topology_library() noexcept;
@@ -40,8 +40,8 @@ std::vector<int32_t> nodes_of_threads(const Topology& topology, int32_t n_thread
 // multiples of `granule` rows.
 std::vector<int64_t> rows_of_nodes(int64_t n_rows, const std::vector<int32_t>& n_threads, int64_t granule);
 
-// Returns the n-th node that a thread of node `home` takes work from, n = 0 .. n_nodes - 1: its own, then the others, first those
-// whose number differs only in the lowest bits, as nodes of one package have consecutive numbers.
+// Returns the n-th node that a thread of node `home` takes work from, n = 0 .. n_nodes - 1. The first is `home`. Nodes whose
+// numbers differ from it only in the lowest bits come next, because the nodes of one package have consecutive numbers.
 int32_t nth_node(int32_t home, int32_t n, int32_t n_nodes) noexcept;
 
 }  // namespace minim

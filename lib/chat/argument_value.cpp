@@ -92,7 +92,7 @@ double to_double(const Decimal& decimal) {
     return decimal.is_negative ? -value : value;
 }
 
-// The digits of an integral value; nothing when there is a fraction.
+// Returns the digits of an integral value; nothing if it has a fraction.
 std::optional<std::string> integral_digits(const Decimal& decimal) {
     const size_t n_zeros = decimal.digits.size() - (decimal.digits.find_last_not_of('0') + 1);
     if (decimal.digits.empty()) return "0";
@@ -104,7 +104,7 @@ std::optional<std::string> integral_digits(const Decimal& decimal) {
     return sign + decimal.digits.substr(0, decimal.digits.size() - fraction);
 }
 
-// Written as an integer if integral, else as Python's repr().
+// Appends the number `text`: as an integer if it is integral, else as Python's repr() writes it.
 bool append_number(std::string& out, std::string_view text) {
     const auto decimal = read_decimal(text);
     if (!decimal) return false;
@@ -113,7 +113,7 @@ bool append_number(std::string& out, std::string_view text) {
     if (const auto digits = integral_digits(*decimal)) {
         out += *digits;
     } else if (value == std::floor(value)) {
-        // The fraction is lost in a double: its digits are then those of an integer below 2^54 or so.
+        // The double has lost the fraction: it is an integer below 2^54 or so, and its digits are appended.
         constexpr size_t k_most_digits = 400;
         char digits_of_double[k_most_digits];
         const auto end = std::to_chars(std::begin(digits_of_double), std::end(digits_of_double),
@@ -219,8 +219,8 @@ const Value* resolve(const Value* root, std::string_view reference) {
     return root;
 }
 
-// Schemas with all that they are made of: what they refer to and the members of their unions. Each comes once, which
-// also ends circles.
+// Returns the schemas with all that they are made of: the schemas that they refer to and the members of their unions.
+// Each occurs once, which also ends cycles.
 std::vector<const Value*> with_parts(const Value* root, std::vector<const Value*> parts) {
     std::set<const Value*> seen(parts.begin(), parts.end());
     const auto add = [&](const Value* part) {

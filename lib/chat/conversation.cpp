@@ -25,7 +25,7 @@ bool is_role(const Value& message, std::string_view role) {
     return own != nullptr && own->is_string(role);
 }
 
-// The member of an object; made as null when it is missing.
+// Returns a member of an object; adds it as null if it is missing.
 Value& member(Value& object, std::string_view key) {
     const auto at = std::find(object.keys.begin(), object.keys.end(), key);
     const auto index = static_cast<size_t>(at - object.keys.begin());
@@ -49,7 +49,7 @@ Value empty_object() {
     return value;
 }
 
-// Reasoning under another name. An empty one is as good as none.
+// Returns the reasoning that a message has under another name. Empty reasoning counts as none.
 std::optional<std::string> reasoning_alias(const Value& message) {
     const Value* reasoning = find(&message, "reasoning");
     if (reasoning != nullptr && reasoning->is_string() && is_true(reasoning)) return reasoning->text;
@@ -66,7 +66,7 @@ std::optional<std::string> reasoning_alias(const Value& message) {
     return text;
 }
 
-// An empty reasoning_content says that the content holds no reasoning either, so it counts.
+// An empty reasoning_content says that the content has no reasoning either, so it is not replaced.
 void normalise_reasoning(Value& message) {
     const Value* own = find(&message, "reasoning_content");
     if (own != nullptr && !own->is_null()) return;
@@ -105,7 +105,7 @@ void normalise_calls(Value& message, size_t index) {
     }
 }
 
-// Position of each call by its id; nothing where an id is missing or occurs twice.
+// Returns the position of each call by its id; nothing if an id is missing or occurs twice.
 std::optional<std::map<std::string_view, size_t>> positions_by_id(const Value* calls) {
     std::map<std::string_view, size_t> positions;
     if (calls == nullptr || !calls->is_array()) return std::nullopt;
@@ -117,11 +117,11 @@ std::optional<std::map<std::string_view, size_t>> positions_by_id(const Value* c
     return positions;
 }
 
-// Puts the messages [begin, end), results of `calls`, in the order of these.
+// Sorts the messages [begin, end), which are results of `calls`, in the order of the calls.
 void order_results(std::vector<Value>& messages, size_t begin, size_t end, const Value* calls) {
     const auto positions = positions_by_id(calls);
     if (!positions) return;
-    std::vector<std::pair<size_t, size_t>> placed;  // of the call, of the message
+    std::vector<std::pair<size_t, size_t>> placed;  // the positions of the call and of the message
     std::vector<bool> answered(positions->size(), false);
     for (size_t i = begin; i < end; ++i) {
         const Value* id = find(&messages[i], "tool_call_id");

@@ -32,7 +32,7 @@ bool has(const std::string_view (&names)[n], std::string_view name) {
     return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// A name that the type itself has.
+// Returns the attribute if the type itself has one of this name.
 std::optional<Value> own_attribute(const Value& value, std::string_view name) {
     switch (value.kind) {
         case Kind::text:
@@ -69,7 +69,7 @@ Value no_element(const Value& value, const Value& key) {
     return no_attribute(value, key.is(Kind::text) ? key.bytes() : to_text(key).bytes());
 }
 
-// The index that a Python index means; nothing when it is outside.
+// Returns the position that a Python index means; nothing if it is outside.
 std::optional<size_t> position(int64_t index, size_t count) {
     const auto n = static_cast<int64_t>(count);
     if (index < -n || index >= n) return std::nullopt;

@@ -13,7 +13,7 @@ namespace minim::chat::jinja {
 
 class Parameters {
   public:
-    // `names`: of all parameters, in order. Throws Status::invalid for arguments that fit none of them.
+    // `names` are those of all parameters, in order. Throws Status::invalid for arguments that fit none of them.
     Parameters(std::string_view function, const Arguments& arguments,
                std::initializer_list<std::string_view> names)
         : function_(function), names_(names), values_(names.size(), nullptr) {
@@ -29,7 +29,7 @@ class Parameters {
         }
     }
 
-    // nullptr when it is not given.
+    // Returns an argument; nullptr if it is not given.
     const Value* get(size_t index) const { return values_[index]; }
     const Value& require(size_t index) const {
         if (values_[index] == nullptr)
@@ -48,7 +48,7 @@ class Parameters {
                  type_name(value));
         return value.integer;
     }
-    // nullptr when it is missing or None.
+    // Returns an argument that is a text; nullptr if it is missing or None.
     const MarkedText* text(size_t index) const {
         const Value* value = values_[index];
         if (value == nullptr || value->is(Kind::none)) return nullptr;

@@ -34,21 +34,22 @@ struct Arguments {
 bool is_filter(std::string_view name) noexcept;
 bool is_test(std::string_view name) noexcept;
 bool is_function(std::string_view name) noexcept;
-// A function of Jinja or transformers that is_function() has not.
+// Returns whether this is a function of Jinja or transformers for which is_function() is false.
 bool is_unsupported_function(std::string_view name) noexcept;
 
 Value apply_filter(std::string_view name, const Value& value, const Arguments& arguments, Meter& meter);
 bool apply_test(std::string_view name, const Value& value, const Arguments& arguments, Meter& meter);
-// Of a value's method, or a function other than namespace(), which the interpreter makes.
+// Calls a value's method, or a function other than namespace(), which the interpreter handles.
 Value call_method(const Method& method, const Arguments& arguments, Meter& meter);
 
 // Return value.name and value[key]; undefined if there is none. Throw for an undefined value.
 Value attribute(const Value& value, std::string_view name);
 Value subscript(const Value& value, const Value& key, Meter& meter);
-// value[begin:end:step]; undefined or none for a missing bound.
+// Returns value[begin:end:step]; a missing bound is undefined or none.
 Value slice(const Value& value, const Value& begin, const Value& end, const Value& step, Meter& meter);
 
-// The items that a loop runs over: of a list, the keys of a dict, the characters of a text; none of undefined.
+// Returns the items that a loop runs over: the items of a list, the keys of a dict, the characters of a text; none for
+// undefined.
 std::vector<Value> items_of(const Value& value, Meter& meter);
 bool contains(const Value& container, const Value& item, Meter& meter);
 

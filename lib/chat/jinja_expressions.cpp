@@ -116,7 +116,7 @@ ExprPtr ExpressionParser::expression() {
     return value;
 }
 
-// One operand, or a node of several with this word or symbol between them.
+// Parses one operand, or several with this word or symbol between them, which become one node.
 ExprPtr ExpressionParser::series(ExprKind kind, Operand operand, std::string_view separator) {
     const auto take = [&] { return take_word(separator) || take_symbol(separator); };
     ExprPtr first = (this->*operand)();

@@ -34,7 +34,7 @@ class ExpressionParser {
     [[noreturn]] void refuse(std::string_view why) const;
     [[noreturn]] void unexpected(std::string_view why = {}) const;
 
-    // A level of recursion, for as long as it lives.
+    // Counts a level of recursion while it lives.
     class Level {
       public:
         explicit Level(ExpressionParser& parser);
@@ -47,7 +47,7 @@ class ExpressionParser {
     };
 
     ExprPtr expression();
-    // Without a condition "a if b" ends before the "if": it belongs to the for statement.
+    // Without `with_condition`, the expression in "a if b" ends before the "if", which belongs to the for statement.
     ExprPtr tuple_or_expression(bool with_condition = true);
 
     void add_name(const std::string& name) { names_.insert(name); }

@@ -23,14 +23,14 @@ struct Filter {
     FilterFn run;
 };
 
-// A value as text, for filters that work on text.
+// Returns a value as text, for filters that work on text.
 MarkedText soft_text(const Value& value, Meter& meter) {
     MarkedText text = to_text(value);
     meter.spend_text(text.size());
     return text;
 }
 
-// "a.b" or 0: what attribute= names, part by part.
+// Returns what attribute= names: a path such as "a.b", which is followed part by part, or an index such as 0.
 Value by_path(Value value, const Value& path, Meter& meter) {
     if (!path.is(Kind::text)) return subscript(value, path, meter);
     std::string_view rest = path.bytes();
@@ -46,7 +46,7 @@ Value by_path(Value value, const Value& path, Meter& meter) {
     }
 }
 
-// What sorting and comparing filters look at: texts without regard to case, unless it is asked for.
+// Returns the key by which filters sort and compare an item. The case of texts is ignored, unless with_case.
 Value sort_key(const Value& item, const Value* path, bool with_case, Meter& meter) {
     Value key = path == nullptr || path->is(Kind::none) ? item : by_path(item, *path, meter);
     if (with_case || !key.is(Kind::text)) return key;
@@ -224,9 +224,9 @@ struct Keyed {
 };
 
 Value sorted(std::vector<Keyed> keyed, bool backwards, Meter& meter) {
-    // Each comparison may look at whole texts, which were paid for once: pay for the others.
+    // Each comparison may look at whole texts. One look at each text is paid for already: pay for the others.
     for (size_t n = keyed.size(); n > 1; n /= 2) meter.spend(keyed.size());
-    // Python keeps the order of equal items in reverse too.
+    // Python keeps the order of equal items also if it sorts in reverse.
     std::stable_sort(keyed.begin(), keyed.end(), [&](const Keyed& a, const Keyed& b) {
         return backwards ? compare(b.key, a.key) < 0 : compare(a.key, b.key) < 0;
     });
@@ -285,7 +285,7 @@ Value extreme(std::string_view name, const Value& value, const Arguments& argume
     return *best;
 }
 
-// The text of a number, as int() and float() read it; nothing when it is none.
+// Reads the text of a number as int() and float() do; nothing if it is not a number.
 std::optional<double> read_real(std::string_view bytes) {
     const MarkedText stripped = strip(MarkedText(bytes, false), Side::both, nullptr);
     std::string_view digits = stripped.bytes();
@@ -360,7 +360,7 @@ Value rounded(std::string_view name, const Value& value, const Arguments& argume
     const std::string_view method = given.text(1) == nullptr ? "common" : given.text(1)->bytes();
     if (method == "common") {
         if (value.is(Kind::integer)) return value;
-        // Correctly rounded digits, as Python has them.
+        // Converts by way of correctly rounded digits, as Python does.
         return real(*read_real(format_text("{:.{}f}", value.as_real(), precision)));
     }
     if (method != "ceil" && method != "floor") fail(Status::invalid, "method must be common, ceil or floor");

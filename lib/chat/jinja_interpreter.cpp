@@ -13,7 +13,7 @@ namespace {
 constexpr size_t k_max_depth = 500;                     // of nested evaluations: bounds the stack
 constexpr size_t k_max_text_bytes = size_t{256} << 20;  // of one text
 
-// The variables of a block, in front of those around it.
+// The variables of a block. They hide variables of the same names in the blocks around it.
 struct Scope {
     Scope* outer = nullptr;
     Variables variables = {};
@@ -38,7 +38,7 @@ class Interpreter {
   public:
     explicit Interpreter(uint64_t steps) : meter_(steps) {}
     ~Interpreter() {
-        // Namespaces may hold each other.
+        // Namespaces may refer to each other, and reference counts do not free cycles.
         for (const auto& space : spaces_) space->members.clear();
     }
     Interpreter(const Interpreter&) = delete;
@@ -374,7 +374,7 @@ class Interpreter {
     }
 
     Value make_namespace(const Arguments& arguments) {
-        meter_.spend(100);  // it lives to the end
+        meter_.spend(100);  // it lives until the rendering ends
         const auto space = std::make_shared<const Namespace>();
         spaces_.push_back(space);
         for (const Value& from : arguments.positional) {

@@ -23,7 +23,7 @@ bool is_name_start(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-// Jinja's newline handling: every kind becomes "\n", and one at the end of the file goes.
+// Jinja's newline handling: every kind of newline becomes "\n", and one at the end of the file is removed.
 std::string normalised(std::string_view source) {
     std::string out;
     out.reserve(source.size());
@@ -73,7 +73,7 @@ class Lexer {
         skip(n);
     }
 
-    // The text up to the next tag, less what the tag's whitespace control takes of it.
+    // Reads the next tag and the text before it, without the whitespace that the tag's whitespace control removes.
     void text_and_tag() {
         const size_t begin = at_;
         const bool line_started = line_starts_;
@@ -125,7 +125,7 @@ class Lexer {
         after_tag(before);
     }
 
-    // What follows a block or comment that ends with this sign before its "%}" or "#}".
+    // Skips the whitespace after a block or comment that ends with this sign before its "%}" or "#}".
     void after_tag(char sign) {
         if (sign == '-') {
             skip_space();
@@ -134,7 +134,7 @@ class Lexer {
         }
     }
 
-    // "{% raw %}" and all to its end: true if it is one.
+    // Reads "{% raw %}" and all up to its end. Returns false if the tag is not a raw block.
     bool raw_block() {
         size_t length = 0;
         const auto sign = keyword_tag(at_, "raw", length);
@@ -160,7 +160,8 @@ class Lexer {
         refuse_template(line_, "a raw block that begins here has no end");
     }
 
-    // The sign before "%}" ('\0' for none) of the tag at `at`, if it is `{% word %}`; its length.
+    // Returns the sign before "%}" ('\0' for none) of the tag at `at`, and sets `length` to the tag's; nothing if it is
+    // not `{% word %}`.
     std::optional<char> keyword_tag(size_t at, std::string_view word, size_t& length) const {
         size_t i = at + 2;
         if (i < source_.size() && (source_[i] == '-' || source_[i] == '+')) ++i;
@@ -278,7 +279,7 @@ class Lexer {
         refuse_template(line_, "a string has no end");
     }
 
-    // Python's escapes. Returns the place of the last character of the one at `i`, behind the backslash.
+    // Reads one of Python's escapes, from `i` on, which is behind the backslash. Returns the place of its last character.
     size_t escape(std::string_view text, size_t i, std::string& value) {
         constexpr std::string_view k_letters = "abfnrtv\\'\"";
         constexpr std::string_view k_meanings = "\a\b\f\n\r\t\v\\'\"";

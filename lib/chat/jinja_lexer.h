@@ -33,7 +33,7 @@ struct JinjaToken {
 // Throws Status::unsupported with the line. The last token is `end`.
 std::vector<JinjaToken> tokenize(std::string_view source);
 
-// str.isspace() of one code point.
+// Returns str.isspace() of one code point.
 bool is_python_space(char32_t code_point) noexcept;
 
 [[noreturn]] void refuse_template(size_t line, std::string_view why);

@@ -19,7 +19,7 @@ struct Loop {
 };
 
 Value loop_value(std::shared_ptr<const Loop> loop);
-// Undefined for unknown names.
+// Returns an attribute of `loop`; undefined for unknown names.
 Value loop_attribute(const Value& loop, std::string_view name);
 
 }  // namespace minim::chat::jinja

@@ -25,7 +25,7 @@ Value texts(std::vector<MarkedText> parts, Meter& meter) {
     return list(std::move(items));
 }
 
-// A text, or any of a tuple of them.
+// Returns whether `bytes` matches the first argument: a text, or any text of a tuple.
 bool matches_any(const Parameters& given, bool (*matches)(std::string_view, std::string_view),
                  std::string_view bytes) {
     const Value& what = given.require(0);
@@ -35,7 +35,7 @@ bool matches_any(const Parameters& given, bool (*matches)(std::string_view, std:
                        [&](const Value& one) { return one.is(Kind::text) && matches(bytes, one.bytes()); });
 }
 
-// The byte offset where Python's find() looks first, and the end of what it looks at.
+// Returns the part of a text that Python's find() searches, and sets `begin` to its byte offset.
 std::string_view searched(const MarkedText& self, const Parameters& given, size_t& begin) {
     if (given.get(1) == nullptr && given.get(2) == nullptr) return self.bytes();
     const std::vector<size_t> offsets = character_offsets(self.bytes());

@@ -24,7 +24,8 @@ class Parser {
     }
 
   private:
-    // Up to a block tag that begins with one of these words, which is left to the caller; without any, up to the end.
+    // Parses up to a block tag that begins with one of these words; the tag is left to the caller. Without words,
+    // parses up to the end.
     Block block(std::initializer_list<std::string_view> ends) {
         const ExpressionParser::Level level(in_);
         Block statements;
@@ -59,7 +60,7 @@ class Parser {
 
     void end_tag() { in_.expect(Lexeme::block_end, "the end of the tag"); }
 
-    // "{% word %}", which block() stopped at.
+    // Parses "{% word %}", at which block() stopped.
     void closing(std::string_view word) {
         in_.expect(Lexeme::block_begin, "a block tag");
         in_.expect_word(word);

@@ -18,7 +18,7 @@ bool is_ascii(std::string_view text) {
     return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-// The code point that begins at `at`, and its bytes.
+// Returns the code point that begins at `at`, and its bytes.
 Utf8Step step_at(std::string_view text, size_t at) {
     return next_utf8(text.substr(at));
 }

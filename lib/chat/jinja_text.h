@@ -12,14 +12,14 @@
 namespace minim::chat::jinja {
 
 size_t count_characters(std::string_view text) noexcept;
-// Byte offsets of all characters, and the size.
+// Returns the byte offsets of all characters, and the size as the last entry.
 std::vector<size_t> character_offsets(std::string_view text);
 
 enum class Side : uint8_t { left = 1, right = 2, both = 3 };
 
-// Without `characters` whitespace goes.
+// Removes these characters from the ends; without `characters`, removes whitespace.
 MarkedText strip(const MarkedText& text, Side side, const std::string_view* characters);
-// Without a separator: at runs of whitespace. `most` splits; negative: all.
+// Split a text at each separator; without one, at runs of whitespace. They make at most `most` splits; negative: no limit.
 std::vector<MarkedText> split(const MarkedText& text, const std::string_view* separator, int64_t most);
 std::vector<MarkedText> split_from_right(const MarkedText& text, std::string_view separator, int64_t most);
 std::vector<MarkedText> split_lines(const MarkedText& text, bool keep_ends);
@@ -32,7 +32,7 @@ enum class Case : uint8_t {
     title,         // str.title(): as capitalised, after each character that is not a letter
     title_filter,  // Jinja's filter: as capitalised, after whitespace and - ( { [ <
 };
-// ASCII alone: throws Status::unsupported for other texts.
+// Changes the case of ASCII texts. Throws Status::unsupported for other texts.
 MarkedText change_case(const MarkedText& text, Case to);
 
 }  // namespace minim::chat::jinja

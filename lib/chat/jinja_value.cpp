@@ -21,7 +21,7 @@ Value with(Kind kind, T value) {
     return result;
 }
 
-// 0, 1 and so on compare as the numbers they are, whatever their kind.
+// Numbers compare by value, whatever their kind; booleans count as 0 and 1.
 bool equal_numbers(const Value& a, const Value& b) noexcept {
     if (a.is(Kind::real) || b.is(Kind::real)) return a.as_real() == b.as_real();
     const auto whole = [](const Value& v) { return v.is(Kind::boolean) ? int64_t{v.boolean} : v.integer; };

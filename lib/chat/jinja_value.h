@@ -30,11 +30,12 @@ struct Dict {
     std::vector<MarkedText> keys;
     std::vector<Value> values;
     uint32_t depth = 1;
-    // Its content was asked for, or another member than the role that says something: the template does not pass over it.
+    // True if the template has read the content of this message, or a member that is neither the role nor empty: the
+    // template has not passed over the message.
     mutable bool was_read = false;
 
     const Value* find(std::string_view key) const noexcept;
-    // For the template: find(), and sets was_read.
+    // Returns find() for the template, and sets was_read.
     const Value* read(std::string_view key) const noexcept;
 };
 
@@ -103,17 +104,18 @@ Value list(std::vector<Value> items, bool is_tuple = false);
 Value dict(Dict value);
 Value method(Value self, std::string_view name);
 
-// A part of the request. All its strings and keys are marked as the request's.
+// Converts a part of the request. All its strings and keys are marked as the request's.
 Value from_json(const json::Value& value);
 
 bool is_true(const Value& value) noexcept;
 bool equal(const Value& a, const Value& b) noexcept;
-// -1, 0, 1. Throws invalid for kinds that have no order between them.
+// Returns -1, 0 or 1. Throws invalid for kinds that have no order between them.
 int compare(const Value& a, const Value& b);
-// What Python calls the type, for messages.
+// Returns Python's name of the type, for messages.
 std::string_view type_name(const Value& value) noexcept;
 
-// str(): marked as the request's if any of it is. Throws unsupported for what prints as an address.
+// Returns str() of a value, marked as the request's if any part of it is. Throws unsupported for a value that prints as
+// an address.
 MarkedText to_text(const Value& value);
 
 struct JsonStyle {
@@ -124,7 +126,7 @@ struct JsonStyle {
     std::string comma = ", ";  // "," if has_indent
     std::string colon = ": ";
 };
-// json.dumps(), marked as to_text(). Throws invalid for values that JSON does not have.
+// Returns json.dumps() of a value, marked as by to_text(). Throws invalid for values that JSON does not have.
 MarkedText to_json(const Value& value, const JsonStyle& style);
 
 }  // namespace minim::chat::jinja

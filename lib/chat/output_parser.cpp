@@ -181,7 +181,7 @@ void OutputParser::end_reasoning() {
     text_has_begun_ = false;
 }
 
-// The content is empty, so that a </think> would stand at its start.
+// Returns whether the content is still empty, so that a </think> would stand at its start.
 bool OutputParser::may_close_again() const noexcept {
     return options_.reasoning == ReasoningMode::split && !in_reasoning_ && !text_has_begun_ && space_.empty();
 }
@@ -404,7 +404,7 @@ void OutputParser::end_value() {
         emit(OutputDelta::Kind::tool_call, escaped_);
         return;
     }
-    // Of "\n" alone the newline is the leading one.
+    // If the value is "\n" alone, its newline counts as the leading one.
     const bool only_leading = !value_has_begun_ && tail_ == "\n";
     if (tail_.ends_with('\n') && !only_leading) tail_.pop_back();
     flush_tail();

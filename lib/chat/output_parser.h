@@ -44,9 +44,10 @@ class OutputParser {
     // `tools`: as ToolSet takes them; without any there are no tool calls, and their tags are text.
     OutputParser(json::Value tools, const ParserOptions& options);
 
-    // The deltas that the call brought, in order, are deltas() until the next call. Neighbours differ in kind or index.
+    // Parses further output. Its deltas, in order, can be read with delta() until the next call. Neighbours differ in
+    // kind or index.
     void feed(std::string_view bytes);
-    // `finish`: stop or length. The last call; returns it, or tool_calls.
+    // Ends the output: feed() must not be called any more. `finish` is stop or length. Returns it, or tool_calls.
     Finish finish(Finish finish);
 
     size_t n_deltas() const noexcept { return deltas_.size(); }
@@ -68,7 +69,7 @@ class OutputParser {
         after_value,       // after </parameter> and whitespace: data unless a tag follows
         finished,
     };
-    // The possible end of a value in which the output ends.
+    // What tail_ contains, which may be the end of a value: whitespace only, or also this closer.
     enum class Tail : uint8_t { space, invoke_close, block_close };
 
     struct StoredDelta {
@@ -161,7 +162,7 @@ struct ParsedOutput {
     Finish finish = Finish::stop;
 };
 
-// The sum of the deltas.
+// Parses a whole output. Returns the sum of the deltas.
 ParsedOutput parse_output(std::string_view bytes, json::Value tools, const ParserOptions& options,
                           Finish finish);
 

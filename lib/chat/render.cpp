@@ -17,7 +17,7 @@ using json::Value;
 
 namespace {
 
-// Steps for a template of any sane kind, and for each byte of the request.
+// The steps that suffice for any sane template, and the steps added for each byte of the request.
 constexpr uint64_t k_steps = 20'000'000;
 constexpr uint64_t k_steps_a_byte = 8;
 
@@ -29,7 +29,7 @@ Value parse_optional(std::string_view text, std::string_view what, Value::Kind k
     return value;
 }
 
-// A role as the caller wrote it, short enough for an error message.
+// Returns a role as the caller wrote it, short enough for an error message.
 std::string describe(const Value* role) {
     constexpr size_t k_max_bytes = 60;
     if (role == nullptr) return "none";
@@ -45,8 +45,8 @@ std::string_view role_of(const Value& message) {
     return role != nullptr && role->is_string() ? std::string_view(role->text) : std::string_view();
 }
 
-// Refuses messages that the template left out because it does not know their role, or has system messages in the first
-// place only. What it leaves out of other roles, as all but the last few messages, is its choice.
+// Refuses messages that the template left out because it does not know their role, or because it accepts system
+// messages in the first place only. Messages of known roles may be left out, such as all but the last few.
 void check_all_read(const Value& messages, const jinja::Value& given) {
     const auto& items = given.list().items;
     std::set<std::string_view> known;  // roles

@@ -22,14 +22,14 @@ struct Segment {
 
 struct RenderOptions {
     bool add_generation_prompt = true;   // the variable of that name
-    bool null_content_is_empty = false;  // content that is null or missing as an empty text, not as "None"
+    bool null_content_is_empty = false;  // content that is null or missing becomes an empty text, not "None"
     // Set to the names of variables in kwargs_json that the template does not read.
     std::vector<std::string>* unread_variables = nullptr;
 };
 
 // messages_json: array of message objects. tools_json: array of tools, or empty or "null" for none. kwargs_json: object
 // of template variables, or empty or "null"; `add_generation_prompt` in it replaces the option.
-// conversation.h says what is done to messages and tools before.
+// Messages and tools are normalised first (conversation.h).
 //
 // Neighbouring segments differ in kind and none is empty. Throws Status::invalid for malformed JSON, if the template
 // raises an exception or fails, and for a message of which the template reads only the role: it would be lost
@@ -38,7 +38,7 @@ std::vector<Segment> render(const Template& chat_template, std::string_view mess
                             std::string_view tools_json, std::string_view kwargs_json,
                             const RenderOptions& options);
 
-// The prompt as one text.
+// Returns the prompt as one text.
 std::string join(std::span<const Segment> segments);
 
 }  // namespace minim::chat

@@ -77,7 +77,7 @@ TagMatch match_named(std::string_view text, std::string_view opening, TokenKind 
     return {name.match, {}};
 }
 
-// The wanted tag that `text` begins with. No wanted tag is the beginning of another one.
+// Returns the wanted tag that `text` begins with. No wanted tag is the beginning of another one.
 TagMatch match_tag(std::string_view text, TagSet wanted) {
     TagMatch best;
     const auto consider = [&](const TagMatch& match) {

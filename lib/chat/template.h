@@ -19,7 +19,7 @@ struct Template {
     // Variables that stand for special tokens of the checkpoint: bos_token, eos_token ...
     std::vector<std::pair<std::string, std::string>> special_tokens = {};
 
-    // The template reads a variable of that name somewhere.
+    // Returns whether the template reads a variable of that name.
     bool reads(std::string_view variable) const;
 };
 

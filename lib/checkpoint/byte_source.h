@@ -28,7 +28,7 @@ class ByteSource {
     std::string_view name() const noexcept { return name_; }
     uint64_t size() const noexcept { return size_; }
 
-    // Fills `out` from `offset`. Throws `truncated` if the source ends before.
+    // Fills `out` from `offset`. Throws `truncated` if the source ends before `out` is full.
     void read_at(uint64_t offset, std::span<std::byte> out) const;
 
   private:
@@ -58,7 +58,7 @@ class HeaderReader {
     uint64_t position() const noexcept { return position_; }
     uint64_t left() const noexcept { return source_.size() - position_; }
 
-    // `what` names the field in the error of a file that ends inside it.
+    // Fills `out`. `what` names the field in the error if the file ends inside it.
     void read(std::span<std::byte> out, std::string_view what);
 
     template <typename T>
@@ -68,7 +68,8 @@ class HeaderReader {
         return value;
     }
 
-    // Returns the u64 length of a string, known to be at most `cap` and to lie within the file.
+    // Reads the u64 length of a string and returns it. Throws if the string is longer than `cap` or ends after the
+    // file.
     uint64_t string_length(std::string_view what, uint64_t cap);
     // Reads a string (length and bytes) and appends it to `out`.
     void append_string(std::string& out, std::string_view what, uint64_t cap);

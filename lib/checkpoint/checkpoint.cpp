@@ -17,7 +17,8 @@
 namespace minim::checkpoint {
 namespace {
 
-// By name: an index and a safetensors file have no magic. Everything else is taken for GGUF, which has.
+// Chooses the reader by the file's name, because an index and a safetensors file have no magic. Every other file is
+// read as GGUF, which has one.
 Contents open_contents(const std::string& path, const Logger& log) {
     if (path.ends_with(".json")) return open_safetensors_index(path, log);
     if (path.ends_with(".safetensors")) return open_safetensors(path);

@@ -21,8 +21,8 @@
 
 namespace minim::checkpoint {
 
-// Const calls from any thread; load() on one thread, before others call data(). Returned pointers, spans and views are valid
-// as long as the Checkpoint, even after it is moved.
+// Const members may be called from any thread; load() from one thread, before others call data(). Returned pointers,
+// spans and views are valid as long as the Checkpoint, even after it is moved.
 class Checkpoint {
   public:
     using Kind = checkpoint::Kind;
@@ -46,7 +46,7 @@ class Checkpoint {
     std::span<const File> files() const noexcept { return contents_.files; }
     const std::string& folder() const noexcept {
         return folder_;
-    }                                                             // that holds them; "." for the current one
+    }                                                             // of its files; "." for the working folder
     uint64_t file_bytes() const noexcept { return file_bytes_; }  // of all files
     uint64_t tensor_bytes() const noexcept { return tensor_bytes_; }           // of all tensors
     uint32_t gguf_version() const noexcept { return contents_.gguf_version; }  // 0 for safetensors
@@ -54,9 +54,9 @@ class Checkpoint {
         return contents_.alignment;
     }  // of the first file; 1 for safetensors
 
-    // Makes data() valid for the tensors that are wanted; once. A failed or cancelled load leaves things as
-    // before and may be tried again. A file that shrinks while it is mapped raises SIGBUS on access; one that
-    // has shrunk before is `truncated`. Takes no memory of its own.
+    // Makes data() valid for the wanted tensors. Call it once; a failed or cancelled load changes nothing and may be
+    // tried again. A file that shrinks while it is mapped raises SIGBUS on access; a file that has shrunk before is
+    // `truncated`. Allocates no memory for the tensors.
     void load(Residence how, const Progress& progress = {}, const CancelToken* cancel = nullptr,
               const TensorFilter& wanted = {});
     bool is_loaded(const Tensor& tensor) const noexcept;

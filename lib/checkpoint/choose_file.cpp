@@ -45,7 +45,7 @@ std::set<std::string> gguf_sets(const std::string& folder) {
 
 // Returns whether the metadata of the file name something other than a model: an importance matrix, a projector, an adapter.
 bool holds_no_model(const std::string& path) {
-    constexpr std::string_view k_others[] = {"imatrix", "clip", "controlvector"};  // as architectures
+    constexpr std::string_view k_others[] = {"imatrix", "clip", "controlvector"};  // their architectures
     try {
         const File file(path);
         const GgufHeader header = read_gguf_header(ByteSource(file));
@@ -54,7 +54,7 @@ bool holds_no_model(const std::string& path) {
         const auto architecture = header.metadata.string("general.architecture");
         return !architecture || std::ranges::find(k_others, *architecture) != std::end(k_others);
     } catch (const Error&) {
-        return false;  // damaged or missing: the caller is to choose
+        return false;  // damaged or missing: it stays in the list, from which the caller chooses
     }
 }
 

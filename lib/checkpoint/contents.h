@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The result of the readers of both containers, for Checkpoint.
+// What the readers of GGUF and safetensors return to Checkpoint.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ constexpr std::string_view k_web_page =
 constexpr std::string_view k_pointer =
     "it is a Git LFS pointer, which stands for the file: fetch the file itself with `git lfs pull`";
 
-// Behind white space and a byte order mark.
+// The first bytes of text files, after white space and a byte order mark.
 constexpr Kind k_texts[] = {
     {"version https://git-lfs.github.com/spec/", k_pointer},
     {"version https://hawser.github.com/spec/", k_pointer},

@@ -102,7 +102,7 @@ uint64_t bytes_of(Format format, const Dimensions& dims, std::string_view file, 
     return bytes;
 }
 
-// Returns the record as it stands: the offset still counts from the start of the data section.
+// Returns the record as it is in the file: the offset still counts from the start of the data section.
 Tensor read_record(HeaderReader& in) {
     Tensor tensor;
     tensor.name = read_gguf_name(in, "a tensor name");
@@ -137,7 +137,7 @@ Tensor read_record(HeaderReader& in) {
     return tensor;
 }
 
-// Turns the offset into one from the start of the file, after checking it. `at` is the place of the record.
+// Checks the offset of the tensor, and makes it count from the start of the file. `at` is the position of the record.
 void place(Tensor& tensor, uint64_t data_start, uint64_t alignment, const ByteSource& source, uint64_t at) {
     const uint64_t data_bytes = source.size() > data_start ? source.size() - data_start : 0;
     if (tensor.offset % alignment != 0) {

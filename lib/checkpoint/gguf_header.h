@@ -29,8 +29,8 @@ struct GgufHeader {
         tensors;  // in the order of the records; part is 0, offset counts from the start of the file
 };
 
-// Reads the header. Every tensor of the result lies inside the file and overlaps no other. Offsets may be in any order and
-// leave gaps; padding after the last tensor may be missing. Throws Error with the reason for everything else.
+// Reads the header. Every tensor of the result lies inside the file and overlaps no other. Offsets may be in any order
+// and leave gaps; padding after the last tensor may be missing. Throws Error with the reason if anything else is wrong.
 GgufHeader read_gguf_header(const ByteSource& source);
 
 }  // namespace minim::checkpoint

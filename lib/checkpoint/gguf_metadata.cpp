@@ -31,7 +31,7 @@ void check_booleans(const HeaderReader& in, const MetaValue& value, std::string_
             static_cast<unsigned>(static_cast<unsigned char>(*bad)));
 }
 
-// `count` has been checked against the bytes that are left.
+// The caller has checked the count of an array against the bytes that are left.
 void read_fixed_size(HeaderReader& in, MetaValue& value, std::string_view key) {
     value.bytes.resize(value.count * size_of(value.element_type));
     in.read(std::as_writable_bytes(std::span(value.bytes)), "a metadata value");

@@ -34,7 +34,7 @@ struct Part {
     Place place;
 };
 
-// An error about a split key, at its place in the file.
+// Throws an error about a split key, with its position in the file.
 template <typename... Args>
 [[noreturn]] void fail_split(const std::string& file, const Metadata& metadata, std::string_view key,
                              fmt::format_string<Args...> text, Args&&... args) {
@@ -43,7 +43,8 @@ template <typename... Args>
             format_text(text, std::forward<Args>(args)...));
 }
 
-// Any mistake in a split key is a wrong value (reason `value`), even a wrong type.
+// Returns the value of a split key; nothing if it is missing. Reports any mistake in it with reason `value`, even a
+// wrong type.
 std::optional<uint64_t> split_value(const Metadata& metadata, std::string_view key, const std::string& file) {
     const MetaValue* value = metadata.find(key);
     if (value == nullptr) return std::nullopt;
@@ -59,7 +60,7 @@ Place read_place(const Metadata& metadata, const std::string& file) {
     place.tensors = split_value(metadata, k_tensors_key, file);
     const std::optional<uint64_t> count = split_value(metadata, k_count_key, file);
     if (!count) {
-        place.number = 0;  // not a part, whatever else it says
+        place.number = 0;  // without split.count the file is not a part
         return place;
     }
     place.count = std::max<uint64_t>(*count, 1);

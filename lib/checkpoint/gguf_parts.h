@@ -19,7 +19,7 @@ struct PartName {
     uint64_t count = 0;
 };
 
-// Parses a file name (without folder); nothing if it is not that of a part.
+// Parses a file name (without folder). Returns nothing if it is not the name of a part.
 std::optional<PartName> parse_part_name(std::string_view file_name);
 std::string part_file_name(const PartName& name);
 

@@ -24,20 +24,19 @@ class JsonReader {
 
     uint64_t position() const noexcept { return origin_ + at_; }  // in the file
 
-    // `what` names the value in the error of one that is of another kind: reason `format`, as for all bad
-    // JSON.
+    // `what` names the value in the error if it is of another kind. The reason is then `format`, as for all bad JSON.
     void begin_object(std::string_view what);
     bool next_member(std::string& name);  // false at the end of the object, which is consumed
     void begin_array(std::string_view what);
     bool next_element();  // false at the end of the array, which is consumed
     std::string string(std::string_view what);
-    // Digits alone, below 2^64. A number with a minus sign fails with `if_negative`, every other one with
-    // `format`.
+    // Returns a number that has only digits and is below 2^64. Fails with `if_negative` for a negative whole number,
+    // with `format` for every other value.
     uint64_t whole_number(std::string_view what, Reason if_negative);
     // Returns the next value if it is such a number; else skips it and returns nothing.
     std::optional<uint64_t> optional_whole_number();
     void skip_value();
-    // Throws unless only white space follows; only spaces if the format pads with them.
+    // Throws unless only white space follows. `only_spaces`: accepts only spaces, with which the format pads.
     void end_of_text(bool only_spaces);
 
     [[noreturn]] void fail_here(Reason reason, std::string_view text) const;

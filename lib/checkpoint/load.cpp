@@ -12,7 +12,7 @@
 namespace minim::checkpoint {
 namespace {
 
-// The wanted tensors in the order of their bytes on disk.
+// Returns the wanted tensors in the order of their bytes on disk.
 std::vector<const Tensor*> reading_order(const Contents& contents, const TensorFilter& wanted) {
     std::vector<const Tensor*> order;
     for (const Tensor& tensor : contents.tensors) {

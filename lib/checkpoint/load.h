@@ -15,18 +15,18 @@ namespace minim::checkpoint {
 
 enum class Residence {
     mapped,  // in the files, mapped read-only: pages come in on first use and can be dropped by the system
-    owned,  // read with Checkpoint::read() into memory of the process or a device; mapped, so that they have a place
+    owned,  // read with Checkpoint::read() into memory of the process or a device; also mapped, so that data() has addresses
 };
 
-// Called on the loading thread with the bytes done (never decreasing) and the total: at 0, at least every 4 MiB, at the end.
-// Returning false cancels the load.
+// Called on the loading thread with the bytes done (never decreasing) and the total: at the start, at least every 4
+// MiB, and at the end. Returning false cancels the load.
 using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
-// Which tensors to load; empty for all.
+// Returns whether to load a tensor. Empty: all are loaded.
 using TensorFilter = std::function<bool(const Tensor&)>;
 
-// data[i] is the address of the mapped bytes of tensor i, nullptr for one that was not selected. It has the alignment of the
-// file; safetensors have none.
+// data[i] is the address of the mapped bytes of tensor i, nullptr for one that was not selected. The addresses are
+// aligned as in the file; safetensors files do not align tensors.
 struct Residents {
     std::vector<MappedFile> maps;
     std::vector<const std::byte*> data;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key-value part of a checkpoint. Values stay packed as in the file: a vocabulary of 200,000 strings is one block of
-// text and one of ends. Access is typed; a value of another type is an error that names the key.
+// The key-value part of a checkpoint. Values stay packed as in the file: a vocabulary of 200,000 strings is one block
+// of text and one array of end positions. Access is typed; a value of another type is an error that names the key.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace minim::checkpoint {
 
-// The codes of GGUF.
+// The types of values, with their codes in GGUF.
 enum class MetaType : uint32_t {
     u8 = 0,
     i8 = 1,
@@ -30,7 +30,7 @@ enum class MetaType : uint32_t {
 };
 
 std::string_view name_of(MetaType type) noexcept;
-// Returns the bytes of one value of a fixed-size type; 0 for string, array and codes that are none.
+// Returns the bytes of one value of a fixed-size type; 0 for string, array and unknown codes.
 size_t size_of(MetaType type) noexcept;
 bool is_integer(MetaType type) noexcept;
 
@@ -43,8 +43,8 @@ struct MetaValue {
 
     bool is_array() const noexcept { return type == MetaType::array; }
 
-    // Return element `index`, below count, whose type must fit: an integer for the first two (modulo 2^64), any number or
-    // boolean for the third.
+    // Return element `index`, which must be below count. Its type must fit: an integer or boolean for the first two
+    // (modulo 2^64), any number or boolean for the third, a string for the last.
     uint64_t unsigned_at(uint64_t index) const;
     int64_t signed_at(uint64_t index) const;
     double number_at(uint64_t index) const;
@@ -66,7 +66,8 @@ class StringArray {
 // shown.
 std::string to_text(const MetaValue& value, size_t max_elements = 8);
 
-// Immutable: any thread. Returned pointers and views are valid as long as it exists, even after it is moved.
+// Immutable, so usable from any thread. Returned pointers and views are valid as long as the Metadata exists, even
+// after it is moved.
 class Metadata {
   public:
     struct Entry {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names in order, for look-up and for finding repeated ones. Sorted instead of hashed: names come from a hostile file, and a
-// million names with the same hash would keep a hash table busy for hours.
+// Sorts names, to look them up and to find repeated ones. They are sorted and not hashed, because they come from a
+// hostile file: a million names with the same hash would keep a hash table busy for hours.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace minim::checkpoint {
 
-// Indices of `items` (fewer than 2^32) in the order of their names; equal names in the order of the items.
-// `name_of` is a pointer to the member, or a function of the item.
+// Returns the indices of `items` (fewer than 2^32) in the order of their names. Equal names keep the order of the
+// items. `name_of` is a pointer to the member, or a function of the item.
 template <typename Items, typename NameOf>
 std::vector<uint32_t> order_by_name(const Items& items, NameOf name_of) {
     std::vector<uint32_t> order(items.size());

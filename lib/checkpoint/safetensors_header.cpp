@@ -56,7 +56,8 @@ struct Record {
     uint64_t position = 0;  // of the member in the file
 };
 
-// Returns whether the file begins with a length that it can have and a brace. Other files may begin with a plausible length, too.
+// Returns whether the file begins with a possible header length and a brace. The length alone is not enough: other
+// files may begin with a plausible one, too.
 bool begins_like_a_header(const ByteSource& source) {
     if (source.size() <= k_length_bytes) return false;
     uint64_t length = 0;
@@ -237,7 +238,8 @@ void place(Tensor& tensor, const Record& record, uint64_t data_start, const Byte
     tensor.offset = data_start + record.begin;
 }
 
-// The ranges, in the order of their places, follow one another from the first byte of the data to the last.
+// Checks that the ranges, sorted by position, follow one another without gaps from the first byte of the data to the
+// last.
 void check_tiling(const std::vector<Tensor>& tensors, const std::vector<Record>& records, uint64_t data_start,
                   const ByteSource& source) {
     std::vector<uint32_t> order(tensors.size());

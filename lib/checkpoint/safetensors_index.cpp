@@ -18,7 +18,8 @@
 namespace minim::checkpoint {
 namespace {
 
-// Shards are in the folder of their index: their names must not be taken for a folder, a drive or a stream by any system.
+// Returns whether no system can take the name for a folder, a drive or a stream: shards are in the folder of their
+// index.
 bool is_plain_file_name(std::string_view name) {
     constexpr size_t k_longest_name = 255;
     if (name.empty() || name.size() > k_longest_name || name == "." || name == "..") return false;

@@ -196,7 +196,7 @@ class Builder {
             a_.lasts[state] = a_.accepts[state] != 0 && !goes_on(state) ? 1 : 0;
     }
 
-    // Depth first over the calls that rules begin with: a rule's place comes before those of its calls.
+    // Orders the rules depth first along the calls that they begin with: a rule comes before the rules that it begins with.
     void order_rules() {
         const size_t n_rules = a_.rule_starts.size();
         a_.call_order.assign(n_rules, 0);
@@ -234,8 +234,8 @@ class Builder {
     }
 
     // Moore's refinement, stopped at the length of the longest token: after round n, states of one kind do not differ
-    // for any text of n symbols, and a call reads at least one. Only states with transitions to states of a new kind
-    // are examined again.
+    // for any text of n symbols, and a call reads at least one symbol. Only states with transitions to states of a new
+    // kind are examined again.
     void find_alike() {
         const auto n_states = static_cast<size_t>(a_.n_states());
         std::vector<int32_t>& kind = a_.kinds;
@@ -248,12 +248,12 @@ class Builder {
         for (size_t round = 0; round < longest_token_ && !to_look_at.empty(); ++round) {
             std::unordered_map<StateSet, StateSet, VectorHash<int32_t>>
                 groups;                                   // of states with equal transitions
-            std::unordered_map<int32_t, int64_t> n_seen;  // of a kind
+            std::unordered_map<int32_t, int64_t> n_seen;  // by kind
             for (const int32_t state : to_look_at) {
                 groups[ways_of(state)].push_back(state);
                 ++n_seen[kind[static_cast<size_t>(state)]];
             }
-            // Those not examined keep the kind; if there are none, the largest group keeps it.
+            // States that were not examined keep the kind. If all were examined, the largest group keeps it.
             std::unordered_map<int32_t, const StateSet*> keeping;
             for (const auto& [ways, group] : groups) {
                 const int32_t old_kind = kind[static_cast<size_t>(group[0])];
@@ -285,7 +285,7 @@ class Builder {
         }
     }
 
-    // The kind of a state and the kinds that its transitions lead to.
+    // Returns the kind of a state and the kinds that its transitions lead to.
     StateSet ways_of(int32_t state) const {
         const auto kind_of = [&](int32_t s) { return s < 0 ? k_none : a_.kinds[static_cast<size_t>(s)]; };
         StateSet ways = {kind_of(state)};
@@ -319,7 +319,7 @@ class Builder {
     std::vector<std::vector<int32_t>> symbols_of_set_;
     std::map<int32_t, int32_t> symbol_of_token_;
 
-    // Of the rule being made deterministic.
+    // Data of the rule that is being made deterministic:
     size_t rule_ = 0;
     std::unordered_map<StateSet, int32_t, VectorHash<int32_t>> sets_;
     std::vector<const std::pair<const StateSet, int32_t>*> pending_;

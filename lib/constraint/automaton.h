@@ -29,11 +29,11 @@ struct Automaton {
         int32_t rule;
         int32_t next;  // the state after a text of the rule, which is not empty
     };
-    std::vector<int32_t> next;          // [state, symbol]; k_none: no text continues so
+    std::vector<int32_t> next;          // [state, symbol]; k_none: no text continues with the symbol
     std::vector<uint32_t> call_begins;  // [n_states + 1], into `calls`
     std::vector<Call> calls;
     std::vector<uint8_t> accepts;  // by state; 1: the rule's text may end here
-    std::vector<uint8_t> lasts;    // by state; 1: and nothing else can follow
+    std::vector<uint8_t> lasts;    // by state; 1: the rule's text ends here, as nothing else can follow
     // By state: its kind. States of one kind allow the same tokens: no token is long enough to distinguish them.
     std::vector<int32_t> kinds;
 
@@ -42,8 +42,8 @@ struct Automaton {
                                        // of an earlier one
     int32_t start_rule = 0;
 
-    // NFA states that all its states are made of. Their number can be the product of both kinds of states: in a repeated part
-    // that may be empty each place is in reach of all before it.
+    // The number of NFA states visited to make all states of the tables. It can be as large as the product of the two
+    // numbers of states: in a repeated part that may be empty, each place can be reached from all places before it.
     size_t n_reached = 0;
     static constexpr size_t k_most_reached = size_t{1} << 24;
 

@@ -14,11 +14,11 @@ CodePoints word_characters();  // \w
 CodePoints white_space();      // \s
 CodePoints line_ends();        // what '.' leaves out
 
-// \p{name}: a general category or group of them by its short or long name, "Any", "ASCII" or "White_Space"; also
-// behind "gc=" or "General_Category=". Nothing for other names.
+// Returns the characters of \p{name}: a general category or a group of categories by its short or long name, "Any",
+// "ASCII" or "White_Space". The name may begin with "gc=" or "General_Category=". Returns nothing for other names.
 std::optional<CodePoints> characters_of_property(std::string_view name);
 
-// With the other case of each letter (simple case mapping, ASCII letters among themselves).
+// Returns the set with the other case of each letter added (simple case mapping, ASCII letters among themselves).
 CodePoints with_both_cases(const CodePoints& set);
 
 }  // namespace minim::constraint

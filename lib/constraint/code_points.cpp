@@ -13,8 +13,7 @@ namespace {
 constexpr char32_t k_last = 0x10FFFF;
 constexpr CodePoints::Range k_surrogates = {0xD800, 0xDFFF};
 
-// Sequences of one length that agree in their leading bytes up to one, whose values and those of the bytes
-// after it are whole ranges.
+// Accepts the byte sequences whose byte i is from first[i] to last[i]. `first` and `last` have the same length.
 Part byte_ranges(Grammar& grammar, std::string_view first, std::string_view last) {
     std::vector<Part> parts;
     for (size_t i = 0; i < first.size(); ++i) {
@@ -50,7 +49,7 @@ void add_pieces(Grammar& grammar, char32_t first, char32_t last, int length, std
 
 CodePoints& CodePoints::add(char32_t first, char32_t last) {
     if (first > last) return *this;
-    // What touches the new range becomes part of it.
+    // Ranges that touch the new one become part of it.
     const auto begin =
         std::ranges::partition_point(ranges_, [&](const Range& range) { return range.last + 1 < first; });
     auto end = begin;

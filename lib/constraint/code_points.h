@@ -13,7 +13,7 @@ class CodePoints {
   public:
     CodePoints() = default;
 
-    // Both ends included, at most U+10FFFF.
+    // Adds a range, both ends included, at most U+10FFFF.
     CodePoints& add(char32_t first, char32_t last);
     CodePoints& add(char32_t code_point) { return add(code_point, code_point); }
     CodePoints& add(const CodePoints& other);
@@ -30,7 +30,7 @@ class CodePoints {
         char32_t last;
         bool operator==(const Range&) const = default;
     };
-    // Ascending, apart from each other.
+    // Returns the ranges in ascending order; no two touch.
     const std::vector<Range>& ranges() const noexcept { return ranges_; }
     bool operator==(const CodePoints&) const = default;
 
@@ -40,7 +40,7 @@ class CodePoints {
     std::vector<Range> ranges_;
 };
 
-// One character of the set in UTF-8; surrogates are left out.
+// Accepts one character of the set in UTF-8, except surrogates.
 Part utf8(Grammar& grammar, const CodePoints& set);
 
 }  // namespace minim::constraint

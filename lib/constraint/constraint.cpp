@@ -63,7 +63,7 @@ bool Constraint::matches(std::string_view text) const {
     return opening == std::string_view::npos || matches_form(text.substr(opening), {});
 }
 
-// With an `opener` the form may begin after any place where it stands.
+// With an `opener`, the form may begin after any occurrence of it.
 bool Constraint::matches_form(std::string_view text, std::string_view opener) const {
     struct Markup {
         int32_t symbol;
@@ -74,8 +74,9 @@ bool Constraint::matches_form(std::string_view text, std::string_view opener) co
         markup.push_back({token.symbol, std::string(tokenizer_->token_bytes(token.token))});
     Positions positions(automaton_);
     const int32_t start = positions.start_of(automaton_.start_rule);
-    std::vector<int32_t> here;                       // positions that the text up to a place may lead to
-    std::map<size_t, std::vector<int32_t>> to_come;  // by place behind it: those that markup leads to
+    std::vector<int32_t> here;  // positions that the text up to a place may lead to
+    std::map<size_t, std::vector<int32_t>>
+        to_come;  // by the place after some markup: the positions that it leads to
     if (opener.empty()) here.push_back(start);
     for (size_t at = 0;; ++at) {
         if (const auto place = to_come.find(at); place != to_come.end()) {

@@ -35,7 +35,7 @@ std::string next_whole(std::string whole) {
     return whole.insert(0, 1, '1');
 }
 
-// Of a whole number that is not 0.
+// Returns the whole number before `whole`, which is not 0.
 std::string previous_whole(std::string whole) {
     for (size_t i = whole.size(); i-- > 0;) {
         if (whole[i] != '0') {
@@ -48,7 +48,7 @@ std::string previous_whole(std::string whole) {
     return whole;
 }
 
-// Numbers of as many digits as both bounds have.
+// Accepts the numbers from `low` to `high`, which have equally many digits.
 RegexNode of_same_length(std::string_view low, std::string_view high) {
     const auto n_after = static_cast<int64_t>(low.size()) - 1;
     if (n_after < 0) return sequence_node({});
@@ -91,7 +91,7 @@ RegexNode whole_between(const std::string& low, const std::optional<std::string>
     return choice_node(std::move(parts));
 }
 
-// Fractions, with their point, between bounds either of which may be missing. No fraction counts as 0.
+// Writes the fractions, with their point, between two bounds, either of which may be missing. A missing fraction counts as 0.
 class FractionWriter {
   public:
     FractionWriter(const Bound* low, const Bound* high) : low_(low), high_(high) {}
@@ -102,21 +102,22 @@ class FractionWriter {
     }
 
   private:
-    // A bound is null where the digits so far are already beyond it.
+    // A bound is null if the digits so far satisfy it, whatever follows.
     static bool may_end(size_t n, const Bound* low, const Bound* high) {
         const bool is_above = low == nullptr || (n >= low->value.fraction.size() && low->is_included);
         const bool is_below = high == nullptr || n < high->value.fraction.size() || high->is_included;
         return is_above && is_below;
     }
 
-    // At least one more digit, after n that are those of the bounds given.
+    // Accepts at least one more digit. The n digits so far are equal to those of each bound that is not null.
     RegexNode more(size_t n, const Bound* low, const Bound* high) {
         if (low == nullptr && high == nullptr) return digits(1, -1);
         const bool is_low_done = low == nullptr || n >= low->value.fraction.size();
         const bool is_high_done = high == nullptr || n >= high->value.fraction.size();
         RegexNode zeros = repeat_node(text_node("0"), 0, -1);
         if (is_low_done && is_high_done) {
-            // Zeros change nothing: the number is the upper bound, or above the lower one from some digit on.
+            // The number so far equals the bounds. With an upper bound only zeros may follow; with an excluded lower
+            // bound alone, some later digit must not be 0.
             if (high != nullptr)
                 return may_end(n, low, high) ? sequence_node({text_node("0"), std::move(zeros)}) : nothing();
             if (low->is_included) return digits(1, -1);
@@ -162,7 +163,7 @@ std::optional<Bound> rounded_down(const std::optional<Bound>& high) {
     return power_of_ten(high->value.whole.size() - 1, false);
 }
 
-// The next three: numbers of 0 and more; the bounds' signs do not count.
+// The next three functions accept numbers of 0 and more, and ignore the signs of the bounds.
 RegexNode positive_integer(const Bound& exact_low, const std::optional<Bound>& exact_high) {
     const Bound low = rounded_up(exact_low);
     const std::optional<Bound> high = rounded_down(exact_high);
@@ -204,7 +205,7 @@ RegexNode positive_plain(const Bound& exact_low, const std::optional<Bound>& exa
     return choice_node(std::move(parts));
 }
 
-// d.ddd times 10 to the power of `exponent`, of a number that is not 0.
+// A number that is not 0, as d.ddd times 10 to the power of `exponent`.
 struct Scientific {
     Bound mantissa;
     int64_t exponent = 0;
@@ -223,7 +224,7 @@ Scientific scientific(const Bound& bound) {
     return result;
 }
 
-// Exponents from `first` to `last`, either of which may be missing.
+// Accepts the exponents from `first` to `last`, either of which may be missing.
 RegexNode exponents(std::optional<int64_t> first, std::optional<int64_t> last) {
     const auto text = [](int64_t n) { return n == 0 ? std::string() : std::to_string(n); };
     const auto signed_whole = [](RegexNode sign, RegexNode whole) {

@@ -24,7 +24,7 @@ struct Decimal {
 std::optional<Decimal> parse_decimal(std::string_view number);
 constexpr int64_t k_most_digits = 2000;
 
-// Returns the number without exponent; the same text for equal numbers.
+// Returns the text of the number without exponent. Equal numbers have the same text.
 std::string to_text(const Decimal& decimal);
 
 // Return -1, 0 or 1 if a is below, equal to or above b: for whole numbers without leading zeros, and for any numbers.
@@ -40,7 +40,7 @@ struct Bound {
 // numbers have no exponent, or one non-zero digit before the point: 1.5e-7.
 RegexNode integer_between(const std::optional<Bound>& low, const std::optional<Bound>& high);
 RegexNode number_between(const std::optional<Bound>& low, const std::optional<Bound>& high);
-// The latter without exponent.
+// As number_between(), but only the numbers without exponent.
 RegexNode plain_number_between(const std::optional<Bound>& low, const std::optional<Bound>& high);
 
 }  // namespace minim::constraint

@@ -17,14 +17,14 @@ namespace {
 
 using json::Value;
 
-// Names of one schema: work and memory for them grow with the square of their number.
+// The most names in one schema. Work and memory for names grow with the square of their number.
 constexpr size_t k_most_names = 5000;
 
 constexpr auto k_copied = std::to_array<std::string_view>(
     {"type", "properties", "required", "additionalProperties", "propertyNames", "patternProperties",
      "minProperties", "maxProperties", "items", "prefixItems", "minItems", "maxItems", "minLength",
      "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "uniqueItems"});
-// A keyword and the list that it becomes one member of.
+// A keyword, and the list that its value becomes a member of.
 constexpr auto k_listed = std::to_array<std::pair<std::string_view, std::string_view>>(
     {{"pattern", "patterns"}, {"format", "formats"}, {"multipleOf", "divisors"}});
 constexpr auto k_types =
@@ -72,7 +72,7 @@ void check_names(const Value& flat, const std::string& where) {
     }
 }
 
-// With a flag in place of a bound (draft 4) the plain bound is exclusive.
+// Replaces the flags of draft 4: if exclusiveMinimum or exclusiveMaximum is `true`, the plain bound is exclusive.
 void move_exclusive_flags(Value& flat) {
     for (const auto& [exclusive, plain] :
          {std::pair("exclusiveMinimum", "minimum"), std::pair("exclusiveMaximum", "maximum")}) {
@@ -135,7 +135,7 @@ bool has_type(const Value& types, std::string_view name) {
     return std::ranges::any_of(types.items, [&](const Value& type) { return type.is_string(name); });
 }
 
-// Types are names or lists of names; every integer is a number.
+// Returns the types that both sides allow. Each side is a name or a list of names; every integer is a number.
 Value common_types(const Value& a, const Value& b) {
     const auto allows = [&](const Value& types, std::string_view name) {
         return has_type(types, name) || (name == "integer" && has_type(types, "number"));
@@ -166,7 +166,8 @@ const Value& tighter(const Value& a, const Value& b, bool is_lower_bound, const 
     return (compare(*decimal_a, *decimal_b) > 0) == is_lower_bound ? a : b;
 }
 
-// Keywords of one schema that look at each other: what each side says of the other's members.
+// Merges the keywords for object members. They depend on each other: each side also restricts the members that only the
+// other side names.
 class ObjectMerger {
   public:
     ObjectMerger(const Value& a, const Value& b, SchemaCheck& check, const std::string& where)
@@ -193,7 +194,7 @@ class ObjectMerger {
     }
 
   private:
-    // A property that only one side names must fit what the other says of further ones.
+    // A property that only one side names must also fit the schema that the other side has for further properties.
     void add_properties(Value& all, const Value& from, const Value& other) {
         const Value* properties = json::find(&from, "properties");
         const Value* others = json::find(&other, "properties");
@@ -214,7 +215,8 @@ class ObjectMerger {
                });
     }
 
-    // Names that fit a pattern of one side only are further ones to the other; so may they be if it has other patterns.
+    // Names that fit a pattern of only one side count as further properties of the other side, even if they fit a
+    // different pattern of that side.
     static void add_patterns(Value& all, const Value& from, const Value& other) {
         const Value* patterns = json::find(&from, "patternProperties");
         const Value* others = json::find(&other, "patternProperties");
@@ -234,7 +236,7 @@ class ObjectMerger {
     const std::string& where_;
 };
 
-// Whether a member that must be there cannot be.
+// Returns whether a required member is not allowed.
 bool lacks_required(const Value& flat) {
     const Value* properties = json::find(&flat, "properties");
     const Value* required = json::find(&flat, "required");
@@ -250,7 +252,7 @@ bool lacks_required(const Value& flat) {
     return false;
 }
 
-// Each item must fit what either side says of its place.
+// Merges the schemas of items: each item must fit the schemas that both sides have for its place.
 void merge_items(Value& merged, const Value& a, const Value& b) {
     const auto said_of = [](const Value& side, size_t i) -> const Value* {
         const Value* prefix = json::find(&side, "prefixItems");
@@ -326,7 +328,8 @@ std::optional<Value> merged(const Value& a, const Value& b, SchemaCheck& check, 
     const Value* values_b = json::find(&b, "enum");
     Value result = object_value();
     if (values_a != nullptr || values_b != nullptr) {
-        // Values are tried with the whole schema in the end.
+        // SchemaDocument::alternatives() checks listed values against the whole schema, so their other conditions are
+        // left out here.
         Value values = values_a == nullptr   ? *values_b
                        : values_b == nullptr ? *values_a
                                              : common_values(*values_a, *values_b);
@@ -360,7 +363,7 @@ std::optional<Value> merged(const Value& a, const Value& b, SchemaCheck& check, 
     ObjectMerger(a, b, check, where).merge_into(result);
     merge_items(result, a, b);
     check_names(result, where);
-    // The keywords do not restrict values that are not objects.
+    // A missing required member excludes only objects: values of other types still fit.
     const Value* type = json::find(&result, "type");
     const bool is_object =
         type != nullptr &&

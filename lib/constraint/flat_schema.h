@@ -32,8 +32,8 @@ std::optional<json::Value> merged(const json::Value& a, const json::Value& b, Sc
 void close_properties(json::Value& flat, const json::Value& rest);
 void close_items(json::Value& flat, const json::Value& rest);
 
-// Of all JSON types, those that a type list or name leaves out: "integer" leaves out numbers only in part, which is
-// `has_fractions`.
+// Returns the JSON types that a type name or list of names leaves out. Sets `has_fractions` if numbers are left out
+// only in part, namely those with a fraction ("integer" without "number").
 json::Value other_types(const json::Value& types, bool& has_fractions);
 
 }  // namespace minim::constraint

@@ -40,7 +40,7 @@ class Grammar {
     Part repeat(Part part, int64_t least, int64_t most);
     Part optional(Part part) { return repeat(part, 0, 1); }
     Part call(RuleId rule);
-    // Returns the texts along the edges from the first state to an accepting one.
+    // A graph of states. Its texts are those along the edges from the first state to an accepting one.
     struct Graph {
         struct Edge {
             int32_t from;
@@ -88,10 +88,10 @@ class Grammar {
     RuleId start_;
 };
 
-// Repeats are copies in the automaton.
+// The most repeats of a part: each repeat is a copy in the automaton.
 constexpr int64_t k_most_repeats = 100'000;
 
-// One of these texts.
+// Returns the grammar that accepts exactly these texts.
 Grammar grammar_of_choices(std::span<const std::string_view> texts);
 
 // Returns the index of a set in a list without repeats, and appends the set if it is new.

@@ -64,7 +64,7 @@ class ArrayWriter {
     }
     Part further() { return items_ != nullptr ? json_.value(*items_, where_ + "/items") : text_.value(); }
 
-    // From the end: what may stand behind the first i items, and whether there may be nothing.
+    // Builds the list from its end: `rest` is what may follow the first i items, and may be empty if they are enough.
     Part with_prefix() {
         const Part next = grammar_.sequence({text_.comma(), further()});
         Part rest = most_ >= 0 && most_ <= n_prefix_
@@ -82,7 +82,8 @@ class ArrayWriter {
         return text_.list('[', rest, ']');
     }
 
-    // A graph whose states are numbered as they are reached. Its keys: how many items there are, and more.
+    // Returns the state of a key in graph_, whose states are numbered in the order in which they are reached. A key
+    // begins with the number of items so far.
     using Key = std::vector<int64_t>;
     int32_t state_of(const Key& key) {
         const auto [place, is_new] = states_.try_emplace(key, static_cast<int32_t>(keys_.size()));
@@ -95,7 +96,7 @@ class ArrayWriter {
         }
         return place->second;
     }
-    // Beyond the last place that differs from others, one more item makes no difference.
+    // Returns the number of items after one more. It stops growing after the last place that differs from later ones.
     int64_t place_after(int64_t place) const {
         return most_ >= 0 ? place + 1 : std::min(place + 1, std::max({n_prefix_, least_, int64_t{1}}));
     }
@@ -111,7 +112,8 @@ class ArrayWriter {
         int64_t most;  // -1: no end
     };
 
-    // The numbers of items so far that fit each 'contains', up to what makes a difference.
+    // Returns arrays with 'contains'. A key counts the items so far that fit each 'contains', up to the count that
+    // makes a difference.
     Part containing() {
         std::vector<Contained> contained;
         for (const Value& each : contains_->items) {
@@ -136,7 +138,7 @@ class ArrayWriter {
         return text_.list('[', grammar_.graph(std::move(graph_)), ']');
     }
 
-    // An item that counts for the chosen ones. It is left open whether it fits the others, if they have no upper count.
+    // Adds an item that fits each chosen 'contains'. The item may also fit the others, unless they have an upper count.
     void add_contained(size_t state, const Key& key, const std::vector<Contained>& contained, size_t chosen) {
         Key to = key;
         to[0] = place_after(key[0]);
@@ -148,14 +150,14 @@ class ArrayWriter {
                 continue;
             }
             if (each.most >= 0 && key[i + 1] == each.most) return;
-            if (each.most < 0 && key[i + 1] == each.least) return;  // counts for nothing
+            if (each.most < 0 && key[i + 1] == each.least) return;  // one more makes no difference
             ++to[i + 1];
             schema = all_of(schema, *each.schema);
         }
         add_item(state, to, json_.value(schema, place_of_item(key[0]) + "/contains"));
     }
 
-    // All values of an item, if they can be listed.
+    // Returns all values of an item. Throws unsupported if they cannot be listed.
     std::vector<Value> values_of_item(int64_t place) {
         std::vector<Value> values;
         for (const Value& flat : json_.document().alternatives(schema_of_item(place), place_of_item(place))) {
@@ -177,7 +179,7 @@ class ArrayWriter {
         return values;
     }
 
-    // The values that there are already, by their numbers.
+    // Returns arrays of unique items. A key has one bit for each value, set if the value has occurred.
     Part unique_items() {
         if (contains_ != nullptr)
             fail(Status::unsupported, "{}: 'uniqueItems' beside 'contains' cannot be enforced", where_);

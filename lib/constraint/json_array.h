@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays as grammar.
+// Converts the arrays of a schema to a grammar.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace minim::constraint {
 
 class JsonSchema;
 
-// Those of a flat schema for arrays.
+// Returns the arrays that a flat schema for arrays accepts.
 Part json_array(JsonSchema& json, JsonText& text, const json::Value& flat, const std::string& where);
 
 }  // namespace minim::constraint

@@ -48,7 +48,7 @@ std::optional<Bound> tighter(std::optional<Bound> a, std::optional<Bound> b, boo
     return (compared > 0) == is_lower ? a : b;
 }
 
-// The values that a flat schema leaves out, of one kind.
+// Returns the values of one kind that a flat schema excludes.
 std::vector<const Value*> excluded(const Value& flat, Value::Kind kind) {
     std::vector<const Value*> values;
     if (const Value* excluded = json::find(&flat, "!values"))
@@ -61,7 +61,7 @@ TextAutomaton either(const TextAutomaton& a, const TextAutomaton& b, const std::
     return other_texts(both(other_texts(a), other_texts(b), where));
 }
 
-// Numbers are written as digits, signs and points.
+// Returns the spelling of numbers, whose characters are ASCII: digits, signs and points.
 Spelling ascii_spelling(Grammar& grammar) {
     return [&grammar](const CodePoints& set) { return utf8(grammar, set); };
 }
@@ -113,7 +113,7 @@ Part JsonSchema::flat(const Value& flat, const std::string& where) {
     return grammar_.choice(std::move(parts));
 }
 
-// `properties` alone is meant for objects, though the standard lets every other value pass.
+// A schema with `properties` alone is meant for objects, though the standard accepts values of all other types too.
 std::vector<std::string> JsonSchema::types_of(const Value& flat) {
     std::vector<std::string> types;
     if (const Value* type = json::find(&flat, "type")) {
@@ -215,7 +215,7 @@ std::optional<TextAutomaton> JsonSchema::string_texts(const Value& flat, const s
             const TextAutomaton* of = is_pattern ? &check.pattern(text, where) : automaton_of_format(text);
             const bool is_excluded = key[0] == '!';
             if (of != nullptr) keep(is_excluded ? other_texts(*of) : *of);
-            // Every text has a format that is an annotation.
+            // A format that is only an annotation fits every text, so excluding it leaves no text.
             if (of == nullptr && is_excluded) keep(TextAutomaton{.classes = {}, .next = {}, .accepts = {0}});
         }
     }

@@ -38,14 +38,14 @@ class JsonSchema {
 
     SchemaDocument& document() noexcept { return document_; }
 
-    // For an alternative of the document that lists no values: the types that it allows (inferred from its other
+    // For an alternative of the document that lists no values: return the types that it allows (inferred from its other
     // keywords if it names none), and its values of one type.
     static std::vector<std::string> types_of(const json::Value& flat);
     Part of_type(std::string_view type, const json::Value& flat, const std::string& where);
 
-    // The texts of strings of such an alternative; nothing if it allows all.
+    // Returns the texts of the strings that such an alternative allows; nothing if it allows all.
     std::optional<TextAutomaton> string_texts(const json::Value& flat, const std::string& where);
-    // The strings that fit a schema.
+    // Returns the strings that fit a schema.
     TextAutomaton strings_of(const json::Value& schema, const std::string& where);
 
   private:
@@ -59,7 +59,7 @@ class JsonSchema {
     Grammar& grammar_;
     SchemaDocument document_;
     std::map<std::string, RuleId> rules_;  // by the schema's text
-    // Not on the stack: chains of references may be long.
+    // Rules that are still to be defined. They are not on the call stack, because chains of references may be long.
     struct Undefined {
         RuleId rule;
         json::Value schema;
@@ -71,7 +71,7 @@ class JsonSchema {
 // Returns the count that a keyword of a flat schema gives. Throws unsupported if it is too large to enforce.
 int64_t count_in(const json::Value& flat, const char* key, int64_t otherwise, const std::string& where);
 
-// Any value that fits the schema.
+// Returns the grammar of the values that fit the schema.
 Grammar grammar_of_schema(const json::Value& schema);
 
 }  // namespace minim::constraint

@@ -20,7 +20,7 @@ ByteSet digit_set() {
     return byte_range('0', '9');
 }
 
-// U+0000 to U+FFFF as \uXXXX, with both halves of a pair beyond that.
+// Accepts a character as \uXXXX, or beyond U+FFFF as a surrogate pair of two such escapes.
 Part unicode_escape(Grammar& grammar) {
     const ByteSet hex = byte_range('0', '9') | byte_range('a', 'f') | byte_range('A', 'F');
     const Part any = grammar.byte_in(hex);

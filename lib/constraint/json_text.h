@@ -21,14 +21,14 @@ class JsonText {
 
     Grammar& grammar() noexcept { return grammar_; }
 
-    // A choice of: nothing, one space, one or two newlines with indentation.
+    // Accepts nothing, one space, or one or two newlines with indentation.
     Part space() { return grammar_.call(space_); }
 
     Part string() { return grammar_.call(string_); }
     Part quoted(Part inside);
     Part any_character();  // inside a string, in each of its spellings
-    // Returns one character of a set inside a string: escaped only if necessary; in each of its spellings if the set has all
-    // characters.
+    // Returns how one character of a set is written inside a string: escaped only if necessary, or in each of its
+    // spellings if the set has all characters.
     Spelling spelling();
 
     Part integer() { return grammar_.call(integer_); }
@@ -36,15 +36,15 @@ class JsonText {
     Part boolean();
     Part null() { return grammar_.text("null"); }
 
-    // Returns exactly this value, with free white space between its parts. A whole number may also be written without
+    // Accepts exactly this value, with free white space between its parts. A whole number may also be written without
     // its point.
     Part literal(const json::Value& value);
     Part literal(std::string_view string);
 
-    // Any value, array or object.
+    // Accepts any JSON value, also arrays and objects.
     Part value();
     Part array(Part item, int64_t least, int64_t most);
-    // Of `least` to `most` members, each `"key": value` (`most` < 0: any number).
+    // Accepts an object of `least` to `most` members, each `"key": value` (`most` < 0: any number).
     Part object(Part member, int64_t least, int64_t most);
     Part member(Part key, Part value);
     // `open item , item ... close`, with space around everything; no items: `open close`.

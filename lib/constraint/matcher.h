@@ -21,8 +21,8 @@ class Matcher {
     // Returns whether the constraint is active: it is not before its starts_after and opens_with tokens.
     bool has_started() const noexcept { return has_started_; }
 
-    // Returns one bit for each id, in words of 64: the tokens that may come next, and end tokens if the text may end. Only if
-    // has_started(). At least one bit is set. Valid until the next call.
+    // Returns one bit for each id, in words of 64: the tokens that may come next, and end tokens if the text may end.
+    // Requires has_started(). At least one bit is set. Valid until the next call.
     std::span<const uint64_t> allowed();
 
     // Adds a token. Throws invalid if it is not allowed; the answer must then be stopped.

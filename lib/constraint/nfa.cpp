@@ -42,7 +42,7 @@ class Builder {
         return add({.kind = NfaState::Kind::split, .out = out, .other = other});
     }
 
-    // The state from which the part's texts lead to `next`. A part that stands in several places before the
+    // Returns the state from which the part's texts lead to `next`. A part that stands in several places before the
     // same state is built once.
     int32_t build(Part part, int32_t next) {
         const Kind kind = grammar_[part].kind;

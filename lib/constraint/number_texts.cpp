@@ -11,7 +11,7 @@
 namespace minim::constraint {
 namespace {
 
-// A sign and a point, and each digit: what multiples_of reads.
+// The character classes of multiples_of(): 0 to 9 are the digits, then come the sign and the point.
 constexpr size_t k_sign = 10;
 constexpr size_t k_point = 11;
 
@@ -29,9 +29,9 @@ TextAutomaton texts_of_value(const Decimal& value) {
                         Match::whole, "a number");
 }
 
-// With k digits behind the divisor's point, a number is a multiple if its digits up to the k-th behind the point are one
-// of the divisor's digits, and those behind it are 0. States: the remainder before the point, and for each number of digits
-// behind it.
+// If the divisor has k digits behind its point, a number is a multiple under two conditions. Its digits up to the k-th
+// behind the point, read as a whole number, are a multiple of the divisor's digits; and all later digits are 0. The
+// states are the remainders before the point, and the remainders after each number of digits behind it.
 std::optional<TextAutomaton> multiples_of(const Decimal& divisor) {
     constexpr size_t k_most_states = 20'000;
     const size_t k = divisor.fraction.size();
@@ -46,7 +46,7 @@ std::optional<TextAutomaton> multiples_of(const Decimal& divisor) {
     automaton.classes.push_back(CodePoints().add('-'));
     automaton.classes.push_back(CodePoints().add('.'));
 
-    // What a remainder after i digits behind the point becomes with zeros up to the k-th.
+    // Returns whether a remainder after i digits behind the point becomes 0 with zeros up to the k-th digit.
     const auto is_multiple_after = [&](size_t remainder, size_t i) {
         for (; i < k; ++i) remainder = remainder * 10 % modulus;
         return remainder == 0;

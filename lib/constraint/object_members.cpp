@@ -48,7 +48,7 @@ class MemberList {
 
     const Value* keyword(const char* key) const { return json::find(&flat_, key); }
 
-    // False if a member that must be there cannot be.
+    // Returns false if a required member is not allowed.
     bool find_named() {
         const Value* properties = keyword("properties");
         const Value* required = keyword("required");
@@ -116,7 +116,7 @@ class MemberList {
             add_further(nullptr, additional != nullptr ? *additional : any, "/additionalProperties");
             return;
         }
-        // Names that fit just these patterns.
+        // For each set of patterns: the names that fit exactly these.
         for (size_t chosen = is_open ? 0 : 1; chosen < size_t{1} << n_patterns; ++chosen) {
             Value schema = chosen == 0 && additional != nullptr ? *additional : boolean_schema(true);
             std::optional<TextAutomaton> names;
@@ -155,7 +155,8 @@ class MemberList {
         return least > 0 ? members : grammar_.optional(members);
     }
 
-    // A state for each place between named members and each count of members so far, up to what makes a difference.
+    // Returns a graph with a state for each place between named members and each count of members so far, up to the
+    // count that makes a difference.
     Part counted_members(int64_t least, int64_t most) {
         const int64_t n_named = std::ssize(named_);
         const int64_t n_required = std::ranges::count_if(named_, &Named::is_required);
@@ -198,8 +199,8 @@ class MemberList {
     const Value& flat_;
     const std::string& where_;
     const MemberWriting& writing_;
-    std::vector<std::string> names_;  // that have a schema of their own, if only `false`
-    std::vector<Named> named_;        // that may be there
+    std::vector<std::string> names_;  // names that have a schema of their own, even if it is `false`
+    std::vector<Named> named_;        // members that are allowed
     std::vector<Part> further_;
 };
 

@@ -16,14 +16,14 @@ class JsonSchema;
 // How one member is written.
 struct MemberWriting {
     std::function<Part(const std::string& name, const json::Value& schema)> named;
-    // Of any of `names`; nullptr: of any name.
+    // Returns a member whose name is any of `names`; nullptr: any name.
     std::function<Part(const TextAutomaton* names, const json::Value& schema, const std::string& where)>
         further;
     Part separator;
-    bool empty_properties_close;  // "properties": {} names all members there are, which are none
+    bool empty_properties_close;  // "properties": {} means that there are no members
 };
 
-// Those of a flat schema for objects: named ones in their order, then further ones.
+// Returns the members that a flat schema for objects accepts: named ones in their order, then further ones.
 Part member_list(JsonSchema& json, Grammar& grammar, const json::Value& flat, const std::string& where,
                  const MemberWriting& writing);
 

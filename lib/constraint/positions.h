@@ -30,7 +30,7 @@ class Positions {
 
     // Returns the position before any text of the rule.
     int32_t start_of(int32_t rule);
-    // Returns the position in a state whose rule was called by none: the text ends where the rule ends.
+    // Returns the position in a state whose rule no other rule has called: the text ends where the rule ends.
     int32_t alone_in(int32_t state);
 
     int32_t step(int32_t position, int32_t symbol) {
@@ -53,7 +53,7 @@ class Positions {
         int32_t state;
         int32_t frame;
         bool operator==(const Place&) const = default;
-        // clang-tidy takes the 0 that the compiler compares with for a pointer.
+        // clang-tidy mistakes the 0 of the generated comparison for a pointer.
         auto operator<=>(const Place&) const = default;  // NOLINT(modernize-use-nullptr)
     };
     // Returns the places after the last byte, without the rules that they call next.
@@ -76,7 +76,8 @@ class Positions {
     using PlaceList = std::vector<Place>;
     struct Entry {
         PlaceList places;
-        PlaceList readers;  // and the places of the rules called from them: all that may read the next symbol
+        PlaceList
+            readers;  // the places, and those of the rules called there: all that may read the next symbol
     };
 
     int32_t work_out(int32_t position, int32_t symbol);

@@ -20,8 +20,8 @@ namespace {
 
 constexpr size_t k_most_work = size_t{1} << 22;  // states looked at
 
-// The subset construction, over threads: an NFA state with the obligations (`promises`) that the following text must
-// meet. What is known of the preceding text is the same for all threads.
+// The subset construction, over threads. A thread is an NFA state with the obligations (`promises`) that the following
+// text must meet. What is known of the preceding text is the same for all threads.
 class Determiniser {
   public:
     Determiniser(const RegexNfa& nfa, std::string_view where) : nfa_(nfa), where_(where) {
@@ -65,12 +65,12 @@ class Determiniser {
     static constexpr int32_t k_no_promises = 0;
     struct Thread {
         int32_t state;
-        int32_t promises;                                 // a number of promise_lists_
+        int32_t promises;                                 // an index into promise_lists_
         auto operator<=>(const Thread&) const = default;  // NOLINT(modernize-use-nullptr)
     };
     using ThreadList = std::vector<Thread>;
 
-    // An obligation: the text after a place begins with one that `set` finds, or does not.
+    // An obligation: the text after a place begins with a text that `set` finds, or does not if `is_negated`.
     struct Promise {
         int32_t set;
         int32_t is_negated;
@@ -82,7 +82,7 @@ class Determiniser {
     struct Before {
         bool is_start = false;
         bool is_word = false;                             // the last character
-        std::vector<ThreadList> behinds;                  // where the lookbehinds are
+        std::vector<ThreadList> behinds;                  // the threads of each lookbehind
         auto operator<=>(const Before&) const = default;  // NOLINT(modernize-use-nullptr)
     };
     struct Entry {
@@ -135,7 +135,7 @@ class Determiniser {
     // Computes the lookbehinds after a character of class `c`, or at the start of the text.
     void look_behind(Before& now, const Before* last, size_t c) {
         for (size_t i = 0; i < nfa_.behinds.size(); ++i) {
-            std::swap(before_, now);  // one that is in another has been worked out already
+            std::swap(before_, now);  // the lookbehinds inside this one are computed already
             ThreadList threads = {{nfa_.behinds[i], k_no_promises}};
             if (last != nullptr) {
                 for (const Thread& thread : last->behinds[i]) {
@@ -177,9 +177,9 @@ class Determiniser {
         return true;
     }
 
-    // What can be reached without reading.
+    // Returns the threads that can be reached without reading.
     ThreadList closed(ThreadList pending) {
-        std::set<Thread> seen;  // with obligations
+        std::set<Thread> seen;  // threads with obligations
         const uint32_t visit = ++visit_;
         ThreadList threads;
         const auto go = [&](int32_t state, int32_t promises) {
@@ -189,7 +189,7 @@ class Determiniser {
             const Thread thread = pending.back();
             pending.pop_back();
             if (thread.promises == k_no_promises) {
-                // The states of a lookahead are closed meanwhile, and are no others.
+                // A nested call closes the states of a lookahead meanwhile, but they are not among the states closed here.
                 uint32_t& visited = visited_[static_cast<size_t>(thread.state)];
                 if (visited == visit) continue;
                 visited = visit;
@@ -234,7 +234,8 @@ class Determiniser {
             go(nfa(thread.state).out, number_of_promises(std::move(promises)));
     }
 
-    // Returns the threads sorted, without those that have all obligations of another one in their state, and more.
+    // Returns the threads sorted. Leaves out a thread if the obligations of another one in its state are a proper
+    // subset of its own.
     ThreadList without_needless(ThreadList threads) const {
         std::ranges::sort(threads);
         threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
@@ -287,7 +288,7 @@ class Determiniser {
     std::string_view where_;
     std::vector<std::vector<bool>> class_is_in_;  // [class][set]
     std::vector<bool> class_is_word_;
-    Before before_;  // the place that threads are closed at
+    Before before_;  // what is before the place where threads are closed
     size_t work_ = 0;
     std::vector<uint32_t> visited_;  // by NFA state: the last visit
     uint32_t visit_ = 0;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t k_most_states = 1'000'000;
 
-// The tree as states, built from the end (Thompson's construction).
+// Converts the tree to states, from the end (Thompson's construction).
 class Builder {
   public:
     explicit Builder(std::string_view where) : where_(where) {

@@ -35,7 +35,7 @@ class Parser {
         bool is_dot_all = false;     // s: '.' is any character
     };
 
-    // Flags that are set within it hold up to its end.
+    // Flags that are set within a choice apply up to its end.
     RegexNode choice() {
         const Flags before = flags_;
         RegexNode node{.kind = RegexNode::Kind::choice};
@@ -62,7 +62,7 @@ class Parser {
         } else if (!take('*') && !take_counts(least, most)) {
             return node;
         }
-        take('?');  // which of several matches is found makes no difference to what fits
+        take('?');  // a lazy count accepts the same texts
         RegexNode repeat{.kind = RegexNode::Kind::repeat, .least = least, .most = most};
         repeat.nodes.push_back(std::move(node));
         return repeat;
@@ -139,7 +139,7 @@ class Parser {
         return choice_node({std::move(edge), std::move(look)});
     }
 
-    // What '\' makes of the character behind it outside brackets.
+    // Parses an escape outside brackets: '\' and the character behind it.
     RegexNode escaped_atom() {
         const char c = at_ + 1 < pattern_.size() ? pattern_[at_ + 1] : '\0';
         switch (c) {
@@ -195,7 +195,7 @@ class Parser {
         return std::nullopt;
     }
 
-    // (?i) up to the end of the group around it, (?i:...) for what it holds.
+    // Parses flags: (?i) applies up to the end of the group around it, (?i:...) to its own contents.
     RegexNode with_flags() {
         Flags flags = flags_;
         bool is_on = true;
@@ -221,7 +221,7 @@ class Parser {
         return node;
     }
 
-    // Of a group: <name> or P<name>.
+    // Skips the name of a group: <name> or P<name>.
     void skip_name() {
         const size_t end = pattern_.find('>', at_);
         if (end == std::string_view::npos) fail_at(Status::invalid, "a group's name that does not end");
@@ -257,7 +257,7 @@ class Parser {
         return is_negated ? set.complement() : set;
     }
 
-    // With whether it is a single character.
+    // Parses one item of a bracket. Returns its characters and whether it is a single character.
     std::pair<CodePoints, bool> bracket_item() {
         if (at_ >= pattern_.size()) fail_at(Status::invalid, "a '[' that is not closed");
         const CodePoints set = pattern_[at_] == '\\' ? escape(true) : CodePoints().add(character());
@@ -318,7 +318,7 @@ class Parser {
         fail_at(Status::unsupported, "'\\{}'", c);
     }
 
-    // Behind \c: a letter.
+    // Parses the letter behind \c.
     char32_t control_character() {
         const char letter = at_ < pattern_.size() ? pattern_[at_] : '\0';
         const char lower = static_cast<char>(letter | 0x20);
@@ -327,7 +327,7 @@ class Parser {
         return static_cast<char32_t>(letter) & 0x1F;
     }
 
-    // Behind \p: {name}, or one letter.
+    // Parses what follows \p: {name}, or one letter.
     CodePoints property(bool is_negated) {
         const size_t start = at_;
         std::string_view name = pattern_.substr(at_, 1);
@@ -351,7 +351,7 @@ class Parser {
         return is_negated ? set->complement() : *set;
     }
 
-    // \uD83D\uDE00 and \u{1F600} too.
+    // Parses what follows \u; \uD83D\uDE00 and \u{1F600} too.
     char32_t unicode_escape() {
         if (take('{')) {
             const size_t end = pattern_.find('}', at_);

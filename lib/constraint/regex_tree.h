@@ -35,7 +35,7 @@ struct RegexNode {
 // names the byte.
 RegexNode parse_regex(std::string_view pattern, std::string_view where = {});
 
-// Trees by hand.
+// Make trees without parsing.
 RegexNode characters_node(CodePoints set);
 RegexNode character_range_node(char32_t first, char32_t last);
 RegexNode text_node(std::string_view ascii);

@@ -16,9 +16,9 @@ namespace {
 
 using json::Value;
 
-constexpr size_t k_most_failures = 64;  // schemas that are tried in vain; then keywords go in groups
+constexpr size_t k_most_failures = 64;  // failed attempts; after these, keywords are dropped in groups
 
-// Keywords that may be left out, with all that is in them. What is left allows more.
+// Keywords that may be left out, with all that is in them. The schema without them allows more.
 constexpr auto k_droppable = std::to_array<std::string_view>({"$ref",
                                                               "$dynamicRef",
                                                               "$recursiveRef",
@@ -66,7 +66,7 @@ class Relaxer {
         is_kept_.assign(places_.size(), false);
     }
 
-    // Nothing if the schema cannot be enforced without any of them.
+    // Returns the relaxed schema; nothing if the schema cannot be enforced even with all droppable keywords left out.
     std::optional<Value> relaxed() {
         if (failure(kept())) return std::nullopt;
         if (!places_.empty()) keep(0, places_.size());
@@ -94,9 +94,9 @@ class Relaxer {
         }
     }
 
-    // The schema with the droppable keywords that are kept. Keywords that would allow less without those that are left out
-    // go too: additionalProperties without patternProperties, contains without minContains, unevaluated... without anything;
-    // oneOf becomes anyOf.
+    // Returns the schema with the droppable keywords that are kept. Also leaves out keywords that would allow less
+    // without those: additionalProperties without patternProperties, contains without minContains, and unevaluated...
+    // if any keyword is left out. A oneOf in which a keyword is left out becomes anyOf.
     Value copy(const Value& schema, size_t& number) const {
         if (!schema.is_object()) return schema;
         const size_t first = number;
@@ -150,7 +150,7 @@ class Relaxer {
         return copy(schema_, number);
     }
 
-    // Why the schema cannot be enforced.
+    // Returns why the schema cannot be enforced; nothing if it can.
     std::optional<std::string> failure(const Value& schema) const {
         try {
             compile_(schema);
@@ -161,7 +161,8 @@ class Relaxer {
         return std::nullopt;
     }
 
-    // Keeps what can be enforced of the keywords from `first` to before `last`: halves those that cannot be kept together.
+    // Keeps those keywords from `first` to before `last` that can be enforced. Halves the range if not all can be kept
+    // together.
     void keep(size_t first, size_t last) {
         const auto mark = [&](bool is_kept) {
             for (size_t i = first; i < last; ++i) is_kept_[i] = is_kept;

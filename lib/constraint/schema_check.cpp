@@ -22,7 +22,7 @@ using json::Value;
 
 constexpr int k_most_nested = 200;
 
-// The token of a JSON pointer, or of a URI fragment with one.
+// Returns the unescaped token of a JSON pointer, or of a URI fragment with a JSON pointer.
 std::string unescaped(std::string_view token) {
     std::string text;
     for (size_t i = 0; i < token.size(); ++i) {
@@ -154,7 +154,7 @@ bool SchemaCheck::fits(const Value& value, const Value& schema, const std::strin
     return true;
 }
 
-// Keywords that need neither their neighbours nor other schemas.
+// Checks the keywords that need neither other keywords nor other schemas.
 bool SchemaCheck::fits_keyword(const Value& value, const std::string& key, const Value& keyword,
                                const std::string& where) {
     if (key == "$dynamicRef" || key == "$recursiveRef")

@@ -24,7 +24,7 @@ class SchemaCheck {
         return fits(value, schema, where, seen, 0);
     }
 
-    // Expressions, by their text: each is made once.
+    // Returns the automaton of an expression. Each expression is compiled once.
     const TextAutomaton& pattern(const std::string& text, const std::string& where);
 
   private:
@@ -48,8 +48,8 @@ class SchemaCheck {
     std::map<std::string, TextAutomaton> patterns_;
 };
 
-// Returns the place in the document of a reference of with_local_references(). Throws unsupported for a reference to another
-// document, and invalid for one without a target.
+// Returns the schema that a reference points to; with_local_references() has made the reference. Throws unsupported for
+// a reference to another document, and invalid for one without a target.
 const json::Value& target_of(const json::Value& root, const json::Value& reference, const std::string& where);
 
 bool is_of_type(const json::Value& value, const json::Value& type);

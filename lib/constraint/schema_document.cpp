@@ -20,7 +20,7 @@ constexpr size_t k_most_alternatives = 1000;
 constexpr size_t k_most_apart = 48;  // alternatives that one member of a oneOf becomes
 constexpr size_t k_most_exclusive =
     8;  // members of a oneOf that exclude each other by more than their types and constants
-constexpr size_t k_most_together = 4;  // members of one anyOf that are put together in every way
+constexpr size_t k_most_together = 4;  // members of one anyOf that are put together in every combination
 
 bool holds_unevaluated(const Value& value) {
     for (size_t i = 0; i < value.keys.size(); ++i)
@@ -28,13 +28,13 @@ bool holds_unevaluated(const Value& value) {
     return std::ranges::any_of(value.items, holds_unevaluated);
 }
 
-// Of a flat schema.
+// Returns the number of keywords and properties of a flat schema.
 size_t member_count(const Value& schema) {
     const Value* properties = json::find(&schema, "properties");
     return schema.keys.size() + (properties == nullptr ? 0 : properties->keys.size());
 }
 
-// The value that a member of two objects must have, if a schema lists its values.
+// Returns the value or values that a schema lists; nullptr if it lists none.
 const Value* listed_values(const Value* schema) {
     if (schema == nullptr || !schema->is_object()) return nullptr;
     if (const Value* constant = json::find(schema, "const")) return constant;
@@ -60,7 +60,7 @@ std::vector<Value> SchemaDocument::alternatives(const Value& schema, const std::
     for (Value& flat : results) {
         const Value* listed = json::find(&flat, "enum");
         if (listed == nullptr) continue;
-        // The schema's own list holds them, so that it need not be searched for each.
+        // The values are those of the schema's own `enum`, so this list need not be searched for each value.
         Value rest = schema;
         if (rest.is_object() && json::find(&rest, "const") == nullptr) erase(rest, "enum");
         Value fitting = array_value();
@@ -100,7 +100,7 @@ SchemaDocument::Alternatives SchemaDocument::expand(const Value& schema, const s
     require_depth(depth, where);
     work_.count_members(1 + schema.keys.size(), where);
     check_keywords(schema, where);
-    // Listed values are tried with the whole schema in the end.
+    // alternatives() checks listed values against the whole schema.
     if (const Value* constant = json::find(&schema, "const"))
         return {one_member("enum", array_value({*constant}))};
     if (const Value* listed = find_given(schema, "enum")) return {one_member("enum", *listed)};
@@ -139,7 +139,8 @@ SchemaDocument::Alternatives SchemaDocument::expand_all(const std::vector<Value>
     return results;
 }
 
-// What several members have seen together, one of them alone has not.
+// Returns the alternatives of anyOf. If seen members and items are tracked, each combination is expanded: several
+// together have seen more than one alone.
 SchemaDocument::Alternatives SchemaDocument::any_of(const Value& members, const std::string& where,
                                                     int depth) {
     const size_t n = members.items.size();
@@ -164,7 +165,7 @@ SchemaDocument::Alternatives SchemaDocument::any_of(const Value& members, const 
     return all;
 }
 
-// Each member without the others that it has values in common with.
+// Returns the alternatives of oneOf: each member, without the values that other members accept too.
 SchemaDocument::Alternatives SchemaDocument::one_of(const Value& members, const std::string& where,
                                                     int depth) {
     const size_t n = members.items.size();
@@ -172,7 +173,7 @@ SchemaDocument::Alternatives SchemaDocument::one_of(const Value& members, const 
     for (const Value& each : members.items) expanded.push_back(expand(each, where, depth + 1));
     Alternatives all;
     for (size_t i = 0; i < n; ++i) {
-        // Listed values are tried with the whole schema in the end.
+        // alternatives() checks listed values against the whole schema.
         Alternatives only = expanded[i];
         const auto unlisted_begin = std::partition(
             only.begin(), only.end(), [](const Value& flat) { return json::find(&flat, "enum") != nullptr; });
@@ -190,7 +191,7 @@ SchemaDocument::Alternatives SchemaDocument::one_of(const Value& members, const 
                 if (only.size() * others.size() <= k_most_apart) only = merge_each(only, others, where);
             } catch (const Error& error) {
                 if (error.status() != Status::unsupported) throw;
-                // As anyOf has it.
+                // The overlap with this member is then allowed, as in anyOf.
             }
         }
         all.insert(all.end(), std::make_move_iterator(only.begin()), std::make_move_iterator(only.end()));
@@ -242,7 +243,7 @@ SchemaDocument::Alternatives SchemaDocument::conditional(const Value& schema, co
     return all;
 }
 
-// The name is missing, or what depends on it holds.
+// Adds the conditions that depend on a name: the name is missing, or its conditions are met.
 void SchemaDocument::add_dependent(const Value& schema, Alternatives& results, const std::string& where,
                                    int depth) {
     for (const char* key : {"dependentRequired", "dependentSchemas", "dependencies"}) {

@@ -40,7 +40,7 @@ class SchemaDocument {
     Alternatives conditional(const json::Value& schema, const std::string& where, int depth);
     void add_dependent(const json::Value& schema, Alternatives& results, const std::string& where, int depth);
 
-    // What does not fit.
+    // Return the alternatives of the values that do not fit `schema`.
     Alternatives negated(const json::Value& schema, const std::string& where, int depth);
     Alternatives negated_combinations(const json::Value& schema, const std::string& where, int depth);
 

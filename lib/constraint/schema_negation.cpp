@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does not fit a schema, keyword by keyword: it fails one of them.
+// Negates a schema keyword by keyword: a value that does not fit the schema fails one of its keywords.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -157,7 +157,7 @@ SchemaDocument::Alternatives SchemaDocument::negated(const Value& schema, const 
     add_scalars(schema, all);
     add_members(schema, all);
     add_items(schema, all);
-    // What has not fitted has seen nothing.
+    // A schema that a value does not fit has seen none of its members or items.
     for (Value& flat : all) erase(flat, "seen");
     return all;
 }

@@ -55,7 +55,7 @@ size_t scheme_length(std::string_view uri) {
     return colon != std::string_view::npos && uri[colon] == ':' ? colon + 1 : 0;
 }
 
-// "/a/./b/../c" as "/a/c" (RFC 3986, 5.2.4).
+// Returns the path without dot segments: "/a/./b/../c" as "/a/c" (RFC 3986, 5.2.4).
 std::string without_dots(std::string_view path) {
     std::vector<std::string_view> segments;
     for (size_t begin = 0; begin <= path.size();) {
@@ -77,7 +77,7 @@ std::string without_dots(std::string_view path) {
     return joined;
 }
 
-// What `reference` means in a document of URI `base` (RFC 3986, 5.2).
+// Returns the URI that `reference` means in a document of URI `base` (RFC 3986, 5.2).
 std::string resolved(std::string_view base, std::string_view reference) {
     base = without_fragment(base);
     if (scheme_length(reference) > 0 || base.empty()) return std::string(reference);
@@ -107,7 +107,7 @@ class References {
     }
 
   private:
-    // Names of the places in what may be a schema.
+    // Collects the names of the places in `value`. `is_schema`: `value` may be a schema.
     void collect(const Value& value, std::string base, const std::string& pointer, bool is_schema) {
         if (is_schema && value.is_object()) {
             if (const Value* id = json::find(&value, "$id"); id != nullptr && id->is_string()) {

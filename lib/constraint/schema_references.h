@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// References of a schema by name or URI ($id, $anchor) as places in it.
+// Resolves references of a schema by name or URI ($id, $anchor) to places in it.
 #pragma once
 
 #include "base/json.h"

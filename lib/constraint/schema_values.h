@@ -30,7 +30,7 @@ const json::Value* find_given(const json::Value& object, std::string_view key) n
 std::string canonical_text(const json::Value& value);
 bool are_equal(const json::Value& a, const json::Value& b);
 
-// A number without fraction, however it is written: 1.0, 1e3.
+// Returns whether a value is a number without fraction, however it is written: 1.0, 1e3.
 bool is_whole(const json::Value& value);
 // Returns the value as a count; nothing if it is not a whole number or is negative. A value that is too large becomes
 // INT64_MAX.

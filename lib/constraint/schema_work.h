@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of the work for the schemas of one request, because requests are hostile.
+// Limits of the work for the schemas of one request, because requests may be hostile.
 #pragma once
 
 #include <cstddef>

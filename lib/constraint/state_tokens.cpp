@@ -11,9 +11,9 @@ namespace {
 constexpr size_t k_most_references = 4;
 constexpr int32_t k_untried = -2;   // of a transition
 constexpr int32_t k_not_seen = -2;  // of a place
-constexpr int32_t k_mixed = -3;     // of a place at which the state stands in several positions
-// At most one of 16 tokens or nodes is tried individually. If there are more, it is better to try all, whose results other
-// states can use.
+constexpr int32_t k_mixed = -3;     // of a place at which the state has several positions
+// At most one of 16 tokens or nodes is tried individually. If there are more, it is better to try all tokens, because
+// other states can use the results.
 constexpr size_t k_least_share = 16;
 
 void set_bit(std::vector<uint64_t>& bits, int32_t id) noexcept {
@@ -55,7 +55,8 @@ StateTokens StateTokensFinder::try_all(int32_t state) {
     place_of_.clear();
     next_.clear();
     add_place(found, positions_.alone_in(state));
-    // One entry more than needed: each node is written, and overwritten by the next unless it is a token's.
+    // One entry more than needed: each node is written as an entry, which the next node overwrites unless the node is a
+    // token's.
     allowed_.resize(static_cast<size_t>(trie_->n_vocab()) + 1);
     size_t n_allowed = 0;
     const auto step = [&](int32_t i, int32_t from) {
@@ -125,7 +126,7 @@ int32_t StateTokensFinder::add_place(Reference& found, int32_t position) {
     return place;
 }
 
-// Returns the tokens of a state with the transitions of the reference; nothing if it has others.
+// Returns the tokens of a state that has the transitions of the reference; nothing if its transitions differ.
 std::optional<StateTokens> StateTokensFinder::tokens_like(const Reference& reference, int32_t state) {
     if (!find_places(reference, state)) return std::nullopt;
     StateTokens found;
@@ -192,7 +193,7 @@ bool StateTokensFinder::find_places(const Reference& reference, int32_t state) {
             const bool is_first = positions_of_[place] == k_not_seen;
             positions_of_[place] = is_first ? to : k_mixed;
             if (positions_of_[place] != k_mixed) continue;
-            // The next place may have been found for one of the two already.
+            // Later places may have been computed from only one of the two positions.
             has_changed = true;
             n_mixed += reference.begins[place + 1] - reference.begins[place];
             if (reference.hides_exits[place] != 0 || n_mixed > reference.tokens.size() / k_least_share)
@@ -212,7 +213,7 @@ int32_t StateTokensFinder::position_at(int32_t place, int32_t node) {
     return position != k_mixed ? position : positions_.read(start_, text_of(node));
 }
 
-// Bytes that lead to a node: those that tokens below it begin with.
+// Returns the bytes that lead to a node: those with which the tokens below it begin.
 std::string_view StateTokensFinder::text_of(int32_t node) const {
     const auto nodes = trie_->nodes();
     auto i = static_cast<size_t>(node);

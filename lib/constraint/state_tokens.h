@@ -114,8 +114,8 @@ void walk_down(const TokenTrie& trie, int32_t first, int32_t last, int32_t place
     }
 }
 
-// Tries the tokens of such nodes from a position on, and calls reached(node, position) for each text that the
-// grammar allows.
+// Tries the tokens of the nodes from `first` to before `last`, starting at a position, and calls reached(node,
+// position) for each text that the grammar allows.
 template <typename Reached>
 void try_tokens(const TokenTrie& trie, Positions& positions, int32_t first, int32_t last, int32_t position,
                 std::vector<int32_t>& path, Reached reached) {

@@ -13,8 +13,8 @@
 namespace minim::constraint {
 namespace {
 
-// Days that every month has, every month but February, the long ones, and leap days: of years that 4 divides and 100 does
-// not, or 400 does. There is no year 0.
+// The alternatives, in order: days 1 to 28, which every month has; days 29 and 30, which every month but February has;
+// day 31 of the long months; and leap days. A leap year is divisible by 4 and not by 100, or by 400. There is no year 0.
 constexpr std::string_view k_date =
     R"((?:(?!0000)\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31))"
     R"(|(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29))";
@@ -23,7 +23,8 @@ constexpr std::string_view k_hostname_label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[
 constexpr std::string_view k_ipv4 =
     R"((?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3})";
 
-// A leap second is the last one of a day in UTC; with an offset of whole or half hours its local time is known.
+// A leap second is the last second of a day in UTC. It is accepted with offsets of whole and half hours, whose local
+// times are listed.
 std::string time_pattern() {
     std::string leap = "23:59:60(?:\\.\\d+)?(?:[Zz]|[+-]00:00)";
     for (int half_hours = -47; half_hours <= 47; ++half_hours) {
@@ -64,7 +65,7 @@ std::string email_pattern() {
                        k_label, k_ipv4, ipv6_pattern());
 }
 
-// `letters`: what may stand unescaped beyond ASCII, inside brackets. A reference needs no scheme.
+// `letters`: the characters beyond ASCII that may stand unescaped, as written inside brackets. A reference needs no scheme.
 std::string uri_pattern(std::string_view letters, bool is_reference) {
     const std::string plain = format_text("-A-Za-z0-9._~!$&'()*+,;={}", letters);
     const std::string escape = "%[0-9A-Fa-f]{2}";

@@ -10,7 +10,8 @@
 
 namespace minim::constraint {
 
-// nullptr for other formats, which are annotations. Any thread; each is made once a process.
+// Returns the automaton of a format; nullptr for other formats, which are annotations. Any thread; each automaton is
+// made once a process.
 const TextAutomaton* automaton_of_format(std::string_view name);
 
 }  // namespace minim::constraint

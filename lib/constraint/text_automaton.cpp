@@ -21,7 +21,7 @@ void require_room(const TextAutomaton& automaton, std::string_view where) {
          k_most_text_states);
 }
 
-// With a class for every character, and a state for the texts that the automaton has no state for.
+// Returns the automaton with a class for every character, and with a state for the texts that had no state.
 TextAutomaton completed(const TextAutomaton& automaton) {
     TextAutomaton all = automaton;
     CodePoints taken;
@@ -292,7 +292,8 @@ std::vector<CodePoints> character_classes(const std::vector<CodePoints>& sets) {
     return all;
 }
 
-// What is beyond ASCII and not simple is a rule, so that the automaton of the text has one state a character.
+// A set with several ranges beyond ASCII becomes a rule of its own, so that the automaton of the text has one state a
+// character.
 Spelling utf8_spelling(Grammar& grammar) {
     constexpr size_t k_most_ranges = 2;  // everything beyond ASCII has two, as surrogates are left out
     auto rules = std::make_shared<std::map<std::vector<char32_t>, RuleId>>();

@@ -19,7 +19,7 @@ struct TextAutomaton {
 
     // Disjoint sets of characters that no state distinguishes. Other characters occur in no text.
     std::vector<CodePoints> classes;
-    std::vector<int32_t> next;     // [state, class]; k_none: no text continues so
+    std::vector<int32_t> next;     // [state, class]; k_none: no text continues with the class
     std::vector<uint8_t> accepts;  // by state; the first is the start
 
     size_t n_states() const noexcept { return accepts.size(); }
@@ -45,7 +45,7 @@ TextAutomaton other_texts(const TextAutomaton& texts);
 TextAutomaton texts_of_length(int64_t least, int64_t most);
 // Returns the texts in which `closer` (ASCII) does not occur.
 TextAutomaton texts_without(std::string_view closer);
-// `texts` are UTF-8.
+// Returns exactly these texts, which are UTF-8.
 TextAutomaton listed_texts(const std::vector<std::string>& texts);
 
 // Removes the states from which no text ends.
@@ -60,7 +60,7 @@ std::vector<CodePoints> character_classes(const std::vector<CodePoints>& sets);
 // Returns how one character of a set is written in the text.
 using Spelling = std::function<Part(const CodePoints&)>;
 
-// Characters as they are in UTF-8. The grammar must outlive it.
+// Returns the spelling that writes characters in UTF-8. The grammar must outlive it.
 Spelling utf8_spelling(Grammar& grammar);
 
 Part part_of(Grammar& grammar, const TextAutomaton& automaton, const Spelling& spelling);

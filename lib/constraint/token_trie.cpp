@@ -24,7 +24,7 @@ TokenTrie::TokenTrie(const tokenizer::Tokenizer& tokenizer) : n_vocab_(tokenizer
     for (int32_t id = 0; id < n_vocab_; ++id) {
         const std::string_view bytes = tokenizer.token_bytes(id);
         const bool is_text = tokenizer::is_ordinary(tokenizer.token_type(id));
-        // A token longer than a depth can say is never allowed.
+        // A token that is too long for a 16-bit depth is never allowed.
         if (is_text && !bytes.empty() && bytes.size() <= std::numeric_limits<uint16_t>::max())
             tokens.push_back({bytes, id});
     }

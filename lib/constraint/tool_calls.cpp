@@ -28,7 +28,7 @@ void check_name(const std::string& name, const std::string& where) {
         fail(Status::invalid, "{}: a tool call cannot hold the name '{}'", where, name);
 }
 
-// What a tool's parameters are called in the forms that hosts write: OpenAI, Anthropic, Model Context Protocol.
+// The names of the member with a tool's parameters, in the formats of OpenAI, Anthropic and the Model Context Protocol.
 constexpr auto k_parameters = std::to_array<const char*>({"parameters", "input_schema", "inputSchema"});
 
 class Writer {
@@ -44,7 +44,7 @@ class Writer {
         names_ = automaton_of(repeat_node(std::move(name), 1, -1), Match::whole, "tools");
     }
 
-    // <invoke name="...">, its parameters, </invoke>. Without a schema there are no parameters.
+    // Returns one call: <invoke name="...">, its parameters, </invoke>. Without a schema there are no parameters.
     Part call(const std::string& name, const Value* parameters) {
         check_name(name, "tools");
         const std::string where = "tool " + name;
@@ -96,7 +96,7 @@ class Writer {
         return member_list(json, grammar_, flat, where, writing);
     }
 
-    // With what ends it, so that no text of this rule goes on where another ends.
+    // Returns a value with the tag that ends it, so that no text of this rule can continue where another text of it ends.
     Part value(JsonSchema& json, const Value& schema, const std::string& where) {
         std::vector<Part> parts;
         for (const Value& flat : json.document().alternatives(schema, where)) {

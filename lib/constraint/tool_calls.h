@@ -21,9 +21,9 @@ struct ToolChoice {
 };
 
 // `tools` is a list as requests hold it: `{"type": "function", "function": {"name", "parameters"}}`, or the inner
-// object alone, also with `input_schema` or `inputSchema`. Members that are null count as absent. Throws invalid
-// if it is not, if no tool has the name, and for names that the form cannot hold; else as grammar_of_schema.
-// Appends a line for each removed keyword to `left_out`, which may be null.
+// object alone, also with `input_schema` or `inputSchema`. Members that are null count as absent. Throws invalid if
+// `tools` is not such a list, if no tool has the name, and for names that the format cannot express; else throws what
+// grammar_of_schema throws. Appends a line for each removed keyword to `left_out`, which may be null.
 Grammar grammar_of_tool_calls(const json::Value& tools, const ToolChoice& choice,
                               const tokenizer::Tokenizer& tokenizer,
                               std::vector<std::string>* left_out = nullptr);

@@ -18,8 +18,8 @@ using backend::KvLayout;
 using backend::KvRow;
 using backend::KvSequence;
 
-// Each angle is one product of position and frequency, in double: near the end of the context a float angle is wrong by
-// 0.005.
+// Computes the cosines and sines of a position. Each angle is one product of position and frequency, in double: near the end of
+// the context, a float angle is wrong by 0.005.
 void find_rotation(int64_t position, std::span<const float> frequency, float* cosine, float* sine) {
     for (size_t i = 0; i < frequency.size(); ++i) {
         const double angle = static_cast<double>(position) * static_cast<double>(frequency[i]);
@@ -28,7 +28,7 @@ void find_rotation(int64_t position, std::span<const float> frequency, float* co
     }
 }
 
-// Pairs (i, i + m) of each head, m frequencies; components from 2m on pass unchanged.
+// Rotates the pairs (i, i + m) of each head, m being the number of frequencies. Components from 2m on stay unchanged.
 void rotate_heads(float* heads, int64_t n_head, int64_t head_dim, int64_t m, const float* cosine,
                   const float* sine) {
     for (int64_t head = 0; head < n_head; ++head) {
@@ -95,13 +95,13 @@ void prepare_row(const Machine& machine, const CpuScratch& scratch, const Attend
     }
 }
 
-// Positions of a span, whose scores are in scratch together. A row's history is summed span by span, each with its own largest
-// score, and the spans are then joined in order. Their bounds depend only on positions, so a row has the same bits in any
-// batch, chunk and division of the work.
+// The number of positions of a span. The scores of a span are in scratch together. A row's history is summed span by span, each
+// with its own largest score, and the spans are then joined in order. The bounds of spans depend only on positions, so a row has
+// the same bits in any batch, chunk and division of the work.
 constexpr int64_t k_span = k_attend_span_positions;
 
-// Queries that are multiplied with a page of keys together: rows of one sequence at consecutive positions times the heads
-// that share a KV head.
+// Queries that are multiplied with a page of keys together: the query heads that share a KV head, of rows of one sequence at
+// consecutive positions.
 struct QueryBlock {
     const AttendArgs& args;
     const KvSequence& sequence;
@@ -121,7 +121,7 @@ struct QueryBlock {
     int64_t n_seen(int64_t r, int64_t first, int64_t count) const {
         return std::clamp(n_positions(r) - first, int64_t{0}, count);
     }
-    // Heads are counted from the block's first row on; query r * n_heads + h is this one.
+    // Returns the head of query r * n_heads + h, counted from first_head() on.
     int64_t head_of(int64_t r, int64_t h) const { return r * args.n_head + head_kv * n_heads + h; }
     int64_t first_head() const { return first_row * args.n_head; }
     // Returns the keys of the position's page, from the head's slot 0 on.
@@ -136,9 +136,9 @@ struct QueryBlock {
     }
 };
 
-// Work space of a thread: for each query of a block, and for some keys.
+// Work space of a thread, for the queries of a block and for a tile of keys.
 struct QuerySpace {
-    const int16_t* query_codes;  // of the batch, as query_scales
+    const int16_t* query_codes;  // of all rows of the batch, like query_scales
     const float* query_scales;
     float* key_tile;       // score_tile_floats(head_dim)
     float* scores;         // [queries][k_span]
@@ -158,7 +158,8 @@ struct QuerySpace {
     }
 };
 
-// Scores of positions that a row must not attend to are computed with the others and ignored.
+// Computes the scores of positions begin .. end - 1 for all queries of a block. Scores of positions that a row must not attend to
+// are computed too; the callers ignore them.
 void find_scores(const KernelTable& kernels, const QueryBlock& block, int64_t begin, int64_t end,
                  const QuerySpace& space) {
     const KvLayout& layout = block.layout();
@@ -226,8 +227,8 @@ void attend_span(const KernelTable& kernels, const QueryBlock& block, int64_t sp
     sum_values(kernels, block, begin, end, space);
 }
 
-// Joins a later span to o and total, which have the earlier ones: both are scaled to the larger of the two largest scores. A
-// span that the row does not attend to (sum 0) changes nothing.
+// Joins a later span to o and total, which have the sums of the earlier spans. Both sides are scaled to the larger of the two
+// largest scores. A span that the row does not attend to (sum 0) changes nothing.
 void join_span(const KernelTable& kernels, const AttendedSpan& span, const float* sums, int64_t head_dim,
                AttendedSpan& total, float* o) {
     if (span.sum == 0.0F) return;
@@ -265,7 +266,7 @@ void attend_block(const Machine& machine, const CpuScratch& scratch, const Query
         divide(totals[query].sum, head_dim, o + space.head[query] * head_dim);
 }
 
-// Attends one row with a long history: its spans in parallel, so that every thread is busy.
+// Attends one row with a long history, its spans in parallel, so that every thread is busy.
 void attend_long_row(const Machine& machine, const CpuScratch& scratch, const AttendArgs& args,
                      const QueryBlock& any_head) {
     const int64_t n_spans = any_head.n_spans();
@@ -316,7 +317,7 @@ int64_t find_runs(const AttendArgs& args, int64_t longest, int32_t* first_row) {
 void attend(const Machine& machine, CpuScratch& scratch, const AttendArgs& args) {
     assert(args.n <= scratch.limits.n_rows);
     if (args.n == 0) return;
-    // Rows of one sequence see each other through the cache: all are stored before the first is attended.
+    // Rows of one sequence attend to each other through the cache, so all rows are stored before the first one attends.
     machine.pool.run(args.n,
                      [&](int64_t i, int32_t thread) { prepare_row(machine, scratch, args, i, thread); });
     const int64_t n_heads = args.n_head / args.n_head_kv;
@@ -329,7 +330,8 @@ void attend(const Machine& machine, CpuScratch& scratch, const AttendArgs& args)
     };
     if (args.n == 1 && machine.pool.n_threads() > 1 && block_of(0, 0).n_spans() > 1)
         return attend_long_row(machine, scratch, args, block_of(0, 0));
-    // The last rows of a prompt have the most positions and go first, so that no thread ends late with one of them.
+    // The last rows of a prompt attend to the most positions. They are computed first, so that no thread ends late with one of
+    // them.
     machine.pool.run(n_runs * args.n_head_kv, [&](int64_t task, int32_t thread) {
         const QueryBlock block = block_of(n_runs - 1 - task / args.n_head_kv, task % args.n_head_kv);
         attend_block(machine, scratch, block, thread);

@@ -35,9 +35,10 @@ void norm(const Machine& machine, const float* x, int64_t n, const backend::Vect
 
 namespace {
 
-// Measured with AVX-512 on Emerald Rapids, two threads, one token, of the bandwidth of reads: Q4_0, MXFP4, NVFP4 and INT4 reach 0.53
-// to 0.65 without software prefetch, 0.75 to 0.83 with it; IQ4_XS, Q4_K, Q5_K, Q6_K and Q8_0 0 to 0.08 more with it; Q2_K and Q3_K
-// 0.13 less. With two tokens the hardware prefetcher gives more.
+// Returns whether products with one token need software prefetch (Machine::needs_requests_of_one). Measured with AVX-512 on
+// Emerald Rapids, two threads and one token, as a fraction of the read bandwidth: Q4_0, MXFP4, NVFP4 and INT4 reach 0.53 to
+// 0.65 without software prefetch and 0.75 to 0.83 with it; IQ4_XS, Q4_K, Q5_K, Q6_K and Q8_0 gain 0 to 0.08; Q2_K and Q3_K lose
+// 0.13. With two tokens, the hardware prefetcher alone is faster.
 bool are_for_intel_avx512(const KernelTable& kernels) noexcept {
 #if defined(__x86_64__)
     return __builtin_cpu_is("intel") && std::string_view(kernels.name).starts_with("avx512");
@@ -150,7 +151,7 @@ class CpuBackend : public backend::HostDevice {
     }
 
     Machine machine_;         // for several rows: bound by arithmetic
-    Machine decode_machine_;  // for one row: bound by memory, where fewer threads may do
+    Machine decode_machine_;  // for one row: bound by memory, so fewer threads may suffice
     HostMemory memory_;
 };
 

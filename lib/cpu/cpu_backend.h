@@ -13,8 +13,8 @@
 
 namespace minim::cpu {
 
-// Steps of one row run on `decode_pool`, others and packing on `pool`; both outlive the backend. Throws
-// unsupported for a level that this machine does not have.
+// Creates the CPU backend. Steps of one row run on `decode_pool`; other steps and packing run on `pool`. Both pools must outlive
+// the backend. Throws unsupported for a level that this machine does not have.
 std::unique_ptr<backend::HostDevice> make_cpu_backend(const ThreadPool& pool, const ThreadPool& decode_pool,
                                                       CpuLevel level, HostMemory memory = {});
 std::unique_ptr<backend::HostDevice> make_cpu_backend(const ThreadPool& pool, CpuLevel level);

@@ -28,7 +28,8 @@ int64_t group_by_expert(CpuScratch& scratch, const int32_t* ids, int64_t n_slots
         if (first[e + 1] > 0) scratch.active_expert[n_active++] = static_cast<int32_t>(e);
         first[e + 1] += first[e];
     }
-    // Filling moves each start to its end, which is the start of the next: afterwards shift back by one.
+    // This loop moves the start of each expert to the expert's end, which is the start of the next expert. The copy behind the
+    // loop shifts the starts back by one.
     for (int64_t slot = 0; slot < n_slots; ++slot) {
         if (!weights.is_here(ids[slot])) continue;
         const int32_t entry = first[ids[slot]]++;
@@ -40,7 +41,7 @@ int64_t group_by_expert(CpuScratch& scratch, const int32_t* ids, int64_t n_slots
     return n_active;
 }
 
-// Returns the entries of one expert, of an input in sorted order.
+// Returns the entries of one expert from an input in sorted order.
 InputRows entries_of(const InputRows& all, const CpuScratch& scratch, int32_t expert) {
     const int32_t first = scratch.first_of_expert[expert];
     return rows_of(all, first, scratch.first_of_expert[expert + 1] - first);
@@ -54,7 +55,7 @@ struct ExpertTile {
 };
 
 // Calls task(tile, next tile, thread) for every tile of every active expert. The next tile is the one that the thread
-// most likely reads next; it has no rows at the end.
+// most likely reads next; after the last tile of a part, it has no rows.
 template <typename Task>
 void for_each_expert_tile(const Machine& machine, const CpuScratch& scratch, int64_t n_active,
                           const backend::ExpertStack& stack, int64_t tile_rows, const Task& task) {
@@ -141,7 +142,7 @@ void project(const Machine& machine, CpuScratch& scratch, int64_t n_active, cons
     for_each_expert_tile(machine, scratch, n_active, down, tile_rows, task);
 }
 
-// task(row, first column, number of columns) for every piece of n rows.
+// Calls task(row, first column, number of columns) for every piece of n rows. A piece is at most k_sum_columns columns of a row.
 template <typename Task>
 void for_each_piece(const Machine& machine, int64_t n, int64_t hidden, const Task& task) {
     const int64_t n_chunks = (hidden + k_sum_columns - 1) / k_sum_columns;
@@ -161,7 +162,8 @@ void add_outputs(const Machine& machine, int64_t n, int64_t hidden, const float*
     });
 }
 
-// scratch.expert_output = down(silu(gate h) * (up h)) for every slot whose expert is here, in sorted order. Returns how many.
+// scratch.expert_output = down(silu(gate h) * (up h)) for every slot whose expert is here, in sorted order. Returns the
+// number of these slots.
 int64_t compute_entries(const Machine& machine, CpuScratch& scratch, const float* h, int64_t n,
                         const int32_t* ids, int64_t n_used, const backend::ExpertWeights& weights) {
     const int64_t hidden = weights.gate.cols;
@@ -179,7 +181,7 @@ int64_t compute_entries(const Machine& machine, CpuScratch& scratch, const float
         quantize_rows(machine, activation, h, n, hidden, scratch.input[static_cast<size_t>(activation)],
                       input);
     }
-    // From here on in sorted order, each entry through the list.
+    // From here on, the input is in sorted order: entry t reads input row entry_row[t].
     input.rows = scratch.entry_row;
     input.n_tokens = n_entries;
     const Activation activation = activation_for(machine.kernels, weights.down.format);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selects the kernels of a CPU level, and among them those of a weight format.
+// Selects the kernels of a CPU level, and from these the kernel of a weight format.
 #pragma once
 
 #include "base/cpu_features.h"
@@ -8,7 +8,7 @@
 
 namespace minim::cpu {
 
-// Returns the kernels of a level that this machine has. None uses BF16 dot products: input rows are never rounded to BF16,
+// Returns the kernels of a level that this machine has. No level uses BF16 dot products: input rows are never rounded to BF16,
 // and splitting them into two BF16 parts costs as much as it saves.
 const KernelTable& kernels_for(CpuLevel level) noexcept;
 

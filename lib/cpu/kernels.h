@@ -56,7 +56,7 @@ struct LinearArgs {
     float scale;
     const std::byte* input;  // in the layout of the kernel's Activation
     int64_t input_row_bytes;
-    const int32_t* input_rows;  // which input row token t is; null: row t
+    const int32_t* input_rows;  // token t is input row input_rows[t]; null: row t
     int64_t n_tokens;
     float* y;
     int64_t y_stride;  // floats from token t to token t + 1
@@ -73,7 +73,7 @@ struct LinearKernel {
     void (*run)(const LinearArgs& args);
 };
 
-// The kernels of some formats, by Format; no `run` for the others.
+// The kernels of some formats, indexed by Format; `run` is null for the others.
 struct LinearKernels {
     LinearKernel by_format[k_format_count];
 };
@@ -81,7 +81,7 @@ struct LinearKernelFamilies {
     const LinearKernels* family[8];
 };
 
-// y[t][r] = scale * (key r) . (query t), query t being row query_rows[t] of `queries`.
+// y[t][r] = scale * (key r) . (query t), where query t is row query_rows[t] of `queries`.
 struct ScoreArgs {
     const std::byte* keys;
     int64_t key_bytes;
@@ -89,7 +89,8 @@ struct ScoreArgs {
     int64_t cols;
     float scale;
     const float* queries;  // rows of `cols`
-    // Used instead if keys are codes: queries from KvKernels::quantize_query, rows of `cols` too, and a factor for each row.
+    // Used instead of `queries` if keys are codes: rows of `cols` codes from KvKernels::quantize_query, and a factor for each
+    // row.
     const int16_t* query_codes;
     const float* query_scales;
     const int32_t* query_rows;
@@ -120,8 +121,8 @@ struct WeightedSumArgs {
 };
 
 struct SoftmaxTotals {
-    float largest;  // of x before
-    float sum;      // of x after
+    float largest;  // the largest x before softmax_exp
+    float sum;      // the sum of x after it
 };
 
 // The kernels of attention for a KV cache format.
@@ -146,13 +147,13 @@ struct KernelTable {
     void (*sigmoid)(const float* x, int64_t n, float* y);                         // y may be x
     void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);  // out may be gate or up
     void (*add_scaled)(const float* x, float factor, int64_t n, float* y);        // y += factor * x
-    // x = exp(x - max(x)). -infinity and 0 for n = 0.
+    // x = exp(x - max(x)). Returns -infinity and 0 for n = 0.
     SoftmaxTotals (*softmax_exp)(float* x, int64_t n);
     KvKernels kv[5];
     void (*narrow_f16)(const float* x, int64_t n, std::byte* out);  // rounds to nearest even
 };
 
-// One folder each.
+// The table of each level is compiled in a folder of its own.
 extern const KernelTable k_scalar_kernels;
 extern const KernelTable k_avx2_kernels;         // x86-64 only
 extern const KernelTable k_avx2_vnni_kernels;    // x86-64 only

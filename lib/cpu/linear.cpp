@@ -9,8 +9,8 @@
 namespace minim::cpu {
 namespace {
 
-// Input rows that all tiles of weights are multiplied with before the next ones: about 0.5 MB for a hidden state of 3072, which
-// fits the second-level cache.
+// The number of input rows that all tiles of weights are multiplied with before the next rows: about 0.5 MB for a hidden state of
+// 3072, which fits the second-level cache.
 constexpr int64_t k_block_rows = 128;
 
 struct TaskTile {
@@ -80,7 +80,7 @@ void linear(const Machine& machine, CpuScratch& scratch, const float* h, int64_t
         index -= parts.begin(part);
         const int64_t first_row = index / n_tiles * k_block_rows;
         const auto [task, rows] = tiles.tile(part, index % n_tiles);
-        // Returns the weights that the thread most likely reads next.
+        // The weights that the thread most likely reads next.
         const TaskTile next = tiles.tile(part, (index + 1) % n_tiles);
         const backend::Matrix& weight = *task->weight;
         compute_tile(machine,

@@ -10,9 +10,9 @@
 namespace minim::cpu {
 namespace {
 
-// Of float rows, which stay in the first-level cache while all tokens are multiplied.
+// The size of a tile of float rows, which stays in the first-level cache while all tokens are multiplied.
 constexpr int64_t k_float_tile_bytes = 32 * 1024;
-// Of panels, which are read once: long sequential reads reach the full memory bandwidth.
+// The size of a tile of panels, which is read once: long sequential reads reach the full memory bandwidth.
 constexpr int64_t k_panel_tile_bytes = 512 * 1024;
 constexpr int64_t k_max_panel_tile_rows = 256;
 // The least number of tiles for each thread, so that all end at about the same time.
@@ -21,7 +21,8 @@ constexpr int64_t k_thread_tiles = 16;
 // Rows decoded to floats at a time: few enough to stay in the second-level cache.
 constexpr int64_t k_decoded_rows = 8;
 
-// The widest format is Q8_0, with 34 bytes for 32 columns; a row header takes at most 4.
+// Returns the most bytes that a panel takes. The widest format is Q8_0, with 34 bytes for 32 columns; a row header takes at
+// most 4.
 constexpr int64_t packed_panel_bytes(int64_t cols) {
     return round_up_64(panel::k_panel_rows * (cols + cols / 16 + 4));
 }

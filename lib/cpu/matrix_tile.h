@@ -14,7 +14,7 @@ struct InputRows {
     int64_t n_tokens = 0;
 };
 
-// Returns the form in which the input of a matrix is read.
+// Returns the form in which the kernel of a weight format reads its input.
 Activation activation_for(const KernelTable& kernels, Format format) noexcept;
 
 // Returns the rows of one tile, a multiple of 16, for a job that multiplies n_job_rows rows of weights.
@@ -25,8 +25,8 @@ InputRows plain_rows(const float* x, int64_t n, int64_t cols) noexcept;
 // Returns the tokens first .. first + count of an input.
 InputRows rows_of(const InputRows& all, int64_t first, int64_t count) noexcept;
 
-// Adds the quantised form to `input`, made in `out` from the n rows of x; nothing for f32 or when it is
-// there.
+// Quantises the n rows of x to `out` and adds them to `input`. Does nothing if `input` already has rows in this form, as it has
+// for f32 from plain_rows().
 void quantize_rows(const Machine& machine, Activation activation, const float* x, int64_t n, int64_t cols,
                    std::byte* out, InputRows& input);
 
@@ -43,7 +43,7 @@ struct MatrixTile {
     bool exact = false;
     const std::byte* next_weight = nullptr;  // LinearArgs::next_weight
 };
-// `scratch`: tile_scratch_bytes(cols), aligned to 64.
+// Multiplies a tile. `scratch` has tile_scratch_bytes(cols) bytes, aligned to 64.
 void compute_tile(const Machine& machine, const MatrixTile& tile, const InputRows& input, std::byte* scratch);
 
 }  // namespace minim::cpu

@@ -14,7 +14,7 @@ struct Machine {
     const ThreadPool& pool;
     const KernelTable& kernels;
     bool needs_requests;  // LinearArgs::needs_requests
-    // The same for products with one token whose weights have 4 bits or more.
+    // The same for products of one token with weights of 4 bits or more.
     bool needs_requests_of_one;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An input row of packed weights, quantised.
+// The quantised form of input rows that are multiplied with packed weights.
 #pragma once
 
 #include <cstdint>
 
 namespace minim::cpu {
 
-// Added to signed weight codes on CPUs that multiply unsigned by signed bytes.
+// The number that is added to signed weight codes on CPUs that multiply unsigned by signed bytes.
 inline constexpr int k_unsigned_offset = 128;
 
 // 32 columns of a quantised input row. Codes are in -127 .. 127, and two neighbours, columns 2i and 2i + 1, add up to
@@ -20,7 +20,7 @@ struct Q8Block {
     int8_t code[32];
     float scale;
     float scaled_sum[2];      // scale * sum[i]
-    float scaled_total;       // their sum
+    float scaled_total;       // scaled_sum[0] + scaled_sum[1]
     int16_t sum[2];           // of 16 codes each
     int32_t unsigned_offset;  // -k_unsigned_offset * (sum[0] + sum[1])
 };

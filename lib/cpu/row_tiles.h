@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a job cut into tiles. If rows are split over NUMA nodes, tiles are numbered node after node, so that the thread
+// Cuts the rows of a job into tiles. If rows are split over NUMA nodes, tiles are numbered node after node, so that the thread
 // pool can give each node's threads the tiles in their memory.
 #pragma once
 
@@ -19,7 +19,7 @@ struct RowTile {
     int64_t count = 0;
 };
 
-// The split of one matrix, or of every expert of a stack in the same way.
+// The tiles of one matrix, or of every expert of a stack: all experts are split in the same way.
 class RowTiles {
   public:
     // `split` may be null.

@@ -12,7 +12,8 @@ namespace minim::cpu {
 namespace {
 
 constexpr uint64_t k_alignment = 64;
-// Queries of a block: enough that a page of keys, read once from memory, is multiplied from the cache.
+// The number of queries of a block, unless one KV head has more. It is large enough that a page of keys is read once from
+// memory and then multiplied from the cache.
 constexpr int64_t k_block_queries = 96;
 
 int64_t block_queries(const backend::StepLimits& limits) {
@@ -22,7 +23,7 @@ int64_t block_queries(const backend::StepLimits& limits) {
 
 constexpr const char* k_what = "work space of the CPU backend";
 
-// Lays buffers out one behind the other, first without memory to find the size, then in it.
+// Lays out buffers one behind the other: once without memory, to find the size, and then again in the allocated memory.
 class Carver {
   public:
     explicit Carver(std::byte* base) : base_(base) {}
@@ -42,7 +43,7 @@ class Carver {
         used_ = align_up(end, k_alignment);
     }
 
-    // The next buffer begins on a new page.
+    // Makes the next buffer begin on a new page.
     void begin_page() {
         if (used_ > UINT64_MAX - k_page_bytes) fail_out_of_memory(k_what, UINT64_MAX, 0);
         used_ = align_up(used_, k_page_bytes);

@@ -16,14 +16,14 @@ namespace minim::cpu {
 // Returns the bytes a thread needs for a tile of a matrix with `cols` columns (matrix_tile.h).
 int64_t tile_scratch_bytes(int64_t cols) noexcept;
 
-// Of experts(): the rows of an expert's gate and up, and the tokens, whose floats a thread has in scratch at a time.
+// The most rows of an expert's gate and up, and the most tokens, whose products a thread of experts() has in scratch at a time.
 inline constexpr int64_t k_gate_tile_rows = 256;
 inline constexpr int64_t k_gate_tile_tokens = 128;
 
-// Positions whose attention scores are in scratch at a time: whole pages.
+// The number of positions whose attention scores are in scratch at a time: a multiple of a page.
 inline constexpr int64_t k_attend_span_positions = 1024;
 
-// The softmax of a query over the positions of one span, or of several joined: the sum of exp(score - largest).
+// The softmax of a query over the positions of one span, or of several joined spans: the sum of exp(score - largest).
 struct AttendedSpan {
     float largest = 0.0F;
     float sum = 0.0F;  // 0: no positions
@@ -38,7 +38,7 @@ struct ThreadScratch {
     float* gate;  // [k_gate_tile_tokens][k_gate_tile_rows]
     float* up;
 
-    // Of attend(), for the queries of a block.
+    // Used by attend(), for the queries of a block.
     float* rotation;             // [head_dim]: cosines, then sines
     float* key_tile;             // score_tile_floats(head_dim)
     float* scores;               // [queries][k_attend_span_positions]
@@ -50,14 +50,14 @@ struct ThreadScratch {
 
 class CpuScratch : public backend::Scratch {
   public:
-    // Allocates from the backend's memory. Throws out_of_memory, or invalid if expert choices of a step are more than an index
-    // holds.
+    // Allocates from the backend's memory. Throws out_of_memory, or invalid if a step has more expert choices than an
+    // int32_t can count.
     CpuScratch(const backend::StepLimits& limits, int32_t n_threads, const backend::Backend& backend);
-    // Returns the bytes that it allocates. Throws as the constructor does for limits.
+    // Returns the bytes that the constructor allocates. Throws for the same limits as the constructor.
     static uint64_t bytes_for(const backend::StepLimits& limits, int32_t n_threads);
 
     backend::StepLimits limits;
-    int64_t max_cols;  // of any linear's input
+    int64_t max_cols;  // the most columns of an input of linear()
 
     // Quantised inputs, by Activation; [f32] stays null. [n_rows] rows of max_cols.
     std::byte* input[k_activation_count] = {};
@@ -66,27 +66,26 @@ class CpuScratch : public backend::Scratch {
 
     float* router;  // [n_rows][n_expert]
 
-    // Of attend(). A query is a head of a row; a block of queries is multiplied with the keys of a page together.
+    // Used by attend(). A query is a head of a row; a block of queries is multiplied with the keys of a page together.
     int64_t n_block_queries;    // at most
     int32_t* first_row_of_run;  // [n_rows + 1]
-    int16_t* query_codes;       // [n_rows][n_head][head_dim]: queries of keys that are codes
+    int16_t* query_codes;       // [n_rows][n_head][head_dim]: queries as codes, used if keys are codes
     float* query_scales;        // [n_rows][n_head]
     AttendedSpan* row_totals;   // [spans of n_context][n_head]: of one row
     float* row_sums;            // [spans of n_context][n_head][head_dim]
 
-    // Of experts(); "slot" is row * n_expert_used + choice, slots are [n_rows * n_expert_used] in number.
+    // Used by experts(). A "slot" is row * n_expert_used + choice, [slots] is n_rows * n_expert_used.
     int32_t* first_of_expert;  // [n_expert + 1]: where an expert's entries start in the sorted order
     int32_t* active_expert;    // [n_expert]: experts with an entry
     int32_t* entry_row;        // [slots]: input row of an entry of the sorted order
     int32_t* entry_of_slot;    // [slots]
-    std::byte*
-        activated;  // [slots][ff], sorted order: the input of `down`, floats or, in less room, quantised
+    std::byte* activated;  // [slots][ff], sorted order: input of `down`, as floats or quantised (fewer bytes)
     float* expert_output;  // [slots][hidden]
 
     const ThreadScratch& of(int32_t thread) const noexcept { return threads[static_cast<size_t>(thread)]; }
 
   private:
-    CpuScratch(const backend::StepLimits& limits, int32_t n_threads);  // buffers without memory
+    CpuScratch(const backend::StepLimits& limits, int32_t n_threads);  // measures, without allocating
 
     uint64_t bytes_ = 0;
     std::unique_ptr<backend::Memory> memory_;

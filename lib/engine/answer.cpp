@@ -146,7 +146,7 @@ void Answer::finish(Finish why) {
     end_ = stops_.stopped() ? Finish::stop_text : why;
     if (!stops_.stopped()) settled_text_ += stops_.finish();
     while (!waiting_.empty()) release_front();
-    // A character that never became whole is the last token's.
+    // The text of a character that never became complete goes to the last token.
     if (!ready_.empty()) ready_.back().text += std::exchange(settled_text_, {});
 }
 

@@ -66,7 +66,7 @@ struct AnswerState {
     int64_t n_reasoning = 0;    // tokens between <think> and </think> so far
     int64_t n_generated = 0;    // reported: read by the owner or still to be read
     int64_t prompt_us = 0;      // until the first token
-    int64_t generate_us = 0;    // from there to the last one
+    int64_t generate_us = 0;    // from the first token to the last one
     uint64_t seed = 0;
     // Of a request to an engine:
     int64_t n_cached = 0;     // tokens of the prompt that the prefix cache had
@@ -120,7 +120,7 @@ class Answer {
 
     // Returns whether no more tokens will be chosen.
     bool has_ended() const noexcept { return end_ != Finish::none; }
-    // Returns how it ended; none until the last token has been reported.
+    // Returns how the answer ended; none until the last token has been reported.
     Finish reported_finish() const noexcept { return ready_.empty() ? end_ : Finish::none; }
     int32_t end_token() const noexcept { return end_token_; }  // or -1
     int32_t stop_text() const noexcept { return stops_.matched_index(); }
@@ -153,13 +153,13 @@ class Answer {
     struct WaitingToken {
         sampling::Choice choice;
         uint64_t text_end;           // bytes of text up to its last whole character
-        bool ends_inside_character;  // which belongs to a later token then
+        bool ends_inside_character;  // the character then belongs to a later token
     };
     std::deque<WaitingToken> waiting_;
     std::deque<TokenEvent> ready_;
     std::string settled_text_;    // final text, not yet assigned to a token
     uint64_t decoded_bytes_ = 0;  // of the text so far
-    uint64_t given_bytes_ = 0;    // of it, given to tokens
+    uint64_t given_bytes_ = 0;    // bytes of it that were given to tokens
     Finish end_ = Finish::none;
     int32_t end_token_ = -1;
     int64_t n_chosen_ = 0;

@@ -17,7 +17,8 @@ using Clock = Request::Clock;
 
 constexpr int64_t k_draft_rows = 32;  // of logits, beside one per request
 
-// A step ends between layers. This is how long one may take, so that others wait for less than 100 ms.
+// A step can be ended only between layers. This is the longest time between two such checks, so that other requests
+// wait for less than 100 ms.
 constexpr auto k_longest_wait = std::chrono::milliseconds(80);
 constexpr int64_t k_first_prompt_rows = 64;
 
@@ -32,7 +33,7 @@ int64_t kv_tokens(const model::Model& model, const EngineParams& params, const L
     return params.n_kv_tokens;
 }
 
-// Most tokens of one request: what was asked for, limited by the KV cache.
+// Returns the most tokens of one request: the requested context, limited by the KV cache.
 int64_t context_length(const model::Model& model, const EngineParams& params, int64_t n_pages,
                        const Logger& log) {
     const int64_t trained = model.config().n_context_train;
@@ -129,7 +130,7 @@ std::vector<std::shared_ptr<Request>> Engine::submit(std::vector<int32_t> prompt
     for (int64_t i = 0; i < n_answers; ++i) {
         requests.push_back(std::make_shared<Request>(prompt, params));
         works.push_back(std::make_unique<Work>(requests.back(), *model_, 0));
-        ++params.generate.sampling.seed;  // has no effect without one
+        ++params.generate.sampling.seed;  // has no effect if the seed is random
     }
     {
         const std::lock_guard lock(mutex_);
@@ -231,7 +232,7 @@ bool Engine::wait_for_work() {
     };
     publish_state();
     is_idle_ = submitted_.empty() && waiting_.empty() && running_.empty();
-    if (is_idle_) changed_.notify_all();  // whoever drains it
+    if (is_idle_) changed_.notify_all();  // wakes drain()
     changed_.wait(lock, [&] { return has_work() || stopping_.triggered(); });
     take_submitted();
     return !stopping_.triggered();
@@ -289,18 +290,19 @@ void Engine::run_step() {
     } catch (...) {
         is_in_step_ = false;
         remove_ended();
-        // So that a long prompt makes progress beside any number of urgent requests.
+        // Shorter steps let a long prompt make progress beside any number of urgent requests.
         if (is_preempted_) n_prompt_rows_ = std::max(n_prompt_rows_ / 2, k_least_prompt_rows);
         throw;
     }
     is_in_step_ = false;
-    remove_ended();  // with the pages that the step wrote to
+    remove_ended();  // and frees the pages that the step wrote to
     ++counts_.n_steps;
     counts_.n_rows += scheduler_.n_planned();
 }
 
-// Called between layers of a step, on the engine's thread and on the one that computes the host's experts: returns whether the
-// result is no longer needed, or a request of higher priority is waiting. Marks requests that have timed out.
+// Returns whether the step's result is no longer needed, or a request of higher priority is waiting. Ends requests that
+// were cancelled or have timed out. Called between layers of a step, on the engine's thread and on the one that computes
+// the host's experts.
 bool Engine::is_step_unwanted() noexcept {
     const std::lock_guard looking(look_mutex_);
     const Clock::time_point now = Clock::now();

@@ -45,7 +45,7 @@ struct EngineState {
     int64_t n_waiting = 0;
     int64_t n_running = 0;
     int64_t n_steps = 0;
-    int64_t n_rows = 0;  // evaluated, of all steps
+    int64_t n_rows = 0;  // rows evaluated in all steps
     int64_t n_preempted = 0;
     int64_t n_pages = 0;
     int64_t n_pages_held = 0;    // owned by requests and the prefix cache
@@ -76,7 +76,7 @@ class Engine {
         return submit(std::move(prompt), std::move(params), 1).front();
     }
 
-    // The same for n answers to one prompt, all or none; with a seed, answer i has the seed plus i.
+    // Submits n requests with the same prompt, all or none. With a seed, answer i has the seed plus i.
     std::vector<std::shared_ptr<Request>> submit(std::vector<int32_t> prompt, RequestParams params,
                                                  int64_t n_answers);
 
@@ -157,8 +157,8 @@ class Engine {
     WorkList running_;
     EngineState counts_;
     bool is_in_step_ = false;
-    bool is_preempted_ = false;  // the step, by a request of higher priority
-    // For is_step_unwanted(), which alone touches the above during a step.
+    bool is_preempted_ = false;  // a request of higher priority has ended the step
+    // Used by is_step_unwanted(), the only function that touches the members above during a step.
     std::mutex look_mutex_;
     Clock::time_point last_look_;     // the last check whether the step is still wanted
     Clock::duration longest_wait_{};  // between two such checks of the step

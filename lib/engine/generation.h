@@ -22,8 +22,8 @@ class Generation {
     Generation(Session& session, const GenerateParams& params, std::span<const int32_t> prompt,
                const CancelToken* cancel);
 
-    // Returns the next token, or nothing if the text has ended. After an error the session has exactly what was
-    // reported.
+    // Returns the next token, or nothing if the text has ended. After an error the session has exactly the tokens that
+    // were reported.
     std::optional<TokenEvent> next(const CancelToken* cancel);
 
     // Ends the text after the last reported token.

@@ -15,7 +15,7 @@ uint64_t key_of(std::span<const int32_t> tokens) {
     return key;
 }
 
-constexpr double k_fading = 0.9;  // of what was measured, a step
+constexpr double k_fading = 0.9;  // the factor of earlier measurements, at each step
 constexpr int64_t k_first_interval = 8;
 constexpr int64_t k_longest_interval = 512;
 
@@ -82,7 +82,7 @@ void DraftLength::learn(int64_t n_drafted, int64_t n_tokens, double seconds) {
 std::span<const int32_t> Drafter::draft(std::span<const int32_t> text, int64_t room) {
     if (!length_.is_on()) return {};
     const auto tokens = lookup_.draft(text, room);
-    if (tokens.empty()) return {};  // nothing to decide about
+    if (tokens.empty()) return {};  // there is no draft whose length could be chosen
     return tokens.first(std::min<size_t>(tokens.size(), static_cast<size_t>(length_.next())));
 }
 

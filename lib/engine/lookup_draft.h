@@ -14,13 +14,13 @@ namespace minim::engine {
 class LookupDraft {
   public:
     // Returns at most `most` tokens that may come next, a part of `text`; none if its last three tokens did not occur
-    // before. From call to call a text only grows.
+    // before. `text` must only grow from call to call.
     std::span<const int32_t> draft(std::span<const int32_t> text, int64_t most);
 
   private:
     size_t n_known_ = 0;  // tokens of the text that next_of_ has seen
     std::unordered_map<uint64_t, size_t>
-        next_of_;  // three tokens -> place of the one after them, the last time
+        next_of_;  // three tokens -> place of the token after their last occurrence
 };
 
 // Finds the best length of drafts: measures the time of a token for several lengths, uses the best one, and tries its
@@ -41,7 +41,7 @@ class DraftLength {
   private:
     struct Length {
         int64_t n_drafted = 0;
-        double seconds = 0.0;  // both fade
+        double seconds = 0.0;  // in both, older measurements count less
         double tokens = 0.0;
     };
 
@@ -54,7 +54,7 @@ class DraftLength {
     bool tries_longer_ = true;
 };
 
-// Both together: drafts of the best length.
+// Combines both: makes drafts of the best length.
 class Drafter {
   public:
     // Drafts have at most `most` tokens; 0: none.
@@ -63,7 +63,7 @@ class Drafter {
     // Returns at most `room` tokens that may come next, a part of `text`.
     std::span<const int32_t> draft(std::span<const int32_t> text, int64_t room);
 
-    // As DraftLength.
+    // See DraftLength::learn().
     void learn(int64_t n_drafted, int64_t n_tokens, double seconds) {
         length_.learn(n_drafted, n_tokens, seconds);
     }

@@ -9,7 +9,7 @@ namespace minim::engine {
 
 class LoopDetector {
   public:
-    // A loop is `n_tokens` tokens that are one block at least four times in a row; 0: disabled.
+    // A loop is `n_tokens` tokens that repeat one block at least four times in a row; 0: disabled.
     explicit LoopDetector(int64_t n_tokens) : n_tokens_(n_tokens), runs_(static_cast<size_t>(n_tokens / 4)) {}
 
     // Adds the next token and returns whether the text ends in a loop.
@@ -26,7 +26,8 @@ class LoopDetector {
 
   private:
     int64_t n_tokens_;
-    std::vector<int64_t> runs_;  // by period - 1: how many tokens in a row equal the one so far before them
+    std::vector<int64_t>
+        runs_;  // [period - 1]: how many of the last tokens in a row equal the token one period before
     std::vector<int32_t> text_;
 };
 

@@ -26,8 +26,8 @@ void Engine::admit() {
     }
 }
 
-// Gives the request the cached pages of its tokens, and reserves pages for the others and one more. Returns false if
-// there are too few: each running request must have one page more, or one would be preempted at once.
+// Gives the request the cached pages of its tokens, and reserves pages for the other tokens and one more. Returns false
+// if there are too few pages. One page must also be left for each running request, or one would be preempted at once.
 bool Engine::start(Work& work) {
     Sequence& sequence = work.sequence;
     const auto known =
@@ -82,7 +82,7 @@ void Engine::plan_answers() {
     std::vector<Sequence*> answers;
     for (auto it = running_.begin(); it != running_.end();) {
         Work& work = **it;
-        if (!work.is_answering() || get_page(work)) {  // a preempted one comes later in the list
+        if (!work.is_answering() || get_page(work)) {  // a preempted request comes later in the list
             if (work.is_answering()) answers.push_back(&work.sequence);
             ++it;
         } else {
@@ -151,7 +151,7 @@ void Engine::share_running(Work& work) {
     const int64_t n_wanted = own.n_tokens() - 1;
     const Sequence* longest = nullptr;
     int64_t n_known = own.n_evaluated;
-    int64_t n_to_come = 0;  // of what both have in common
+    int64_t n_to_come = 0;  // tokens that both have in common and `longest` has yet to evaluate
     for (const auto& other : running_) {
         const Sequence& theirs = other->sequence;
         if (other.get() == &work || !theirs.kv || std::min(theirs.n_evaluated, n_wanted) <= n_known) continue;

@@ -32,7 +32,7 @@ class Reasoning {
     std::optional<int32_t> begin_;
     std::optional<int32_t> end_;
     std::vector<int32_t> closing_;
-    size_t n_closing_ = 0;  // of these, chosen
+    size_t n_closing_ = 0;  // how many of these were chosen
     bool is_open_ = false;
     int64_t n_tokens_ = 0;
 };

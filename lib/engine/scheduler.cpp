@@ -35,7 +35,7 @@ void Scheduler::begin() {
 }
 
 void Scheduler::add_answers(std::span<Sequence* const> sequences, int64_t n_drafts) {
-    auto n_left = std::ssize(sequences);  // without a draft yet
+    auto n_left = std::ssize(sequences);  // sequences without a draft so far
     for (Sequence* sequence : sequences) {
         const int64_t share = (n_drafts + n_left - 1) / n_left;
         --n_left;
@@ -114,7 +114,7 @@ void Scheduler::choose(Sequence& sequence) {
         ++sequence.n_evaluated;
         ++*sequence.logits_row;
     }
-    // Another answer would need another top-k of the row.
+    // The top-k suits only this answer: another answer would need another top-k of the row.
     Place& place = places_[static_cast<size_t>(*sequence.logits_row)];
     if (place == Place::with_top) place = Place::device;
     // The cost of the tokens: the share of the step that the answer's rows take.

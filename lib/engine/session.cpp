@@ -166,7 +166,7 @@ void Session::check(std::span<const int32_t> ids, int64_t n_forgotten) const {
                                 n_context_, n_held),
                     facts);
     }
-    check_ids(ids, model_->config());  // no more of them than may be there
+    check_ids(ids, model_->config());  // the check above limits their number
 }
 
 void Session::check_eval(std::span<const int32_t> ids, bool all_logits, std::span<const float> logits,
@@ -207,8 +207,8 @@ void Session::eval(std::span<const int32_t> ids, bool all_logits, std::span<floa
     }
 }
 
-// Evaluates the tokens that are due. Logits after each token from position n_before on are written to `every_row`; or
-// those after the last one stay in the scheduler.
+// Evaluates the tokens that are due. Logits after each token from position n_before on are written to `every_row`. If
+// it is empty, the logits after the last token stay in the scheduler.
 void Session::eval_chunks(int64_t n_before, std::span<float> every_row, const CancelToken* cancel) {
     sequence_.kv->hold(sequence_.n_evaluated, n_tokens());
     sequence_.answer = nullptr;

@@ -74,7 +74,8 @@ Iq4NlFit fit_iq4nl(const float* x, float inverse, int* codes) {
     return {d, d * cross};
 }
 
-// Tries the peak at -127, at up to seven steps beside it, and at the other end of the table.
+// Writes the codes of the best fit and returns its d. Tries the peak at -127, at up to seven steps beside it, and at the other
+// end of the table.
 float quantise_iq4_nl(const float* x, int* codes) {
     const float peak = signed_peak(x, 32);
     std::fill_n(codes, 32, 0);

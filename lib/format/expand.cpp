@@ -81,7 +81,7 @@ void put_d(float d, uint8_t* block) {
     std::memcpy(block, &d, sizeof(d));
 }
 
-// n nibbles, value_of(i) each.
+// Writes n nibbles, value_of(i) each.
 template <class Value>
 void put_nibbles(int n, const Value& value_of, uint8_t* out) {
     for (int i = 0; i < n; i += 2) out[i / 2] = static_cast<uint8_t>(value_of(i) | value_of(i + 1) << 4);

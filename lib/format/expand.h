@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unpacked codebooks: IQ1 to IQ3 weights with a code for each weight instead of codebook indices. The numbers are the same, in 1.2
-// to 1.6 times the bytes. On few threads codebook lookups are slower than memory; codes are decoded at memory speed.
+// Unpacked codebooks: IQ1 to IQ3 weights with a code for each weight instead of codebook indices. The weights are the same, but
+// take 1.2 to 1.6 times the bytes. On few threads, codebook lookups are slower than memory, but codes are decoded at memory
+// speed.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ void split_halves(const std::byte* pairs, std::byte* out) {
     }
 }
 
-// The four bits of output j of eight are at 4 * k_awq_order[j] of a word.
+// The four bits of output j of eight begin at bit 4 * k_awq_order[j] of a word.
 constexpr int k_awq_order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 // Writes group g of the blocks of eight rows: that of the 128 inputs from input `col` on.

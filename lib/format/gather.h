@@ -12,11 +12,11 @@ namespace minim {
 // Writes a row of FP8_E4M3_B128 from `cols` codes and a scale for every 128 of them.
 void gather_fp8_row(const std::byte* codes, const float* scales, int64_t cols, std::byte* out) noexcept;
 
-// Writes a row of NVFP4 from `cols` codes, two per byte, the low nibble first, and an E4M3 scale for every 16 of them, none of
-// which is NaN. A negative scale inverts the signs of its codes.
+// Writes a row of NVFP4 from `cols` codes, two per byte, the low nibble first, and an E4M3 scale for every 16 of them.
+// No scale may be NaN. A negative scale inverts the signs of its codes.
 void gather_nvfp4_row(const std::byte* codes, const std::byte* scales, int64_t cols, std::byte* out) noexcept;
 
-// Writes a row of MXFP4 from such codes and an exponent for every 32 of them.
+// Writes a row of MXFP4 from `cols` codes in the same order and an exponent for every 32 of them.
 void gather_mxfp4_row(const std::byte* codes, const std::byte* scales, int64_t cols, std::byte* out) noexcept;
 
 // A matrix in the GEMM layout of AutoAWQ: one row for each input, eight outputs in each 32-bit word.

@@ -40,7 +40,7 @@ inline constexpr auto k_iq1s = expand<uint64_t>(k_iq1s_points, k_iq1s_magnitudes
 
 }  // namespace codebooks
 
-// Entries of eight magnitudes (8, 25, 43): 256, 512 and 1024 of them.
+// Return the entries of eight magnitudes (8, 25, 43): 256, 512 and 1024 entries.
 MINIM_HOST_DEVICE const uint64_t* iq2xxs_grid() {
     static constexpr auto k_points = codebooks::k_iq2xxs;
     return k_points.data;
@@ -56,7 +56,7 @@ MINIM_HOST_DEVICE const uint64_t* iq2s_grid() {
     return k_points.data;
 }
 
-// Entries of four magnitudes: 256 of 4 … 62, 512 of 1 … 15.
+// Return the entries of four magnitudes: 256 entries of 4 … 62, 512 entries of 1 … 15.
 MINIM_HOST_DEVICE const uint32_t* iq3xxs_grid() {
     static constexpr auto k_points = codebooks::k_iq3xxs;
     return k_points.data;
@@ -67,25 +67,25 @@ MINIM_HOST_DEVICE const uint32_t* iq3s_grid() {
     return k_points.data;
 }
 
-// Entries of eight signed bytes (-1, 0, 1): 2048 of them.
+// Returns the 2048 entries of eight signed bytes (-1, 0, 1).
 MINIM_HOST_DEVICE const uint64_t* iq1s_grid() {
     static constexpr auto k_points = codebooks::k_iq1s;
     return k_points.data;
 }
 
-// Maps seven stored sign bits to eight: bit 7 makes the number of set bits even. 128 bytes.
+// Returns a table of 128 bytes that maps seven stored sign bits to eight: bit 7 makes the number of set bits even.
 MINIM_HOST_DEVICE const uint8_t* ksigns() {
     static constexpr auto k_bytes = codebooks::k_ksigns;
     return k_bytes.data;
 }
 
-// 16 values.
+// Returns the 16 values by code.
 MINIM_HOST_DEVICE const int8_t* iq4nl_values() {
     static constexpr auto k_values = codebooks::k_iq4nl;
     return k_values.data;
 }
 
-// Two halves each, plain then shifted: 4 + 4, 8 + 8, 16 + 16, 32 + 32, 64 + 64 values.
+// Return tables of two halves, the plain values and then the shifted ones: 4 + 4, 8 + 8, 16 + 16, 32 + 32, 64 + 64 values.
 MINIM_HOST_DEVICE const int8_t* iq2k_values() {
     static constexpr auto k_values = codebooks::k_iq2k;
     return k_values.data;
@@ -111,13 +111,13 @@ MINIM_HOST_DEVICE const int8_t* iq6k_values() {
     return k_values.data;
 }
 
-// 32 pairs: values 2i and 2i + 1.
+// Returns 32 pairs: pair i is values 2i and 2i + 1.
 MINIM_HOST_DEVICE const int8_t* iq2kl_values() {
     static constexpr auto k_values = codebooks::k_iq2kl;
     return k_values.data;
 }
 
-// 16 FP4 values by code, doubled.
+// Returns the 16 FP4 values by code, doubled.
 MINIM_HOST_DEVICE const int8_t* e2m1_doubled_values() {
     static constexpr auto k_values = codebooks::k_e2m1_doubled;
     return k_values.data;

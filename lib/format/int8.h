@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eight-bit integers of quantised folders, W = d * (code - zero). The numbers 32, 64, 128 are the elements that share a scale, and
-// those of a block.
+// Eight-bit integers of quantised folders, W = d * (code - zero). The numbers 32, 64, 128 are the elements that share a scale;
+// they are also the elements of a block.
 //
 //   INT8_S64, INT8_S128               0  d      f16
 //   zero is 0                         2  codes  i8

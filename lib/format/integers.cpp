@@ -24,7 +24,7 @@ void put_halves(const uint8_t* codes, std::byte* to) {
     for (int i = 0; i < n; ++i) to[i] = static_cast<std::byte>(codes[i] | codes[n + i] << 4);
 }
 
-// The same for each 64 of some codes.
+// Packs `count` codes in the same order, 64 at a time.
 void put_halves_of_64(const uint8_t* codes, int count, std::byte* to) {
     for (int e = 0; e < count; e += 64) put_halves<32>(codes + e, to + e / 2);
 }
@@ -34,7 +34,7 @@ void put_signed(const uint8_t* codes, int count, std::byte* to) {
     for (int i = 0; i < count; ++i) to[i] = static_cast<std::byte>(codes[i] ^ 0x80U);
 }
 
-// Calls write(codes, group, place) for each block of the row; `group` is that of its first code.
+// Calls write(codes, group, place) for each block of the row; `group` is the group of its first code.
 template <typename Block, typename Write>
 void for_each_block_of(const IntegerRow& row, std::byte* out, const Write& write) {
     for (size_t k = 0; k < row.codes.size(); k += Block::block_elems) {

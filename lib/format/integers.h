@@ -19,8 +19,8 @@ struct IntegerRow {
     int64_t group = 0;               // inputs that share a scale: a multiple of the format's block
 };
 
-// A scale and a zero point as INT4_Z… and INT8_Z… hold them. The scale's sign bit is the highest bit of the zero point + 1, so the
-// codes of a negative scale are turned round: XOR code_mask.
+// A scale and a zero point as INT4_Z… and INT8_Z… hold them. The scale's sign bit is the highest bit of the zero point + 1, so
+// the codes of a negative scale are mirrored: each is stored as code XOR code_mask.
 struct ScaleAndZero {
     uint16_t d;
     uint8_t zero;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // IQ6_K (ik): 256 elements, 6-bit codes into a table of 64 values or its shifted twin, 16 groups of 16 with a
-// signed 8-bit scale each. The values are the integer table of the fork's matrix kernels, not the cubic of
+// signed 8-bit scale each. The values are the integer table of the fork's matrix kernels, not the cubic polynomial of
 // its row decoder.
 //
 //     0  d       f16

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Q3_K: 256 elements, 3-bit codes, 16 groups of 16 with a 6-bit scale each.
 //
-//     0  high    32 bytes: bit e/32 of byte e%32; a clear bit takes 4 off the code
+//     0  high    32 bytes: bit e/32 of byte e%32; if it is clear, the code is 4 less
 //    32  codes   64 bytes: 32 bytes hold 128 elements, the lowest bits of each byte the first 32 of them
 //    96  scales  12 bytes: bits 0-3 of scale g are nibble g/8 of byte g%8,
 //                bits 4-5 are at bit 2*(g/4) of byte 8 + g%4

@@ -12,7 +12,7 @@
 //   8  scales  8 bytes: nibble g%2 of byte g/2 scales elements 16g … 16g+15
 //  16  codes   as above
 //
-//   W = d * (2 * scale + 1) * (code - 1 + shift), shift = +1/8 or -1/8: the bits that IQ1_S and IQ1_M decode to
+//   W = d * (2 * scale + 1) * (code - 1 + shift), shift = +1/8 or -1/8: the same bits as decoded from IQ1_S and IQ1_M
 //
 // Pinned by tests/unit/format/expand_test.cpp
 #pragma once

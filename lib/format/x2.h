@@ -5,7 +5,7 @@
 // X2_XXS
 //   0  d       f32
 //   4  scales  4 bytes: nibble j%2 of byte j/2 scales elements 32j … 32j+31
-//   8  codes   three times 32 bytes, one for the element of each 32; eight elements 32 apart share three bytes
+//   8  codes   three times 32 bytes: byte i of each 32 has codes of elements i, 32 + i, 64 + i ... 224 + i
 //
 // X2_XS, X2_S
 //   0  d       f32
@@ -20,7 +20,7 @@
 //   A code has a magnitude in its two low bits and a sign above, set if the weight is negative. Nearly all codes are moved to
 //   a byte of their own with a shift and a mask.
 //
-//   W = d * (0.5 + scale) / 4 * {8, 25, 43}[magnitude] with its sign: the bits that the IQ2 formats decode to
+//   W = d * (0.5 + scale) / 4 * {8, 25, 43}[magnitude] with its sign: the same bits as decoded from the IQ2 formats
 //
 // Pinned by tests/unit/format/expand_test.cpp
 #pragma once
@@ -53,7 +53,7 @@ struct X2 {
         return bit_field(first[32 * (u - 6)], 6, 2) | bit_field(first[64], u, 1) << 2;
     }
 
-    // The IQ2 codebooks have no fourth magnitude.
+    // Returns the value of a code. The IQ2 codebooks have no fourth magnitude.
     MINIM_HOST_DEVICE static int value(int code) {
         constexpr auto k_magnitudes = codebooks::k_iq2s_magnitudes;
         const int magnitude = code % 4 < 3 ? k_magnitudes.data[code % 4] : 0;

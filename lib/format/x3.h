@@ -8,7 +8,7 @@
 //
 //   X3_XXS: W = d * (0.5 + scale) / 2 * value, of -62, -52, -44, -36 ... -4, 4, 12 ... 62
 //   X3_S:   W = d * (1 + 2 * scale) * value, of -15, -13 ... 15
-//   the bits that the IQ3 formats decode to
+//   Both give the same bits as decoded from the IQ3 formats.
 //
 // Pinned by tests/unit/format/expand_test.cpp
 #pragma once

@@ -35,7 +35,7 @@ Format kv_format(const KvFileHeader& header, uint32_t type, const std::string& p
     return *format;
 }
 
-// Calls visit(place in the page, place in the packed page, bytes) for the runs of slots that are in use.
+// Calls visit(offset in the page, offset in the packed page, bytes) for each run of slots that are in use.
 template <typename Visit>
 void for_each_run(const KvLayout& layout, int64_t n_slots, const Visit& visit) {
     const auto k_bytes = static_cast<size_t>(n_slots * layout.k_token_bytes());

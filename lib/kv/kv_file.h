@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common part of files with KV cache pages: a header that names their model and layout, and pages of which only the
-// used slots are written. Such files are hostile input: every size is checked before it is used, and the hash of every byte.
+// used slots are written. Such files are hostile input: every size is checked before it is used, and every byte against a hash.
 #pragma once
 
 #include <cstddef>
@@ -39,10 +39,10 @@ std::span<const std::byte> bytes_of(const T& value) {
 // Returns a header without counts, file_bytes and hash. `magic`: 8 characters.
 KvFileHeader new_header(std::string_view magic, uint64_t model, const backend::KvLayout& layout);
 
-// Fills in the last two fields.
+// Fills in the last two fields, file_bytes and hash.
 void seal_header(KvFileHeader& header, uint64_t file_bytes);
 
-// The bytes of such a file: all of a file, the part of one behind a position, or memory of the caller.
+// The bytes of a file with KV cache pages: a whole file, a file from a position on, or memory of the caller.
 class Source {
   public:
     explicit Source(File file, uint64_t start = 0);
@@ -68,9 +68,9 @@ KvFileHeader read_header(const Source& source, std::string_view magic);
 // Returns the layout of the header. Throws format with reason `value`, `type` or `format` for an impossible one.
 backend::KvLayout layout_of(const KvFileHeader& header, const std::string& path);
 
-enum class Behind : uint8_t { nothing, anything };  // what may follow in the source
+enum class Behind : uint8_t { nothing, anything };  // what may follow the file's bytes in the source
 
-// Throws format if the size of the source differs from the one in its header, or from the one that its counts give.
+// Throws format if the size of the source differs from the size in its header, or from the size that its counts give.
 void check_size(const Source& source, const KvFileHeader& header, uint64_t expected_bytes,
                 Behind behind = Behind::nothing);
 

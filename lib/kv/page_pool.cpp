@@ -248,14 +248,14 @@ bool PagePool::release(const Page& page, bool keep_reserved) noexcept {
     int32_t& n_holders = slab.n_holders[static_cast<size_t>(page.index_)];
     assert(n_holders > 0);
     if (--n_holders > 0) return false;
-    slab.free.push_back(page.index_);  // has room: every page was once in it
+    slab.free.push_back(page.index_);  // does not allocate: every page of the slab was once in `free`
     --state_.n_held;
     if (keep_reserved) ++state_.n_reserved;
     drop_spare_slabs();
     return keep_reserved;
 }
 
-// Gives back memory that no page or reservation needs.
+// Frees slabs that no page or reservation needs.
 void PagePool::drop_spare_slabs() noexcept {
     for (Slab& slab : slabs_) {
         const auto n = static_cast<int64_t>(slab.n_holders.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // KV cache pages with reference counts: a page belongs to every sequence that uses it and is free again when the last one
-// releases it. Pages that a sequence may need later are reserved when it is created: running out of memory is an error
-// then, and never in the middle of a text.
+// releases it. Pages that a sequence may need later are reserved when it is created, so memory can run out only then, and
+// never in the middle of a text.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@
 
 namespace minim::kv {
 
-// Returns the number of pages that n_positions take.
+// Returns the number of pages for n_positions positions.
 int64_t page_count(int64_t n_positions) noexcept;
 
 // Returns the bytes of the pages for n_context positions. Throws invalid if n_context is below 1 or too large to address.
 uint64_t bytes_for(const backend::KvLayout& layout, int64_t n_context);
 
 struct PoolState {
-    int64_t n_pages = 0;     // with memory
-    int64_t n_held = 0;      // owned by at least one sequence
-    int64_t n_reserved = 0;  // of the others
+    int64_t n_pages = 0;     // pages that have memory
+    int64_t n_held = 0;      // pages that at least one sequence owns
+    int64_t n_reserved = 0;  // reserved pages among those without an owner
 
     int64_t n_unclaimed() const noexcept { return n_pages - n_held - n_reserved; }
     bool operator==(const PoolState&) const = default;
@@ -38,7 +38,7 @@ struct Part {
 
 class PagePool;
 
-// A handle of a page: one place in the memory of every part.
+// A handle of a page: it stands for one block in the memory of each part.
 class Page {
     friend class PagePool;
     int32_t slab_ = 0;
@@ -48,8 +48,8 @@ class Page {
 // Any thread.
 class PagePool {
   public:
-    // Throws unsupported if the format is not one of is_kv_format(), or a head is not a multiple of its blocks.
-    // `parts` have the layers of the layout, in their order; without them all lie in host memory.
+    // Throws unsupported if is_kv_format() is false for a format, or if a head is not a multiple of the format's blocks.
+    // `parts` have the layers of the layout, in their order. Without parts, all layers are in host memory.
     explicit PagePool(const backend::KvLayout& layout, std::vector<Part> parts = {});
     PagePool(const PagePool&) = delete;
     PagePool& operator=(const PagePool&) = delete;
@@ -68,7 +68,7 @@ class PagePool {
     // Reserves n pages that are neither owned nor reserved. Returns false, and reserves none, if there are fewer.
     bool try_reserve(int64_t n);
 
-    // The same, but allocates missing pages; they are freed once they are not needed. Throws as keep_pages.
+    // Does the same, but allocates missing pages, which are freed once they are not needed. Throws as keep_pages.
     void reserve(int64_t n);
 
     void release_reservation(int64_t n) noexcept;
@@ -88,8 +88,8 @@ class PagePool {
     void share(const Page& page) noexcept;
     bool is_shared(const Page& page) const noexcept;
 
-    // Removes one owner of a page. If it was the last one and `keep_reserved` is set, a page stays reserved for the
-    // caller, and true is returned.
+    // Removes one owner of a page. If it was the last owner and `keep_reserved` is set, keeps a page reserved for the
+    // caller and returns true.
     bool release(const Page& page, bool keep_reserved) noexcept;
 
   private:
@@ -109,7 +109,7 @@ class PagePool {
     const std::vector<Part> parts_;
     std::vector<backend::KvLayout> part_layouts_;
     mutable std::mutex mutex_;
-    std::vector<Slab> slabs_;  // a freed one stays as an empty entry
+    std::vector<Slab> slabs_;  // a freed slab stays as an empty entry
     PoolState state_;
 };
 

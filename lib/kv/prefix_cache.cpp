@@ -44,7 +44,7 @@ PrefixCache::Found PrefixCache::look_up(std::span<const int32_t> tokens) {
     return found;
 }
 
-// Children before their parents, so that the oldest page is never one that others build on.
+// Moves a node and its parents to the end of the list, children before their parents: so the oldest page never has children.
 void PrefixCache::mark_used(Node* node) {
     for (; node != &root_; node = node->parent) nodes_.splice(nodes_.end(), nodes_, node->place);
 }
@@ -91,11 +91,11 @@ void PrefixCache::keep(std::span<const int32_t> tokens, const Sequence& sequence
     Node* last = found.node;
     auto rest = tokens.subspan(static_cast<size_t>(found.n_whole));
     if (found.n_begun > 0 && found.n_begun == static_cast<int64_t>(rest.size())) {
-        last = found.begun;  // has as many positions or more
+        last = found.begun;  // the cached page has as many positions, or more
         rest = {};
     }
     try {
-        // Replaces the same page, kept when it had fewer positions.
+        // Replaces the page that was kept for this text when it had fewer positions.
         const bool grew = found.n_begun > 0 && found.n_begun == std::ssize(found.begun->tokens);
         if (grew && !rest.empty()) {
             const auto of_page = rest.first(std::min<size_t>(rest.size(), k_kv_page_tokens));
@@ -112,13 +112,13 @@ void PrefixCache::keep(std::span<const int32_t> tokens, const Sequence& sequence
                        Age::newest);
         }
     } catch (const std::bad_alloc&) {
-        // What is not kept is evaluated again.
+        // Positions that are not kept will be evaluated again.
     }
     mark_used(last);
 }
 
 int64_t PrefixCache::n_droppable() const noexcept {
-    // An owner of a page owns those before it too. So no shared page is below an unshared one.
+    // An owner of a page also owns the pages before it. So no shared page is below an unshared one.
     return std::ranges::count_if(nodes_, [&](const auto& node) { return !pool_->is_shared(node->page); });
 }
 

@@ -48,9 +48,9 @@ class PrefixCache {
     // Writes all cached pages to a file, which gets its name once it is complete. Throws as write_state.
     void save(const std::string& path, uint64_t model, const CancelToken* cancel) const;
 
-    // Adds the pages of a file of save(), the most recently used first, as long as the pool has free pages. Returns how many
-    // were read. Throws as StateFile, and format if the file is of another model or layout; pages read before an altered
-    // one stay.
+    // Adds the pages of a file that save() wrote, the most recently used first, as long as the pool has free pages. Returns the
+    // number of pages read. Throws as StateFile, and format if the file is of another model or layout. Pages that were read
+    // before an altered page stay.
     int64_t load(const std::string& path, uint64_t model, const CancelToken* cancel);
 
     int64_t n_pages() const noexcept { return static_cast<int64_t>(nodes_.size()); }
@@ -58,7 +58,7 @@ class PrefixCache {
   private:
     struct Node {
         Page page;
-        std::vector<int32_t> tokens;  // of the page: 64, or fewer in a leaf
+        std::vector<int32_t> tokens;  // tokens of the page: 64, or fewer in a leaf
         Node* parent = nullptr;
         std::multimap<int32_t, Node*> children;  // by their first token
         std::list<std::unique_ptr<Node>>::iterator place;
@@ -66,7 +66,7 @@ class PrefixCache {
     struct Found {
         Node* node = nullptr;   // the last whole page; the root if there is none
         int64_t n_whole = 0;    // positions in whole pages
-        Node* begun = nullptr;  // a page whose first positions fit
+        Node* begun = nullptr;  // the next page, if only its first n_begun positions match
         int64_t n_begun = 0;
     };
 

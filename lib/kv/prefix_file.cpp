@@ -23,11 +23,11 @@ struct NodeRecord {
     uint32_t parent;    // number of an earlier node plus 1, or 0: the root
     uint32_t n_tokens;  // 1 to 64
     uint64_t page_hash;
-    int32_t tokens[k_kv_page_tokens];  // 0 behind n_tokens
+    int32_t tokens[k_kv_page_tokens];  // entries from n_tokens on are 0
 };
 static_assert(sizeof(NodeRecord) == 272);
 
-// Where the parts begin: nodes, hash of the nodes, pages.
+// Offsets of the parts of the file: nodes, hash of the nodes, pages.
 constexpr uint64_t k_nodes_at = sizeof(KvFileHeader);
 
 uint64_t pages_at(uint64_t n_nodes) {
@@ -110,7 +110,7 @@ int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelT
     }
     check_size(file, header, bytes);
 
-    std::vector<Node*> nodes = {&root_};  // by number; null if the pool had no page
+    std::vector<Node*> nodes = {&root_};  // by number; null if the node could not be added
     std::vector<std::byte> packed(packed_bytes(layout, k_kv_page_tokens));
     const HostPage host_page(*pool_);
     uint64_t at = pages_at(n_nodes);
@@ -120,7 +120,7 @@ int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelT
         const std::span<const int32_t> tokens(record.tokens, record.n_tokens);
         const std::span<std::byte> data = std::span(packed).first(packed_bytes(layout, record.n_tokens));
         Node* parent = nodes[record.parent];
-        // Only whole pages go on.
+        // Only a whole page can have children.
         const bool has_parent =
             parent == &root_ || (parent != nullptr && std::ssize(parent->tokens) == k_kv_page_tokens);
         Node* node = has_parent ? child_of(*parent, tokens) : nullptr;
@@ -136,7 +136,7 @@ int64_t PrefixCache::load(const std::string& path, uint64_t model, const CancelT
                 pool_->release(page, false);
                 throw;
             }
-            pool_->release(page, false);  // add() holds it now
+            pool_->release(page, false);  // the node that add() made owns the page now
             ++n_read;
         }
         nodes.push_back(node);

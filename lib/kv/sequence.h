@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The KV cache of one sequence: its pages, in the order of positions, and a reservation of those that it may still need.
+// The KV cache of one sequence: its pages, in the order of positions, and a reservation of the pages that it may still need.
 // Pages may be shared with other sequences of the same pool; a shared page is copied before it is written to.
 #pragma once
 
@@ -38,12 +38,12 @@ class Sequence {
     // pages that are written again after truncate(). Throws out_of_memory; the sequence is then unchanged.
     void hold(int64_t begin, int64_t end);
 
-    // The same for a shared pool: takes no memory, but further pages of the pool if the reservation does not suffice.
-    // Returns false, and changes nothing, if there are too few.
+    // Does the same for a shared pool: allocates no memory, but takes further pages of the pool if the reservation does not
+    // suffice. Returns false, and changes nothing, if the pool has too few pages.
     bool try_hold(int64_t begin, int64_t end);
 
-    // Appends whole pages of another sequence, or a copy of one. There must be room in its context. A copy takes a
-    // reserved page: returns false if there is none.
+    // append_shared() appends a whole page of another sequence, append_copy() a copy of one. This sequence's context must have
+    // room. A copy takes a reserved page: append_copy() returns false if there is none.
     void append_shared(const Page& page) noexcept;
     bool append_copy(const Page& page) noexcept;
 
@@ -51,7 +51,7 @@ class Sequence {
     void truncate(int64_t count) noexcept;
 
     const backend::KvLayout& layout() const noexcept { return pool_->layout(); }
-    // The pages as attention reads them, in the pool's first part; valid until the sequence is moved.
+    // Returns the pages in the form that attention reads, in the pool's first part. Valid until the sequence is moved.
     const backend::KvSequence& view() const noexcept { return views_[0]; }
     const PagePool& pool() const noexcept { return *pool_; }
     int64_t n_pages() const noexcept { return static_cast<int64_t>(pages_.size()); }

@@ -23,12 +23,12 @@ constexpr uint64_t k_most_tokens = uint64_t{1} << 31;
 // The order of the header's counts.
 enum : size_t { k_context, k_tokens, k_evaluated, k_logits };
 
-// Where the parts begin.
+// Offsets of the parts of a state.
 struct Places {
     uint64_t tokens = sizeof(KvFileHeader);  // int32 each
     uint64_t logits = 0;                     // float each
-    uint64_t pages = 0;                      // the last one shortened to the slots in use
-    uint64_t page_hashes = 0;                // uint64 each, then one of tokens, logits and page hashes
+    uint64_t pages = 0;                      // the last page is shortened to the slots in use
+    uint64_t page_hashes = 0;                // uint64 each, then a hash of tokens, logits and page hashes
     uint64_t end = 0;
 };
 

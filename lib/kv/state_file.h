@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session in a file or in memory: its tokens, the logits after the last one, its KV cache. README.md describes the layout.
+// A session in a file or in memory: its tokens, the logits after the last token, its KV cache. README.md describes the layout.
 // State files are hostile input: every size is checked against the size of the file before it is used, and every byte
 // against a hash.
 #pragma once
@@ -32,11 +32,12 @@ uint64_t state_bytes(const State& state, const backend::KvLayout& layout);
 // Receives the next bytes of a state.
 using Write = std::function<void(std::span<const std::byte> bytes)>;
 
-// Writes the state from its first byte to its last. `kv` has at least n_evaluated positions. Throws cancelled, and what `write` throws.
+// Writes the state from its first byte to its last. `kv` has at least n_evaluated positions. Throws cancelled, and what `write`
+// throws.
 void write_state(const Write& write, const State& state, const Sequence& kv, const CancelToken* cancel);
 
-// Writes a file, which gets its name once it is complete. Throws io (also for a full disk), not_found or cancelled; an existing file of
-// that name is then unchanged.
+// Writes a file, which gets its name once it is complete. Throws io (also for a full disk), not_found or cancelled; an existing
+// file of that name is then unchanged.
 void write_state(const std::string& path, const State& state, const Sequence& kv, const CancelToken* cancel);
 
 // An open state file: everything but the KV cache is read and checked.

@@ -48,7 +48,7 @@ class Binder {
         return tensor;
     }
 
-    // The first of the names that exists.
+    // Returns the first tensor that has one of the names; null if there is none.
     const Tensor* find_any(std::span<const std::string> names) {
         for (const std::string& name : names) {
             if (const Tensor* tensor = find(name)) return tensor;
@@ -61,7 +61,7 @@ class Binder {
         fail_missing(names);
     }
 
-    // Names the first spelling of the checkpoint's own kind.
+    // Throws an error that names the first spelling of the checkpoint's own kind.
     [[noreturn]] void fail_missing(std::span<const std::string> names) const {
         refuse_other_quantisations(checkpoint_);
         const auto own = std::ranges::find_if(names, [&](const std::string& name) {
@@ -80,7 +80,7 @@ class Binder {
         }
     }
 
-    // The format of a weight, with its row size.
+    // Returns the format of a weight, and the size of its rows in bytes_per_row.
     static Format weight_format(const Tensor& tensor, int64_t cols, int64_t& bytes_per_row) {
         uint64_t bytes = 0;
         if (!tensor.format || traits(*tensor.format).decode_row == nullptr) {
@@ -95,7 +95,7 @@ class Binder {
         return *tensor.format;
     }
 
-    // The weight of a linear, in one tensor or in several; nothing if there is none of these names.
+    // Returns the weight of linear(), stored in one tensor or in several; nothing if none of the names exists.
     std::optional<WeightSpec> find_linear(std::span<const std::string> names, int64_t rows, int64_t cols) {
         for (const std::string& name : names) {
             if (auto assembled = weights::find_assembled(finder(), name, rows, cols, packing_))
@@ -110,7 +110,8 @@ class Binder {
         fail_missing(names);
     }
 
-    // One expert after the other of a stack of a safetensors folder: plain with inputs inside, else assembled.
+    // Returns the experts of a stack of a safetensors folder, in order. A plain stack whose last dimension is the
+    // inputs is used as it is; every other one is assembled.
     std::vector<WeightSpec> stacked_experts(const Tensor& tensor, weights::StackPart part, int64_t rows,
                                             int64_t cols, bool transposed) {
         std::vector<WeightSpec> experts;
@@ -136,7 +137,7 @@ class Binder {
         return spec;
     }
 
-    // Norms and biases: float, or widened to float when they are read.
+    // Returns the weight of a norm or a bias, which is float or is widened to float when it is read.
     WeightSpec vector(const Tensor& tensor, int64_t size) {
         const int64_t wanted[] = {size};
         check_shape(tensor, wanted);
@@ -153,7 +154,8 @@ class Binder {
         return spec;
     }
 
-    // Rows [first_row, first_row + rows) of every expert of a stack [n_expert, stack_rows, cols], one per expert.
+    // Returns rows [first_row, first_row + rows) of every expert of a stack [n_expert, stack_rows, cols], one weight
+    // per expert.
     std::vector<WeightSpec> expert_stack(const Tensor& tensor, int64_t n_expert, int64_t stack_rows,
                                          int64_t first_row, int64_t rows, int64_t cols) {
         const int64_t wanted[] = {n_expert, stack_rows, cols};
@@ -175,7 +177,7 @@ class Binder {
         return experts;
     }
 
-    // One tensor an expert, as safetensors checkpoints keep them.
+    // Returns the experts of a layer with one tensor per expert, as in safetensors checkpoints.
     std::vector<WeightSpec> single_experts(int64_t layer, names::ExpertPart part, int64_t n_expert,
                                            int64_t rows, int64_t cols) {
         std::vector<WeightSpec> experts;
@@ -196,7 +198,8 @@ class Binder {
         return [this](const std::string& name) { return find(name); };
     }
 
-    // The optional factors beside a packed tensor: X.weight has X.scale, one value or one per expert.
+    // Returns the optional factors beside a packed tensor: X.scale for X.weight, one value or one per expert. Null:
+    // there are none.
     const Tensor* companion_scale(const Tensor& tensor, int64_t n_expert) {
         constexpr std::string_view k_suffix = ".weight";
         if (!tensor.name.ends_with(k_suffix)) return nullptr;
@@ -260,7 +263,7 @@ WeightSpec rows_of(const WeightSpec& whole, int64_t first, int64_t count) {
     return part;
 }
 
-// Read one row at a time or in float.
+// Returns the weight for use one row at a time or in float.
 WeightSpec as_rows(WeightSpec spec) {
     spec.use = Use::rows;
     return spec;
@@ -287,7 +290,7 @@ void bind_qkv(Binder& binder, const Config& config, int64_t layer, Found& found)
     found.add(Role::wv, layer, linear(names::Part::attn_v, kv_rows));
 }
 
-// The number of experts is the router's row count, layer by layer: a pruned model may keep fewer.
+// Takes the number of experts of the layer from the rows of its router: a pruned model may keep fewer in some layers.
 WeightSpec bind_router(Binder& binder, const Config& config, int64_t layer) {
     const Tensor& router = required(binder, layer, names::Part::router);
     const int64_t n_expert = router.shape.empty() ? 0 : router.shape.front();
@@ -298,8 +301,8 @@ WeightSpec bind_router(Binder& binder, const Config& config, int64_t layer) {
     return as_rows(binder.matrix(router, n_expert, config.hidden));
 }
 
-// The stacks of a safetensors folder: [n, 2 ff, hidden] and [n, hidden, ff], or with inputs outside, [n, hidden, 2 ff] and
-// [n, ff, hidden]. If 2 ff is hidden, the second tensor alone shows which.
+// Binds the stacks of a safetensors folder: [n, 2 ff, hidden] and [n, hidden, ff], or, with inputs before outputs, [n,
+// hidden, 2 ff] and [n, ff, hidden]. If 2 ff equals hidden, only the second tensor shows which of the two it is.
 void bind_stacks(Binder& binder, const Config& config, int64_t layer, int64_t n_expert, const Tensor& gate_up,
                  Found& found) {
     const int64_t ff = config.expert_ff;
@@ -351,7 +354,7 @@ void bind_experts(Binder& binder, const Config& config, int64_t layer, int64_t n
     add_stack(Role::down, binder.required({&down, 1}), config.hidden, 0, config.hidden, ff);
 }
 
-// Returns how many experts the layer has.
+// Binds the weights of a layer. Returns the number of its experts.
 int64_t bind_layer(Binder& binder, const Config& config, int64_t layer, Found& found) {
     const int64_t q_rows = config.n_head * config.head_dim;
     const int64_t kv_rows = config.n_head_kv * config.head_dim;
@@ -377,7 +380,8 @@ int64_t bind_layer(Binder& binder, const Config& config, int64_t layer, Found& f
     return router.rows;
 }
 
-// A correction bias in all layers or in none: without it a layer chooses other experts.
+// Checks that all layers have a correction bias, or that none has and the configuration does not need it. Without it a
+// layer chooses other experts.
 void check_router_biases(const Binder& binder, const Config& config, const Found& found) {
     std::vector<bool> has_bias(static_cast<size_t>(config.n_layer));
     for (const WeightSpec& weight : found.all)
@@ -389,7 +393,7 @@ void check_router_biases(const Binder& binder, const Config& config, const Found
     binder.fail_missing(names::layer(without - has_bias.begin(), names::Part::router_bias));
 }
 
-// GGUF layers beyond the model's own that have a tensor of multi-token prediction.
+// Returns the GGUF layers beyond the model's own that have a tensor of multi-token prediction.
 std::set<int64_t> gguf_mtp_layers(const Checkpoint& checkpoint, const Config& config) {
     std::set<int64_t> layers;
     for (const Tensor& tensor : checkpoint.tensors()) {
@@ -400,7 +404,8 @@ std::set<int64_t> gguf_mtp_layers(const Checkpoint& checkpoint, const Config& co
     return layers;
 }
 
-// A tensor nobody asked for may change what the model computes (a bias, rope factors): refuse it by name.
+// Throws unsupported for a tensor that was not used, and names it: it may change what the model computes (a bias, rope
+// factors).
 void check_leftovers(const Checkpoint& checkpoint, const Binder& binder, const Config& config,
                      const Logger& log) {
     const std::set<int64_t> mtp_layers = gguf_mtp_layers(checkpoint, config);

@@ -17,16 +17,17 @@ namespace minim::model {
 class ChatTemplates {
   public:
     ChatTemplates() = default;
-    // Reads chat_template.jinja, else `chat_template` of tokenizer_config.json (a text, or a list of named ones); of a
-    // GGUF file `tokenizer.chat_template` and `tokenizer.chat_template.NAME`. Logs a warning when there is none, and for
-    // each that cannot be used.
+    // Reads chat_template.jinja, else `chat_template` of tokenizer_config.json (a text, or a list of named ones). For a
+    // GGUF file, reads `tokenizer.chat_template` and `tokenizer.chat_template.NAME`. Logs a warning if there is no
+    // template, and for each template that cannot be used.
     ChatTemplates(const checkpoint::Checkpoint& checkpoint, const tokenizer::Tokenizer& tokenizer,
                   std::string_view file, const Logger& log);
 
-    // Of the default template, as written; empty when there is none.
+    // Returns the text of the default template, as written; empty if there is none.
     const std::string& default_text() const noexcept;
-    // `name` empty: "tool_use" if the request has tools and it exists, else "default". Throws not_found for an unknown
-    // name, and unsupported, saying why, when the checkpoint has no template or it cannot be used.
+    // Returns a template by its name. If `name` is empty, returns "tool_use" if the request has tools and that template
+    // exists, else "default". Throws not_found for an unknown name, and unsupported, saying why, if the checkpoint has
+    // no template or the template cannot be used.
     const chat::Template& find(std::string_view name, bool has_tools) const;
 
   private:
@@ -34,7 +35,7 @@ class ChatTemplates {
         std::string name;
         std::string text;
         std::optional<chat::Template> parsed;
-        std::string why_not;  // it cannot be used
+        std::string why_not;  // why it cannot be used
     };
     const Entry* entry(std::string_view name) const noexcept;
 

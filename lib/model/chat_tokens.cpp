@@ -6,7 +6,8 @@
 namespace minim::model {
 namespace {
 
-// `specials`: what is recognised in messages, and between the added tokens of the template.
+// Returns the ids of the segments. `specials`: the special tokens that are recognised in messages, and in the
+// template's text between its added tokens.
 std::vector<int32_t> encode_segments(const tokenizer::Tokenizer& tokenizer,
                                      std::span<const chat::Segment> segments, tokenizer::Specials specials) {
     std::vector<int32_t> ids;

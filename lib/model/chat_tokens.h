@@ -17,7 +17,7 @@ namespace minim::model {
 std::vector<int32_t> chat_tokens(const tokenizer::Tokenizer& tokenizer,
                                  std::span<const chat::Segment> segments, tokenizer::Specials specials);
 
-// Recognises added tokens only in the template's own segments.
+// Returns the ids of the segments. Recognises added tokens only in the template's own segments.
 std::vector<int32_t> chat_tokens_of_template(const tokenizer::Tokenizer& tokenizer,
                                              std::span<const chat::Segment> segments);
 

@@ -89,7 +89,8 @@ void check_architecture(const Metadata& metadata) {
     }
 }
 
-// A factor without a type means linear scaling to other readers; with type none it means nothing.
+// Throws unsupported if the metadata ask for rope scaling. Other readers take a factor without a type as linear
+// scaling; with type none they ignore the factor.
 void refuse_rope_scaling(const Metadata& metadata, const Keys& keys) {
     const std::string type_key = Keys::full("rope.scaling.type");
     const auto type = metadata.string(type_key);
@@ -159,7 +160,7 @@ Config config_from_gguf(const Metadata& metadata, const Logger& log) {
     }
     config.rotary_dim = keys.integer_or("rope.dimension_count", 0);
     if (config.rotary_dim == 0) {
-        // The released models rotate 64 of 128; any other width must say what it rotates.
+        // The released models rotate 64 of 128 components. A model with heads of another width must state the number.
         if (config.head_dim != 128)
             fail_file(Reason::value, "metadata key {} is missing", Keys::full("rope.dimension_count"));
         config.rotary_dim = 64;

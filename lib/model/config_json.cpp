@@ -20,7 +20,7 @@ namespace {
 using json::to_text;
 using json::Value;
 
-// Null counts as absent: published files write both.
+// Returns the value of a key, or null if it is absent. A JSON null counts as absent: published files have both.
 const Value* find(const Value& object, const char* key) {
     const Value* value = json::find(&object, key);
     return value == nullptr || value->is_null() ? nullptr : value;
@@ -55,7 +55,7 @@ double required_number(const Value& object, const char* key) {
     fail(Status::unsupported, "{} (config.json: {} = {}) is not supported", meaning, key, to_text(value));
 }
 
-// A key that asks for something not computed here unless it is absent, null, false or zero.
+// Refuses a key that asks for something not computed here. A key that is absent, null, false or zero asks for nothing.
 void refuse_if_set(const Value& object, const char* key, const char* meaning) {
     const Value* value = find(object, key);
     if (value == nullptr) return;
@@ -101,7 +101,7 @@ void check_attention_kinds(const Value& object, int64_t n_layer) {
     }
 }
 
-// A factor without a type is scaling too.
+// Refuses rope scaling. A factor without a type counts as scaling, too.
 void refuse_rope_scaling(const Value& object, const char* key) {
     const Value* scaling = find(object, key);
     if (scaling == nullptr) return;
@@ -154,7 +154,8 @@ double rope_theta(const Value& object) {
     return required_number(object, "rope_theta");
 }
 
-// rotary_dim, or the head dimension times a partial factor; the whole head is never a silent default.
+// Returns rotary_dim, or the head dimension times partial_rotary_factor. Throws format if both are missing: the whole
+// head is never a silent default.
 int64_t rotary_dim(const Value& object, int64_t head_dim) {
     if (find(object, "rotary_dim") != nullptr) return required(object, "rotary_dim");
     const Value* parameters = find(object, "rope_parameters");

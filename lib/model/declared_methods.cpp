@@ -27,7 +27,8 @@ int64_t number_of(const Value& object, const char* key) {
     return value == nullptr ? 0 : json::to_int64(*value).value_or(0);
 }
 
-// Of ModelOpt's names of algorithms: "NVFP4", "W4A16_NVFP4", "FP8_PB_WO", "W4A16_AWQ" ... Nothing for one that is not known.
+// Returns the method of an algorithm, by ModelOpt's name of it: "NVFP4", "W4A16_NVFP4", "FP8_PB_WO", "W4A16_AWQ" ...
+// Returns nothing if the name is not known.
 std::optional<Method> method_of_algorithm(std::string_view name) {
     const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
     if (has("NVFP4")) return Method::nvfp4;
@@ -39,7 +40,7 @@ std::optional<Method> method_of_algorithm(std::string_view name) {
     return {};
 }
 
-// An object with `quant_algo` and perhaps `group_size`.
+// Reads an object with the name of an algorithm at `key`, and perhaps `group_size`.
 std::optional<Entry> entry_of(const Value& object, const char* key) {
     const std::string name = text_of(object, key);
     const std::optional<Method> method = method_of_algorithm(name);
@@ -50,13 +51,13 @@ std::optional<Entry> entry_of(const Value& object, const char* key) {
     return entry;
 }
 
-// Of ModelOpt: one algorithm, or a map of modules, whose last parts may be left out.
+// Reads a declaration of ModelOpt: one algorithm, or a map by names of modules, whose last parts may be left out.
 void read_modelopt(const Value& object, Declaration& declared) {
     const Value* layers = json::find(&object, "quantized_layers");
     if (layers != nullptr && layers->is_object()) {
         for (size_t i = 0; i < layers->items.size(); ++i) {
             const std::optional<Entry> entry = entry_of(layers->items[i], "quant_algo");
-            if (!entry) {  // of another kind: nothing is known of the rest, either
+            if (!entry) {  // an unknown algorithm: the whole declaration counts as unknown
                 declared.entries.clear();
                 declared.modules.clear();
                 return;
@@ -69,7 +70,7 @@ void read_modelopt(const Value& object, Declaration& declared) {
     if (const auto entry = entry_of(object, "quant_algo")) declared.entries.push_back(*entry);
 }
 
-// One of config_groups of compressed-tensors. False if its kind is not known.
+// Reads one of the config_groups of compressed-tensors. Returns false if its kind is not known.
 bool read_group(const Value& group, std::vector<Entry>& entries) {
     const Value* weights = json::find(&group, "weights");
     if (weights == nullptr || !weights->is_object()) return false;

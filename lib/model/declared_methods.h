@@ -10,7 +10,8 @@
 
 namespace minim::model {
 
-// Returns what `quantization_config` of config.json declares. No entries if its writer is unknown, or if it declares nothing.
+// Returns what `quantization_config` of config.json declares. Returns no entries if its writer is unknown, or if it
+// declares nothing.
 weights::Declaration declared_methods(const json::Value& quantization);
 
 // Adds what hf_quant_config.json declares. Throws format if it is not a JSON object or contradicts config.json.

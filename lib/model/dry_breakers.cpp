@@ -11,7 +11,8 @@ namespace {
 
 using sampling::DryBreaker;
 
-// The tails of a token that does not hold the breaker: what is left of it behind a beginning that the token ends in.
+// Returns the tails of a token that does not contain the breaker `text`. If the token ends with a beginning of `text`,
+// the tail is the rest of `text`, in tokens.
 std::vector<std::vector<int32_t>> tails_of(std::string_view word, std::string_view text,
                                            const tokenizer::Tokenizer& tokenizer) {
     std::vector<std::vector<int32_t>> tails;

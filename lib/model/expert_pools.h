@@ -16,14 +16,15 @@
 
 namespace minim::model {
 
-// The weights of a model that are in memory, and what they were read from. All must outlive the pools.
+// The weights of a model that are in memory, and their sources. All must outlive the pools.
 struct PoolSources {
     std::span<const weights::WeightSpec> specs;
     const Weights& weights;
     const weights::Reader& reader;
 };
 
-// Returns one pool a stage: null where the stage shares no layer's experts with the host. Throws as ExpertPool().
+// Returns one pool for each stage; null if the stage shares no layer's experts with the host. Throws what ExpertPool()
+// throws.
 std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(std::span<const runtime::Stage> stages,
                                                                     const PoolSources& sources,
                                                                     runtime::ExpertMoves moves,

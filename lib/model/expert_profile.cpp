@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile is JSON: {"minim_expert_uses": 1, "uses": [[3.5, 0, ...], ...]}, a list a layer with a number per expert.
+// A profile is JSON: {"minim_expert_uses": 1, "uses": [[3.5, 0, ...], ...]}, one list for each layer, with one number
+// for each expert.
 #include "model/expert_profile.h"
 
 #include <cmath>
@@ -19,7 +20,7 @@ constexpr uint64_t k_largest_profile = uint64_t{16} << 20;
 constexpr const char* k_key = "minim_expert_uses";
 constexpr float k_most_uses = 1e9F;
 
-// The uses of one layer.
+// Returns the uses of one layer.
 std::vector<float> read_layer(const json::Value& list, const std::string& path, size_t layer,
                               int64_t n_expert) {
     if (!list.is_array() || std::ssize(list.items) != n_expert)

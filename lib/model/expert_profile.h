@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often each expert of a model is used, kept in a file from one run to the next, so that a cache of experts begins with
-// those that matter.
+// How often each expert of a model is used, kept in a file from one run to the next, so that a cache of experts begins
+// with the experts that are used most.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@ class Model;
 // Use counts, decayed: [layer][expert]
 using ExpertUses = std::vector<std::vector<float>>;
 
-// Reads a profile. Throws not_found, io, format for a file that is none (reason shape: of a model with other layers or experts).
+// Reads a profile. Throws not_found, io, and format if the file is not a profile (reason shape: a profile of a model
+// with other layers or experts).
 ExpertUses read_expert_profile(const std::string& path, const Config& config);
 
 // Writes the counts of the model's caches; 0 for layers without one. An older file of that name is replaced once the new one is

@@ -37,7 +37,7 @@ uint64_t hash_header(const Tensor& tensor) {
     return hash_bytes(std::as_bytes(std::span(tensor.shape)), hash);
 }
 
-// Bytes from the middle: a tensor's first rows may be padding.
+// Hashes bytes from the middle of a tensor, because its first rows may be padding.
 uint64_t hash_sample(const Checkpoint& checkpoint, const Tensor& tensor, uint64_t seed) {
     const uint64_t count = std::min(tensor.bytes, k_sample_bytes);
     if (count == 0) return seed;

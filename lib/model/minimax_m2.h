@@ -13,7 +13,7 @@
 
 namespace minim::model {
 
-// Rotary frequencies theta^(-2i / rotary_dim), i < rotary_dim / 2.
+// Returns the rotary frequencies theta^(-2i / rotary_dim), i < rotary_dim / 2.
 std::vector<float> rope_frequencies(const Config& config);
 
 // Returns the sizes of a step, without its rows and context.

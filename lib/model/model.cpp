@@ -28,7 +28,7 @@ tokenizer::Vocabulary read_vocabulary(const Checkpoint& checkpoint, const Logger
                                            side_file(checkpoint, "generation_config.json", false), log);
 }
 
-// Rows without a token of their own: padding of the vocabulary.
+// Returns 1 for each row of the vocabulary that has no token of its own (padding), 0 for the others.
 std::vector<uint8_t> rows_without_token(const tokenizer::Tokenizer& tokenizer, int64_t n_vocab) {
     std::vector<uint8_t> unused(static_cast<size_t>(n_vocab), 1);
     for (int32_t id = 0; id < tokenizer.n_tokens(); ++id) {
@@ -37,14 +37,14 @@ std::vector<uint8_t> rows_without_token(const tokenizer::Tokenizer& tokenizer, i
     return unused;
 }
 
-// Of the added tokens at the end of the vocabulary, which no ordinary token follows.
+// Returns the first id of the added tokens at the end of the vocabulary, after the last ordinary token.
 int32_t first_of_added_tokens(const tokenizer::Tokenizer& tokenizer) {
     int32_t first = tokenizer.n_tokens();
     while (first > 0 && !tokenizer::is_ordinary(tokenizer.token_type(first - 1))) --first;
     return first;
 }
 
-// Without devices that got no layer.
+// Leaves out stages without layers, and checks that the others have all layers of the model.
 std::vector<runtime::Stage> checked_stages(std::vector<runtime::Stage> stages, const Config& config) {
     std::erase_if(stages, [](const runtime::Stage& stage) { return stage.n_layer == 0; });
     int64_t n_layer = 0;
@@ -57,7 +57,7 @@ std::vector<runtime::Stage> checked_stages(std::vector<runtime::Stage> stages, c
     return stages;
 }
 
-// Empty if no file is named, or it does not exist.
+// Returns the profile of the file; an empty one if no file is named or it does not exist.
 ExpertUses profile_of(const std::string& path, const Config& config, const Logger& log) {
     if (path.empty()) return {};
     try {
@@ -109,7 +109,7 @@ Model::Model(const std::string& path, const Split& split, const OpenOptions& opt
     forward_.emplace(stages_, minimax_m2(config_, weights_), pools_);
 }
 
-// Null where no device computes on host memory.
+// Returns null if no device computes on host memory.
 const backend::HostDevice* Model::host_backend() const noexcept {
     for (const weights::Part& part : parts_)
         if (part.host != nullptr) return part.host;
@@ -140,7 +140,7 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     make_expert_tables();
 }
 
-// Devices find the experts of a layer by a table in their memory: behind the weights.
+// Writes the tables by which devices find the experts of a layer. They are in the device's memory, after the weights.
 void Model::make_expert_tables() {
     for (size_t s = 0; s < shares_.size(); ++s) {
         const Share& share = shares_[s];

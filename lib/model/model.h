@@ -35,10 +35,10 @@ struct OpenOptions {
     std::optional<checkpoint::Residence>
         residence;            // of weights in host memory; empty: weights/choose_storage.h
     std::string packed_file;  // file with the packed weights, created if needed; empty: none
-    weights::Expand expand = weights::Expand::automatic;  // of those that are copied or packed
+    weights::Expand expand = weights::Expand::automatic;  // of weights that are copied or packed
     checkpoint::Progress progress;
     const CancelToken* cancel = nullptr;
-    // Whose threads fill devices. Null: a stage's backend on the host, or the caller's thread alone.
+    // The backend whose threads fill devices. Null: a stage's backend on the host, or else only the caller's thread.
     std::shared_ptr<const backend::HostDevice> loader = nullptr;
     bool prefault = false;  // prefault mapped weights before the model is ready
     runtime::ExpertMoves expert_moves =
@@ -50,7 +50,7 @@ struct OpenOptions {
 // Weights in host memory, read into it or mapped.
 struct WeightBlock {
     std::span<const std::byte> bytes;
-    bool is_placed = false;  // where memory is placed by node: on `node` of the plan, or on all in turn
+    bool is_placed = false;  // if memory is placed by node: on `node` of the plan, or, for -1, on all in turn
     int32_t node = -1;
 };
 
@@ -58,8 +58,8 @@ class Model {
   public:
     Model(const std::string& path, std::shared_ptr<const backend::Backend> backend,
           const OpenOptions& options, const Logger& log);
-    // Loads a model onto several devices; the stages' layers must be those of the model. A device with its own memory
-    // always gets copies of its weights.
+    // Loads a model onto several devices; together the stages must have exactly the layers of the model. A device with
+    // its own memory always gets copies of its weights.
     using Split = std::function<std::vector<runtime::Stage>(const Config& config,
                                                             std::span<const weights::WeightSpec> weights)>;
     Model(const std::string& path, const Split& split, const OpenOptions& options, const Logger& log);
@@ -80,9 +80,9 @@ class Model {
     int64_t n_parameters() const noexcept { return n_parameters_; }
     std::span<const weights::WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a share
     std::vector<WeightBlock> host_blocks() const;
-    const backend::HostDevice* host_backend() const noexcept;  // null where no layer is on the host
+    const backend::HostDevice* host_backend() const noexcept;  // null if no layer is on the host
     uint64_t fingerprint() const noexcept { return fingerprint_; }
-    // One a stage; null where no experts are shared with the host.
+    // Returns one pool for each stage; null if the stage shares no experts with the host.
     std::span<const std::unique_ptr<runtime::ExpertPool>> expert_pools() const noexcept { return pools_; }
 
     // Returns one entry for each logit; 1 for padding of the vocabulary, which is not a token.
@@ -96,7 +96,7 @@ class Model {
     const ChatTemplates& chat_templates() const noexcept { return chat_templates_; }
     const RecommendedSampling& recommended_sampling() const noexcept { return recommended_sampling_; }
 
-    // A text that ends repetitions for DRY sampling, in tokens.
+    // Returns the tokens of a text that ends repetitions for DRY sampling.
     std::shared_ptr<const sampling::DryBreaker> dry_breaker(const std::string& text) const {
         return dry_breakers_.find(*tokenizer_, text);
     }

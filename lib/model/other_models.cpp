@@ -12,7 +12,8 @@ struct Row {
     std::string_view what;
 };
 
-// In small letters, without what separates words. The first row whose name a text begins with is the one.
+// The names are in small letters, without separators of words. The first row whose name is the beginning of a text
+// describes it.
 constexpr Row k_models[] = {
     {"minimaxm3", "MiniMax-M3 or M3.1, which has block-sparse attention"},
     {"minimaxh3", "MiniMax-H3, a model of another kind"},

@@ -37,13 +37,13 @@ std::optional<bool> flag_of(const Value& object, const char* key) {
     return value != nullptr && value->is_boolean() ? std::optional(value->boolean) : std::nullopt;
 }
 
-// A value as JSON, cut if it is long.
+// Returns a value as JSON text, cut if it is long.
 std::string shown(const Value& value) {
     constexpr size_t k_longest = 120;
     std::string text = json::to_text(value);
     if (text.size() <= k_longest) return text;
     text.resize(k_longest);
-    while ((static_cast<unsigned char>(text.back()) & 0x80U) != 0) text.pop_back();  // no part of a character
+    while ((static_cast<unsigned char>(text.back()) & 0x80U) != 0) text.pop_back();  // keep characters whole
     return text + "...";
 }
 
@@ -70,7 +70,7 @@ bool is_of_mlx(const Value& quantization) {
            !has_any(quantization, {"quant_method", "quant_algo"});
 }
 
-// The method of a quantization_config, which some writers leave out.
+// Returns the method of a quantization_config, also for some writers that do not name it.
 std::string method_of(const Value& quantization) {
     const Value* method = find(quantization, "quant_method");
     if (method != nullptr && method->is_string()) return method->text;
@@ -83,7 +83,8 @@ std::string method_of(const Value& quantization) {
     fail_file(Reason::value, "config.json: quantization_config has no quant_method");
 }
 
-// Declares groups of an object with `bits` and `group_size`; a size that is left out is that of the whole.
+// Declares the group of an object with `bits` and `group_size`. If one of them is missing, that of the whole
+// configuration applies.
 void declare(const Value& object, int64_t whole_bits, int64_t whole_size, PackingHints& hints) {
     const int64_t bits = number_of(object, "bits").value_or(whole_bits);
     const int64_t size = number_of(object, "group_size").value_or(whole_size);
@@ -96,7 +97,7 @@ void check_bits(const Value& quantization, std::string_view method) {
         refuse(quantization, "bits", format_text("{} of these bits", method));
 }
 
-// Rules for single modules: {"regex": {"bits": 8, ...}, ...}.
+// Declares the groups of rules for single modules: {"regex": {"bits": 8, ...}, ...}.
 void declare_rules(const Value& quantization, const char* key, PackingHints& hints) {
     const Value* rules = find(quantization, key);
     if (rules == nullptr || !rules->is_object()) return;
@@ -163,7 +164,7 @@ void read_auto_round(const Value& quantization, PackingHints& hints) {
     declare_rules(quantization, "extra_config", hints);
 }
 
-// One of config_groups, if it holds whole numbers.
+// Reads one of the config_groups, if it is about whole numbers.
 void read_group(const Value& weights, bool& all_symmetric, PackingHints& hints) {
     if (text_of(weights, "type") == "float") return;
     const std::string strategy = text_of(weights, "strategy");
@@ -195,7 +196,7 @@ void read_compressed_tensors(const Value& quantization, PackingHints& hints) {
     if (!hints.groups.empty() && all_symmetric) hints.symmetric = true;
 }
 
-// Quark writes zero points of symmetric integers too.
+// Reads whether all weights are symmetric, because Quark writes zero points of symmetric integers, too.
 void read_quark(const Value& quantization, PackingHints& hints) {
     const Value* whole = find(quantization, "global_quant_config");
     const auto is_symmetric = [](const Value& config) {

@@ -21,7 +21,7 @@ using checkpoint::MetaType;
 constexpr double k_largest_int32 = std::numeric_limits<int32_t>::max();
 constexpr const char* k_file = "generation_config.json";
 
-// Puts the values that there are in the place of the defaults.
+// Replaces defaults by the values that a source has.
 class Reader {
   public:
     Reader(const char* source, const Logger& log) : source_(source), log_(log) {}
@@ -51,7 +51,7 @@ class Reader {
     bool found_ = false;
 };
 
-// The shortest decimal number that is this float: 0.95, and not 0.949999988.
+// Returns the shortest decimal number that is this float: 0.95, and not 0.949999988.
 double as_written(float value) {
     const std::string text = format_text("{}", value);
     double number = value;

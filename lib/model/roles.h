@@ -18,8 +18,8 @@ enum class Role : int32_t {
     k_norm,
     ffn_norm,
     router_bias,
-    experts_norm,  // ffn_norm once more, on a device that has experts of the layer and not its attention
-    gate,          // of an expert, as the two that follow
+    experts_norm,  // ffn_norm once more, on a device that has the experts of a layer but not its attention
+    gate,          // of an expert, like `up` and `down`
     up,
     down,
     output_norm,

@@ -90,8 +90,8 @@ std::vector<int64_t> split_layers(const LayerSizes& sizes, std::span<const doubl
     if (!(total > 0.0) || !std::isfinite(total))
         fail(Status::invalid, "the devices' shares of the layers add up to {}", total);
     const double size = std::accumulate(sizes.layer.begin(), sizes.layer.end(), sizes.before + sizes.after);
-    // Each device ends with the layer whose end is nearest to that of the shares up to its own, so that roundings do not
-    // add up.
+    // Each device ends with the layer whose end is nearest to the exact end of its share. The exact end is computed
+    // from the sum of all shares up to its own, so that rounding errors do not add up.
     std::vector<int64_t> counts;
     double sum = 0.0;
     double end = sizes.before;

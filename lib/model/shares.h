@@ -39,7 +39,7 @@ struct CrossingBytes {
     uint64_t in = 0;
     uint64_t out = 0;
 };
-// One a share.
+// Returns the bytes of each share.
 std::vector<CrossingBytes> crossing_bytes(std::span<const runtime::Stage> stages,
                                           std::span<const Share> shares, int64_t hidden,
                                           int64_t n_expert_used);

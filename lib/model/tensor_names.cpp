@@ -15,7 +15,8 @@ struct PartNames {
     const char* other_gguf;  // an older spelling, or null
 };
 
-// In the order of Part. The router's names are behind the prefixes of k_mixtures.
+// The names are in the order of Part. In safetensors folders, the names of the router and its bias begin with a prefix
+// of k_mixtures (see layer()).
 constexpr PartNames k_parts[] = {
     {"attn_norm.weight", "input_layernorm.weight", nullptr},
     {"attn_q.weight", "self_attn.q_proj.weight", nullptr},
@@ -29,19 +30,19 @@ constexpr PartNames k_parts[] = {
     {"exp_probs_b.bias", nullptr, nullptr},
 };
 
-// What the mixture of experts is called in safetensors folders: officially, and by newer tools.
+// The names of the mixture of experts in safetensors folders: the official name, and that of newer tools.
 constexpr const char* k_mixtures[] = {"block_sparse_moe", "mlp"};
 
-// By ExpertPart: the official name, and that of newer tools.
+// The names in the order of ExpertPart: the official name, and that of newer tools.
 constexpr const char* k_expert_parts[][2] = {{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}};
 
-// Factors beside a weight, an attention or a cache that only quantised activations, keys or values need.
+// Factors of weights, attention or the cache that only quantised activations, K or V need.
 constexpr std::string_view k_ignored_suffixes[] = {
     ".rotary_emb.inv_freq", ".k_scale",      ".v_scale",      ".q_scale",          ".kv_scale",
     ".prob_scale",          ".output_scale", ".input_scale",  ".activation_scale", ".input_global_scale",
     ".k_zero_point",        ".v_zero_point", ".q_zero_point", ".input_zero_point", ".output_zero_point"};
 
-// The number after `prefix` at the start of a name, or -1.
+// Returns the number after `prefix` at the start of a name, or -1.
 int64_t layer_index(std::string_view name, std::string_view prefix) {
     if (!name.starts_with(prefix)) return -1;
     name.remove_prefix(prefix.size());

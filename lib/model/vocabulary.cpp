@@ -13,7 +13,8 @@ namespace {
 using checkpoint::Metadata;
 using checkpoint::printable;
 
-// The id of a token that ends answers, or -1 where the key is absent or all its bits are set, as some writers put "none".
+// Returns the id of a token on which results depend. Returns -1 if the key is absent or all bits of its value are set,
+// which some writers use for "none".
 int32_t token_id(const Metadata& metadata, const char* key, size_t n_tokens) {
     const checkpoint::MetaValue* stored = metadata.find(key);
     if (stored != nullptr && checkpoint::is_integer(stored->type)) {
@@ -27,7 +28,7 @@ int32_t token_id(const Metadata& metadata, const char* key, size_t n_tokens) {
     return static_cast<int32_t>(*value);
 }
 
-// The same for a token that nothing here depends on: a bad id is a warning.
+// Returns the same for a token that nothing here depends on. Logs a warning and returns -1 for a bad id.
 int32_t unused_token_id(const Metadata& metadata, const char* key, size_t n_tokens, const Logger& log) {
     try {
         return token_id(metadata, key, n_tokens);

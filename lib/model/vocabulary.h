@@ -9,7 +9,7 @@
 
 namespace minim::model {
 
-// Throws format, naming the metadata key or the file.
+// Throws format, naming the metadata key, and unsupported for a tokenizer of another kind.
 tokenizer::Vocabulary vocabulary_from_gguf(const checkpoint::Metadata& metadata, const Logger& log);
 
 }  // namespace minim::model

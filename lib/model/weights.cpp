@@ -17,7 +17,7 @@ Vector vector_of(const Matrix& matrix) {
     return {reinterpret_cast<const float*>(matrix.data), matrix.cols};
 }
 
-// The experts of a stack come one after the other.
+// Adds the next expert to a stack: experts come in order.
 void add_expert(const Matrix& matrix, ExpertStack& stack) {
     stack.format = matrix.format;
     stack.rows = matrix.rows;
@@ -90,7 +90,7 @@ void set(const WeightSpec& weight, const Matrix& matrix, Weights& all) {
     if (role == Role::output) all.output = matrix;
 }
 
-// Whether no factor of a stack is another than 1: kernels then need none.
+// Returns whether all factors of a stack are 1; kernels then need none.
 bool has_no_factors(const ExpertStack& stack) {
     for (const float scale : stack.scale)
         if (scale != 1.0F) return false;

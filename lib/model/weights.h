@@ -32,7 +32,7 @@ struct Weights {
     backend::Matrix output;       // [n_vocab, hidden]
 };
 
-// The weights of each share.
+// Returns the weights of each share.
 std::vector<weights::Part> parts_of(std::span<const Share> shares,
                                     std::span<const weights::WeightSpec> weights);
 weights::Part part_of(const Share& share, std::span<const weights::WeightSpec> weights);

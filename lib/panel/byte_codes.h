@@ -54,7 +54,7 @@ MINIM_KERNEL_FUNCTION typename L::Int lanes_with_bit(typename L::Int word) {
     return L::template shift_right_signed<31>(L::template shift_left<31 - bit>(word));
 }
 
-// 16 bytes hold 32 elements, low nibbles the first 16.
+// Unpacks codes of 4 bits: 16 bytes hold 32 elements, the low nibbles the first 16.
 template <class L>
 MINIM_KERNEL_INLINE void code4_of_32(const PanelBlock<L>& block, int at, typename L::Int* code) {
     for (int k = 0; k < 4; ++k) {
@@ -76,7 +76,7 @@ MINIM_KERNEL_INLINE void value4(const typename L::Table& table, typename L::Int 
     }
 }
 
-// The values of code4_of_32.
+// Looks up the values of the codes of code4_of_32.
 template <class L>
 MINIM_KERNEL_INLINE void value4_of_32(const PanelBlock<L>& block, int at, const typename L::Table& table,
                                       typename L::Int* value) {
@@ -131,11 +131,12 @@ class SharedWords<L, n> {
     Int word_[n];
 };
 
-// Whether unit `unit` calls `read` for words that n_sharing units share: only the first of them if words are kept, else each.
+// Whether unit `unit` calls `read` for words that n_sharing units share: if words are kept, only the first of these units does,
+// else each of them.
 template <class L, int unit, int n_sharing>
 inline constexpr bool k_reads_shared = unit % n_sharing == 0 || !KeepsWords<L>;
 
-// 32 bytes hold 64 elements, low nibbles the first 32.
+// Unpacks codes of 4 bits: 32 bytes hold 64 elements, the low nibbles the first 32.
 template <class L, int unit>
 MINIM_KERNEL_INLINE void code4_of_64(const PanelBlock<L>& block, int at, SharedWords<L, 8>& words,
                                      typename L::Int* code) {
@@ -143,7 +144,8 @@ MINIM_KERNEL_INLINE void code4_of_64(const PanelBlock<L>& block, int at, SharedW
     for (int k = 0; k < 8; ++k) code[k] = byte_bits<L, 4 * (unit % 2), 15>(words[k]);
 }
 
-// The word's part of 32 bytes that hold 128 elements, the lowest bits the first 32. The result is shifted left by `to`.
+// Returns the codes of a unit in one word of the 32 bytes that hold 128 elements, the lowest bits the first 32. The result is
+// shifted left by `to`.
 template <class L, int unit, int to = 0>
 MINIM_KERNEL_INLINE typename L::Int code2_of_word(typename L::Int word) {
     constexpr int k_from = 2 * (unit % 4);
@@ -159,7 +161,8 @@ MINIM_KERNEL_INLINE typename L::Int code2_of_128(const PanelBlock<L>& block, int
     return code2_of_word<L, unit, to>(block.word(at + 32 * (unit / 4) + 4 * k));
 }
 
-// The word's part of 32 bytes that hold 256 elements, bit 0 the first 32. The result is shifted left by `to`.
+// Returns the codes of a unit in one word of the 32 bytes that hold 256 elements, bit 0 the first 32. The result is
+// shifted left by `to`.
 template <class L, int unit, int to>
 MINIM_KERNEL_INLINE typename L::Int code1_of_word(typename L::Int word) {
     if constexpr (unit >= to) {

@@ -10,7 +10,7 @@
 
 namespace minim::panel {
 
-// Returns 8 * code + 2, less 2 if the shift is down.
+// Writes 8 * code + 2 to word k of `code`, or 8 * code if the shift is down; `up` is 2 or 0.
 template <class L, class X, int u>
 MINIM_KERNEL_INLINE void put_eighth(const PanelBlock<L>& block, int k, typename L::Int up,
                                     typename L::Int* code) {
@@ -64,8 +64,8 @@ struct X1MPanel {
     }
 };
 
-// Offset + magnitude by codes of two bits, and offset - magnitude by those with a third bit above; over again up to six
-// bits.
+// The values of the codes: offset + magnitude, or offset - magnitude if the code's third bit is set. The eight values repeat
+// for all indices of six bits.
 inline constexpr ValueTable k_x2_values = [] {
     ValueTable table{};
     for (size_t i = 0; i < 64; ++i) {
@@ -102,7 +102,7 @@ MINIM_KERNEL_INLINE void put_signed_codes(const PanelBlock<L>& block, typename L
     }
 }
 
-// A scale for each unit, a nibble among eight.
+// Panels with a scale for each unit, one of eight nibbles.
 template <class L, class X>
 struct UnitScalesPanel {
     PanelBlock<L> block;
@@ -146,7 +146,7 @@ struct X2Panel {
     }
 };
 
-// Offset + value.
+// The values of the codes, plus the offset.
 inline constexpr ValueTable k_x3xxs_table = value_table(k_x3xxs_values, 0, 1, 16, k_iq3xxs_offset);
 
 template <class L>

@@ -15,7 +15,7 @@
 
 namespace minim::panel {
 
-// Signed magnitudes as small codes.
+// Returns signed magnitudes as small codes.
 template <class L, int offset>
 MINIM_KERNEL_FUNCTION typename L::Int with_signs(typename L::Int magnitudes, typename L::Mask negative) {
     if constexpr (requires { L::template with_signs<offset>(magnitudes, negative); }) {
@@ -25,8 +25,8 @@ MINIM_KERNEL_FUNCTION typename L::Int with_signs(typename L::Int magnitudes, typ
     }
 }
 
-// The indices of n codebook entries of every lane, stored to memory long before they are looked up. Two share a word of a lane: of
-// four entries whose indices are the bytes of a word, 0 with 2 and 1 with 3.
+// The indices of n codebook entries of every lane, stored to memory long before they are looked up. Two indices share a
+// word of a lane: of four entries whose low bits are the bytes of a word, entry 0 shares with 2, and entry 1 with 3.
 template <class L, int n>
 struct PointIndices {
     alignas(64) uint16_t at[n / 2][L::k_width][2];
@@ -125,7 +125,7 @@ struct HalfStepScale {
 // cpu/avx512_vbmi/grid_panels.h and cuda/fast/grid_panels.h have decoders of their own. IQ3_XXS does not use it: nvcc 13 would
 // generate other code for its kernels.
 
-// A word of four indices, and one of four sign indices with the scale above them.
+// A unit of IQ2_XXS: a word of four indices, and a word of four sign indices with the scale above them.
 struct Iq2XxsLayout {
     using Block = IQ2_XXS;
     static constexpr float k_scale_factor = 0.25F;
@@ -133,7 +133,7 @@ struct Iq2XxsLayout {
     MINIM_HOST_DEVICE static constexpr int signs_at(int u) { return Block::groups_at + 8 * u + 4; }
 };
 
-// Two words of two entries each.
+// A unit of IQ2_XS: two words of two entries each.
 struct Iq2XsLayout {
     using Block = IQ2_XS;
     static constexpr float k_scale_factor = 0.25F;
@@ -142,7 +142,7 @@ struct Iq2XsLayout {
     }
 };
 
-// A word of the low bits of four indices, and one of 32 signs.
+// A unit of IQ2_S: a word of the low bits of four indices, and a word of 32 signs.
 struct Iq2SLayout {
     using Block = IQ2_S;
     static constexpr float k_scale_factor = 0.25F;
@@ -150,7 +150,7 @@ struct Iq2SLayout {
     MINIM_HOST_DEVICE static constexpr int signs_at(int u) { return Block::signs_at + 4 * u; }
 };
 
-// Two words of the low bits of four indices each, and one of 32 signs.
+// A unit of IQ3_S: two words of the low bits of four indices each, and a word of 32 signs.
 struct Iq3SLayout {
     using Block = IQ3_S;
     static constexpr float k_scale_factor = 2.0F;
@@ -336,7 +336,7 @@ struct Iq1SPanel {
         }
         index.finish();
     }
-    // Bits 0 .. 15.
+    // Returns the unit's 16 bits in bits 0 .. 15; the bits above must be ignored.
     MINIM_KERNEL_FUNCTION typename L::Int group(int u) const {
         return byte_from(block, Block::groups_at, 2 * u);
     }
@@ -367,7 +367,7 @@ struct Iq1MPanel {
         }
         index.finish();
     }
-    // Bits 0 .. 15.
+    // Returns the unit's 16 bits in bits 0 .. 15; the bits above must be ignored.
     MINIM_KERNEL_FUNCTION typename L::Int high(int u) const {
         return byte_from(block, Block::high_at, 2 * u);
     }

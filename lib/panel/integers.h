@@ -103,7 +103,7 @@ struct Int4W32Panel {
     }
 };
 
-// The codes of unit u of a block.
+// Loads the codes of unit u of a block.
 template <class L, int u>
 MINIM_KERNEL_INLINE void signed_codes(const PanelBlock<L>& block, int at, typename L::Int* code) {
     for (int k = 0; k < 8; ++k) code[k] = L::wide(block.word(at + 32 * u + 4 * k));

@@ -13,7 +13,7 @@
 
 namespace minim::panel {
 
-// The 6-bit scales and minima of Q4_K and Q5_K, as bytes: of units 0 to 3 and 4 to 7.
+// The 6-bit scales and minima of Q4_K and Q5_K, as bytes: [0] for units 0 to 3, [1] for units 4 to 7.
 template <class L>
 struct SixBitScales {
     using Int = typename L::Int;

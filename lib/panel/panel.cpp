@@ -49,7 +49,7 @@ void for_each_run(Format format, int64_t cols, const Visit& visit) {
 
 using FourWords = uint32_t __attribute__((vector_size(16)));
 
-// Words `at` .. `at` + 15 bytes of four rows, to four places 16 * 4 bytes apart: a transposition of 4 x 4.
+// Copies bytes at .. at + 15 of four rows, as words of four bytes, to four places 16 * 4 bytes apart: a 4 x 4 transposition.
 void interleave_four_rows(const std::byte* const* row, int64_t at, std::byte* place) {
     FourWords r[4];
     for (int i = 0; i < 4; ++i) std::memcpy(&r[i], row[i] + at, sizeof(r[i]));

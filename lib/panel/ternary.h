@@ -35,7 +35,7 @@ struct Tq1Panel {
             if constexpr (u < 5) {
                 unit.code[k] = digits(block.word(Block::codes_at + 4 * k), u);
             } else {
-                // From column 160 on 16 bytes give 16 columns a digit; the last 16 columns are the tail's.
+                // From column 160 on, each digit of 16 bytes gives 16 columns. The tail gives the last 16 columns.
                 const int digit = 2 * (u - 5) + k / 4;
                 unit.code[k] = digit < 5 ? digits(block.word(Block::codes_at + 32 + 4 * (k % 4)), digit)
                                          : digits(block.word(Block::tail_at), k - 4);

@@ -29,7 +29,7 @@ MINIM_KERNEL_FUNCTION typename L::Int trellis_state(typename L::Int index) {
     return L::add(index, L::all(4096));
 }
 
-// Looks up a scale that is a code of the first half of iq4k: the number in byte 0, the others 0.
+// Looks up a scale by its code, in the first half of iq4k. The code is in byte 0; the other bytes are 0.
 template <class L>
 MINIM_KERNEL_FUNCTION typename L::Float iq4k_scale(typename L::Int code) {
     return L::to_float(signed_byte_of<L, 0>(L::look_up(L::table(iq4k_values()), code)));
@@ -124,7 +124,7 @@ struct Iq4KtPanel {
     PanelBlock<L> block;
     typename L::Float d;
     MINIM_KERNEL_FUNCTION Iq4KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
-    // Columns 4i .. 4i + 3.
+    // Computes columns 4i .. 4i + 3.
     template <int u, int i>
     MINIM_KERNEL_INLINE void run(typename L::Int group, Unit<L>& unit) const {
         const auto low = byte_of<L, i % 4>(block.word(Block::low_at + 8 * u + i / 4 * 4));

@@ -35,7 +35,7 @@ struct Unit {
 template <class L>
 concept AddsShiftsInDots = L::k_adds_shifts_in_dots;
 
-// One block of a panel, for the lanes from `lane` on; positions are those in the block of a row.
+// One block of a panel, for the lanes from `lane` on. A position `at` is a byte position in the block of a row.
 template <class L>
 struct PanelBlock {
     using Int = typename L::Int;

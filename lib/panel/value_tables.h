@@ -3,7 +3,8 @@
 // IQ4_KSS and IQ2_KL. Layouts: lib/format/.
 //
 // The shifted variant of a table is computed as the table plus a constant if that takes fewer instructions; else it is the second
-// half of the table. Values that span less than 128 are small codes with an offset. One long file: the tables differ alone.
+// half of the table. Values that span less than 128 are small codes with an offset. The formats differ little except in their
+// tables, so they are in one long file.
 #pragma once
 
 #include "format/iq2_k.h"
@@ -22,7 +23,7 @@ struct ValueTable {
     int8_t value[64];
 };
 
-// n values from `first`, `stride` apart, each plus `offset`.
+// Returns n values from `first`, `stride` apart, each plus `offset`.
 template <size_t n_all>
 MINIM_HOST_DEVICE constexpr ValueTable value_table(const Table<int8_t, n_all>& values, size_t first,
                                                    size_t stride, size_t n, int offset) {
@@ -47,8 +48,8 @@ inline constexpr int k_iq5k_shift = table_shift(codebooks::k_iq5k);
 inline constexpr int k_iq6k_shift = table_shift(codebooks::k_iq6k);
 static_assert(k_iq4k_shift != 0 && k_iq5k_shift != 0 && k_iq6k_shift != 0);
 
-// `shift` for the codes of group g, of both if g is k_both_groups, in the lanes whose word has bit `bit`: in every byte, or as
-// Unit::shift.
+// Returns `shift` in the lanes whose word has bit `bit` set: in every byte, or in the form of Unit::shift for the codes of
+// group g (of both groups if g is k_both_groups).
 inline constexpr int k_both_groups = 2;
 template <class L, int shift, int g, int bit>
 MINIM_KERNEL_FUNCTION typename L::Int shift_of(typename L::Int word) {
@@ -337,7 +338,8 @@ MINIM_HOST_DEVICE const int8_t* iq3k_codes() {
     return k_table.value;
 }
 
-// Codes with bit `n_bits` set in the lanes whose values are shifted: the second half of the table.
+// Replaces codes by their values. In the lanes whose values are shifted, bit `n_bits` of the codes is set first, which selects
+// the second half of the table.
 template <class L, int n_bits>
 MINIM_KERNEL_INLINE void look_up_halves(const int8_t* values, typename L::Int shifted_lanes,
                                         typename L::Int* code, int count) {

@@ -20,8 +20,8 @@ struct Threads {
     HostMemory memory = {};
 };
 
-// Without a count for decoding, that of the prompt is used. Throws unsupported if memory or threads must be placed and the
-// system refuses; with Numa::automatic they are then not placed, with a warning.
+// Without a count for decoding, the count for prompts is used. make_threads() throws unsupported if memory or threads must be
+// placed and the system refuses. With Numa::automatic they are then not placed, with a warning.
 struct ThreadOptions {
     int32_t n_threads = 1;
     int32_t n_threads_decode = 0;

@@ -21,13 +21,13 @@ using backend::KvLayout;
 // A part of the memory stays free for the host.
 constexpr uint64_t k_reserve = 16;
 
-// What lies in one memory.
+// The contents of one memory that depend on the context.
 struct Contents {
-    int64_t page_bytes = 0;  // of the layers that lie there
+    int64_t page_bytes = 0;  // bytes of a KV page of the layers that lie there
     uint64_t work_bytes = 0;
 };
 
-// Returns the contents of each device's memory, and for null those of the host's.
+// Returns the contents of each device's memory. The key null stands for host memory.
 std::map<const backend::Backend*, Contents> contents_of(const model::Model& model, KvLayout layout,
                                                         int64_t n_rows, int64_t n_context) {
     auto work = runtime::step_bytes(model.stages(), model::step_shape(model.config()), n_rows, n_context);

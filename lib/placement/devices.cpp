@@ -28,7 +28,7 @@ int32_t index_of(std::string_view name) {
     return is_number && index >= 0 ? index : -1;
 }
 
-// Letters and digits: the name of a kind becomes part of a file name.
+// Returns whether a name has only letters and digits: the name of a kind becomes part of a file name.
 bool is_kind(std::string_view kind) {
     return std::ranges::all_of(kind, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
 }
@@ -76,7 +76,7 @@ std::vector<double> memory_of(std::span<const std::shared_ptr<const backend::Bac
 model::LayerSizes sizes_on_devices(const Spread& spread, int64_t n_on_host,
                                    const std::vector<bool>& is_pinned,
                                    std::span<const weights::WeightSpec> weights) {
-    const auto& device = spread.devices.front();  // any: shapes alone count
+    const auto& device = spread.devices.front();  // any device: only shapes matter here
     const auto bytes_of = [&](const model::Share& share) {
         return static_cast<double>(weights::device_bytes(model::part_of(share, weights).weights));
     };
@@ -91,13 +91,15 @@ model::LayerSizes sizes_on_devices(const Spread& spread, int64_t n_on_host,
     return sizes;
 }
 
-// A cache of a given size for experts that no rule places, which go to the host: each stage has its layers' part of the room.
+// Moves experts that no rule places to the host, and divides a cache of the given size among the stages, in proportion to their
+// layers with such experts.
 void give_caches(const Spread& spread, const std::vector<bool>& is_pinned, std::span<runtime::Stage> stages) {
     size_t layer = 0;
     int64_t n_shared = 0;
     std::vector<int64_t> n_of_stage;
     for (runtime::Stage& stage : stages) {
-        stage.cache_bytes = spread.expert_cache_bytes;  // so that it says which are shared
+        stage.cache_bytes =
+            spread.expert_cache_bytes;  // shares_experts_of() needs a size; the stage's own follows below
         int64_t n = 0;
         if (stage.experts.empty()) stage.experts.assign(static_cast<size_t>(stage.n_layer), stage.backend);
         for (auto& place : stage.experts) {

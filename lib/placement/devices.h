@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists devices, and spreads layers over those that the caller chose.
+// Lists devices, and spreads layers over the devices that the caller chose.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ std::shared_ptr<const backend::Backend> open_device(
     std::string_view name, const Threads& threads, CpuLevel level,
     backend::Arithmetic arithmetic = backend::Arithmetic::fast, uint64_t budget_bytes = backend::k_no_budget);
 
-// "cuda:0,CUDA1=20GiB,cuda:2=0.9": names and budgets of devices, in bytes. "auto": all usable devices, which
-// may be none. Throws invalid if the text is malformed or names a device twice.
+// Returns the names and budgets of devices in a text: "cuda:0,CUDA1=20GiB,cuda:2=0.9". "auto" stands for all usable devices,
+// and there may be none. Throws invalid if the text is malformed or names a device twice.
 std::vector<DeviceBudget> wanted_devices(std::string_view text, CpuLevel level);
 
 struct Spread {
@@ -41,23 +41,25 @@ struct Spread {
     // Shares of the layers, one for each device; empty: layers are split by their bytes, embedding and head included,
     // in proportion to the memory that may be allocated.
     std::vector<double> shares = {};
-    // The number of layers on the devices, the last ones; the others stay on `host`. -1: all.
+    // The number of layers on the devices: the last layers of the model. The others stay on `host`. -1: all.
     int64_t n_device_layers = -1;
     std::shared_ptr<const backend::Backend> host = nullptr;
     ExpertRules experts = {};  // with their own `host`
-    // The context, in tokens of these formats, that must fit on the devices: experts that no rule places go to the
-    // host as needed (fit_experts.h). 0: none.
+    // The context that must fit on the devices, in tokens, with a KV cache of these formats. Experts that no rule places go to
+    // the host as needed (fit_experts.h). 0: none.
     int64_t fit_context = 0;
     Format k_format = backend::k_default_kv_format;
     Format v_format = backend::k_default_kv_format;
-    // Bytes on the devices for a cache of experts; k_cache_all_room: what the context leaves free; 0: no cache. Without
-    // fit_context a size is not checked against the context, and all experts that no rule places go to the host.
+    // Bytes on the devices for a cache of experts; k_cache_all_room: the room that the context leaves free; 0: no cache. Without
+    // fit_context, a size is not checked against the context, and all experts that no rule places go to the host.
     uint64_t expert_cache_bytes = 0;
-    // Returns when steps copy experts to a device with a cache that are not there; expert_bytes: of one, on average. Empty: never.
+    // Returns when steps copy missing experts to a device with a cache. expert_bytes: the bytes of one expert, on average. Empty:
+    // steps never copy experts.
     std::function<runtime::StreamRule(const backend::Backend& device, const model::Config& config,
                                       double expert_bytes)>
         stream_rule = {};
-    // True if the caller gives no option for experts: chooses a context, and makes a cache if not all experts fit beside it.
+    // True if the caller gives no option for experts. split_over() then chooses a context, and makes a cache if not all experts
+    // fit beside it.
     bool chooses_fit = false;
 };
 
@@ -65,8 +67,8 @@ struct Spread {
 // result.
 model::Model::Split split_over(Spread spread, const Logger* log = nullptr);
 
-// "cuda:0 (layers 0-30), cuda:1 (layers 31-61, cache of 900 experts), cpu (experts of layers 31-61)". n_cached has
-// the experts that a cache of the share's device has room for; may be shorter than the shares.
+// Returns "cuda:0 (layers 0-30), cuda:1 (layers 31-61, cache of 900 experts), cpu (experts of layers 31-61)". n_cached has, for
+// each share, the number of experts that the cache of its device has room for. It may be shorter than the shares.
 std::string placement_text(std::span<const model::Share> shares, std::span<const int64_t> n_cached = {});
 std::string placement_text(const model::Model& model);
 

@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 3> k_expert_parts = {"gate", "up", "down"
 struct Named {
     std::string name;
     size_t stage;
-    int64_t layer_of_stage;  // -1: of none
+    int64_t layer_of_stage;  // -1: the tensor belongs to no layer
     bool is_of_experts;
     int64_t decides = -1;  // the first rule that matches, -1: none
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for offloaded experts, from the caller: the experts of some layers stay on the CPU, and experts whose tensors
-// match a pattern go to the device that is named.
+// The caller's rules for offloaded experts: the experts of some layers stay on the CPU, and experts whose tensors
+// match a pattern go to the named device.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +26,18 @@ struct OverrideText {
 // braces. Throws invalid for any other form.
 std::vector<OverrideText> parse_overrides(std::string_view text);
 
-// The place of one tensor by the overrides. Tensors of experts are listed even if no override matches them.
+// The device that the overrides give one tensor. Tensors of experts are listed even if no override matches them.
 struct WantedPlace {
     std::string tensor;
-    int64_t layer = -1;  // -1: of none
+    int64_t layer = -1;  // -1: the tensor belongs to no layer
     bool is_of_experts = false;
     std::string device;  // as named in the text; empty: no override matches
     std::string rule;    // the item of the text, for messages
 };
-// Throws as layers_with_rules().
+// Returns the places of the tensors. Throws as layers_with_rules().
 std::vector<WantedPlace> wanted_places(std::span<const OverrideText> overrides, int64_t n_layer);
 
-// Puts tensors on a device if a regular expression is found in their names. Names are those of GGUF files
+// Puts tensors on a device if a regular expression is found in their names. The names are the GGUF names
 // (blk.3.ffn_up_exps.weight), for every kind of checkpoint.
 struct Override {
     std::string pattern;
@@ -46,23 +46,23 @@ struct Override {
 
 struct ExpertRules {
     std::vector<Override> overrides = {};  // the first one that matches a tensor decides
-    // Experts that no override matches: those of the first n layers (below 0: of the last n) stay on `host`. More
-    // than the number of layers: of all.
+    // The number of layers whose experts stay on `host` if no override matches them: the first n layers, or the last -n if the
+    // number is negative. A number above the number of layers stands for all layers.
     int64_t n_host_layers = 0;
     std::shared_ptr<const backend::Backend> host = nullptr;
 };
 
 using OpenDevice = std::function<std::shared_ptr<const backend::Backend>(const std::string& name)>;
 
-// Returns the rules of a text (parse_overrides). "cpu" and "CPU" are `host`. Other names are looked up in `devices`;
-// open(name) is called once for each name that is not there.
+// Returns the rules of a text (parse_overrides). "cpu" and "CPU" stand for `host`. Other names are looked up in `devices`;
+// open(name) is called once for each name that is not found.
 std::vector<Override> make_overrides(std::string_view text,
                                      const std::shared_ptr<const backend::Backend>& host,
                                      std::span<const std::shared_ptr<const backend::Backend>> devices,
                                      const OpenDevice& open);
 
 // Returns for each layer whether a rule places its experts; else they are on the device of their layer. Throws
-// invalid for a bad pattern, or for one that matches no tensor that earlier patterns have left.
+// invalid for a bad pattern, and for a pattern that only matches tensors that earlier patterns match, or none.
 std::vector<bool> layers_with_rules(const ExpertRules& rules, int64_t n_layer);
 
 // Sets the devices of the experts of each stage's layers. Throws as layers_with_rules, and unsupported if a rule

@@ -31,7 +31,7 @@ constexpr Unit k_units[] = {{"B", 1.0},         {"kB", 1e3},           {"MB", 1e
 
 constexpr double k_most_bytes = 1e18;
 
-// A number above 0 and a unit, nothing else.
+// Returns the size that a text gives as a number above 0 and a unit; nothing for any other text.
 std::optional<double> size_of(std::string_view text) {
     double number = 0.0;
     const auto [end, error] =
@@ -63,7 +63,7 @@ std::vector<std::string_view> parts_of(std::string_view text) {
 // ---- measured bandwidth ----
 
 constexpr uint64_t k_measured_bytes = uint64_t{128} << 20;
-constexpr int k_rounds = 12;  // other programs take part of most of them
+constexpr int k_rounds = 12;  // in most rounds, other programs use part of the bandwidth
 
 double measure_bandwidth(int32_t n_threads) {
     const ThreadPool pool(n_threads);
@@ -73,7 +73,7 @@ double measure_bandwidth(int32_t n_threads) {
     return best;
 }
 
-// Empty: there is no place for a cache.
+// Returns the path of a cached measurement; empty if there is no folder for a cache.
 std::string cache_path(const std::string& key) {
     const char* cache = std::getenv("XDG_CACHE_HOME");
     const char* home = std::getenv("HOME");
@@ -94,7 +94,7 @@ std::string cache_path(const std::string& key) {
     return format_text("{}/minim/{}", folder, file);
 }
 
-// Numbers of bytes a second, one a line.
+// Reads numbers of bytes a second, one in each line.
 std::vector<double> read_numbers(const std::string& path) {
     std::vector<double> numbers;
     std::ifstream file(path);

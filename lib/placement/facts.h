@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan knows of a machine: memory and bandwidth of each device and of the host, described as text or found out.
+// The facts about a machine that a plan uses: memory and bandwidth of each device and of the host, given as text or measured.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct DeviceFacts {
     bool is_measured = false;            // true: the bandwidth was measured; false: it is the nominal rate
 };
 
-// How fast the host's kernels multiply one row by weights of a format, in bytes that the checkpoint has of them.
+// How fast the host's kernels multiply one row by weights of a format, in bytes a second of the weights' size in the checkpoint.
 struct FormatRate {
     Format format;
     double bytes_per_second;
@@ -33,34 +33,35 @@ struct HostFacts {
     std::vector<FormatRate> rates = {};  // measured ones; the others are predicted from the bandwidth
 };
 
-// "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the last part may be left out. "cuda:0=20GiB" and "cuda:0" are a device of this
-// machine, whose other numbers are 0 here. Sizes are a number with B, kB, MB, GB, TB, KiB, MiB, GiB
-// or TiB, bandwidths the same with "/s". "CUDA0" stands for "cuda:0". Throws invalid, quoting the text.
+// Parses "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the last part may be left out. "cuda:0=20GiB" and "cuda:0" stand for a device of
+// this machine; the numbers that the text leaves out are 0 in the result. A size is a number with B, kB, MB, GB, TB, KiB, MiB,
+// GiB or TiB, a bandwidth the same with "/s". "CUDA0" stands for "cuda:0". Throws invalid, quoting the text.
 DeviceFacts parse_device(std::string_view text);
 
-// "768GiB,576GB/s". Throws as parse_device().
+// Parses "768GiB,576GB/s". Throws as parse_device().
 HostFacts parse_host(std::string_view text);
 
-// "cuda:0", "cuda:0=20GiB", "cuda:0=0.9": a device whose model is opened on it, and the most to take of its memory, in bytes or as a part
-// of it. Throws as parse_device().
+// A device on which a model is opened, and the most memory to take of it, in bytes or as a part of its memory: "cuda:0",
+// "cuda:0=20GiB", "cuda:0=0.9". parse_device_budget() throws as parse_device().
 struct DeviceBudget {
     std::string name;
-    uint64_t bytes = 0;  // 0: not said
-    double part = 0.0;   // 0: not said
+    uint64_t bytes = 0;  // 0: not given
+    double part = 0.0;   // 0: not given
 };
 DeviceBudget parse_device_budget(std::string_view text);
-// Several with commas between. Throws also if a device is named twice.
+// Parses several budgets, separated by commas. Throws as parse_device(), and if a device is named twice.
 std::vector<DeviceBudget> parse_device_budgets(std::string_view text);
 
 // Returns the numbers of a key that were measured earlier, or measures them and keeps them in $XDG_CACHE_HOME/minim (or
-// ~/.cache/minim) for the next time. A cache that cannot be read or written is none.
+// ~/.cache/minim) for the next time. Works without a cache if it cannot be read or written.
 std::vector<double> cached_numbers(const std::string& key, size_t count,
                                    const std::function<std::vector<double>()>& measure);
 
-// The name of a device as this library has it: "CUDA0" is "cuda:0", "CPU" is "cpu"; others stay as they are.
+// Returns this library's name of a device: "cuda:0" for "CUDA0", "cpu" for "CPU"; other names stay as they are.
 std::string device_name(std::string_view text);
 
-// This machine: memory that processes may use, and the bandwidth that n_threads reach, measured in some 100 ms and cached.
+// Returns the facts of this machine: the memory that processes may use, and the bandwidth that n_threads threads reach,
+// measured in some 100 ms and cached.
 HostFacts measured_host(int32_t n_threads);
 
 }  // namespace minim::placement

@@ -62,7 +62,7 @@ uint64_t share_bytes(const Share& share, std::span<const weights::WeightSpec> we
                 facts);
 }
 
-// Stages whose free experts have gone to the host, with what is left on each device then.
+// The stages, with the experts that may be moved on the host, and the bytes that are then left on each device.
 class Fit {
   public:
     Fit(const FitRequest& request, std::span<Stage> stages) : request_(request), stages_(stages) {
@@ -105,7 +105,7 @@ class Fit {
                 stage.experts[static_cast<size_t>(i)] = request_.host;
                 free.push_back(i);
             }
-            // So that the work space of shared experts is counted.
+            // Any size above 0 will do here: it makes the work space of shared experts count.
             stage.cache_bytes = request_.cache_bytes > 0 && has_room_of_its_own(stage) ? 1 : 0;
         }
     }
@@ -137,7 +137,7 @@ class Fit {
         return true;
     }
 
-    // The host keeps all experts of which a device has a cache.
+    // Returns whether the host has room for all experts: it keeps them even if a device has a cache of them.
     bool host_has_room() const {
         uint64_t bytes = 0;
         for (size_t s = 0; s < stages_.size(); ++s) bytes += free_bytes(s);
@@ -145,8 +145,8 @@ class Fit {
         return bytes <= available - available / k_host_spare_part;
     }
 
-    // Of a stage with n_cached layers of the n_all: what is left, less the tables; of a size that is wanted, its
-    // layers' part.
+    // Returns the bytes of the cache of stage s, which has n_cached of the n_all layers with a cache: at most the bytes that are
+    // left, less the tables. If the caller wants a certain size, returns the part of it for these layers.
     uint64_t cache_bytes(size_t s, size_t n_cached, size_t n_all) const {
         const uint64_t tables =
             n_cached * static_cast<uint64_t>(request_.config.n_expert) * sizeof(backend::ExpertPlace);
@@ -168,8 +168,8 @@ class Fit {
     const FitRequest& request_;
     const std::span<Stage> stages_;
     std::vector<Share> shares_;
-    std::vector<std::vector<int64_t>> free_;  // layers of a stage whose experts may go
-    std::vector<uint64_t> left_;              // a stage
+    std::vector<std::vector<int64_t>> free_;  // by stage: the layers whose experts may be moved
+    std::vector<uint64_t> left_;              // by stage: the bytes left on its device
 };
 
 // Returns whether all experts are on their layers' devices.
@@ -196,7 +196,7 @@ int64_t fit_experts_to_any_context(FitRequest request, std::span<Stage> stages) 
         request.n_context = n_context;
         return fit(request, stages);
     };
-    // Nothing if there is no room for a context of that length.
+    // Returns nothing if there is no room for a context of that length.
     const auto fits_if_possible = [&](int64_t n_context) -> std::optional<bool> {
         try {
             return fits(n_context);

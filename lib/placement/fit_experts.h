@@ -16,7 +16,7 @@
 
 namespace minim::placement {
 
-// Cache size: all the room beside the context.
+// The cache size that stands for all the room beside the context.
 inline constexpr uint64_t k_cache_all_room = UINT64_MAX;
 
 struct FitRequest {
@@ -27,7 +27,8 @@ struct FitRequest {
     int64_t n_context = 0;
     Format k_format = backend::k_default_kv_format;
     Format v_format = backend::k_default_kv_format;
-    uint64_t cache_bytes = 0;  // of all devices, or k_cache_all_room; 0: whole layers
+    uint64_t cache_bytes =
+        0;  // of all devices together, or k_cache_all_room; 0: no cache, experts of whole layers
 };
 
 // Leaves room on each stage's device for the KV cache of n_context positions, the work space of steps of up to 512
@@ -40,9 +41,9 @@ struct FitRequest {
 // is no cache. Throws out_of_device_memory if a device has no room for the weights that are not experts.
 void fit_experts(const FitRequest& request, std::span<runtime::Stage> stages);
 
-// Chooses the context as well: 8,192 tokens, or the model's maximum if that is less. It is shorter, down to 2,048, if
-// then all experts fit beside it; and down to 256 if there is no room for more, or if the cache would get less room
-// than the context. Returns the context.
+// Chooses the context as well, and returns it: 8,192 tokens, or the model's maximum if that is less. Chooses a shorter context,
+// down to 2,048, if then all experts fit beside it. Goes down to 256 if there is no room for more, or if the cache would get
+// less room than the context.
 int64_t fit_experts_to_any_context(FitRequest request, std::span<runtime::Stage> stages);
 
 }  // namespace minim::placement

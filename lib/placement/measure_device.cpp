@@ -31,7 +31,7 @@ double seconds_of(const Copy& copy) {
     return std::max(taken.count(), 1e-9);
 }
 
-// Bytes a second of the fastest round.
+// Returns the bytes a second of the fastest round.
 template <typename Copy>
 double rate_of(uint64_t bytes, const Copy& copy) {
     double best = 0.0;
@@ -40,7 +40,7 @@ double rate_of(uint64_t bytes, const Copy& copy) {
     return best;
 }
 
-// Of the memory, which a copy reads and writes, and of the link.
+// Measures the bandwidths of the device's memory (a copy reads and writes each byte) and of the link.
 std::vector<double> measure(const backend::Backend& device) {
     constexpr const char* k_what = "measuring bandwidths";
     const uint64_t most = std::min(k_most_copied_bytes, device.available_bytes() / 4);
@@ -48,7 +48,7 @@ std::vector<double> measure(const backend::Backend& device) {
     const std::unique_ptr<backend::Memory> to = device.allocate(most, k_what);
     const std::unique_ptr<backend::Memory> staging = device.allocate_staging(most, k_what);
     std::fill_n(staging->data(), most, std::byte{1});
-    // As many bytes as a slow link copies in a moment.
+    // Find a size that takes long enough to measure: a slow link reaches it with few bytes.
     uint64_t bytes = std::min(k_least_copied_bytes, most);
     while (bytes < most &&
            seconds_of([&] { device.write(from->data(), staging->data(), bytes); }) < k_long_copy_seconds)
@@ -102,7 +102,7 @@ runtime::StreamRule measured_stream_rule(const backend::Backend& device, const m
         fill_rates(facts, device, level);
         const HostFacts host = measured_host(n_threads);
         runtime::StreamRule rule = stream_rule(facts, host, config, expert_bytes, k_most_rows);
-        // Cached numbers have fewer digits than those that were just measured.
+        // Round: numbers from the cache have fewer digits than numbers that were just measured.
         rule.break_even_slots = std::round(rule.break_even_slots * 16.0) / 16.0;
         return rule;
     } catch (const Error& error) {

@@ -14,14 +14,14 @@
 
 namespace minim::placement {
 
-// Fills in what is 0: the memory that is free, and the bandwidths of the device's memory and of the link to the host. They
-// are measured in some 100 ms when a device is asked for the first time, and cached (facts.h). Throws invalid,
+// Fills in the facts that are 0: the free memory, and the bandwidths of the device's memory and of the link to the host. The
+// bandwidths of a device are measured in some 100 ms the first time, and cached (facts.h). Throws invalid,
 // quoting `text` with the reason, if no such device is usable here, and what a device's copies throw.
 void complete_device(DeviceFacts& facts, std::string_view text, const Threads& threads, CpuLevel level);
 
-// Returns when prompts copy experts of expert_bytes to a device of this machine (stream_rule()), from the measured bandwidths of its link
-// and of the host, read by n_threads threads. They are measured once and cached, so that the same prompt is computed alike in every run. Off, with a line in
-// `log`, if the device cannot be measured.
+// Returns when prompts copy experts of expert_bytes to a device of this machine (stream_rule()), from the measured bandwidths
+// of its link and of the host, read by n_threads threads. They are measured once and cached, so that the same prompt is
+// computed alike in every run. Off, with a line in `log`, if the device cannot be measured.
 runtime::StreamRule measured_stream_rule(const backend::Backend& device, const model::Config& config,
                                          double expert_bytes, int32_t n_threads, CpuLevel level,
                                          const Logger& log);

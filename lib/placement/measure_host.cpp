@@ -12,7 +12,7 @@
 namespace minim::placement {
 namespace {
 
-// The least weights of a format, in bytes.
+// A format is measured only if the model has at least this many bytes of it.
 constexpr uint64_t k_least_bytes = uint64_t{64} << 20;
 
 }  // namespace
@@ -36,7 +36,7 @@ void measure_rates(HostFacts& host, std::span<const weights::WeightSpec> weights
         const double rate = cached_numbers(key, 1, [&] {
                                 return std::vector{weights::product_rate(*backend, held)};
                             }).front();
-        // Unpacked, a row has more bytes than in the checkpoint.
+        // An unpacked row has more bytes than the row in the checkpoint.
         const double part = static_cast<double>(row_bytes(entry.format, int64_t{3072})) /
                             static_cast<double>(row_bytes(held, int64_t{3072}));
         host.rates.push_back({entry.format, rate * part});

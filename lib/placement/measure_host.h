@@ -12,8 +12,8 @@
 
 namespace minim::placement {
 
-// Fills in the rates of the formats of which there are many weights: with few threads, arithmetic may take longer than reading. Each
-// is measured in some 50 ms when it is asked for the first time, and cached (facts.h). Throws out_of_memory.
+// Fills in the rates of the formats that many weights have, because with few threads arithmetic may take longer than reading.
+// Each rate is measured in some 50 ms the first time, and cached (facts.h). Throws out_of_memory.
 void measure_rates(HostFacts& host, std::span<const weights::WeightSpec> weights, const Threads& threads,
                    CpuLevel level, const Logger& log);
 

@@ -69,7 +69,7 @@ class Opening {
         return device;
     }
 
-    // Returns null if the device is missing and may be.
+    // Opens a device. Returns null if it is missing and the request allows that.
     std::shared_ptr<const backend::Backend> open_if_there(std::string_view name,
                                                           uint64_t budget_bytes) const {
         try {
@@ -114,7 +114,8 @@ class Opening {
         const bool says_nothing = !r.overrides && r.n_host_experts == 0 && r.expert_cache_bytes == 0;
         spread_.chooses_fit =
             r.fit_context == 0 && (says_nothing || r.expert_cache_bytes == k_cache_all_room);
-        // Which experts a step copies depends on all its rows, and deterministic models compute a row alike whatever else the step has.
+        // A deterministic model copies no experts: which ones a step copies depends on all its rows, and a row's result must not
+        // depend on the other rows.
         if (arithmetic_ != backend::Arithmetic::deterministic)
             spread_.stream_rule = [n_threads = threads_.prompt->n_threads(), level = level_, &log = log_](
                                       const backend::Backend& device, const model::Config& config,

@@ -33,15 +33,16 @@ constexpr double k_reserve_part = 0.02;
 constexpr uint64_t k_driver_bytes = uint64_t{500} << 20;
 constexpr uint64_t k_staging_bytes = uint64_t{16} << 20;
 
-// Rows of a prompt step, if the plan chooses them: more than usual share the copies of experts and need more work space, which may
-// leave decoding no less than this part of its speed.
+// Limits for the rows of a prompt step if the plan chooses their number. More rows share each copy of an expert but need more
+// work space. They must leave decoding at least k_least_decode_part of its speed, and make prompts k_least_prompt_gain times as
+// fast.
 constexpr int64_t k_most_ubatch = 8192;
 constexpr double k_least_decode_part = 0.97;
 constexpr double k_least_prompt_gain = 1.05;
 
 constexpr int64_t k_context_step = 256;  // granularity of the context that would fit, in messages
 
-// Whether a device has some experts of a layer and the host all of them.
+// Returns whether a device has a cache: some experts of a layer, all of which the host has too.
 bool has_cache(const Plan& plan) {
     return std::ranges::any_of(plan.cached_part, [](double part) { return part > 0.0; });
 }
@@ -52,14 +53,14 @@ uint64_t reserve_of(uint64_t memory) {
 
 // Bytes of the model by layer.
 struct Sizes {
-    std::vector<uint64_t> dense, experts;  // a layer
+    std::vector<uint64_t> dense, experts;  // by layer
     std::vector<int64_t> n_experts;
     uint64_t embedding = 0;
     uint64_t head = 0;
     // Seconds of the host for one row.
-    std::vector<double> dense_on_host, experts_on_host;  // a layer, all of its experts
+    std::vector<double> dense_on_host, experts_on_host;  // by layer; all experts of the layer
     double head_on_host = 0.0;
-    uint64_t layer_kv = 0;  // of all sequences
+    uint64_t layer_kv = 0;  // KV cache of one layer, for all sequences
 };
 
 Sizes sizes_of(const PlanRequest& request) {
@@ -115,7 +116,7 @@ uint64_t step_bytes(const model::Config& config, int64_t n_rows, int64_t n_conte
     return bytes;
 }
 
-// Returns the number of layers of each device; the remaining layers come before them, on the host.
+// The number of layers of each device. The remaining layers come before them and are on the host.
 using Counts = std::vector<int64_t>;
 
 class Planner {
@@ -199,9 +200,9 @@ class Planner {
         return model::split_layers(n_on_devices, room);
     }
 
-    // Places the experts of these layers: as the rules say; else on the layer's device if it has room for the experts of all its
-    // layers. If not, the host has all of them and the device a cache. If the host has no room for all, the experts of the last
-    // layers are on the device alone.
+    // Places the experts as the rules say. Other experts are on their layer's device if it has room for the experts of all its
+    // layers. If not, the host has all of them, and the device has a cache. If the host has no room for all, the experts of the
+    // last layers are only on the device.
     Plan filled(const Counts& counts) const {
         Plan plan = filled(counts, true);
         return host_overflow(plan) == 0 ? plan : filled(counts, false);
@@ -250,7 +251,7 @@ class Planner {
         there.n_experts += sizes_.n_experts[layer];
     }
 
-    // Of the layers of a device, those that no rule places.
+    // Places the experts that no rule places, of the layers of a device.
     void add_free_experts(Plan& plan, int32_t device, bool may_cache) const {
         std::vector<size_t> layers;
         uint64_t bytes = 0;
@@ -277,7 +278,8 @@ class Planner {
         return capacity(d) > all ? capacity(d) - all : 0;
     }
 
-    // Layers whose experts have one size share the room for as large a part of them as of all.
+    // Gives a device a cache in `room`, for the same part of the experts of every layer. Layers whose experts have one size share
+    // their room.
     void add_cache(Plan& plan, int32_t device, const std::vector<size_t>& layers, uint64_t room) const {
         std::map<uint64_t, std::vector<size_t>> classes;  // by bytes of an expert
         uint64_t all = 0;
@@ -316,13 +318,14 @@ class Planner {
 
     int64_t n_rows() const { return std::min(request_.n_ubatch, request_.n_context); }
 
-    // Of a step's slots, which the device adds up once the host has computed its own.
+    // Returns the bytes of the outputs of a step's slots. The device adds them up once the host has computed its slots.
     uint64_t output_bytes() const {
         return static_cast<uint64_t>(n_rows() * request_.config.n_expert_used * request_.config.hidden) *
                sizeof(float);
     }
 
-    // The areas for experts that steps copy, out of the room for a cache (runtime/expert_stream.h); 0: none are copied.
+    // Returns the bytes, out of the room for a cache, of the areas for experts that steps copy (runtime/expert_stream.h).
+    // Returns 0 if steps copy none.
     uint64_t staging_bytes(const DeviceFacts& device, uint64_t expert_bytes, uint64_t all,
                            uint64_t room) const {
         if (room >= all) return 0;
@@ -335,7 +338,7 @@ class Planner {
         return place.dense_bytes + place.expert_bytes + place.kv_bytes;
     }
 
-    // Returns the bytes by which the memories are exceeded.
+    // Returns the bytes by which the plan exceeds the memories of the devices.
     uint64_t overflow(const Plan& plan) const {
         uint64_t over = 0;
         for (size_t d = 0; d < plan.devices.size(); ++d)
@@ -456,7 +459,7 @@ class Planner {
         return format_text("{:.1f} GiB", static_cast<double>(bytes) / 1073741824.0);
     }
 
-    // Experts of a device's cache.
+    // Returns the number of experts in a device's cache.
     int64_t cached_of(const Plan& plan, size_t d) const {
         int64_t n = plan.devices[d].n_experts;
         bool caches = false;
@@ -543,7 +546,7 @@ class Planner {
     uint64_t device_work_ = 0;
     uint64_t host_work_ = 0;
     std::vector<WantedPlace> wanted_;
-    std::vector<int32_t> said_;  // of each layer: the device that rules give its experts
+    std::vector<int32_t> said_;  // by layer: the device on which rules place its experts
 };
 
 void check(const PlanRequest& request) {
@@ -568,7 +571,7 @@ void check(const PlanRequest& request) {
             fail(Status::invalid, "a device's share of the layers is {}", share);
 }
 
-// Returns the plan with the number of rows of a prompt step that suits it.
+// Makes the plan and chooses the number of rows of a prompt step.
 Plan plan_with_best_ubatch(PlanRequest request) {
     request.n_ubatch = runtime::k_default_step_rows;
     Plan best = Planner(request).make();

@@ -23,14 +23,15 @@ struct PlanRequest {
     std::span<const weights::WeightSpec> weights;
     std::vector<DeviceFacts> devices = {};  // in the order of the layers
     HostFacts host = {};
-    int64_t n_context = 0;                            // tokens of one sequence
-    int64_t n_sequences = 1;                          // concurrent ones, each of which reserves the context
-    int64_t n_ubatch = runtime::k_default_step_rows;  // rows of a prompt step; 0: chosen, at least as many
+    int64_t n_context = 0;    // tokens of one sequence
+    int64_t n_sequences = 1;  // concurrent sequences; each reserves the context
+    int64_t n_ubatch =
+        runtime::k_default_step_rows;  // rows of a prompt step; 0: the plan chooses, at least the default
     Format k_format = backend::k_default_kv_format;
     Format v_format = backend::k_default_kv_format;
     std::string overrides = {};  // parse_overrides(); "cpu" is the host
     std::vector<double> shares =
-        {};  // of the layers, one for each device; shares that add up to the number of layers are counts
+        {};  // shares of the layers, one for each device; if they add up to the number of layers, they are counts
 };
 
 // The contents of one memory.
@@ -41,7 +42,7 @@ struct PlannedPlace {
     uint64_t kv_bytes = 0;
     uint64_t work_bytes = 0;  // buffers of a step, staging, and memory of the driver
     uint64_t free_bytes = 0;  // the rest, less a reserve
-    int64_t n_layers = 0;     // whose attention and KV cache are here
+    int64_t n_layers = 0;     // layers whose attention and KV cache are here
     int64_t n_experts = 0;
 };
 
@@ -53,7 +54,7 @@ struct DecodeSeconds {
     double host_experts = 0.0;
     double launches = 0.0;   // of kernels, and jobs of the host's threads
     double hand_over = 0.0;  // between devices, and to the host and back
-    double overlap = 0.0;    // of the experts of layers that a device and the host compute at the same time
+    double overlap = 0.0;  // time in which a device and the host compute experts of a layer at the same time
 
     double total() const noexcept {
         return dense + kv_cache + device_experts + host_experts + launches + hand_over - overlap;
@@ -62,15 +63,16 @@ struct DecodeSeconds {
 
 struct Plan {
     bool fits = false;
-    std::vector<PlannedPlace> devices;  // in the order of the request, also those that get nothing
+    std::vector<PlannedPlace> devices;  // in the order of the request, including devices that get nothing
     PlannedPlace host;
     std::vector<int32_t> layer_device;   // of each layer: index of the device, -1: the host
     std::vector<int32_t> expert_device;  // of the experts of each layer
-    // Of each layer: the part of its experts that fits the cache of its device. The host has all experts, and computes the others.
+    // By layer: the part of its experts that fits into the cache of its device. The host has all experts, and computes the
+    // others.
     std::vector<double> cached_part;
     int64_t n_ubatch = 0;  // rows of a prompt step
 
-    // Read to decode one token.
+    // The bytes that are read to decode one token.
     uint64_t token_dense_bytes = 0;
     uint64_t token_expert_bytes = 0;
     uint64_t token_kv_bytes = 0;

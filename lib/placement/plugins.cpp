@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view k_prefix = "libminim-";
 constexpr std::string_view k_suffix = ".so";
 
-// Returns the folder beside this library, or beside the program if it is linked statically. Its name has the version
-// of the ABI, because libraries of several versions may be in one folder.
+// Returns the plug-in folder beside this library, or beside the program if the library is linked statically. The folder's name
+// has the version of the ABI, because libraries of several versions may be in one place.
 fs::path own_folder() {
     Dl_info info = {};
     if (::dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr)
@@ -52,7 +52,7 @@ std::string joined(const std::vector<fs::path>& paths) {
 }
 
 const backend::Plugin& open_plugin(const fs::path& file) {
-    // Never unloaded: an exception in flight may be from the plug-in.
+    // The library is never unloaded: an exception in flight may be from the plug-in.
     void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) {
         const char* why = ::dlerror();

@@ -8,8 +8,9 @@
 namespace minim::placement {
 namespace {
 
-// The share of the memory bandwidth that kernels reach. Devices: 0.75 of the nominal bandwidth, as measured on an
-// H100 with formats of 2 to 8 bits, which is 0.85 of the bandwidth of its copies. The host: 0.80 of the nominal bandwidth, 0.93 of the measured read bandwidth for formats that are not measured.
+// The share of the memory bandwidth that kernels reach. Devices: 0.75 of the nominal bandwidth, which is 0.85 of the bandwidth
+// that copies reach, both measured on an H100 with formats of 2 to 8 bits. The host: 0.80 of the nominal bandwidth. For formats
+// that are not measured: 0.93 of the measured read bandwidth.
 constexpr double k_device_part = 0.75;
 constexpr double k_measured_device_part = 0.85;
 constexpr double k_host_part = 0.80;
@@ -22,7 +23,8 @@ constexpr double k_host_layer_seconds = 25e-6;
 // Seconds to send the residual stream to the host and back, with both waits: once for each layer with offloaded experts.
 constexpr double k_hand_over_seconds = 45e-6;
 constexpr double k_between_devices_seconds = 30e-6;
-// Inputs and choices to the host and its experts' outputs back, once a layer whose experts both compute.
+// Seconds to send inputs and choices to the host, and its experts' outputs back: once for each layer whose experts the device and
+// the host compute together.
 constexpr double k_exchange_seconds = 12e-6;
 
 // Operations a second that kernels reach for each byte a second of memory bandwidth: 89 T on an H100 with 3.35 TB/s,
@@ -110,7 +112,7 @@ class Predictor {
                         n_rows * (products + attention) / speed.operations_per_second);
     }
 
-    // Of a part of the experts.
+    // Returns the seconds for a part of the experts.
     double expert_seconds(int32_t device, const LayerReads& layer, double n_rows, double part) const {
         const model::Config& config = request_.config;
         const Speed speed = speed_of(device);
@@ -121,8 +123,9 @@ class Predictor {
                std::max(read / speed.bytes_per_second, n_rows * operations / speed.operations_per_second);
     }
 
-    // Of a layer whose experts the device and the host compute at the same time, with experts copied to the device if that pays. The
-    // host takes as many of those that are not there as it computes while the others are copied.
+    // Returns the seconds of a layer whose experts the device and the host compute at the same time. Experts are copied to the
+    // device if that pays. Of the experts that the device lacks, the host then computes as many as it can while the others are
+    // copied.
     double shared_seconds(size_t layer, double n_rows) const {
         const LayerReads& reads = request_.layers[layer];
         const int32_t own = plan_.layer_device[layer];

@@ -19,13 +19,14 @@ struct LayerReads {
     double kv = 0.0;           // of the whole context of one sequence
     double experts = 0.0;      // all experts
     double expert_part = 0.0;  // the experts read for one token
-    // Seconds of the host for one row: `dense` and `experts` with host_rate().
+    // Seconds of the host for one row: the time of `dense` and of `experts` at host_rate().
     double dense_on_host = 0.0;
     double experts_on_host = 0.0;
 };
 
-// When steps copy experts from the host to a device instead of computing them there. Off if the link's bandwidth is not known, or if
-// with even routing an expert of a step of n_rows has too few slots. expert_bytes: of one expert, on average.
+// Returns when steps copy experts to a device instead of computing them on the host. The rule is off if the link's bandwidth is
+// not known, or if an expert gets too few slots from a step of n_rows rows with even routing. expert_bytes: the bytes of one
+// expert, on average.
 runtime::StreamRule stream_rule(const DeviceFacts& device, const HostFacts& host, const model::Config& config,
                                 double expert_bytes, int64_t n_rows);
 

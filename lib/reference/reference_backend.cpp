@@ -71,7 +71,7 @@ void rotate(float* head, int64_t position, std::span<const float> frequency) {
     }
 }
 
-// K or V of one head over positions 0 .. n_positions-1: [n_positions, head_dim].
+// Returns K or V of one head over positions 0 .. n_positions-1: [n_positions, head_dim].
 RowMatrix gather(const KvRow& row, bool keys, int64_t layer, int64_t head, int64_t n_positions) {
     const KvLayout& layout = *row.sequence->layout;
     const Format format = keys ? layout.k_format : layout.v_format;
@@ -187,7 +187,7 @@ class ReferenceBackend : public backend::HostDevice {
         const RowMatrix score = multiply(h, n, router).unaryExpr(&sigmoid);
         std::vector<int32_t> order(static_cast<size_t>(router.rows));
         for (int64_t i = 0; i < n; ++i) {
-            // NaN sorts last: a comparison with it would be no order.
+            // NaN sorts last: comparisons with NaN itself would not define an order.
             const auto biased = [&](int32_t e) {
                 const float sum = score(i, e) + (bias.size > 0 ? bias.data[e] : 0.0F);
                 return std::isnan(sum) ? -std::numeric_limits<float>::infinity() : sum;
@@ -214,7 +214,7 @@ class ReferenceBackend : public backend::HostDevice {
         add_slots(scratch, output.data(), gates, n, n_used, hidden, y);
     }
 
-    // An expert at a time, over the rows that chose it: each matrix is decoded once a call.
+    // Computes one expert at a time, for all rows that chose it, so that each matrix is decoded once per call.
     void expert_slots(Scratch&, const float* h, int64_t n, const int32_t* ids, int64_t n_used,
                       const ExpertWeights& weights, float* out) const override {
         const int64_t hidden = weights.gate.cols;

@@ -11,8 +11,8 @@
 
 namespace minim::reference {
 
-// Makes the backend. Its memory is locked if `memory` is locked, and is never placed by node. Unlike those of the fast backends, its
-// operations may allocate, and so throw out_of_memory.
+// Makes the backend. Its memory is locked if `memory` is locked, and is never placed by node. Unlike the operations of the fast
+// backends, those of the reference may allocate, and so throw out_of_memory.
 std::unique_ptr<backend::HostDevice> make_reference_backend(const HostMemory& memory = {});
 
 }  // namespace minim::reference

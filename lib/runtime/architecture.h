@@ -25,14 +25,14 @@ struct Activations {
     const backend::Backend& backend;
     backend::Scratch& scratch;
     int64_t n;             // rows
-    float *x, *h;          // [n, hidden]: the residual stream, and the input of what comes next
-    float *q, *k, *v, *o;  // [n, n_head * head_dim], [n, n_head_kv * head_dim] twice, as q
+    float *x, *h;          // [n, hidden]: the residual stream, and the input of the next operation
+    float *q, *k, *v, *o;  // [n, n_head * head_dim], [n, n_head_kv * head_dim] twice, o like q
     int32_t* ids;          // [n, n_expert_used]: the experts chosen
     float* gates;          // [n, n_expert_used]: their weights
-    std::span<const backend::KvRow> places;  // of each row in the KV cache, until attend()
+    std::span<const backend::KvRow> places;  // of each row in the KV cache; valid until attend()
 };
 
-// What it refers to must outlive the functions.
+// Everything that the functions refer to must outlive them.
 struct Architecture {
     backend::StepLimits shape;  // without n_rows and n_context
     int64_t n_layer = 0;
@@ -45,7 +45,7 @@ struct Architecture {
     std::function<void(const Activations&, int64_t layer)> add_attention;
     // h = input of the experts, ids and gates = the chosen ones. x is unchanged.
     std::function<void(const Activations&, int64_t layer)> choose_experts;
-    // h = input of the experts, on the device that has a layer's experts and not its attention.
+    // h = input of the experts, on a device that has a layer's experts but not its attention.
     std::function<void(const backend::Backend&, backend::Scratch&, const float* x, int64_t n, int64_t layer,
                        float* h)>
         normalise_elsewhere;
@@ -55,7 +55,7 @@ struct Architecture {
     std::function<void(const Activations&, int64_t layer)> after_experts;
     // h = input of project().
     std::function<void(const Activations&)> normalise_output;
-    // logits [n, n_vocab] of n rows of h.
+    // logits [n, n_vocab] = projection of n rows of h.
     std::function<void(const backend::Backend&, backend::Scratch&, const float* h, int64_t n, float* logits)>
         project;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which experts of a pool move, and when.
+// Decides which experts of a pool move, and when.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -15,7 +15,8 @@ namespace {
 constexpr double k_half_life = 256.0;
 // After this number of half lives the counts are scaled down again, long before they overflow a double.
 constexpr double k_most_half_lives = 512.0;
-// An expert moves in only if its count is larger than its victim's by this factor: else two with like counts would take turns.
+// An expert moves in only if its count is larger than its victim's by this factor: else two experts with similar counts
+// would replace each other again and again.
 constexpr double k_lead = 1.25;
 // Bytes that a step may start to move, in whole experts: copies take memory bandwidth of the host.
 constexpr uint64_t k_move_bytes = uint64_t{64} << 20;
@@ -25,7 +26,8 @@ constexpr int64_t k_steps_until_here = 2;
 
 }  // namespace
 
-// What a use counts now: twice as much as one k_half_life tokens ago, so that older ones need not be touched.
+// Returns how much a use counts now: twice as much as one k_half_life tokens ago, so that older counts need not be
+// updated.
 double ExpertPool::use_weight() const {
     return std::exp2(static_cast<double>(n_tokens_) / k_half_life);
 }
@@ -54,7 +56,7 @@ void ExpertPool::begin_step() {
     running_.lock_shared();
 }
 
-// Experts that have arrived appear.
+// Makes experts that have arrived appear in the tables.
 void ExpertPool::finish_moves() {
     for (Place& place : places_) {
         if (place.state != PlaceState::filling) continue;
@@ -80,7 +82,7 @@ void ExpertPool::finish_moves() {
     }
 }
 
-// Experts that were chosen begin to come, their victims being gone.
+// Removes the victims of chosen experts from the tables, and starts the copies of the chosen experts.
 void ExpertPool::start_moves() {
     for (Place& place : places_) {
         if (place.state != PlaceState::leaving) continue;
@@ -110,7 +112,7 @@ void ExpertPool::end_step(int64_t n_tokens) {
     n_tokens_ = 0;
 }
 
-// Experts that the step has missed, those used most first.
+// Returns the experts that the step has missed, those used most first.
 std::vector<ExpertPool::Expert> ExpertPool::candidates(const PlaceClass& of) const {
     std::vector<Expert> all;
     for (const size_t s : of.slots)
@@ -123,7 +125,7 @@ std::vector<ExpertPool::Expert> ExpertPool::candidates(const PlaceClass& of) con
     return all;
 }
 
-// Places that are free, then those whose expert the step has not used, those used least first.
+// Returns the free places, then the places whose expert the step has not used. Those used least come first.
 std::vector<size_t> ExpertPool::victims(const PlaceClass& of) const {
     std::vector<std::pair<double, size_t>> all;
     for (const size_t p : of.places) {
@@ -165,7 +167,8 @@ void ExpertPool::choose_moves(PlaceClass& of) {
     }
 }
 
-// The thread that copies experts. A place that could not be filled stays free; if the device is lost, the steps say so.
+// Copies experts, on a thread of its own. A place that could not be filled becomes free; if the device is lost, the
+// steps report it.
 void ExpertPool::move_experts() {
     std::vector<std::byte> staging;
     bool has_warned = false;

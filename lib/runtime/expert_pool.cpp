@@ -70,7 +70,7 @@ void ExpertPool::make_slots(int64_t first_layer) {
     }
 }
 
-// Returns the bytes of the areas for experts of one step; 0: there are none.
+// Makes the areas for experts that are copied for one step. Returns their bytes; 0: there are none.
 uint64_t ExpertPool::make_stream(const backend::HostDevice& host, const ExpertPoolOptions& options) {
     if (bytes_of_all(layers_) <= options.bytes) return 0;
     uint64_t most = 0;
@@ -82,7 +82,8 @@ uint64_t ExpertPool::make_stream(const backend::HostDevice& host, const ExpertPo
     return stream_->device_bytes();
 }
 
-// Layers whose experts take the same room share places; each kind of place gets bytes for as many experts of each of its layers.
+// Layers whose experts take the same room share places. The bytes are divided so that each kind of place has room for
+// equally many experts of each of its layers.
 void ExpertPool::make_places(uint64_t bytes) {
     std::map<uint64_t, size_t> class_of_bytes;
     for (size_t s = 0; s < slots_.size(); ++s) {
@@ -115,7 +116,8 @@ void ExpertPool::make_places(uint64_t bytes) {
         for (const size_t place : of.places) places_[place].data = std::exchange(next, next + of.bytes);
 }
 
-// Those that were used most, or the first of each layer alike.
+// Chooses the experts that are on the device at first: those that were used most, or, without counts, the first ones of
+// each layer, equally many of each.
 void ExpertPool::choose_first(const std::vector<std::vector<float>>& uses) {
     for (const PlaceClass& of : classes_) {
         std::vector<Expert> order;
@@ -165,7 +167,7 @@ void ExpertPool::copy_expert(const Expert& expert, std::byte* to, std::span<std:
     copy(*layer.down[e], layer.on_host->down, slot.on_device.down);
 }
 
-// The table names the expert that is in the place.
+// Enters the expert that is in the place into the table.
 void ExpertPool::appear(Place& place) {
     place.holds = std::exchange(place.next, Expert{});
     place.state = PlaceState::here;
@@ -180,7 +182,7 @@ void ExpertPool::appear(Place& place) {
     ++slot.n_here;
 }
 
-// The table no longer names the expert that is in the place.
+// Removes the expert that is in the place from the table.
 void ExpertPool::vanish(Place& place) {
     const Expert expert = std::exchange(place.holds, Expert{});
     if (expert.slot < 0) return;

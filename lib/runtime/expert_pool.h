@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts in a device's memory while all of them lie with the host: a cache of those that are used most. One table for each layer
-// has the place of each expert in the device's memory, or null. It changes only between steps, so in a step every expert is
-// computed by exactly one of the two.
+// A cache, in a device's memory, of the experts that are used most; the host has all experts. One table for each layer
+// has the place of each expert in the device's memory, or null. It changes only between steps, so in a step every
+// expert is computed either by the device or by the host.
 //
-// Use counts decay with the tokens computed. After a step an expert that was missed replaces the least used one if it is
-// used clearly more. This depends only on the experts that steps chose: equal requests in equal steps give equal tables, and bits.
+// Use counts decay with the tokens computed. After a step an expert that was missed replaces the least used one if it
+// is used clearly more. This depends only on the experts that steps chose: equal requests in equal steps give equal
+// tables, and so equal bits.
 //
 //     end_step(k)      an expert and its victim are chosen
 //     begin_step(k+1)  the victim leaves the table; a thread copies the expert to its place
@@ -39,10 +40,11 @@ enum class ExpertMoves : uint8_t {
 struct ExpertPoolOptions {
     uint64_t bytes = 0;
     ExpertMoves moves = ExpertMoves::reproducible;
-    // Uses of each expert that are known from before, [layer of the model][expert]: which ones are there at first. Empty: the first
-    // of every layer.
+    // Uses of each expert that are known from before, [layer of the model][expert]. The experts used most are on the
+    // device at first. Empty: the first experts of every layer are.
     std::vector<std::vector<float>> uses = {};
-    // When steps copy experts that are not there. The areas for them come out of `bytes`; none are needed if all experts fit.
+    // The rule by which steps copy experts that are not on the device. The areas for them come out of `bytes`; none are
+    // needed if all experts fit.
     StreamRule stream = {};
 };
 
@@ -59,8 +61,9 @@ struct ExpertPoolState {
 
 class ExpertPool {
   public:
-    // Takes memory of the device and fills it by all threads of `host`. The arguments must outlive it. Throws
-    // out_of_device_memory, device_lost, unsupported for a format that the device does not run, and what reading weights throws.
+    // Allocates memory of the device, and fills it on all threads of `host`. The arguments must outlive it. Throws
+    // out_of_device_memory, device_lost, unsupported for a format that the device does not run, and what reading
+    // weights throws.
     ExpertPool(const backend::Backend& device, const backend::HostDevice& host,
                std::vector<PooledLayer> layers, int64_t first_layer, const weights::Reader& reader,
                const ExpertPoolOptions& options, const Logger& log);
@@ -68,7 +71,7 @@ class ExpertPool {
     ExpertPool(const ExpertPool&) = delete;
     ExpertPool& operator=(const ExpertPool&) = delete;
 
-    // A step of one stream. Tables stay as they are while one exists.
+    // A step of one stream. Tables do not change while a Step exists.
     class Step {
       public:
         // Throws device_lost.
@@ -76,7 +79,7 @@ class ExpertPool {
         ~Step() { pool_.leave(); }
         Step(const Step&) = delete;
         Step& operator=(const Step&) = delete;
-        // Once the step is computed. Chooses what moves.
+        // Chooses the experts that move. Call it once the step is computed.
         void end(int64_t n_tokens) { pool_.end_step(n_tokens); }
 
       private:
@@ -94,7 +97,7 @@ class ExpertPool {
     // Counts the experts that the running step has chosen in a layer. Any thread.
     void note(int64_t layer, std::span<const int32_t> ids);
 
-    // Null: no step copies experts.
+    // Returns null if no step copies experts.
     ExpertStream* stream() const noexcept { return stream_.get(); }
     const PooledLayer& layer(int64_t layer_of_stage) const {
         return layers_[static_cast<size_t>(slot_of_[static_cast<size_t>(layer_of_stage)])];
@@ -103,9 +106,9 @@ class ExpertPool {
     void note_streamed(int64_t layer_of_stage, std::span<const int32_t> experts);
 
     ExpertPoolState state() const;
-    // Of the device's memory, tables included.
+    // Returns the bytes of the places and tables in the device's memory.
     uint64_t device_bytes() const noexcept { return tables_->size() + (memory_ ? memory_->size() : 0); }
-    // Decayed use counts by now, [pooled layer][expert].
+    // Returns the use counts as they have decayed by now, [pooled layer][expert].
     std::vector<std::vector<float>> uses() const;
     std::span<const PooledLayer> layers() const noexcept { return layers_; }
 
@@ -114,7 +117,7 @@ class ExpertPool {
         backend::ExpertWeights on_device, on_host;
         backend::ExpertPlace* table = nullptr;  // of the device, in its memory
         std::vector<uint8_t> elsewhere;         // 1: on the device
-        std::vector<int32_t> place_of;          // -1: none; also of those that are on their way
+        std::vector<int32_t> place_of;          // -1: none; set also for experts on their way
         std::vector<double> score;              // uses, each counted more than those before it (use_weight())
         std::vector<uint8_t> is_used;           // in the running step
         int64_t n_here = 0;
@@ -176,7 +179,7 @@ class ExpertPool {
     std::unique_ptr<ExpertStream> stream_;
 
     std::shared_mutex running_;  // shared: a step runs; exclusive: tables change
-    mutable std::mutex mutex_;   // of what steps count and choose
+    mutable std::mutex mutex_;   // guards what steps count and choose
     int64_t n_tokens_ = 0;
     int64_t n_steps_ = 0;
     ExpertPoolState state_;

@@ -25,25 +25,26 @@ class ExpertStream {
   public:
     static constexpr size_t k_areas = StreamSpace::k_areas;
 
-    // For experts of any of the layers. `host` says how many threads copy. The arguments must outlive it, the layers excepted. Throws
-    // out_of_memory and out_of_device_memory.
+    // Makes areas for experts of any of the layers. The number of copying threads depends on the threads of `host`. The
+    // arguments except the layers must outlive it. Throws out_of_memory and out_of_device_memory.
     ExpertStream(const backend::Backend& device, const backend::HostDevice& host,
                  std::span<const PooledLayer> layers, const weights::Reader& reader, const StreamRule& rule,
                  const StreamSpace& space);
 
     const StreamRule& rule() const noexcept { return rule_; }
     int64_t chunk_experts() const noexcept { return space_.chunk_experts; }
-    // Of the device's memory.
+    // Returns the bytes of the areas in the device's memory.
     uint64_t device_bytes() const noexcept { return space_.device_bytes(); }
 
-    // Of the areas, for one layer of a step. The device must have computed its last chunk before another step gets them.
+    // Locks the areas for one layer of a step. The device must have computed the last chunk of the layer before the
+    // lock is released.
     std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
-    // Copies at most chunk_experts() experts to an area. Complete when the call returns. Needs the lock, and the device must not
-    // compute with the area. Throws device_lost and what reading weights throws.
+    // Copies at most chunk_experts() experts to an area. The copies are complete when the call returns. Needs the lock,
+    // and the device must not compute with the area. Throws device_lost and what reading weights throws.
     void fill(size_t area, const PooledLayer& layer, const backend::ExpertWeights& shapes,
               std::span<const int32_t> experts);
-    // The experts in an area, and no others.
+    // Returns the weights of the experts in an area, and of no others.
     const backend::ExpertWeights& in(size_t area) const noexcept { return areas_[area].experts; }
 
   private:

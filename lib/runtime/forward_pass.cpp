@@ -62,7 +62,7 @@ ForwardPass::Part ForwardPass::part_from(size_t stage_index, int64_t begin) cons
             .is_empty = begin == stage.n_layer && !projects};
 }
 
-// Whether rows whose logits nobody wants are left out after the layer's attention.
+// Returns whether rows whose logits nobody wants are left out after the layer's attention.
 bool ForwardPass::leaves_rows_out(int64_t layer, const Step& step) const {
     return layer + 1 == architecture_.n_layer && !step.observer && step.n_wanted < std::ssize(step.rows);
 }
@@ -104,7 +104,7 @@ void ForwardPass::observe(int64_t layer, const Activations& a, const Step& step)
     step.observer(layer, a.n, x.data(), ids.data(), gates.data());
 }
 
-// The one loop over layers.
+// Computes the layers of a part: this is the only loop over layers.
 void ForwardPass::layers(const Part& part, Step& step) const {
     StageSpace& stage = step.space.stages_[part.stage];
     for (int64_t i = part.begin; i <= part.end && i < stages_[part.stage].n_layer; ++i) {
@@ -130,8 +130,8 @@ void ForwardPass::layers(const Part& part, Step& step) const {
     }
 }
 
-// The layer that a part ends with: x += its experts, on the device that has them. x is sent there and back. The order of
-// additions is that of a single device.
+// Adds, for the layer with which a part ends, the experts to x, on the device that has them. x is sent there and back.
+// The order of additions is that of a single device.
 void ForwardPass::experts_elsewhere(const Part& part, Step& step) const {
     const int64_t layer = first_layer_[part.stage] + part.end;
     StageSpace& stage = step.space.stages_[part.stage];
@@ -157,7 +157,7 @@ void ForwardPass::experts_elsewhere(const Part& part, Step& step) const {
     if (step.observer) observe(layer, a, step);
 }
 
-// Returns what computes the host's experts of a part's shared layers; empty where it has none.
+// Returns the function that computes the host's experts of a part's shared layers; empty if the part has none.
 std::function<void()> ForwardPass::answers_of(const Part& part, Step& step) const {
     int64_t first = part.begin;
     while (first < part.end && !is_shared(part.stage, first)) ++first;
@@ -172,7 +172,7 @@ std::function<void()> ForwardPass::answers_of(const Part& part, Step& step) cons
     };
 }
 
-// What a device may record: no transfers to or from the host.
+// Issues the operations of a part that a device may record: they make no transfers to or from the host.
 void ForwardPass::operations(const Part& part, Step& step) const {
     StageSpace& stage = step.space.stages_[part.stage];
     if (part.embeds)
@@ -184,7 +184,7 @@ void ForwardPass::operations(const Part& part, Step& step) const {
     step.space.logits_->compute(stage.side(), stage.h, 0, architecture_);
 }
 
-// Returns whether the device repeats what it has recorded of this part.
+// Returns whether the device repeats the operations that it has recorded for this part.
 bool ForwardPass::begin_recorded(const Part& part, Step& step) const {
     const StageSpace& stage = step.space.stages_[part.stage];
     const bool has_queries = part.projects && step.space.logits_->has_queries();
@@ -304,7 +304,7 @@ void ForwardPass::step(std::span<const StepRow> rows, StepSpace& space, const St
         space.for_each_stream([](const auto& backend, auto& scratch) {
             try {
                 backend.synchronize(scratch);
-            } catch (const Error&) {  // that a device is lost is what is being reported, or comes up again
+            } catch (const Error&) {  // a lost device is the error in flight, or the next call reports it
             }
         });
         throw;

@@ -35,10 +35,10 @@ using LayerObserver =
 
 class ForwardPass {
   public:
-    // `pools`, which must outlive it: one a stage, null where no experts are shared; none: nowhere.
+    // `pools` must outlive it: one for each stage, null if the stage shares no experts; empty: no stage does.
     ForwardPass(std::span<const Stage> stages, Architecture architecture,
                 std::span<const std::unique_ptr<ExpertPool>> pools = {});
-    // All layers on one device, which must outlive it.
+    // Computes all layers on one device, which must outlive it.
     ForwardPass(const backend::Backend& backend, Architecture architecture);
 
     // Stores the rows' K and V, and writes the logits of the rows that request them, in row order:
@@ -50,8 +50,8 @@ class ForwardPass {
     void step(std::span<const StepRow> rows, StepSpace& space, const StepOutput& output,
               const CancelToken* cancel, const LayerObserver& observer = {}) const;
 
-    // Return the top-k of one row, and a row itself, of the last step in a space that keeps its logits. Rows are
-    // counted among those that requested logits. Both throw device_lost.
+    // Return the top-k of one row, and all logits of one row, of the last step in a space that keeps its logits. Rows
+    // are counted among those that requested logits. Both throw device_lost.
     Shortlist shortlist(StepSpace& space, int64_t wanted_row, const ShortlistQuery& query) const;
     void fetch_logits(StepSpace& space, int64_t wanted_row, float* logits) const;
 
@@ -63,13 +63,14 @@ class ForwardPass {
         StepSpace& space;
         const CancelToken* cancel;
         const LayerObserver& observer;
-        int64_t n_wanted;  // rows whose logits are
+        int64_t n_wanted;  // rows whose logits are requested
         // Whether devices may record it: all rows want logits, which are computed at once.
         bool is_repeatable;
-        int64_t n;  // rows by now: fewer after the last attention where not all are wanted
+        int64_t n;  // rows by now: fewer after the last attention if not all logits are wanted
     };
     // Layers of a stage that its device computes without another one: begin .. end - 1, and the layer `end` up to the
-    // choice of its experts, which are offloaded. The last part of a stage ends with its layers.
+    // choice of its experts, which are offloaded. The last part of a stage has no such layer: `end` is the number of
+    // the stage's layers.
     struct Part {
         size_t stage;
         int64_t begin, end;
@@ -102,7 +103,7 @@ class ForwardPass {
     void observe(int64_t layer, const Activations& a, const Step& step) const;
 
     const std::vector<Stage> stages_;
-    std::vector<int64_t> first_layer_;  // a stage
+    std::vector<int64_t> first_layer_;  // of each stage
     const Architecture architecture_;
     const std::span<const std::unique_ptr<ExpertPool>> pools_;
     const backend::HostDevice* host_beside_devices_;  // null: the host's threads do not wait for a device

@@ -73,7 +73,7 @@ void Logits::download(const Side& last, int64_t first, int64_t count, float* log
 }
 
 void Logits::fetch(const Side& last, int64_t first) {
-    if (!memory_) return;  // they are where they are wanted
+    if (!memory_) return;  // the logits are already where the caller wants them
     const auto fetch_rows = [&](int64_t row, int64_t count) {
         if (output_.logits != nullptr) download(last, row, count, output_.logits + row * n_vocab_);
     };
@@ -83,8 +83,8 @@ void Logits::fetch(const Side& last, int64_t first) {
         if (output_.queries[static_cast<size_t>(row)].n_candidates == 0) fetch_rows(row, 1);
 }
 
-// Computes the group of a row again where another has taken its place: as a whole, as before, so that it has the same
-// bits.
+// Computes the group of a row again if another group has taken its place. The whole group is computed, as before, so
+// that the row has the same bits.
 void Logits::bring_back(const Side& last, const float* h, int64_t row, const Architecture& architecture) {
     if (!stay() || row >= n_wanted_)
         fail_internal("logits of row {} of {} that a device was to keep", row, n_wanted_);

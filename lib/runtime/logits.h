@@ -19,7 +19,7 @@ namespace minim::runtime {
 
 // The output of a step: logits for the rows that request them, in row order.
 struct StepOutput {
-    float* logits = nullptr;  // [number of such rows, n_vocab]; null: nowhere, where they stay on the device
+    float* logits = nullptr;  // [number of such rows, n_vocab]; null: not written; they stay on the device
     // The query of each such row; empty: all logits are written. Rows with a query for candidates get their top-k,
     // the logits of the others are written.
     std::span<const ShortlistQuery> queries;
@@ -28,7 +28,8 @@ struct StepOutput {
 // Rows are counted among those that request logits. `last`: the stream of the last stage; `h`: its normalised rows.
 class Logits {
   public:
-    // Of steps with at most n_rows rows of the last stage. Throws out_of_memory or out_of_device_memory.
+    // Makes room for steps of at most n_rows rows. `last` is the last stage. Throws out_of_memory or
+    // out_of_device_memory.
     Logits(const Stage& last, int64_t n_vocab, int64_t n_rows);
     // Returns the bytes that it allocates on the stage's device.
     static uint64_t device_bytes(const Stage& last, int64_t n_vocab, int64_t n_rows);
@@ -42,8 +43,8 @@ class Logits {
     void begin(int64_t n_wanted, const StepOutput& output);
     bool has_queries() const noexcept { return !output_.queries.empty(); }
 
-    // The group of rows that begins with `first`: brings its queries to the device; computes it; brings what was
-    // requested to the host. compute() issues operations only, so that it may be part of a recorded step.
+    // For the group of rows that begins with `first`: upload its queries to the device, compute its logits, and bring
+    // what was requested to the host. compute() issues operations only, so that it may be part of a recorded step.
     void upload_queries(const Side& last, int64_t first);
     void compute(const Side& last, const float* h, int64_t first, const Architecture& architecture);
     void fetch(const Side& last, int64_t first);
@@ -69,7 +70,7 @@ class Logits {
     std::unique_ptr<ShortlistSpace> shortlists_;  // null: the device does not make them
     StepOutput output_;                           // of the running step
     int64_t n_wanted_ = 0;                        // of the last step
-    int64_t first_ = 0;                           // of the group that is there
+    int64_t first_ = 0;                           // first row of the group that is in memory_
 };
 
 }  // namespace minim::runtime

@@ -12,7 +12,7 @@ using weights::WeightSpec;
 
 constexpr uint64_t k_matrix_alignment = 256;
 
-// As a device holds matrices like this one.
+// Returns the shape and format that matrices like this one have on a device, without addresses.
 ExpertStack stack_on(const backend::Backend& device, const WeightSpec& weight, const ExpertStack& on_host) {
     if (!device.runs(weight.format))
         fail_on_device(device.name(), Status::unsupported, "does not compute with weights of {}",

@@ -19,11 +19,11 @@ struct PooledLayer {
     const backend::ExpertWeights* on_host = nullptr;
 };
 
-// Bytes that a matrix takes on a device: aligned for wide loads of a GPU.
+// Returns the bytes that a matrix takes on a device, aligned for wide loads of a GPU.
 uint64_t room_of(const weights::WeightSpec& weight);
-// Bytes of an expert of the layer on a device.
+// Returns the bytes of an expert of the layer on a device.
 uint64_t place_bytes(const PooledLayer& layer);
-// Bytes of all experts of the layers on a device.
+// Returns the bytes of all experts of the layers on a device.
 uint64_t bytes_of_all(std::span<const PooledLayer> layers);
 
 // Returns the shapes and formats of the layer's experts on a device, without addresses. Throws unsupported for a format that the

@@ -101,11 +101,11 @@ void SharedExperts::add_copied(backend::Scratch& scratch, ExpertPool& pool, int6
         device_.expert_slots(scratch, rows.h, rows.n, rows.ids, n_used_, stream.in(area), out_);
         area = (area + 1) % ExpertStream::k_areas;
     }
-    device_.wait(scratch);  // other steps may have the areas
+    device_.wait(scratch);  // other steps may use the areas after this
     pool.note_streamed(layer, all);
 }
 
-// Returns a table for collect(), which reads there only which experts the device has computed.
+// Returns a table for collect(), which reads from it only which experts the device has computed.
 const ExpertPlace* SharedExperts::upload_present(backend::Scratch& scratch, const ExpertPool& pool,
                                                  int64_t layer) {
     const std::span table(reinterpret_cast<ExpertPlace*>(present_on_host_->data()), elsewhere_.size());
@@ -119,7 +119,7 @@ const ExpertPlace* SharedExperts::upload_present(backend::Scratch& scratch, cons
     return reinterpret_cast<const ExpertPlace*>(present_->data());
 }
 
-// Hands the experts to copy to the driving thread. Returns the host's, without them.
+// Hands the experts to copy to the driving thread. Returns the experts that the host computes, without these.
 const backend::ExpertWeights& SharedExperts::choose(ExpertPool& pool, int64_t layer,
                                                     std::span<const int32_t> ids) {
     on_host_ = pool.on_host(layer);
@@ -138,7 +138,7 @@ const backend::ExpertWeights& SharedExperts::choose(ExpertPool& pool, int64_t la
     return on_host_;
 }
 
-// Returns false if there will be no choice.
+// Blocks until the experts to copy in the layer are chosen. Returns false if the step was given up before.
 bool SharedExperts::await_choice(int64_t layer) {
     std::unique_lock lock(mutex_);
     chosen_.wait(lock, [&] { return chosen_layer_ == layer || is_given_up_; });

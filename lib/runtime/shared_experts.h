@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers whose experts lie partly on their device and partly with the host: both compute at the same time, and the device adds up.
+// Layers whose experts lie partly on their device and partly with the host: both compute at the same time, and the
+// device adds up the outputs.
 //
-// In a step of many rows the answering thread also chooses experts to copy to the device for this layer (StreamRule). It hands
-// the list to the thread that drives the device, and computes the remaining experts while that one copies:
+// In a step of many rows the answering thread also chooses experts to copy to the device for this layer (StreamRule).
+// It hands the list to the thread that drives the device, and computes the remaining experts while that thread copies:
 //
 //     driving thread                        answering thread
 //     post, experts that are there          wait(turn), choose
@@ -49,8 +50,9 @@ class SharedExperts {
     void add(backend::Scratch& scratch, ExpertPool& pool, int64_t layer, const Rows& rows,
              const CancelToken* cancel);
 
-    // Computes the host's experts of layers first .. last - 1 as the device comes to them, on the calling thread. rows_of(layer)
-    // says how many rows there are; 0 ends it. Returns once all are answered, or cancelled. Throws device_lost.
+    // Computes the host's experts of layers first .. last - 1 as the device comes to them, on the calling thread.
+    // rows_of(layer) returns the number of rows; 0 ends the call. Returns once all layers are answered, or the step is
+    // given up. Throws cancelled and device_lost.
     void answer(ExpertPool& pool, int64_t first, int64_t last, const std::function<int64_t(int64_t)>& rows_of,
                 const CancelToken* cancel);
 
@@ -76,22 +78,22 @@ class SharedExperts {
     float* out_;  // of the device: [n_rows * n_used, hidden]
     std::unique_ptr<backend::Exchange> exchange_;
 
-    // Of steps that copy experts; empty if none may:
-    std::unique_ptr<backend::Memory> present_;  // on the device: a table that names what is there or copied
+    // For steps that copy experts; empty if no step may:
+    std::unique_ptr<backend::Memory> present_;  // on the device: table of experts that are there or copied
     std::unique_ptr<backend::Memory> present_on_host_;  // the same, on its way
-    std::vector<int32_t> n_slots_;                      // [n_expert]: of experts that are not there
+    std::vector<int32_t> n_slots_;                      // [n_expert]: slots of each expert that is not there
     std::vector<uint8_t> elsewhere_;                    // [n_expert]: 1 for what the host does not compute
     backend::ExpertWeights on_host_;                    // of the layer, with `elsewhere_`
     bool may_copy_ = false;                             // the running step
 
     std::mutex mutex_;
     std::condition_variable chosen_;
-    int64_t chosen_layer_ = -1;     // whose experts to copy are in `to_copy_`
+    int64_t chosen_layer_ = -1;     // the layer of `to_copy_`
     std::vector<int32_t> to_copy_;  // written by the answering thread, until it sets chosen_layer_
     bool is_given_up_ = false;
 };
 
-// answer() on a thread of its own, while the caller hands the device its work.
+// Runs answer() on a thread of its own, while the caller hands the device its work.
 class Answering {
   public:
     // Throws out_of_memory.

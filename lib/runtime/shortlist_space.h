@@ -23,13 +23,14 @@ class ShortlistSpace {
     // Sets the queries of a step, one for each row. Transfers of earlier steps must be complete.
     void ask(std::span<const ShortlistQuery> queries);
 
-    // Parts of a stream. `first` is a multiple of k_most_shortlist_rows, and `count` is k_most_shortlist_rows except for
-    // the last part. Queries are uploaded before the operation that answers them.
+    // Upload the queries of the part of the rows that begins with `first`, return its task, and download its answers.
+    // `first` is a multiple of k_most_shortlist_rows; every part but the last has as many rows. Queries must be
+    // uploaded before the operation that answers them.
     void upload(backend::Scratch& scratch, int64_t first);
     backend::ShortlistTask task(int64_t first) const;
     void download(backend::Scratch& scratch, int64_t first);
 
-    // Valid after the stream is synchronised, until the next ask().
+    // Returns the answer for a row. It is valid after the stream is synchronised, until the next ask().
     Shortlist answer(int64_t row) const;
 
   private:

@@ -18,9 +18,10 @@ struct Stage {
     int64_t n_layer = 0;
     // The backends of the experts, one for each layer; empty: `backend` has those of all its layers.
     std::vector<std::shared_ptr<const backend::Backend>> experts = {};
-    // Room on `backend` for experts of layers whose experts lie with the host, which then computes those that are not there; 0: none.
+    // Bytes on `backend` for copies of experts that lie with the host. The host computes the experts that have no copy
+    // there. 0: no copies.
     uint64_t cache_bytes = 0;
-    // When steps copy experts to `backend` that are not there.
+    // The rule by which steps copy experts to `backend` that are not there.
     StreamRule stream = {};
 
     const std::shared_ptr<const backend::Backend>& experts_of(int64_t layer_of_stage) const noexcept {
@@ -29,13 +30,14 @@ struct Stage {
     bool has_experts_of(int64_t layer_of_stage) const noexcept {
         return experts_of(layer_of_stage) == backend;
     }
-    // Return the backend as one that computes on host memory: of the stage, of a layer's experts; null: it has memory of its own.
+    // Return the backend of the stage, and that of a layer's experts, if it computes on host memory; null if it has
+    // memory of its own.
     const backend::HostDevice* host() const noexcept { return backend->host(); }
     const backend::HostDevice* host_of_experts(int64_t layer_of_stage) const noexcept {
         return experts_of(layer_of_stage)->host();
     }
     bool is_on_host() const noexcept { return host() != nullptr; }
-    // Whether the host has the layer's experts and `backend` some of them.
+    // Returns whether the host has the layer's experts, and `backend` has copies of some of them.
     bool shares_experts_of(int64_t layer_of_stage) const noexcept {
         return cache_bytes > 0 && !is_on_host() && host_of_experts(layer_of_stage) != nullptr;
     }

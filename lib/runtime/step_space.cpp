@@ -22,7 +22,8 @@ uint64_t offloaded_bytes(const backend::StepLimits& limits) {
     return float_bytes(limits.n_rows, 2 * limits.hidden + 2 * limits.n_expert_used);
 }
 
-// Returns the devices of a stage's offloaded experts, each once; of those with shared experts the first.
+// Returns the devices of a stage's offloaded experts, each once. Of the devices that share experts with the stage's
+// device, only the first is listed.
 std::vector<Offloaded> offloaded_of(const Stage& stage) {
     std::vector<Offloaded> all;
     for (int64_t i = 0; i < stage.n_layer; ++i) {
@@ -68,7 +69,7 @@ StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const backend::S
     space.memory = space.backend->allocate(stage_bytes(limits), "activations");
     auto* next = reinterpret_cast<float*>(space.memory->data());
     const auto take = [&](int64_t row_width) { return std::exchange(next, next + n_rows_ * row_width); };
-    // First those whose heads devices read by 16 bytes, which any number of rows leaves aligned.
+    // The buffers whose heads devices read 16 bytes at a time come first: they stay aligned with any number of rows.
     space.q = take(q_width);
     space.o = take(q_width);
     space.k = take(kv_width);
@@ -80,7 +81,7 @@ StepSpace::StageSpace StepSpace::make_stage(const Stage& stage, const backend::S
     return space;
 }
 
-// That of the stage which the device has, or one for experts alone.
+// Returns the stream of the stage that the device has, or else a stream for experts alone.
 backend::Scratch& StepSpace::stream_on(const backend::Backend& device, const backend::StepLimits& limits) {
     const auto of_stage = std::ranges::find(stages_, &device, &StageSpace::backend);
     if (of_stage != stages_.end()) return *of_stage->scratch;

@@ -21,10 +21,10 @@ namespace minim::runtime {
 
 // The most rows of a step: the grids of GPU kernels are limited to four times that.
 inline constexpr int64_t k_most_step_rows = int64_t{1} << 16;
-// Those of a prompt if the caller does not say.
+// The most rows of a step with a prompt, if the caller does not state them.
 inline constexpr int64_t k_default_step_rows = 512;
 
-// A device other than the stage's with experts of its layers.
+// A device, other than the stage's own, that has experts of the stage's layers.
 struct Offloaded {
     const backend::Backend* device;
     bool is_on_host;
@@ -37,14 +37,14 @@ std::map<const backend::Backend*, uint64_t> step_bytes(std::span<const Stage> st
                                                        const backend::StepLimits& shape, int64_t n_rows,
                                                        int64_t n_context);
 
-// For steps of at most n_rows rows that attend to at most n_context positions. Not shared between threads; the devices
-// must outlive it.
+// The space of steps of at most n_rows rows that attend to at most n_context positions. Threads must not share it. The
+// devices must outlive it.
 class StepSpace {
   public:
     // Throws out_of_memory or out_of_device_memory.
     StepSpace(std::span<const Stage> stages, const backend::StepLimits& shape, int64_t n_rows,
               int64_t n_context);
-    // All layers on one device.
+    // Makes space for all layers on one device.
     StepSpace(const backend::Backend& backend, const backend::StepLimits& shape, int64_t n_rows,
               int64_t n_context);
 
@@ -58,7 +58,7 @@ class StepSpace {
 
   private:
     friend class ForwardPass;
-    // Of n rows: gates [n, n_expert_used], then as many ids, so that both cross to another device at once.
+    // The routing of n rows: gates [n, n_expert_used], then as many ids, so that one copy takes both to another device.
     struct Routing {
         float* gates;
 
@@ -66,18 +66,18 @@ class StepSpace {
             return reinterpret_cast<int32_t*>(gates + n * n_expert_used);
         }
     };
-    // Buffers on a device with experts of another device's layers. If it computes on host memory, they are pinned for
-    // the layers' device.
+    // Buffers on a device with experts of another device's layers. If the device computes on host memory, the buffers
+    // are pinned for the layers' device.
     struct ExpertSpace {
         const backend::Backend* backend;
         std::unique_ptr<backend::Memory> memory;  // holds what the pointers below point to
-        backend::Scratch* scratch;  // of the device: of the stage that it has, or one of `streams_`
+        backend::Scratch* scratch;  // of the device: that of the stage on the device, or one of `streams_`
         float *x, *h;               // [n_rows, hidden]
         Routing routing;
 
         Side side() const noexcept { return {*backend, *scratch}; }
     };
-    // In the memory of a stage's device.
+    // Buffers in the memory of a stage's device.
     struct StageSpace {
         const backend::Backend* backend;
         std::unique_ptr<backend::Memory> memory;    // holds what the pointers below point to
@@ -90,7 +90,7 @@ class StepSpace {
 
         Side side() const noexcept { return {*backend, *scratch}; }
         ExpertSpace& experts_on(const backend::Backend& device);
-        // The first n rows.
+        // Returns the activations of the first n rows.
         Activations activations(int64_t n, int64_t n_expert_used) const noexcept;
     };
     struct Stream {

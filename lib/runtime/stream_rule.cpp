@@ -9,7 +9,8 @@
 namespace minim::runtime {
 namespace {
 
-// Large enough that starting a copy or a kernel costs little beside it, small enough that the first chunk is soon there.
+// The most bytes of an area: large enough that starting a copy or a kernel costs little in comparison, small enough
+// that the first chunk arrives soon.
 constexpr uint64_t k_area_bytes = uint64_t{256} << 20;
 constexpr uint64_t k_table_alignment = 256;  // of tables, for wide loads of a GPU
 
@@ -42,7 +43,7 @@ void choose_streamed(std::span<const int32_t> n_slots, const StreamRule& rule, s
             of_host += slots_of(e);
         }
     }
-    // Equal counts in the order of the experts: the choice depends on the slots alone.
+    // Experts with equal counts stay in their order, so that the choice depends on the slots alone.
     std::ranges::sort(chosen, [&](int32_t a, int32_t b) {
         return slots_of(a) != slots_of(b) ? slots_of(a) > slots_of(b) : a < b;
     });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When experts that are not on a layer's device are copied there for one step instead of being computed by the host.
+// Decides when experts that are not on a layer's device are copied there for one step instead of being computed by the
+// host.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,11 @@ struct StreamRule {
 
     // False: nothing is ever copied.
     bool is_on() const noexcept { return break_even_slots < std::numeric_limits<double>::infinity(); }
-    // Returns whether a step of n rows may copy experts: an expert has at most a slot of each row.
+    // Returns whether a step of n rows may copy experts: an expert has at most one slot for each row.
     bool allows(int64_t n) const noexcept { return n > 0 && static_cast<double>(n) >= break_even_slots; }
 };
 
-// The areas of a device for experts that are copied for a step: two, of a chunk each with its table.
+// The areas of a device for experts that are copied for a step: two areas, each for a chunk and its table.
 struct StreamSpace {
     static constexpr uint64_t k_areas = 2;
     int64_t chunk_experts = 0;  // 0: no room, or nothing is copied
@@ -34,9 +35,10 @@ struct StreamSpace {
 // Returns areas that take at most half of `bytes`, for experts of expert_bytes at most and n_expert of them a layer.
 StreamSpace stream_space(const StreamRule& rule, uint64_t expert_bytes, int64_t n_expert, uint64_t bytes);
 
-// Chooses the experts to copy, those with most slots first. n_slots: of each expert, 0 for those on the device.
-// First all with at least break_even_slots. Then the host takes the one with the fewest slots, as long as it still is done sooner
-// with it than all copies would be. So copies and the host end at about the same time. `chosen` needs capacity for all.
+// Chooses the experts to copy, those with most slots first. n_slots: the slots of each expert, 0 for experts on the
+// device. Begins with all experts that have at least break_even_slots. Then gives the expert with the fewest slots back
+// to the host, as long as the host, with it, still ends before the copies would. So copies and the host end at about
+// the same time. `chosen` needs capacity for all experts.
 void choose_streamed(std::span<const int32_t> n_slots, const StreamRule& rule, std::vector<int32_t>& chosen);
 
 }  // namespace minim::runtime

@@ -8,14 +8,14 @@
 namespace minim::sampling {
 namespace {
 
-// Beyond this the power would be no float.
+// Returns the largest exponent for which the power still fits a float.
 int64_t largest_exponent(float base) {
     constexpr double k_log_of_largest_float = 88.7228391;
     if (base <= 1.000001F) return INT64_MAX;
     return static_cast<int64_t>(k_log_of_largest_float / std::log(static_cast<double>(base)));
 }
 
-// By multiplication alone, which gives the same on every machine.
+// Computes a power by multiplication alone, so that the result is the same on every machine.
 double power(double base, int64_t exponent) {
     double result = 1.0;
     for (; exponent > 0; exponent /= 2) {
@@ -57,7 +57,7 @@ std::span<const Dry::Penalty> Dry::penalties() const {
     return penalties_;
 }
 
-// How many tokens come behind the last breaker; all that are looked at if there is none.
+// Returns the number of tokens behind the last breaker; n_window if there is none.
 size_t Dry::breaker_distance(size_t n_window) const {
     for (size_t i = 0; i < n_window; ++i) {
         std::ptrdiff_t longest = -1;
@@ -75,7 +75,7 @@ size_t Dry::breaker_distance(size_t n_window) const {
     return n_window;
 }
 
-// The Z algorithm, from the end: each token is looked at once, whatever repeats.
+// Runs the Z algorithm from the end. It looks at each token once, whatever repeats.
 void Dry::count_repetitions(size_t n_window, size_t limit) const {
     repetitions_.assign(n_window, 0);
     const auto limited = [&](size_t n) { return static_cast<int32_t>(std::min(n, limit)); };
@@ -113,7 +113,7 @@ void Dry::find_penalties() const {
     if (std::cmp_less(limit, allowed_length_)) return;
     count_repetitions(static_cast<size_t>(n_window), limit);
 
-    // The token behind a repeated stretch would make it longer: the longest one of each token counts.
+    // The token behind a repeated stretch would extend the repetition. For each token, the longest such stretch counts.
     std::vector<std::pair<int32_t, int32_t>> lengths;
     for (size_t k = 1; k < static_cast<size_t>(n_window); ++k)
         if (repetitions_[k] >= allowed_length_) lengths.emplace_back(back(k - 1), -repetitions_[k]);

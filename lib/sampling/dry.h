@@ -19,8 +19,8 @@ constexpr size_t k_most_breaker_tail = 20;   // tokens
 
 // A breaker in the tokens of a vocabulary.
 struct DryBreaker {
-    // A token whose text contains the breaker, or ends with its beginning; then also the tokens of the rest, which is
-    // empty if the token contains the breaker.
+    // A token whose text contains the breaker, or ends with its beginning. `tail` has the tokens of the breaker's rest,
+    // and is empty if the token contains the breaker.
     struct Entry {
         int32_t token;
         std::vector<int32_t> tail;

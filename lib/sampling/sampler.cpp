@@ -32,7 +32,7 @@ void store(const Floats& floats, float* to) noexcept {
     std::memcpy(to, &floats, sizeof(floats));
 }
 
-// By a byte of a mask: the highest value each of its eight logits may keep.
+// [byte of a mask]: the highest values that its eight logits may keep.
 constexpr auto k_ceilings = [] {
     std::array<std::array<float, 8>, 256> ceilings{};
     for (size_t byte = 0; byte < 256; ++byte)
@@ -134,7 +134,7 @@ ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const i
     // The device does not know the mask, so it cannot add up the weights of a masked row.
     if (masked && needs_total()) return query;
     if (penalties_.n_ids() + accepted.size() > size_t{2} * k_most_named) return query;
-    // What DRY lowers then is known only when they are accepted.
+    // The logits that DRY will lower are known only when these tokens are accepted.
     if (dry_.is_on() && !accepted.empty()) return query;
     std::vector<int32_t>& named = query.named;
     append_changing(named, banned);
@@ -142,7 +142,8 @@ ShortlistQuery Sampler::query(std::span<const int32_t> banned, std::span<const i
     std::ranges::sort(named);
     named.erase(std::unique(named.begin(), named.end()), named.end());
     const auto n_changing = std::ssize(named) - std::ssize(forbidden_);
-    // Of what may not be chosen at all, the weight is wanted or nothing.
+    // If no logits change, the named ids are only those that may not be chosen. They matter only for the total, which
+    // must not include their weights.
     const bool has_new_logits = !params_.logit_bias.empty() || penalties_.are_on() || dry_.is_on();
     if (!needs_total() && !has_new_logits) named.clear();
     if (std::ssize(named) > k_most_named) return {};
@@ -188,7 +189,7 @@ std::optional<Choice> Sampler::sample(const Shortlist& top, std::span<const int3
     return choice;
 }
 
-// As adjust_row().
+// Changes the top-k as adjust_row() changes the whole row.
 void Sampler::change_row(std::span<const int32_t> banned_now) {
     if (!penalties_are_paused_) {
         for (ShortRow::Change& change : short_row_.changes())
@@ -204,7 +205,7 @@ void Sampler::change_row(std::span<const int32_t> banned_now) {
     for (const int32_t token : banned_now) short_row_.change_of(token).adjusted = k_never;
 }
 
-// Returns false if the top-k does not determine it.
+// Returns false if the top-k does not determine the log-probabilities.
 bool Sampler::report_logprobs(const Shortlist& top, Choice& choice) const {
     const std::optional<float> chosen = short_row_.logit(choice.token);
     const auto n_top = static_cast<size_t>(std::min(params_.n_top_logprobs, n_vocab_));
@@ -220,7 +221,7 @@ void Sampler::copy_row(std::span<const float> logits, std::span<const uint64_t> 
     if (std::ssize(logits) != n_vocab_) {
         fail(Status::invalid, "a row of {} logits for a vocabulary of {}", logits.size(), n_vocab_);
     }
-    // Counted, not searched: a loop without an exit runs in vector registers.
+    // Counts instead of searching: a loop without an exit runs in vector registers.
     int32_t n_nan = 0;
     for (const float logit : logits) n_nan += logit != logit ? 1 : 0;
     if (n_nan > 0) {
@@ -238,7 +239,7 @@ void Sampler::check_mask(std::span<const uint64_t> allowed) const {
         fail(Status::invalid, "a mask of {} words for a vocabulary of {}", allowed.size(), n_vocab_);
 }
 
-// What comes after leaves -inf as it is, so that the mask needs no pass of its own.
+// Copies the row and applies the mask at once. The later steps leave -inf as it is, so that the mask needs no pass of its own.
 void Sampler::copy_allowed(std::span<const float> logits, std::span<const uint64_t> allowed) {
     check_mask(allowed);
     adjusted_.resize(logits.size());
@@ -266,7 +267,7 @@ void Sampler::adjust_row(std::span<const int32_t> banned_now) {
     }
     for (const LogitBias& entry : params_.logit_bias) {
         float& logit = adjusted_[static_cast<size_t>(entry.token)];
-        // A token that is forbidden stays so at +inf, where the sum would be NaN.
+        // A forbidden token stays forbidden if its logit is +inf: the sum would be NaN.
         logit = entry.bias == k_never ? k_never : logit + entry.bias;
     }
     for (const int32_t token : forbidden_) adjusted_[static_cast<size_t>(token)] = k_never;
@@ -281,7 +282,7 @@ void Sampler::check_banned(std::span<const int32_t> banned) const {
     }
 }
 
-// The first of the highest, that is the lowest id. Taken in blocks, whose loops run in vector registers.
+// Returns the lowest id among those with the highest logit. Works in blocks, whose loops run in vector registers.
 int32_t Sampler::highest() const {
     constexpr size_t k_block = 64;
     std::array<float, k_block> best;
@@ -367,8 +368,8 @@ std::optional<int64_t> Sampler::min_p_count(int64_t count, const Softmax& softma
     return rank;
 }
 
-// Returns the weight of the `count` highest-ranked candidates, added in order; of all of them in the order of
-// Softmax::total, which needs no ranking.
+// Returns the weight of the `count` highest-ranked candidates, added in order. The weights of all candidates are added
+// in the order of Softmax::total, which needs no ranking.
 std::optional<Range> Sampler::total_weight(int64_t count, const Softmax& softmax) {
     if (count == k_all && is_short_) return short_row_.total(softmax);
     double total = 0.0;

@@ -60,7 +60,7 @@ class Sampler {
     std::optional<Choice> sample(const Shortlist& top, std::span<const int32_t> banned_now = {},
                                  std::span<const uint64_t> allowed = {});
 
-    // While true, penalties change no logits: tokens are accepted all the same.
+    // While true, penalties change no logits; tokens still enter their history.
     void pause_penalties(bool are_paused) noexcept { penalties_are_paused_ = are_paused; }
 
     // Resets to the state after construction: no history, the seed's first random number is next.

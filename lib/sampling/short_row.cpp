@@ -50,7 +50,7 @@ std::optional<float> ShortRow::logit(int32_t token) const {
     return at->logit;
 }
 
-// All other ids rank below the last candidate, so that only changed ids can be out of place.
+// Ids outside the top-k rank below its last candidate, so that only changed ids can be out of place.
 bool ShortRow::rank(std::span<const uint64_t> allowed) {
     is_masked_ = !allowed.empty();
     has_others_ = !top_->is_complete && std::ssize(top_->candidates) < n_vocab_;
@@ -71,9 +71,9 @@ bool ShortRow::rank(std::span<const uint64_t> allowed) {
     return true;
 }
 
-// The device's total without the weights of what changed, moved from its highest logit to that of the changed row, and
-// with their new weights. Its error stands for all others: what is done here rounds a few times for each change, and
-// its argument of exp by a share of its own size.
+// Takes the device's total, removes the old weights of the changed logits, rescales it from the device's highest logit
+// to that of the changed row, and adds the new weights. The bound of the device's error covers the rounding here too: a
+// few roundings for each change, and that of the argument of exp, which is proportional to the argument.
 std::optional<Range> ShortRow::total(const Softmax& softmax) const {
     const bool is_there =
         top_->inverse_temperature == softmax.inverse_temperature && !is_masked_ && !top_->candidates.empty();

@@ -15,7 +15,7 @@ constexpr size_t k_block = 256;
 
 }  // namespace
 
-// A loop a step, none with a branch: compilers turn each into vector code.
+// Each step is a loop of its own without a branch, so that compilers turn it into vector code.
 double Softmax::total(std::span<const float> logits) const noexcept {
     if (std::isinf(highest)) {
         return static_cast<double>(std::count(logits.begin(), logits.end(), highest));

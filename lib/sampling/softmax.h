@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unnormalised softmax of a row. It defines infinite logits: entries at +inf share the whole weight equally, and an entry
-// at -inf has none (if all entries are -inf, all weigh the same).
+// The unnormalised softmax of a row. It defines the weights of infinite logits: entries at +inf share the whole weight
+// equally, and an entry at -inf has none (if all entries are -inf, all weigh the same).
 #pragma once
 
 #include <span>

@@ -35,7 +35,7 @@ StopMatcher::Pattern StopMatcher::make_pattern(std::string text) {
     return pattern;
 }
 
-// A pattern never stands at its full length here: the matcher stops at the first one that does.
+// No pattern is fully matched before this call, because the matcher stops at the first full match.
 void StopMatcher::advance(Pattern& pattern, char byte) {
     size_t n = pattern.n_matched;
     while (n > 0 && pattern.text[n] != byte) n = pattern.borders[n];

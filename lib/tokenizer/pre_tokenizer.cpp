@@ -157,8 +157,8 @@ size_t PieceScanner::punctuation_end(size_t begin) const noexcept {
     return end;
 }
 
-// The last three alternatives: up to the last line break of the run; else the whole run if the text ends with it; else
-// all but its last character, which belongs to the next piece, unless the run has only one.
+// Matches the last three alternatives: up to the last line break of the run; else the whole run if the text ends with
+// it; else all but its last character, which belongs to the next piece, unless the run has only one.
 size_t PieceScanner::white_space_end(size_t begin) const noexcept {
     size_t end = begin;
     size_t last_start = begin;

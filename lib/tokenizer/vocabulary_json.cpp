@@ -20,7 +20,7 @@ constexpr const char* k_tokenizer = "tokenizer.json";
 constexpr const char* k_tokenizer_config = "tokenizer_config.json";
 constexpr const char* k_generation_config = "generation_config.json";
 
-// Ids may have gaps, but not so many that the table is larger than the file allows.
+// Ids may have gaps, but no more than this, so that a small file cannot ask for a large table.
 constexpr size_t k_max_holes = 65536;
 
 Value parse_object(std::string_view text, const char* file) {
@@ -244,7 +244,7 @@ int32_t added_token(const Vocabulary& vocabulary, std::string_view text) {
     return k_no_token;
 }
 
-// eos_token: a string, or an object with `content`, or null.
+// Returns the id of a token such as eos_token, which is a string, or an object with `content`, or null.
 int32_t named_token(const Value& config, const char* key, const Vocabulary& vocabulary) {
     const Value& value = member(config, key);
     if (value.is_null()) return k_no_token;
@@ -256,7 +256,7 @@ int32_t named_token(const Value& config, const char* key, const Vocabulary& voca
     return id;
 }
 
-// Returns the same of a token that nothing here depends on: any other value is a warning.
+// Returns the same for a token that nothing here depends on: an invalid value is only a warning.
 int32_t unused_named_token(const Value& config, const char* key, const Vocabulary& vocabulary,
                            const Logger& logger) {
     try {
@@ -267,7 +267,7 @@ int32_t unused_named_token(const Value& config, const char* key, const Vocabular
     }
 }
 
-// eos_token_id and its like: a number, or a list of numbers, or null.
+// Returns the ids of a member such as eos_token_id, which is a number, or a list of numbers, or null.
 std::vector<int32_t> listed_ids(const Value& config, const char* key) {
     const Value& value = member(config, key);
     std::vector<int32_t> ids;
@@ -295,7 +295,7 @@ std::vector<int32_t> unused_listed_ids(const Value& config, const char* key, siz
     }
 }
 
-// The tokenizer's own configuration goes before the generation configuration, which is known to carry another
+// The tokenizer's own configuration takes precedence over the generation configuration, which has another
 // beginning-of-sequence token in some releases.
 int32_t preferred(int32_t own, const std::vector<int32_t>& other, const char* name, const Logger& logger) {
     if (own == k_no_token) return other.empty() ? k_no_token : other.front();

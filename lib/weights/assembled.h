@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Assembled tensors: weight matrices that quantised safetensors folders do not store as rows, but as separate tensors
-// of codes, scales and zero points, or as stacks of experts with one row for each input. While it is read, each
-// becomes rows of one block format; no number changes.
+// of codes, scales and zero points, or as stacks of experts with one row for each input. Reading turns each matrix into
+// rows of one block format; no number changes.
 #pragma once
 
 #include <cstddef>
@@ -37,12 +37,12 @@ struct Declaration {
 struct PackingHints {
     int32_t gptq_zero_bias = 1;     // added to the zero points of GPTQ's tensors
     bool orders_inputs = false;     // inputs may be in groups by activation: g_idx is not trivial
-    std::optional<bool> symmetric;  // of all groups; nothing: not declared, or not for all
+    std::optional<bool> symmetric;  // whether all groups are symmetric; nothing: not declared for all
     struct Group {
         int64_t bits = 0;
         int64_t size = 0;  // inputs; -1: all of a row
     };
-    std::vector<Group> groups;              // of integers, all that are declared; empty: none
+    std::vector<Group> groups;              // all declared groups of integers; empty: none is declared
     std::string text;                       // of the declaration, for messages
     std::vector<Declaration> declarations;  // of all files: the tensors must agree with each
 };
@@ -81,7 +81,7 @@ struct AssembledMatrix {
     int32_t bits = 0;
     int64_t group = 0;  // inputs that share a scale
     int32_t zero_bias = 0;
-    bool is_symmetric = false;  // the format has no zero point: all must be the middle value
+    bool is_symmetric = false;  // the format has no zero point: each must be the middle value
 };
 
 // Returns a tensor by its name, or null.
@@ -93,7 +93,7 @@ using FindTensor = std::function<const checkpoint::Tensor*(const std::string& na
 std::optional<AssembledMatrix> find_assembled(const FindTensor& find, const std::string& name, int64_t rows,
                                               int64_t cols, const PackingHints& hints = {});
 
-// The same for one expert of a stack called `name`; `transposed`: with one row for each input.
+// Returns the same for one expert of a stack called `name`. `transposed`: the stack has one row for each input.
 std::optional<AssembledMatrix> find_stacked(const FindTensor& find, const std::string& name, int64_t rows,
                                             int64_t cols, const StackPart& part, bool transposed,
                                             const PackingHints& hints = {});

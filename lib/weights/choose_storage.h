@@ -22,7 +22,7 @@ struct Part {
     const backend::HostDevice* host = nullptr;  // `backend`, if it computes on host memory; else null
     uint64_t table_bytes = 0;  // Storage::device: room behind the weights for tables of where experts lie
 
-    uint64_t bytes() const;  // as the checkpoint's formats have them
+    uint64_t bytes() const;  // of the weights in the checkpoint's formats
 };
 
 enum class Storage : uint8_t {
@@ -33,16 +33,16 @@ enum class Storage : uint8_t {
 };
 
 // Chooses the storage of parts on the host. `residence`: requested by the caller. Without it, weights are copied if
-// packing makes the kernels faster and a tenth of the available memory stays free, for the KV cache and for others;
-// if they stay in their file because memory is short, that is worth a warning. A packed file has the weights of one
-// backend. Assembled tensors are always copied, because no file has them in the form that kernels use. Throws invalid
-// if packed_file contradicts the parts or `residence`.
+// packing makes the kernels faster and a tenth of the available memory stays free, for the KV cache and for other
+// programs. If they stay in their file because memory is short, a warning is logged. A packed file has the weights of
+// one backend. Assembled tensors are always copied, because no file has them in the form that kernels use. Throws
+// invalid if packed_file contradicts the parts or `residence`.
 std::vector<Storage> choose_storage(std::span<const Part> parts,
                                     std::optional<checkpoint::Residence> residence,
                                     const std::string& packed_file, const Logger& log);
 
-// The same for `bytes` of weights on the host that are one tensor each, without a packed file. `packs`: packing makes
-// kernels faster.
+// Returns the choice for `bytes` of weights on the host that are one tensor each, without a packed file. `packs`:
+// packing makes kernels faster.
 checkpoint::Residence choose_residence(std::optional<checkpoint::Residence> wanted, uint64_t bytes,
                                        bool packs, const Logger& log);
 

@@ -9,10 +9,10 @@
 namespace minim::weights {
 namespace {
 
-// Of every matrix in a device's memory: a wide load on a GPU.
+// The alignment of every matrix in a device's memory, for wide loads of a GPU.
 constexpr uint64_t k_alignment = 256;
 
-// The most target bytes of a job.
+// Returns the most bytes that a job spans in the target.
 uint64_t most_job_bytes(const Layout& layout) {
     PieceCursor cursor(layout);
     std::vector<Piece> pieces;
@@ -43,7 +43,7 @@ void DeviceTarget::fill(const Reader& reader, const backend::HostDevice* host,
                         checkpoint::LoadCounter& counter) {
     UploadRing ring(backend_, most_job_bytes(layout_));
     std::byte* staged = nullptr;
-    uint64_t first = 0;  // byte of the block that is staged first
+    uint64_t first = 0;  // position in the block of the first staged byte
     const Target target = {[&](std::span<const Piece> pieces) {
                                staged = ring.room();
                                first = pieces.front().to();

@@ -13,23 +13,23 @@
 
 namespace minim::weights {
 
-// Bytes of the block that the weights take. Only their shapes count.
+// Returns the bytes of the block that the weights take. Uses only their shapes and formats.
 uint64_t device_bytes(std::span<const WeightSpec* const> weights);
 
 class DeviceTarget {
   public:
-    // Takes the block, with more_bytes behind the weights. The arguments must outlive it. Throws out_of_memory and
-    // out_of_device_memory.
+    // Allocates the block, with room for more_bytes after the weights. The arguments must outlive it. Throws
+    // out_of_memory and out_of_device_memory.
     DeviceTarget(std::span<const WeightSpec* const> weights, const backend::Backend& backend,
                  uint64_t more_bytes = 0);
 
     uint64_t bytes_to_read() const { return layout_.read_bytes(); }
 
-    // Reads everything on the threads of the host; null: on the calling thread. Throws cancelled, device_lost and what reading
-    // throws.
+    // Reads all weights on the threads of `host`; null: on the calling thread. Throws cancelled, device_lost and what
+    // reading throws.
     void fill(const Reader& reader, const backend::HostDevice* host, checkpoint::LoadCounter& counter);
-    // Puts the matrices into the order that the device's kernels read, once all has arrived. Throws as fill(), and
-    // out_of_device_memory.
+    // Puts the matrices into the order that the device's kernels read. Call it after fill(). Throws what fill() throws,
+    // and out_of_device_memory.
     void pack(const CancelToken* cancel);
 
     PlacedMatrices take_placed() { return std::move(placed_); }

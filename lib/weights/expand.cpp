@@ -15,9 +15,10 @@ namespace {
 using backend::HostDevice;
 using backend::Matrix;
 
-// The least weights of a format, in bytes; for fewer, measuring takes longer than it saves.
+// The fewest bytes of weights for which a format is measured: for fewer, measuring takes longer than it saves.
 constexpr uint64_t k_least_bytes = uint64_t{64} << 20;
-// Formats that are not clearly faster stay packed.
+// A format is unpacked if that takes at most this part of the packed time. Formats that are not clearly faster stay
+// packed.
 constexpr double k_least_gain = 0.95;
 
 constexpr int64_t k_cols = 3072;
@@ -30,7 +31,7 @@ constexpr const char* k_what = "measuring unpacked codebooks";
 // Random packed weights: random codes, with scales of a normal size.
 class MadeUpMatrix {
   public:
-    // About k_measured_bytes of a format.
+    // Makes about k_measured_bytes of a format.
     MadeUpMatrix(const HostDevice& backend, Format format)
         : MadeUpMatrix(backend, format, rows_of(backend, format)) {}
 
@@ -82,7 +83,7 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-// Returns the bytes of the weights with some formats unpacked.
+// Returns the bytes of the weights if the formats of `expanded` are unpacked.
 uint64_t stored_bytes(std::span<const WeightSpec* const> weights, const ExpandedFormats& expanded) {
     uint64_t total = 0;
     for (const WeightSpec* weight : weights) {
@@ -92,7 +93,7 @@ uint64_t stored_bytes(std::span<const WeightSpec* const> weights, const Expanded
     return total;
 }
 
-// Returns the bytes of weights of a format that can be unpacked; 0 for every other one.
+// Returns the bit of a format that can be unpacked; 0 for every other format.
 uint64_t bit_of(const FormatTraits& entry) {
     return expanded_format(entry.format) ? uint64_t{1} << entry.gguf_type : 0;
 }

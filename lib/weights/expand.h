@@ -21,7 +21,7 @@ class ExpandedFormats {
   public:
     void add(Format format) noexcept { contains_[static_cast<size_t>(format)] = true; }
     bool contains(Format format) const noexcept { return contains_[static_cast<size_t>(format)]; }
-    // Returns the format in which products with weights of this format are stored.
+    // Returns the format in which weights of this file format are stored if they are used in products.
     Format held(Format format) const noexcept { return contains(format) ? *expanded_format(format) : format; }
 
     // Convert the set to and from a number for files: one bit for each format, by the number of the GGUF type. Other

@@ -17,10 +17,11 @@ using checkpoint::Tensor;
 using Kind = AssembledMatrix::Kind;
 using Codes = AssembledMatrix::Codes;
 
-constexpr int64_t k_scale_block = 128;  // of FP8, in both directions
+constexpr int64_t k_scale_block = 128;  // rows and columns of a block with one FP8 scale
 constexpr int64_t k_mx_group = 32;
 constexpr int64_t k_nvfp4_group = 16;
-// Scales of BF16 are stored as F16: 256 times as large, so that none above 2^-22 loses a bit, and the matrix has a factor.
+// Scales of BF16 are stored as F16, multiplied by 256, so that none above 2^-22 loses a bit. The factor of the matrix
+// divides by 256 again.
 constexpr float k_bf16_scale_up = 256.0F;
 
 int64_t blocks_of(int64_t count, int64_t block) {
@@ -49,7 +50,7 @@ void check_float(const Tensor& tensor) {
              tensor.type_name);
 }
 
-// Powers of two, a byte each.
+// Checks a tensor of scales that are powers of two, one byte each.
 void check_exponents(const Tensor& tensor, std::initializer_list<int64_t> wanted) {
     check_shape(tensor, wanted);
     if (tensor.type_name != "U8" && tensor.type_name != "F8_E8M0")
@@ -75,7 +76,7 @@ struct Companions {
         if (tensor == nullptr) fail_file(Reason::value, "tensor {}{} is missing", stem, suffix);
         return *tensor;
     }
-    // Returns the first of these that exists.
+    // Returns the tensor with the first of the suffixes that exists. Throws format if neither does.
     const Tensor& one_of(std::string_view first, std::string_view second) const {
         const Tensor* tensor = optional(first);
         return tensor != nullptr ? *tensor : required(second);
@@ -111,7 +112,8 @@ AssembledMatrix make(Kind kind, Format format, const Tensor& codes, const Tensor
 
 // ---- numbers of eight and four bits with a floating point ----
 
-// X.weight in E4M3 with a power of two for 32 inputs, or a scale for 128 x 128 numbers, for each row, or for all.
+// Finds X.weight in E4M3, with a power of two for every 32 inputs, or with a scale for every 128 x 128 numbers, for
+// every row, or for the whole matrix.
 AssembledMatrix find_fp8(const Companions& beside, const Tensor& codes) {
     const int64_t rows = beside.rows;
     const int64_t cols = beside.cols;
@@ -140,7 +142,7 @@ AssembledMatrix find_fp8(const Companions& beside, const Tensor& codes) {
     return matrix;
 }
 
-// Two codes a byte with an E4M3 scale for every 16 and a factor for all.
+// Finds codes of which two take a byte, with an E4M3 scale for every 16 codes and a factor for the whole matrix.
 AssembledMatrix find_nvfp4(const Companions& beside, const Tensor& codes, const Tensor& factor,
                            bool divides) {
     const Tensor& scales = beside.required(".weight_scale");
@@ -258,13 +260,14 @@ Format integer_format(const Integers& found, int64_t group, int64_t cols, bool i
     if (group % 128 == 0) {
         if (is_symmetric) return is_small ? Format::int4_s128 : Format::int8_s128;
         if (!is_small) return Format::int8_z128;
-        // A block has two groups. Rows of an odd number of them have each group twice, as two of 64 inputs.
+        // A block of INT4_Z128 has two groups of 128 inputs. Rows with an odd number of such groups use INT4_Z64, which
+        // stores each of them as two groups of 64 inputs.
         return cols % 256 == 0 ? Format::int4_z128 : Format::int4_z64;
     }
     if (group % 64 == 0 && is_symmetric) return is_small ? Format::int4_s64 : Format::int8_s64;
     if (is_symmetric) return is_small ? Format::q4_0 : Format::q8_0;
     if (!is_small) return group % 64 == 0 ? Format::int8_z64 : Format::int8_z32;
-    // Blocks of 128 and 64 inputs.
+    // INT4_Z64 has blocks of 128 inputs, INT4_Z32 blocks of 64 inputs.
     if (group % 64 == 0 && cols % 128 == 0) return Format::int4_z64;
     return cols % 64 == 0 ? Format::int4_z32 : Format::int4_w32;
 }
@@ -303,7 +306,7 @@ void check_groups(const Tensor* groups, int64_t cols) {
     if (groups != nullptr) check(*groups, "I32", {cols});
 }
 
-// Scales [rows, groups], [rows], or one for all.
+// Returns the groups of a row, given scales of shape [rows, groups] or [rows], or one scale for the whole matrix.
 int64_t groups_of_rows(const Companions& beside, const Tensor& scales) {
     check_float(scales);
     if (is_one_number(scales) || has_shape(scales, {beside.rows})) return 1;
@@ -313,7 +316,7 @@ int64_t groups_of_rows(const Companions& beside, const Tensor& scales) {
     return scales.shape[1];
 }
 
-// X.weight_packed of compressed-tensors, in words of 32 bits along a row.
+// Finds X.weight_packed of compressed-tensors, in words of 32 bits along a row.
 AssembledMatrix find_packed_words(const Companions& beside, const Tensor& codes) {
     const auto bits = static_cast<int32_t>(
         codes.shape.size() == 2 && beside.cols > 0 ? codes.shape[1] * 32 / beside.cols : 0);
@@ -339,7 +342,7 @@ AssembledMatrix find_packed_words(const Companions& beside, const Tensor& codes)
     return matrix;
 }
 
-// X.weight in bytes.
+// Finds X.weight in bytes.
 AssembledMatrix find_int8(const Companions& beside, const Tensor& codes) {
     check(codes, "I8", {beside.rows, beside.cols});
     beside.skip_activation_scales();
@@ -356,7 +359,7 @@ AssembledMatrix find_int8(const Companions& beside, const Tensor& codes) {
     return make_integers(beside, codes, {Codes::bytes, 8, &scales, zeros, nullptr, n_groups, 0});
 }
 
-// X.qweight: AutoAWQ's words hold eight outputs, GPTQ's as many inputs as fit.
+// Finds X.qweight. A word of AutoAWQ has eight outputs, a word of GPTQ as many inputs as fit.
 AssembledMatrix find_qweight(const Companions& beside, const Tensor& codes) {
     const int64_t rows = beside.rows;
     const int64_t cols = beside.cols;
@@ -389,7 +392,7 @@ AssembledMatrix find_qweight(const Companions& beside, const Tensor& codes) {
                        n_groups, is_awq ? 0 : beside.hints.gptq_zero_bias});
     if (is_awq && matrix.group == k_scale_block && scales.format == Format::f16 && groups == nullptr &&
         matrix.format == Format::int4_z128)
-        matrix.kind = Kind::awq;  // the same rows by a faster way
+        matrix.kind = Kind::awq;  // gives the same rows, but is read faster
     return matrix;
 }
 

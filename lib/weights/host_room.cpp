@@ -10,7 +10,8 @@
 namespace minim::weights {
 namespace {
 
-// Returns how many layers' experts have to leave the host so that `missing` bytes are saved; 0: all of them are too few.
+// Returns the number of layers whose experts must leave the host to save `missing` bytes; 0: even the experts of all
+// layers are too few.
 size_t layers_to_offload(const std::map<int32_t, uint64_t>& expert_bytes, uint64_t missing) {
     uint64_t saved = 0;
     size_t n_layers = 0;
@@ -27,7 +28,7 @@ size_t layers_to_offload(const std::map<int32_t, uint64_t>& expert_bytes, uint64
 void check_host_room(const Part& part, uint64_t needed, uint64_t available) {
     if (needed <= available) return;
     bool is_assembled = false;
-    std::map<int32_t, uint64_t> expert_bytes;  // a layer
+    std::map<int32_t, uint64_t> expert_bytes;  // of each layer
     for (const WeightSpec* weight : part.weights) {
         is_assembled |= weight->source.assembled != nullptr;
         if (weight->is_expert()) expert_bytes[weight->layer] += weight->bytes();

@@ -10,7 +10,7 @@
 namespace minim::weights {
 namespace {
 
-// Memory that is prefaulted in one job, and by one thread: a huge page.
+// The bytes that a job prefaults in advance, and the bytes of one task: a huge page.
 constexpr uint64_t k_present_job_bytes = uint64_t{64} << 20;
 constexpr uint64_t k_present_bytes = uint64_t{2} << 20;
 constexpr uint64_t k_alignment = 64;
@@ -35,7 +35,7 @@ Target HostTarget::target() {
             [this](const Piece& piece) { return buffers_[piece.run->buffer].data() + piece.to(); }};
 }
 
-// Prefaults the memory of the pieces and some of what follows, on all threads, because zeroing pages takes time.
+// Prefaults the memory of the pieces and some memory after it. Uses all threads, because zeroing pages takes time.
 void HostTarget::prefault(std::span<const Piece> pieces) {
     for (size_t b = 0; b < buffers_.size(); ++b) {
         const Buffer& buffer = buffers_[b];

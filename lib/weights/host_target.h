@@ -26,7 +26,7 @@ class HostTarget {
 
     const backend::HostDevice& backend_;
     std::vector<Buffer> buffers_;
-    std::vector<uint64_t> present_bytes_;  // a buffer
+    std::vector<uint64_t> present_bytes_;  // of each buffer: the bytes prefaulted so far
 };
 
 }  // namespace minim::weights

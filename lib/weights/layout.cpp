@@ -45,7 +45,8 @@ Matrix Layout::stored(const Matrix& read) const {
     return stored;
 }
 
-// The same for weights with as many rows.
+// Returns how the rows of the weight are split over NUMA nodes; null: they are not. Weights with equally many rows
+// share one split.
 const backend::RowSplit* Layout::split_of(const WeightSpec& weight) {
     if (weight.use != Use::product || buffer_bytes_.size() == 1) return nullptr;
     for (const backend::RowSplit& split : splits_)
@@ -89,7 +90,8 @@ void Layout::find_places() {
 
 uint64_t Layout::unit_bytes(const Run& run) const noexcept {
     if (run.read.packed) return static_cast<uint64_t>(host_->pack_rows_together() * run.read.row_bytes);
-    // Packed files hash pieces from one byte on here, independently of how they are assembled.
+    // With a host, the unit is 1 byte also for assembled rows: packed files have a hash for each piece, and the pieces
+    // must not depend on how rows are assembled.
     const bool is_assembled = run.weight->source.assembled != nullptr && host_ == nullptr;
     return is_assembled ? static_cast<uint64_t>(k_assembled_rows * run.read.row_bytes) : 1;
 }

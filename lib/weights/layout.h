@@ -18,7 +18,7 @@ namespace minim::weights {
 // Rows of a weight that are contiguous in the checkpoint and in their target.
 struct Run {
     const WeightSpec* weight = nullptr;
-    uint64_t from = 0;       // of the weight's bytes
+    uint64_t from = 0;       // position in the weight's bytes
     backend::Matrix read;    // as they are read; `packed`: they are packed while loading
     backend::Matrix stored;  // as they are stored; `data` is null
     size_t buffer = 0;
@@ -44,13 +44,13 @@ struct LayoutOptions {
     bool splits_nodes = false;  // rows of products are split over the NUMA nodes of the device's memory
     ExpandedFormats expanded = {};
     uint64_t alignment = 64;  // of every run
-    uint64_t first_byte = 0;  // before the runs; of the single buffer
+    uint64_t first_byte = 0;  // position of the first run in the single buffer
 };
 
 class Layout {
   public:
-    // The weights and the host must outlive it. `host` packs products of the formats that it packs while they are loaded;
-    // null: nothing is packed.
+    // The weights and the host must outlive it. While weights are loaded, `host` packs those that are used in products,
+    // if it packs their format; null: nothing is packed.
     Layout(std::span<const WeightSpec* const> weights, const backend::HostDevice* host,
            const LayoutOptions& options);
 

@@ -17,7 +17,7 @@ using checkpoint::k_load_block_bytes;
 // The bytes that a thread reads at a time: it packs them from the second-level cache. Packed files have a hash for
 // each piece, so another size needs a new version of their format.
 constexpr uint64_t k_piece_bytes = uint64_t{128} << 10;
-// How far ahead of the threads the system is asked to read.
+// The bytes that the system is asked to read ahead of the threads.
 constexpr uint64_t k_ahead_bytes = uint64_t{32} << 20;
 constexpr uint64_t k_scratch_alignment = 64;
 
@@ -25,13 +25,13 @@ uint64_t bytes_of(const Matrix& matrix) {
     return static_cast<uint64_t>(matrix.rows * matrix.row_bytes);
 }
 
-// The most bytes of a piece.
+// Returns the most bytes of a piece of the run.
 uint64_t piece_bytes(const Layout& layout, const Run& run) {
     const uint64_t unit = layout.unit_bytes(run);
     return std::max(k_piece_bytes / unit, uint64_t{1}) * unit;
 }
 
-// The buffers of a thread: rows as they are read, and a panel of them with unpacked codebooks.
+// The buffers of every thread: rows as they are read, and a panel of rows with unpacked codebooks.
 class PackScratch {
   public:
     PackScratch(const Layout& layout, const backend::HostDevice* host) : host_(host) {

@@ -36,10 +36,10 @@ class PieceCursor {
   public:
     explicit PieceCursor(const Layout& layout) : layout_(layout) {}
 
-    // Returns a piece of no bytes at the end.
+    // Returns the next piece; at the end, a piece of no bytes.
     Piece next();
-    // Fills `pieces` with those of the next job. Returns their total bytes, as bytes(piece) counts them:
-    // k_load_block_bytes, or less than one piece more.
+    // Fills `pieces` with those of the next job. Returns the sum of their bytes(piece): k_load_block_bytes, or more by
+    // less than one piece; less for the last job.
     uint64_t next_job(std::vector<Piece>& pieces, const std::function<uint64_t(const Piece&)>& bytes);
 
   private:
@@ -51,13 +51,13 @@ class PieceCursor {
 // The target of pieces. prepare() and commit() are called on the loading thread, before and after each job.
 struct Target {
     std::function<void(std::span<const Piece>)> prepare;      // makes room
-    std::function<std::byte*(const Piece&)> place;            // of a piece's stored bytes; any thread
+    std::function<std::byte*(const Piece&)> place;            // returns where a piece is stored; any thread
     std::function<void(const Piece&)> written = {};           // called once a piece is written; any thread
     std::function<void(std::span<const Piece>)> commit = {};  // called once all of them are written
 };
 
-// Loads all runs of the layout on the threads of the host, which also packs; null: on the calling thread. Throws what reading
-// and the target throw, and cancelled.
+// Loads all runs of the layout on the threads of `host`, which also packs them; null: on the calling thread. Throws
+// what reading and the target throw, and cancelled.
 void load(const Layout& layout, const Reader& reader, const backend::HostDevice* host, const Target& target,
           checkpoint::LoadCounter& counter);
 

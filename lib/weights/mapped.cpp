@@ -14,7 +14,7 @@ namespace {
 
 using checkpoint::k_load_block_bytes;
 
-// The space that norms and biases take between two matrices.
+// The largest gap between two matrices of a block: norms and biases lie in such gaps.
 constexpr int64_t k_most_gap_bytes = int64_t{1} << 20;
 constexpr uint64_t k_task_bytes = uint64_t{128} << 10;
 constexpr const char* k_what = "mapped weights";
@@ -44,7 +44,7 @@ PlacedMatrices map_weights(std::span<const WeightSpec* const> weights, const Rea
     return all;
 }
 
-// Vectors are between the matrices, or outside the files if they were widened.
+// Vectors are left out: they lie between the matrices, or outside the files if they were widened.
 std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
                                  std::span<const backend::Matrix> matrices) {
     std::vector<Block> all;

@@ -21,16 +21,16 @@ using Block = std::span<const std::byte>;
 PlacedMatrices map_weights(std::span<const WeightSpec* const> weights, const Reader& reader,
                            std::deque<std::vector<float>>& widened);
 
-// Returns the bytes of the matrices (not of vectors) as few blocks; what lies between two matrices of a file is
-// included.
+// Returns the bytes of the matrices (not of vectors) as few blocks. A block includes the small gaps between its
+// matrices.
 std::vector<Block> mapped_blocks(std::span<const WeightSpec* const> weights,
                                  std::span<const backend::Matrix> matrices);
 
 // Throws out_of_memory if the blocks do not fit into the available memory.
 void check_room(std::span<const Block> blocks);
 
-// Prefaults the blocks on all threads of the host, and locks them if its memory is locked. Throws out_of_memory if
-// they do not fit or may not be locked, io and cancelled.
+// Prefaults the blocks on all threads of the host, and locks them if its memory is locked. Throws out_of_memory if they
+// do not fit or may not be locked; also io and cancelled.
 void prefault(std::span<const Block> blocks, const backend::HostDevice& host,
               checkpoint::LoadCounter& counter);
 

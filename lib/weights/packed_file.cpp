@@ -65,7 +65,8 @@ void PackedWriter::write(uint64_t end) {
     const uint64_t left = end - begin_ - bytes;
     std::memmove(window_.data(), window_.data() + bytes, left);
     std::memset(window_.data() + left, 0, bytes);
-    // The disk writes meanwhile. Waits for it here, where the load can be cancelled.
+    // The disk writes in the background. Each call waits for an earlier write only, so that the load can be cancelled
+    // between two waits.
     file_.start_flush(begin_, bytes);
     if (begin_ >= k_flush_behind_bytes) file_.wait_for_flush(begin_ - k_flush_behind_bytes, bytes);
     begin_ += bytes;

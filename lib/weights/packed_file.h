@@ -53,18 +53,18 @@ struct PackedRun {
 // Returns the position of the first of n runs.
 uint64_t first_packed_byte(uint64_t n_runs);
 
-// Writes such a file in sequence, in blocks of one huge page: the page cache then uses huge pages, which makes a core
+// Writes a packed file in sequence, in blocks of one huge page: the page cache then uses huge pages, which makes a core
 // read it up to a fifth faster.
 class PackedWriter {
   public:
     // All members throw io and out_of_memory.
     PackedWriter(const std::string& path, uint64_t file_bytes, const backend::HostDevice& backend);
 
-    // Returns memory for the bytes of the file from the last write() up to `end`. It is zeroed, and any thread may
-    // fill it until the next call.
+    // Makes room in memory for the bytes of the file from the last write() up to `end`. The memory is zeroed. Any
+    // thread may fill it, at place(), until the next call.
     void make_room(uint64_t end);
     std::byte* place(uint64_t at) const { return window_.data() + (at - begin_); }
-    // Writes everything before `end` to the file; it must be filled.
+    // Writes the whole blocks before `end` to the file. All bytes before `end` must be filled.
     void write(uint64_t end);
     // Writes the header and gives the file its name. Fills in magic, version and hashes of the header.
     void finish(PackedHeader header, std::span<const PackedRun> runs);
@@ -82,13 +82,13 @@ struct PackedOrigin {
     uint64_t model = 0;
     uint64_t origin = 0;
 };
-// The model of `fingerprint` in these files.
+// Returns the origin of a packed file of the model with this fingerprint in these files.
 PackedOrigin origin_of(uint64_t fingerprint, std::span<const File> files);
 
 class PackedFile {
   public:
-    // Opens a file. It is empty if there is no file, or if the file was made by another version or from files that
-    // have changed since, or is truncated or altered (with a line in the log). Throws format if the file is of
+    // Opens a file. Returns nothing if there is no file, or, with a line in the log, if the file was made by another
+    // version or from files that have changed since, or is truncated or altered. Throws format if the file is of
     // another kind or of another model, and io.
     static std::optional<PackedFile> open(const std::string& path, const PackedOrigin& origin,
                                           const Logger& log);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t k_alignment = 64;
 
-// The number of runs does not depend on their positions.
+// Returns the number of runs, which does not depend on their positions.
 uint64_t n_runs_of(std::span<const WeightSpec* const> weights) {
     uint64_t n = 0;
     for (const WeightSpec* weight : weights) n += weight->bytes() > 0 ? 1 : 0;

@@ -33,7 +33,7 @@ uint64_t sum(std::span<const uint64_t> bytes) {
     return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
 }
 
-// Brings up one part: memory first, then bytes.
+// Places one part: the constructor allocates the memory, read() reads the bytes.
 class Placing {
   public:
     Placing(const Part& part, Storage storage, const PackedOptions& packed, const PlaceOptions& options,
@@ -139,7 +139,7 @@ class Placing {
     bool reads_ahead_ = false;
 };
 
-// What mapped weights cannot have.
+// Warns that mapped weights cannot be placed on NUMA nodes.
 void warn_of_nodes(std::span<const Part> parts, std::span<const Storage> storage, const Logger& log) {
     for (size_t i = 0; i < parts.size(); ++i) {
         if (parts[i].host == nullptr) continue;
@@ -199,7 +199,8 @@ std::vector<PlacedPart> place(std::span<const Part> parts, std::span<const Stora
     for (Placing& part : all) part.read(counter);
     std::vector<PlacedPart> placed;
     for (Placing& part : all) placed.push_back(part.finish());
-    // A packed file was checked as a whole; its pages are brought in and locked like those of mapped weights.
+    // All of a packed file has been written or checked by now. Its pages are prefaulted and locked like those of mapped
+    // weights.
     const checkpoint::Progress none;
     LoadCounter silent(0, none, options.cancel);
     for (size_t i = 0; i < parts.size(); ++i)

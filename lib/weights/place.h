@@ -26,7 +26,7 @@ struct WeightBytes {
     uint64_t total = 0;
     uint64_t experts = 0;    // of the total
     bool is_mapped = false;  // in pages of files, not in memory of the process
-    bool is_locked = false;  // in memory, as all that the process allocates for its backend
+    bool is_locked = false;  // locked in memory, like all that the process allocates for its backend
 };
 
 // The weights of a part as operations use them, with their memory.
@@ -34,7 +34,7 @@ struct PlacedPart {
     Storage storage = Storage::mapped;
     PlacedMatrices weights;                   // one matrix for each weight of the part, including its factor
     std::unique_ptr<backend::Memory> device;  // Storage::device
-    std::vector<Buffer> host;  // Storage::memory: one a NUMA node if rows are split, and one for the rest
+    std::vector<Buffer> host;  // Storage::memory: one per NUMA node if rows are split, and one for the rest
     std::optional<PackedFile> packed;        // Storage::packed
     std::deque<std::vector<float>> widened;  // vectors that a mapped file stores as another type
 
@@ -44,7 +44,7 @@ struct PlacedPart {
 struct PlaceOptions {
     std::string packed_file = {};  // of Storage::packed
     PackedOrigin origin = {};
-    std::vector<uint64_t> part_hashes = {};     // of Storage::packed: which part of the model a part is
+    std::vector<uint64_t> part_hashes = {};     // of Storage::packed: identify the parts of the model
     bool prefault = false;                      // prefault mapped weights
     Expand expand = Expand::automatic;          // of weights in host memory or a packed file
     const backend::HostDevice* host = nullptr;  // whose threads fill devices; null: the calling thread does

@@ -21,14 +21,14 @@ using Codes = AssembledMatrix::Codes;
 // Rows that are read together; their codes and scales nearly fit the first-level cache. For transposed tensors: as
 // many as fill a cache line.
 constexpr int64_t k_rows_together = 16;
-constexpr int64_t k_awq_rows = 8;       // of a word
-constexpr int64_t k_scale_block = 128;  // of FP8
+constexpr int64_t k_awq_rows = 8;       // rows in a word
+constexpr int64_t k_scale_block = 128;  // rows and columns of a block with one FP8 scale
 
 int64_t blocks_of(int64_t count, int64_t block) {
     return (count + block - 1) / block;
 }
 
-// Elements first … first + count of a tensor of floats.
+// Returns elements [first, first + count) of a tensor of floats.
 std::vector<float> read_floats(const Checkpoint& checkpoint, const Tensor& tensor, int64_t first,
                                int64_t count) {
     const int64_t size = traits(*tensor.format).block_bytes;
@@ -58,7 +58,7 @@ void check_finite(const Tensor& tensor, std::span<const float> values, int64_t f
 
 // ---- FP8 and FP4 ----
 
-// One for every 128 columns, of a row of scales.
+// Returns one scale for every 128 columns, from a row of scales.
 std::vector<float> fp8_scales(const Checkpoint& checkpoint, const AssembledMatrix& matrix,
                               int64_t scale_row) {
     const int64_t n_blocks = blocks_of(matrix.cols, k_scale_block);
@@ -130,7 +130,7 @@ uint32_t word_at(const std::byte* words, int64_t index) {
     return word;
 }
 
-// The four bits of output j of eight are at 4 * k_awq_order[j] of a word of AutoAWQ.
+// A word of AutoAWQ has the codes of eight outputs. The four bits of output j begin at bit 4 * k_awq_order[j].
 constexpr int k_awq_order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 // Assembles rows of a matrix of integers: codes, scales and zero points, one row after the other.
@@ -192,7 +192,8 @@ class IntegerRows {
             }
             return;
         }
-        // The tensor is transposed: the mapping is read, because each row would take thousands of read calls.
+        // The tensor is transposed. It is read through the mapping, because each row would take thousands of read
+        // calls.
         const std::byte* words = checkpoint_.data(*matrix_.codes);
         const int64_t a_word = 32 / bits;
         for (int64_t k = 0; k < cols; ++k) {
@@ -214,7 +215,7 @@ class IntegerRows {
 
     void read_scales() {
         const Tensor& tensor = *matrix_.scales;
-        // F16 numbers hold scales of BF16 that are scaled up; the matrix has the factor.
+        // Scales of BF16 are multiplied before they are stored as F16; the factor of the matrix divides again.
         const float up = 1.0F / matrix_.multiplier;
         const bool is_one = tensor.bytes == static_cast<uint64_t>(traits(*tensor.format).block_bytes);
         for (int64_t r = 0; r < count_; ++r) {
@@ -232,7 +233,7 @@ class IntegerRows {
         check_finite(tensor, scales_, first_, count_);
         if (matrix_.format == Format::f32 || has_f32_scales(matrix_.format)) return;
         for (const float scale : scales_)
-            // As F16, a weight is up to 8 times as large.
+            // A weight that is stored as F16 is up to 8 times as large as its scale.
             if (!std::isfinite(f16_to_float(float_to_f16(matrix_.format == Format::f16 ? 8 * scale : scale))))
                 fail_file(Reason::value, "tensor {} has the scale {}, which is too large", tensor.name,
                           scale / up);
@@ -279,7 +280,7 @@ class IntegerRows {
         }
     }
 
-    // Returns the group of each input; in order unless the matrix is stored as floats.
+    // Reads the group of each input. Throws format if groups are out of order, unless the matrix is stored as floats.
     void read_groups() {
         const std::byte* data = checkpoint_.data(*matrix_.groups);
         groups_.resize(static_cast<size_t>(matrix_.cols));

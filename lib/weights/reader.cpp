@@ -21,7 +21,7 @@ void Reader::read(const WeightSpec& weight, uint64_t at, std::span<std::byte> ou
     if (source.assembled != nullptr)
         return read_assembled(*checkpoint_, *source.assembled, source.offset + at, out);
     if (!is_widened(weight)) return checkpoint_->read(*source.tensor, source.offset + at, out);
-    // A vector in half precision: some thousand numbers.
+    // The weight is a vector of another type. All of it is converted: it has some thousand numbers.
     std::vector<std::byte> stored(source.tensor->bytes);
     checkpoint_->read(*source.tensor, 0, stored);
     std::vector<float> values(static_cast<size_t>(weight.cols));

@@ -11,10 +11,11 @@
 
 namespace minim::weights {
 
-// Any thread. The checkpoint must be loaded, and outlive this.
+// Usable from any thread. The checkpoint must be loaded, and must outlive the reader.
 class Reader {
   public:
-    // A reader without a checkpoint, for weights that are already in memory in the format of their specs. It must not have to read.
+    // A reader without a checkpoint, for weights that are already in memory in the format of their specs. Nothing may
+    // be read with it.
     Reader() = default;
     explicit Reader(const checkpoint::Checkpoint& checkpoint) : checkpoint_(&checkpoint) {}
 
@@ -22,7 +23,7 @@ class Reader {
     // matrix holds NaN.
     void read(const WeightSpec& weight, uint64_t at, std::span<std::byte> out) const;
 
-    // Returns the factor of the whole matrix. Throws format if it is not finite or negative.
+    // Returns the factor of the whole matrix. Throws format if it is negative or not finite.
     float factor(const WeightSpec& weight) const;
 
     // Returns the mapped bytes of the weight, or null if the file does not have them in the form of the spec:

@@ -13,7 +13,7 @@ namespace minim::weights {
 
 // How operations use a weight.
 enum class Use : uint8_t {
-    rows,     // a matrix, one row at a time or in float: embedding, router
+    rows,     // a matrix that is read one row at a time or in float: embedding, router
     product,  // a matrix of linear() or experts(), which a device may pack
     vector,   // floats: norms and biases
 };

@@ -11,7 +11,7 @@ namespace {
 
 using panel::k_panel_rows;
 
-// Rows first .. first + count, of one part of the matrix.
+// Copies rows [first, first + count), which lie in one part of the matrix.
 void copy_rows(const backend::Matrix& held, int64_t first, int64_t count, std::byte* out) {
     const std::byte* rows = held.row(first);
     if (!held.packed || count < k_panel_rows) {

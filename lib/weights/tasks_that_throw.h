@@ -13,7 +13,7 @@ namespace minim::weights {
 
 class FirstError {
   public:
-    // Does nothing once a task has failed.
+    // Runs a task. Does nothing once a task has failed.
     template <typename Task>
     void run(const Task& task) noexcept {
         if (failed_.load(std::memory_order_relaxed)) return;
@@ -25,7 +25,7 @@ class FirstError {
             failed_.store(true, std::memory_order_relaxed);
         }
     }
-    // Once all tasks are done.
+    // Throws the first exception, if there is one. Call it once all tasks are done.
     void rethrow() const {
         if (error_ != nullptr) std::rethrow_exception(error_);
     }

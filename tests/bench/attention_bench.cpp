@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two kernels of attention on one core: scores of the keys of 1,024 positions and sums of their values, for the six queries
-// of a decoded token and the 96 of a block of a prompt. What they read stays in the second-level cache; how fast a context comes
-// from memory is `minim-bench -d`'s.
+// of a decoded token and the 96 of a block of a prompt. What they read stays in the second-level cache; `minim-bench
+// -d` measures how fast a context is read from memory.
 //
 //   attention_bench [--benchmark_filter=avx512/Q8_0]
 #include <cstdint>
@@ -34,7 +34,7 @@ std::vector<float> normal(int64_t count) {
     return values;
 }
 
-// Keys or values as a cache holds them.
+// Keys or values, stored as in a cache.
 struct Rows {
     int64_t row_bytes;
     std::vector<std::byte> data;
@@ -47,7 +47,7 @@ struct Rows {
     const std::byte* page(int64_t first) const { return data.data() + first * row_bytes; }
 };
 
-// Of all pairs of a query and a position: a multiplication and an addition a column.
+// Counts, for all pairs of a query and a position, a multiplication and an addition for each column.
 void count_operations(benchmark::State& state, int64_t n_queries) {
     const auto pairs = static_cast<double>(state.iterations()) * static_cast<double>(n_queries * k_positions);
     state.counters["GFLOP/s"] =

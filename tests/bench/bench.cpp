@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// To measure the bandwidth: about 50 ms.
+// The bytes that a measurement of the bandwidth reads, in about 50 ms.
 constexpr uint64_t k_measured_bytes = uint64_t{512} << 20;
 
 double seconds_since(Clock::time_point start) {
@@ -129,7 +129,7 @@ void Bench::open_yardsticks() {
     }
 }
 
-// Of all devices: they work one after another, each on its share of the bytes.
+// Returns the bandwidth of all devices together: they work one after another, each on its share of the bytes.
 double Bench::measure_bandwidth() const {
     double seconds_a_byte = 0.0;
     const double all_bytes = active_bytes(*config_, *weights_, 1);
@@ -255,7 +255,7 @@ runtime::StepRow Bench::next_row(const kv::Sequence& text, int64_t position, boo
     return {static_cast<int32_t>(token), {&text.view(), position}, wants_logits};
 }
 
-// Tokens first .. first + count of the text, in steps of at most n_step rows.
+// Evaluates tokens first .. first + count - 1 of the text, in steps of at most n_step rows.
 void Bench::read(const kv::Sequence& text, runtime::StepSpace& space, int64_t first, int64_t count,
                  int64_t n_step) {
     std::vector<runtime::StepRow> rows;
@@ -269,7 +269,7 @@ void Bench::read(const kv::Sequence& text, runtime::StepSpace& space, int64_t fi
     }
 }
 
-// A token of every text a step.
+// Evaluates one token of every text in each step.
 void Bench::generate(const std::vector<kv::Sequence>& texts, runtime::StepSpace& space, int64_t first,
                      int64_t count) {
     std::vector<runtime::StepRow> rows(texts.size());
@@ -279,7 +279,8 @@ void Bench::generate(const std::vector<kv::Sequence>& texts, runtime::StepSpace&
     }
 }
 
-// As the engine takes the likeliest token of each row that wants logits: where a device can tell it, the rows stay there.
+// Takes the likeliest token of each row that wants logits, as the engine does: if the device can report it, the rows
+// stay on the device.
 void Bench::step(std::span<const runtime::StepRow> rows, runtime::StepSpace& space, int64_t n_wanted) {
     if (router_) router_->advance(std::ssize(rows));
     queries_.clear();
@@ -292,7 +293,7 @@ void Bench::step(std::span<const runtime::StepRow> rows, runtime::StepSpace& spa
     forward_->step(rows, space, {queries_.empty() ? logits_.data() : nullptr, queries_}, nullptr);
 }
 
-// Times `work`, which makes n_tokens.
+// Times `work`, which evaluates n_tokens tokens.
 template <typename Work>
 void Bench::repeat(Result& result, int64_t n_tokens, const Work& work) {
     if (!timed_.empty()) result.seconds.emplace().fill(0.0);

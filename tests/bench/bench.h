@@ -29,7 +29,7 @@
 
 namespace minim::bench {
 
-// One thread count. The options must outlive it.
+// The tests with one thread count. The options must outlive it.
 class Bench {
   public:
     // Throws what opening devices and models throws.
@@ -40,11 +40,12 @@ class Bench {
     std::span<const model::Share> shares() const { return shares_; }
     double load_seconds() const { return load_seconds_; }
 
-    // n tokens of one text, in steps of n_ubatch.
+    // Times the evaluation of n tokens of one text, in steps of n_ubatch.
     Result prompt(int64_t n, int64_t depth, int64_t n_ubatch);
-    // n tokens of each of n_parallel texts, a token of each a step.
+    // Times the generation of n tokens of each of n_parallel texts; a step has one token of each text.
     Result generation(int64_t n, int64_t depth, int64_t n_ubatch, int64_t n_parallel);
-    // Of a step of a token of each of n_parallel texts. Throws unsupported where layers or experts lie on several devices.
+    // Returns the times of a step's operations; the step has one token of each of n_parallel texts. Throws unsupported
+    // if layers or experts lie on several devices.
     std::vector<KernelTime> kernels(int64_t depth, int64_t n_parallel);
     // Returns how the devices' steps were done since the model was opened.
     backend::StepCounts step_counts() const;
@@ -74,7 +75,7 @@ class Bench {
     const Options& options_;
     const placement::Threads threads_;
     const std::shared_ptr<const ThreadPool> pool_;
-    std::vector<std::shared_ptr<TimedBackend>> timed_;  // the devices, where operations are timed
+    std::vector<std::shared_ptr<TimedBackend>> timed_;  // the devices, if operations are timed
     std::unique_ptr<const SyntheticModel> synthetic_;
     std::optional<Router> router_;
     std::optional<model::Model> model_;

@@ -22,7 +22,7 @@ double bytes_of_attention(const model::LayerWeights& w) {
     return bytes_of(w.wq) + bytes_of(w.wk) + bytes_of(w.wv) + bytes_of(w.wo);
 }
 
-// Of one expert.
+// Returns the bytes of one expert.
 double bytes_of_expert(const model::LayerWeights& w) {
     double total = 0.0;
     for (const backend::ExpertStack* s : {&w.experts.gate, &w.experts.up, &w.experts.down})
@@ -30,7 +30,7 @@ double bytes_of_expert(const model::LayerWeights& w) {
     return total;
 }
 
-// Experts of a layer that at least one of n_rows tokens chooses, on average, where chance chooses.
+// Returns the mean number of experts of a layer that at least one of n_rows tokens chooses, if choices are random.
 double experts_read(const model::Config& config, int64_t n_rows) {
     const auto n_expert = static_cast<double>(config.n_expert);
     const double spared = 1.0 - static_cast<double>(config.n_expert_used) / n_expert;

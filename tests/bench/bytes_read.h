@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a token has to read, by the model's shape: the numerator of every bandwidth that minim-bench prints.
+// The bytes that a token must read, by the model's shape: the numerator of every bandwidth that minim-bench prints.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
                      [--peer-args "-rtr 1 -fmoe 1"] [-p 512] [-n 64] [-t 2] [--rounds 5]
 
 The two take turns, so that a machine that slows down or speeds up does so for both; a figure is the median of
-the rounds. Any bench binary serves that takes -m -p -n -t -r -o json and prints one object a test with n_prompt,
+the rounds. Any bench program can be the peer if it takes -m -p -n -t -r -o json and prints one object for each test with n_prompt,
 n_gen and avg_ts, as those of llama.cpp and ik_llama.cpp do.
 """
 import argparse
@@ -18,7 +18,7 @@ import sys
 
 
 def run(command):
-    """The JSON that a command prints; what a peer logs before or behind it is left out."""
+    """Returns the JSON that a command prints, without what a peer logs before or after it."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{shlex.join(command)} failed with {done.returncode}:\n{done.stderr[-2000:]}")

@@ -10,7 +10,7 @@ namespace minim::bench {
 namespace {
 
 constexpr uint64_t k_bytes = uint64_t{256} << 20;
-// So long that starting the copies and waiting for them does not count.
+// Long enough that the time to start the copies and to wait for them does not matter.
 constexpr double k_enough_seconds = 0.01;
 
 // The smallest work space: nothing is computed in it.

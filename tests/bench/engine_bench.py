@@ -4,8 +4,8 @@
 
     engine_bench.py MODEL [--prefix 2000] [--state 20000] [--stop 2000] [--threads N]
 
-Prompts are ids drawn by chance, so any model of the right shape will do. Speeds that are compared are taken in
-turns, and are medians.
+Prompts are random ids, so any model of the right shape will do. Speeds that are compared are medians, measured in
+turns.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def bench_prefix(model, n_prefix, rounds):
 
 
 def forget(path):
-    """Takes the file out of the system's memory."""
+    """Drops the file from the system's page cache."""
     with open(path, "rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -111,7 +111,7 @@ def seconds_to_end(request):
 
 
 def bench_stop(model, n_prompt, rounds):
-    """How soon an engine that reads a long prompt turns to something else."""
+    """Measures how soon an engine that reads a long prompt turns to something else."""
     dice, n_vocab = random.Random(4), min(model.n_vocab, 1900)
     urgent = dict(max_tokens=1, ignore_end=1)
     times = {"alone": [], "after a cancel": [], "of priority 10": [], "timeout": []}

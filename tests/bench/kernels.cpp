@@ -67,7 +67,8 @@ backend::StepLimits limits_of(const model::Config& c, int64_t n, int64_t n_conte
     return limits;
 }
 
-// A turn of an exchange a layer, with a host that answers at once: the bytes go both ways, and nothing is computed.
+// Times one turn of an exchange for each layer, with a host that answers at once: the bytes go both ways, and nothing
+// is computed.
 KernelTime time_exchange(const backend::Backend& backend, backend::Scratch& stream,
                          backend::Exchange& exchange, const model::Config& c, const Activations& a,
                          std::span<const backend::KvRow> rows) {

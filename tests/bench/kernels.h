@@ -19,11 +19,11 @@ struct KernelTime {
     std::string name;
     double seconds = 0.0;    // of all layers
     double bytes = 0.0;      // of weights that it reads; 0: not counted
-    bool is_of_step = true;  // of one whose experts lie on the device
+    bool is_of_step = true;  // of a step whose experts lie on the device
 };
 
-// Of a step of one row a text, at position `depth` of each, where all layers lie on `backend`. Throws what reserving memory
-// throws.
+// Returns the times of the operations of a step with one row of each text, at position `depth`. All layers must lie on
+// `backend`. Throws what reserving memory throws.
 std::vector<KernelTime> time_kernels(const backend::Backend& backend, const model::Config& config,
                                      const model::Weights& weights, std::span<const kv::Sequence> texts,
                                      int64_t depth);

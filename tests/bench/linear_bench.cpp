@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The linears of the CPU backend at the shapes of an expert of MiniMax-M2: bytes of packed weights per
-// second, and their share of the memory read bandwidth measured by the same threads in the same program.
-// Weights go round a ring larger than the last-level cache, as experts do.
+// Measures the linears of the CPU backend at the shapes of an expert of MiniMax-M2: bytes of packed weights per second,
+// and their share of the memory read bandwidth measured by the same threads in the same program. Weights go round a
+// ring larger than the last-level cache, as experts do.
 //
 //   linear_bench [--benchmark_filter=avx512/Q4_K] ; threads: environment variable MINIM_BENCH_THREADS, else
 //   all cores

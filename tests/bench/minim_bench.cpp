@@ -41,7 +41,7 @@ void print_heading(const Bench& bench, const Options& options) {
                active_bytes(bench.config(), bench.weights(), 1) / 1e6, bench.load_seconds());
 }
 
-// All tests of one depth.
+// Runs all tests of one depth.
 void run_tests(Bench& bench, const Options& options, int64_t depth, int64_t n_ubatch,
                std::vector<Result>& results) {
     std::optional<double> prompt_rate;
@@ -68,7 +68,7 @@ void print_kernels(Bench& bench, const Options& options) {
     }
 }
 
-// Of devices whose steps may be recorded.
+// Prints how the steps of devices that may record them were done.
 void print_step_counts(const Bench& bench) {
     const backend::StepCounts counts = bench.step_counts();
     if (counts.computed + counts.repeated == 0) return;
@@ -91,7 +91,7 @@ void run(const Options& options) {
     print(results, options);
 }
 
-// They lie in a folder two above this program.
+// Uses the plug-ins of the build folder, which is two levels above this program's folder.
 void use_plugins_of_build() {
     std::error_code failed;
     const std::filesystem::path program = std::filesystem::canonical("/proc/self/exe", failed);

@@ -84,7 +84,7 @@ void add_tests(CLI::App& app, Options& options) {
         ->capture_default_str();
 }
 
-// Formats and what depends on other options.
+// Completes the formats and what depends on other options.
 void complete(Options& options) {
     if (options.synthetic == !options.model.empty())
         throw CLI::ValidationError("either --model or --synthetic");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What minim-bench is asked for.
+// The options of minim-bench.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ struct Options {
     bool kernels = false;
 };
 
-// Throws CLI::ParseError, and Error for formats that are none.
+// Parses the command line. Throws CLI::ParseError, and Error for unknown formats.
 void parse(int argc, char** argv, CLI::App& app, Options& options);
 
 // Returns the model in a few words.

@@ -8,8 +8,8 @@
 Without a GPU: the device is a simulated one, which computes with one thread of its own, and the CPU has one thread, so that both
 have the same speed. A token is timed with all experts on the device, with all on the CPU, and with half of them on each, in turns;
 each time is the median of a run. The time cannot fall to a half: attention, router and head are computed by the device alone, and of
-the 8 experts of a token chance gives the slower side about 5. What the bytes allow is printed. More is lost where one thread already
-reads all that the memory gives: the bandwidth of one thread and of two is measured too.
+the 8 experts of a token chance gives the slower side about 5. The ratio that the bytes allow is printed. The gain is smaller if one
+thread already uses all of the memory bandwidth: the bandwidth of one thread and of two is measured too.
 
 Exit status 1 if the median over the rounds of (half on each) / (the faster of the others) is above --most. What follows -- are
 options of minim-bench with a value each, in place of those of a model of 4 layers whose experts take nearly all of the time.
@@ -29,7 +29,7 @@ USED = 8
 
 
 def least_ratio(bytes_per_token, n_layer, n_places, place_bytes):
-    """Of a token's time with half of the experts on each side: that of its dense weights, and of the experts of the slower side."""
+    """Returns the part of a token's time that is left with half of the experts on each side: dense weights and the slower side's experts."""
     experts = n_layer * USED * place_bytes
     n_expert = n_places // n_layer
     here = n_expert // 2

@@ -4,7 +4,7 @@
 
     plan_bench.py build/release [--formats Q8_0,IQ4_XS,IQ3_S] [--threads 2] [--rounds 5]
 
-Both get models of the real width with a vocabulary of 32,000 tokens: the plan a file of headers alone, minim-bench a synthetic model.
+Both get models of the real width with a vocabulary of 32,000 tokens: the plan gets a file of headers only, minim-bench a synthetic model.
 They take turns, and each plan measures the memory's bandwidth anew, as a virtual machine's changes from minute to minute.
 Exit status 1 if the median of measured / predicted is further from 1 than --most for any format.
 """

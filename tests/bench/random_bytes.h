@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes to compute with, whatever they are taken for: every 16 bits are a small normal number as F16, BF16 or the upper half of
-// an F32, so no scale is infinite, NaN or subnormal, which would be slow. Formats whose scales are single bytes want these to
-// be such numbers too, as those of real weights are.
+// Random bytes that can be computed with in any format: every 16 bits are a small normal number as F16, BF16 or the
+// upper half of an F32, so no scale is infinite, NaN or subnormal, which would be slow. In formats whose scales are
+// single bytes, these scales are such numbers too, as in real weights.
 #pragma once
 
 #include <cstddef>

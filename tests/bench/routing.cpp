@@ -24,7 +24,7 @@ double sum_of(const std::vector<double>& values) {
     return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// Scores without a bias: those of normal weights and inputs of unit variance.
+// Returns scores without a bias, of normally distributed weights and inputs of unit variance.
 std::vector<float> scores_by_chance(std::mt19937& random, int64_t hidden) {
     std::normal_distribution<float> normal(0.0F, k_router_deviation * std::sqrt(static_cast<float>(hidden)));
     std::vector<float> scores(k_noise);

@@ -4,7 +4,7 @@
 
     serve_bench.py URL [--concurrency 1,8,64] [--input 256] [--output 128] [--requests 0] [--key KEY] [--pid PID]
 
-Needs Python's standard library alone, and works with other servers too. One thread reads all streams, so that the client takes
+Needs only Python's standard library, and works with other servers too. One thread reads all streams, so that the client takes
 little of a shared machine; each line has output tokens/s, then times in milliseconds: to the first token (TTFT), for each further
 one (TPOT, mean of a request), between events (ITL). Tokens are counted by `usage`. With the process of a server on this machine,
 the last column is its CPU time for each token, which depends less than speeds on what else the machine does.
@@ -37,7 +37,7 @@ class Stream:
         self.buffer, self.times, self.n_tokens, self.is_done, self.is_good = b"", [], 0, False, False
 
     def read(self):
-        """Takes what has come. False at the end."""
+        """Reads what has arrived. Returns False at the end of the stream."""
         try:
             part = self.sock.recv(1 << 20)
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -94,7 +94,7 @@ def run(address, make_request, concurrency, count):
 
 
 def cpu_seconds(pid):
-    """CPU time of a process, user and system."""
+    """Returns the CPU time of a process, user and system."""
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -74,7 +74,7 @@ void run(const Load& load) {
 
     const auto started = std::chrono::steady_clock::now();
     const double cpu_before = cpu_seconds();
-    // Beyond `concurrency` the engine lets them wait.
+    // The engine lets requests beyond `concurrency` wait.
     std::vector<minim::Request> requests;
     for (const minim::Tokens& prompt : prompts) requests.push_back(engine.submit(sampling, prompt));
     size_t n_tokens = 0;

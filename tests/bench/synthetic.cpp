@@ -25,15 +25,16 @@ using model::Role;
 using weights::Use;
 using weights::WeightSpec;
 
-// Of every matrix: a cache line on the host, a wide load on a GPU.
+// The alignment of every matrix: for a cache line on the host, for a wide load on a GPU.
 constexpr uint64_t k_alignment = 256;
-// Of the random bytes that are on the host at a time.
+// The most random bytes that are on the host at a time.
 constexpr uint64_t k_piece_bytes = uint64_t{16} << 20;
-// Of what a layer adds to the residual stream: random bytes are numbers of one sign for the most part, and what they make
-// of any token soon outweighs the token. Then nearly all tokens would choose the same experts.
+// The scale of what a layer adds to the residual stream. Random bytes are mostly numbers of one sign, and without the
+// scale, what layers add would soon outweigh the token. Then nearly all tokens would choose the same experts.
 constexpr float k_faint = 0x1p-64F;
 
-// Makes a row blind to what all tokens have in common: lower and upper bytes of 16 bits have a mean of their own.
+// Subtracts the means of a row, so that what all tokens have in common does not change its product. Even and odd
+// columns have means of their own, as lower and upper bytes of 16 bits do.
 void centre(std::span<float> row) {
     double sum[2] = {};
     for (size_t c = 0; c < row.size(); ++c) sum[c % 2] += row[c];
@@ -124,7 +125,7 @@ class Maker {
     }
 
   private:
-    // Of a weight of the first layer that has it: other layers have the same bytes.
+    // The key of a weight in the first layer that has it. Other layers have the same bytes.
     using Kind = std::tuple<int32_t, int32_t>;  // role, expert
 
     Matrix matrix(const WeightSpec& weight) {
@@ -156,7 +157,8 @@ class Maker {
         return m;
     }
 
-    // Normal numbers: with bytes drawn evenly all scores would be alike. Each layer's are its own, and so are its choices.
+    // Writes normally distributed weights: with uniform random bytes all scores would be alike. Each layer has weights
+    // of its own, and so its own choices.
     void make_router(const WeightSpec& weight, std::byte* to) {
         std::vector<float> values(static_cast<size_t>(weight.rows * weight.cols));
         std::normal_distribution<float> normal(0.0F, k_router_deviation);
@@ -189,7 +191,7 @@ class Maker {
     std::map<Kind, const std::byte*> first_of_;
 };
 
-// Devices find the experts of a layer by a table.
+// Adds the tables by which devices find the experts of a layer.
 void add_expert_tables(SyntheticModel& made) {
     for (const model::Share& share : made.shares) {
         if (share.backend->uses_host_memory()) continue;
@@ -235,7 +237,7 @@ std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape
     const bool has_cache =
         std::ranges::any_of(made.stages, [](const auto& stage) { return stage.cache_bytes > 0; });
     const weights::Expand expand = has_cache ? weights::Expand::off : options.expand;
-    // All memory first: a model that does not fit is known before anything is made.
+    // Allocates all memory first, so that a model that does not fit fails before anything is made.
     std::vector<weights::ExpandedFormats> expanded(parts.size());
     made.placed.resize(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) {

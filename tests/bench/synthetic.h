@@ -60,7 +60,7 @@ struct SyntheticOptions {
 
 // Matrices of one format and shape have the same bytes, routers apart: they are made on the host once, a piece at a time, and
 // copied inside the device from then on. Throws out_of_memory or out_of_device_memory before anything is made, unsupported for a format that
-// a device does not compute with, and invalid where a row is no whole number of blocks.
+// a device does not compute with, and invalid if a row is not a whole number of blocks.
 std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape,
                                                      const model::Model::Split& split,
                                                      const SyntheticOptions& options);

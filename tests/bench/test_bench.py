@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether minim-bench runs and says what it should; how fast, is for people to look at. MINIM_BENCH names it."""
+"""Tests that minim-bench runs and prints what it should, but not its speeds. MINIM_BENCH names the program."""
 
 import json
 import os
@@ -97,7 +97,7 @@ class Bench(unittest.TestCase):
         self.assertAlmostEqual(rate("uniform", "fixed"), 0.5, delta=0.04)
         self.assertAlmostEqual(rate("zipf:0", "fixed"), 0.5, delta=0.04)
         self.assertAlmostEqual(rate("uniform", "reproducible"), 0.5, delta=0.06)
-        # The 16 experts that are used most of 32 by 1/r^1.5, of which the first few are used 0.95 of the time.
+        # The cache has the 16 of 32 experts that are used most; their use falls as 1/r^1.5, and the first few are used 0.95 of the time.
         self.assertGreater(rate("zipf:1.5", "reproducible"), 0.8)
         fixed = rate("drift:1.5", "fixed")
         self.assertAlmostEqual(fixed, 0.5, delta=0.1)

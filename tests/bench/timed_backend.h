@@ -17,8 +17,8 @@ inline constexpr size_t k_operation_count = static_cast<size_t>(Operation::count
 inline constexpr const char* k_operation_names[k_operation_count] = {"embed",  "norm",  "linear",
                                                                      "attend", "route", "experts"};
 
-// One stream of steps at a time. A device loses what it would do meanwhile or keep from one operation to the next, and a
-// step is never recorded (begin_step): a record has no operations to time.
+// Allows one stream of steps at a time. A device no longer overlaps operations or keeps anything from one to the next,
+// and a step is never recorded (begin_step): a record has no operations to time.
 class TimedBackend : public backend::Backend {
   public:
     explicit TimedBackend(std::shared_ptr<const backend::Backend> inner) : inner_(std::move(inner)) {}

@@ -29,7 +29,7 @@ double microseconds_since(Clock::time_point start) {
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// The caller works meanwhile, as a thread does that waits for a device.
+// Spends the time working, as a thread does that waits for a device.
 void spend(double us) {
     const auto start = Clock::now();
     while (microseconds_since(start) < us) {
@@ -54,7 +54,7 @@ void run_round(const ThreadPool& pool, double gap_us, bool stays_awake, Times& t
             spend(k_task_us);
         });
         times.job.push_back(microseconds_since(start));
-        // Where the caller did the worker's task too, the worker came later than that.
+        // If the caller did the worker's task too, the worker would have begun after the end of the job.
         times.start.push_back(worker_begins < 0.0 ? times.job.back() : worker_begins.load());
     }
 }

@@ -3,7 +3,7 @@
 """Compares the C interface with that of 0.1 (abi-0.1.xml): with abidiff, additions only. Exits with 77 where libabigail is missing.
 
     tests/capi/abi_additions.py LIBRARY          compares the header's types, and the symbols of the built library
-    tests/capi/abi_additions.py LIBRARY --write  stores the interface of today; once, when a version is released
+    tests/capi/abi_additions.py LIBRARY --write  stores the current interface; run once, when a version is released
 
 The types come from a library made of minim.h alone, with an empty body for each function: the real one has no debug information.
 exports_test.cmake and tests/ffi hold the two together.
@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHANGED = 4  # abidiff: there are changes, not necessarily incompatible ones
 STORED = pathlib.Path(__file__).with_name("abi-0.1.xml")
 ABI = json.loads((ROOT / "bindings/abi.json").read_text(encoding="utf-8"))
-# Structs carry their size, so fields may be added at the end; all of what abidiff writes then is one of these.
+# Structs carry their size, so fields may be added at the end. For such a change abidiff writes only lines that match this expression.
 GROWTH = re.compile(r"""(Functions|Variables)\ changes\ summary: .* | \d+\ functions?\ with\ some\ indirect\ sub-type\ change:
     | \[C\]\ 'function\ .* has\ some\ indirect\ sub-type\ changes: | parameter\ \d+\ of\ type\ .* has\ sub-type\ changes:
     | in\ pointed\ to\ type\ .* | in\ unqualified\ underlying\ type\ .* | underlying\ type\ 'struct\ minim_\w+'\ changed:
@@ -71,7 +71,7 @@ def only_grown(report):
 
 
 def differences(library):
-    """Returns what abidiff says of changes that break callers; an empty text where there are none."""
+    """Returns abidiff's report if a change breaks callers, else an empty text."""
     code, output = run("abidiff", "--no-added-syms", STORED, library)
     return "" if code == 0 or (code == CHANGED and only_grown(output)) else output
 
@@ -83,8 +83,8 @@ def lost_symbols(library):
 
 
 def planted(folder):
-    """Checks that what breaks callers is found (a parameter of another type, a field in the middle, a function that is gone), and that a
-    field at the end is no fault."""
+    """Checks that changes that break callers are found (a parameter of another type, a field in the middle, a function that is gone),
+    and that a field at the end is no fault."""
     header = (ROOT / "include/minim/minim.h").read_text(encoding="utf-8")
     faults = {
         "a parameter's type": (lambda text: text, lambda code: re.sub(r"(minim_session_token_count\([^)]*)\bminim_session\b", r"\1minim_model", code)),

@@ -65,7 +65,7 @@ static void test_structs(minim_runtime* runtime, const char* path) {
     params.backend = "abacus";
     CHECK_FAILS(minim_model_open(runtime, path, &params, NULL, &model, &err), MINIM_E_INVALID);
 
-    /* A caller newer than the library: refused only where it uses what the library does not know. */
+    /* A caller that is newer than the library is refused only if it sets a field that the library does not know. */
     memset(&newer, 0, sizeof(newer));
     newer.params.size = sizeof(newer);
     newer.later_field = 1;
@@ -74,7 +74,7 @@ static void test_structs(minim_runtime* runtime, const char* path) {
     CHECK_OK(minim_model_open(runtime, path, &newer.params, NULL, &model, &err));
     minim_model_close(model);
 
-    /* A size that nobody set is not followed beyond the struct, where no memory may be. */
+    /* If the size field was never set, the library reads nothing beyond the struct: there may be no memory. */
     {
         const size_t page = (size_t)sysconf(_SC_PAGESIZE);
         char* memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -230,7 +230,7 @@ static void test_session(minim_model* model) {
           memory.weight_bytes > info.weight_bytes / 100 * 98);
     CHECK(memory.expert_bytes > 0 && memory.expert_bytes < memory.weight_bytes && memory.kv_bytes == 0);
     CHECK(memory.n_expert_layers == 3 && memory.token_in_bytes == 0 && memory.token_out_bytes == 0);
-    /* A caller of before there were these fields. */
+    /* A caller compiled before these fields were added: they are not written. */
     memory.size = offsetof(minim_device_memory, n_expert_layers);
     memory.n_expert_layers = -1;
     CHECK_OK(minim_model_device_memory(model, 0, &memory, &err));
@@ -273,7 +273,7 @@ static void test_session(minim_model* model) {
     CHECK_OK(minim_session_eval(session, ids, 5, 1, logits, (size_t)info.n_vocab * 5, NULL, &err));
     CHECK(minim_session_token_count(session) == 5);
     {
-        /* The last row alone, after going back one token, is the same row. */
+        /* After going back one token, evaluating the last token alone gives the same row. */
         float* last = malloc((size_t)info.n_vocab * sizeof(float));
         CHECK_FAILS(minim_session_truncate(session, 6, &err), MINIM_E_INVALID);
         CHECK_OK(minim_session_truncate(session, 4, &err));
@@ -557,7 +557,7 @@ static void test_states(minim_model* model) {
     CHECK(minim_tokens_count(tokens) == 4 && memcmp(minim_tokens_data(tokens), ids, 4 * sizeof(ids[0])) == 0);
     minim_tokens_free(tokens);
 
-    /* Released in any order, they go on with the same bits. */
+    /* The session, its fork and the restored one may be released in any order; the others go on with the same bits. */
     CHECK_OK(minim_session_eval(session, ids + 4, 1, 0, logits, n_vocab, NULL, &err));
     minim_session_free(session);
     CHECK_OK(minim_session_eval(fork, ids + 4, 1, 0, logits + n_vocab, n_vocab, NULL, &err));
@@ -632,7 +632,7 @@ static void test_engine(minim_model* model) {
     CHECK(state.finish != MINIM_FINISH_NONE && state.n_generated == (uint64_t)count && state.n_prompt == 5);
     CHECK(count > 0 && count <= 6);
 
-    /* Several answers to one prompt: all or none. */
+    /* Several answers to one prompt are submitted together, all or none. */
     CHECK_OK(minim_engine_submit_n(engine, sampling, ids, 5, &request_params, 3, several, &err));
     for (i = 0; i < 3; ++i) {
         for (next = -1; next != MINIM_NEXT_END;)
@@ -645,7 +645,7 @@ static void test_engine(minim_model* model) {
     CHECK_FAILS(minim_engine_submit_n(engine, NULL, ids, 5, NULL, 1025, several, &err), MINIM_E_INVALID);
     CHECK_FAILS(minim_engine_submit_n(engine, NULL, ids, 5, NULL, 3, NULL, &err), MINIM_E_INVALID);
 
-    /* Requests end with their engine, and can be read after it. */
+    /* Requests end with their engine, and can still be read after it was released. */
     request_params.priority = 5;
     CHECK_OK(minim_engine_submit(engine, NULL, ids, 5, &request_params, &other, &err));
     CHECK_OK(minim_engine_drain(engine, 0, &done, &err));
@@ -742,7 +742,7 @@ static void test_generation(minim_model* model) {
     CHECK(result.n_reasoning > 0 && result.n_reasoning == result.n_generated);
     CHECK(strcmp(a.text, "The user asks for the capital of ") == 0);
     {
-        /* A caller of before stop_text was added: no byte beyond its struct is written. */
+        /* For a caller compiled before stop_text was added, no byte beyond its struct is written. */
         minim_generate_result older = MINIM_GENERATE_RESULT_INIT;
         older.size = offsetof(minim_generate_result, stop_text);
         older.stop_text = 77;
@@ -771,7 +771,7 @@ static void test_generation(minim_model* model) {
         minim_sampling_free(budget);
     }
 
-    /* The callback stops it; the session holds what was reported. */
+    /* The callback stops the generation; the session contains the tokens that were reported. */
     CHECK_OK(minim_session_truncate(session, 0, &err));
     memset(&a, 0, sizeof(a));
     a.stop_after = 3;
@@ -780,7 +780,7 @@ static void test_generation(minim_model* model) {
     CHECK(result.finish == MINIM_FINISH_STOPPED && result.n_generated == 3);
     CHECK(minim_session_token_count(session) == result.n_prompt + 3);
 
-    /* Cancelled: an error that says how many tokens are kept; then it goes on from there. */
+    /* A cancelled generation fails with an error that says how many tokens are kept; the next one goes on from there. */
     CHECK_OK(minim_cancel_create(&cancel, &err));
     CHECK_OK(minim_session_truncate(session, 0, &err));
     memset(&a, 0, sizeof(a));
@@ -798,7 +798,7 @@ static void test_generation(minim_model* model) {
     CHECK(strstr(a.text, "The capital of France is Paris.") != NULL);
     minim_cancel_free(cancel);
 
-    /* One token a call. */
+    /* Each call generates one token. */
     {
         minim_token token;
         int32_t has_token = 1, n = 0;
@@ -835,7 +835,7 @@ static void* truncate_from_elsewhere(void* argument) {
     return NULL;
 }
 
-/* While generation calls back, another thread asks for the session. */
+/* During a generation's callback, another thread tries to use the session. */
 static int32_t let_intruder_in(void* user_data, const minim_token* token) {
     pthread_t thread;
     (void)token;
@@ -854,7 +854,7 @@ static void test_misuse_from_another_thread(minim_model* model) {
     minim_session_free(i.session);
 }
 
-/* A session may be released while a call uses it: the end of the call ends it. */
+/* A session may be released while a call uses it: it is then freed at the end of the call. */
 static int32_t free_in_callback(void* user_data, const minim_token* token) {
     (void)token;
     minim_session_free(user_data);
@@ -871,8 +871,8 @@ static void test_release_in_a_callback(minim_model* model) {
     CHECK(result.finish == MINIM_FINISH_STOPPED && result.n_generated == 1);
 }
 
-/* Lengths that no memory holds are found out before a token is looked at, and those of a prompt that is too long too: behind the
- * ids here there is no memory. */
+/* Lengths that are larger than any memory, and prompts that are too long, are refused before any token is read: no memory
+ * follows the ids here. */
 static void test_lengths(minim_model* model) {
     minim_error err = MINIM_ERROR_INIT;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -904,7 +904,7 @@ static void test_lengths(minim_model* model) {
     CHECK(munmap(memory, 2 * page) == 0);
 }
 
-/* Fields of which only 0 and 1 mean something, and those that mean nothing yet. */
+/* Fields that accept only 0 and 1, and reserved fields. */
 static void test_fields(minim_model* model, const char* path, minim_runtime* runtime) {
     minim_error err = MINIM_ERROR_INIT;
     const int32_t id = 5;
@@ -1086,7 +1086,7 @@ static void last_logits_with(const minim_runtime_params* params, const char* pat
     minim_runtime_free(runtime);
 }
 
-/* Whoever lends the threads, and however many: the same bits. */
+/* The results have the same bits with the library's threads or the host's, and with any number of them. */
 static void test_threads(const char* path) {
     enum { N_VOCAB = 2048 };
     minim_error err = MINIM_ERROR_INIT;
@@ -1137,7 +1137,7 @@ static void test_threads(const char* path) {
     CHECK_FAILS(minim_runtime_create(&params, &runtime, &err), MINIM_E_INVALID);
     params.reserved = 0;
 
-    /* A caller compiled before these fields were. */
+    /* A caller compiled before these fields were added. */
     params.size = offsetof(minim_runtime_params, n_threads_decode);
     CHECK_OK(minim_runtime_create(&params, &runtime, &err));
     minim_runtime_free(runtime);
@@ -1166,7 +1166,7 @@ static uint64_t total_on_nodes(const minim_model* model) {
     return total;
 }
 
-/* Wherever memory is, and locked or not: the same bits, and a report of what is so. */
+/* NUMA placement and locking of memory change no bit, and the model reports what was done. */
 static void test_memory_options(const char* path) {
     enum { N_VOCAB = 2048 };
     minim_error err = MINIM_ERROR_INIT;
@@ -1344,7 +1344,7 @@ int main(int argc, char** argv) {
     test_fields(model, argv[1], runtime);
     test_handles_in_use(model);
 
-    /* Parents released first: the session keeps them. */
+    /* The parents are released first: the session keeps them alive. */
     CHECK_OK(minim_session_create(model, NULL, &session, &err));
     minim_runtime_free(runtime);
     minim_model_close(model);

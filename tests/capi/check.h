@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Checks for the C tests: a failed one prints where and ends the program with status 1. */
+/* Checks for the C tests: a failed check prints its place and ends the program with status 1. */
 #ifndef MINIM_TESTS_CHECK_H
 #define MINIM_TESTS_CHECK_H
 

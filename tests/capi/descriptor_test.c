@@ -88,7 +88,7 @@ static void test_memory(minim_model* model) {
     CHECK_FAILS(minim_session_restore_memory(model, data, size, &params, NULL, &restored, &err),
                 MINIM_E_OUT_OF_MEMORY);
 
-    /* Any place in memory; it is not needed afterwards. */
+    /* The bytes may lie at any address, and are not needed after the call. */
     memcpy(copy + 1, data, size);
     CHECK_OK(minim_session_restore_memory(model, copy + 1, size, NULL, NULL, &restored, &err));
     memset(copy, 0, size + 2);
@@ -198,7 +198,7 @@ static void test_pipes(minim_model* model) {
         close(ends[0]);
         free(r.data);
     }
-    /* Nobody reads: an error, and no signal, which would end this program. */
+    /* A pipe without a reader gives an error, not SIGPIPE, which would end this program. */
     CHECK(pipe(ends) == 0);
     close(ends[0]);
     CHECK(minim_session_save_fd(session, ends[1], NULL, &err) == MINIM_E_IO && err.os_code == EPIPE);
@@ -252,7 +252,7 @@ static void test_checkpoints(minim_runtime* runtime, minim_model* model, const c
     CHECK(checkpoint == NULL);
     reset_error(&err);
 
-    /* One whose path is gone, and one that may not be opened by its path any more. */
+    /* A file that has no path any more and whose mode forbids opening it again. */
     file = nameless();
     {
         static char buffer[1 << 16];
@@ -267,7 +267,8 @@ static void test_checkpoints(minim_runtime* runtime, minim_model* model, const c
     check_answers(model, opened);
     minim_model_close(opened);
 
-    /* A folder: files that are read later come from the same one, whatever has the caller's number then. */
+    /* Files of a folder that are read later come from the same folder, even if the caller's descriptor number now names another
+     * file. */
     file = open(folder, O_RDONLY | O_DIRECTORY);
     CHECK(file >= 0);
     CHECK_OK(minim_checkpoint_open_fd(runtime, file, &checkpoint, &err));
@@ -279,7 +280,7 @@ static void test_checkpoints(minim_runtime* runtime, minim_model* model, const c
     minim_model_close(opened);
     minim_checkpoint_close(checkpoint);
 
-    /* A part names no other. */
+    /* The descriptor of one part does not lead to the other parts. */
     file = open(part, O_RDONLY);
     CHECK(file >= 0);
     CHECK(minim_checkpoint_open_fd(runtime, file, &checkpoint, &err) == MINIM_E_IO);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Disasters, the SQLite way: the n-th allocation, read, mapping or thread start fails, for n = 1, 2, ...
-// until the work succeeds. Each failure must come back as an error, and after it nothing is left: no memory,
+// until the work succeeds. Each failure must come back as an error and leave nothing behind: no memory,
 // mapping or descriptor.
 //
 // The thread sanitizer's runtime calls the C library's functions before a program's own replacements work,
-// and makes every load thirty times slower: with it allocations alone are made to fail, and one in a few of
-// them.
+// and makes every load thirty times slower. With that sanitizer only allocations are made to fail, and only
+// one in a few of them.
 //
 // usage: failure_test load MODEL        opening a checkpoint of any kind
 //        failure_test converse MODEL    a session, a prompt and sampled tokens on every backend
@@ -48,7 +48,7 @@ constexpr long k_step = 1;
 
 enum class Kind { allocation, read, write, name, map, open, thread };
 
-// What is to fail, and how many such calls go well before.
+// The kind of call that fails, and how many such calls are still to come, the failing one included.
 std::atomic<bool> g_armed{false};
 std::atomic<Kind> g_kind{Kind::allocation};
 std::atomic<long> g_countdown{0};
@@ -154,7 +154,7 @@ ssize_t pwrite64(int descriptor, const void* data, size_t count, off_t offset) {
     return pwrite(descriptor, data, count, offset);
 }
 
-// What gives a file its name for good.
+// fsync() stands for the calls that make a file's name permanent.
 int fsync(int descriptor) {
     if (fails_now(Kind::name)) {
         errno = EIO;
@@ -241,7 +241,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 
 namespace {
 
-// Some workers run already when a later one cannot be started.
+// Several threads, so that some workers already run when a later one cannot be started.
 constexpr int32_t k_n_threads = 4;
 
 const char* g_model_path = nullptr;
@@ -281,7 +281,7 @@ minim_model* open_model(minim_runtime* runtime, int32_t residence, const char* b
                                                                                               : nullptr;
 }
 
-// A few sampled tokens, one a call.
+// Generates a few sampled tokens, one for each call.
 minim_status converse_by_steps(minim_session* session, const minim_sampling* sampling,
                                const minim_tokens* prompt, minim_error* err) {
     const size_t before = minim_session_token_count(session);
@@ -296,7 +296,7 @@ minim_status converse_by_steps(minim_session* session, const minim_sampling* sam
         if (status == MINIM_OK && has_token != 0) ++n_reported;
     }
     if (status == MINIM_OK && n_reported == 0) give_up("a generation by steps reported no token");
-    // A prompt that failed leaves nothing; one that did not is kept with every token reported.
+    // After a failed prompt the session has none of its tokens; else it has the prompt and every token that was reported.
     const size_t kept = minim_session_token_count(session) - before;
     if (kept != n_prompt + n_reported && (kept != 0 || status == MINIM_OK || n_reported != 0))
         give_up("a generation by steps lost count of its tokens");
@@ -454,8 +454,8 @@ bool status_fits(Kind kind, minim_status status) {
     return status == MINIM_E_OUT_OF_MEMORY;
 }
 
-// Runs `work` with the n-th call of the kind failing, for each `step`-th n, until there is no n-th call. Returns how
-// many failures came back.
+// Runs `work` with the n-th call of the kind failing, for each `step`-th n, until `work` makes fewer than n such calls.
+// Returns the number of failures.
 template <typename Work>
 long exhaust(const char* name, Kind kind, const Work& work, long step = k_step) {
     minim_error warm = MINIM_ERROR_INIT;
@@ -482,14 +482,15 @@ long exhaust(const char* name, Kind kind, const Work& work, long step = k_step) 
             return n_failures;
         }
         ++n_failures;
-        // A failure may be survived (a wish that was not granted), but never hidden behind another error.
+        // The work may survive a failure (of an optional request), but must not report another error instead.
         if (status != MINIM_OK && !status_fits(kind, status)) {
             give_up(where + "gives " + minim_status_name(status) + ": " + err.message);
         }
     }
 }
 
-// Runs `work` so for each of the kinds, under a name. Those of libc count where they are replaced, and each must come.
+// Calls exhaust() for each of the kinds, with its name. Kinds of libc calls are skipped if these calls are not replaced; each
+// kind that is not skipped must fail at least once.
 template <typename Work>
 void exhaust_each(std::initializer_list<std::pair<const char*, Kind>> kinds, const Work& work) {
     for (const auto& [name, kind] : kinds) {
@@ -520,7 +521,7 @@ void fail_loads() {
         if (status != MINIM_OK &&
             (err->os_code != EAGAIN || std::strstr(err->message, "cannot start worker thread ") == nullptr))
             give_up(std::string("a thread that was not started gives: ") + err->message);
-        // A thread that has been joined may be listed for a moment.
+        // A joined thread may still be listed for a moment.
         for (int i = 0; count_files("/proc/self/task") != 1; ++i) {
             if (i == 1000) give_up("a load leaves threads behind");
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -536,7 +537,7 @@ void fail_packing() {
     char folder[] = "/tmp/minim-failure-XXXXXX";
     if (mkdtemp(folder) == nullptr) give_up("cannot make a folder");
     const std::string path = std::string(folder) + "/packed";
-    // Whatever fails, the file is made whole or not at all.
+    // Whatever fails, the packed file is either complete or absent.
     const auto make = [&path, &folder](minim_error* e) {
         const minim_status status = load(MINIM_RESIDENCE_MAPPED, e, path.c_str());
         g_armed = false;
@@ -599,7 +600,7 @@ void fail_saves() {
     if (mkdtemp(folder) == nullptr) give_up("cannot make a folder");
     const std::string path = std::string(folder) + "/state";
     const OpenModel open;
-    // Whatever fails, the file that was there before can be restored, and is alone.
+    // Whatever fails, a complete state file can be restored, and the folder has no other file.
     const auto work = [&open, &path, &folder](minim_error* e) {
         const minim_status status = save(open.model, path, e);
         g_armed = false;

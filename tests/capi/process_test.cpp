@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library in a process that is its host's: what fork(), signals and limits do to it and what it does to them.
+// The library in its host's process: the effects of fork(), signals and limits on it, and its effects on them.
 //
 // usage: process_test fork|signals|threads|notify MODEL
 #include <dirent.h>
@@ -65,7 +65,7 @@ struct Host {
     Host(const Host&) = delete;
     Host& operator=(const Host&) = delete;
 
-    // Everything, in the order that keeps parents longest.
+    // Releases all handles, children before their parents.
     void free() {
         minim_request_free(request);
         minim_engine_free(engine);
@@ -92,7 +92,7 @@ minim_status submit(Host& host, int64_t max_tokens, minim_error* err) {
     return status;
 }
 
-// A child that does this exits with 0 within 20 s.
+// Checks that a child of fork() that runs `body` exits with 0 within 20 s.
 void in_child(const std::string& name, const std::function<void()>& body) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -186,7 +186,7 @@ void fork_a_host() {
         host.free();
     });
 #endif
-    // While a thread waits for the request.
+    // fork() while a thread waits for the request.
     std::thread waiting([&] {
         minim_error in_thread = MINIM_ERROR_INIT;
         for (int32_t next = MINIM_NEXT_PENDING; next != MINIM_NEXT_END;) {
@@ -211,7 +211,7 @@ void fork_a_host() {
     alone.free();
 }
 
-// A signal goes to whoever asked for it, though it is blocked only after the library has made its threads.
+// A signal reaches the thread that waits for it, even if the host blocks it only after the library has started its threads.
 void wait_for_signals() {
     Host host(4);
     sigset_t wanted;
@@ -252,7 +252,7 @@ void name_threads() {
     host.free();
 }
 
-// What a host's notify does with a request.
+// The state that a host's notify callback shares with the test.
 struct Notified {
     minim_request* request = nullptr;
     std::atomic<bool> is_handed_over{false};  // `request` is set
@@ -280,7 +280,7 @@ minim_request* submit_with(const Host& host, minim_notify_fn notify, Notified& n
     return notified.request;
 }
 
-// The engine goes on whatever a host's notify does to its own request, and though it throws.
+// The engine goes on if a host's notify callback misuses its own request, and if it throws.
 void misuse_notify() {
     ::alarm(120);
     Host host(2);

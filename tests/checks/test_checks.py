@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/checks: each finds a fault that is planted in a small project, and nothing in one without."""
+"""Each check of tools/checks finds a fault that is planted in a small project, and finds nothing in a project without one."""
 
 import json
 import pathlib

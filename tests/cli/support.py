@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the command-line program share. MINIM_CLI names it, MINIM_TEST_MODELS the folder
+"""Helpers for the tests of the command-line program. MINIM_CLI names the program, MINIM_TEST_MODELS the folder
 with the models that the build made."""
 
 import os
@@ -14,12 +14,12 @@ PROGRAM = os.environ["MINIM_CLI"]
 
 
 def run(*arguments, **options):
-    """Runs the program to its end; output as text, whatever its bytes."""
+    """Runs the program to its end; its output is decoded as text, whatever its bytes."""
     options = {"capture_output": True, "timeout": 600, **options}
     done = subprocess.run([PROGRAM, *map(str, arguments)], encoding="utf-8", errors="replace", **options)
     return done
 
 
 def errors_of(done):
-    """The error lines on standard error."""
+    """Returns the error lines on standard error."""
     return [line for line in done.stderr.splitlines() if line.startswith("minim: error: ")]

@@ -76,7 +76,7 @@ class Devices(unittest.TestCase):
         done = run_with(self.plugins, *QUESTION, "--device", "sim:0", "--n-cpu-moe", 2, "--mmap")
         size = r"\d+\.\d MiB"
         sim, cpu = done.stderr.splitlines()[-2:]
-        # Of 256 numbers and two experts: 2 * 1024 bytes in; 2 * (1024 + 16) out.
+        # A token's stream has 256 numbers (1024 bytes), its routing two experts (16 bytes); for two layers: 2 * 1024 bytes in, 2 * (1024 + 16) out.
         self.assertRegex(
             sim,
             rf"^memory:     sim:0: layers 0-2, experts of 1, weights {size} \(experts {size}\), KV {size}, work {size}, "

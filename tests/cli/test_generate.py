@@ -269,7 +269,7 @@ class Output(unittest.TestCase):
 
 class Interrupt(unittest.TestCase):
     def start(self):
-        """An answer under way that is not likely to end before its 4096 tokens of context do."""
+        """Starts an answer that probably goes on until its context of 4096 tokens is full."""
         for seed in range(10):
             process = subprocess.Popen(
                 [PROGRAM, *map(str, ENDLESS), "--seed", str(seed)],
@@ -288,7 +288,7 @@ class Interrupt(unittest.TestCase):
             process = self.start()
             process.send_signal(signal.SIGINT)
             output, errors = process.communicate(timeout=60)
-            if process.returncode != 0:  # 0: the answer had just ended by itself
+            if process.returncode != 0:  # 0: the answer had already ended
                 break
         self.assertEqual(process.returncode, 130)
         self.assertTrue(output.endswith(b"\n"))

@@ -19,7 +19,7 @@ class Perplexity(unittest.TestCase):
     def test_a_chunk_s_size_is_an_option(self):
         done = run("perplexity", "-m", Q8_0, "-f", TEXT, "--chunk", 64, "-b", 32, "-ub", 16)
         figure = re.fullmatch(r"perplexity: ([\d.]+) over (\d+) tokens\n", done.stdout)
-        self.assertGreater(float(figure[1]), GOLDEN)  # less text to go by
+        self.assertGreater(float(figure[1]), GOLDEN)  # the model sees less text before each token
         self.assertEqual(int(figure[2]) % 63, 0)
 
     def test_a_text_shorter_than_a_chunk_is_an_error(self):

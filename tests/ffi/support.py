@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of bindings/python share. Exit code 77, for want of NumPy, is CTest's "skipped"."""
+"""Helpers for the tests of bindings/python. Without NumPy they exit with 77, which CTest reports as skipped."""
 
 import functools
 import json
@@ -29,7 +29,7 @@ from minim import _abi as abi  # noqa: E402, F401
 
 @functools.lru_cache(maxsize=None)
 def model(path=Q8_0, backend="cpu"):
-    """A model that all tests of a module share."""
+    """Returns a model that all tests of a module share."""
     return minim.Model(path, backend=backend, threads=2)
 
 
@@ -38,7 +38,7 @@ def load_json(name):
 
 
 def prompt(name):
-    """A golden prompt: text, ids, greedy_ids, greedy_text."""
+    """Returns a golden prompt: text, ids, greedy_ids, greedy_text."""
     return load_json(f"golden/prompts/{name}.json")
 
 
@@ -51,7 +51,7 @@ def golden_logits(name):
 
 
 def divergence(expected, actual):
-    """KL(expected || actual) of rows of logits, in nats."""
+    """Returns KL(expected || actual) of rows of logits, in nats."""
 
     def log_softmax(x):
         x = x.astype(np.float64)

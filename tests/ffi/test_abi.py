@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""minim.h, its description, the tables of the binding and the exports say the same."""
+"""minim.h, its description, the tables of the binding and the exported symbols agree."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ TOOL = ROOT / "tools" / "describe_abi.py"
 
 
 def compiled_layout():
-    """{struct: (size, [(field, offset, size)])} as the C compiler has it."""
+    """Returns {struct: (size, [(field, offset, size)])} as the C compiler lays the structs out."""
     output = subprocess.run(
         [os.environ["MINIM_ABI_LAYOUT"]], check=True, capture_output=True, text=True
     ).stdout
@@ -87,7 +87,7 @@ class Abi(unittest.TestCase):
 
 
 class Description(unittest.TestCase):
-    """tools/describe_abi.py --check of the tree as it is, and of copies with a planted difference."""
+    """Runs tools/describe_abi.py --check on the tree, and on copies with a planted difference."""
 
     FILES = ("include/minim/minim.h", "bindings/abi.json", "bindings/python/minim/_tables.py")
     FILES += ("bindings/rust/minim-sys/src/bindings.rs", "tests/capi/exports.txt", "tests/ffi/abi_layout.c")

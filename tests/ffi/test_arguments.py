@@ -9,7 +9,7 @@ import unittest
 
 from support import Q8_0, minim, model, np
 
-HALF = "\ud83d"  # of a pair of surrogates
+HALF = "\ud83d"  # half of a pair of surrogates
 
 
 class Texts(unittest.TestCase):
@@ -169,7 +169,7 @@ class Results(unittest.TestCase):
             before = session.result
             session.truncate(0)
             list(session.generate([5], max_tokens=2, ignore_end=1))
-            self.assertEqual(before.n_generated, 4)  # no view of what changes
+            self.assertEqual(before.n_generated, 4)  # a copy: later generations do not change it
         with minim.Engine(model(), kv_tokens=640) as engine:
             request = engine.submit([5, 6, 7], max_tokens=4, ignore_end=1)
             answer = request.result()

@@ -33,7 +33,7 @@ class Cancelling(unittest.TestCase):
                     self.assert_cancelled(lambda: call(LONG, cancel=cancel))
                     self.assertLess(time.monotonic() - started, 5)
                     self.assertEqual(len(session), 0)
-                    self.assert_cancelled(lambda: call([5, 6], cancel=cancel))  # until it is reset
+                    self.assert_cancelled(lambda: call([5, 6], cancel=cancel))  # the switch stays on until it is reset
                     cancel.reset()
                     call([5, 6], cancel=cancel)
                     session.truncate(0)
@@ -110,7 +110,7 @@ class Signals(unittest.TestCase):
         signal.signal(signal.SIGALRM, self.before)
 
     def interrupt(self, call, seconds=0.4):
-        """How long after the signal the call returned."""
+        """Returns how long after the signal the call returned, in seconds."""
         started = time.monotonic()
         signal.setitimer(signal.ITIMER_REAL, seconds)
         with self.assertRaises(Interrupted):
@@ -169,7 +169,7 @@ class Signals(unittest.TestCase):
 
     def test_opening_a_model_ends(self):
         def open_it():
-            while True:  # one opening may be over before the signal comes
+            while True:  # an opening may end before the signal comes
                 minim.Model(Q8_0, threads=1, mmap=False, progress=lambda *_: None).close()
 
         for _ in range(5):

@@ -15,7 +15,7 @@ TEMPLATE = (DATA / "chat" / "minim_tiny.jinja").read_text(encoding="utf-8")
 
 @contextlib.contextmanager
 def model_with(template=None, config=None, log=None):
-    """The BF16 folder with another chat_template.jinja (None: without), and members of tokenizer_config.json."""
+    """Opens the BF16 folder with this chat_template.jinja (None: without one) and these members added to tokenizer_config.json."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for path in (MADE_MODELS / "minim-tiny").iterdir():
@@ -42,7 +42,7 @@ class Chat(unittest.TestCase):
             text = changed.render_chat(messages, kwargs={"mode": "!"})
             self.assertTrue(text.endswith("]~b]user\nHi[e~[\n]~b]system\nLater [e~[![e~[\n]~b]ai\n"), text)
             safe = changed.tokenize_chat(messages)
-            self.assertEqual(safe.count(END), 3)  # of the system, user and second system message
+            self.assertEqual(safe.count(END), 3)  # the ends of the system, user and second system message
             self.assertEqual(changed.tokenize_chat(messages, special="exact").count(END), 4)
 
     def test_a_template_that_cannot_be_run_is_refused_by_name(self):

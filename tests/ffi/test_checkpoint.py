@@ -116,7 +116,7 @@ class RecommendedSampling(unittest.TestCase):
     USUAL = dict(temperature=1.0, top_p=0.95, top_k=40, min_p=0.0, repetition_penalty=1.0, penalty_last_n=-1)
 
     def recommended(self, config):
-        """Of a folder with this generation_config.json; None: with none."""
+        """Returns the recommended sampling of a folder with this generation_config.json (None: without one)."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             for file in (MADE_MODELS / "minim-tiny").iterdir():

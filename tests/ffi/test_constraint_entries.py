@@ -23,7 +23,7 @@ def says_where(entry, message):
 
 
 def faults(entry):
-    """What is wrong with the library's answers for an entry, in words."""
+    """Returns the errors in the library's answers for an entry, as text."""
     try:
         constraint = model().constraint(**arguments(entry))
     except minim.Error as error:

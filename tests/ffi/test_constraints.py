@@ -199,7 +199,7 @@ class Constraints(unittest.TestCase):
 
 
 class OptionalCalls(unittest.TestCase):
-    """Tools that may be called: text, and calls that fit once one is opened."""
+    """Optional tool calls: the answer may be text, and a call that is opened fits the tools."""
 
     TOOLS = [
         {"type": "function", "function": {"name": "get_weather", "parameters": {

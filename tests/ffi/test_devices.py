@@ -48,7 +48,7 @@ class Devices(unittest.TestCase):
         weights = sum(device.weights for device in before)
         self.assertLess(abs(weights - model.info.weight_bytes), 0.02 * model.info.weight_bytes)
         self.assertTrue(0 < first.experts < first.weights < second.weights)  # the last one has the head too
-        # 1 GiB is what a simulated device has, and it rounds a block up to pages.
+        # A simulated device has 1 GiB, and rounds each block up to pages.
         page = 4096
         self.assertEqual((1 << 30) - second.free, -(-second.weights // page) * page)
 
@@ -72,7 +72,7 @@ class Devices(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             packed = pathlib.Path(folder, "packed")
             sizes = []
-            for experts in (True, 1, -1, True):  # made anew for another placement, also for layers of the same shape
+            for experts in (True, 1, -1, True):  # the packed file is written again for another placement, even if layers have the same shape
                 model = minim.Model(Q8_0, threads=2, devices="sim:0", host_experts=experts, packed_file=packed)
                 cpu = {device.name: device for device in model.memory()}["cpu"]
                 self.assertTrue(cpu.weights_mapped)
@@ -182,7 +182,7 @@ class Devices(unittest.TestCase):
         whole = placed(1 << 29)
         self.assertEqual(whole.info.placement, "sim:0 (layers 0-2)")
         one = whole.memory()[0].experts // 3
-        # What a session of that context needs beside experts, and room for those of one layer.
+        # The budget covers what a session of that context needs beside experts, and the experts of one layer.
         session = whole.session(256)
         taken = whole.memory()[0]
         session.close()
@@ -208,7 +208,7 @@ class Devices(unittest.TestCase):
                 session = model.session(200)
                 self.assertTrue((session.eval(ids) == logits).all())
                 cache = model.expert_cache
-                # The last layer computes the last row alone.
+                # The last layer computes only the last row.
                 self.assertEqual(cache["hits"] + cache["misses"], (2 * len(ids) + 1) * model.info.n_expert_used)
                 self.assertTrue(0 < cache["bytes"] <= 1 << 20)
                 self.assertTrue(0 < places < 3 * model.info.n_expert)
@@ -311,7 +311,7 @@ class Devices(unittest.TestCase):
             for _ in range(400):
                 session.eval([1])
 
-        # Of minim_model_open: the place in `devices`.
+        # Errors of minim_model_open give the device's index in `devices`.
         self.assertEqual(device_of(lambda: opened("sim:0,sim:5")), 1)
         self.assertEqual(device_of(lambda: opened("sim:2,sim:0")), 0)
         self.assertEqual(device_of(lambda: opened("sim:0,abacus:0")), 1)
@@ -321,7 +321,7 @@ class Devices(unittest.TestCase):
             for device in (0, 1):
                 self.assertEqual(device_of(opened, failing_device=device, **{kind: 1}), device)
         self.assertEqual(device_of(lambda: opened("sim:0", overrides="exps=sim:5")), -1)
-        # Of everything later: as minim_model_device_memory counts.
+        # Later errors give the index that minim_model_device_memory uses.
         for device in (0, 1):
             self.assertEqual(device_of(talked, failing_device=device, failing_operation=2000), device)
         on_cpu_too = {"devices": "sim:1", "device_layers": 1}
@@ -333,7 +333,7 @@ class Devices(unittest.TestCase):
                 engine.submit([1, 2, 3], max_tokens=400, ignore_end=True).result()
 
         self.assertEqual(device_of(answered, failing_device=1, failing_operation=2000), 1)
-        # Of the CPU, and of none.
+        # Errors of the CPU, and errors without a device, give -1.
         self.assertEqual(device_of(lambda: minim.Model(Q8_0, threads=2).session(1 << 40)), -1)
         self.assertEqual(device_of(lambda: opened().session(100).eval([1] * 101)), -1)
         self.assertEqual(device_of(lambda: opened("sim:0,")), -1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that fail say what was wrong and leave everything as it was."""
+"""Calls that fail report what was wrong and change nothing."""
 
 import copy
 import errno

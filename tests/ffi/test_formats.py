@@ -7,7 +7,7 @@ FORMATS = load_json("format/golden.json")["types"]
 
 
 def rows_of(golden):
-    """The packed rows of a golden, and what they decode to."""
+    """Returns the packed rows of a golden, and the numbers that they decode to."""
     data = (DATA / "format" / golden["file"]).read_bytes()
     start, size = golden["sections"]["raw"]["offset"], golden["row_bytes"]
     packed = [data[start + i * size : start + (i + 1) * size] for i in range(golden["rows"])]

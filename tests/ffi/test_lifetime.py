@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles in any order of release, and exceptions through callbacks."""
+"""Handles released in any order, and exceptions in callbacks."""
 
 import gc
 import subprocess

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host memory that a model reports, beside what the system counts: the growth of Rss in /proc/self/smaps_rollup. Rss and not
-Private, because mapped weights are pages of the file. Each case has a process of its own."""
+"""Compares the host memory that a model reports with the growth of Rss in /proc/self/smaps_rollup. Rss is used instead of
+Private because mapped weights are pages of the file. Each case has a process of its own."""
 
 import json
 import os
@@ -18,7 +18,7 @@ import make_headers  # noqa: E402
 SHAPE = make_headers.Model(layers=3, experts=64, hidden=1024, ff=512, heads=8, kv_heads=4, vocab=2048, context=8192)
 CONTEXT = 4096
 
-# Opens a small model first: code, threads and the interpreter's own memory are there before.
+# Opens a small model first, so that code, threads and the interpreter's own memory are counted before.
 CHILD = """
 import json, sys
 import minim
@@ -80,7 +80,7 @@ class Memory(unittest.TestCase):
 
     def test_weights_that_are_mapped_from_a_packed_file(self):
         path = self.model("_exps=Q4_K,.=Q8_0")
-        for _ in range(2):  # which makes the file, and which finds it
+        for _ in range(2):  # the first pass writes the file, the second maps it
             self.check(path, packed_file=str(self.folder / "packed"), prefault=True)
 
 

@@ -6,7 +6,7 @@ from support import load_json, minim, model
 
 
 def gathered(deltas):
-    """What a client makes of a stream: the sum of its deltas."""
+    """Returns the message that a client gets from a stream: the sum of its deltas."""
     result = {"content": None, "reasoning_content": None, "tool_calls": []}
     for delta in deltas:
         ((kind, piece),) = delta.items()

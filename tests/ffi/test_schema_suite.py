@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The official JSON Schema test suite, from Debian's packages, where they are installed.
 
-A group of it counts as enforced if its schema is taken, or if it is refused because nothing fits it and that is so. A test
+A group counts as enforced if its schema is accepted, or if it is refused because nothing fits it and that is true. A test
 is answered wrongly if its value is forbidden and the constraint allows it. A value that the schema allows may be refused:
-members come in the schema's order, for example. Values are written as compact JSON, members as the suite has them.
+members come in the schema's order, for example. Values are written as compact JSON, with members in the order of the suite.
 """
 
 import json

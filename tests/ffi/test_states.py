@@ -15,7 +15,7 @@ import unittest
 
 from support import Q8_0, ROOT, minim, model, np, prompt
 
-# Saves two sessions by turns, until it is killed.
+# Saves two sessions in turn until the process is killed.
 SAVER = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -207,7 +207,7 @@ class States(unittest.TestCase):
             with model().restore(self.path) as session:
                 self.assertEqual(len(session), 1000)
             left = [entry.name for entry in self.path.parent.iterdir()]
-            # Between the file's temporary name and its own the process may die, too.
+            # The process may also die before the file's temporary name is replaced by the final one.
             self.assertLessEqual(len(left), 2)
             for name in left:
                 (self.path.parent / name).unlink()

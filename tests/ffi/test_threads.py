@@ -30,7 +30,7 @@ class Threads(unittest.TestCase):
             with minim.Model(Q8_0, threads=1) as opened:
                 return [opened.layer_devices(layer) for layer in range(3)]
 
-        # Handles of other threads lie where they do not fit into a C int.
+        # Handles that other threads create have addresses that do not fit into a C int.
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             for made in (pool.submit(places), pool.submit(places)):
                 self.assertEqual(made.result(), [(0, 0)] * 3)
@@ -82,7 +82,7 @@ class Threads(unittest.TestCase):
         more, bits = logits("on")
         self.assertEqual(bits, expected)
         self.assertGreater(more, 1.05 * weights)
-        self.assertEqual(logits("auto"), (weights, expected))  # too little to be worth it
+        self.assertEqual(logits("auto"), (weights, expected))  # the weights are too small to be worth unpacking
         with self.assertRaises(ValueError):
             minim.Model(MIX_IQ, expand="maybe")
 
@@ -121,7 +121,7 @@ class Threads(unittest.TestCase):
             self.assertEqual([entry.name for entry in pathlib.Path(folder).iterdir()], ["packed"])
 
     def test_memory_that_may_not_be_locked_is_an_error_with_the_limit(self):
-        # In a process of its own, without the privilege that lifts the limit.
+        # Runs in a process of its own, without the privilege that lifts the limit.
         script = f"""
 import ctypes, resource, sys
 sys.path[:0] = {sys.path!r}

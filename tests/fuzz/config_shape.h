@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds of a model's shape that was read from any file.
+// The properties that a model's shape must have, whatever file it was read from.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a config.json: a shape that can be computed, or an error that says what is wrong or not supported.
+// Any bytes as a config.json: they give a shape that can be computed, or an error that says what is wrong or not supported.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

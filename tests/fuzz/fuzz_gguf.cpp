@@ -43,7 +43,7 @@ void check_metadata(const Metadata& metadata) {
             metadata.unsigned_integer(entry.key);
             metadata.strings(entry.key);
         } catch (const minim::Error&) {
-            // of another type
+            // The value has another type.
         }
     }
 }

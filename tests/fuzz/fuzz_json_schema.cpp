@@ -17,7 +17,7 @@ using namespace minim;
 using namespace minim::constraint;
 using minim::fuzz::require;
 
-// Returns a text of the automaton, chosen by the bytes of `choices`; empty where it does not come to an end.
+// Returns a text of the automaton, chosen by the bytes of `choices`, or an empty text if that text does not come to an end.
 std::string some_text(const Automaton& automaton, std::string_view choices) {
     Positions positions(automaton);
     int32_t position = positions.start_of(automaton.start_rule);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a session's state and as saved prefixes, as they are and with every hash put right, as somebody would write them
-// who means it: they are refused, or what was read gives the same when it is written and read again.
+// Any bytes as a session's state and as saved prefixes, first unchanged, then with every hash corrected, as in a file altered on
+// purpose. The file is refused, or what was read from it is the same after it is written and read again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +35,7 @@ using Bytes = std::vector<std::byte>;
 constexpr std::string_view k_state_magic = "minim-kv";
 constexpr std::string_view k_prefix_magic = "minim-px";
 
-// Layouts beyond it are those of no model of ours, and a page of them would be all that a run has time for.
+// No supported model has larger pages, and a larger page would take all the time of a run.
 constexpr int64_t k_most_page_bytes = int64_t{1} << 20;
 constexpr int64_t k_most_pages = 64;
 
@@ -45,7 +45,7 @@ void write_all(const std::string& path, std::span<const std::byte> bytes) {
     require(static_cast<bool>(file.flush()), "the temporary file can be written");
 }
 
-// A file may be refused as what it is not, and a size in it may be more than there is memory for.
+// Reading a file may fail because of its format, or because a size in it exceeds the memory.
 template <typename Read>
 void check_refusal(const Read& read) {
     fuzz::require_refusal({Status::format, Status::out_of_memory}, "a file is read, refused, or too large",
@@ -58,7 +58,7 @@ bool same(const State& a, const State& b) {
            std::ranges::equal(std::as_bytes(a.logits), std::as_bytes(b.logits));
 }
 
-// Returns what the sequence holds, as far as it is in use.
+// Returns the bytes of the slots that the sequence uses.
 Bytes contents(const Sequence& kv, int64_t n_evaluated) {
     Bytes all;
     Bytes packed(packed_bytes(kv.layout(), k_kv_page_tokens));
@@ -120,7 +120,7 @@ uint64_t hash_of(const Bytes& bytes, size_t first, size_t count, uint64_t seed =
     return hash_bytes(std::span(bytes).subspan(first, count), seed);
 }
 
-// The header made to fit its hash, the size of the file, and what every file says alike.
+// Sets the header's constant fields, the size of the file and the hash, so that the header is accepted.
 KvFileHeader sign(Bytes& bytes, std::string_view magic, uint64_t file_bytes) {
     KvFileHeader header;
     std::memcpy(&header, bytes.data(), sizeof(header));
@@ -136,7 +136,7 @@ void put(Bytes& bytes, size_t at, uint64_t value) {
     std::memcpy(bytes.data() + at, &value, sizeof(value));
 }
 
-// The layout that the header says, where it makes sense and is small.
+// Sets `layout` to the header's layout. Returns false if it is invalid or its pages are too large.
 bool small_layout(const KvFileHeader& header, KvLayout& layout) {
     try {
         layout = layout_of(header, "input");
@@ -146,8 +146,8 @@ bool small_layout(const KvFileHeader& header, KvLayout& layout) {
     return layout.page_bytes() <= k_most_page_bytes;
 }
 
-// As a state: hashes of its pages and of its tables where its counts lead to bytes that are there. What is missing at the end
-// becomes zeros, and what is too much goes.
+// Makes the bytes a state: corrects the header and, if its counts are small enough, the hashes of pages and tables. Resizes the
+// bytes to the size that the counts require: zeros are added, or the rest is cut off.
 void sign_state(Bytes& bytes) {
     KvFileHeader header = sign(bytes, k_state_magic, bytes.size());
     KvLayout layout;
@@ -171,7 +171,7 @@ void sign_state(Bytes& bytes) {
     put(bytes, hashes_at + 8 * n_pages, hash_of(bytes, hashes_at, 8 * n_pages, of_logits));
 }
 
-// As prefixes, likewise.
+// Makes the bytes saved prefixes, in the same way.
 void sign_prefixes(Bytes& bytes) {
     struct Record {  // kv/prefix_file.cpp
         uint32_t parent;

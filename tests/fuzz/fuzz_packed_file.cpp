@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a file of packed weights, as they are and with every hash put right: the file is refused, to be made anew, or
-// its runs are those that were written.
+// Any bytes as a file of packed weights, first unchanged, then with every hash corrected. The file is refused, so that it would
+// be written again, or its runs are those that were written.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -51,7 +51,7 @@ void open(const std::string& path, const Bytes& bytes) {
     });
 }
 
-// As somebody would write it who means it.
+// Corrects the header and its hashes, as in a file altered on purpose.
 void sign(Bytes& bytes) {
     if (bytes.size() < sizeof(PackedHeader)) bytes.resize(sizeof(PackedHeader));
     PackedHeader header;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a tokenizer.json: either a vocabulary and perhaps a tokenizer comes out, which then gives text
-// back, or an error says what is wrong with the file.
+// Any bytes as a tokenizer.json: they give a vocabulary, perhaps with a tokenizer that must give text back, or an
+// error that says what is wrong with the file.
 #include <cstdint>
 #include <string_view>
 

@@ -10,7 +10,8 @@
 
 namespace minim::fuzz {
 
-// As that library tells, but for numbers beyond a double, which it refuses though JSON knows no largest one.
+// Returns whether that library accepts the text. Numbers beyond a double count as valid: the library refuses them, but JSON has
+// no largest number.
 inline bool is_json(std::string_view text) {
     try {
         return !nlohmann::json::parse(text.begin(), text.end()).is_discarded();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fuzz target says when a property does not hold.
+// Reports a property that does not hold in a fuzz target.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace minim::fuzz {
 
-// Ends the program, which is how a fuzzer is told of a finding.
+// Aborts the program if the property does not hold: a fuzzer counts this as a finding.
 inline void require(bool holds, const char* property) {
     if (holds) return;
     std::fprintf(stderr, "violated: %s\n", property);
     std::abort();
 }
 
-// Runs what may fail with these statuses and no other.
+// Calls read(), which may fail with these statuses only.
 template <typename Read>
 void require_refusal(std::initializer_list<Status> statuses, const char* property, const Read& read) {
     try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a fuzz target over files: each argument is a file, or a folder taken with everything below it. It is
-// how the seeds are checked by every build, with any compiler; libFuzzer brings its own main in builds with
+// Runs a fuzz target over files: each argument is a file, or a folder taken with everything below it. With it
+// every build checks the seeds, with any compiler; libFuzzer brings its own main in builds with
 // MINIM_FUZZ.
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds of every tokenizer that could be made: of a text with markup and bytes that are no UTF-8, too.
+// The property that every tokenizer must have: decoding gives the text back, even with markup and bytes that are not UTF-8.
 #pragma once
 
 #include <string>

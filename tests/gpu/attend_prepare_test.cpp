@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes before attention, thread by thread, against the exact items.
+// Tests the preparation of attention, thread by thread, against the exact items.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,7 +20,7 @@ struct Prepared {
         Random norms(10);
         q_norm = norms.normal(heads.n_head * heads.head_dim);
         k_norm = norms.normal(heads.n_head_kv * heads.head_dim);
-        Random random(11);  // of more rows the first are the same
+        Random random(11);  // the first rows are the same for every row count
         q = random.normal(n * heads.n_head * heads.head_dim, 3.0F);
         k = random.normal(n * heads.n_head_kv * heads.head_dim, 2.0F);
         v = random.normal(n * heads.n_head_kv * heads.head_dim);
@@ -64,7 +64,7 @@ struct Prepared {
     }
 };
 
-// A key may be a step of its format off where what is rounded differs in the last bit.
+// A key may differ by one step of its format if the number that is rounded differs in the last bit.
 double step_of(Format format, float largest) {
     const auto size = static_cast<double>(largest);
     if (format == Format::f32) return size * 1e-6;

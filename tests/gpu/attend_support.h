@@ -120,7 +120,7 @@ struct Batch {
     }
 };
 
-// Calls with the threads in both orders, and returns what came out the first time.
+// Calls `run` with the threads in both orders, checks that the results are equal, and returns the result.
 template <typename Run>
 auto in_both_orders(const Run& run) {
     auto forwards = run();
@@ -137,7 +137,7 @@ struct Splits {
     int64_t narrow = 1;
 };
 
-// Returns whether the blocks are those of o.
+// Returns whether the blocks are o, quantised.
 inline bool are_quantized(const std::vector<fast::Q8Block>& blocks, const std::vector<float>& o) {
     std::vector<fast::Q8Block> expected(blocks.size());
     fast::quantize(nullptr, o.data(), 1, std::ssize(o), expected.data());
@@ -145,7 +145,7 @@ inline bool are_quantized(const std::vector<fast::Q8Block>& blocks, const std::v
     return std::memcmp(blocks.data(), expected.data(), blocks.size() * sizeof(fast::Q8Block)) == 0;
 }
 
-// As emulation() has it.
+// Attends once, with the settings of emulation().
 inline std::vector<float> attend_once(const TestCache& test, const std::vector<KvRow>& rows,
                                       const std::vector<uint16_t>& query, Splits splits,
                                       int64_t n_empty = 0) {
@@ -178,7 +178,7 @@ inline std::vector<float> run_attend(const TestCache& test, const std::vector<Kv
     return in_both_orders([&] { return attend_once(test, rows, query, splits, n_empty); });
 }
 
-// Returns the same with tiles and parts that do not depend on the batch.
+// Returns the outputs with tiles and parts that do not depend on the batch.
 inline std::vector<float> run_fixed_attend(const TestCache& test, const std::vector<KvRow>& rows,
                                            const std::vector<uint16_t>& query) {
     const Heads heads = test.heads();
@@ -231,7 +231,7 @@ inline constexpr Formats k_formats[] = {
     {Format::f16, Format::q4_0},
 };
 
-// Of F16 arithmetic, in proportion to the largest value.
+// The tolerance of F16 arithmetic, in proportion to the largest value.
 inline constexpr double k_tolerance = 1e-3;
 
 }  // namespace minim::test

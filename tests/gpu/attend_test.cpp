@@ -96,7 +96,7 @@ TEST_CASE("attend: contexts are split as far as there are processors and pages f
     CHECK(splits(narrow, 1, 100000) == 49);
     CHECK(splits(narrow, 1, 200) == 4);
     CHECK(splits(narrow, 17, 2000) == 2);
-    CHECK(splits(narrow, 17, 100000) == 7);  // one of them may be the only long one
+    CHECK(splits(narrow, 17, 100000) == 7);  // one of the tiles may be the only one with a long context
     CHECK(splits(narrow, 200, 100000) == 1);
     CHECK(splits(narrow, 0, 100000) == 1);
     CHECK(splits(narrow, 1, 64) == 1);
@@ -146,7 +146,7 @@ TEST_CASE("attend: tiles of many tokens, in the model's shape") {
     const std::vector<KvRow> rows = run_of(test, 0, 120, 30);
     check_attend(test, rows);
     check_attend(test, rows, {.wide = 2});
-    check_attend(test, rows, {.wide = 4});  // one has no page
+    check_attend(test, rows, {.wide = 4});  // one part has no page
 }
 
 TEST_CASE("attend: single tokens, drafts and a prompt in one batch; a row's bits are its own") {
@@ -158,14 +158,14 @@ TEST_CASE("attend: single tokens, drafts and a prompt in one batch; a row's bits
     const Splits splits = {.wide = 2, .narrow = 4};
     const std::vector<float> together = check_attend(test, rows, splits, 3);
 
-    // The queries of check_attend are the first of the same numbers for every batch.
+    // check_attend() takes its queries from the same random numbers for every batch.
     const auto row_of = [&](const std::vector<float>& o, size_t row) {
         return std::vector<float>(o.begin() + static_cast<std::ptrdiff_t>(row * 6 * 32),
                                   o.begin() + static_cast<std::ptrdiff_t>((row + 1) * 6 * 32));
     };
     const std::vector<float> alone = check_attend(test, {rows[0]}, splits);
     CHECK(same_bits(row_of(together, 0), alone));
-    // A token alone and as the first and last of a draft that goes over the border of a page.
+    // A token alone and in a draft that crosses the border of a page.
     const std::vector<float> draft = check_attend(test, run_of(test, 3, 127, 2), splits);
     CHECK(same_bits(row_of(draft, 0), check_attend(test, {test.row(3, 127)}, splits)));
 }
@@ -173,7 +173,7 @@ TEST_CASE("attend: single tokens, drafts and a prompt in one batch; a row's bits
 TEST_CASE("attend: with fixed tiles and parts a row has the same bits in a prompt, in a draft and alone") {
     const Heads heads = {6, 2, 32};
     const TestCache test(heads, Format::f16, Format::q8_0, {1100, 140, 70, 66});
-    // More tiles than are computed at a time: two prompts, and single tokens.
+    // The batch has more tiles than are computed at a time: two prompts, and single tokens.
     std::vector<KvRow> rows = run_of(test, 0, 1060, 40);
     for (const KvRow& row : run_of(test, 1, 120, 20)) rows.push_back(row);
     for (int64_t p = 50; p < 66; p += 3) {

@@ -19,7 +19,7 @@ class FakePlan : public Plan {
         if (test::fake_blas().failure != nullptr) return test::fake_blas().failure;
         test::finish_kernels();
         ++test::fake_blas().n_products;
-        std::memset(workspace, 0x55, workspace_bytes_);  // it may
+        std::memset(workspace, 0x55, workspace_bytes_);  // the library may overwrite it
         const auto* weight = static_cast<const uint16_t*>(operands.weight);
         for (int64_t i = 0; i < problem_.n; ++i) {
             for (int64_t r = 0; r < problem_.rows; ++r) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the vendor's library does on the host, and what it is to do.
+// The vendor's library on the host, and how tests make it behave.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 namespace minim::test {
 
 struct FakeBlas {
-    std::string why_not = {};                     // it is not there
-    bool has_no_way = false;                      // for any problem
-    const char* failure = nullptr;                // of every product
-    std::vector<cuda::blas::Problem> asked = {};  // for a plan
+    std::string why_not = {};                     // if not empty, the library does not exist
+    bool has_no_way = false;                      // it has no plan for any problem
+    const char* failure = nullptr;                // the error of every product; null: none
+    std::vector<cuda::blas::Problem> asked = {};  // problems for which a plan was requested
     int64_t n_products = 0;
 };
 inline FakeBlas& fake_blas() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which products go to the vendor's library, how often it is asked how, and what happens without it.
+// Tests which products go to the vendor's library, how often it is asked for a plan, and what happens without it.
 #include "cuda/dense_products.h"
 
 #include "base/checked.h"
@@ -16,7 +16,7 @@ using backend::LinearTask;
 using backend::Matrix;
 using cuda::DenseProducts;
 
-// The library as it is to be, for as long as it lives.
+// Sets how the library behaves, for the lifetime of this object.
 struct SetBlas {
     explicit SetBlas(const FakeBlas& wanted) { fake_blas() = wanted; }
     ~SetBlas() { fake_blas() = {}; }
@@ -35,7 +35,7 @@ std::unique_ptr<cuda::blas::Library> open_library() {
     return cuda::blas::open(0, why_not);
 }
 
-// y of n rows times a matrix, on a device that computes in this way.
+// Returns y of n rows times a matrix, computed on the device.
 std::vector<float> product_on(backend::Backend& device, const TestMatrix& weight, int64_t n) {
     const auto stream = device.reserve(
         {.n_rows = 64, .n_context = 64, .hidden = 64, .n_head = 1, .n_head_kv = 1, .head_dim = 32});
@@ -101,7 +101,7 @@ TEST_CASE("dense products: the library is asked once a shape, as long as there i
     const size_t n_asked = fake_blas().asked.size();
     multiply(201);
     CHECK(fake_blas().asked.size() == n_asked);
-    multiply(64);  // forgotten meanwhile
+    multiply(64);  // its plan was dropped meanwhile
     CHECK(fake_blas().asked.size() == n_asked + 1);
 }
 

@@ -54,7 +54,7 @@ void check_products(Fixture& f, Format format, int64_t n, std::span<const Rows> 
     }
 }
 
-// A request's tokens and their probabilities, beside others or alone.
+// The tokens of a request and their probabilities; the request runs beside others or alone.
 struct Answered {
     std::vector<int32_t> ids;
     std::vector<float> logprobs;
@@ -113,7 +113,7 @@ TEST_CASE("gpu deterministic: experts, and the choice of them") {
         const Matrix router = f.put(TestMatrix(Format::f32, k_expert, k_width, random));
         const std::vector<float> before = random.normal(k_n * k_width);
         const float* h = f.put(random.normal(k_n * k_width, 0.1F));
-        // The experts' sum for some rows, and behind it their gates.
+        // Returns the experts' sum for some rows, followed by their gates.
         const auto added = [&](Rows rows) {
             float* y = f.put(part_of(before, rows, k_width));
             int32_t* ids = f.put(std::vector<int32_t>(static_cast<size_t>(3 * rows.count)));

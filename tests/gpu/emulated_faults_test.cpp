@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with faults that a GPU shows now and then, each of which an emulation shows every time; and the same without them,
-// which are right whatever it is.
+// Kernels with faults that a GPU shows only now and then. For each fault one emulation shows it every time. The same
+// kernels without the fault are right in every emulation.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,7 +18,7 @@ namespace fast = cuda::fast;
 
 constexpr uint32_t k_seeds = 40;
 
-// Sums of numbers that go through a ring of two stages, of which a thread reads what others have copied.
+// Sums numbers that go through a ring of two stages; a thread reads what other threads have copied.
 template <bool copies_too_soon>
 struct RingKernel {
     static constexpr int k_threads = 64;
@@ -66,7 +66,7 @@ bool ring_is_right(const Emulation& how) {
 
 enum class Arrival { right, without_barrier, not_at_once, in_order };
 
-// The last block adds up what all have written.
+// The last block adds up what all blocks have written.
 template <Arrival arrival>
 struct SumKernel {
     static constexpr int k_threads = 64;
@@ -135,7 +135,7 @@ int64_t wrong_sums() {
     return count;
 }
 
-// Returns what a block of so many threads throws; nothing if it does not.
+// Returns the error that a block of this many threads throws; empty if it does not throw.
 template <typename Body>
 std::string error_of_block(int n_threads, const Body& body) {
     try {
@@ -164,7 +164,7 @@ struct Held<Does::holds_next> {
     static constexpr bool k_holds_next = true;
 };
 
-// One more than the numbers of `from`.
+// Adds one to the numbers of `from`.
 template <Does does>
 struct NextKernel : Held<does> {
     static constexpr int k_threads = 32;
@@ -212,7 +212,7 @@ Numbers all(float x) {
     return numbers;
 }
 
-// A kernel after one that writes what it reads.
+// Runs a kernel after one that writes its inputs. Returns whether the results are right.
 template <Does does>
 bool next_is_right(const Emulation& how) {
     const Emulating mode(how);
@@ -225,7 +225,7 @@ bool next_is_right(const Emulation& how) {
     return are_all(b, 2.0F) && are_all(c, 3.0F);
 }
 
-// A kernel after one that reads what it writes.
+// Runs a kernel after one that reads what this kernel overwrites. Returns whether the results are right.
 template <Does does>
 bool writes_late(const Emulation& how) {
     const Emulating mode(how);
@@ -238,7 +238,8 @@ bool writes_late(const Emulation& how) {
     return are_all(b, 2.0F) && are_all(c, 6.0F);
 }
 
-// A kernel that reads before it waits what the last but one writes.
+// Runs a kernel that reads the output of the last kernel but one before it waits. Returns whether it reads the right
+// numbers.
 template <Does between>
 bool last_but_one_is_seen() {
     const Emulating mode({.starts_early = true});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever a machine leaves open (Emulation), kernels give the same bits: none lacks a barrier, a wait or an atomic operation
-// that this shows.
+// Kernels give the same bits in every order that a machine may choose (Emulation), as far as the emulations can show a
+// missing barrier, wait or atomic operation.
 #include <cmath>
 #include <string>
 
@@ -23,7 +23,7 @@ struct Way {
     const char* name;
     Emulation how;
 };
-// Each alone, as far as that is another thing, and some together.
+// Each setting alone, if it makes a difference alone, and some together.
 constexpr Way k_ways[] = {
     {"backwards", {.backwards = true}},
     {"copies at once", {.copies_at_once = true}},
@@ -33,7 +33,7 @@ constexpr Way k_ways[] = {
     {"all", {.backwards = true, .copies_at_once = true, .starts_early = true, .seed = 2}},
 };
 
-// What makes a difference to rings of stages.
+// The settings that make a difference to rings of stages.
 constexpr Way k_ring_ways[] = {k_ways[1], k_ways[2]};
 
 template <typename Run>
@@ -55,7 +55,7 @@ struct Shape {
     int64_t n_used;
 };
 
-// Norm, products, routing, experts and norm again of n rows, one after the other.
+// Returns the results of norm, products, routing, experts and norm again of n rows, one after the other.
 std::vector<float> some_operations(const Shape& shape, Format format, int64_t n) {
     Fixture f(Arithmetic::fast);
     backend::StepLimits limits = k_limits;
@@ -96,7 +96,8 @@ std::vector<float> some_operations(const Shape& shape, Format format, int64_t n)
     return all;
 }
 
-// Norm, routing, the slots of every other expert, of the others, of none, their sum, and norm again.
+// Returns the results of norm, routing, the slots of every other expert, of the others and of none, their sum, and norm
+// again.
 std::vector<float> some_slots(Format gate_format, Format up_format, Format down_format, int64_t n) {
     constexpr int64_t k_width = 256;
     constexpr int64_t k_experts = 9;
@@ -137,7 +138,7 @@ std::vector<float> some_slots(Format gate_format, Format up_format, Format down_
     return result;
 }
 
-// The answers to some questions about rows of which most logits are there several times.
+// Returns the results of some top-k tasks on rows in which most logits occur several times.
 std::vector<std::byte> some_shortlists() {
     constexpr int64_t k_vocab = 9000;
     Fixture f(Arithmetic::fast);
@@ -202,7 +203,7 @@ TEST_CASE("emulated threads: in all ways the slots of some experts are the same 
     }
 }
 
-// A count of blocks that lacks something goes wrong seldom.
+// A faulty count of blocks goes wrong seldom, so several orders are tried.
 TEST_CASE("emulated threads: whatever the order of the blocks, the operations give the same bits") {
     for (const Format format : {Format::q4_k, Format::bf16}) {
         for (const int64_t n : {1, 5}) {

@@ -124,7 +124,7 @@ class EmulatedBlock {
     EmulatedBlock& operator=(const EmulatedBlock&) = delete;
     ~EmulatedBlock() { Stacks::keep(std::move(stacks_)); }
 
-    // The first to take a turn is the one after `before_first`.
+    // Begins a block. The first thread to take a turn is the one after `before_first`.
     void begin(BlockIndex index, size_t before_first) {
         index_ = index;
         std::memset(shared_.get(), 0xFF, shared_bytes_);
@@ -138,7 +138,7 @@ class EmulatedBlock {
         running_ = before_first;
         go_on();
     }
-    // Whether or not its threads waited for something that was not there.
+    // Lets the threads go on, whether or not they waited for their inputs.
     void go_on() {
         idle_turns_ = 0;
         is_stalled_ = false;
@@ -147,7 +147,7 @@ class EmulatedBlock {
     bool can_go_on() const { return n_running_ > 0 && !is_stalled_; }
     bool is_done() const { return n_running_ == 0; }
     bool idles_too_long() { return ++idle_turns_ > 4 * n_; }
-    // The thread whose turn it is has the block's next one, too.
+    // The thread whose turn it is also gets the block's next turn.
     void keep_turn() { keeps_turn_ = true; }
     void step(bool backwards) {
         if (std::exchange(keeps_turn_, false)) return;
@@ -203,7 +203,7 @@ class EmulatedBlock {
     size_t n_;
     std::vector<Warp> warps_;
     Barrier barrier_;
-    std::source_location place_;  // where the first of those that wait there came to it
+    std::source_location place_;  // where the first waiting thread came to the barrier
     Barrier stages_barrier_;
     size_t n_at_stages_ = 0;
     std::vector<EmulatedThread> threads_;
@@ -218,7 +218,7 @@ class EmulatedBlock {
     bool is_stalled_ = false;  // until the inputs are there
 };
 
-// A launch. Threads take turns: of a block in order, of two blocks as it falls.
+// A launch. The threads of a block take turns in order; two blocks alternate at random.
 class EmulatedGrid {
   public:
     EmulatedGrid(const cuda::fast::Grid& grid, int n_threads, const Emulation& how, KernelBody body)
@@ -237,7 +237,7 @@ class EmulatedGrid {
         running_ = blocks_.front().get();
     }
 
-    // The first blocks, as far as they get before their inputs are there.
+    // Runs the first blocks as far as they get before their inputs are ready.
     void run_ahead() { run(); }
     void finish() {
         has_inputs_ = true;
@@ -248,7 +248,7 @@ class EmulatedGrid {
     const Emulation& how() const { return how_; }
     bool has_inputs() const { return has_inputs_; }
 
-    // The thread whose turn it is waits for something.
+    // Called if the thread whose turn it is waits for something.
     void give_turn() {
         EmulatedBlock& block = *running_;
         if (block.idles_too_long()) {
@@ -257,7 +257,7 @@ class EmulatedGrid {
         }
         leave(block.fiber());
     }
-    // It does not, but other threads may go ahead here, of the other block or of both.
+    // Called if the thread does not wait, but other threads may go ahead here: those of the other block or of both.
     void let_others() {
         if (blocks_.size() < 2) return;
         running_->go_on();
@@ -274,7 +274,7 @@ class EmulatedGrid {
     }
     static void go(Fiber& from, Fiber& to) {
 #if defined(__SANITIZE_ADDRESS__)
-        swapcontext(&from.start, &to.start);  // a jump to another stack looks to it like the end of all calls
+        swapcontext(&from.start, &to.start);  // the sanitizer would take a jump for a return
         return;
 #endif
         if (_setjmp(from.place) != 0) return;
@@ -298,7 +298,7 @@ class EmulatedGrid {
         const size_t first = is_random() ? random_() % n_threads_ : how_.backwards ? 0 : n_threads_ - 1;
         block.begin(order_[next_++], first);
     }
-    // Never returns: what comes after the last block is the end of the stacks.
+    // Never returns: after the last block the stacks are no longer used.
     [[noreturn]] void run_thread() {
         EmulatedBlock& block = *running_;
         Fiber& own = block.fiber();
@@ -341,7 +341,7 @@ class EmulatedGrid {
     size_t next_ = 0;  // block to begin
     std::vector<std::unique_ptr<EmulatedBlock>> blocks_;
     EmulatedBlock* running_ = nullptr;
-    size_t n_turns_left_ = 0;  // of its, before another one is drawn
+    size_t n_turns_left_ = 0;  // turns of running_ before a block is drawn again
     bool has_inputs_ = false;
     Fiber main_;
     std::exception_ptr error_;
@@ -383,7 +383,7 @@ Emulation& emulation() {
 
 namespace {
 
-// As many kernels as may have threads on a device at a time.
+// The most kernels that may have threads on a device at a time.
 constexpr size_t k_most_in_flight = 4;
 
 struct InFlight {
@@ -392,7 +392,7 @@ struct InFlight {
     std::unique_ptr<EmulatedGrid> grid;
 };
 
-// This thread's, in order.
+// The kernels of this thread that are in flight, in order.
 std::deque<InFlight>& in_flight() {
     static thread_local std::deque<InFlight> kernels;
     return kernels;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of a block (cuda/fast/device.h) on a processor: each is a context of its own that goes on to the next one
-// where it has to wait. So a kernel runs as it is written, its shared memory, its barriers and the functions of its
-// warps included; only that nothing is at once.
+// Runs the threads of a block (cuda/fast/device.h) on the CPU. Each thread is a context of its own, which switches to
+// the next one when it must wait. So a kernel runs as it is written, with its shared memory, its barriers and the
+// functions of its warps; only nothing runs in parallel.
 //
-// What the hardware would do wrong shows here as well: shared memory begins as NaN, the threads of a block have to come to
-// its barrier at one place of the program, and what a machine leaves open goes the one way or the other (Emulation), so that
-// what lacks a barrier, a wait or an atomic operation computes something else.
+// Faults that would show on the hardware show here as well. Shared memory begins as NaN. The threads of a block must
+// come to its barrier at one place of the program. Emulation chooses among the orders that a machine leaves open, so
+// that a kernel that lacks a barrier, a wait or an atomic operation computes something else.
 #pragma once
 
 #include <chrono>
@@ -23,24 +23,25 @@
 
 namespace minim::test {
 
-// What a machine leaves open. The results are the same whatever it is.
+// The choices that a machine leaves open. Results must not depend on them.
 struct Emulation {
     bool backwards = false;  // threads take their turns in the opposite order
     bool copies_at_once =
         false;  // asynchronous copies arrive when they are started, not when they are waited for
-    // Kernels are done late, as many as may be in flight together, and threads of each go ahead to where they wait for their
-    // inputs before those ahead of it are done. Results are there when finish_kernels() (recorder.h) returns.
+    // Kernels are finished late: as many as possible are in flight together, and the threads of each run ahead to where
+    // they wait for their inputs before earlier kernels are done. Results are complete when finish_kernels()
+    // (recorder.h) returns.
     bool starts_early = false;
     uint32_t seed = 0;  // not 0: blocks begin in random order, two at a time whose threads mix at random
 };
 
-// Of launches from now on.
+// The emulation of launches from now on.
 Emulation& emulation();
 
 // Forgets this thread's kernels that are not done yet.
 void drop_kernels() noexcept;
 
-// Of launches in its scope. Kernels that are not done when it ends are not done at all.
+// Sets the emulation of launches in its scope. Kernels that are not done when the scope ends are dropped.
 class Emulating {
   public:
     explicit Emulating(const Emulation& how) : before_(emulation()) { emulation() = how; }
@@ -66,7 +67,7 @@ class EmulatedThread {
     int block_y() const;
     std::byte* shared() const;
     void sync(std::source_location at = std::source_location::current());
-    // Named: reached at whatever places of the program, by as many threads.
+    // A named barrier: n_threads threads reach it, at any places of the program.
     template <int n_threads>
     void sync_stages() {
         sync_stages_of(n_threads);
@@ -138,9 +139,9 @@ class EmulatedThread {
     void sync_stages_of(int n_threads);
     void copy(void* to, const void* from, size_t bytes);
     void finish_copies(size_t n_left);
-    // What every lane of the warp put down; valid until the warp puts down something else.
+    // Returns what every lane of the warp put down; valid until the warp puts down something else.
     const std::byte* shared_by_warp(const void* own, size_t bytes);
-    // Where blocks may see what others write, others may go on.
+    // Lets other blocks run, at a place where blocks may see what others write.
     void let_other_blocks() const;
     void load(uint32_t (&r)[4], const void* row, bool transposed);
     void mma_halves(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], float (*widen)(uint16_t));
@@ -156,8 +157,8 @@ using KernelBody = std::function<void(EmulatedThread&)>;
 // Runs every block of a grid. `body` is the kernel.
 void emulate(const cuda::fast::Grid& grid, int n_threads, const Emulation& how, const KernelBody& body);
 
-// A launch, as emulation() has it. The next kernel of the stream begins before those ahead of this one are done, unless this
-// one holds it.
+// Launches a kernel with the settings of emulation(). The next kernel of the stream begins before the kernels ahead of
+// this one are done, unless this one holds it back.
 void start_kernel(cuda::fast::Stream stream, const cuda::fast::Grid& grid, int n_threads, bool holds_next,
                   const KernelBody& body);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated threads themselves: what the tests of the kernels rest on.
+// Tests the emulated threads themselves, on which the tests of the kernels rely.
 #include "gpu/emulated_thread.h"
 
 #include <array>

@@ -63,7 +63,7 @@ struct Turns {
     static constexpr float k_before = -7.0F;
     size_t n_outputs() const { return host_ids.size() * static_cast<size_t>(hidden); }
 
-    // What the stream does in a step.
+    // Starts what the stream does in a step.
     void start() {
         for (int64_t turn = 0; turn < k_turns; ++turn) {
             f.device->post(*stream, *exchange, turn, h, ids, n, k_used, hidden);
@@ -72,7 +72,7 @@ struct Turns {
             f.device->scale(*stream, h, n * hidden, 0.5F);
         }
     }
-    // What the host does. Returns the turns that it has answered.
+    // Does the host's part of a step. Returns the number of turns that it has answered.
     int64_t answer_all(const CancelToken* cancel = nullptr, int64_t n_turns = k_turns) {
         for (int64_t turn = 0; turn < n_turns; ++turn) {
             if (!exchange->wait(turn, cancel)) return turn;
@@ -88,7 +88,7 @@ struct Turns {
         }
         return n_turns;
     }
-    // The outputs of all turns after `n_answered` of them.
+    // Returns the outputs of all turns after `n_answered` of them were answered.
     std::vector<float> expected(int64_t n_answered) const {
         std::vector<float> all(static_cast<size_t>(k_turns) * n_outputs(), k_before);
         std::vector<float> row = host_h;

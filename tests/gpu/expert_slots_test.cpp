@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs of the slots of some of a layer's experts, and their sum, against the operation that does both for all of them.
+// Tests the outputs of the slots of some of a layer's experts, and their sum, against the operation that does both for
+// all experts.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -50,7 +51,8 @@ class Layer {
     }
 
     const ExpertWeights& all() const { return all_; }
-    // Of experts that are not in the table it names places that nobody may read.
+    // Returns a table of the experts for which has() is true. For the other experts it names places that must not be
+    // read.
     std::vector<ExpertPlace> table(const std::function<bool(int64_t)>& has) const {
         std::vector<ExpertPlace> places = backend::places_of(all_);
         for (int64_t e = 0; e < k_experts; ++e) {
@@ -102,7 +104,7 @@ struct Rows {
     const float* gates;
 };
 
-// A number that no product is.
+// A number that no product can be.
 const float k_untouched = -123456.0F;
 
 bool is_untouched(const std::vector<float>& out, const Rows& rows, int64_t slot) {
@@ -178,7 +180,7 @@ TEST_CASE("gpu: a table without experts leaves all slots as they are, and no row
                 const std::vector<float> result = f.get(out, rows.n_outputs());
                 CHECK(std::ranges::all_of(result, [](float x) { return x == k_untouched; }));
             }
-            // What follows on the stream is not disturbed.
+            // Later operations of the stream are not disturbed.
             const Rows rows(f, 4, c.hidden);
             check_halves(f, layer, rows, [](int64_t e) { return e < 5; });
         }
@@ -196,7 +198,7 @@ TEST_CASE("gpu: a table that changes between two steps is read anew") {
         float* out = f.put(std::vector<float>(rows.n_outputs(), k_untouched));
         f.device->expert_slots(*f.stream, rows.h, n, rows.ids, k_used, weights, out);
         f.device->synchronize(*f.stream);
-        // Experts 0 .. 3 have gone, the others have come.
+        // Experts 0 .. 3 have left the device, and the others have arrived.
         const std::vector<ExpertPlace> changed = layer.table([](int64_t e) { return e >= 4; });
         f.device->upload(
             *f.stream, const_cast<std::byte*>(reinterpret_cast<const std::byte*>(weights.places)),

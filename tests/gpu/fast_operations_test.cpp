@@ -27,7 +27,7 @@ std::vector<Format> packed_formats() {
     return formats;
 }
 
-// Multiples of 1/64 up to 127/64, one of which is that in every 32.
+// Returns multiples of 1/64 between -127/64 and 127/64; one in every 32 is 127/64.
 std::vector<float> exact_inputs(int64_t count, Random& random) {
     std::vector<float> x(static_cast<size_t>(count));
     for (size_t i = 0; i < x.size(); ++i)
@@ -227,7 +227,8 @@ TEST_CASE("gpu: routers of every size, for one row and for many") {
         Format format;
         int64_t n_expert, cols, n_used;
     };
-    // Whole tiles and rests of them; columns for every part and for one alone; columns that no vector takes.
+    // Whole and partial tiles; enough columns for every part, or for one part only; numbers of columns that no vector
+    // takes.
     const Case cases[] = {{Format::f32, 256, 512, 8},
                           {Format::f32, 70, 288, 3},
                           {Format::bf16, 64, 96, 32},
@@ -249,7 +250,7 @@ TEST_CASE("gpu: routers of every size, for one row and for many") {
     for (const Case& c : cases) {
         Random random(8);
         const TestMatrix router(c.format, c.n_expert, c.cols, random);
-        // Twice each: the work space is as it was before.
+        // Some row counts twice: the work space must be as it was before.
         for (const int64_t n : {1, 4, 5, 33, 150, 1, 33}) {
             INFO(traits(c.format).name << ", " << c.n_expert << " experts, " << n << " rows");
             check_route(f, *stream, router, random.normal(n * c.cols), n, c.n_used, random);
@@ -259,7 +260,7 @@ TEST_CASE("gpu: routers of every size, for one row and for many") {
 
 TEST_CASE("gpu: many rows of F16 and BF16 weights") {
     if (!has_devices(1)) return;
-    // With the vendor's library where there is one, and with the kernels that serve without.
+    // With the vendor's library if there is one, and with the kernels that are used without it.
     for (const Arithmetic arithmetic : {Arithmetic::fast, Arithmetic::deterministic}) {
         Fixture f(arithmetic);
         const auto stream = f.device->reserve(
@@ -346,7 +347,7 @@ TEST_CASE("gpu: experts of packed weights") {
             std::vector<int32_t> ids;
             std::vector<float> gates;
             for (int64_t i = 0; i < 3 * n; ++i) {
-                // Most of 40 rows choose expert 4, which then has more than a tile.
+                // Most of 40 rows choose expert 4, which then has more slots than a tile.
                 ids.push_back(static_cast<int32_t>(n == 40 && i % 3 == 0 ? 4 : (i / 3 + 2 * (i % 3)) % 9));
                 gates.push_back(0.2F + static_cast<float>(i % 3) / 5.0F);
             }

@@ -26,7 +26,7 @@ inline constexpr backend::StepLimits k_limits = {.n_rows = 40,
                                                  .expert_ff = 512,
                                                  .n_vocab = 1000};
 
-// One more expert, of the shape of the others.
+// Adds an expert of the shape of the others.
 inline void add_expert(backend::ExpertStack& stack, const backend::Matrix& matrix, float scale) {
     stack.expert.push_back(matrix.data);
     stack.scale.push_back(scale);
@@ -60,7 +60,7 @@ struct Fixture {
         view.data = put(matrix.bytes);
         return view;
     }
-    // The same in the order that the device's kernels want.
+    // Copies the matrix in the order that the device's kernels need.
     backend::Matrix put_packed(const TestMatrix& matrix) {
         backend::Matrix view = put(matrix);
         if (!device->packs(view.format)) return view;
@@ -69,7 +69,7 @@ struct Fixture {
         view.packed = true;
         return view;
     }
-    // With the table of its experts in the device's memory.
+    // Returns the weights with the table of their experts in the device's memory.
     backend::ExpertWeights with_table(backend::ExpertWeights weights) {
         blocks.push_back(backend::upload_places(*device, weights));
         weights.places = reinterpret_cast<const backend::ExpertPlace*>(blocks.back()->data());
@@ -85,7 +85,7 @@ struct Fixture {
     }
 };
 
-// The largest difference in proportion to the largest value.
+// Returns the largest difference in proportion to the largest value.
 inline double distance(const std::vector<float>& a, const std::vector<float>& b) {
     double largest = 1e-30;
     double difference = 0.0;
@@ -96,7 +96,7 @@ inline double distance(const std::vector<float>& a, const std::vector<float>& b)
     return a.size() == b.size() && !(difference != difference) ? difference / largest : 1.0;
 }
 
-// route() of n rows to n_used experts, with and without a bias.
+// Checks route() of n rows to n_used experts, with and without a bias.
 inline void check_route(Fixture& f, backend::Scratch& stream, const TestMatrix& router,
                         const std::vector<float>& x, int64_t n, int64_t n_used, Random& random) {
     const int64_t n_expert = router.view.rows;
@@ -124,7 +124,7 @@ inline void check_route(Fixture& f, backend::Scratch& stream, const TestMatrix& 
     }
 }
 
-// Of rows of 96 over nine experts, of which three are chosen.
+// Checks route() of rows of 96 over nine experts, of which three are chosen.
 inline void check_route(Fixture& f, const std::vector<float>& x, int64_t n, Random& random) {
     const TestMatrix router(Format::f32, 9, 96, random);
     check_route(f, *f.stream, router, x, n, 3, random);

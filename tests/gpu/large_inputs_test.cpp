@@ -58,7 +58,7 @@ TEST_CASE(
     "gpu: many rows of F16 and BF16 weights with inputs of up to a million are finite and near the exact "
     "ones") {
     if (!has_devices(1)) return;
-    // With the vendor's library where there is one, and with the kernels that serve without.
+    // With the vendor's library if there is one, and with the kernels that are used without it.
     for (const Arithmetic arithmetic : {Arithmetic::fast, Arithmetic::deterministic}) {
         Fixture f(arithmetic);
         const auto stream = f.device->reserve(
@@ -79,7 +79,7 @@ TEST_CASE(
             INFO(traits(format).name << (arithmetic == Arithmetic::fast ? ", fast" : ", deterministic"));
             const std::vector<float> product = f.get(y, before.size());
             CHECK(weight.products(x).worst(product) < tolerance(format));
-            // What is added to the rows comes through, as far as the floats of the sum have room for it.
+            // The rows are added to the product without a loss beyond the rounding of their sum.
             const std::vector<float> added = f.get(sum, before.size());
             for (size_t i = 0; i < before.size(); ++i) {
                 const float expected = before[i] + product[i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of the CUDA runtime as it is, which no emulation has.
+// Tests launch errors of the real CUDA runtime, which no emulation has.
 #include "cuda/fast/operations.h"
 #include "cuda/runtime.h"
 #include "gpu/support.h"

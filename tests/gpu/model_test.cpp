@@ -38,12 +38,12 @@ std::shared_ptr<const model::Model> open_with_host_experts(
     return std::make_shared<const model::Model>(path, split, options, silent);
 }
 
-// Of a model with a cache: room for all experts.
+// Returns the bytes of a cache with room for all experts of the model.
 uint64_t expert_bytes(const model::Model& model) {
     return runtime::bytes_of_all(model.expert_pools()[0]->layers());
 }
 
-// Root of the mean squared difference, in proportion to the spread of the expected ones.
+// Returns the root of the mean squared difference, in proportion to the spread of the expected ones.
 double difference(const std::vector<float>& expected, const std::vector<float>& actual) {
     double sum = 0.0;
     double squares = 0.0;
@@ -59,14 +59,15 @@ double difference(const std::vector<float>& expected, const std::vector<float>& 
     return std::sqrt(errors / n) / std::sqrt(squares / n - sum / n * (sum / n));
 }
 
-// The first tokens of a text, and how many of them a session is given at a time. Rows of few tokens take longer than those of
-// many, and are the same kernels each time.
+// The first tokens of a text, and how many of them a session is given at a time. Chunks of few tokens take longer than
+// chunks of many, and run the same kernels each time.
 struct Reading {
     int64_t count;
     size_t chunk;
 };
 
-// Of the model's logits for the first tokens, beside those expected for at least as many.
+// Returns the difference of the model's logits for the first tokens from the expected ones, which may be for more
+// tokens.
 double difference(const std::vector<float>& expected, const std::shared_ptr<const model::Model>& model,
                   Format kv, Reading reading) {
     const std::vector<float> actual = logits(model, kv, reading.count, reading.chunk);
@@ -84,7 +85,8 @@ TEST_CASE("gpu: models give the reference's logits, with every KV format") {
         for (const Format kv : {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0}) {
             INFO(path << ", KV cache in " << traits(kv).name);
             const std::vector<float> expected = logits(expected_model, kv, 90, 90);
-            // With the last bits of a key another code may be nearest: the coarser the format, the more that is.
+            // If the last bits of a key differ, another code may be nearest. The coarser the format, the larger the
+            // difference.
             const double most = kv == Format::f32 ? 1e-5 : kv == Format::q4_0 ? 2e-2 : 5e-3;
             for (const size_t chunk : {90, 7})
                 CHECK(difference(expected, logits(model, kv, 90, chunk)) < most);
@@ -102,7 +104,7 @@ TEST_CASE("gpu: models in fast arithmetic are as near the reference as they are 
             INFO(path << ", KV cache in " << traits(kv).name);
             const std::vector<float> exact = logits(exact_model, kv, 24, 24);
             const double most = std::max(2.5 * difference(exact, logits(cpu_model, kv, 24, 24)), 5e-3);
-            // A prompt at once, in pieces of which some are grouped by expert and some not, and token by token.
+            // A prompt at once, in chunks of which some are grouped by expert and some are not, and token by token.
             const std::vector<size_t> chunks =
                 kv == Format::f16 ? std::vector<size_t>{24, 7, 1} : std::vector<size_t>{3};
             for (const size_t chunk : chunks) CHECK(difference(exact, logits(model, kv, 24, chunk)) < most);
@@ -142,7 +144,7 @@ TEST_CASE(
         const uint64_t all = expert_bytes(*open_with_host_experts(path, Arithmetic::exact, 1));
         for (const runtime::ExpertMoves moves :
              {runtime::ExpertMoves::fixed, runtime::ExpertMoves::reproducible}) {
-            // Repeated steps among them.
+            // Some of the steps are repeated records.
             const auto exact_halves = open_with_host_experts(path, Arithmetic::exact, all / 2, moves);
             for (const Reading reading : {Reading{40, 40}, Reading{21, 7}, Reading{8, 1}})
                 CHECK(difference(exact, exact_halves, Format::f32, reading) < 1e-5);

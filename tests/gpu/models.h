@@ -38,7 +38,7 @@ inline std::shared_ptr<const model::Model> open_on(const std::string& path, std:
     return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
 }
 
-// Of some_ids(count), given to a session in pieces.
+// Returns the logits of some_ids(count), given to a session in chunks.
 inline std::vector<float> logits(const std::shared_ptr<const model::Model>& model, Format kv, int64_t count,
                                  size_t chunk) {
     const Logger silent;
@@ -57,7 +57,8 @@ inline std::vector<float> logits(const std::shared_ptr<const model::Model>& mode
     return all;
 }
 
-// Models made when the tests are built; MINIM_TEST_MODELS of the environment says where they were brought to.
+// Returns the folder of the models that are made when the tests are built. The environment variable MINIM_TEST_MODELS
+// names another place to which they were copied.
 inline std::string made_models() {
     const char* folder = std::getenv("MINIM_TEST_MODELS");
     return folder != nullptr ? folder : MINIM_TEST_MODELS;

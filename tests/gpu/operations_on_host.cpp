@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The items of cuda/exact/ as loops on the host: the same functions that the CUDA kernels call. Those of cuda/fast/ run on
-// emulated threads (emulated_*.cpp).
+// The items of cuda/exact/ as loops on the host: the same functions that the CUDA kernels call. The kernels of
+// cuda/fast/ run on emulated threads (emulated_*.cpp).
 #include "cuda/exact/operations.h"
 #include "gpu/recorder.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runtime on the host lets tests see: work that a stream records instead of doing it, which is what a CUDA
-// graph is, how often memory is taken, and how many copies are on their way at once.
+// What the runtime on the host lets tests see: the work that a stream records instead of doing it (as in a CUDA graph),
+// how often memory is allocated, and how many copies are under way at once.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct RecordedWork {
     bool waits_for_host = false;    // one that does not end before another thread has done its part
 };
 
-// Where this thread's work goes; null: it is done.
+// Where this thread's work is recorded; null: it is done at once.
 inline RecordedWork*& recording() {
     static thread_local RecordedWork* work = nullptr;
     return work;
@@ -23,11 +23,11 @@ inline RecordedWork*& recording() {
 
 struct Records {
     int64_t n_repeats = 0;       // records started
-    bool refuse = false;         // none can be begun
-    bool fail = false;           // none can be ended
-    bool refuse_early = false;   // none with a kernel that starts early can be ended
+    bool refuse = false;         // no record can be begun
+    bool fail = false;           // no record can be ended
+    bool refuse_early = false;   // no record with a kernel that starts early can be ended
     bool spoil = false;          // what is recorded meets an error
-    bool no_room = false;        // none can be started
+    bool no_room = false;        // no record can be started
     int64_t fail_at_repeat = 0;  // the start of a record that fails, the first being 1
     int64_t n_asked = 0;         // starts of records, whether or not they failed
 };
@@ -45,7 +45,7 @@ inline DeviceErrors& device_errors() {
     return errors;
 }
 
-// What runtime::use() said of this thread's launches.
+// Whether this thread's launches may start early, as set by runtime::use().
 inline bool& starts_early() {
     static thread_local bool early = true;
     return early;
@@ -63,19 +63,19 @@ inline int64_t& blocks_taken() {
     return count;
 }
 
-// Copies of streams from the host to a device.
+// The number of copies that streams have made from the host to a device.
 inline int64_t& copies_to_device() {
     static int64_t count = 0;
     return count;
 }
 
-// Copies from pinned memory that were put off at a time.
+// The most copies from pinned memory that were postponed at a time.
 inline size_t& most_late_copies() {
     static size_t count = 0;
     return count;
 }
 
-// Whether there is no pinned memory to be had.
+// Whether allocations of pinned memory fail.
 inline bool& refuses_pinned() {
     static bool refuses = false;
     return refuses;
@@ -98,7 +98,7 @@ inline void note_waiting_kernel() {
     if (recording() != nullptr) recording()->waits_for_host = true;
 }
 
-// Does this thread's kernels that are not done yet (Emulation::starts_early).
+// Finishes this thread's kernels that are not done yet (Emulation::starts_early).
 void finish_kernels();
 
 }  // namespace minim::test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuda/runtime.h on host memory: two devices whose work is done when a call returns, but for kernels that the emulation does
-// late, for copies from pinned memory, which a stream reads as late as it may, and for records that wait for the host: those are
-// done on a thread of their own.
+// cuda/runtime.h on host memory: two devices whose work is done when a call returns, with three exceptions. The
+// emulation may finish kernels late. A stream reads pinned memory as late as it may. Records that wait for the host run
+// on a thread of their own.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -42,7 +42,7 @@ State& state() {
     return state;
 }
 
-// Null: what all streams have put off.
+// Makes the copies that the stream has postponed; null: those of all streams.
 void catch_up(Stream stream) {
     const std::lock_guard lock(state().mutex);
     std::vector<Late>& late = state().late;
@@ -60,7 +60,7 @@ bool is_pinned(const void* place) {
     return byte < block + bytes;
 }
 
-// What went wrong in this thread's kernels that were done late; null: nothing.
+// Finishes this thread's late kernels. Returns the error text, or null if there is none.
 const char* finish_own_kernels() noexcept {
     static std::string why;
     try {
@@ -72,11 +72,11 @@ const char* finish_own_kernels() noexcept {
     }
 }
 
-// The record that a thread of its own does. Whatever else is asked of the devices comes after it.
+// The record that runs on a thread of its own. All later work of the devices waits for it.
 struct Aside {
     std::mutex mutex;
     std::shared_future<void> work;
-    const char* why = nullptr;  // what went wrong and nobody was told yet
+    const char* why = nullptr;  // an error that has not been reported yet
 };
 
 Aside& aside() {
@@ -139,7 +139,7 @@ std::vector<backend::DeviceInfo> devices() {
     return all;
 }
 
-// Kernels follow, of whatever stream.
+// Called before kernels are launched, in any stream.
 void use(int32_t, bool early) noexcept {
     finish_record();
     test::starts_early() = early;

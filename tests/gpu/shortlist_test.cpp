@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tops of rows as a device reports them, and the texts that are chosen from them.
+// Tests the top-k of rows that a device reports, and the texts that are chosen from it.
 #include "cuda/fast/shortlist.h"
 
 #include <cmath>
@@ -24,7 +24,7 @@ using backend::Arithmetic;
 
 constexpr float k_infinity = std::numeric_limits<float>::infinity();
 
-// What the device answers of rows of logits, put there one after the other.
+// The top-k that the device reports for rows of logits, which lie there one after the other.
 class Tops {
   public:
     explicit Tops(int64_t n_vocab)
@@ -89,7 +89,7 @@ ShortlistQuery query_of(int32_t n_candidates, double inverse_temperature = 0.0, 
     return {n_candidates, std::move(named), inverse_temperature, exact_total};
 }
 
-// Rounded where `coarse`, so that many are alike.
+// Returns random logits; if `coarse`, rounded, so that many are equal.
 std::vector<float> some_logits(int64_t n_vocab, Random& random, bool coarse) {
     std::vector<float> logits = random.normal(n_vocab, 3.0F);
     if (coarse)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same step again and again must give the same bits: of one text, then of four at once on streams of their own.
+// Tests that the same step gives the same bits again and again: for one text, then for four at once on streams of their
+// own.
 //
 //   gpu_stress_test [STEPS]      2000 steps unless said otherwise
 //

@@ -10,8 +10,8 @@
 
 namespace minim::test {
 
-// Says so, in the words that CTest takes for "skipped", where there is none. One that run.sh has seen and an earlier test has
-// lost is no reason to skip.
+// Returns whether there are `count` usable devices. If not, prints the words that CTest takes for "skipped". A device
+// that run.sh has seen and an earlier test has lost is no reason to skip.
 inline bool has_devices(size_t count) {
     size_t n_usable = 0;
     for (const backend::DeviceInfo& device : cuda::runtime::devices())

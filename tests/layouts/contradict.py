@@ -26,7 +26,7 @@ def edit_json(folder, name, *keys, value):
 
 
 def map_entry(folder):
-    """Another algorithm for one expert in the map of layers, in both files alike."""
+    """Sets another algorithm for one expert in the map of layers, in both files alike."""
     config = json.loads(pathlib.Path(folder, "config.json").read_text())
     module = next(name for name in config["quantization_config"]["quantized_layers"] if "experts.2.w1" in name)
     other = {"quant_algo": "MXFP8"}
@@ -35,7 +35,7 @@ def map_entry(folder):
 
 
 def stated_shape(folder):
-    """One more row in one weight_shape."""
+    """Adds one row to the shape that one weight_shape states."""
     path = next(pathlib.Path(folder).glob("*.safetensors"))
     data = bytearray(path.read_bytes())
     size = int.from_bytes(data[:8], "little")
@@ -75,7 +75,7 @@ def main():
     for layout, change, names in CASES:
         with tempfile.TemporaryDirectory() as folder:
             make.make(model, layout, folder)
-            minim.Model(folder, backend="reference").close()  # as it is, it opens
+            minim.Model(folder, backend="reference").close()  # the unchanged folder opens
             change(folder)
             try:
                 minim.Model(folder, backend="reference").close()

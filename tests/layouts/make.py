@@ -24,7 +24,7 @@ from tensors import Tensor, tensor
 
 ATTENTION = r"self_attn\.[qkvo]_proj$"
 EXPERTS = r"\.experts\.\d+\.w[123]$"
-LINEARS = f"{ATTENTION}|{EXPERTS}"  # what quantisers take; the router and lm_head stay
+LINEARS = f"{ATTENTION}|{EXPERTS}"  # what quantisers pack; the router and lm_head stay as they are
 
 
 class Model:
@@ -55,14 +55,14 @@ class Model:
         return self.matching(r"block_sparse_moe\.gate$")
 
     def changed(self, weights, **config):
-        """A model that differs in some weights and settings."""
+        """Returns a model with these weights, and with some settings changed."""
         other = object.__new__(Model)
         other.folder, other.config, other.weights = self.folder, self.config | config, weights
         other.dtypes = {name: self.dtypes.get(name, "BF16") for name in weights}
         return other
 
     def pruned(self, experts):
-        """With these experts alone, in this order, as REAP leaves a model."""
+        """Returns the model with these experts alone, in this order, as REAP leaves a model."""
         weights = {}
         for name, w in self.weights.items():
             if match := re.search(r"\.experts\.(\d+)\.", name):
@@ -76,7 +76,7 @@ class Model:
         return self.changed(weights, num_local_experts=len(experts))
 
     def narrowed(self, expert_ff):
-        """With the first so many of each expert's hidden units."""
+        """Returns the model with the first `expert_ff` hidden units of each expert."""
         weights = {
             name: w[:, :expert_ff] if name.endswith(".w2.weight") else w[:expert_ff] if ".experts." in name else w
             for name, w in self.weights.items()
@@ -86,9 +86,9 @@ class Model:
 
 @dataclasses.dataclass
 class Layout:
-    """rules: (pattern, packing), the first that matches a module packs it; what none matches stays.
+    """rules: (pattern, packing); the first rule whose pattern matches a module packs it, and a module that none matches stays as it is.
 
-    config: what config.json has besides, or a function of the model. hf_quant: hf_quant_config.json, likewise.
+    config: further members of config.json, or a function of the model. hf_quant: hf_quant_config.json, likewise.
     plain: the type of what stays; the router and its bias keep theirs unless `router` says otherwise.
     names: from a tensor's name in the source to its name here. fuse_qkv: q, k and v in one qkv_proj.
     stack: experts in 3-D tensors, "rows" [E, 2I, H] and [E, H, I], "columns" [E, H, 2I] and [E, I, H].
@@ -117,7 +117,7 @@ def generator(seed, *names):
 
 
 def packed_model(model, layout, seed, name):
-    """Tensors by their names on disk, and the float32 weights that they mean by the source's names."""
+    """Returns the tensors by their names on disk, and the float32 weights that they represent by the source's names."""
     stored, twin = {}, {}
     for weight, w in model.weights.items():
         module = weight.removesuffix(".weight")
@@ -144,7 +144,7 @@ def packed_model(model, layout, seed, name):
 
 
 def fused_qkv(model, layout, stored, twin, seed, name):
-    """q, k and v are packed as one matrix, with what it has one of."""
+    """Packs q, k and v as one matrix, which then has one scale for the whole matrix if the packing has such a scale."""
     for layer in range(model.n_layer):
         stem = f"model.layers.{layer}.self_attn."
         parts = [f"{stem}{x}_proj" for x in "qkv"]
@@ -204,7 +204,7 @@ def write_folder(folder, model, config, files, hf_quant=None):
 
 
 def into_files(layout, stored, rng):
-    """Which file has which tensors."""
+    """Returns the tensors of each file, by the file's name."""
     if layout.order == "shuffled":
         keys = list(stored)
         stored = {keys[i]: stored[keys[i]] for i in rng.permutation(len(keys))}
@@ -408,7 +408,7 @@ MODELOPT = {"name": "modelopt", "version": "0.43.0"}
 
 
 def left_out(model):
-    """As ModelOpt sums up what it left: a wildcard for the attention of a layer."""
+    """Returns the modules that stay unquantised, as ModelOpt lists them: with a wildcard for the attention of each layer."""
     per_layer = ((router, router.replace("block_sparse_moe.gate", "self_attn*")) for router in model.routers())
     return ["lm_head", *(name for pair in per_layer for name in pair)]
 
@@ -448,7 +448,7 @@ KV_FLAT = {"kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}
 
 
 def layer_map(model):
-    """ModelOpt's map of a mixed model: attention in FP8 but for the last layer's, experts W4A16."""
+    """Returns ModelOpt's map of a mixed model: attention in FP8 except in the last layer, experts in W4A16."""
     last = f"layers.{model.n_layer - 1}."
     attention = {m: {"quant_algo": "FP8"} for m in model.matching(ATTENTION) if last not in m}
     return attention | {m: {"quant_algo": "W4A16_NVFP4", "group_size": 16} for m in model.matching(EXPERTS)}
@@ -498,7 +498,7 @@ def kv_scales(where, dtype="F32", shape=(), names="kv"):
 
 
 def mlp_names(name):
-    """As transformers calls them: mlp.experts.E.gate_proj."""
+    """Returns the name that transformers uses: mlp.experts.E.gate_proj."""
     name = name.replace(".block_sparse_moe.", ".mlp.")
     for old, new in (("w1", "gate_proj"), ("w3", "up_proj"), ("w2", "down_proj")):
         name = re.sub(rf"(\.experts\.\d+)\.{old}\.", rf"\1.{new}.", name)
@@ -514,7 +514,7 @@ def bias_in_gate(name):
 
 
 def zero_points(shape):
-    """Quark writes those of symmetric whole numbers too."""
+    """Returns a function that adds zero points of 0, which Quark writes for symmetric integers too."""
 
     def extra(model, rng):
         return {

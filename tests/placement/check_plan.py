@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 def model_path(spec, folder):
-    """A checkpoint's path, made on first use."""
+    """Returns the path of a checkpoint, which is made on first use."""
     name = hashlib.sha1((json.dumps(spec, sort_keys=True) + pathlib.Path(headers.__file__).read_text()).encode()).hexdigest()[:12]
     kind, place, parts = spec.get("mix"), pathlib.Path(folder) / name, spec.get("parts", 1)
     if not place.exists():
@@ -55,7 +55,7 @@ def model_path(spec, folder):
 
 
 def run(command, timeout=120):
-    """Runs a program that prints JSON, with its time and the most memory it had."""
+    """Runs a program that prints JSON, and measures its time and peak memory."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.monotonic()
         process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
@@ -80,7 +80,7 @@ def run(command, timeout=120):
 
 
 def plan(minim, model, case, folder, **changes):
-    """The answer for a case, with some of its keys changed."""
+    """Returns the answer for a case, with some of the case's keys changed."""
     c = {**case, **changes}
     command = [minim, "plan", "-m", model_path(model, folder), "-c", c["context"], "-ctk", c["kv"][0], "-ctv", c["kv"][1]]
     for device in c["devices"]:
@@ -100,7 +100,7 @@ def near(value, wanted, tolerance=EXACT):
 
 
 def missing_keys(plan):
-    """Keys that are absent or of a wrong type."""
+    """Returns the keys that are absent or of a wrong type."""
     faults = []
 
     def need(place, keys, kind, where):
@@ -123,7 +123,7 @@ def missing_keys(plan):
 
 
 def capacity_faults(plan, case):
-    """No device and no host holds more than it has, and what is left is told."""
+    """Checks that no device and no host is given more bytes than it has, and that the plan reports the bytes left."""
     faults = []
     places = [(d, figures.facts(text)) for d, text in zip(plan["devices"], case["devices"])] + [(plan["host"], figures.facts(case["host"]))]
     for place, (name, memory, _) in places:
@@ -136,21 +136,21 @@ def capacity_faults(plan, case):
 
 
 def kv_is(value, case, share=1.0):
-    """Whether these are the bytes of the KV cache, or of a share of its layers; a context may be rounded up to whole pages."""
+    """Returns whether `value` is the bytes of the KV cache, or of a share of its layers; a context may be rounded up to whole pages."""
     model, context = figures.model_of(case["model"]), case["context"]
     exact, rounded = (figures.kv_bytes(n, *case["kv"], model) * share for n in (context, -(-context // figures.KV_ROUNDING) * figures.KV_ROUNDING))
     return exact * (1 - EXACT) - 1 <= value <= rounded * (1 + EXACT) + 1
 
 
 def dense_choices(form, first, count):
-    """What the dense tensors of `count` layers may come to: with or without embedding and head."""
+    """Returns the possible sums of bytes of the dense tensors of `count` layers: with or without embedding and head."""
     per_layer = form["layer_dense"]
     layers = per_layer * count if isinstance(per_layer, int) else sum(per_layer[first:first + count])
     return [layers + more for more in (0, form["embedding"], form["head"], form["embedding"] + form["head"])]
 
 
 def weight_faults(plan, case, form_name):
-    """Weights against one form of the checkpoint's: as stored, or as resident."""
+    """Compares the plan's weights with one form of the checkpoint's weights: as stored, or as resident."""
     form, faults = case["expected"]["weights"][form_name], []
     devices, host = plan["devices"], plan["host"]
     dense = sum(d["dense_bytes"] for d in devices) + host["dense_bytes"]
@@ -182,7 +182,7 @@ def weight_faults(plan, case, form_name):
 
 
 def byte_faults(answer, case):
-    """What is wrong with the bytes of an answer; empty: nothing."""
+    """Returns the faults in the bytes of an answer; empty if there are none."""
     expected, plan = case["expected"], answer.plan
     if plan is None:
         return [no_plan(answer)]
@@ -210,7 +210,7 @@ def byte_faults(answer, case):
 
 
 def refusal_faults(plan):
-    """A plan that does not fit says what would, with a figure."""
+    """Checks that a plan that does not fit says what would fit, with a figure."""
     said = [c for c in plan.get("choices") or [] if isinstance(c, str)]
     if any(re.search(r"\d", c) and re.search(r"context|token|[GM]i?B|memory|layers|format|Q\d|bits", c) for c in said):
         return []
@@ -218,7 +218,7 @@ def refusal_faults(plan):
 
 
 def limit(plan, case):
-    """Tokens per second that no machine with this placement can exceed: each memory is read at its full bandwidth, all at once.
+    """Returns the tokens per second that no machine with this placement can exceed: each memory is read at its full bandwidth, all at once.
 
     Routing is taken as even: the share of the experts on devices is the share of those read there.
     """
@@ -236,7 +236,7 @@ def limit(plan, case):
 
 
 def speed_faults(answer, case, bounds):
-    """What is wrong with the predicted speeds; bounds: one of the case's speeds."""
+    """Returns the faults in the predicted speeds; bounds: one of the case's speeds."""
     plan = answer.plan
     if plan is None:
         return [no_plan(answer)]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Exact bytes of a MiniMax-M2 checkpoint from shapes and types alone, and the bounds of its speed.
+"""Computes the exact bytes of a MiniMax-M2 checkpoint from shapes and types alone, and the bounds of its speed.
 
     figures.py                      a table of all mixes of ../bench/make_headers.py
     figures.py --json iq5_k         everything known about one
@@ -16,8 +16,8 @@ Formulas
     tensor split         all work at once: seconds = bytes / sum of the bandwidths; no exchange counted: a bound, not a forecast
     experts in RAM       seconds >= max(bytes read from RAM / its bandwidth, bytes read from devices / theirs)
 
-Two forms of the same weights: `file`, as the checkpoint stores them, and `resident`, as the library holds them. They are equal for
-GGUF types. In folders the library assembles blocks: FP8 132 bytes for 128 numbers (a scale for each row of a block), AWQ 133 for 256,
+The same weights have two forms: `file`, as the checkpoint stores them, and `resident`, as the library keeps them in memory. Both are
+equal for GGUF types. In folders the library assembles blocks: FP8 132 bytes for 128 numbers (a scale for each row of a block), AWQ 133 for 256,
 NVFP4 36 for 64, and norms become F32.
 """
 import json
@@ -46,14 +46,14 @@ def tensors_of(spec):
 
 
 def resident_bytes(tensor, kind):
-    """Bytes in memory of a folder's tensor."""
+    """Returns the bytes in memory of a folder's tensor."""
     if tensor.name.endswith("norm.weight"):
         return tensor.bytes * 2  # BF16 to F32
     if kind == "fp8":
         if tensor.type == "F8_E4M3":
             return tensor.bytes // 128 * 132
         if tensor.name.endswith("_scale_inv"):
-            return 0  # inside the blocks
+            return 0  # the scales are inside the blocks
     if kind == "awq":
         if tensor.name.endswith(".qweight"):
             return tensor.bytes * 2 // 256 * 133
@@ -94,7 +94,7 @@ def weights(spec):
 
 
 def formula(spec, context, k_type="F16", v_type="F16"):
-    """The sums of weights() and kv_bytes(), term by term, of the tensors as the checkpoint stores them."""
+    """Returns the sums of weights() and kv_bytes(), term by term, for the tensors as the checkpoint stores them."""
     model, _, tensors = tensors_of(spec)
     terms = {}
     for t in tensors:
@@ -126,19 +126,19 @@ UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**
 
 
 def size_of(text):
-    """Bytes of "96GiB", "26.8GB"."""
+    """Returns the bytes of "96GiB", "26.8GB"."""
     number = text.rstrip("kKMGTiB")
     return float(number) * UNITS[text[len(number):]]
 
 
 def facts(text):
-    """("cuda:0", bytes, bytes a second) of "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the name is empty for a host's text."""
+    """Returns ("cuda:0", bytes, bytes a second) for "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the name is empty for a host's text."""
     name, _, memory = text.split(",")[0].rpartition("=")
     return name, int(size_of(memory)), size_of(text.split(",")[1].removesuffix("/s"))
 
 
 def layer_split_limit(form, spec, devices, context, k_type="F16", v_type="F16"):
-    """Tokens per second if the devices read their parts one after the other at full bandwidth, parts in proportion to memory."""
+    """Returns the tokens per second if the devices read their parts one after the other at full bandwidth, parts in proportion to memory."""
     read = sum(bytes_per_token(form, spec, context, k_type, v_type).values())
     parts = [facts(d)[1:] for d in devices]
     total = sum(memory for memory, _ in parts)

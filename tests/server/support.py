@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of minim-server share. MINIM_SERVER names the program."""
+"""Helpers for the tests of minim-server. MINIM_SERVER names the program."""
 
 import contextlib
 import http.client
@@ -34,7 +34,7 @@ TOOLS = [WEATHER, CALCULATOR]
 
 
 class Server:
-    """A server that runs until the block ends; then it must end in order."""
+    """A server that runs until the block ends, and must then shut down in order."""
 
     def __init__(self, *arguments, model=MODEL, environment=None):
         self.log = tempfile.NamedTemporaryFile("r", suffix=".log")
@@ -79,7 +79,7 @@ class Server:
     # ---- requests
 
     def request(self, method, path, body=None, headers=None, timeout=240):
-        """(status, headers, body) of one request; a body that is JSON is decoded."""
+        """Returns (status, headers, body) of one request; a body that is JSON is decoded."""
         connection = http.client.HTTPConnection(*self.address, timeout=timeout)
         with contextlib.closing(connection):
             data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -96,7 +96,7 @@ class Server:
         return self.request("POST", path, body, **options)
 
     def ok(self, path, body, **options):
-        """The body of an answer that must be 200."""
+        """Returns the body of an answer, whose status must be 200."""
         status, _, answer = self.post(path, body, **options)
         assert status == 200, (status, answer)
         return answer
@@ -105,7 +105,7 @@ class Server:
         return self.ok(CHAT, {"messages": messages, "temperature": 0, **fields})
 
     def events(self, path, body, headers=None):
-        """The (event, data) pairs of a stream; data is decoded but for [DONE]. Comments are ("", text)."""
+        """Returns the (event, data) pairs of a stream; data is decoded but for [DONE]. Comments are ("", text)."""
         connection = http.client.HTTPConnection(*self.address, timeout=240)
         with contextlib.closing(connection):
             connection.request("POST", path, json.dumps({**body, "stream": True}),
@@ -117,13 +117,13 @@ class Server:
         return list(parse_events(text))
 
     def chunks(self, messages, **fields):
-        """The chunks of a chat stream, which must end with [DONE]."""
+        """Returns the chunks of a chat stream, which must end with [DONE]."""
         events = self.events(CHAT, {"messages": messages, "temperature": 0, **fields})
         assert events[-1] == (None, "[DONE]"), events[-1]
         return [data for _, data in events[:-1] if isinstance(data, dict)]
 
     def wait_until_free(self, seconds=5):
-        """Waits until no slot is in use; raises if one stays so."""
+        """Waits until no slot is in use; raises an error if one stays in use."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if not any(slot["is_processing"] for slot in self.get("/slots")[2]):
@@ -148,7 +148,7 @@ def parse_events(text):
 
 
 def joined(chunks, index=0):
-    """The message and finish reason that chunks of a chat stream add up to."""
+    """Returns the message and finish reason that the chunks of a chat stream add up to."""
     message, calls, reason = {"content": "", "reasoning_content": ""}, [], None
     for chunk in chunks:
         for choice in chunk["choices"]:
@@ -166,7 +166,7 @@ def joined(chunks, index=0):
 
 
 def raw(address, data, timeout=20, half_close=False):
-    """What comes back for these bytes, until the server closes or has answered."""
+    """Sends these bytes and returns what the server sends until it closes the connection or its answer is complete."""
     with socket.create_connection(address, timeout=timeout) as sock:
         try:
             sock.sendall(data)
@@ -188,7 +188,7 @@ def raw(address, data, timeout=20, half_close=False):
 
 
 def status_of(answer):
-    """None where the server closed without an answer."""
+    """Returns the status of an answer, or None if the server closed the connection without one."""
     return int(answer.split()[1]) if answer.startswith(b"HTTP/1.1 ") else None
 
 

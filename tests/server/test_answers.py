@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What requests say of their answers: how many, repetitions, budgets of thought, calls that fit their tools."""
+"""Options of requests for their answers: number, repetitions, reasoning budgets, calls that fit their tools."""
 
 import json
 import unittest
@@ -123,7 +123,7 @@ class Fields(unittest.TestCase):
 
 
 class Calls(unittest.TestCase):
-    """Calls that the model makes of its own accord fit the tools, once it has begun one."""
+    """With optional calls, a call that the model begins fits the tools."""
 
     def arguments(self, server, tools, **fields):
         choice = server.chat(PARIS, tools=tools, **fields)["choices"][0]

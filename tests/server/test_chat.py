@@ -70,7 +70,7 @@ class Chat(unittest.TestCase):
         message = first["choices"][0]["message"]
         result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "{}"}
         second = self.server.chat([*messages, message, result], tools=TOOLS)
-        # All of the first request but its last token, and the end of the turn.
+        # The cache has the first request and its answer, except for the last token.
         cached = second["usage"]["prompt_tokens_details"]["cached_tokens"]
         self.assertGreaterEqual(cached, first["usage"]["total_tokens"] - 1)
 

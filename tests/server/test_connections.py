@@ -12,7 +12,7 @@ import unittest
 
 from support import CHAT, COUNT, HELLO, Server, post_bytes, raw, status_of
 
-# Longer than any test waits.
+# A request whose answer takes longer than any test waits.
 LONG = {"messages": HELLO, "ignore_eos": True, "max_tokens": 3900, "temperature": 0}
 
 
@@ -124,7 +124,7 @@ class Keys(unittest.TestCase):
 
 class Queue(unittest.TestCase):
     def test_streams_that_wait_get_headers_and_pings(self):
-        # Three pings take far less time than the answer before them, also on a fast machine.
+        # Three pings come in far less time than the answer before them takes, even on a fast machine.
         with Server("--parallel", "1", "--sse-ping-interval", "0.05") as server:
             for path, body, ping in ((CHAT, {"messages": HELLO}, b": ping\n\n"),
                                      ("/v1/messages", {"messages": HELLO, "max_tokens": 3}, b"event: ping\n")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that no client library sends. After each the server answers the next one."""
+"""Requests that no client library sends. After each of them, the server must answer the next request."""
 
 import json
 import random

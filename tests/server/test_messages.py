@@ -12,7 +12,7 @@ FORM = [{"name": t["function"]["name"], "description": t["function"]["descriptio
 
 
 def fold(events):
-    """The message that the events of a stream add up to; their order is checked."""
+    """Returns the message that the events of a stream add up to; checks their order."""
     events = [(kind, data) for kind, data in events if kind != "ping"]
     assert all(kind == data["type"] for kind, data in events)
     kinds = [kind for kind, _ in events]
@@ -46,7 +46,7 @@ def fold(events):
 
 
 def plain(message):
-    """Without what differs from one answer to the next."""
+    """Returns the message without the fields that differ from one answer to the next."""
     blocks = [{k: v for k, v in block.items() if k not in ("id", "signature")} for block in message["content"]]
     return blocks, message["stop_reason"], message["stop_sequence"], message["usage"]["output_tokens"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: where models are found, what flags of other servers do."""
+"""The command line: where models are found, and the effect of other servers' flags."""
 
 import os
 import pathlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chat page in headless Chromium, through the DevTools protocol over a pipe. Exit code 77, for want of Chromium, is CTest's
-"skipped". MINIM_SCREENSHOTS names a folder for screenshots."""
+"""The chat page in headless Chromium, through the DevTools protocol over a pipe. Without Chromium it exits with 77, which
+CTest reports as skipped. MINIM_SCREENSHOTS names a folder for screenshots."""
 
 import base64
 import json

@@ -11,7 +11,7 @@ FLAT = [{"type": "function", **tool["function"], "strict": False} for tool in TO
 
 
 def fold(events):
-    """The response at the end of a stream, whose events must fit together."""
+    """Returns the response at the end of a stream; checks that the events fit together."""
     kinds = [data["type"] for _, data in events]
     assert all(kind == data["type"] for kind, data in events)
     assert kinds[:2] == ["response.created", "response.in_progress"]

@@ -95,9 +95,9 @@ class Routes(unittest.TestCase):
             self.assertTrue(prompt.endswith("]~b]ai\n<think>\nhm\n</think>\n\nHi.[e~[\n"), prompt)
 
     def test_metrics(self):
-        # Enough tokens to come in several pieces also on a fast machine: what comes at once has no time between.
+        # Enough tokens to arrive in several pieces even on a fast machine: tokens that arrive together have no time between them.
         self.server.chat(COUNT, max_tokens=400, ignore_eos=True)
-        # A request is counted when it has ended, a moment after the client has its answer.
+        # A request is counted only when it has ended, a moment after the client has received the answer.
         deadline = time.monotonic() + 5
         while "minim_e2e_request_latency_seconds_count 0" in (text := self.server.get("/metrics")[2].decode()):
             if time.monotonic() > deadline:

@@ -16,7 +16,7 @@ std::shared_ptr<const backend::HostDevice> cpu_backend() {
 
 namespace {
 
-// Stages of these backends in turn, with layers in equal shares behind the first `n_before`.
+// Returns stages on these backends in turn; the layers after the first `n_before` are spread in equal shares.
 std::vector<runtime::Stage> spread(const Devices& devices, int64_t n_layer) {
     const std::vector<int64_t> counts =
         model::split_layers(n_layer, std::vector<double>(devices.size(), 1.0));

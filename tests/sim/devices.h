@@ -28,7 +28,7 @@ std::shared_ptr<const model::Model> model_on(const Devices& devices, const model
 // Opens a model with the first layer on the CPU, the others spread over the devices.
 std::shared_ptr<const model::Model> model_on_cpu_and(const Devices& devices,
                                                      const model::OpenOptions& options = {});
-// As a caller places it; `host` and the rules' are filled in where they are missing.
+// Opens a model placed as the caller says. If `host` is missing, or that of the rules, it is filled in.
 std::shared_ptr<const model::Model> model_placed(placement::Spread spread,
                                                  const model::OpenOptions& options = {},
                                                  const std::string& path = bundled_model_path());
@@ -36,7 +36,7 @@ std::shared_ptr<const model::Model> model_on_cpu(const std::string& path = bundl
 
 engine::Session make_session(std::shared_ptr<const model::Model> model, int64_t n_context);
 
-// Logits of every token, evaluated in chunks.
+// Returns the logits of every token, evaluated in chunks.
 std::vector<float> all_logits(engine::Session& session, const std::vector<int32_t>& ids, size_t chunk);
 std::vector<float> last_logits(engine::Session& session);
 

@@ -71,7 +71,7 @@ TEST_CASE("prompts copy experts to a device of this machine by measured bandwidt
     CHECK(std::isinf(break_even("sim:1", "devices=2 memory=64 bytes_per_second=300000", 1e10)));
     CHECK(std::chrono::steady_clock::now() - start <
           std::chrono::seconds(60));  // of a copy of 64 KiB at a time
-    // A device that cannot be measured is one to which nothing is copied.
+    // Nothing is copied to a device that cannot be measured.
     const Setting other("XDG_CACHE_HOME", caches.path() + "/other");
     CHECK(std::isinf(break_even("sim:0", "devices=2 memory=64 failing_transfer=1")));
 }
@@ -91,11 +91,11 @@ TEST_CASE("a device of this machine is measured for a plan") {
     CHECK(first.memory_bytes > uint64_t{60} << 20);
     CHECK(first.bytes_per_second > 1e8);
     CHECK(first.link_bytes_per_second > 1e7);
-    // Measured once; the memory is what is named.
+    // The device is measured once; its memory is the one that is named.
     const placement::DeviceFacts second = completed("sim:1=5MiB");
     CHECK(second.memory_bytes == uint64_t{5} << 20);
     CHECK(second.bytes_per_second == Approx(first.bytes_per_second).epsilon(1e-6));
-    // One that is described is not opened.
+    // A device that is described is not opened.
     CHECK_FALSE(completed("abacus:0=5MiB,1GB/s").is_measured);
     for (const char* name : {"abacus:0", "sim:3", "sim:9=5MiB"})
         expect_error(Status::invalid,
@@ -114,7 +114,7 @@ TEST_CASE("a device is opened by its name, or it is said why not") {
     expect_error(Status::not_found,
                  "device abacus:0: no plug-in libminim-abacus.so in " MINIM_SIM_FOLDER ", ",
                  [] { open("abacus:0"); });
-    // The library's own have the version of the ABI in their folder's name.
+    // The folder of the library's own plug-ins has the version of the ABI in its name.
     expect_error(Status::not_found, "/minim-0", [] { open("abacus:0"); });
     for (const char* name :
          {"", "abacus", "sim", "sim:", "sim:x", "sim:1x", "sim:-1", ":0", "../sim:0", "sim:99999999999"})
@@ -177,7 +177,8 @@ TEST_CASE("layers go to the devices in the order and the shares asked for, the r
     CHECK(counts({.devices = both, .shares = {4, 1}, .host = host}) == "sim:0=8 sim:1=2 ");
     CHECK(counts({.devices = both, .n_device_layers = 4, .host = host}) == "cpu=6 sim:0=2 sim:1=2 ");
     CHECK(counts({.devices = both, .n_device_layers = 99, .host = host}) == "sim:0=5 sim:1=5 ");
-    // By bytes: the first layer weighs as much as ten others. A rule is judged by where its layer comes to lie.
+    // By bytes: the first layer weighs as much as ten others. A rule is checked against the device on which its layer
+    // is placed.
     shapes[0].rows *= 10;
     CHECK(counts({.devices = both, .host = host}) == "sim:0=1 sim:1=9 ");
     const auto rules = [&](size_t device) {

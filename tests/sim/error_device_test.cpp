@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors that a device is to blame for name it.
+// Tests that errors caused by a device name the device.
 #include <functional>
 #include <memory>
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models whose devices have a cache of experts, and what tests ask of them.
+// Models whose devices have a cache of experts, and what tests read from these models.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ std::shared_ptr<const model::Model> with_cache(const Devices& devices, uint64_t 
                                                int64_t n_host_layers = INT32_MAX,
                                                const runtime::StreamRule& rule = {});
 
-// Sums over all devices.
+// Returns the sums over all devices.
 runtime::ExpertPoolState state_of(const model::Model& model);
 
-// Bytes on a device: of all experts in caches' layers, and of one of the first layer.
+// Return bytes on a device: of all experts of the layers with a cache, and of one expert of the first such layer.
 uint64_t all_experts(const model::Model& model);
 uint64_t one_expert(const model::Model& model);
 

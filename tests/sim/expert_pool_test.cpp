@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts of a layer on both sides at once: whatever is on the device, the model answers as on the CPU.
+// Tests layers whose experts are partly on a device and partly with the host: whatever is on the device, the model
+// answers as on the CPU.
 #include "runtime/expert_pool.h"
 
 #include <atomic>
@@ -243,7 +244,7 @@ TEST_CASE("pool: what fails while experts move is an error or changes nothing, a
             }
             CHECK(is_empty(devices));
         }
-        // The last moves may be under way when all is over.
+        // The last moves may still be under way at the end.
         CHECK(n_failed >= n_tried - 8);
         CHECK(n_tried >= std::min(kind.count, int64_t{k_has_thread_sanitizer ? 40 : 50}));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which experts go where, as a caller asks for it.
+// Tests which experts are placed where, as the caller's rules say.
 #include "placement/expert_rules.h"
 
 #include "base/error.h"
@@ -93,7 +93,7 @@ TEST_CASE("the first override that matches decides, and devices need no layers o
           layers + ", cpu (experts of layers 0-2, 5-6, 8-9), sim:2 (experts of layers 3-4, 7)");
     CHECK(ten.overridden(R"(blk\.[0-4]\.ffn_(gate|up|down)_exps\.weight=cpu)") ==
           layers + ", cpu (experts of layers 0-4)");
-    // What an override leaves, the number of layers has.
+    // The number of layers applies to the experts that no override names.
     CHECK(ten.overridden(R"(blk\.1\..*exps=sim:2)", 3) ==
           layers + ", cpu (experts of layers 0, 2), sim:2 (experts of layer 1)");
     // An exception for the layer's own device.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts that a prompt's rows have chosen are copied to the device for a step: the bytes of the rule, and the CPU's results.
+// Tests that experts chosen by a prompt's rows are copied to the device for a step: as many bytes as the rule says,
+// with the CPU's results.
 #include "runtime/expert_stream.h"
 
 #include <atomic>
@@ -28,7 +29,7 @@ using runtime::StreamRule;
 
 constexpr double k_never = std::numeric_limits<double>::infinity();
 
-// The experts of all layers are with the host, and the device has room for `bytes` of them.
+// Opens a model whose experts are all with the host; the device has room for `bytes` of them.
 std::shared_ptr<const model::Model> with_stream(const Devices& devices, uint64_t bytes,
                                                 const StreamRule& rule,
                                                 const std::string& path = bundled_model_path(),
@@ -39,7 +40,7 @@ std::shared_ptr<const model::Model> with_stream(const Devices& devices, uint64_t
 // What a step chose, [layer][slot].
 using Choices = std::vector<std::vector<int32_t>>;
 
-// A step of a new sequence in which each row wants logits.
+// Evaluates a step of a new sequence in which each row wants logits, and returns its choices.
 Choices step_of(const model::Model& model, const std::vector<int32_t>& ids) {
     const int64_t n = std::ssize(ids);
     kv::Sequence cache(engine::make_pool(model, {}, {}), n);
@@ -56,8 +57,8 @@ Choices step_of(const model::Model& model, const std::vector<int32_t>& ids) {
     return choices;
 }
 
-// The rule again, the slow way: of all numbers of experts to copy, in the order of their slots, the one that the text of
-// choose_streamed() says.
+// Applies the rule of choose_streamed() in the slow way: tries all numbers of experts to copy, in the order of their
+// slots, and takes the one that the comment there describes.
 std::vector<int32_t> chosen_by_rule(const std::vector<int32_t>& n_slots, double break_even) {
     std::vector<int32_t> order(n_slots.size());
     std::iota(order.begin(), order.end(), 0);
@@ -200,7 +201,7 @@ TEST_CASE("stream: the areas are part of the cache's room, and there are none wh
     const auto small = with_stream(devices, 2 * expert, {4.0, 1}, six.path);
     CHECK(small->expert_pools()[0]->stream() == nullptr);
     CHECK(state_of(*small).n_places == 2);
-    // No more of the device's memory is taken than was said.
+    // No more of the device's memory is taken than the given bytes.
     const uint64_t used = devices[0]->used_bytes();
     const auto model = with_stream(devices, 10 * expert, {0.0, 1}, six.path);
     const auto plain = with_stream(devices, 10 * expert, {}, six.path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pool makes of long traces of choices, without computing anything: which experts it keeps, and that what it does to the
-// device's memory is safe at any time.
+// Tests a pool with long traces of choices, without computing anything: which experts it keeps, and that its writes to
+// the device's memory are safe at any time.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -30,7 +30,8 @@ constexpr int64_t k_trace_tokens = 2000;
 // Moves under way at a time: a step may start 16, which arrive two steps later (expert_moves.cpp).
 constexpr int64_t k_most_under_way = 32;
 
-// A simulated device that knows what its tables of experts name: no byte of that may be written.
+// A simulated device that knows which memory its tables of experts name, and counts writes to that memory, which are
+// not allowed.
 class TracedDevice : public bench::TimedBackend {
   public:
     TracedDevice() : TimedBackend(make_devices(1).front()) {}
@@ -52,7 +53,7 @@ class TracedDevice : public bench::TimedBackend {
         const std::lock_guard lock(mutex_);
         return n_overwritten_;
     }
-    // Whether the table that was written last has the expert.
+    // Returns whether the table, as it was written last, has the expert.
     bool has(const backend::ExpertPlace* entry) const {
         const std::lock_guard lock(mutex_);
         const auto found = table_.find(const_cast<std::byte*>(reinterpret_cast<const std::byte*>(entry)));
@@ -68,7 +69,8 @@ class TracedDevice : public bench::TimedBackend {
 // Choices of tokens, layer by layer.
 using Choice = std::vector<std::vector<int32_t>>;  // [layer][k_trace_used]
 
-// Ranks of experts by use: 1 / rank^exponent; every `drift` tokens the last expert becomes the first. 0: never.
+// Returns choices in which the use of an expert is 1 / rank^exponent. Every `drift` tokens the last expert becomes the
+// first; 0: never.
 std::vector<Choice> make_trace(double exponent, int64_t drift) {
     std::mt19937 random(3);
     std::vector<std::vector<int32_t>> order(k_trace_layers, std::vector<int32_t>(k_trace_experts));
@@ -82,7 +84,8 @@ std::vector<Choice> make_trace(double exponent, int64_t drift) {
         for (size_t layer = 0; layer < order.size(); ++layer) {
             if (drift > 0 && t % drift == drift - 1)
                 std::ranges::rotate(order[layer], order[layer].end() - 1);
-            // Without repetition: of exponentials with these rates the first to come.
+            // Draws without repetition: the experts that arrive first if waiting times are exponential with these
+            // rates.
             std::vector<std::pair<double, int32_t>> arrivals;
             for (size_t r = 0; r < order[layer].size(); ++r) {
                 const double rate = std::pow(static_cast<double>(r + 1), -exponent);
@@ -95,9 +98,9 @@ std::vector<Choice> make_trace(double exponent, int64_t drift) {
     return trace;
 }
 
-// The rate of hits of a cache that replaces the expert used longest ago, or least often, at once.
+// Returns the rate of hits of a cache that replaces the expert used longest ago, or least often, at once.
 double rate_of_simple_cache(const std::vector<Choice>& trace, int64_t n_places, bool by_count) {
-    std::list<int32_t> here;  // the last one goes
+    std::list<int32_t> here;  // the last one is replaced
     std::map<int32_t, int64_t> n_uses;
     int64_t n_hits = 0;
     for (const Choice& choice : trace) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices that fail or are too small: a clear error, and everything is given back.
+// Tests devices that fail or are too small: the error is clear, and all memory is given back.
 #include "base/error.h"
 #include "sim/devices.h"
 #include "sim/placement_checks.h"

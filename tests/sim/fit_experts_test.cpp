@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts that a device has no room for go to the CPU before anything is loaded.
+// Tests that experts for which a device has no room are placed on the CPU before anything is loaded.
 #include "placement/fit_experts.h"
 
 #include "backend/device_memory.h"
@@ -65,7 +65,7 @@ TEST_CASE(
         if (last >= 0) CHECK(n <= last);
         last = n;
         if (n_layers.empty() || n_layers.back() != n) n_layers.push_back(n);
-        // The first layers' go, the last ones' stay.
+        // The experts of the first layers go to the CPU, those of the last layers stay.
         for (const model::Share& share : model->shares())
             if (share.n_layer == 0) CHECK(share.expert_layers.front() == 0);
         engine::Session session = make_session(model, k_context);
@@ -184,7 +184,7 @@ TEST_CASE("where nothing is said of experts, a context is chosen that leaves roo
     CHECK(all_logits(session, some_ids(20), 20) == all_logits(expected, some_ids(20), 20));
     expect_error(Status::out_of_device_memory,
                  "sim:0: ", [&] { model_placed({.devices = {device_with(1 << 20)}, .chooses_fit = true}); });
-    // A cache of a size is taken as it is.
+    // A cache whose size is given keeps that size.
     const auto other = device_with(backend::k_no_budget);
     const auto cached = model_placed({.devices = {other}, .expert_cache_bytes = 1 << 20});
     CHECK(n_host_layers(*cached) == 3);

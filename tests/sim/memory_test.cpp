@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is taken of devices' memory: within a budget, and no more than once by sessions that come and go.
+// Tests how much memory of devices is taken: no more than a budget, and only once by sessions that come and go.
 #include "backend/device_memory.h"
 #include "base/error.h"
 #include "kv/page_pool.h"
@@ -87,7 +87,8 @@ TEST_CASE("a budget limits weights, KV cache and work space, and its error has t
     const auto unlimited = device_with(backend::k_no_budget);
     needs(unlimited);
     const uint64_t most = unlimited->most_used_bytes();
-    // From nothing to all that is needed, in steps: every kind of memory is the one that does not fit.
+    // The budget grows from nothing to all that is needed, so that each kind of memory is at some step the one that
+    // does not fit.
     int n_refused = 0;
     std::string why;
     for (uint64_t budget = 1; budget <= most + k_rounding; budget += most / 40) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices that fail, or are too small, while experts are offloaded: a clear error, and everything is
-// given back.
+// Tests devices that fail or are too small while experts are offloaded: the error is clear, and all memory is given
+// back.
 #include "backend/device_memory.h"
 #include "base/error.h"
 #include "sim/devices.h"
@@ -20,7 +20,7 @@ std::shared_ptr<const model::Model> model_apart(const Devices& devices,
         options);
 }
 
-// What fails leaves the session with the tokens that it had.
+// Evaluates n tokens. If that fails, the session must still have the tokens that it had before.
 void talk(engine::Session& session, size_t n) {
     const int64_t n_before = session.n_tokens();
     try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts on another device than their layer: the model answers exactly what it answers on one device, and no more is
-// copied than has to be.
+// Tests experts on another device than their layer: the model answers exactly as on one device, and no more is copied
+// than necessary.
 #include "backend/device_memory.h"
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
@@ -22,7 +22,7 @@ using placement::Spread;
 
 constexpr int64_t k_all = INT32_MAX;
 
-// Opens a model with the layers on the devices, the experts of the first so many on the CPU.
+// Opens a model with the layers on the devices, and the experts of the first n_host_layers layers on the CPU.
 std::shared_ptr<const model::Model> with_host_experts(const Devices& devices, int64_t n_host_layers,
                                                       const model::OpenOptions& options = {},
                                                       const std::string& path = bundled_model_path()) {
@@ -71,7 +71,7 @@ TEST_CASE("experts anywhere give the logits of one device, over the host or from
                      .host = host,
                      .experts = {.overrides = {{R"(blk\.(1|5)\..*exps)", devices[1]}}, .n_host_layers = 3}},
                     "sim:0 (layers 0-5), cpu (experts of layers 0, 2), sim:1 (experts of layers 1, 5)");
-        // On a device that has other layers, before and behind.
+        // On a device that has other layers, earlier and later ones.
         expect_same(
             {.devices = two,
              .shares = {1, 1},

@@ -13,7 +13,7 @@
 namespace minim::test {
 namespace {
 
-// The failures that are made: the first ones, then one in k_step.
+// The failures that are tried: each of the first k_each, then one in k_step.
 constexpr int64_t k_each = k_has_thread_sanitizer ? 4 : 20;
 constexpr int64_t k_step = k_has_thread_sanitizer ? 25 : 1;
 
@@ -73,7 +73,7 @@ void check_texts(const std::shared_ptr<const model::Model>& model) {
     all_logits(expected, some_ids(100), 100);
     const auto fork = session.fork();
     const auto expected_fork = expected.fork();
-    // Both write behind the same 100 tokens, 36 of which lie in a page that they shared.
+    // Both sequences write after the same 100 tokens, 36 of which lie in a page that they shared.
     all_logits(session, some_ids(20, 5), 20);
     all_logits(expected, some_ids(20, 5), 20);
     all_logits(*fork, some_ids(30, 9), 30);

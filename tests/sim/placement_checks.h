@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds of every placement, whatever lies where.
+// Checks of what must be true for every placement.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace minim::test {
 
-// With it a step takes ten times as long. It looks for races, which a part of the failures shows.
+// With the thread sanitizer a step takes ten times as long. It looks for races, for which some of the failures are
+// enough.
 #ifdef __SANITIZE_THREAD__
 inline constexpr bool k_has_thread_sanitizer = true;
 #else
@@ -37,25 +38,26 @@ struct SixLayers {
     SixLayers();
 };
 
-// Texts, drafts, forks and truncation are those of the CPU.
+// Checks that texts, drafts, forks and truncation give the CPU's results.
 void check_texts(const std::shared_ptr<const model::Model>& model);
 
-// A state saved with it is restored on the CPU, and the other way round.
+// Checks that a state saved with the model is restored on the CPU, and the other way round.
 void check_states(const std::shared_ptr<const model::Model>& model);
 
-// An engine answers many requests that begin alike as sessions of the CPU do. Returns how many tokens of the last
-// one's prompt it had.
+// Checks that an engine answers many requests that begin alike as sessions of the CPU do. Returns how many tokens of
+// the last request's prompt the engine had already.
 int64_t check_requests(engine::Engine& engine);
 
-// Sessions may be used by several threads at once.
+// Checks that sessions may be used by several threads at once.
 void check_threads(const std::shared_ptr<const model::Model>& model);
 
 using OpenModel = std::function<std::shared_ptr<const model::Model>(const model::OpenOptions& options)>;
 
-// Progress comes to its end, and a load that is cancelled at any of its reports leaves nothing on the devices.
+// Checks that progress reaches its end, and that a load that is cancelled at any of its reports leaves nothing on the
+// devices.
 void check_cancelled_loads(const Devices& devices, const OpenModel& open);
 
-// Devices of which one fails as the options say.
+// Makes devices of which one fails as the options say.
 using DevicesThatFail = std::function<Devices(const sim::Options& options)>;
 
 // How often something of a kind was made to fail.
@@ -65,12 +67,13 @@ struct Failures {
     int64_t operations = 0;
 };
 
-// Lets the first, the second, the third ... allocation fail until none does any more; and so with transfers and
-// operations; under the thread sanitizer not each of them. Each time use(devices) throws an error with `name` in it, and leaves nothing on any device.
+// Lets the first, the second, the third ... allocation fail, until no allocation fails any more; then does the same
+// with transfers and with operations. The thread sanitizer's build skips some of them. Each time use(devices) throws an
+// error with `name` in it, and leaves nothing on any device.
 Failures fail_at_each(const std::string& name, const DevicesThatFail& make,
                       const std::function<void(const Devices& devices)>& use);
 
-// A session whose evaluation is cancelled goes on from where it was.
+// Checks that a session whose evaluation is cancelled goes on from where it was.
 void check_cancelled_evaluation(const std::shared_ptr<const model::Model>& model);
 
 }  // namespace minim::test

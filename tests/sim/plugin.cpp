@@ -2,7 +2,7 @@
 // The simulated devices as a plug-in, libminim-sim.so. MINIM_SIM says what they are like, in any order:
 // "devices=4 memory=64 bytes_per_second=1000000 exchange_us=20 experts_us=100 failing_operation=100 failing_device=1".
 // memory is in MiB; exchange_us is added to each post() and collect(), experts_us to the experts of a layer that is shared with the
-// host; failing_device: the others never fail. Without it: two devices of 1 GiB that never fail.
+// host; failing_device: the others never fail. Without MINIM_SIM: two devices of 1 GiB that never fail.
 #include "backend/plugin.h"
 
 #include <cstdlib>
@@ -47,7 +47,7 @@ Settings settings() {
     return settings;
 }
 
-// The last device there is no use for, so that there is one to be told of.
+// Adds a device that cannot be used, so that the list has one with a reason.
 std::vector<DeviceInfo> devices() {
     const Settings s = settings();
     std::vector<DeviceInfo> all;

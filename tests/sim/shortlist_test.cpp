@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts chosen from the tops of rows that a device reports are those chosen from the rows, and the rows stay where they are.
+// Tests that texts chosen from the top-k that a device reports are those chosen from whole rows, and that the rows stay
+// on the device.
 #include <limits>
 #include <string>
 #include <vector>
@@ -26,7 +27,8 @@ Written written_on(const std::shared_ptr<const model::Model>& model, const Gener
     return rest_of(generation);
 }
 
-// A tiny model whose every second row of the output is the one before: each logit is there twice.
+// Writes a tiny model in which every second row of the output matrix equals the row before, so that each logit occurs
+// twice.
 std::string write_model_with_ties(const TemporaryFolder& folder) {
     TinyModel model;
     std::vector<float> values = model.values("output.weight");
@@ -163,7 +165,7 @@ TEST_CASE("top-k: a token takes some bytes from the device instead of a row") {
     CHECK(bytes_a_token(params) == k_facts + 40 * 8);
     params.sampling.top_p = 0.9F;
     CHECK(bytes_a_token(params) == k_facts + 40 * 8);
-    // More than a device reports.
+    // More candidates than a device reports.
     params.sampling.top_k = k_most_candidates + 1;
     CHECK(bytes_a_token(params) == row_bytes);
 }
@@ -205,7 +207,7 @@ TEST_CASE("top-k: the logits of a session are there whenever they are asked for"
         engine::Generation whole(session, params, some_ids(5, 9), nullptr);
         static_cast<void>(rest_of(whole));
         logits.push_back(last_logits(session));
-        // An evaluation that is broken off leaves them as they were.
+        // An evaluation that is cancelled leaves the logits as they were.
         session.eval(some_ids(4), false, {}, nullptr);
         CancelToken cancelled;
         cancelled.trigger();

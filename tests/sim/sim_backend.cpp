@@ -90,7 +90,7 @@ ExpertStack SimBackend::here(ExpertStack stack) const {
     return stack;
 }
 
-// What the table of a device names when a task reads it, for the CPU backend.
+// Returns the experts that the device's table names when a task reads it, in the form for the CPU backend.
 ExpertWeights SimBackend::experts_here(const ExpertWeights& weights) const {
     ExpertWeights own = weights;
     own.places = nullptr;
@@ -121,7 +121,7 @@ void SimBackend::check_alive() const {
     if (why != nullptr) fail_on_device(name_, Status::device_lost, "{}", why);
 }
 
-// A task of a stream; nothing happens on a lost device.
+// Adds a task to a stream. On a lost device the task does nothing.
 template <typename Task>
 void SimBackend::enqueue(Scratch& scratch, Task task) const {
     stream_of(scratch).queue.push([this, task = std::move(task)]() mutable {
@@ -130,7 +130,7 @@ void SimBackend::enqueue(Scratch& scratch, Task task) const {
     });
 }
 
-// Counts a transfer and takes its time. False where it fails.
+// Counts a transfer and takes as long as it would. Returns false if it fails.
 bool SimBackend::transfer(uint64_t bytes) const {
     if (++counts_.transfers == options_.failing_transfer) why_lost_ = "a transfer failed";
     if (why_lost_ != nullptr) return false;
@@ -195,7 +195,7 @@ bool SimBackend::receive(Scratch& scratch, std::byte* to, const Backend& peer, S
     const auto* other = dynamic_cast<const SimBackend*>(&peer);
     if (other == nullptr || !options_.reaches_peers || !other->options_.reaches_peers) return false;
     counts_.bytes_from_peers += bytes;
-    // An event: the other stream comes to it even where its device is lost.
+    // An event: the other stream reaches it even if its device is lost.
     auto done = std::make_shared<std::promise<void>>();
     stream_of(peer_scratch).queue.push([done] { done->set_value(); });
     stream_of(scratch).queue.push([done] { done->get_future().wait(); });
@@ -325,7 +325,7 @@ std::unique_ptr<Exchange> SimBackend::make_exchange(const backend::StepLimits& l
         [this] { return why_lost_ != nullptr; });
 }
 
-// Counts one side of a turn and takes its time. False where it fails.
+// Counts one side of a turn and takes as long as it would. Returns false if it fails.
 bool SimBackend::exchange(uint64_t bytes) const {
     if (++counts_.exchanges == options_.failing_exchange) why_lost_ = "an exchange with the host failed";
     pause(options_.exchange_seconds);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A simulated accelerator, "sim:0", "sim:1" ...: memory of its own that the host cannot touch, streams that work
 // after the call has returned, a limited capacity and bandwidth, and failures on demand. It computes with the CPU
-// backend, so its results are that one's bits.
+// backend, so its results have the same bits.
 #pragma once
 
 #include <atomic>
@@ -19,9 +19,9 @@ namespace minim::sim {
 struct Options {
     uint64_t memory_bytes = uint64_t{1} << 30;
     uint64_t budget_bytes = backend::k_no_budget;
-    double bytes_per_second = 0.0;    // of transfers; 0: as fast as it goes
-    double exchange_seconds = 0.0;    // that a turn of an exchange takes to reach the host
-    double experts_seconds = 0.0;     // that the experts of a layer take more
+    double bytes_per_second = 0.0;    // of transfers; 0: without a limit
+    double exchange_seconds = 0.0;    // added to each post() and collect()
+    double experts_seconds = 0.0;     // added to the experts of a layer
     bool reaches_peers = true;        // copies from other simulated devices without the host
     bool makes_shortlists = true;     // of rows of logits
     Format without = Format::count_;  // a format it has no kernels for
@@ -48,7 +48,7 @@ class SimBackend : public backend::Backend {
   public:
     SimBackend(int32_t index, const Options& options);
 
-    // Of blocks in use: those that are kept for others are given back first.
+    // Returns the bytes of blocks in use. Blocks that are kept for later use are given back first.
     uint64_t used_bytes() const noexcept {
         memory_.give_back_kept();
         return space_.used();
@@ -62,7 +62,7 @@ class SimBackend : public backend::Backend {
     void on_warning(const std::function<void(std::string_view)>& /*say*/) const override {}
     const backend::HostDevice* host() const noexcept override { return nullptr; }
     uint64_t available_bytes() const noexcept override { return memory_.state().free_bytes; }
-    // Of bytes that are all ones, which make NaN as floats.
+    // Allocates memory whose bits are all ones, which are NaN as floats.
     std::unique_ptr<backend::Memory> allocate(
         uint64_t bytes, std::string_view what,
         backend::MemoryUse use = backend::MemoryUse::work) const override;
@@ -122,7 +122,7 @@ class SimBackend : public backend::Backend {
                    const backend::ShortlistTask& task) const override;
 
   private:
-    // Where the bytes of something in this device's memory are.
+    // Returns where the bytes of something in this device's memory are.
     template <typename T>
     T* here(T* address) const {
         if (address == nullptr) return nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated device itself: what it promises to tests that rely on it.
+// Tests the simulated device itself: the properties that other tests rely on.
 #include "sim/sim_backend.h"
 
 #include <unistd.h>
@@ -60,7 +60,7 @@ TEST_CASE("a simulated device has as much memory as it was given, and gets it ba
                      [&] { static_cast<void>(device.allocate(1, "weights")); });
         for (size_t i = 0; i < 16; i += 2) blocks[i].reset();
         CHECK(device.available_bytes() == 1 << 19);
-        // In pieces, and yet all can be had: addresses are more than bytes.
+        // The free memory is in pieces, and yet all of it can be allocated: there are more addresses than bytes.
         blocks[0] = device.allocate(1 << 19, "a test");
         CHECK(device.available_bytes() == 0);
     }

@@ -16,7 +16,7 @@ namespace minim::sim {
 
 class SimExchange : public backend::Exchange {
   public:
-    // `check` throws device_lost if the device is lost, which `is_lost` tells without throwing.
+    // `check` throws device_lost if the device is lost; `is_lost` returns it without throwing.
     SimExchange(int64_t n_rows, int64_t n_used, int64_t hidden, int64_t n_turns, std::function<void()> check,
                 std::function<bool()> is_lost);
 

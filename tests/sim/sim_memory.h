@@ -14,13 +14,13 @@ namespace minim::sim {
 
 class AddressSpace : public backend::BlockSource {
   public:
-    // Throws out_of_memory where the system has no room for the addresses.
+    // Throws out_of_memory if the system has no room for the addresses.
     explicit AddressSpace(uint64_t capacity);
     ~AddressSpace() override;
     AddressSpace(const AddressSpace&) = delete;
     AddressSpace& operator=(const AddressSpace&) = delete;
 
-    // Null where the capacity does not suffice.
+    // Returns null if the capacity is not sufficient.
     std::byte* take(uint64_t bytes) override;
     void give_back(std::byte* block, uint64_t bytes) noexcept override;
     uint64_t free_bytes() const noexcept override { return capacity_ - used(); }

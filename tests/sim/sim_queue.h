@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks that a thread of their own does one after the other.
+// A queue of tasks that a thread of its own runs one after the other.
 #pragma once
 
 #include <condition_variable>
@@ -13,7 +13,7 @@ namespace minim::sim {
 class Queue {
   public:
     Queue() : thread_([this] { run(); }) {}
-    // Does what is left first.
+    // Runs the remaining tasks first.
     ~Queue();
     Queue(const Queue&) = delete;
     Queue& operator=(const Queue&) = delete;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model whose layers are spread over devices answers exactly what it answers on one.
+// Tests that a model whose layers are spread over devices answers exactly as on one device.
 #include <cmath>
 
 #include "model/shares.h"

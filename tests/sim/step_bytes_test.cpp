@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a step on each device, as a plan counts them, beside those that a step's buffers take.
+// Tests the bytes of a step on each device, as a plan counts them, against those that a step's buffers take.
 #include "backend/device_memory.h"
 #include "base/error.h"
 #include "runtime/step_space.h"
@@ -57,19 +57,19 @@ TEST_CASE("the bytes of a step are those that its buffers take on each device") 
         [](const Backends& all) {
             return std::vector<runtime::Stage>{{all[3], 2}, {all[0], 1}};
         },
-        // Experts on a device without layers, on the host twice, and at home.
+        // Experts on a device without layers, on the host twice, and with their layers.
         [](const Backends& all) {
             return std::vector<runtime::Stage>{{all[2], 4, {all[3], all[0], all[2], all[0]}}};
         },
-        // Of the host's layers on a device, and on another backend of the host.
+        // Experts of the host's layers on a device, and on another backend of the host.
         [](const Backends& all) {
             return std::vector<runtime::Stage>{{all[0], 3, {all[2], all[1], all[2]}}};
         },
-        // On each other's devices.
+        // Experts on each other's devices.
         [](const Backends& all) {
             return std::vector<runtime::Stage>{{all[2], 2, {all[3], all[2]}}, {all[3], 2, {all[2], all[0]}}};
         },
-        // Shared with the host, beside others that a device has alone.
+        // Experts shared with the host, beside experts that a device has alone.
         [](const Backends& all) {
             return std::vector<runtime::Stage>{{all[2], 3, {all[0], all[3], all[0]}, 1000}, {all[3], 1}};
         },

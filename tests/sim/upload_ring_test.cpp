@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights on their way from the files to devices: what waits for what, and that all of it arrives.
+// Tests the transfer of weights from the files to devices: what waits for what, and that all weights arrive.
 #include "weights/upload_ring.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using weights::UploadRing;
 
 constexpr uint64_t k_piece = UploadRing::k_piece_bytes;
 
-// Writes down what the ring asks of a device, which does its uploads when it is waited for and not before.
+// Records what the ring asks of a device. The device makes its uploads only when it is waited for.
 class WatchedDevice : public sim::SimBackend {
   public:
     using SimBackend::SimBackend;
@@ -128,7 +128,7 @@ TEST_CASE(
     const Logger silent;
     checkpoint::Checkpoint checkpoint = checkpoint::Checkpoint::open(folder / "m.gguf", silent);
     checkpoint.load(checkpoint::Residence::owned);
-    // The last weight first: where weights lie is the layout's business, not that of the list.
+    // The list has the last weight first: the layout decides where weights lie, not the order of the list.
     std::vector<weights::WeightSpec> specs;
     std::vector<const weights::WeightSpec*> listed;
     for (const checkpoint::Tensor& tensor : checkpoint.tensors())

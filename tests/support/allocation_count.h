@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program takes from operator new, so that a test can bound it. Not part of the support library: a test
-// program that counts names allocation_count.cpp among its sources, which replaces the operators.
+// Counts the memory that a program takes from operator new, so that a test can bound it. It is not part of the support
+// library: a test program that counts must have allocation_count.cpp, which replaces the operators, among its sources.
 #pragma once
 
 #include <cstdint>
 
 namespace minim::test {
 
-// Counts the allocations of its own thread, from zero until the end of its life; one at a time.
+// Counts the allocations of the thread that creates it, for as long as it lives. A thread may have only one at a time.
 class AllocationCount {
   public:
     AllocationCount();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Catch2 under one name: version 2 is one header, version 3 many.
+// Includes Catch2: version 2 is one header, version 3 has many.
 #pragma once
 
 #ifdef MINIM_CATCH2_V3

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's locale: `LC_ALL=de_DE.UTF-8 ctest` runs every case with a decimal comma.
+// Sets the host's locale: `LC_ALL=de_DE.UTF-8 ctest` runs every case with a decimal comma.
 #include <clocale>
 
 #ifdef MINIM_CATCH2_V3

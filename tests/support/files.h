@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files as tests look at them from outside.
+// Reads files without the library, so that tests can check what it wrote.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace minim::test {
 
-// Empty where there is no such file.
+// Returns the content of a file, or an empty text if there is no such file.
 inline std::string text_of(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};

@@ -69,7 +69,7 @@ struct GgufTensor {
     uint32_t type = 0;
     std::vector<uint64_t> dims;  // contiguous one first
     std::vector<std::byte> data;
-    int64_t offset = -1;  // -1: after the tensor before, padded
+    int64_t offset = -1;  // -1: behind the previous tensor, with padding
 };
 
 class GgufWriter {
@@ -164,9 +164,9 @@ inline std::string split_path(const std::string& folder, const std::string& pref
     return (std::filesystem::path(folder) / (prefix + name)).string();
 }
 
-// Writes PREFIX-00001-of-0000N.gguf and so on: the first part with the metadata of `whole` and the split
-// keys, the others with the split keys alone. tensors_per_part says how many of whole's tensors each takes,
-// in order. Returns the path of the first part.
+// Writes PREFIX-00001-of-0000N.gguf and so on: the first part has the metadata of `whole` and the split
+// keys, the others have the split keys alone. tensors_per_part says how many of the tensors of `whole` each
+// part takes, in order. Returns the path of the first part.
 inline std::string write_split(const GgufWriter& whole, const std::string& folder, const std::string& prefix,
                                const std::vector<size_t>& tensors_per_part) {
     const size_t count = tensors_per_part.size();

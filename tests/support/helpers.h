@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of every layer share: a folder of their own, some token ids, what a call throws, what was logged.
+// Helpers for the tests of every layer: a folder of their own, token ids, the error of a call, the log.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace minim::test {
 
-// Ordinary tokens of the bundled models, no two runs alike that begin with another `first`.
+// Returns ordinary tokens of the bundled models; a different `first` gives different tokens at every position.
 inline std::vector<int32_t> some_ids(size_t count, int32_t first = 0) {
     std::vector<int32_t> ids(count);
     for (size_t i = 0; i < count; ++i) ids[i] = (static_cast<int32_t>(i) * 37 + 11 + first) % 1984;
     return ids;
 }
 
-// Returns what a call throws; nothing if it succeeds.
+// Returns the error that a call throws, or nothing if the call succeeds.
 template <typename Call>
 std::optional<Error> error_of(Call&& call) {
     try {
@@ -33,7 +33,7 @@ std::optional<Error> error_of(Call&& call) {
     return std::nullopt;
 }
 
-// Checks that a call fails with a status and a text that names what it must.
+// Checks that a call fails with this status, and with a message that contains this text.
 template <typename Call>
 void expect_error(Status status, std::string_view part, Call&& call) {
     const std::optional<Error> error = error_of(call);

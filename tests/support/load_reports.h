@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a load tells of its progress, and what comes of cancelling it there.
+// Collects the progress reports of a load, and cancels a load at each of them.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace minim::test {
 
-// In the order in which they came: they never fall, and all have one total.
+// The reports in the order in which they came. Checks that they never decrease and that all have the same total.
 struct LoadReports {
     std::vector<uint64_t> done;
     uint64_t total = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the models that the tests have and the repository has not: minim-tiny in BF16, as a GGUF file and as a folder, and in
-// the folders of FP8, NVFP4 and AWQ. All weights come from the bundled Q8_0 file and from what that lost of them;
-// tests/data/models/README.md describes the files, and SHA256SUMS there says what has to come out.
+// Makes the models that the tests need and the repository does not have: minim-tiny in BF16, as a GGUF file and as a folder,
+// and as folders in FP8, NVFP4 and AWQ. All weights come from the bundled Q8_0 file and from the bits that Q8_0 lost
+// (minim-tiny-bf16.lost). tests/data/models/README.md describes the files, and SHA256SUMS there has the sums of the results.
 //
 //   make_test_models PROJECT_FOLDER OUTPUT_FOLDER
 #include <algorithm>
@@ -40,7 +40,7 @@ using checkpoint::MetaType;
 constexpr size_t k_n_layer = 3;
 constexpr size_t k_n_expert = 8;
 
-// A tensor of the BF16 model, under its GGUF name: either F32 alone, or with all values BF16.
+// A tensor of the BF16 model, under its GGUF name: its values are stored as F32, or all are BF16 numbers.
 struct Weights {
     bool is_bf16 = false;
     std::vector<uint64_t> shape;  // outermost first
@@ -79,8 +79,9 @@ class BitReader {
     size_t at_ = 0;
 };
 
-// Returns the BF16 weight that Q8_0 has as `code` times `scale`: the value cut off to BF16, then so many BF16 numbers further from 0
-// or nearer to it. The smaller the code, the more of them share it; of those with code 0 all bits are in the stream.
+// Returns the BF16 weight that Q8_0 stores as `code` times `scale`: that value cut off to BF16, then moved by the next number of
+// the stream, in BF16 numbers away from 0 or towards it. The smaller the code, the more BF16 numbers share it, so the more bits
+// the number has. For code 0 the stream has all bits of the weight.
 float restore(int code, float scale, BitReader& lost) {
     if (code == 0) return bf16_to_float(static_cast<uint16_t>(lost.next(16)));
     const auto magnitude = static_cast<uint32_t>(std::abs(code));
@@ -246,7 +247,7 @@ void append(std::vector<SafetensorsTensor>& to, std::vector<SafetensorsTensor> m
     std::ranges::move(more, std::back_inserter(to));
 }
 
-// The parts that the folder's index names.
+// Writes the parts that the folder's index names.
 void write_bf16(const std::vector<FolderTensor>& tensors, const fs::path& folder) {
     const auto index = nlohmann::json::parse(text_of_file(folder / "model.safetensors.index.json"));
     std::map<std::string, std::vector<SafetensorsTensor>> parts;
@@ -267,7 +268,7 @@ void write_fp8(const std::vector<FolderTensor>& tensors, const fs::path& folder)
     write_safetensors((folder / "model.safetensors").string(), std::move(out));
 }
 
-// `input_scales` were measured with activations, and are part of no other file.
+// Reads `input_scales` from a file of their own: they were measured with activations and cannot be computed from the weights.
 void write_nvfp4(const std::vector<FolderTensor>& tensors, const fs::path& input_scales,
                  const fs::path& folder) {
     const auto scales = nlohmann::json::parse(text_of_file(input_scales));
@@ -310,7 +311,7 @@ void write_awq(const std::vector<FolderTensor>& tensors, const fs::path& folder)
     write_safetensors((folder / "model.safetensors").string(), std::move(out));
 }
 
-// The files beside the weights: those that the folders share, and those of each.
+// Copies the files beside the weights: those that all folders share, and those of this folder.
 void copy_texts(const fs::path& data, const std::string& name, const fs::path& folder) {
     constexpr auto k_replace = fs::copy_options::overwrite_existing;
     fs::create_directories(folder);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads NumPy's .npy files, version 1, little-endian, C order: what the goldens are stored in.
+// Reads NumPy's .npy files (version 1, little-endian, C order), in which the goldens are stored.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Array {
     std::vector<int64_t> shape;
     std::vector<T> values;
 
-    // Row r of the innermost dimension.
+    // Returns row r of the innermost dimension.
     const T* row(int64_t r) const { return values.data() + r * shape.back(); }
 };
 

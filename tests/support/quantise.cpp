@@ -14,7 +14,7 @@ constexpr float k_e2m1_max = 6.0F;
 constexpr float k_e4m3_max = 448.0F;
 constexpr float k_e4m3_smallest = 0.001953125F;  // 2^-9
 
-// Returns the nearest, ties to the even code; bit 3 is the sign.
+// Returns the code of the nearest E2M1 number, ties to the even code; bit 3 is the sign.
 uint8_t e2m1_code(float value) {
     const float magnitude = std::abs(value);
     int code = 0;
@@ -81,7 +81,7 @@ std::vector<SafetensorsTensor> quantise_nvfp4(const std::string& module, const M
 std::vector<SafetensorsTensor> quantise_awq(const std::string& module, const Matrix& matrix) {
     constexpr size_t k_group = 128;
     constexpr size_t k_in_word = 8;
-    // Where in a word the outputs of eight are.
+    // The nibble of a word in which each of eight outputs lies.
     static constexpr size_t k_nibble[k_in_word] = {0, 4, 1, 5, 2, 6, 3, 7};
     const size_t n_groups = matrix.n_in / k_group;
     const size_t n_words = matrix.n_out / k_in_word;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices as quantised checkpoints have them: what examples/models/train/formats.py does, to the last bit.
+// Quantises matrices as in quantised checkpoints, with the bits of examples/models/train/formats.py.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +24,13 @@ struct Matrix {
 
 float largest_magnitude(std::span<const float> values);
 
-// Tensors of the parts, named `module` + ".weight" and so on.
-// E4M3 with a scale for each 128 x 128 block, of which the matrix is whole ones.
+// These functions return the tensors of a quantised matrix, named `module` + ".weight" and so on.
+// E4M3 with a scale for each 128 x 128 block. The matrix must consist of whole blocks.
 std::vector<SafetensorsTensor> quantise_fp8(const std::string& module, const Matrix& matrix);
 // E2M1 with a scale for each 16 inputs. w1 and w3 of an expert share the scale of their tensor.
 std::vector<SafetensorsTensor> quantise_nvfp4(const std::string& module, const Matrix& matrix,
                                               double tensor_scale, float input_scale);
-// Codes of 4 bits, zero points and F16 scales of 128 inputs, transposed.
+// Codes of 4 bits with a zero point and an F16 scale for each 128 inputs, transposed.
 std::vector<SafetensorsTensor> quantise_awq(const std::string& module, const Matrix& matrix);
 
 template <typename T>

@@ -26,7 +26,7 @@ inline engine::RequestParams tokens_wanted(int64_t max_tokens) {
     return params;
 }
 
-// Waits for the end: see(event) for each token.
+// Waits for the end of a request, and calls see(event) for each token.
 template <typename See>
 void take_all(engine::Request& request, const See& see) {
     engine::TokenEvent event;
@@ -40,7 +40,7 @@ struct Result {
     engine::RequestState state;
 };
 
-// Waits for the end.
+// Waits for the end of a request, and returns its answer.
 inline Result result_of(engine::Request& request) {
     Result result;
     take_all(request, [&](const engine::TokenEvent& event) {

@@ -8,7 +8,7 @@
 
 namespace minim::test {
 
-// Sets a variable for as long as it lives, and puts back what was there.
+// Sets an environment variable while the object exists, then restores the previous value.
 class Setting {
   public:
     Setting(const char* name, const std::string& value) : name_(name) {

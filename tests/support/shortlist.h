@@ -49,7 +49,7 @@ inline HostShortlist make_shortlist(std::span<const float> logits, const Shortli
         return std::exp((static_cast<double>(logit) - static_cast<double>(top.candidates[0].logit)) *
                         query.inverse_temperature);
     };
-    // Not in the order of Softmax::total().
+    // The sum is added in another order than in Softmax::total(), as on a device.
     double sums[300] = {};
     if (query.inverse_temperature != 0.0)
         for (size_t id = 0; id < logits.size(); ++id) sums[id % 300] += weight(logits[id]);

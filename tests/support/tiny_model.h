@@ -92,7 +92,7 @@ class TinyModel {
                2.0 / root(shape.expert_ff));
     }
 
-    // Stores a tensor in another format; its values become what the format keeps of them.
+    // Stores a tensor in another format; its values become those that the stored bytes decode to.
     void store_as(const std::string& name, Format format) {
         TinyTensor& tensor = tensors.at(name);
         const EncodeRow encode = row_encoder(format);
@@ -120,7 +120,7 @@ class TinyModel {
 
     const std::vector<float>& values(const std::string& name) const { return tensors.at(name).values; }
 
-    // Metadata of the model, complete; a test adds, drops or changes keys of the result.
+    // Returns a writer with the model's complete metadata; a test adds, drops or changes keys of it.
     GgufWriter writer() const {
         GgufWriter gguf;
         add_hyper_parameters(gguf);
@@ -157,7 +157,7 @@ class TinyModel {
         gguf.add("minimax-m2.attention.layer_norm_rms_epsilon", shape.norm_eps);
     }
 
-    // 256 byte tokens, then one merge a token, then the added tokens; fewer rows than that cannot be.
+    // Adds 256 byte tokens, then one token for each merge, then the added tokens; n_vocab must be large enough for them.
     void add_vocabulary(GgufWriter& gguf) const {
         std::vector<std::string> tokens;
         for (int byte = 0; byte < 256; ++byte) tokens.push_back(stand_in(byte));
@@ -193,7 +193,7 @@ class TinyModel {
 
     double uniform() { return static_cast<double>(random_() >> 11U) * 0x1p-53; }  // [0, 1)
 
-    // Near enough to a normal distribution, and the same on every system.
+    // Returns a number of roughly normal distribution, the same on every system.
     double normal() {
         double sum = -6.0;
         for (int i = 0; i < 12; ++i) sum += uniform();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a generation writes, down to the probabilities of each token.
+// The output of a generation as text, with the probabilities of each token.
 #pragma once
 
 #include <cstdint>

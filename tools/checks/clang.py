@@ -5,7 +5,7 @@ code. Exits with 77 where clang, git or a configured build folder is missing.
 
     clang.py [--build build/release] [--base REVISION] [--seconds 40] [--all] [FILE ...]
 
-Files that there was no time for are named; they are no fault.
+It names files that it had no time for; they are no fault.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ import project
 
 # GCC's -Wconversion does not include sign conversion for C++ (cmake/compiler.cmake).
 ADDED = ["-fsyntax-only", "-Wno-sign-conversion", "-Werror"]
-# Needs std::source_location, which clang has from version 16 on.
+# The files of this folder need std::source_location, which clang has from version 16 on.
 LEFT_OUT = "tests/gpu/"
 
 

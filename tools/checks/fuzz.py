@@ -7,7 +7,7 @@
     fuzz.py fuzz_gguf ...                                      these, without a limit
 
 The fuzzers are built in build/fuzz. The limit holds for building and fuzzing together: if several parsers share it, each has less than
-its minute, and those that there was no time for are named; they are no fault. Inputs that fail stay in build/fuzz/failures.
+a minute, and parsers that there was no time for are named; they are no fault. Inputs that fail stay in build/fuzz/failures.
 """
 
 import argparse
@@ -30,8 +30,8 @@ OPTIONS = ["-DMINIM_FUZZ=ON", "-DMINIM_SANITIZE=address,undefined", "-DMINIM_BUI
 
 
 def sources_of(root, target):
-    """Returns the target's file, and the sources of the layers that it includes: each header with the source of its name, and what those
-    include of the same layer."""
+    """Returns the target's file and the sources of the layers that it includes: each header, the source of the same name, and the files
+    of the same layer that these include."""
     first = root / TARGETS / f"{target}.cpp"
     found, waiting = {first}, [first]
     while waiting:
@@ -48,7 +48,7 @@ def sources_of(root, target):
 
 
 def build(root, folder, targets, seconds):
-    """Builds fuzzers. Returns what went wrong, or nothing; None if there was no time."""
+    """Builds fuzzers. Returns the lines with errors, an empty list if all were built, or None if there was no time."""
     steps = [["cmake", "--build", str(folder), "--target", *targets]]
     if not (folder / "build.ninja").is_file():
         steps.insert(0, ["cmake", "-S", str(root), "-B", str(folder), "-G", "Ninja", *OPTIONS])

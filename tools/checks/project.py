@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks share: the files of the project, what a change touches, the words in files, and how a check reports faults."""
+"""Helpers for the checks: the files of the project, the files that a change touches, the words in files, reports of faults."""
 
 import argparse
 import concurrent.futures
@@ -24,7 +24,7 @@ HASH_SUFFIXES = {".cmake", ".sh"}
 
 
 def files(root, suffixes=(), names=()):
-    """Returns the files of the project that end or are named so, as sorted paths relative to its root. In a git checkout these are the
+    """Returns the files of the project with these suffixes or names, as sorted paths relative to its root. In a git checkout these are the
     files that git does not ignore, else all but build folders."""
     found = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                            capture_output=True, check=False) if (root / ".git").exists() else None
@@ -53,8 +53,8 @@ def git(root, *args):
 
 
 def base_of(root):
-    """Returns the revision that the change starts from: where it left the main branch, or the parent of the last commit on that
-    branch itself. None if that is not in the clone."""
+    """Returns the revision that the change starts from: where it left the main branch or, on the main branch itself, the parent of the
+    last commit. Returns None if that revision is not in the clone."""
     head = git(root, "rev-parse", "HEAD")
     for branch in ("origin/main", "main"):
         base = git(root, "merge-base", "HEAD", branch)
@@ -103,7 +103,8 @@ def clang_options(command):
 
 
 def sources_of(root, paths, compiled):
-    """Returns the compiled files that check these: the files themselves; for a header the source of its name, or else one that includes it."""
+    """Returns the files to compile so that these are checked: the files themselves; for a header, the source of the same name or one that
+    includes the header."""
     sources = set()
     for path in paths:
         if path in compiled:
@@ -160,7 +161,7 @@ def spaces(text):
 
 
 def blank(match):
-    """What a match is replaced by, so that the lines stay where they are."""
+    """Returns the blanks that replace a match, so that line numbers do not change."""
     return spaces(match.group())
 
 
@@ -169,7 +170,7 @@ C_PARTS = re.compile(
 
 
 def c_prose(text):
-    """Returns comments and string literals of C or C++, the rest blanked."""
+    """Returns the text of a C or C++ file with everything but comments and string literals blanked."""
     out, end = [], 0
     for part in C_PARTS.finditer(text):
         out.append(spaces(text[end:part.start()]))
@@ -183,7 +184,7 @@ def c_prose(text):
 
 
 def python_prose(text):
-    """Returns comments and strings of Python, the rest blanked."""
+    """Returns the text of a Python file with everything but comments and strings blanked."""
     lines = [" " * len(line) for line in text.split("\n")]
     source = text.split("\n")
 
@@ -200,7 +201,7 @@ def python_prose(text):
 
 
 def hash_prose(text):
-    """Returns comments that begin with # and, in CMake and shell, quoted texts; the rest blanked."""
+    """Returns the text with everything blanked but comments that begin with # and, in CMake and shell, quoted texts."""
     out, end = [], 0
     for part in re.finditer(r"(?<!\S)#[^\n]*|\"[^\"\n]*\"", text):
         out += [spaces(text[end:part.start()]), part.group()]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every source file has its licence line. With --fix adds it: as the first line, or behind a line that has to come first."""
+"""Checks that every source file has its licence line. With --fix, adds it as the first line, or after a line that must come first."""
 
 import argparse
 import pathlib
@@ -9,7 +9,7 @@ import sys
 import project
 
 LINE = "SPDX-License-Identifier: Apache-2.0"
-# The line must be among the first ones, as a reader of the file sees them.
+# The line must be among the first lines, where a reader of the file looks.
 FIRST_LINES = 5
 C_STYLE = {".c": "/* {} */", ".h": "// {}", ".hpp": "// {}", ".cpp": "// {}", ".inl": "// {}", ".cu": "// {}", ".cuh": "// {}", ".rs": "// {}",
            ".css": "/* {} */", ".js": "// {}"}

@@ -5,7 +5,7 @@ that branch itself. Exits with 77 where clang-tidy, git or a configured build fo
 
     tidy.py [--build build/release] [--base REVISION] [--seconds 60] [--all] [FILE ...]
 
-Files that there was no time for are named; they are no fault.
+It names files that it had no time for; they are no fault.
 """
 
 import subprocess

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that comments, messages, help texts and Markdown use the standard terms of words.json.
 
-    words.py            the faults of every file but those in words_todo.txt, whose number it prints
-    words.py FILE ...   the faults of these files
-    words.py --todo     what words_todo.txt must have: the files that have faults, with their numbers
+    words.py            prints the faults of every file except those in words_todo.txt, and the number of these
+    words.py FILE ...   prints the faults of these files
+    words.py --todo     prints the content for words_todo.txt: each file that has faults, with their number
 """
 
 import argparse
@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 RULES = HERE / "words.json"
 TODO = "tools/checks/words_todo.txt"  # below the root
 SUFFIXES = project.C_SUFFIXES | project.HASH_SUFFIXES | {".py", ".md", ".rs"}
-# Goldens, corpora, what these checks say of the words themselves, and the tables of names that are written from minim.h.
+# Goldens, corpora, the checks themselves (which name the words), and tables of names that are generated from minim.h.
 SKIPPED = ("tests/data/", "tests/fuzz/corpus/", "tools/checks/", "tests/checks/", "LICENSE",
            "bindings/python/minim/_tables.py", "bindings/rust/minim-sys/src/bindings.rs")
 
@@ -61,7 +61,7 @@ def todo_files(root):
 
 
 def check(root):
-    """Returns the faults, and the number of files that are still to do."""
+    """Returns the faults, and the number of files that words_todo.txt still lists."""
     all_rules, todo = rules(), todo_files(root)
     faults = []
     for path in files(root):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lane vocabulary of scalar/lanes.h in AVX2, FMA and F16C: 8 lanes are one register. A template only so that files compiled
-// for more than that have functions of their own, which no linker takes for these.
+// The lane vocabulary of scalar/lanes.h in AVX2, FMA and F16C: 8 lanes are one register. It is a template so that files
+// compiled for further instruction sets get functions of their own, which the linker does not merge with these.
 #pragma once
 
 #include <immintrin.h>
@@ -24,12 +24,12 @@ struct LanesOf {
     struct Float {
         __m256 v;
     };
-    // Bytes of all ones where something holds.
+    // Chosen bytes are all ones.
     struct Mask {
         __m256i v;
     };
     struct Table {
-        __m256i v;  // twice
+        __m256i v;  // the 16 bytes, twice
     };
 
     static constexpr int k_width = 8;
@@ -199,7 +199,7 @@ struct LanesOf {
                         pairs, _mm256_maddubs_epi16(weight[i].v, broadcast_codes(code[t] + 4 * i).v));
                 }
                 sum[t].v = _mm256_add_epi32(sum[t].v, _mm256_madd_epi16(pairs, one));
-                // GCC may put off additions until the end of the block, with all that they add kept on the stack.
+                // Without this, GCC may delay additions until the end of the block and keep all addends on the stack.
                 asm("" : "+x"(sum[t].v));
             }
         }
@@ -235,7 +235,7 @@ struct LanesOf {
     }
 
   protected:
-    // Weights and codes of several products. Without the asm, GCC would load them once for each.
+    // Weights and codes of several products. Without the asm statements, GCC would load them again for each product.
     template <int n_strips>
     struct Strips {
         Int strip[n_strips];
@@ -245,7 +245,7 @@ struct LanesOf {
                                                             int k) {
         Strips<n_strips> strips;
         for (int s = 0; s < n_strips; ++s) {
-            strips.strip[s] = load(weight[s] + 64 * k);  // as they lie in scratch and in panels
+            strips.strip[s] = load(weight[s] + 64 * k);  // 64 bytes apart, in scratch and in panels
             if constexpr (signed_weights) strips.strip[s] = wide(strips.strip[s]);
             asm volatile("" : "+x"(strips.strip[s].v));
         }
@@ -258,19 +258,19 @@ struct LanesOf {
     }
 
   private:
-    // Returns how many of n pairs of products can be added in 16 bits: one is at most 128 * largest, because two neighbouring codes
-    // add up to at most 128 (quantize.h).
+    // Returns how many of n pairs of products can be added in 16 bits: a pair is at most 128 * largest, because two
+    // neighbouring codes add up to at most 128 (quantize.h).
     static constexpr int run_of(int n, int largest) {
         const int room = 32767 / (128 * largest);
         return room < n ? room : n;
     }
-    // The indices in eight bytes, in their order.
+    // Returns the indices in eight bytes one after the other, the lowest first.
     template <typename Index>
     struct Indices {
         uint64_t word;
         MINIM_KERNEL_INLINE explicit Indices(const Index* at) {
             memcpy(&word, at, sizeof(word));
-            asm("" : "+Q"(word));  // or the compiler would load each by itself
+            asm("" : "+Q"(word));  // else the compiler would load each index separately
         }
         MINIM_KERNEL_INLINE Index next() {
             const auto index = static_cast<Index>(word);
@@ -284,7 +284,7 @@ struct LanesOf {
     static MINIM_KERNEL_INLINE __m256 join(__m128d low, __m128d high) {
         return _mm256_castpd_ps(_mm256_insertf128_pd(_mm256_castpd128_pd256(low), high, 1));
     }
-    // The low and the high halves of eight numbers of 64 bits: 0, 1, 4 and 5 in `a`.
+    // Separates the low and the high halves of eight 64-bit numbers: numbers 0, 1, 4 and 5 are in `a`, the others in `b`.
     static MINIM_KERNEL_INLINE void part(__m256 a, __m256 b, Int& low, Int& high) {
         low.v = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
         high.v = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD));

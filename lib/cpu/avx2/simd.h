@@ -173,7 +173,7 @@ struct Simd {
         out[3] = {_mm256_permute_ps(all, 0xFF)};
     }
 
-    static constexpr int k_value_vectors = 1;  // of columns whose values are summed together
+    static constexpr int k_value_vectors = 1;  // vectors of columns whose values are summed together
 
   private:
     // Returns the sum of 16 signed bytes: each is made unsigned by adding 128.

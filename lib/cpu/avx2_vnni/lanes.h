@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lanes of AVX2 with what AVX-VNNI adds: dots of four bytes in one instruction, whose sums need no room.
+// The lanes of AVX2 with what AVX-VNNI adds: dots of four bytes in one instruction, added to 32-bit sums, which cannot overflow.
 #pragma once
 
 #include "cpu/avx2/lanes.h"

@@ -23,7 +23,7 @@ struct LanesOf {
         __mmask64 v;
     };
     struct Table {
-        __m512i v;  // four times
+        __m512i v;  // the 16 bytes, four times
     };
 
     static constexpr int k_width = 16;
@@ -63,7 +63,7 @@ struct LanesOf {
     static MINIM_KERNEL_INLINE void fetch(const uint64_t* table, const Index* at, Int* half) {
         constexpr int k_points = 4 / sizeof(Index);
         for (int p = 0; p < k_points; ++p) {
-            // Lanes n, n + 1, n + 4 and n + 5, and those eight further on.
+            // Returns lanes n, n + 1, n + 4 and n + 5, and the lanes eight after each of these.
             const auto eight = [&](int n) MINIM_KERNEL_INLINE_LAMBDA {
                 return _mm512_castsi512_ps(join(fetch_four<k_points>(table, at + k_points * n + p),
                                                 fetch_four<k_points>(table, at + k_points * (n + 8) + p)));
@@ -79,7 +79,7 @@ struct LanesOf {
         asm("" : "+m"(indices));
     }
 
-    // From here on, in the order of these calls.
+    // Keeps `a` in a register from here on. The compiler does not change the order of these calls.
     static void keep_in_register(Int& a) { asm volatile("" : "+v"(a.v)); }
 
     // ---- floats ----
@@ -155,7 +155,7 @@ struct LanesOf {
         return choose_bytes(plane_mask<bit>(plane), chosen, others);
     }
     static Int or_bytes(Int a, Mask where, int value) {
-        // Without a masked `or` of bytes: an addition, as the bits are clear.
+        // There is no masked `or` of bytes. An addition gives the same result, because the bits are clear.
         return {_mm512_mask_add_epi8(a.v, where.v, a.v, _mm512_set1_epi8(static_cast<char>(value)))};
     }
 

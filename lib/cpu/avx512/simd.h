@@ -167,7 +167,7 @@ struct Simd {
         out[3] = {_mm512_permute_ps(all, 0xFF)};
     }
 
-    static constexpr int k_value_vectors = 4;  // of columns whose values are summed together
+    static constexpr int k_value_vectors = 4;  // vectors of columns whose values are summed together
 
   private:
     // Returns the sum of 16 signed bytes: each is made unsigned by adding 128.

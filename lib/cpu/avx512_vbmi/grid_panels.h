@@ -12,7 +12,7 @@
 //
 //     IQ2_XXS 10.5 (20.1)  IQ2_XS 14.7 (21.6)  IQ2_S 17.4 (18.9)  IQ3_XXS 13.1 (32.1)  IQ3_S 17.2 (31.9)
 //
-// They are bound by the number of instructions, two a cycle; looking up a whole block ahead takes longer.
+// The kernels are bound by the number of instructions, two per cycle. Looking up a whole block in advance takes longer.
 #pragma once
 
 #include <utility>
@@ -32,8 +32,8 @@ struct alignas(64) Bytes64 {
     int8_t byte[64];
 };
 
-// Returns the bytes 4b .. 4b + 3 of each pair of lanes, b being the lane of the two: eight bits each, from bit first + step * i of that
-// lane on. Fewer than eight bits a field leave others above it.
+// Returns eight bits of `word` in every byte: byte i of a lane gets the bits from bit first + step * i of the lane on. Bits
+// beyond the lane are those of the other lane of its pair. A field of fewer than eight bits has other bits above it.
 template <int first, int step>
 MINIM_KERNEL_FUNCTION Int fields(Int word) {
     constexpr uint64_t k_from = [] {
@@ -83,7 +83,7 @@ inline constexpr auto k_iq2s_planes = planes_of_8(codebooks::k_iq2s_points);
 inline constexpr auto k_iq3xxs_planes = planes_of_4(codebooks::k_iq3xxs_points);
 inline constexpr auto k_iq3s_planes = planes_of_4(codebooks::k_iq3s_points);
 
-// Returns plane[index]; bits 0 .. 7 of an index are a byte of `low`, those above are masks.
+// Indices into a plane: bits 0 .. 7 of an index are a byte of `low`, the bits above are masks.
 struct PointIndex {
     Int low;
     Mask bit_8 = {};
@@ -163,7 +163,7 @@ MINIM_KERNEL_INLINE void put_codes(const Points& points, Int signs, Unit& unit) 
 template <int half, int... i>
 MINIM_KERNEL_INLINE void put_half(const Points& points, Int signs, const Bytes64& codes, Unit& unit,
                                   std::integer_sequence<int, i...>) {
-    // A sign beside the third bit of its magnitude.
+    // Moves four signs to bits 1, 3, 5 and 7, each just above the third bit of its magnitude's index.
     static constexpr Bytes64 k_odd_bits = [] {
         Bytes64 odd{};
         for (int n = 0; n < 64; ++n)
@@ -218,7 +218,7 @@ struct Iq2Xs {
     HalfStepScale scale;
     MINIM_KERNEL_INLINE Iq2Xs(PanelBlock, PanelBlock at)
         : block(at), scale(at.f16(Block::d_at), Layout::k_scale_factor) {}
-    // Byte 0 or 1 of the half words of both.
+    // Returns byte 0 or 1 of the half words of both a and b.
     template <int byte>
     MINIM_KERNEL_FUNCTION static Int bytes_of_points(Int a, Int b) {
         static constexpr Bytes64 k_order = [] {

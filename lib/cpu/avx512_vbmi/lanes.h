@@ -11,7 +11,7 @@ struct Vbmi {};
 struct Lanes : avx512::LanesOf<Vbmi> {
     static Table table_64(const int8_t* values) { return {_mm512_loadu_si512(values)}; }
     static Table wide_table_64(const int8_t* values) { return {wide({table_64(values).v}).v}; }
-    // Twice, so that the sixth bit does not matter.
+    // Stores the table twice, so that the sixth bit of an index does not matter.
     static Table table_32(const int8_t* values) {
         return {_mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(values)))};
     }

@@ -23,7 +23,7 @@ inline constexpr int k_register_floats = 4 * V::k_quads;
 template <class V>
 inline constexpr int k_tile_keys = 4 * V::k_quads;  // one quad for each key
 
-// Returns a row of keys; beyond the last one, the last one again.
+// Returns row r of the keys, or the last row if r is beyond it.
 MINIM_KERNEL_INLINE const std::byte* key_row(const ScoreArgs& args, int64_t r) {
     return args.keys + (r < args.n_keys ? r : args.n_keys - 1) * args.key_bytes;
 }
@@ -50,7 +50,8 @@ MINIM_KERNEL_INLINE void lay_keys_side_by_side(const ScoreArgs& args, int64_t r0
     }
 }
 
-// Inlined: around a call, the sums would be stored to memory.
+// Copies `count` floats (1 to 3) and pads them with zeros. Must be inlined: a call would force the caller's sums out of
+// registers.
 MINIM_KERNEL_INLINE const float* pad_to_four(const float* from, int64_t count, float (&to)[4]) {
     to[0] = from[0];
     to[1] = count > 1 ? from[1] : 0.0F;
@@ -65,7 +66,7 @@ MINIM_KERNEL_INLINE void put_scores(const ScoreArgs& args, int64_t r0, int64_t t
                                     const float (&factor)[n_queries]) {
     using Quads = typename V::Quads;
     constexpr int k_register = k_register_floats<V>;
-    // A short loop, so that it is certainly unrolled: sums with an index unknown at compile time would stay in memory.
+    // This loop is kept short, so that it is certainly unrolled: sums with an index unknown at compile time would stay in memory.
     float scores[n_queries][k_register];
     for (int t = 0; t < n_queries; ++t) {
         const Quads dots = V::sum_quads(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
@@ -100,7 +101,7 @@ MINIM_KERNEL_INLINE void score_tile(const ScoreArgs& args, int64_t r0, int64_t t
     for (int64_t c = 0; c < args.cols; c += 4) {
         for (int64_t at = 0; at < step_bytes; at += 64) __builtin_prefetch(ahead + at);
         ahead += step_bytes;
-        if (args.cols - c < 4) {  // which few models have
+        if (args.cols - c < 4) {  // only in few models
             for (int t = 0; t < n_queries; ++t) query[t] = pad_to_four(query[t], args.cols - c, last[t]);
         }
         Quads q[n_queries];
@@ -158,7 +159,7 @@ void weighted_sum_tile(const WeightedSumArgs& args, int64_t first_sum, int64_t c
         for (int v = 0; v < n_vectors; ++v) sum[s][v] = load<V>(y + s * args.y_stride + 16 * v);
     }
     const float* weight = args.weight + first_sum * args.weight_stride;
-    // Spread evenly over the columns: bursts of requests get less bandwidth.
+    // Prefetches are spread evenly over the columns: bursts of requests get less bandwidth.
     const int64_t part_bytes = 16 * n_vectors * args.row_bytes / args.cols;
     const std::byte* next = first_sum == 0 ? args.next_rows : nullptr;
     if (next != nullptr) next += c * args.n_rows * args.row_bytes / args.cols;
@@ -179,7 +180,7 @@ void weighted_sum_tile(const WeightedSumArgs& args, int64_t first_sum, int64_t c
     }
 }
 
-// The columns of one sum that do not fill a vector.
+// Computes the columns of one sum that do not fill a vector.
 template <class V, class Elements>
 void weighted_sum_rest(const WeightedSumArgs& args, int64_t s, int64_t c) {
     const int64_t count = args.cols - c;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scores of keys stored as codes in blocks of 32 columns (Q8_0, Q4_0), from integer products: half the work of float products.
-// A query is 16-bit codes with one factor, which is as accurate as floats here.
+// A query is converted to 16-bit codes with one factor, which is as accurate as floats here.
 //
 // As in attention.h, a score has four lanes and keys are placed side by side in four registers. But a lane of a register has
 // four codes or, widened, two: of 16 columns, lane l has columns 4l .. 4l + 3. The products of a block are summed in each lane as
@@ -13,7 +13,7 @@
 
 namespace minim::cpu::generic {
 
-// Columns 16 * half .. 16 * half + 15 of a block of each row.
+// Loads the codes of columns 16 * half .. 16 * half + 15 of a block of each row.
 template <class V>
 struct Q8_0Codes {
     using Block = Q8_0;
@@ -34,7 +34,8 @@ struct Q4_0Codes {
     }
 };
 
-// Converts a query to codes. Their order in 16 columns: 0, 2, 4 ... first, then 1, 3, 5 ..., as a register of codes is widened.
+// Converts a query to codes. In every 16 columns, the codes of columns 0, 2, 4 ... come first, then those of columns 1, 3, 5 ...:
+// the order in which a register of codes is widened.
 template <class V>
 float quantize_query(const float* x, int64_t cols, int16_t* codes) {
     auto largest = V::zero();
@@ -51,8 +52,9 @@ float quantize_query(const float* x, int64_t cols, int16_t* codes) {
     return d;
 }
 
-// The layout of ScoreArgs::tile for codes: first the scales of each block, four registers; then the codes: for each block and
-// each of the four registers of keys four parts: the even and odd codes of 16 columns, and those of the other 16 columns.
+// The layout of ScoreArgs::tile for codes. First come the scales, four registers for each block. Then come the codes, four
+// parts for each block and each of the four registers of keys: the even and the odd codes of the first 16 columns, then those
+// of the other 16 columns.
 template <class V>
 struct CodeTile {
     float* scales;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of numbers in memory as 16 lanes, whole or in part.
+// Loads 16 columns of a row in memory, or fewer, as 16 lanes of floats.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace minim::cpu::generic {
 
-// load(row, c) loads columns c .. c + 15 of a row; load_part(row, c, count) the first `count` of them, then zeros.
+// load(row, c) loads columns c .. c + 15 of a row; load_part(row, c, count) loads only the first `count`
+// of them; the other lanes are zeros.
 template <class Elements, int64_t bytes>
 struct PlainElements {
     static constexpr int64_t k_bytes = bytes;

@@ -7,7 +7,7 @@
 
 namespace minim::cpu::generic {
 
-// The nearest whole number, halves to even, for |x| < 2^22: at 1.5 * 2^23 the last mantissa bit is 1.
+// Returns the nearest whole number, halves to even, for |x| < 2^22: in floats near 1.5 * 2^23, the last mantissa bit is worth 1.
 template <class V>
 typename V::F32 round_half_even(typename V::F32 x) {
     const auto magic = V::all(12582912.0F);
@@ -19,7 +19,7 @@ typename V::F32 round_half_even(typename V::F32 x) {
 // overflow gives infinity.
 template <class V>
 typename V::F32 exp(typename V::F32 x) {
-    // Beyond these the result is infinity or 0 already. The order of the operands lets NaN pass.
+    // Beyond these limits, the result is infinity or 0 anyway. The order of the operands lets NaN pass.
     x = V::min(V::all(89.0F), V::max(V::all(-104.0F), x));
     const auto n = round_half_even<V>(V::mul(x, V::all(1.44269504F)));
     auto r = V::fma(n, V::all(-0.693359375F), x);

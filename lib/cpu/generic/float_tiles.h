@@ -27,7 +27,7 @@ struct Linear {
 };
 
 // The rows to prefetch: four rows after those of a tile, because the hardware prefetcher does not follow from one tile to the
-// next. At the end those of the next weights, or rows that are in the cache already.
+// next. At the end of the weights, they are rows of the next weights, or rows that are already in the cache.
 template <int n_rows>
 struct RowsAhead {
     static constexpr int k_ahead = 4;
@@ -45,7 +45,7 @@ struct RowsAhead {
             row[r] = after < args.n_rows ? here + k_ahead * args.row_bytes : next;
         }
     }
-    // The line that holds byte `at` of a row.
+    // Prefetches the cache line of byte `at` of row r.
     MINIM_KERNEL_INLINE void fetch(int r, int64_t at) const { __builtin_prefetch(row[r] + at, 0, 2); }
 };
 

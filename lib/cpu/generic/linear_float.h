@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = W h for F32, F16 and BF16 weights and F32 inputs; also rows decoded from other formats.
+// y = W h for F32, F16 and BF16 weights and F32 inputs; also for rows decoded from other formats.
 #pragma once
 
 #include "cpu/generic/elements.h"
@@ -46,8 +46,8 @@ void linear_float_tile(const LinearArgs& args, int64_t r0, int64_t t0) {
     }
 }
 
-// For one token: one row at a time, which reads memory in sequence at full bandwidth. With two bytes per number, one row's chain of
-// additions is slower than memory, so several rows are summed together.
+// The number of rows that are summed together for one token. One row at a time reads memory in sequence at full bandwidth. With
+// two bytes per number, one row's chain of additions is slower than memory, so several rows are summed together.
 template <class V, class Elements>
 inline constexpr int k_rows_of_one = Elements::k_bytes == 4 ? 1 : V::k_half_rows_of_one;
 

@@ -3,7 +3,8 @@
 //
 //   y(row) = sum over blocks of scale(row, block) * (sum over its columns of e4m3(row, column) * h(column))
 //
-// Lanes as in linear_float.h: those of a block add up first, then one fused multiply-add a block with its scale.
+// The lanes are those of linear_float.h. Each lane first sums its products of a block, then adds this sum to its total with one
+// fused multiply-add by the block's scale.
 #pragma once
 
 #include <cstring>

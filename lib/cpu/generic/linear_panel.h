@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = W h for weights in panels (panel/panel.h) and q8 inputs. A format's part is its Panel type (lib/panel/), which turns
-// a block into units of 32 columns (panel_units.h):
+// y = W h for weights in panels (panel/panel.h) and q8 inputs. What differs between formats is the Panel type (lib/panel/),
+// which unpacks a block into units of 32 columns (panel_units.h):
 //
 //   y(row) = sum over groups of columns of
 //              scale(row) a_scale (code(row) . a_code) + minimum(row) a_scale sum(a_code)
@@ -10,8 +10,8 @@
 //
 // With few input rows, weights are multiplied as they are unpacked. With more, a panel is unpacked into scratch, 256 columns at a
 // time, and multiplied there, in the first-level cache, with every tile of input rows; the sums stay in scratch meanwhile.
-// 8-bit codes need no unpacking and are read in place. All ways do the same arithmetic, and prefetch the next weights while
-// they compute. One long file: the ways share their loops.
+// 8-bit codes need no unpacking and are read in place. All these paths do the same arithmetic, and prefetch the next weights
+// while they compute. They are in one long file because they share their loops.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +30,11 @@ template <int n_tokens>
 struct InputTile {
     const Q8Block* block[n_tokens];
 
-    // Tokens t0 .. t0 + n_tokens - 1.
+    // Takes tokens t0 .. t0 + n_tokens - 1.
     InputTile(const LinearArgs& args, int64_t t0, int64_t unit) {
         for (int t = 0; t < n_tokens; ++t) block[t] = row(args, t0 + t) + unit;
     }
-    // All tokens, and the last one again if there are fewer.
+    // Takes all tokens; if there are fewer than n_tokens, repeats the last one.
     InputTile(const LinearArgs& args, int64_t unit) {
         for (int t = 0; t < n_tokens; ++t)
             block[t] = row(args, t < args.n_tokens ? t : args.n_tokens - 1) + unit;
@@ -48,11 +48,11 @@ struct InputTile {
     }
 };
 
-// Strips of L::k_width rows in a panel.
+// The number of strips of L::k_width rows in a panel.
 template <class L>
 inline constexpr int k_panel_strips = static_cast<int>(k_panel_rows) / L::k_width;
 
-// Vectors of codes in a group of a unit's columns.
+// The number of vectors of codes in a group of a unit's columns.
 template <class Kind>
 inline constexpr int k_group_vectors = 8 / Kind::k_groups;
 
@@ -129,7 +129,7 @@ MINIM_KERNEL_INLINE void put_lanes(const LinearArgs& args, int64_t panel, int la
     for (int64_t r = 0; r < count; ++r) y[r] = args.add ? y[r] + lanes[r] : lanes[r];
 }
 
-// Formats whose units take few instructions.
+// True for formats whose units take few instructions.
 template <class L, class P>
 inline constexpr bool k_is_simple = P::Kind::k_groups == 1 && !UnpacksInLoop<L, P>;
 
@@ -167,13 +167,13 @@ struct ForFew<L, P> {
     using Panel = typename P::template AddingShifts<Lanes>;
 };
 
-// Formats that do little more than load memory for one token.
+// True for formats whose kernels do little more than load memory for one token.
 template <class P>
 inline constexpr bool k_has_eight_bits = P::Block::block_bytes >= P::Block::block_elems;
 
-// Formats for which the hardware prefetcher suffices with one token: their units take few instructions, and they are read in
-// sequence (a byte per weight; or, in a single pass over a block, four bits per weight, or with shared words kept in registers).
-// Software prefetches would only disturb it.
+// True for formats for which the hardware prefetcher suffices with one token: their units take few instructions, and they are
+// read in sequence (a byte per weight; or, in a single pass over a block, four bits per weight, or with shared words kept in
+// registers). Software prefetches would only disturb the hardware prefetcher.
 template <class L, class P>
 inline constexpr bool k_needs_no_requests = [] {
     using Block = typename P::Block;
@@ -204,7 +204,7 @@ inline constexpr ReadAheadDistance k_few_distance = [] {
     return k_is_one_pass ? k_much_work_for_one : k_much_work;
 }();
 
-// Multiplies at most n_tokens tokens: each unit as it is unpacked.
+// Multiplies at most n_tokens tokens with each unit as soon as it is unpacked.
 template <class L, class P, int n_tokens, class AnyReadAhead>
 void linear_panels_of_few(const LinearArgs& args, AnyReadAhead read_ahead) {
     constexpr int k_parts = k_panel_strips<L>;
@@ -329,7 +329,7 @@ concept HoldsCodes = requires {
     P::k_codes_at;
 };
 
-// Some lanes of such a unit.
+// Some lanes of a unit of such a format, read in place.
 template <class L, class P>
 class PackedUnit {
   public:
@@ -350,7 +350,8 @@ class PackedUnit {
     PanelBlock<L> block_ = {};
 };
 
-// Units of the same columns of several strips: each loaded code of the input is multiplied with all of them.
+// Multiplies units of the same columns of several strips with the input: each loaded code of the input is multiplied with all of
+// these units.
 template <class L, class AnyUnit, int n_strips, int n_tokens>
 MINIM_KERNEL_INLINE void add_unit_of_strips(const AnyUnit (&unit)[n_strips], const InputTile<n_tokens>& input,
                                             typename L::Float (&sum)[n_strips][n_tokens]) {
@@ -388,17 +389,18 @@ struct UnitsOfPanels {
     int64_t count;
 };
 
-// Panels in a tile; may be less than one.
+// The number of panels in a tile; 1 also if a tile is less than a panel.
 template <class L>
 inline constexpr int k_tile_panels =
     L::k_tile_strips > k_panel_strips<L> ? L::k_tile_strips / k_panel_strips<L> : 1;
 
-// Strips of n_panels panels that are multiplied with a tile of tokens together.
+// The number of strips of n_panels panels that are multiplied with a tile of tokens together.
 template <class L, int n_panels>
 inline constexpr int k_strips_at_once =
     L::k_tile_strips < n_panels* k_panel_strips<L> ? L::k_tile_strips : n_panels* k_panel_strips<L>;
 
-// Prefetches what follows a range of blocks of some panels, some bytes of each, in equal steps: one with each unit of each tile.
+// Prefetches what follows a range of blocks of some panels: n_bytes for each panel, in equal steps, one step with each unit of
+// each tile.
 template <int n_panels>
 struct RangesAhead {
     Ahead panel[n_panels];
@@ -415,8 +417,8 @@ struct RangesAhead {
     }
 };
 
-// Adds the products of these units with the inputs of n_tokens tokens to the panels' sums from token t on. The first token is
-// number t0 of all.
+// Multiplies these units with the inputs of tokens t0 .. t0 + n_tokens - 1 and adds the products to the panels' sums, in which
+// the first of these tokens has number t.
 template <class L, class AnyUnit, int n_panels, int n_tokens>
 void add_units(const LinearArgs& args, const UnitsOfPanels<n_panels>& units, int64_t t0, int64_t t,
                RangesAhead<n_panels>& ahead) {
@@ -512,12 +514,12 @@ void linear_of_panels(const LinearArgs& args, int64_t first, int64_t t0, int64_t
     }
 }
 
-// The most tokens that are multiplied while unpacking: four for formats whose unpacking uses many registers.
+// The most tokens that are multiplied while unpacking: at most four for formats whose unpacking uses many registers.
 template <class L, class P>
 inline constexpr int k_few_tokens =
     [] { return k_is_simple<L, P> || L::k_few_tokens < 4 ? L::k_few_tokens : 4; }();
 
-// args.weight: whole panels, the bytes of row r at r * row_bytes on average.
+// Multiplies whole panels with all tokens. The panel of rows r .. r + 15 begins at args.weight + r * args.row_bytes.
 template <class L, class P>
 void linear_panels(const LinearArgs& args) {
     constexpr int k_few = k_few_tokens<L, P>;

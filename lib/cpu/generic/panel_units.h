@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over a panel of weights block by block, and in them unit by unit (panel/units.h), with prefetching of what follows.
+// Walks over a panel of weights block by block, and over a block unit by unit (panel/units.h), and prefetches what follows.
 #pragma once
 
 #include <cstddef>
@@ -54,8 +54,8 @@ struct ReadAheadDistance {
 inline constexpr ReadAheadDistance k_little_work = {4096, 2048};
 inline constexpr ReadAheadDistance k_two_passes = {16384, 4096};
 inline constexpr ReadAheadDistance k_much_work = {32768, 2048};
-inline constexpr ReadAheadDistance k_much_work_for_one = {49152, 2048};  // token, in one pass
-// For CPUs whose own prefetcher does not help; and the distance for prefetching whole blocks.
+inline constexpr ReadAheadDistance k_much_work_for_one = {49152, 2048};  // for one token, in one pass
+// The distances for CPUs whose own prefetcher does not help, and the distance for prefetching whole blocks.
 inline constexpr ReadAheadDistance k_alone = {16384, 8192};
 inline constexpr int64_t k_alone_by_blocks = 8192;
 
@@ -64,7 +64,8 @@ struct ReadAhead {
     ReadAheadDistance distance;
 
     ReadAhead(const LinearArgs& args, ReadAheadDistance wanted) : weights(args), distance(wanted) {}
-    // Returns what a pass over some lanes of a block prefetches; its part begins `pass_bytes` into what all passes over it prefetch.
+    // Returns what a pass over some lanes of a block prefetches: its part begins `pass_bytes` into the bytes that all passes
+    // over the block prefetch.
     Ahead begin_block(const std::byte* block, int64_t pass_bytes) const {
         return {weights.after(block, distance.far) + pass_bytes,
                 weights.after(block, distance.near) + pass_bytes};
@@ -86,7 +87,8 @@ struct ReadAheadOfPanels {
     }
 
   private:
-    // Returns the address that is read `bytes` after this block. After a panel's end comes the panel after its neighbours.
+    // Returns the address that is read `bytes` after this block. Panels are read n_panels at a time, so the panel that is read
+    // after a panel's end is n_panels further on.
     const std::byte* after(const std::byte* block, int64_t at, int64_t bytes) const {
         const int64_t n_passed = n_panels == 1 ? 0 : (at + bytes) / panel_bytes;
         return weights.after(block, bytes + n_passed * (n_panels - 1) * panel_bytes);
@@ -121,7 +123,7 @@ struct NoReadAhead {
 template <class L, class Block>
 inline constexpr int k_pass_bytes = int{L::k_width} * Block::block_bytes;
 
-// Prefetches the part of unit `unit` of the bytes of a pass.
+// Prefetches the part of a pass's bytes that belongs to unit `unit`.
 template <class L, class Block, int unit>
 MINIM_KERNEL_INLINE void fetch_unit(const Ahead& ahead) {
     constexpr int k_units = Block::block_elems / 32;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Input rows as 8-bit codes with scales (layout: q8_block.h). They differ from Q8_0 in one point: the scale also bounds the sum of
-// two neighbours, columns 2i and 2i + 1, by 128. Then the sum of their products with unsigned bytes fits 16 bits, which AVX2
-// adds in; without the bound, four instructions are needed instead of three.
+// Input rows as 8-bit codes with scales (layout: q8_block.h). They differ from Q8_0 in one point: the scale also bounds the sum
+// of two neighbours, columns 2i and 2i + 1, by 128. Then the sum of their products with unsigned bytes fits the 16-bit sums of
+// AVX2; without the bound, four instructions are needed instead of three.
 #pragma once
 
 #include "base/half.h"
@@ -28,21 +28,21 @@ float largest_of_pairs(const float* x, int64_t n) {  // n is a multiple of 16
     return V::largest_magnitude(largest);
 }
 
-// Codes stay in -limit .. limit for any input; NaN becomes -limit, and the scale is then NaN itself.
+// Clamps to -limit .. limit, for any input. NaN becomes -limit, and the scale is then NaN itself.
 template <class V>
 typename V::F32 clamp_code(typename V::F32 x, float limit) {
     return V::min(V::max(x, V::all(-limit)), V::all(limit));
 }
 
-// Rounds halves away from zero: adds the largest number below 0.5 and truncates (store_i8). With 0.5 itself, the number below 0.5
-// would round up.
+// Adds the largest number below 0.5, so that truncation (store_i8) then rounds halves away from zero. If 0.5 itself were added,
+// the largest number below 0.5 would round up.
 template <class V>
 typename V::F32 towards_half_away(typename V::F32 x) {
     return V::add(x, V::copy_sign(V::all(0x1.fffffep-2F), x));
 }
 
-// Per 32 elements: scale d = largest / 127, codes round(x * (1 / d)); then the sums of 16 codes. Two neighbours are
-// at most 127 before they are rounded, so at most 128 after.
+// Per 32 elements: scale d = largest / 127, codes round(x * (1 / d)); then the sums of 16 codes. The sum of two neighbours
+// is at most 127 before rounding, so at most 128 after it.
 template <class V>
 void quantize_q8(const float* x, int64_t cols, std::byte* out) {
     auto* blocks = reinterpret_cast<Q8Block*>(out);

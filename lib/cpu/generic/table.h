@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel table of an instruction set; V: its vectors. It is a constant: no code runs at start-up.
+// The kernel table of an instruction set, whose vectors are V. The table is a constant: no code runs at start-up.
 #pragma once
 
 #include "cpu/generic/attention.h"

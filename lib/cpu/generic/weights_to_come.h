@@ -16,8 +16,8 @@ struct WeightsToCome {
 
     explicit WeightsToCome(const LinearArgs& args)
         : end(args.weight + args.n_rows * args.row_bytes), next(args.next_weight) {}
-    // Returns the address `bytes` after the block, continued in the next weights if that is past the end of these. Without next
-    // weights, returns the block itself, which is in the cache already.
+    // Returns the address `bytes` after the block, continued in the next weights if that is past the end of the current ones.
+    // Without next weights, returns the block itself, which is in the cache already.
     const std::byte* after(const std::byte* block, int64_t bytes) const {
         if (end - block > bytes) return block + bytes;
         return next == nullptr ? block : next + (bytes - (end - block));

@@ -10,11 +10,11 @@
 //
 // Dots add four products a lane. Codes of activations are as in a Q8Block (../q8_block.h). Weights are either
 // small, 0 .. `largest` <= 127, or wide, any signed byte, in the form that wide() and wide_table() make: the
-// byte plus k_wide_offset, which the caller takes off again through the sum of the codes. Lanes whose k_tile_strips
+// byte plus k_wide_offset. The caller subtracts the offset times the sum of the codes. Lanes whose k_tile_strips
 // is more than 1 have dot_strips(), which takes weights of several strips of k_width rows.
 //
 // Four lanes are 16 bytes of the compiler's own vector types; the operations that are loops here stay out of
-// line, as the kernels of all formats are made of many of them.
+// line, because the kernels of all formats are made of many of them.
 #pragma once
 
 #include <cstddef>
@@ -39,16 +39,16 @@ struct Lanes {
         Floats v;
     };
     struct Mask {
-        Bytes v;  // all ones where something holds
+        Bytes v;  // chosen bytes are all ones
     };
     struct Table {
         Bytes v;
     };
 
     static constexpr int k_width = 4;
-    static constexpr int k_tile_strips = 1;  // unpacked strips of rows that meet an input row together
+    static constexpr int k_tile_strips = 1;  // unpacked strips of rows multiplied with an input row together
     static constexpr int k_token_tile = 1;   // input rows that share an unpacked weight
-    static constexpr int k_few_tokens = 1;   // input rows that it meets while it is unpacked, at most
+    static constexpr int k_few_tokens = 1;   // most input rows multiplied with a weight while unpacking it
     static constexpr int k_wide_offset = 0;
 
     // ---- memory ----
@@ -85,7 +85,8 @@ struct Lanes {
             point[p].v = Words{of(0), of(1), of(2), of(3)};
         }
     }
-    // The same in a table of double words: the low halves of the entries of index 0, their high halves, and so on.
+    // The same in a table of 64-bit words: `half` gets the low halves of the entries of index 0, then their high halves, and so
+    // on.
     template <typename Index>
     static void fetch(const uint64_t* table, const Index* at, Int* half) {
         constexpr int k_points = 4 / sizeof(Index);
@@ -98,8 +99,8 @@ struct Lanes {
             half[2 * p + 1].v = Words{high(0), high(1), high(2), high(3)};
         }
     }
-    // The type that fetch() reads indices from: extracting an index from a register costs two instructions a lane, a load
-    // costs one.
+    // Makes the compiler store the indices, so that fetch() reads them from memory: extracting an index from a register costs two
+    // instructions a lane, a load costs one.
     template <typename T>
     static void keep_in_memory(T& indices) {
         asm("" : "+m"(indices));
@@ -119,13 +120,13 @@ struct Lanes {
         return {__builtin_convertvector(reinterpret_cast<SignedWords>(a.v), Floats)};
     }
     static Float as_float(Int bits) { return {reinterpret_cast<Floats>(bits.v)}; }
-    // From 16 bits per lane; the others must be clear.
+    // Converts the F16 number in the low 16 bits of every lane; the upper bits must be clear.
     __attribute__((noinline)) static Float f16_of(Int bits) {
         Float r;
         for (int i = 0; i < k_width; ++i) r.v[i] = f16_to_float(static_cast<uint16_t>(bits.v[i]));
         return r;
     }
-    // `below` if the signed number x is less than `limit`.
+    // Returns `below` in lanes whose signed number x is less than `limit`, and `others` in the other lanes.
     static Float choose_below(Int x, int32_t limit, Float below, Float others) {
         const SignedWords is_below = reinterpret_cast<SignedWords>(x.v) < limit;
         return {is_below ? below.v : others.v};
@@ -166,7 +167,7 @@ struct Lanes {
         return t;
     }
     static Table wide_table(const int8_t* values) { return table(values); }
-    // Bits 0-3 of the bytes of `index` count; bit 7 must be clear.
+    // Looks up bits 0-3 of every byte of `index`; bit 7 must be clear.
     __attribute__((noinline)) static Int look_up(Table t, Int index) {
         const Bytes at = bytes(index) & 15;
         Bytes r;
@@ -187,7 +188,7 @@ struct Lanes {
         constexpr int k_byte = first / 8;
         return mask((bytes(shuffle_bytes<k_byte, k_byte, k_byte, k_byte>(word)) & bits) != 0);
     }
-    // Returns the bytes with this bit set.
+    // Returns a mask of the bytes that have this bit set.
     template <int bit>
     static Mask plane_mask(Int x) {
         return mask((bytes(x) & static_cast<uint8_t>(1 << bit)) != 0);
@@ -197,19 +198,19 @@ struct Lanes {
     static Int choose_bytes(Mask where, Int chosen, Int others) {
         return words((bytes(chosen) & where.v) | (bytes(others) & ~where.v));
     }
-    // Returns the bytes of `chosen` if those of `plane` have this bit set.
+    // Returns the byte of `chosen` if the byte of `plane` has this bit set, else the byte of `others`.
     template <int bit>
     static Int choose_by_bit(Int plane, Int chosen, Int others) {
         return choose_bytes(plane_mask<bit>(plane), chosen, others);
     }
-    // Sets the bits of `value` in the bytes of a mask; they must be clear before.
+    // Sets the bits of `value` in the bytes of a mask; the bits must be clear before.
     static Int or_bytes(Int a, Mask where, int value) {
         return words(bytes(a) | (where.v & static_cast<uint8_t>(value)));
     }
 
     // ---- dots of four bytes per lane ----
     static Int wide(Int signed_bytes) { return signed_bytes; }
-    // Returns the signed halves of every lane, times pair[0] and pair[1], added.
+    // Returns low half * pair[0] + high half * pair[1] of every lane; the halves are signed.
     static Int dot_halves(Int halves, const int16_t* pair) {
         const auto lanes = reinterpret_cast<SignedWords>(halves.v);
         return {reinterpret_cast<Words>((lanes << 16 >> 16) * int32_t{pair[0]} +

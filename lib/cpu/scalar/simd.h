@@ -62,7 +62,7 @@ struct Simd {
         for (int i = 0; i < 32; ++i)
             w[i % 2].lane[i / 2] = f16_to_float(e4m3_as_half(static_cast<uint8_t>(p[i])));
     }
-    // Returns the low or high halves of 16 bytes, less 8.
+    // Returns the low or the high nibbles of 16 bytes, minus 8.
     static F32 load_i4(const std::byte* p, bool upper) {
         F32 r;
         for (int i = 0; i < 16; ++i) {
@@ -96,7 +96,7 @@ struct Simd {
         }
         return total;
     }
-    // The same within -32768 .. 32767.
+    // Truncates to 16 bits; the values are within -32768 .. 32767.
     static void store_i16(int16_t* p, F32 a) {
         for (int i = 0; i < 16; ++i) p[i] = static_cast<int16_t>(static_cast<int32_t>(a.lane[i]));
     }
@@ -122,11 +122,11 @@ struct Simd {
         for (int i = 0; i < 16; ++i) a.lane[i] = __builtin_fmaf(a.lane[i], b.lane[i], c.lane[i]);
         return a;
     }
-    static F32 max(F32 a, F32 b) {  // b where either is NaN
+    static F32 max(F32 a, F32 b) {  // b if either is NaN
         for (int i = 0; i < 16; ++i) a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
         return a;
     }
-    static F32 min(F32 a, F32 b) {  // b where either is NaN
+    static F32 min(F32 a, F32 b) {  // b if either is NaN
         for (int i = 0; i < 16; ++i) a.lane[i] = a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i];
         return a;
     }
@@ -139,7 +139,7 @@ struct Simd {
         }
         return a;
     }
-    // Returns the largest of lanes that max_magnitude has made.
+    // Returns the largest lane of a result of max_magnitude().
     static float largest_magnitude(F32 a) {
         uint32_t largest = 0;
         for (const float lane : a.lane)
@@ -158,7 +158,7 @@ struct Simd {
         for (int i = 0; i < 16; ++i) magnitude.lane[i] = __builtin_copysignf(magnitude.lane[i], sign.lane[i]);
         return magnitude;
     }
-    // 2^n for integral n in -126 .. 127; anything for NaN.
+    // Returns 2^n for integral n in -126 .. 127; the result for NaN is unspecified.
     static F32 power_of_two(F32 n) {
         for (float& lane : n.lane) {
             lane = lane == lane ? bits_to_float(static_cast<uint32_t>(static_cast<int32_t>(lane) + 127) << 23)
@@ -166,7 +166,7 @@ struct Simd {
         }
         return n;
     }
-    // Adds halves: 16 -> 8 -> 4 -> 2 -> 1.
+    // Returns the sum of all lanes, added by halves: 16 -> 8 -> 4 -> 2 -> 1.
     static float sum(F32 a) {
         for (int width = 8; width > 0; width /= 2) {
             for (int i = 0; i < width; ++i) a.lane[i] += a.lane[i + width];
@@ -181,7 +181,7 @@ struct Simd {
         float lane[4];
     };
     static constexpr int k_quads = 1, k_score_queries = 2;
-    // For each m: lanes 4m .. 4m + 3 of all rows, side by side.
+    // Writes to out[m] lanes 4m .. 4m + 3 of all rows, side by side.
     static void quads_of(const F32 (&row)[1], Quads (&out)[4]) {
         for (int m = 0; m < 4; ++m) out[m] = load_quads(row[0].lane + 4 * m);
     }
@@ -205,7 +205,8 @@ struct Simd {
 
     // ---- scores of keys that are codes ----
     //
-    // The same width as numbers of 32 bits, of two numbers of 16, or of four bytes; k_code_queries: as k_score_queries.
+    // Registers of the width of Quads: each lane is a number of 32 bits, two numbers of 16, or four bytes. k_code_queries: as
+    // k_score_queries.
     struct IntQuads {
         int16_t word[8];
     };
@@ -213,13 +214,13 @@ struct Simd {
         int32_t lane[4];
     };
     static constexpr int k_code_queries = 1;
-    // 16 bytes of each row, side by side.
+    // Loads 16 bytes of each row, side by side.
     static IntQuads load_code_quads(const std::byte* const (&row)[1]) {
         IntQuads r;
         memcpy(r.word, row[0], sizeof(r.word));
         return r;
     }
-    // Returns the low or high halves of bytes, less 8.
+    // Returns the low or the high nibbles of bytes, minus 8.
     static IntQuads nibbles_less_8(IntQuads a, bool upper) {
         for (int16_t& word : a.word) {
             uint8_t byte[2];
@@ -229,7 +230,7 @@ struct Simd {
         }
         return a;
     }
-    // Returns the signed bytes 0, 2, 4 ... and 1, 3, 5 ... as words.
+    // Return the signed bytes 0, 2, 4 ... or 1, 3, 5 ... as words.
     static IntQuads even_words(IntQuads a) {
         for (int16_t& word : a.word) {
             const int low = word & 255;
@@ -264,7 +265,7 @@ struct Simd {
         for (int i = 0; i < 4; ++i) out[i] = {{scale[i], scale[i], scale[i], scale[i]}};
     }
 
-    static constexpr int k_value_vectors = 1;  // of columns whose values are summed together
+    static constexpr int k_value_vectors = 1;  // vectors of columns whose values are summed together
 };
 
 }  // namespace minim::cpu::scalar

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention over long contexts: the fast kernels beside exact ones on the same GPU, and once beside the CPU. Then the
-// tops of rows of logits.
+// top-k of rows of logits.
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -44,7 +44,7 @@ class Cache {
     const backend::KvSequence& view(size_t sequence) const { return sequences_[sequence].view(); }
 
   private:
-    // Blocks of numbers of about 1.
+    // Returns pages of numbers of about 1.
     static std::vector<std::vector<std::byte>> page_contents(const KvLayout& layout) {
         test::Random random(11);
         std::vector<std::vector<std::byte>> pages;

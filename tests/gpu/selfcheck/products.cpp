@@ -16,7 +16,7 @@ using backend::ExpertWeights;
 using backend::LinearTask;
 using backend::Matrix;
 
-// Rows up to which experts are computed in two halves too, which are the same bits.
+// Up to this row count experts are also computed in two halves, which must give the same bits.
 constexpr int64_t k_most_halved = 65;
 // From this row count on a GPU rounds the inputs of float weights (cuda/fast_step.cpp).
 constexpr int64_t k_least_rounded_rows = 5;
@@ -68,7 +68,7 @@ std::vector<float> multiply(Device& device, const LinearCase& c, const std::vect
     const float* h = device.put(x);
     std::vector<LinearTask> tasks;
     for (const Matrix& weight : weights) {
-        // A sum that is there already, for the last one.
+        // The last product is added to a sum that is there already.
         const std::vector<float> before(static_cast<size_t>(n * weight.rows), 0.5F);
         tasks.push_back({&weight, device.put(before), &weight == &weights.back()});
     }
@@ -125,7 +125,8 @@ ExpertStack stack_of(Device& device, const Rows& source, int64_t rows, int64_t n
     return stack;
 }
 
-// By Zipf's law, so that one expert gets more than a tile of slots and some get none: no expert twice in a row.
+// Draws experts by Zipf's law, so that one expert gets more than a tile of slots and some get none; a row has no expert
+// twice.
 std::vector<int32_t> drawn_experts(test::Random& random, int64_t n, int64_t n_expert, int64_t n_used) {
     std::vector<double> weight(static_cast<size_t>(n_expert));
     for (size_t e = 0; e < weight.size(); ++e) weight[e] = 1.0 / static_cast<double>(e + 1);
@@ -154,7 +155,7 @@ std::vector<float> add_experts(Device& device, const ExpertWeights& weights, con
     return device.get(y, n * weights.down.rows);
 }
 
-// The same in two halves: slots of even experts, then of odd ones, and their sum.
+// Computes the same in two halves: the slots of even experts, then those of odd ones, and their sum.
 std::vector<float> add_slots(Device& device, const ExpertWeights& weights, const std::vector<float>& x,
                              const std::vector<int32_t>& ids, const std::vector<float>& gates, int64_t n,
                              int64_t n_used) {
@@ -198,7 +199,8 @@ void check(Rig& rig, Report& report, const ExpertsCase& c) {
         const std::vector<int32_t> ids = drawn_experts(rig.random, n, s.n_expert, s.n_used);
         std::vector<float> gates = rig.random.normal(n * s.n_used);
         for (float& gate : gates) gate = std::abs(gate);
-        // Between the two products packed weights have the slots' inputs rounded to 8 bits, which the devices do differently.
+        // For packed weights the slots' inputs are rounded to 8 bits between the two products, and the devices round
+        // differently.
         const double rounding = is_packed(rig, c.down) ? 2.5e-2 : c.down == Format::bf16 ? 5e-3 : 1e-3;
         const double expected = std::max({expected_error(c.gate_up, n), expected_error(c.down, n), rounding});
         const std::vector<float> result = add_experts(rig.gpu, on_gpu, x, ids, gates, n, s.n_used);
@@ -231,7 +233,7 @@ Routed route(Device& device, const Matrix& router, const std::vector<float>& bia
     return routed;
 }
 
-// Score and bias of an expert of a row, in double precision.
+// Returns the score plus bias of an expert for a row, in double precision.
 double order_of(const std::vector<std::byte>& router, int64_t cols, const std::vector<float>& bias,
                 const float* x, int32_t expert) {
     const auto* row = reinterpret_cast<const float*>(router.data()) + expert * cols;

@@ -11,7 +11,7 @@
 
 namespace minim::selfcheck {
 
-// |a - b| / |b| over all elements; NaN where either has one that is not finite.
+// Returns |a - b| / |b| over all elements; NaN if either has an element that is not finite.
 inline double relative_error(std::span<const float> a, std::span<const float> b) {
     double difference = 0.0;
     double size = 0.0;
@@ -26,7 +26,7 @@ inline double relative_error(std::span<const float> a, std::span<const float> b)
 
 class Report {
   public:
-    // Cases whose name has no `filter` in it are not run.
+    // Only cases whose name contains `filter` are run.
     explicit Report(std::string filter) : filter_(std::move(filter)) {}
 
     bool wants(const std::string& name) const { return name.find(filter_) != std::string::npos; }
@@ -38,7 +38,8 @@ class Report {
     }
     void note(const std::string& text) { std::printf("      %s\n", text.c_str()); }
 
-    // Prints the ten cases that came nearest to what is expected of them, or beyond. Whether none did.
+    // Prints the ten cases whose errors came nearest to the expected error or exceeded it. Returns whether no case
+    // exceeded it.
     bool finish() {
         std::ranges::sort(cases_, [](const Case& a, const Case& b) { return a.share() < b.share(); });
         const size_t n_last = std::min<size_t>(10, cases_.size());

@@ -45,19 +45,19 @@ class Device {
     std::shared_ptr<const backend::Backend> shared() const { return backend_; }
     backend::Scratch& stream() { return *stream_; }
 
-    // Stays until clear().
+    // Copies the bytes to the device, where they stay until clear().
     std::byte* put(std::span<const std::byte> bytes);
     template <typename T>
     T* put(const std::vector<T>& values) {
         return reinterpret_cast<T*>(put(std::as_bytes(std::span(values))));
     }
-    // With the table of its experts, where the backend wants one.
+    // Returns the weights with the table of their experts, if the backend needs one.
     backend::ExpertWeights with_table(backend::ExpertWeights weights);
     std::byte* room(uint64_t bytes);
     std::vector<float> get(const float* data, int64_t count);
     void clear() { memory_.clear(); }
 
-    // Packed where the backend packs the format.
+    // Copies the matrix to the device; packed if the backend packs the format.
     backend::Matrix put(const backend::Matrix& matrix, std::span<const std::byte> bytes);
 
   private:
@@ -66,11 +66,11 @@ class Device {
     std::unique_ptr<backend::Scratch> stream_;
 };
 
-// Matrices of any size out of the rows of a smaller random one, in an order of their own.
+// Makes matrices of any size from the rows of a smaller random one; each matrix has an order of its own.
 class Rows {
   public:
     Rows(Format format, int64_t cols);
-    // The rows of the matrix `number`, one after the other.
+    // Returns the rows of the matrix `number`, one after the other.
     std::vector<std::byte> bytes(int64_t rows, int64_t number) const;
     backend::Matrix shape(int64_t rows) const;
 

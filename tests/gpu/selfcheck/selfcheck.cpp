@@ -3,8 +3,8 @@
 //
 //   gpu_selfcheck [--reduced] [FILTER]
 //
-// FILTER: cases whose name has it. --reduced: small shapes, for emulated threads. Exit codes: 0 all well, 1 a case failed, 77
-// no usable GPU.
+// FILTER: runs only the cases whose name contains it. --reduced: small shapes, for emulated threads. Exit codes: 0 all
+// well, 1 a case failed, 77 no usable GPU.
 #include <cstdio>
 #include <cstring>
 #include <exception>

@@ -12,7 +12,7 @@ using minim::test::expect_error;
 
 namespace {
 
-// Blocks of host memory, as many bytes as a device is said to have.
+// Gives blocks of host memory, up to the capacity of a simulated device.
 class Blocks : public BlockSource {
   public:
     explicit Blocks(uint64_t capacity) : free_(capacity) {}
@@ -80,7 +80,7 @@ TEST_CASE("no more of a device is taken than its budget") {
     CHECK(memory.state().free_bytes == 0);
     rest.reset();
     CHECK(memory.state().free_bytes == 200);
-    // Where the device has less than the budget, its own memory is the limit.
+    // If the device has less memory than the budget, its own memory is the limit.
     Blocks few(100);
     DeviceMemory small("abacus:1", few, 600);
     CHECK(small.state().free_bytes == 100);
@@ -104,7 +104,7 @@ TEST_CASE("a block that is given back serves the next that wants as much, or a l
     CHECK(blocks.n_taken == 2);
     CHECK(memory.state().kept_bytes == 890);
     CHECK(memory.state().free_bytes == 8000);
-    // Half as large: a waste.
+    // A kept block is not used for a request of half its size.
     CHECK(memory.allocate(400, "KV cache", MemoryUse::kv)->data() != first);
     CHECK(blocks.n_taken == 3);
 }

@@ -45,7 +45,7 @@ TEST_CASE("locked memory is usable, or an error where this process may lock none
     std::optional<Buffer> buffer;
     const auto error = error_of([&] { buffer = memory.take(16384, "a block"); });
     if (error) {
-        CHECK(error->status() == Status::out_of_memory);  // a limit of nothing
+        CHECK(error->status() == Status::out_of_memory);  // the limit for locked memory is 0
         return;
     }
     CHECK(buffer->size() == 16384);

@@ -55,7 +55,7 @@ TEST_CASE("numbers are read alike whatever the locale's decimal point is") {
     const std::string path = before == nullptr ? "" : before;
     REQUIRE(::setenv("LOCPATH", folder.path().c_str(), 1) == 0);
     int n_found = 0;
-    // With a comma, and with a point of two bytes.
+    // One locale with a decimal comma, and one whose decimal point has two bytes.
     for (const std::string name : {"de_DE", "ps_AF"}) {
         const std::string make =
             "localedef -c -i " + name + " -f UTF-8 '" + (folder / (name + ".UTF-8")) + "' >/dev/null 2>&1";
@@ -167,7 +167,7 @@ TEST_CASE("a text that is not Unicode, and a number that is not finite, are name
     CHECK(parse_error(R"({"x": [1, Infinity]})") == "doc.x[1]: not valid JSON at byte 11: " + number);
     CHECK(parse_error(R"({"x": {"y": -Infinity}})") == "doc.x.y: not valid JSON at byte 14: " + number);
     CHECK(parse_error(R"({"x": [], "y": NaN})") == "doc.y: not valid JSON at byte 16: " + number);
-    // What only looks like one of them.
+    // Texts that only look like NaN, Infinity or a parser's own error.
     CHECK(parse_error(R"(["surrogate; last read", ill-formed])") == "doc: not valid JSON at byte 26");
     CHECK(parse_error("[Nan]") == "doc: not valid JSON at byte 2");
     const std::string long_key(1000, 'k');

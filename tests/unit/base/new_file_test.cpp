@@ -176,14 +176,14 @@ TEST_CASE("a file that a symbolic link points to is replaced, and the link stays
     CHECK(n_files(folder) == 2);
     CHECK(std::distance(std::filesystem::directory_iterator(folder / "deep"), {}) == 2);
 
-    // One that points to no file yet.
+    // A link that points to no file yet.
     std::filesystem::remove(folder / "deep/target");
     put(link, "first", Readers::owner);
     CHECK(std::filesystem::is_symlink(link));
     CHECK(text_of(folder / "deep/target") == "first");
     CHECK(mode_of(folder / "deep/target") == 0600);
 
-    // With the whole path in it.
+    // A link that contains an absolute path.
     std::filesystem::create_symlink(folder / "deep/target", folder / "whole");
     put(folder / "whole", "again");
     CHECK(text_of(folder / "deep/target") == "again");

@@ -18,7 +18,7 @@ using namespace minim::test;
 
 namespace {
 
-// Returns what a child of fork() finds; it ends within 20 s, or is killed, which gives -1.
+// Returns the result of `body` in a child of fork(), or -1 if the child is killed, as after 20 s.
 template <typename Body>
 int in_child(const Body& body) {
     const pid_t child = ::fork();
@@ -48,7 +48,7 @@ TEST_CASE("a thread of the library has a name, and leaves all signals but those 
         CHECK(::sigismember(&blocked, signal) == 1);
     for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
         CHECK(::sigismember(&blocked, signal) == 0);
-    // The starting thread's are as they were.
+    // The blocked signals of the starting thread are unchanged.
     sigset_t after;
     REQUIRE(::pthread_sigmask(SIG_SETMASK, nullptr, &after) == 0);
     for (int signal = 1; signal < 32; ++signal)

@@ -75,7 +75,7 @@ TEST_CASE("a host's threads run the job in place of our own") {
     CHECK(runs == std::vector<int>(7, 1));
     CHECK(host.n_tasks == 7);
     pool.run(0, [&](int64_t, int32_t) { ++runs[0]; });
-    pool.run(1, [&](int64_t, int32_t thread) { runs[0] += 1 + thread; });  // not worth a call
+    pool.run(1, [&](int64_t, int32_t thread) { runs[0] += 1 + thread; });  // too little work for the host
     CHECK(runs[0] == 2);
     CHECK(host.n_tasks == 7);
 }
@@ -119,7 +119,7 @@ TEST_CASE("threads that keep step take neighbours each") {
 TEST_CASE("a thread helps with what another has not begun") {
     const ThreadPool pool(2);
     std::atomic<int> n_done{0};
-    // One task waits for all others, among them those that would be the same thread's.
+    // Task 0 waits for all others, some of which belong to the same thread at first.
     pool.run(100, [&](int64_t task, int32_t) {
         while (task == 0 && n_done < 99) std::this_thread::yield();
         ++n_done;
@@ -206,13 +206,13 @@ TEST_CASE("tasks in parts run once each, whichever threads there are") {
 TEST_CASE("a worker begins with the part of its node") {
     NumaPlan plan;
     plan.mode = Numa::split;
-    plan.topology.nodes = {{1000, {0}}, {1001, {1}}};  // none of this machine: the caller counts to the first
+    plan.topology.nodes = {{1000, {0}}, {1001, {1}}};  // other cores: the caller counts to node 0
     PlacementCalls calls = system_placement_calls();
     calls.bind_thread = [](pthread_t, std::span<const int>) { return 0; };
     const ThreadPool pool(plan_threads(plan, 2, Affinity::free), calls);
     CHECK(pool.n_threads_of(0) == 1);
     CHECK(pool.n_threads_of(1) == 1);
-    // The first two tasks wait for each other: both threads have begun.
+    // The first two tasks wait for each other, so both threads take part.
     std::atomic<int> n_begun{0};
     std::atomic<int64_t> first_of_worker{-1};
     const int64_t first[] = {0, 1, 2};
@@ -275,7 +275,7 @@ TEST_CASE(
     CHECK(sum == 3 * 5 * 5 * 190);
 }
 
-// The CPU time of the process tells who sleeps.
+// The CPU time of the process shows whether the workers sleep.
 TEST_CASE("workers sleep without a scope, and do not with one where their cores are free") {
     const auto seconds_of_60_ms = [] {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -18,7 +18,7 @@ namespace {
 using Nodes = std::vector<int32_t>;
 using Rows = std::vector<int64_t>;
 
-// Nodes with so many cores each.
+// Returns a topology of nodes with these numbers of cores.
 Topology machine(const std::vector<int>& n_cores) {
     Topology topology;
     int core = 0;

@@ -14,7 +14,7 @@ json::Value parsed(std::string_view text) {
     return json::parse(text, "messages", json::Source::argument);
 }
 
-// Returns what a conversation becomes, as compact JSON.
+// Returns the normalised conversation as compact JSON.
 std::string normalised(std::string_view text, bool null_content_is_empty = false) {
     json::Value messages = parsed(text);
     normalise_messages(messages, null_content_is_empty);
@@ -31,7 +31,8 @@ std::string normalised_tools(std::string_view text) {
     return json::to_text(tools);
 }
 
-// Returns the places in the request of messages with a member "n" that says it, in the order that they get.
+// Returns each message's index in the request, in the normalised order. A member "n" that is added to each message carries the
+// index.
 std::vector<size_t> order(std::string_view text) {
     json::Value messages = parsed(text);
     for (size_t i = 0; i < messages.items.size(); ++i) {

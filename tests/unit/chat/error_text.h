@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call throws, as "status: message", so that a test compares both at once.
+// Returns the error that a call throws as "status: message", so that a test compares both at once.
 #pragma once
 
 #include <string>

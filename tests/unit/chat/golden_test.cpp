@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversations rendered by Jinja2 with the template beside them.
+// Compares rendered conversations with those of Jinja2, which used the template beside them.
 #include <fstream>
 #include <iterator>
 #include <string>

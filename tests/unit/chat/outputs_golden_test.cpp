@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model outputs and what they parse to, whole and cut at every byte.
+// Compares parsed model outputs with goldens, whole and cut at every byte.
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -62,7 +62,7 @@ const char* name_of(Finish finish) {
     return finish == Finish::stop ? "stop" : finish == Finish::length ? "length" : "tool_calls";
 }
 
-// Returns the form of `expect`, without `partial`.
+// Returns the output as JSON in the form of the golden's `expect`, without `partial`.
 Json as_json(const ParsedOutput& output) {
     Json calls = Json::array();
     for (const ParsedOutput::Call& call : output.calls)
@@ -73,7 +73,7 @@ Json as_json(const ParsedOutput& output) {
             {"finish_reason", name_of(output.finish)}};
 }
 
-// What a client gathers from a stream.
+// The output that a client puts together from a stream.
 struct Gathered {
     ParsedOutput output;
 
@@ -97,7 +97,7 @@ struct Gathered {
     }
 };
 
-// `partial` and the call that the stream began and the output was cut in.
+// Checks the call that the stream has begun and that the end of the output cuts off, against `partial`.
 void check_partial(const Case& test, Gathered& gathered) {
     const size_t n_complete = test.expect["tool_calls"].size();
     if (gathered.output.calls.size() == n_complete) return;

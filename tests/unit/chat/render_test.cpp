@@ -12,7 +12,7 @@
 namespace minim::chat {
 namespace {
 
-// Returns the template of minim-tiny with another sentence.
+// Returns the template of minim-tiny with another default system prompt.
 Template make_template() {
     std::ifstream file(MINIM_TEST_DATA "/chat/minim_tiny.jinja", std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(file), {}};

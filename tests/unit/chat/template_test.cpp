@@ -22,7 +22,7 @@ std::string failure(std::string_view source, std::string_view kwargs = "") {
     return error_text([&] { printed(source, kwargs); });
 }
 
-// Returns what of the prompt comes from the request, in braces.
+// Returns the prompt with the parts that come from the request in braces.
 std::string marked(std::string_view source, std::string_view kwargs) {
     std::string text;
     for (const Segment& segment : render(parse_template(source), "[]", "", kwargs, {}))

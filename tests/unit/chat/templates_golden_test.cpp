@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversations rendered by jinja2 with shipped, altered and other models' templates (tests/data/chat/
-// make_template_cases.py): ours is equal, or refuses by name.
+// make_template_cases.py): the library's text is equal, or the template is refused with the name of what is missing.
 #include <fstream>
 #include <string>
 
@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 struct Outcome {
     std::string text;
-    std::string error;  // of what is refused
+    std::string error;  // the message, if the template is refused
 };
 
 Outcome rendered(const std::string& source, const Json& conversation) {

@@ -36,7 +36,7 @@ TEST_CASE("the parts of a split GGUF are one model, two sets are a choice for th
     CHECK(std::string(error->what()).find("m-00001-of-00003.gguf, other.gguf") != std::string::npos);
 }
 
-// A GGUF file of two keys; an empty text leaves a key out.
+// Writes a GGUF file with two keys; an empty text leaves a key out.
 void write_gguf(const std::string& path, const char* type, const char* architecture) {
     test::GgufWriter writer;
     if (*type != '\0') writer.add("general.type", type);
@@ -58,7 +58,7 @@ TEST_CASE("GGUF files that say that they hold no model are left out beside one")
         CAPTURE(other.name);
         const TemporaryFolder folder;
         write_gguf(folder / other.name, other.type, other.architecture);
-        CHECK(choose_file(folder.path()) == folder / other.name);  // the only one: opening it says what it is
+        CHECK(choose_file(folder.path()) == folder / other.name);  // opening it says what it is
         write_gguf(folder / "model.gguf", "model", "minimax-m2");
         CHECK(choose_file(folder.path()) == folder / "model.gguf");
         write_gguf(folder / "older.gguf", "", "minimax-m2");

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* k_pointer =
     "version https://git-lfs.github.com/spec/v1\noid sha256:9f2c\nsize 4995001344\n";
 
-// Returns what opening `text` as a file of that kind says.
+// Returns the error of opening `text` as a file of that kind.
 std::string gguf_error(std::string_view text) {
     const auto error = error_of([&] { read_gguf_header(ByteSource("x.gguf", bytes_of(text))); });
     return error && error->status() == Status::format ? error->what() : "";

@@ -24,7 +24,7 @@ std::string open(const std::string& path) {
     return reason_of([&] { Checkpoint::open(path, log); });
 }
 
-// A part written by hand, whose split keys say what the test wants.
+// Writes one part by hand, with the split keys that the test gives.
 template <typename Number, typename Count, typename Total>
 void write_part(const std::string& path, Number number, Count count, Total total,
                 const std::vector<std::string>& names) {

@@ -22,7 +22,7 @@ std::vector<std::byte> pattern(size_t bytes, uint32_t seed) {
     return out;
 }
 
-// Sizes around a block, the alignment and nothing at all.
+// Sizes around that of a block and the alignment, and 0.
 const std::vector<size_t> k_sizes = {9 * k_mib + 4, 4, 0, 64, 60, 4 * k_mib, 4 * k_mib + 4, 1000};
 
 std::string write_model(const TemporaryFolder& folder) {
@@ -174,7 +174,7 @@ TEST_CASE("bytes are read from their place, whether they stay there or not") {
         const std::vector<std::byte> elsewhere = pattern(1000, 3);
         checkpoint.read(elsewhere.data(), out);
         CHECK(out == elsewhere);
-        // Touching a mapping of a file that has shrunk would be the end of the process.
+        // Reading through the mapping of a file that has shrunk would end the process.
         std::filesystem::resize_file(checkpoint.files()[static_cast<size_t>(tensor.part)].path(), 100);
         const auto error = error_of([&] { checkpoint.read(checkpoint.data(tensor), out); });
         REQUIRE(error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The set of damaged files in tests/data/malformed, against the list that says how each must be refused.
+// Opens the damaged files of tests/data/malformed and compares the errors with the list that says how each must be refused.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +20,7 @@ nlohmann::json index() {
     return nlohmann::json::parse(file);
 }
 
-// The files that are refused with another of the acceptable reasons than the preferred one.
+// Checks that a file is refused with an acceptable reason. Returns 1 if that is not the preferred one.
 size_t check_refused(const std::string& name, const nlohmann::json& entry) {
     Logger log;
     const std::optional<Error> error = error_of([&] { Checkpoint::open(k_folder + name, log); });
@@ -100,7 +100,7 @@ TEST_CASE("every cut of a valid file is refused or opens, and takes little memor
             INFO(name << " cut to " << size << " bytes");
             CHECK(total < (uint64_t{1} << 20));
             if (!error) continue;
-            // A count or a place can be impossible before the end of the file is met.
+            // A count or an offset can be found impossible before the end of the file is reached.
             const Reason reason = error->reason();
             CHECK((reason == Reason::truncated || reason == Reason::limit || reason == Reason::offset));
         }

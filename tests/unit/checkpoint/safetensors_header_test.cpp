@@ -15,7 +15,7 @@ std::string reason(std::string_view json, size_t data_bytes) {
     return reason_of([&] { read(json, data_bytes); });
 }
 
-// One tensor "a" with the given fields, over eight bytes of data.
+// Returns the result for a header with one tensor "a" of the given fields, over eight bytes of data.
 std::string one(std::string_view dtype, std::string_view shape, std::string_view range) {
     const std::string json =
         fmt::format(R"({{"a":{{"dtype":{},"shape":{},"data_offsets":{}}}}})", dtype, shape, range);

@@ -114,7 +114,7 @@ TEST_CASE("an automaton that would be too large is refused, by name") {
     SECTION("for its states") {
         Grammar grammar;
         const Part bit = grammar.byte_in(byte_range('0', '1'));
-        // The bit before the last n: 2^n states.
+        // A 1 before the last 40 bits: a deterministic automaton needs more than 2^40 states.
         grammar.start_with(grammar.add_rule(
             "bits",
             grammar.sequence({grammar.repeat(bit, 0, -1), grammar.text("1"), grammar.repeat(bit, 40, 40)})));
@@ -123,7 +123,7 @@ TEST_CASE("an automaton that would be too large is refused, by name") {
     }
     SECTION("for what its states reach, and soon") {
         Grammar grammar;
-        // Each of the places is in reach of all before it.
+        // Each part may be empty, so every place can be reached from all places before it.
         const Part letters = grammar.choice({grammar.text("a"), grammar.text("ab"), grammar.empty()});
         grammar.start_with(grammar.add_rule("letters", grammar.repeat(letters, 30000, 30000)));
         check_refused(grammar, "'letters'");
@@ -156,7 +156,7 @@ TEST_CASE("states that no token can tell apart are of one kind") {
         std::sort(seen.begin(), seen.end());
         return std::unique(seen.begin(), seen.end()) - seen.begin();
     };
-    CHECK(kinds(8) == 9);  // 0 to 7 more, and at least 8 more
+    CHECK(kinds(8) == 9);  // the kinds: 0 to 7 more, and at least 8 more
     CHECK(kinds(100) == 101);
     CHECK(kinds(5000) == 1001);
 }

@@ -21,7 +21,7 @@ std::optional<Bound> bound(const char* number, bool is_included = true) {
     return Bound{parse_decimal(number).value(), is_included};
 }
 
-// In any locale.
+// Returns the value of a number's text, in any locale.
 double number(std::string_view text) {
     double value = 0.0;
     REQUIRE(std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc());

@@ -251,7 +251,7 @@ TEST_CASE("schemas that refer to each other in circles come to an end") {
          {"{}", R"({"x": {"x": {"n": 4}}, "n": 5})"},
          {R"({"n": 6})", R"({"x": {"x": {"n": 2}}})"}},
     });
-    // A chain of references that is deeper than any stack.
+    // A chain of references that is deeper than the call stack allows.
     std::string chain = R"({"$ref": "#/$defs/0", "$defs": {)";
     constexpr int k_length = 5000;
     for (int i = 0; i < k_length; ++i)
@@ -322,7 +322,7 @@ TEST_CASE("what cannot be enforced is refused, by name") {
     std::string prefix = R"({"prefixItems": [{})";
     for (int i = 0; i < 200; ++i) prefix += ", {}";
     refused(prefix + "]}", "201 'prefixItems'");
-    // Each part refers twice to the next: 2^40 of the last.
+    // Each part refers twice to the next one, so the last one is used 2^40 times.
     std::string parts = R"({"$ref": "#/$defs/0", "$defs": {)";
     for (int i = 0; i < 40; ++i)
         parts += format_text(R"("{}": {{"allOf": [{{"$ref": "#/$defs/{}"}}, {{"$ref": "#/$defs/{}"}}]}}, )",

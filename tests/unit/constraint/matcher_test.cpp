@@ -53,8 +53,8 @@ constexpr std::string_view k_schema = R"({
     "additionalProperties": {"type": "boolean"}
 })";
 
-// Picks among the allowed tokens until the text must end. From `n_free` on it takes the end of strings and of the text where
-// it may.
+// Returns the text of random allowed tokens. The text ends when it must; from token `n_free` on it also ends, and closes strings,
+// as soon as that is allowed.
 std::string random_text(Matcher& matcher, const std::vector<int32_t>& end_tokens, std::mt19937& random,
                         int n_free) {
     const int32_t quote = k_tokenizer->encode("\"", tokenizer::Specials::none)[0];

@@ -27,7 +27,8 @@ using minim::test::tiny_tokenizer;
 
 namespace {
 
-// Single bytes and all texts of up to six of a few signs, so that they go every way of a small grammar.
+// Returns a tokenizer for single bytes and all texts of up to six of the signs a, b and ":". They follow every path through a
+// small grammar.
 std::shared_ptr<const tokenizer::Tokenizer> every_text() {
     tokenizer::Vocabulary vocabulary;
     std::vector<std::string> texts = {""};
@@ -58,7 +59,7 @@ struct Expected {
     bool operator==(const Expected&) const = default;
 };
 
-// Returns each node's text by itself.
+// Returns the expected tokens of each state, found by following each node's text on its own.
 std::vector<Expected> expected_of(const Automaton& automaton, const Words& words) {
     Positions positions(automaton);
     const auto nodes = words.trie.nodes();
@@ -96,7 +97,7 @@ Expected as_expected(const StateTokens& tokens, const Words& words) {
     return found;
 }
 
-// Whichever states were asked for before.
+// Checks the tokens of all states, whichever states were asked for before.
 void check_states(const Grammar& grammar, const Words& words) {
     const Automaton automaton = make_automaton(grammar, words.trie.longest_token());
     const std::vector<Expected> expected = expected_of(automaton, words);

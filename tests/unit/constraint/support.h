@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether texts fit a grammar, byte by byte.
+// Checks whether texts fit a grammar, byte by byte.
 #pragma once
 
 #include <string>

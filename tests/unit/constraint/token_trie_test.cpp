@@ -23,7 +23,7 @@ TEST_CASE("the tree holds every token of text under its bytes, and no markup") {
         path.resize(nodes[i].depth - size_t{1});
         path += static_cast<char>(nodes[i].byte);
         if (nodes[i].token >= 0) found[nodes[i].token] = path;
-        // What is below a node, and only that, is deeper.
+        // Exactly the nodes below a node, up to `end`, are deeper.
         const auto end = static_cast<size_t>(nodes[i].end);
         REQUIRE(end > i);
         for (size_t below = i + 1; below < end; ++below) REQUIRE(nodes[below].depth > nodes[i].depth);

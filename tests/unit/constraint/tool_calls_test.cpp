@@ -111,7 +111,7 @@ TEST_CASE("tools that cannot be called are refused, by name") {
 
 namespace {
 
-// An answer that may be text, up to the token that opens calls.
+// A constraint with optional calls: the answer may be text until a token opens a call.
 struct OptionalCalls {
     explicit OptionalCalls(bool after_reasoning)
         : constraint(std::make_shared<const Constraint>(
@@ -119,7 +119,7 @@ struct OptionalCalls {
               after_reasoning ? k_tokenizer->find("</think>") : std::nullopt,
               k_tokenizer->find("<minimax:tool_call>"))) {}
 
-    // Whether the tokens of the text are allowed, and the answer may end behind them.
+    // Returns whether the tokens of the text are allowed and the answer may end after them.
     bool has(std::string_view text) const {
         Matcher matcher(constraint, k_tokenizer->n_tokens(), {});
         try {

@@ -34,7 +34,7 @@ struct Shape {
     int64_t k_size() const { return n_head_kv * head_dim; }
 };
 
-// One sequence of a cache of its own.
+// A KV cache with one sequence.
 struct Cache {
     KvLayout layout;
     std::vector<std::vector<std::byte>> memory;
@@ -131,8 +131,8 @@ void rotate(std::vector<double>& heads, int64_t head_dim, int64_t position,
     }
 }
 
-// The rotation of keys that are kept in four bits: component j gets the sum of all, signed by the parity of
-// the bits that i and j share.
+// Rotates heads as keys that are stored in four bits: component j becomes the sum of all components i, each
+// negated if i and j share an odd number of bits, divided by sqrt(head_dim).
 void spread(std::vector<double>& heads, int64_t head_dim) {
     const auto n = static_cast<uint64_t>(head_dim);
     std::vector<double> sums(n);
@@ -146,7 +146,7 @@ void spread(std::vector<double>& heads, int64_t head_dim) {
     }
 }
 
-// Heads as the cache holds them.
+// Returns the heads as the cache stores them: encoded and decoded again.
 std::vector<double> stored(Format format, std::span<const double> heads, int64_t head_dim) {
     const std::vector<float> exact(heads.begin(), heads.end());
     std::vector<float> kept(exact.size());
@@ -162,7 +162,7 @@ std::vector<double> stored(Format format, std::span<const float> heads, int64_t 
     return stored(format, std::span<const double>(std::vector<double>(heads.begin(), heads.end())), head_dim);
 }
 
-// A key between two numbers of its format may round the other way: half a unit of it shows in the scores.
+// A key between two numbers of its format may be rounded to the other one: half a unit in its last place shows in the scores.
 double tolerance_of(Format k_format) {
     switch (k_format) {
         case Format::f32:
@@ -174,7 +174,7 @@ double tolerance_of(Format k_format) {
     }
 }
 
-// Returns the formulas in double.
+// Returns the outputs of the attention formulas, computed in double.
 std::vector<double> attend_exactly(const Shape& shape, const Prompt& prompt) {
     std::vector<std::vector<double>> keys;
     std::vector<std::vector<double>> values;

@@ -3,9 +3,9 @@
 
     check_symbols.py NM OBJECT...
 
-A function that a header defines and a compiler leaves out of line is in every object that uses it, and a linker keeps any
-one of them: compiled for AVX-512 it would end a program on a processor without. So all such functions in the objects of
-lib/cpu/<instruction set>/ must have that set in their names.
+If a header defines a function and the compiler does not inline it, every object that uses the function has a copy, and the linker
+keeps any one of them. A copy compiled for AVX-512 would end the program on a processor without AVX-512. So all such functions in
+the objects of lib/cpu/<instruction set>/ must have that set in their names.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ import sys
 
 
 def shared_functions(nm, objects):
-    """The names, as (object, function), of functions that several objects may define and that name no set of their own."""
+    """Returns (object, function) for each function that several objects may define and whose name lacks its object's instruction set."""
     listing = subprocess.run([nm, "--demangle", "--defined-only", "--print-file-name", *objects],
                              capture_output=True, text=True, check=True).stdout
     found = []
@@ -29,7 +29,7 @@ def shared_functions(nm, objects):
 
 def main():
     nm, *objects = sys.argv[1:]
-    objects = [path for path in objects if pathlib.Path(path).parent.name != "scalar"]  # what all processors run
+    objects = [path for path in objects if pathlib.Path(path).parent.name != "scalar"]  # scalar code runs on all processors
     if not objects:
         sys.exit("no objects to check")
     found = shared_functions(nm, objects)

@@ -119,7 +119,7 @@ TEST_CASE("softmax weights are exp of the distance to the largest score, and the
             }
             CHECK(static_cast<double>(sum) == Approx(exact_sum).epsilon(1e-6));
         }
-        // Far apart, and equal: no overflow.
+        // Extreme values, far apart or all equal, do not overflow.
         std::vector<float> extreme = {3e38F, -3e38F, 3e38F};
         CHECK(kernels->softmax_exp(extreme.data(), 3).sum == 2.0F);
         CHECK(extreme == std::vector<float>{1.0F, 0.0F, 1.0F});

@@ -83,7 +83,7 @@ std::vector<float> experts(CpuLevel level, int32_t n_threads, const Layer& layer
     return y;
 }
 
-// Input of a matrix as the CPU backend reads it, quantised or not.
+// Returns the input of a matrix as the CPU backend reads it, quantised if the format's kernel quantises inputs.
 std::vector<double> as_read(Format format, const std::vector<double>& x) {
     const cpu::LinearKernel* kernel = cpu::linear_kernel(cpu::k_scalar_kernels, format);
     if (kernel == nullptr) return x;
@@ -164,7 +164,7 @@ TEST_CASE("experts agree with the formulas in double precision") {
             layer.weights.up.scale = {1.0F, 0.5F, 2.0F, -1.0F, 0.1F};
             const Batch batch(n, 2, 5, c.hidden, random);
             const std::vector<float> y = experts(detected_cpu_level(), 2, layer, batch, n);
-            // A product near the middle of two codes may be quantised the other way: one step of 127.
+            // A product near the middle of two codes may be rounded to the other one: an error of one step of 127.
             const bool exact_input =
                 cpu::linear_kernel(cpu::k_scalar_kernels, c.down) == nullptr ||
                 cpu::linear_kernel(cpu::k_scalar_kernels, c.down)->activation == cpu::Activation::f32;

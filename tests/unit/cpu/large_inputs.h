@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Input rows with numbers up to a million, and how far products of theirs are from exact ones. M2.7's layer 61 has such: sums
-// of a block of them are more than F16 holds, which made NaN of its files where a block's sum is kept in F16.
+// Input rows with numbers up to a million, and the errors of their products. M2.7's layer 61 has such inputs. The sum of a block
+// of them exceeds the range of F16, which gave NaN for formats whose kernels stored a block's sum in F16.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@ namespace minim::test {
 inline constexpr float k_large = 1e6F;
 inline constexpr int64_t k_kinds_of_rows = 6;
 
-// Returns the rows of the kinds from first_kind on, one after the other and over again: all large; all large and of one sign, which has the
-// largest sums; one outlier among ordinary numbers; from 1e-3 up to a million; small; ordinary, which large neighbours must
-// not change.
+// Returns n rows whose kinds follow one another from first_kind on, and begin again after the last kind: 0: all large; 1: all
+// large and of one sign, which has the largest sums; 2: one outlier among ordinary numbers; 3: from 1e-3 up to a million; 4:
+// small; 5: ordinary, which large neighbours must not change.
 inline std::vector<float> large_rows(int64_t n, int64_t cols, int64_t first_kind, Random& random) {
     std::vector<float> rows;
     for (int64_t i = 0; i < n; ++i) {
@@ -50,13 +50,14 @@ inline std::vector<float> large_rows(int64_t n, int64_t cols, int64_t first_kind
     return rows;
 }
 
-// Results as they should be, and what their errors are measured by: of a product |w| |x|; of what comes of products, what
-// errors of a part of theirs make of it, divided by that part.
+// Exact results, and the size that the error of each is compared with. For a product the size is |w| |x|. For a result computed
+// from products it is the error that the result gets if each product is wrong by a small part of its size, divided by that
+// part.
 struct Expected {
     std::vector<double> exact;
     std::vector<double> size;
 
-    // Returns the largest error in proportion to the size; infinite where a result is not finite.
+    // Returns the largest ratio of an error to its size, or infinity if a result is not finite.
     double worst(std::span<const float> results) const {
         double largest = 0.0;
         for (size_t i = 0; i < exact.size(); ++i) {
@@ -84,7 +85,7 @@ class LargeMatrix {
         }
     }
 
-    // Of rows of inputs.
+    // Returns the products with rows of inputs.
     Expected products(std::span<const float> x) const {
         const auto cols = static_cast<size_t>(matrix.view.cols);
         Expected all;
@@ -99,7 +100,7 @@ class LargeMatrix {
         }
         return all;
     }
-    // Of one row of inputs whose errors have these sizes, on top of those of the product itself.
+    // Returns the products with one row of inputs. Its errors, of these sizes, add to those of the product itself.
     Expected product(const Expected& x) const {
         Expected all;
         const double norm = norm_of(x.exact);
@@ -119,12 +120,12 @@ class LargeMatrix {
     std::vector<std::vector<double>> rows_;
 };
 
-// The experts of a layer, of one format, and a choice of them for any number of rows, most of which choose the first two.
+// The experts of a layer, in one format, and the experts that each of any number of rows chooses: most rows choose the first two.
 struct LargeExperts {
     static constexpr int64_t k_n_expert = 3;
     static constexpr int64_t k_n_used = 2;
 
-    int64_t size;  // of a row, before, between and after
+    int64_t size;  // the width of a row before, between and after the matrices
     std::vector<LargeMatrix> gate, up, down;
 
     LargeExperts(Format format, int64_t width, Random& random) : size(width) {
@@ -143,7 +144,7 @@ struct LargeExperts {
         return all;
     }
 
-    // Of sums that begin as zeros, where products may be wrong by `part` of their size.
+    // Returns the outputs of the experts added to zeros, if products may be wrong by `part` of their size.
     Expected sums(const std::vector<float>& x, double part) const {
         const auto width = static_cast<size_t>(size);
         const size_t n = x.size() / width;
@@ -160,7 +161,7 @@ struct LargeExperts {
             for (size_t k = 0; k < width; ++k) {
                 const double silu = g.exact[k] / (1.0 + std::exp(-g.exact[k]));
                 activated.exact.push_back(silu * u.exact[k]);
-                // SiLU rises by 1.1 at most.
+                // The slope of SiLU is at most 1.1.
                 activated.size.push_back(1.1 * g.size[k] * (std::abs(u.exact[k]) + part * u.size[k]) +
                                          std::abs(silu) * u.size[k]);
             }

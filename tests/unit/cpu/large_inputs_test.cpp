@@ -23,7 +23,7 @@ std::vector<Format> formats() {
 
 struct Computer {
     std::string name;
-    bool quantises;  // inputs of packed weights
+    bool quantises;  // whether inputs of packed weights are quantised
     std::unique_ptr<backend::Backend> backend;
 };
 
@@ -35,7 +35,7 @@ std::vector<Computer> computers(const ThreadPool& pool) {
     return all;
 }
 
-// As the backend wants it: `bytes` holds what is packed.
+// Returns the matrix as the backend wants it; a packed copy is stored in `bytes`.
 backend::Matrix held_by(const backend::Backend& backend, const TestMatrix& matrix,
                         std::vector<std::byte>& bytes) {
     backend::Matrix view = matrix.view;
@@ -48,13 +48,13 @@ backend::Matrix held_by(const backend::Backend& backend, const TestMatrix& matri
     return view;
 }
 
-// Of products, in proportion to |w| |x|. With quantised inputs the worst that is seen is 3.2e-3.
+// The allowed error of products in proportion to |w| |x|. The largest error measured with quantised inputs is 3.2e-3.
 constexpr double k_quantised = 5e-3;
 double tolerance(const Computer& computer, Format format) {
     return computer.quantises && !takes_floats(format) ? k_quantised : 1e-5;
 }
 
-// How many rows, and the kind of the first.
+// The number of rows, and the kind of the first one.
 struct Batch {
     int64_t n;
     int64_t first_kind;

@@ -66,7 +66,7 @@ std::vector<std::byte> weights_for(const LinearKernel& kernel, const TestMatrix&
     return panels;
 }
 
-// Results of one kernel: [n_tokens][n_rows]. They are the same whether it requests memory for a processor that needs it or not.
+// Returns the results of one kernel: [n_tokens][n_rows]. Checks that they are the same with and without prefetch requests.
 std::vector<float> run(const cpu::KernelTable& kernels, const TestMatrix& w,
                        const std::vector<std::byte>& input, int64_t n_tokens, float scale = 1.0F,
                        const std::vector<float>& add_to = {}) {
@@ -97,7 +97,7 @@ std::vector<float> run(const cpu::KernelTable& kernels, const TestMatrix& w,
     return y;
 }
 
-// All instruction sets against each other bit for bit and against exact arithmetic.
+// Compares all instruction sets with each other, bit for bit, and with exact arithmetic.
 void check_all(Format format, const TestMatrix& w, const std::vector<float>& x, int64_t n_tokens) {
     const Activation activation = cpu::linear_kernel(cpu::k_scalar_kernels, format)->activation;
     const auto input = input_rows(cpu::k_scalar_kernels, activation, x, n_tokens, w.view.cols);
@@ -117,11 +117,11 @@ void check_all(Format format, const TestMatrix& w, const std::vector<float>& x, 
     }
 }
 
-// The golden activation bytes in our layout: Q8_0 and Q8_1 have a scale for 32 as F16, Q8_K one for 256 as a
-// float.
+// Returns the golden activation bytes in our layout. Q8_0 and Q8_1 have an F16 scale for 32 numbers, Q8_K a float scale
+// for 256.
 //
-// Neighbouring codes of a golden row may add up to more than kernels are made for (cpu/generic/quantize.h), so it
-// comes as two rows, of its even columns and of its odd ones, with zeros between.
+// Neighbouring codes of a golden row may add up to more than kernels allow (cpu/generic/quantize.h). So each golden row
+// becomes two rows: one has its even columns, the other its odd ones, and the remaining columns are zeros.
 std::vector<std::byte> input_from_golden(const GoldenFile& file, const GoldenFile& type, int64_t cols) {
     const std::string kind = type.entry().at("act_type");
     const auto bytes = file.section<std::byte>(kind);
@@ -208,20 +208,20 @@ TEST_CASE("linear kernels of no rows or no tokens write nothing") {
 }
 
 TEST_CASE("codes and weights at their extremes do not saturate") {
-    // All products of one sign at full size: inputs all +-127, the bytes of a block all alike, except for the
-    // numbers at its front and back, which hold the scale of most formats.
+    // All products have one sign and full size: all inputs are +127 or -127, and the bytes of a block are all alike,
+    // except for the numbers at its front and back, which contain the scale in most formats.
     for (const Format format : packed_formats()) {
         const panel::PanelShape shape = panel::panel_shape(format);
         const auto block = static_cast<size_t>(traits(format).block_bytes);
         const bool is_expanded = file_format(format) != format;
-        // A scale of F32, and a zero point behind it where there is one.
+        // The front has an F32 scale, and the zero point behind it if there is one.
         const bool has_words = format == Format::int4_w32 || format == Format::int8_w32;
         const size_t front = is_expanded ? sizeof(float)
                              : has_words ? 8
                                          : static_cast<size_t>(shape.front_bytes);
         const auto back = static_cast<size_t>(shape.back_bytes);
         for (const int fill : {0x00, 0x7F, 0x80, 0xFF, 0x0F, 0xF0, 0x33}) {
-            if (format == Format::iq1_m && fill >= 0xF0) continue;  // its scale would be no number
+            if (format == Format::iq1_m && fill >= 0xF0) continue;  // the scale would be NaN or infinite
             for (const float sign : {1.0F, -1.0F, 0.0F}) {
                 Random random(5);
                 TestMatrix w(format, 2, 512, random);

@@ -55,7 +55,7 @@ bool has_bounded_pairs(std::span<const Q8Block> row) {
     return true;
 }
 
-// As near as codes of that scale come.
+// Returns whether each code is the nearest one for the block's scale.
 bool is_near(const Q8Block& block, std::span<const float> x) {
     for (size_t i = 0; i < 32; ++i) {
         const float code = static_cast<float>(block.code[i]);
@@ -64,7 +64,7 @@ bool is_near(const Q8Block& block, std::span<const float> x) {
     return true;
 }
 
-// The block of Q8_0 that the reference encoder makes; the scale rounds to its scale.
+// Returns whether the codes are those of the reference encoder's Q8_0 block, and the scale rounds to its scale.
 bool equals_reference(const Q8Block& block, const std::byte* reference) {
     return float_to_f16(block.scale) == read<uint16_t>(reference) &&
            std::memcmp(block.code, reference + 2, 32) == 0;

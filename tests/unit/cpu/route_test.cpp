@@ -30,7 +30,7 @@ Choice route(CpuLevel level, int32_t n_threads, const backend::Matrix& router, c
     return choice;
 }
 
-// A router of one column: expert e scores logit[e] for h = 1.
+// Returns a router of one column: expert e scores logit[e] for h = 1.
 backend::Matrix column(const std::vector<float>& logit) {
     return {.data = reinterpret_cast<const std::byte*>(logit.data()),
             .format = Format::f32,

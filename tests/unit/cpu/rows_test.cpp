@@ -78,7 +78,7 @@ TEST_CASE("narrow_f16 rounds to nearest even as half.h does") {
     }
 }
 
-// Numbers as a format keeps them: encoded rows, and what they decode to.
+// Numbers as a format stores them: encoded rows, and the numbers that they decode to.
 struct KeptRows {
     int64_t row_bytes;
     std::vector<std::byte> encoded;
@@ -100,7 +100,7 @@ constexpr int64_t k_score_stride = 70;
 constexpr float k_score_scale = 0.3F;
 const std::vector<int32_t> k_query_rows = {7, 0, 19, 3, 4, 5, 11, 2, 18};  // of 20
 
-// 20 rows of queries, and their codes where the format's keys want them.
+// 20 rows of queries, and their codes if the scores of the format's keys are computed from codes.
 struct Queries {
     std::vector<float> x;
     std::vector<int16_t> codes;
@@ -138,7 +138,7 @@ std::vector<float> scores(const cpu::KernelTable& kernels, Format format, const 
     return y;
 }
 
-// In four lanes, as README.md of generic/ has it.
+// Returns a score summed in four lanes, as README.md of generic/ specifies.
 float score(const float* key, const float* query, int64_t cols, float scale) {
     float lane[4] = {};
     for (int64_t c = 0; c < cols; ++c) lane[c % 4] = std::fma(query[c], key[c], lane[c % 4]);
@@ -170,7 +170,7 @@ TEST_CASE("scores are summed in four lanes, whatever the columns, keys, queries 
     }
 }
 
-// Returns where column c lies among a query's codes: of 16 the even ones come first.
+// Returns the index of column c among a query's codes: of each 16 columns the even ones come first.
 int64_t place_of_column(int64_t c) {
     return c / 16 * 16 + c % 2 * 8 + c % 16 / 2;
 }
@@ -199,7 +199,7 @@ TEST_CASE("a query's codes are the nearest of 16 bits, the same on every instruc
     CHECK(std::all_of(expected.begin(), expected.begin() + 32, [](int16_t code) { return code == 0; }));
 }
 
-// As README.md of generic/ has it: `codes` of Q8_0 or Q4_0, d of each block.
+// Returns a score computed from codes, as README.md of generic/ specifies, for keys in Q8_0 or Q4_0.
 float score_of_codes(const std::byte* key, Format format, const int16_t* query, int64_t cols, float factor) {
     const bool has_bytes = format == Format::q8_0;
     float lane[4] = {};

@@ -41,7 +41,7 @@ TEST_CASE("work space is counted for as long as it lives") {
         const auto one =
             processor().reserve({.n_rows = 4, .hidden = 96, .n_expert_used = 2, .expert_ff = 64});
         const uint64_t of_one = work_bytes() - before;
-        // What the experts' halves make and give alone.
+        // The intermediate and output rows of the chosen experts alone take as much.
         CHECK(of_one > 4 * 2 * (64 + 96) * sizeof(float));
         const auto staging = processor().allocate_staging(1000, "activations");
         CHECK(work_bytes() == before + of_one + 1000);

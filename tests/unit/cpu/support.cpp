@@ -17,7 +17,8 @@ void put_f16(std::byte* at, float value) {
     std::memcpy(at, &bits, sizeof(bits));
 }
 
-// Random bytes with the float fields made sane. Formats not drawn here take rows of the golden files.
+// Fills a block with random bytes and sets its float fields to sane numbers. Returns false for other formats, which take rows
+// of the golden files.
 bool fill_block(Format format, std::byte* block, Random& random) {
     const float d =
         static_cast<float>(random.below(1000) + 1) / 1000.0F * (random.below(2) == 0 ? 1.0F : -1.0F);
@@ -43,7 +44,7 @@ bool fill_block(Format format, std::byte* block, Random& random) {
                 if ((block[4 + e] & std::byte{0x7F}) == std::byte{0x7F}) block[4 + e] = std::byte{0x7E};
             return true;
         }
-        // The sign bit of a scale beside zero points is a bit of these.
+        // In formats with zero points, the sign bit of a scale is a bit of the zero points.
         case Format::int4_s64:
         case Format::int4_s128:
             put_f16(block, d / 8.0F);

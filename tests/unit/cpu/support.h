@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the CPU backend share: the instruction sets of this machine, random weights of any format
+// Helpers for the tests of the CPU backend: the instruction sets of this machine, random weights of any format
 // with sane scales, quantised inputs read back, and comparison bit for bit.
 #pragma once
 
@@ -30,12 +30,12 @@ class Random {
     std::mt19937 engine_;
 };
 
-// Whose kernels take inputs as floats.
+// Returns whether the format's kernels take inputs as floats.
 inline bool takes_floats(Format format) {
     return traits(format).block_elems == 1 || format == Format::fp8_e4m3_b128 || format == Format::mxfp8;
 }
 
-// Bytes of a matrix and its view. Random codes; scales that make weights of about 1.
+// A matrix of random codes, whose scales give weights of about 1: its bytes, and a view of them.
 struct TestMatrix {
     std::vector<std::byte> bytes;
     backend::Matrix view;
@@ -47,20 +47,20 @@ struct TestMatrix {
     std::vector<float> decoded_row(int64_t r) const;
 };
 
-// The same number of floats with the same bits; any NaN equals any other.
+// Returns whether both have the same number of floats with the same bits; any NaN equals any other.
 bool same_bits(std::span<const float> a, std::span<const float> b);
 bool same_bits(float a, float b);
 
 // Returns a quantised row read back as numbers: code * scale.
 std::vector<double> dequantised(cpu::Activation activation, const std::byte* row, int64_t cols);
 
-// `x` as the kernel of `activation` reads it: one row after the other.
+// Returns `x` as kernels with this `activation` read it, one row after the other.
 std::vector<std::byte> input_rows(const cpu::KernelTable& kernels, cpu::Activation activation,
                                   std::span<const float> x, int64_t n, int64_t cols);
 
 struct Dot {
     double value = 0.0;
-    double magnitude = 0.0;  // sum of |w a|, which rounding errors are relative to
+    double magnitude = 0.0;  // the sum of |w a|, with which rounding errors are compared
 };
 Dot exact_dot(std::span<const float> w, std::span<const double> a);
 Dot exact_dot(std::span<const float> w, std::span<const float> a);

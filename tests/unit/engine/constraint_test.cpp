@@ -44,7 +44,7 @@ std::shared_ptr<const constraint::Constraint> schema_constraint(const char* sche
 
 GenerateParams sampled(uint64_t seed) {
     GenerateParams params;
-    params.sampling.temperature = 1.5F;  // far from what the model would say
+    params.sampling.temperature = 1.5F;  // so high that the model's likely tokens hardly matter
     params.sampling.seed = seed;
     params.has_seed = true;
     return params;
@@ -98,7 +98,7 @@ TEST_CASE("the model may end where the form is complete, and not before") {
     CHECK(constrained.state.finish == Finish::end);
     CHECK(constrained.text.find_first_not_of("-0123456789") == std::string::npos);
     CHECK_FALSE(constrained.text.empty());
-    params.min_tokens = 5;  // as far as the form goes
+    params.min_tokens = 5;  // the schema ends the answer before
     params.constraint = schema_constraint(R"({"enum": [1, 2]})");
     CHECK(answer(prompt(), params).text.size() == 1);
 }
@@ -107,7 +107,7 @@ TEST_CASE("reasoning is free") {
     const int32_t end_of_reasoning = token_of("</think>");
     GenerateParams params;
     params.constraint = schema_constraint(k_schema, end_of_reasoning);
-    // The greedy answer up to the end of its reasoning, and then the form.
+    // The greedy answer is unchanged up to the end of its reasoning; then the schema applies.
     const auto end = std::ranges::find(greedy().ids, end_of_reasoning);
     REQUIRE(end != greedy().ids.end());
     const Answer constrained = answer(prompt(), params);

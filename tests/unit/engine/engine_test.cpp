@@ -27,7 +27,7 @@ namespace {
 
 const Logger k_silent;
 
-// Slow enough that steps can be met while they are made.
+// Returns a model whose steps are so slow that a test can act while one runs.
 std::shared_ptr<const model::Model> slow_model() {
     return bundled_model("reference");
 }
@@ -146,7 +146,7 @@ TEST_CASE("answers to one prompt read it once, each with a seed of its own") {
         CHECK(result.state.n_prompt == 200);
     }
     wait_until_idle(engine);
-    // The prompt once, its last token for each, and what was generated.
+    // The rows are the prompt once, its last token for each of the other answers, and the generated tokens.
     CHECK(engine.state().n_rows <= 200 + 5 + 6 * 11);
     CHECK(engine.state().n_pages_held == engine.state().n_pages_cached);
 }
@@ -222,7 +222,7 @@ TEST_CASE("drafts change no answer of an engine") {
         const Result guessed = result_of(*engine.submit(ids, params));
         CHECK(guessed.ids == alone(ids, tokens_wanted(200)).ids);
         CHECK(guessed.state.finish == Finish::length);
-        // Two at once, and one of them alone at the end.
+        // Two requests run at once, and one of them runs alone at the end.
         const auto first = engine.submit(ids, params);
         params.generate.max_tokens = 20;
         const auto second = engine.submit(ids, params);
@@ -234,7 +234,7 @@ TEST_CASE("drafts change no answer of an engine") {
 
 TEST_CASE("drafts work beside other requests, and change no answer") {
     constexpr int64_t k_tokens = 150;
-    // Rows of logits for a draft of each, for some of them, and hardly any rows of a step beside a prompt.
+    // There are rows of logits for a draft of each request; for drafts of some; and hardly any rows in a step beside a prompt.
     const auto [n_requests, n_batch] = GENERATE(std::pair(4, 64), std::pair(40, 64), std::pair(4, 5));
     Engine engine(bundled_model(), engine_params(8192, n_requests, n_batch), k_silent);
     std::vector<std::vector<int32_t>> prompts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of generations: held back where it must be, never lost, never cut inside a character.
+// The text of generations is delayed if it must be, never lost, and never cut inside a character.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -105,7 +105,7 @@ TEST_CASE("text held back at the end comes out, whatever ends the answer") {
 }
 
 TEST_CASE("tokens wait while a stop text may be coming, and then bring their own text") {
-    // From inside the third token to the middle of the answer, which then goes on otherwise.
+    // The stop text begins inside the third token and equals the answer up to its middle, but then differs.
     const std::string& text = greedy().text;
     const size_t begin = greedy().texts[0].size() + greedy().texts[1].size() + 1;
     const std::string stop = text.substr(begin, text.size() / 2) + "#";
@@ -118,7 +118,7 @@ TEST_CASE("tokens wait while a stop text may be coming, and then bring their own
         REQUIRE(event);
         CHECK(event->text == greedy().texts[i]);
         const auto n_reported = static_cast<int64_t>(prompt().size() + i + 1);
-        if (i == 2) CHECK(session.n_tokens() > n_reported);  // it took the following ones to know
+        if (i == 2) CHECK(session.n_tokens() > n_reported);  // the following tokens were needed to decide
     }
     CHECK_FALSE(generation.next(nullptr));
 }

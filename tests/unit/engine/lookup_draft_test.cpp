@@ -19,7 +19,7 @@ std::vector<int32_t> draft_after(const std::vector<int32_t>& text, int64_t most)
     return {proposed.begin(), proposed.end()};
 }
 
-// Returns tokens a second if a step with a draft of n tokens takes step_time(n), and n_right(n) of them are accepted.
+// Returns the tokens a second if a step with a draft of n tokens takes step_time(n), and n_right(n) of these tokens are accepted.
 template <typename StepTime, typename Right>
 double speed(DraftLength& length, int n_steps, const StepTime& step_time, const Right& n_right) {
     double seconds = 0.0;

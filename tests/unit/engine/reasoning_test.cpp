@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reasoning that is counted and closed, and texts that repeat themselves.
+// Reasoning budgets, and the detection of texts that repeat themselves.
 #include "engine/reasoning.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::vector<int32_t> encode(const std::string& text) {
     return bundled_model()->tokenizer().encode(text, tokenizer::Specials::exact);
 }
 
-// The model cannot close its reasoning itself, nor end.
+// Returns parameters with which the model can neither close its reasoning nor end.
 GenerateParams thinking_for_ever(int64_t budget) {
     GenerateParams params;
     params.sampling.logit_bias = {{encode("</think>")[0], -INFINITY}};

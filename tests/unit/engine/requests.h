@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests to an engine, and what they should answer.
+// Requests to an engine, and their expected answers.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace minim::test {
 
-// What a session answers alone.
+// Returns the answer of a session that runs alone.
 Answer alone(const std::vector<int32_t>& ids, const engine::RequestParams& params);
 
 void wait_until_idle(const engine::Engine& engine);

@@ -39,7 +39,7 @@ std::vector<float> last_logits(Session& session) {
     return {logits.begin(), logits.end()};
 }
 
-// The logits after all of `ids`, in a session of its own.
+// Returns the logits after all of `ids`, computed in a session of its own.
 std::vector<float> fresh_logits(const std::vector<int32_t>& ids) {
     Session session = make_session();
     session.eval(ids, false, {}, nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many at once, at random: what comes out must be what each would have answered alone.
+// Many random requests and sessions run at once: each must give the answer that it would give alone.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -78,7 +78,7 @@ TEST_CASE("64 requests of random arrival, length and end answer as each alone") 
     for (size_t i = 0; i < k_requests; ++i) {
         Plan plan;
         plan.ids = some_ids(static_cast<size_t>(1 + below(220)), below(4) * 50);
-        // Several begin with the same text and go on differently.
+        // Several prompts begin with the same text and go on differently.
         if (below(2) == 0) plan.ids.push_back(below(1900));
         plan.params = tokens_wanted(1 + below(60));
         plan.params.priority = below(3);
@@ -143,7 +143,7 @@ TEST_CASE("64 sessions of random length, forks and cancellation answer as each a
         std::vector<std::unique_ptr<Session>> forks;
         forks.push_back(root.fork());
         forks.push_back(forks[0]->fork());
-        // A child that goes back into what it shares.
+        // A fork that goes back into the part that it shares.
         forks.push_back(root.fork());
         const auto n_kept = static_cast<int64_t>(1 + dice.below(static_cast<int>(common.size())));
         forks.back()->truncate(n_kept);
@@ -153,7 +153,7 @@ TEST_CASE("64 sessions of random length, forks and cancellation answer as each a
             members[m].before.push_back(dice.below(1900));
             members[m].n_wanted = 1 + dice.below(25);
         }
-        // Each on a thread of its own; the root's ends first, with its session.
+        // Each fork runs on a thread of its own; the root's session ends first.
         std::vector<std::thread> threads;
         for (size_t m = 1; m < members.size(); ++m) {
             const auto seed = static_cast<uint32_t>(dice.below(10000));

@@ -18,10 +18,10 @@ namespace minim::test {
 
 constexpr int32_t k_end_of_turn = 2004;  // [e~[
 
-// Opened once a process.
+// Returns the bundled model, which is opened once in a process.
 std::shared_ptr<const model::Model> bundled_model(std::string_view backend = "cpu");
 
-// The ids of a conversation of one question, up to where the answer begins.
+// Returns the ids of a conversation of one question, up to where the answer begins.
 std::vector<int32_t> question(const std::string& text);
 
 engine::Session make_session(int64_t n_context = 512, int64_t n_ubatch = 512);
@@ -30,20 +30,20 @@ std::vector<int32_t> tokens_of(const engine::Session& session);
 
 struct Answer {
     std::vector<int32_t> ids;
-    std::vector<std::string> texts;  // of each token
+    std::vector<std::string> texts;  // the text of each token
     std::string text;
     std::vector<sampling::Choice> choices;
     engine::GenerationState state;
 };
 
-// All that is left of a generation.
+// Returns the remaining tokens of a generation.
 Answer rest_of(engine::Generation& generation);
 Answer answer(engine::Session& session, std::span<const int32_t> prompt,
               const engine::GenerateParams& params = {});
-// In a session of its own.
+// Returns the answer in a session of its own.
 Answer answer(std::span<const int32_t> prompt, const engine::GenerateParams& params = {});
 
-// The question most tests ask, and its whole greedy answer, which the model ends itself.
+// The question that most tests ask, and its whole greedy answer, which ends with the model's end token.
 const std::vector<int32_t>& prompt();
 const Answer& greedy();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every decoder against the golden vectors: values, positions, odd addresses, odd scales.
+// Compares every decoder with the golden vectors: values, positions, odd addresses, unusual scales.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -47,7 +47,7 @@ struct DecodedFile {
     }
 };
 
-// The largest |out - expect| of a block over the largest |expect| of that block; 0 where both are zero.
+// Returns the largest error of a block: its largest |out - expect| over its largest |expect|, or 0 if both are zero.
 double worst_block_error(const std::vector<float>& out, const std::vector<float>& expect,
                          size_t block_elems) {
     double worst = 0.0;
@@ -113,7 +113,7 @@ TEST_CASE("a row decodes alike alone, from the middle of a tensor and at any add
         const auto stride = static_cast<size_t>(file.row_bytes);
         std::vector<float> row(static_cast<size_t>(file.cols));
         for (int64_t r = 0; r < file.rows; ++r) {
-            // The row alone in a buffer of exactly its size, at each residue of an 8-byte grid in turn.
+            // The row lies alone at the end of its buffer, at each address modulo 8 in turn.
             const auto shift = static_cast<size_t>(r % 8);
             std::vector<std::byte> copy(shift + stride);
             std::copy_n(file.raw.begin() + r * file.row_bytes, stride,

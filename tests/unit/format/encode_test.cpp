@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scalar encoders against the reference bytes.
+// Compares the scalar encoders with the reference bytes.
 #include "format/encode.h"
 
 #include <algorithm>
@@ -103,8 +103,8 @@ TEST_CASE("the IQ4_NL encoder is as exact as the reference search to within a te
     }
 }
 
-// The golden figures come from encoders that search for the best scale; the plain ones may lose a quarter
-// more.
+// The golden figures come from encoders that search for the best scale. The errors of the plain encoders may be
+// a quarter larger.
 TEST_CASE("encoded Gaussian weights are about as exact as the golden ones") {
     for (const char* name : {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL"}) {
         CAPTURE(name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unpacked codebooks against the packed weights that they were made of.
+// Compares unpacked codebooks with the packed weights that they were made of.
 #include "format/expand.h"
 
 #include <cstring>
@@ -28,7 +28,7 @@ std::vector<float> decoded(Format format, const std::vector<std::byte>& rows, in
     return out;
 }
 
-// Rows `padding` bytes further apart than they are long.
+// Checks rows that lie `padding` bytes further apart than their length.
 void check_rows(Format format, const std::vector<std::byte>& rows, int64_t n_rows, int64_t cols,
                 int64_t padding = 0) {
     const Format expanded = *expanded_format(format);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows gathered from codes and scales that lie apart, against the formulas of the folders they come from.
+// Compares rows assembled from separate codes and scales with the formulas of the folders that they come from.
 #include "format/gather.h"
 
 #include <cmath>
@@ -24,7 +24,7 @@ Bytes random_bytes(size_t count, std::mt19937& random) {
     return bytes;
 }
 
-// E4M3 without NaN.
+// Returns random E4M3 codes without NaN.
 Bytes random_e4m3(size_t count, std::mt19937& random) {
     Bytes bytes = random_bytes(count, random);
     for (std::byte& byte : bytes)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expanded tables against the figures they are generated from.
+// Compares the tables with the figures that they are generated from.
 #include "format/grids.h"
 
 #include <cmath>
@@ -28,7 +28,7 @@ std::vector<T> table(const char* name) {
     return tables().at(name).at("data").get<std::vector<T>>();
 }
 
-// Whether the signed bytes of the points, lowest first, are the table.
+// Returns whether the signed bytes of the entries, lowest first, are the table.
 template <typename Point>
 bool points_are(const Point* points, const char* name) {
     const std::vector<int> expect = table<int>(name);

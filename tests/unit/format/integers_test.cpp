@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole numbers with scales and zero points, and FP8 under powers of two, as rows of blocks.
+// Rows of blocks: integers with scales and zero points, and FP8 with scales that are powers of two.
 #include "format/integers.h"
 
 #include <cmath>
@@ -19,7 +19,7 @@ struct Row {
     std::vector<int16_t> zeros;
 };
 
-// Of scales that are F16 numbers.
+// Returns a row of random codes whose scales are exact in F16.
 Row some_row(int64_t cols, int64_t group, int bits, bool symmetric) {
     std::mt19937 random(static_cast<uint32_t>(cols + group + bits));
     Row row;

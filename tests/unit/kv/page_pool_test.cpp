@@ -38,9 +38,9 @@ TEST_CASE("the cache of MiniMax-M2 has the sizes of its published figures") {
     CHECK(bytes_for(layout, 131072) == uint64_t{31744} << 20);
     CHECK(bytes_for(layout, 196608) == uint64_t{47616} << 20);
     CHECK(bytes_for({62, 8, 128, Format::f32, Format::f32}, 196608) == uint64_t{95232} << 20);
-    // Blocks of 32 in 34 bytes: 0.53 of F16.
+    // Q8_0 stores blocks of 32 numbers in 34 bytes: 0.53 of F16.
     CHECK(bytes_for({62, 8, 128, Format::q8_0, Format::q8_0}, 65536) == (uint64_t{15872} << 20) / 64 * 34);
-    // In 18 bytes: 0.28.
+    // Q4_0 stores them in 18 bytes: 0.28.
     CHECK(bytes_for({62, 8, 128, Format::q4_0, Format::q4_0}, 65536) == (uint64_t{15872} << 20) / 64 * 18);
 }
 
@@ -89,7 +89,7 @@ TEST_CASE("a shared page is free when its last owner releases it") {
     CHECK_FALSE(pool.is_shared(page));
     pool.share(page);
     CHECK(pool.is_shared(page));
-    CHECK_FALSE(pool.release(page, true));  // still another's: nothing is reserved
+    CHECK_FALSE(pool.release(page, true));  // the page still has another owner: nothing is reserved
     CHECK_FALSE(pool.is_shared(page));
     CHECK(pool.state() == PoolState{1, 1, 0});
     CHECK(pool.release(page, true));

@@ -36,7 +36,7 @@ struct Texts {
 
     explicit Texts(int64_t n_pages = 100) { pool->keep_pages(n_pages); }
 
-    // Evaluates tokens from `known` on.
+    // Writes `mark` for tokens from position `known` on, in place of evaluating them.
     static void write(Sequence& sequence, int64_t known, size_t n_tokens, uint8_t mark) {
         REQUIRE(sequence.try_hold(known, static_cast<int64_t>(n_tokens)));
         for (int64_t i = known; i < static_cast<int64_t>(n_tokens); ++i)
@@ -52,7 +52,7 @@ struct Texts {
         write(sequence, cache.extend(tokens, sequence), tokens.size(), mark);
         cache.keep(tokens, sequence);
     }
-    // The marks of what is known of the tokens.
+    // Returns the marks of those positions of the tokens that the cache knows.
     std::vector<int> known(const std::vector<int32_t>& tokens) {
         Sequence sequence = Sequence::unreserved(pool, k_context);
         REQUIRE(sequence.try_reserve(1));

@@ -37,7 +37,7 @@ std::shared_ptr<PagePool> pool_of(int64_t n_pages, const KvLayout& layout = k_la
     return pool;
 }
 
-// Keeps a text whose every slot holds `mark`.
+// Keeps a text in the cache, with `mark` in every slot.
 void keep(PrefixCache& cache, const std::shared_ptr<PagePool>& pool, const std::vector<int32_t>& tokens,
           uint8_t mark) {
     Sequence sequence = Sequence::unreserved(pool, 1000);
@@ -47,7 +47,7 @@ void keep(PrefixCache& cache, const std::shared_ptr<PagePool>& pool, const std::
     cache.keep(tokens, sequence);
 }
 
-// The K of the last layer at each known position.
+// Returns the mark that the last layer's K has at each known position.
 std::vector<int> marks(PrefixCache& cache, const std::shared_ptr<PagePool>& pool,
                        const std::vector<int32_t>& tokens) {
     Sequence sequence = Sequence::unreserved(pool, 1000);
@@ -96,7 +96,7 @@ void put(Bytes& bytes, size_t at, T value) {
     std::memcpy(bytes.data() + at, &value, sizeof(value));
 }
 
-// Makes a change of the header or of the records look meant.
+// Corrects the hashes after a change of the header or of the records.
 void sign(Bytes& bytes, size_t n_records) {
     const auto all = std::as_bytes(std::span(bytes));
     put(bytes, k_header_bytes + n_records * k_record_bytes,
@@ -196,8 +196,8 @@ TEST_CASE("prefix records that make no sense are refused") {
         sign(altered, 6);
         return reason_of([&] { saved.load(altered); });
     };
-    CHECK(change(0, 0, 1) == "value");  // its own parent
-    CHECK(change(2, 0, 4) == "value");  // a later one's child
+    CHECK(change(0, 0, 1) == "value");  // a record that is its own parent
+    CHECK(change(2, 0, 4) == "value");  // a record whose parent comes later
     CHECK(change(1, 0, 0xFFFF'FFFF) == "value");
     CHECK(change(1, 4, 0) == "value");
     CHECK(change(1, 4, 65) == "value");

@@ -38,7 +38,7 @@ void write_all(const std::string& path, const Bytes& bytes) {
     REQUIRE(file.flush());
 }
 
-// Different bytes in every slot of every page.
+// Writes different bytes to every slot of every page.
 void fill(const Sequence& kv) {
     uint32_t number = 1;
     for (std::byte* page : kv.view().pages) {
@@ -49,7 +49,7 @@ void fill(const Sequence& kv) {
     }
 }
 
-// The bytes of one head's K and V at a position.
+// Returns the bytes of one head's K and V at a position.
 Bytes slot(const Sequence& kv, int64_t layer, int64_t head, int64_t position) {
     const auto* page =
         reinterpret_cast<const char*>(kv.view().pages[static_cast<size_t>(position / k_kv_page_tokens)]);
@@ -97,7 +97,7 @@ void put(Bytes& bytes, size_t at, T value) {
     std::memcpy(bytes.data() + at, &value, sizeof(value));
 }
 
-// After a change of the header: as somebody would write it who means it.
+// Corrects the header's hash after a change of the header.
 void sign(Bytes& bytes) {
     put(bytes, k_header_bytes - 8, hash_bytes(std::as_bytes(std::span(bytes).first(k_header_bytes - 8))));
 }

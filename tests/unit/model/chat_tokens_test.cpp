@@ -29,7 +29,7 @@ int64_t count(const std::vector<int32_t>& ids, int32_t id) {
     return std::count(ids.begin(), ids.end(), id);
 }
 
-// A turn whose message is `text`.
+// Returns the segments of a turn whose message is `text`.
 std::vector<chat::Segment> turn(const std::string& text) {
     return {{"]~b]user\n", false}, {text, true}, {"[e~[\n]~b]ai\n<think>\n", false}};
 }

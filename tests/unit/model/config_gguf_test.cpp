@@ -18,7 +18,7 @@ using Value = std::variant<uint32_t, int32_t, uint64_t, int64_t, float, double, 
                            std::vector<int32_t>>;
 using Keys = std::map<std::string, Value>;
 
-// The metadata of a released model.
+// Returns the metadata of a released model.
 Keys minimax_m2() {
     return {
         {"general.architecture", std::string("minimax-m2")},

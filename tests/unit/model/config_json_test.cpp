@@ -14,7 +14,7 @@ using nlohmann::json;
 
 namespace {
 
-// The config.json of a released model, as far as it says something about the network.
+// Returns the members of a released model's config.json that describe the network.
 json minimax_m2() {
     return {
         {"architectures", {"MiniMaxM2ForCausalLM"}},
@@ -113,7 +113,7 @@ TEST_CASE("the architecture decides, whatever the model type") {
         {{"MiniMaxText01ForCausalLM"}, "MiniMax-Text-01, which has linear attention"},
         {{"MiniMaxVL01ForConditionalGeneration"}, "MiniMax-VL-01"},
         {{"MiniMaxForCausalLM"}, "MiniMax-Text-01 or M1"},
-        {{"Custom"}, "MiniMax-M3"}};  // by its type
+        {{"Custom"}, "MiniMax-M3"}};  // refused by its model_type
     for (const auto& [names, text] : others) {
         json object = with("architectures", names);
         if (names == json{"Custom"}) object["model_type"] = "minimax_m3_vl";
@@ -260,7 +260,7 @@ TEST_CASE("the rotary width is never a silent default, and a partial factor is a
     CHECK(config_of(object).rope_theta == 1e6);
     object["rope_parameters"]["partial_rotary_factor"] = 0.25;
     CHECK(config_of(object).rotary_dim == 32);
-    // Where the width is given, a factor beside it is not applied to it.
+    // If rotary_dim is given, partial_rotary_factor is ignored.
     object["rotary_dim"] = 64;
     CHECK(config_of(object).rotary_dim == 64);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of a quantised folder declare, and that two of them agree.
+// Checks the declarations in the files of a quantised folder, and that two files that declare methods must agree.
 #include "model/declared_methods.h"
 
 #include <string>
@@ -17,7 +17,7 @@ weights::Declaration of_config(const std::string& quantization) {
     return model::declared_methods(json::parse(quantization, "config.json", json::Source::file));
 }
 
-// What both files declare; an empty text: there is no such file.
+// Returns the declarations of both files; an empty text stands for a missing file.
 weights::PackingHints hints_of(const std::string& quantization, const std::string& hf_quant) {
     weights::PackingHints hints;
     if (!quantization.empty()) hints.declarations.push_back(of_config(quantization));
@@ -56,7 +56,7 @@ TEST_CASE("config.json declares methods in the words of its writer") {
     const auto groups = of_config(R"({"quant_method": "compressed-tensors", "config_groups": {
         "group_0": {"weights": {"num_bits": 8, "type": "float"}},
         "group_1": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}}})");
-    REQUIRE(groups.entries.size() == 3);  // FP8 or MXFP8, and whole numbers
+    REQUIRE(groups.entries.size() == 3);  // FP8 or MXFP8, and integers
     CHECK(is(groups.entries[2], Method::integers));
 }
 

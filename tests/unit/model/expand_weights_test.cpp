@@ -19,7 +19,7 @@ namespace {
 constexpr Format k_grids[] = {Format::iq1_s, Format::iq1_m,   Format::iq2_xxs, Format::iq2_xs,
                               Format::iq2_s, Format::iq3_xxs, Format::iq3_s};
 
-// Any bytes are codes; only the scale of a block must be a number, and small.
+// Sets a block's scale to a small number. All other bytes are codes, for which any value is valid.
 void put_scale(Format format, std::byte* block) {
     constexpr uint16_t k_d = 0x1C00;  // 2^-8
     if (format != Format::iq1_m) return static_cast<void>(std::memcpy(block, &k_d, sizeof(k_d)));
@@ -39,7 +39,7 @@ void store_by_chance(TinyModel& tiny, const std::string& name, Format format, st
     for (size_t b = 0; b < n_blocks; ++b) put_scale(format, tensor.data.data() + b * block_bytes);
 }
 
-// Rows that fill no panel, and some that fill none at all.
+// Returns a model in which some matrices end with a partly filled panel, and some have fewer rows than one panel.
 TinyModel model_of(Format format) {
     TinyModel tiny(
         {.n_layer = 2, .hidden = 256, .n_head = 8, .n_head_kv = 1, .n_expert = 3, .expert_ff = 256});
@@ -115,7 +115,8 @@ TEST_CASE("little weight, other formats and mapped weights are not expanded") {
 
 TEST_CASE("codebooks whose unpacked form would fill the memory stay packed, unless asked for") {
     const auto backend = placement::make_backend("cpu", std::make_shared<ThreadPool>(2), active_cpu_level());
-    // Of weights only shapes count, here: experts of IQ3_S that would fit, and of IQ2_S, with others that would not.
+    // Only the shapes of weights matter here. Unpacked, the experts in IQ3_S and IQ2_S fit at first; with the experts that are
+    // added below they do not.
     constexpr int64_t k_rows = 1 << 16;
     std::vector<weights::WeightSpec> specs;
     const auto add_experts = [&](Format format, int64_t n_expert) {

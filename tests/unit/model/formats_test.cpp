@@ -29,8 +29,8 @@ TinyModel stored_in(Format format) {
     return tiny;
 }
 
-// Errors of one position: a near tie of two experts may fall the other way with rounded inputs, which shows at a few
-// positions only.
+// Returns the median of the positions' errors. With rounded inputs a near tie of two experts may be decided the other way, but
+// only at a few positions.
 double median_error(const std::vector<float>& actual, const std::vector<double>& expected, size_t n_vocab) {
     std::vector<double> errors;
     for (size_t at = 0; at < expected.size(); at += n_vocab) {

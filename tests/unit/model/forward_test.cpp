@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass against the same formulas written down a second time in double precision (plain_forward.h), and the
-// proof that the comparison notices every mistake it is meant to notice.
+// Compares the forward pass with the same formulas written a second time in double precision (plain_forward.h), and checks
+// that the comparison finds every planted mistake.
 #include <array>
 #include <cmath>
 #include <utility>

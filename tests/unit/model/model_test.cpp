@@ -26,7 +26,7 @@ namespace {
 const std::string k_folder = std::string(MINIM_TEST_MODELS) + "/minim-tiny";
 const std::string k_bf16 = std::string(MINIM_TEST_MODELS) + "/minim-tiny-bf16.gguf";
 
-// The safetensors folder with links to its files, so that a test can change or drop one.
+// Fills a folder with links to the files of the safetensors folder, so that a test can change or drop one.
 void link_folder(const TemporaryFolder& folder) {
     for (const auto& entry : std::filesystem::directory_iterator(k_folder)) {
         std::filesystem::create_symlink(entry.path(), folder / entry.path().filename().string());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights packed into a file: mapped from it when the model is opened again, made anew where they are others, and never
-// taken for what they are not.
+// Weights packed into a file are mapped from it when the model is opened again, packed again if the file has other weights, and
+// never mistaken for those of another model.
 #include "weights/packed_file.h"
 
 #include <sys/resource.h>
@@ -44,11 +44,12 @@ std::vector<float> some_logits(const model::Model& model) {
 }
 
 void put(const std::string& path, std::string_view text) {
-    std::filesystem::remove(path);  // whoever has the old one open keeps it
+    std::filesystem::remove(path);  // a process that has the old file open keeps it
     std::ofstream(path, std::ios::binary) << text;
 }
 
-// A file of the model, and what it is when it is opened with what a test has put in its place.
+// A packed file of the model, its content and the model's logits, and checks of opening the model after a test has replaced the
+// file.
 struct Packed {
     TemporaryFolder folder;
     std::string path = folder / "packed";
@@ -140,14 +141,14 @@ TEST_CASE("a packed file of another version, cut short, lengthened or altered at
     packed.check_is_made_anew("was made by another version");
     expect_error(Status::format, "of another model", [&] {
         with(offsetof(weights::PackedHeader, version), 2);
-        open_with(k_mix_ik, packed_in(packed.path));  // which would be made anew if it were of this one
+        open_with(k_mix_ik, packed_in(packed.path));  // written again if it were of this model
     });
     for (const size_t at : {offsetof(weights::PackedHeader, model), offsetof(weights::PackedHeader, contents),
                             offsetof(weights::PackedHeader, n_runs), offsetof(weights::PackedHeader, hash)}) {
         with(at, 1);
         packed.check_is_made_anew("was altered");
     }
-    with(sizeof(weights::PackedHeader) + 40, 64);  // where a run lies
+    with(sizeof(weights::PackedHeader) + 40, 64);  // the offset of a run
     packed.check_is_made_anew("in another format");
     put(packed.path, packed.text.substr(0, packed.text.size() - 1));
     packed.check_is_made_anew("has not the size");
@@ -194,7 +195,7 @@ TEST_CASE("a packed file of a checkpoint that has changed since is made anew") {
     const std::string packed = folder / "packed";
     std::filesystem::copy_file(k_q8_0, checkpoint);
     const std::vector<float> before = some_logits(*open_with(checkpoint, packed_in(packed)));
-    // Weights of experts, which no sample of the file meets.
+    // Weights of experts that none of the samples of the file covers.
     const std::string name = "blk.1.ffn_down_exps.weight";
     const auto changed_at = [&] {
         const auto file = checkpoint::Checkpoint::open(checkpoint, Logger());
@@ -270,7 +271,7 @@ TEST_CASE("weights are expanded as in the packed file, unless it is said how") {
     const auto expanded = opened(weights::Expand::on);
     CHECK(std::filesystem::file_size(path) > bytes);
     CHECK(same_bits(some_logits(*expanded), expected));
-    CHECK(same_bits(some_logits(*points), expected));  // from the file that has no name any more
+    CHECK(same_bits(some_logits(*points), expected));  // read from the file that has been unlinked
     const auto again = opened(weights::Expand::automatic);
     CHECK(again->weight_bytes()[0].total == expanded->weight_bytes()[0].total);
     CHECK(same_bits(some_logits(*again), expected));
@@ -287,7 +288,7 @@ TEST_CASE("how an unsuitable packed file is expanded says nothing about the one 
     std::string text = text_of(options.packed_file);
     text[sizeof(weights::PackedHeader) + 8] ^= 1;
     put(options.packed_file, text);
-    options.expand = weights::Expand::automatic;  // too little to be worth it
+    options.expand = weights::Expand::automatic;  // the weights are too small to be worth unpacking
     open_with(k_mix_iq, options);
     CHECK(std::filesystem::file_size(options.packed_file) < expanded);
 }
@@ -361,8 +362,8 @@ TEST_CASE("a packed file is for weights that are mapped on the host") {
     CHECK_NOTHROW(open_with(k_q8_0, options));
 }
 
-// Files hold packed rows for as long as k_packed_version stays. What fails here has changed their order: raise it, and
-// put the new hash here.
+// Packed rows in files must not change while k_packed_version stays the same. If this test fails, the order of packed rows has
+// changed: raise k_packed_version, and put the new hash here.
 TEST_CASE("packed rows lie as they do in the files of this version") {
     constexpr int64_t k_rows = 40;  // a panel, and part of one
     constexpr int64_t k_cols = 512;
@@ -380,7 +381,7 @@ TEST_CASE("packed rows lie as they do in the files of this version") {
         }
         std::vector<std::byte> packed(rows.size());
         backend->host()->pack_rows(shape, rows.data(), packed.data());
-        // A sum: formats may be added without a new version, with this number.
+        // The hashes are added up: a new format changes this number, but needs no new version.
         const uint64_t name = hash_bytes(std::as_bytes(std::span(entry.name)));
         all += hash_bytes(packed, name);
         const auto expanded = expanded_format(entry.format);

@@ -43,7 +43,7 @@ class PlainForward {
         return {first, first + size};
     }
 
-    // y = W x, W being `rows` rows from `first_row` on.
+    // Returns y = W x, where W is `rows` rows of w from `first_row` on.
     static Row multiply(const std::vector<float>& w, int64_t first_row, int64_t rows, const Row& x) {
         Row y(static_cast<size_t>(rows), 0.0);
         for (size_t r = 0; r < y.size(); ++r) {
@@ -53,7 +53,7 @@ class PlainForward {
         return y;
     }
 
-    // Over the whole of v, or over pieces of it for the mistake of a norm per head.
+    // Returns the RMS norm over the whole of v, or over pieces of it, for the mistake of a norm for each head.
     Row norm(const Row& v, const std::vector<float>& gain, size_t piece = 0) const {
         const double eps = is(Mistake::larger_epsilon) ? 1e-5 : static_cast<double>(s_.norm_eps);
         const size_t size = piece == 0 ? v.size() : piece;

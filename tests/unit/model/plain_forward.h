@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass of MiniMax-M2 once more: plain loops in double precision over the numbers of a TinyModel, with nothing
-// from lib/. Switches put in the mistakes that other implementations have made.
+// The forward pass of MiniMax-M2 written a second time: plain loops in double precision over the numbers of a TinyModel, without
+// code from lib/. Switches plant the mistakes that other implementations have made.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ enum class Mistake {
 
 std::string_view name_of(Mistake mistake);
 
-// Logits of every position, [ids.size(), n_vocab]. `gate_scale` multiplies the normalised gates.
+// Returns the logits of every position, [ids.size(), n_vocab]. `gate_scale` multiplies the normalised gates.
 std::vector<double> plain_logits(const TinyModel& model, std::span<const int32_t> ids,
                                  Mistake mistake = Mistake::none, double gate_scale = 1.0);
 

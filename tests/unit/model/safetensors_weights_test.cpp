@@ -21,7 +21,7 @@ using namespace minim::test;
 
 namespace {
 
-// One expert of a stack.
+// Returns one expert's matrix of a stack.
 Stored slice(const TinyModel& tiny, const std::string& name, int64_t e) {
     const TinyTensor& stack = tiny.tensors.at(name);
     return stored({stack.shape[1], stack.shape[2]},
@@ -51,7 +51,7 @@ void add_shared_parts(const TinyModel& tiny, Folder& folder, const std::string& 
     }
 }
 
-// The released layout: one tensor an expert.
+// Returns the tensors in the released layout, with one tensor for each expert.
 Folder released_layout(const TinyModel& tiny) {
     Folder folder;
     add_shared_parts(tiny, folder, "block_sparse_moe");
@@ -68,7 +68,7 @@ Folder released_layout(const TinyModel& tiny) {
     return folder;
 }
 
-// The newer layout: all experts in one tensor, gate rows before up rows.
+// Returns the tensors in the newer layout: all experts in one tensor, gate rows before up rows.
 Folder newer_layout(const TinyModel& tiny) {
     Folder folder;
     add_shared_parts(tiny, folder, "mlp");
@@ -177,7 +177,7 @@ TEST_CASE("both safetensors layouts give the logits of the formulas, and the sam
     CHECK(same_bits(released, newer));
 }
 
-// Moves every tensor whose name contains `from` to the name with `to` in its place, of the layers or experts that `which` wants.
+// Renames the tensors whose names contain `from` and for which which(name) is true: `to` takes the place of `from`.
 void rename(Folder& folder, const std::string& from, const std::string& to,
             const std::function<bool(const std::string&)>& which) {
     const Folder before = folder;
@@ -340,7 +340,7 @@ TEST_CASE("precomputed rotary frequencies and multi-token prediction are skipped
     CHECK(bound.config.n_layer == 2);
     CHECK(same_bits(logits_of(bound, ids), expected));
 
-    // A layer beyond the declared ones is no multi-token prediction.
+    // A layer beyond the declared ones is not taken for multi-token prediction.
     folder["model.layers.5.self_attn.q_proj.weight"] = stored({2}, values);
     expect_refusal(folder, Status::unsupported, "model.layers.5.",
                    [](model::Config& config) { config.n_mtp_layer = 3; });

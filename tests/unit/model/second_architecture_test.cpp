@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another architecture over the same runtime: QK-norm for each head, a router by softmax, and an expert that every row
-// uses. Nothing outside of it knows of these, and its logits are those of plain loops.
+// Another architecture on the same runtime: QK-norm for each head, a softmax router, and an expert that every row uses. No code
+// outside this file knows of these, and the logits are those of plain loops.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -68,7 +68,7 @@ struct Values {
             for (size_t c = 0; c < x.size(); ++c) y[r] += static_cast<double>(all[r * x.size() + c]) * x[c];
         return y;
     }
-    // Over the whole of x, or each run of as many numbers as there are weights.
+    // Returns the norm over the whole of x, or over each run of x that is as long as the weights.
     Row norm(const Row& x) const {
         Row y(x.size());
         for (size_t first = 0; first < x.size(); first += all.size()) {
@@ -235,9 +235,9 @@ std::vector<double> plain_logits(const Net& net, const std::vector<int32_t>& ids
     return logits;
 }
 
-// ---- the same as the runtime drives it ----
+// ---- the same equations, driven by the runtime ----
 
-// On backends that compute on host memory at once.
+// Works only on backends that compute synchronously in host memory.
 void choose_by_softmax(const Layer& layer, const Activations& a) {
     a.backend.norm(a.scratch, a.x, a.n, layer.ffn_norm.vector(), k_eps, a.h);
     std::vector<float> scores(static_cast<size_t>(a.n * k_experts));
@@ -328,7 +328,7 @@ runtime::Architecture architecture(const Net& net) {
     return second;
 }
 
-// Logits of every position, evaluated in steps of `chunk` rows.
+// Returns the logits of every position, evaluated in steps of `chunk` rows.
 std::vector<float> logits_on(const std::vector<runtime::Stage>& stages, const Net& net,
                              const std::vector<int32_t>& ids, size_t chunk) {
     std::vector<kv::Part> parts;

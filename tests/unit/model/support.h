@@ -21,7 +21,7 @@ std::unique_ptr<const model::Model> open_model(const std::string& path,
                                                std::string_view backend = "reference",
                                                const Logger* log = nullptr);
 
-// On the CPU, with two threads.
+// Opens a model on the CPU, with two threads.
 std::unique_ptr<const model::Model> open_with(const std::string& path, const model::OpenOptions& options,
                                               const Logger& log = Logger());
 
@@ -29,13 +29,13 @@ std::unique_ptr<const model::Model> open_with(const std::string& path, const mod
 std::unique_ptr<const model::Model> open_model(const TinyModel& model, const TemporaryFolder& folder,
                                                std::string_view backend = "reference");
 
-// Logits of every position, [ids.size(), n_vocab], evaluated in pieces of `chunk` rows (0: at once).
+// Returns the logits of every position, [ids.size(), n_vocab], evaluated in steps of `chunk` rows (0: all in one step).
 std::vector<float> logits_of(const model::Model& model, std::span<const int32_t> ids, Format kv = Format::f32,
                              size_t chunk = 0);
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b);
 
-// Root mean square of the difference over that of `expected`.
+// Returns the root mean square of the difference, divided by that of `expected`.
 template <typename Actual>
 double relative_rms(const std::vector<Actual>& actual, const std::vector<double>& expected) {
     double difference = 0.0;

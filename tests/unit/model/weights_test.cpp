@@ -29,7 +29,7 @@ void append(std::vector<std::byte>& out, const std::vector<std::byte>& more) {
     out.insert(out.end(), more.begin(), more.end());
 }
 
-// Opens what the writer holds and returns the logits of `ids`.
+// Writes the file, opens it and returns the logits of `ids`.
 std::vector<float> logits_of(const GgufWriter& gguf, const std::vector<int32_t>& ids,
                              std::string_view backend) {
     const TemporaryFolder folder;
@@ -37,14 +37,14 @@ std::vector<float> logits_of(const GgufWriter& gguf, const std::vector<int32_t>&
     return test::logits_of(*open_model(folder / "m.gguf", backend), ids);
 }
 
-// What opening fails with.
+// Checks that opening the file fails with this status, and a message that contains `part`.
 void expect_refusal(const GgufWriter& gguf, Status status, std::string_view part) {
     const TemporaryFolder folder;
     gguf.write(folder / "m.gguf");
     expect_error(status, part, [&] { open_model(folder / "m.gguf"); });
 }
 
-// One tensor with the rows of several, in their order.
+// Returns one tensor with the rows of several, in their order.
 GgufTensor joined_rows(GgufWriter& gguf, const std::vector<std::string>& names, const std::string& name) {
     GgufTensor whole = tensor_of(gguf, names[0]);
     whole.name = name;
@@ -57,7 +57,7 @@ GgufTensor joined_rows(GgufWriter& gguf, const std::vector<std::string>& names, 
     return whole;
 }
 
-// Gate and up of each expert one after the other: [n_expert, 2 ff, hidden].
+// Returns a tensor with gate and up of each expert one after the other: [n_expert, 2 ff, hidden].
 GgufTensor joined_gate_up(GgufWriter& gguf, const std::string& blk) {
     const GgufTensor gate = tensor_of(gguf, blk + "ffn_gate_exps.weight");
     const GgufTensor up = tensor_of(gguf, blk + "ffn_up_exps.weight");
@@ -119,7 +119,7 @@ TEST_CASE("a tensor of the wrong shape is a format error with both shapes") {
           "blk.0.ffn_up_exps.weight", "output.weight", "output_norm.weight", "blk.1.exp_probs_b.bias"}) {
         GgufWriter gguf = two_layers().writer();
         GgufTensor& tensor = tensor_of(gguf, name);
-        // Half as many rows, or values of a vector.
+        // Halves the rows of a matrix, or the values of a vector.
         const size_t rows = tensor.dims.size() == 1 ? 0 : 1;
         const uint64_t before = tensor.dims[rows];
         tensor.dims[rows] = before / 2;
@@ -303,7 +303,7 @@ TEST_CASE("multi-token-prediction tensors are skipped with one line in the log")
 }
 
 TEST_CASE("a layer that is not counted and has no tensor of multi-token prediction is refused, not skipped") {
-    // Declared, but not counted in block_count: the last layer of the model itself would be lost.
+    // The layer is declared but not counted in block_count: skipping it would lose the last layer of the model itself.
     GgufWriter gguf = two_layers().writer();
     gguf.add("minimax-m2.nextn_predict_layers", uint32_t{1});
     expect_refusal(gguf, Status::unsupported, "blk.1.");

@@ -58,7 +58,7 @@ TEST_CASE("numbers that were measured once come from the cache") {
     CHECK(cached_numbers("a device: of/two words", 2, measure) == std::vector{2e9, 3e9});
     CHECK(cached_numbers("a device: of/two words", 2, measure) == std::vector{2e9, 3e9});
     CHECK(n_measured == 1);
-    // Another number of numbers, or no numbers, are none of this key.
+    // Another count of numbers, or text that is not numbers, does not match this key: it is measured again.
     CHECK(cached_numbers("a device: of/two words", 3, measure).size() == 2);
     CHECK(n_measured == 2);
     for (const auto& file : std::filesystem::directory_iterator(folder / "minim"))
@@ -102,5 +102,5 @@ TEST_CASE("this machine's memory and bandwidth are found out") {
     CHECK(host.is_measured);
     CHECK(host.memory_bytes > 0);
     CHECK(host.bytes_per_second > 1e8);
-    CHECK(measured_host(1).bytes_per_second > 1e8);  // from the cache, if there is a place for one
+    CHECK(measured_host(1).bytes_per_second > 1e8);  // from the cache, if the machine has a place for one
 }

@@ -59,7 +59,7 @@ std::vector<weights::WeightSpec> weights_of_model(uint64_t expert_bytes) {
     return all;
 }
 
-// Devices named a:0, a:1 ... with so many GiB each.
+// Returns devices named a:0, a:1 ... with these GiB.
 std::vector<DeviceFacts> devices_of(const std::vector<double>& gib, double bandwidth = 1e12) {
     std::vector<DeviceFacts> devices;
     for (const double size : gib)
@@ -124,7 +124,7 @@ TEST_CASE("bytes are those of the weights, wherever they lie") {
                   c.devices[d].memory_bytes);
         }
         CHECK(dense == (3 + 10 + 2) * k_mib);
-        // The host keeps the experts that a device has a cache of.
+        // Experts that a device caches stay in host memory.
         const uint64_t all = uint64_t{k_layers * k_experts} * 64 * k_mib;
         CHECK((plan.host.expert_bytes == all || experts == all));
         CHECK(kv == uint64_t{1024} * k_layers * 2 * 2 * 128 * 2);  // K and V, 2 heads, F16
@@ -152,7 +152,7 @@ TEST_CASE("experts stay on devices if all fit, else the host has all and devices
     CHECK(says(plan, "160 of 160 experts"));
     CHECK(plan.decode_seconds.overlap == plan.decode_seconds.device_experts);
 
-    // The host has no room for all: those of the last layers are on the device alone.
+    // The host has no room for all experts: those of the last layers are on the device alone.
     const Case short_host = {.devices = devices_of({4.0}), .host = {8 * k_gib, 1e11, false}};
     const Plan other = short_host.plan();
     CHECK(other.fits);
@@ -243,7 +243,7 @@ TEST_CASE("layers that no rule names are planned as without rules, also where th
     CHECK(plan.host.n_experts == k_layers * k_experts);
     CHECK(says(plan, "a cache of "));
 
-    // One layer is on the device alone; the cache has the rest of the room.
+    // The experts of one layer are on the device alone; the cache has the rest of the room.
     c.overrides = R"(blk\.7\..*exps=a:0)";
     plan = c.plan();
     CHECK(plan.expert_device[7] == 0);
@@ -253,7 +253,7 @@ TEST_CASE("layers that no rule names are planned as without rules, also where th
     CHECK(plan.host.n_experts == (k_layers - 1) * k_experts);
     CHECK(plan.devices[0].expert_bytes == static_cast<uint64_t>(plan.devices[0].n_experts) * 64 * k_mib);
 
-    // A host without room for all experts keeps whole layers, those that are named among them.
+    // A host without room for all experts keeps those of whole layers, which include the layers that rules put there.
     c.overrides = R"(blk\.9\..*exps=cpu)";
     c.host.memory_bytes = 9 * k_gib;
     plan = c.plan();
@@ -263,7 +263,7 @@ TEST_CASE("layers that no rule names are planned as without rules, also where th
     CHECK(plan.expert_device[0] == -1);
     CHECK(plan.cached_part[0] == 0.0);
 
-    // Of several devices, some with room for the experts of their layers and some without.
+    // Of these devices one has room for the experts of its layers, and one has not.
     c = {.devices = devices_of({12.0, 1.0}), .shares = {5, 5}};
     c.overrides = R"(blk\.(0|6)\..*exps=cpu)";
     plan = c.plan();
@@ -272,7 +272,7 @@ TEST_CASE("layers that no rule names are planned as without rules, also where th
     for (const size_t layer : {0, 6})
         CHECK((plan.expert_device[layer] == -1 && plan.cached_part[layer] == 0.0));
 
-    // A rule for one matrix of a layer leaves the others where the layer is, which are two places.
+    // A rule for one matrix of a layer would put it on another device than the layer's other expert matrices.
     for (const char* rule : {R"(blk\.3\.ffn_up_exps=cpu)", R"(blk\.3\.ffn_up_exps=a:1,exps=cpu)"}) {
         c.overrides = rule;
         expect_error(Status::unsupported, "experts of layer 3 would be in two places", [&] { c.plan(); });
@@ -310,7 +310,7 @@ TEST_CASE("what the host reads takes as long as its kernels need for the format"
     CHECK(std::abs(slower.decode_seconds.host_experts - read / 2e10) < 1e-9);
     CHECK(slower.decode_seconds.dense == plain.decode_seconds.dense);
 
-    // The slower the host, the more of the experts are worth a place in a device's cache.
+    // The slower the host, the larger the part of the experts that a device caches.
     c.weights = weights_of_model(16 * k_mib);
     c.devices = devices_of({2.0}, 5e10);
     const Plan even = c.plan();

@@ -35,7 +35,7 @@ Amounts amounts(const Params& params, const Tokens& tokens) {
     return found;
 }
 
-// The definition, word for word: for each earlier place, how much of the text before it equals the end of the text.
+// Computes the amounts by the definition: for each earlier position, how much of the text before it equals the end of the text.
 Amounts by_definition(const Params& params, const Tokens& all) {
     const size_t n =
         params.dry_last_n < 0 ? all.size() : std::min(all.size(), static_cast<size_t>(params.dry_last_n));
@@ -95,7 +95,7 @@ TEST_CASE("breakers end repetitions and are never lowered") {
     CHECK(amounts(params, tokens) == Amounts{{9, 1.0F}});  // "3 4" alone counts
     params.dry_breakers = {breaker({{9, {}}})};
     CHECK(amounts(params, tokens).empty());
-    // A breaker of two tokens ends a repetition where both stand, and only there.
+    // A breaker of two tokens ends a repetition only where both tokens follow each other.
     params.dry_breakers = {breaker({{7, {3}}})};
     CHECK(amounts(params, tokens).empty());  // only "4" is left, which is too short
     params.dry_breakers = {breaker({{7, {4}}})};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that a call fails with a status and a text that names what it must.
+// Checks that a call fails with this status, and with a message that contains this text.
 #pragma once
 
 #include <string>

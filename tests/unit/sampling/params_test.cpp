@@ -9,7 +9,7 @@ namespace {
 constexpr float k_nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float k_infinity = std::numeric_limits<float>::infinity();
 
-// Sets one field and expects the error that names it.
+// Sets one field and checks that the error names it.
 template <typename Field, typename Value>
 void expect_refused(Field Params::*field, Value value, const std::string& text) {
     Params params;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double k_infinity = std::numeric_limits<double>::infinity();
 
-// The distance in units of the last place of the correct result.
+// Returns the distance in units of the last place of the correct result.
 double error_in_ulp(double value, long double correct) {
     const double rounded = std::abs(static_cast<double>(correct));
     const double ulp = std::nextafter(rounded, k_infinity) - rounded;

@@ -49,7 +49,7 @@ TEST_CASE("uniform numbers lie from 0 to below 1, use 53 bits and have the right
     }
     CHECK(in_range);
     CHECK(exact);
-    // Six standard deviations of the mean and of the mean square.
+    // The margins are six standard deviations of the mean and of the mean square.
     CHECK(sum / k_draws == Approx(0.5).margin(6 * 0.2887 / 316.2));
     CHECK(squares / k_draws == Approx(1.0 / 3.0).margin(6 * 0.2981 / 316.2));
 }

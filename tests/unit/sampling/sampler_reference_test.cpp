@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sampler against the definition, written down as plainly as possible: sort everything, filter, draw.
+// Compares the sampler with its definition, written as plainly as possible: sort everything, filter, draw.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -25,7 +25,7 @@ void normalise(std::vector<Entry>& entries, long double temperature) {
     for (Entry& entry : entries) entry.probability /= sum;
 }
 
-// The final distribution, highest first.
+// Returns the final distribution, highest first.
 std::vector<Entry> reference_distribution(const std::vector<float>& logits, const Params& params) {
     std::vector<Entry> entries;
     for (size_t id = 0; id < logits.size(); ++id) {
@@ -51,8 +51,8 @@ std::vector<Entry> reference_distribution(const std::vector<float>& logits, cons
     return entries;
 }
 
-// The token where the cumulative distribution passes u, and how close u came to a boundary between two
-// tokens.
+// Returns the token at which the cumulative distribution passes u. Sets `margin` to the distance of u from the
+// nearest boundary between two tokens.
 int32_t invert(const std::vector<Entry>& entries, double u, long double& margin) {
     margin = 1.0L;
     int32_t token = -1;
@@ -89,7 +89,7 @@ Params random_params(Random& random) {
     return params;
 }
 
-// Chi-square of the draws; 0 also stands for a token outside the distribution never having been drawn.
+// Returns the chi-square of the draws. Checks that no token outside the distribution was drawn.
 double chi_square(Sampler& sampler, const std::vector<float>& logits, const std::vector<Entry>& expected,
                   int n_draws) {
     std::vector<int> counts(logits.size(), 0);
@@ -138,7 +138,8 @@ TEST_CASE("draws follow the expected probabilities") {
         Sampler sampler(params, 12);
         CHECK(chi_square(sampler, logits, reference_distribution(logits, params), 40000) < limit);
     };
-    // Limits: the chi-square that chance passes once in 10 000, for the entries kept less one.
+    // The limits are chi-squares that chance exceeds once in 10 000 runs. The degrees of freedom are the remaining
+    // entries minus one.
     Params params;
     params.seed = 1;
     check(params, 37.4);  // 11 degrees of freedom

@@ -23,7 +23,7 @@ std::vector<float> logs(const std::vector<double>& probabilities) {
     return logits;
 }
 
-// The tokens seen in 2000 draws: all that may be chosen, where none of them is rarer than a few in a hundred.
+// Returns the tokens of 2000 draws. These are all possible tokens if each has a probability of at least a few percent.
 std::set<int32_t> seen(const Params& params, const std::vector<float>& logits) {
     Sampler sampler(params, size_of(logits));
     std::set<int32_t> tokens;
@@ -320,8 +320,8 @@ TEST_CASE("extreme temperatures end at the highest logit and at the even draw") 
 }
 
 TEST_CASE("the tokens of a seed are pinned") {
-    // Computed once from the definition by other means; a change of generator, arithmetic or order shows
-    // here.
+    // The expected tokens were computed once from the definition by other means. A change of the generator, the
+    // arithmetic or the order changes them.
     std::vector<float> logits;
     for (int i = 0; i < 1000; ++i) logits.push_back(static_cast<float>((i * 7919) % 1000) * 0.0078125F);
     Params params;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sampler makes of the top of a row is what it makes of the row, or it says that it cannot tell.
+// From the top of a row a sampler chooses the same token as from the whole row, or reports that the top does not determine it.
 #include "support/shortlist.h"
 
 #include <cmath>
@@ -15,12 +15,12 @@ using test::make_shortlist;
 
 constexpr float k_infinity = std::numeric_limits<float>::infinity();
 
-// Both samplers choose from the same rows, one of them from the top where that suffices. Returns how often it did.
+// Two samplers that choose from the same rows, one of them from the top if that suffices. n_told counts how often it did.
 struct Twins {
     Twins(const Params& params, int32_t n_vocab, std::span<const uint8_t> forbidden = {})
         : of_rows(params, n_vocab, forbidden), of_tops(params, n_vocab, forbidden) {}
 
-    // The token.
+    // Returns the token that both chose.
     int32_t choose(std::span<const float> logits, std::span<const int32_t> banned = {},
                    std::span<const uint64_t> allowed = {}) {
         const Choice expected = of_rows.sample(logits, banned, allowed);
@@ -52,7 +52,8 @@ struct Twins {
     int n_told = 0;
 };
 
-// Logits as a model makes them, of a width that says how sure it is; rounded, so that many are alike, where `coarse`.
+// Returns logits like those of a model. The larger the width, the surer the model. With `coarse` they are rounded, so that
+// many are equal.
 std::vector<float> random_row(Random& random, int32_t n_vocab, double width, bool coarse) {
     std::vector<float> logits;
     for (int32_t id = 0; id < n_vocab; ++id) {
@@ -161,7 +162,7 @@ TEST_CASE("where the whole row is needed, it is asked for") {
     ++params.top_k;
     CHECK(Sampler(params, k_vocab).query().n_candidates == 0);
     params.top_k = 0;
-    CHECK(Sampler(params, k_vocab).query({}, {}, true).n_candidates == 0);  // weights of what is allowed
+    CHECK(Sampler(params, k_vocab).query({}, {}, true).n_candidates == 0);  // allowed weights are unknown
     params.temperature = 0.0F;
     CHECK(Sampler(params, k_vocab).query({}, {}, true).n_candidates == k_most_candidates);
     params.presence_penalty = 1.0F;
@@ -177,7 +178,7 @@ TEST_CASE("what the top cannot tell leaves the sampler as it was") {
     Params params;
     params.top_p = 0.5F;
     Sampler sampler(params, 4);
-    // The cumulative weight meets the threshold to the last bit, which the device's total is not known to.
+    // The cumulative weight equals the threshold to the last bit, but the device's total is not known so exactly.
     const std::vector<float> even = {1, 1, 1, 1};
     CHECK_FALSE(sampler.sample(make_shortlist(even, sampler.query()).view()));
     const std::vector<float> none(4, -k_infinity);
@@ -213,7 +214,7 @@ TEST_CASE("a changed logit that was not reported counts as unknown") {
     CHECK_FALSE(sampler.sample(make_shortlist(logits, query).view()));
     query.n_candidates = 3;
     CHECK(sampler.sample(make_shortlist(logits, query).view())->token == 2);
-    // What a bias lowers may end behind tokens that are no candidates.
+    // A token that a bias lowers may rank below tokens that are not candidates.
     params.logit_bias = {{0, -2.5F}, {1, -2.5F}};
     Sampler lowered(params, 5);
     query.n_candidates = 2;
@@ -230,7 +231,7 @@ TEST_CASE("a draw from the whole distribution tells its token from the total's r
     Twins plain(params, 2000);
     for (int i = 0; i < 300; ++i) plain.choose(logits);
     CHECK(plain.n_told > 290);
-    // A bias moves the highest logit up or away: the total is moved along.
+    // A bias raises or removes the highest logit, and the total is adjusted.
     const auto best = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
     for (const float bias : {-k_infinity, -8.0F, 4.0F}) {
         params.logit_bias = {{best, bias}};

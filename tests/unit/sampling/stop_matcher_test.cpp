@@ -19,8 +19,8 @@ bool operator==(const Result& a, const Result& b) {
     return a.text == b.text && a.stopped == b.stopped && a.matched == b.matched;
 }
 
-// The definition: the shortest beginning of the text that ends with a stop string, less the longest such
-// string.
+// Computes the result by the definition: the shortest prefix of the text that ends with a stop string, without the
+// longest such string.
 Result reference(const std::vector<std::string>& stops, const std::string& text) {
     for (size_t end = 1; end <= text.size(); ++end) {
         std::string longest;
@@ -34,7 +34,7 @@ Result reference(const std::vector<std::string>& stops, const std::string& text)
     return {text, false, ""};
 }
 
-// How much of a text without a stop may still become one.
+// Returns the length of the end of the text that may still become a stop string, if the text contains none.
 size_t reference_held(const std::vector<std::string>& stops, const std::string& text) {
     size_t held = 0;
     for (const std::string& stop : stops) {

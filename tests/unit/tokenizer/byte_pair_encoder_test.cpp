@@ -29,7 +29,7 @@ std::vector<int32_t> encode(const BytePairEncoder& encoder, std::string_view pie
 using Ids = std::vector<int32_t>;
 using Merges = std::map<std::pair<int32_t, int32_t>, std::pair<size_t, int32_t>>;  // pair -> rank, result
 
-// The definition: look at all pairs, join the best, start again.
+// Encodes by the definition: look at all pairs, join the best, start again.
 Ids encode_by_definition(const Merges& merges, std::string_view piece) {
     Ids ids;
     for (const char byte : piece) ids.push_back(static_cast<uint8_t>(byte));

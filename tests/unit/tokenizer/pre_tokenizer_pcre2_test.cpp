@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scanner against a regular-expression engine that runs the pattern itself. The characters are of blocks
-// that have not changed since Unicode 14, as the engine's tables may be older than ours.
+// Compares the scanner with a regular-expression engine that runs the pattern itself. The characters come from
+// blocks that have not changed since Unicode 14, as the engine's tables may be older than ours.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -30,7 +30,7 @@ class Regex {
         match_.reset(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
     }
 
-    // The end of the match at `begin`, or `begin`.
+    // Returns the end of the match at `begin`, or `begin` if there is none.
     size_t match_end(std::string_view text, size_t begin) const {
         const int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                                       begin, PCRE2_ANCHORED, match_.get(), nullptr);

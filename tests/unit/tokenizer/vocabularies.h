@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small vocabularies and a logger that remembers, for the tests of this folder.
+// Small vocabularies, and a logger that stores its lines, for the tests of this folder.
 #pragma once
 
 #include <initializer_list>
@@ -16,7 +16,7 @@
 
 namespace minim::tokenizer::testing {
 
-// Ids 0 to 255 are the bytes in order.
+// Returns a vocabulary whose ids 0 to 255 are the bytes in order.
 inline Vocabulary byte_vocabulary() {
     Vocabulary vocabulary;
     for (int byte = 0; byte < 256; ++byte) {
@@ -33,7 +33,7 @@ inline int32_t add_token(Vocabulary& vocabulary, std::string_view text, TokenTyp
     return static_cast<int32_t>(vocabulary.tokens.size() - 1);
 }
 
-// A merge of two byte strings and its token, which is returned.
+// Adds a merge of two byte strings and its token. Returns the token.
 inline int32_t add_merge(Vocabulary& vocabulary, std::string_view left, std::string_view right) {
     const std::string left_text = to_stand_ins(left);
     const std::string right_text = to_stand_ins(right);
@@ -41,7 +41,7 @@ inline int32_t add_merge(Vocabulary& vocabulary, std::string_view left, std::str
     return add_token(vocabulary, left_text + right_text, TokenType::normal);
 }
 
-// Bytes, the merges of " hello", and these tokens behind them:
+// A vocabulary of the bytes, the merges of " hello" and some added tokens, with the ids of these tokens.
 struct Sample {
     Vocabulary vocabulary;
     int32_t he, ll, llo, hello, space_hello, bos, end, role, think, end_think, unused;

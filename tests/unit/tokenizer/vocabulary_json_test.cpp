@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A tokenizer.json of the sample vocabulary.
+// Returns a tokenizer.json of the sample vocabulary.
 Json sample_json() {
     const auto s = testing::sample_vocabulary();
     Json json;
@@ -104,7 +104,7 @@ Json sequence(const char* list, const Json& steps) {
     return {{"type", "Sequence"}, {list, steps}};
 }
 
-// A TemplateProcessing of texts with a special token before them, if it is not empty.
+// Returns a TemplateProcessing for texts, with a special token before them if `special` is not empty.
 Json template_of(const std::vector<std::string>& texts, const std::string& special) {
     Json single = Json::array();
     if (!special.empty()) single.push_back({{"SpecialToken", {{"id", special}, {"type_id", 0}}}});

@@ -100,7 +100,7 @@ TEST_CASE("a merge into what is no token is left out with a warning") {
     const std::string expected = "2 of " + std::to_string(n_before + 2) + " merges";
     CHECK(std::ranges::any_of(lines, [&](const std::string& line) { return contains(line, expected); }));
     CHECK(std::ranges::any_of(lines, [](const std::string& line) { return contains(line, "0 (a b)"); }));
-    // The other merges work as before, and the parts stay apart.
+    // The other merges work as before, and the parts of the ignored merges are not joined.
     const Tokenizer cut(vocabulary, PieceRules::model, Logger());
     const Tokenizer whole(sample_vocabulary().vocabulary, PieceRules::model, Logger());
     CHECK(cut.encode("hello abc", Specials::none) == whole.encode("hello abc", Specials::none));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices that a folder keeps in several tensors: found, refused, and read piece by piece.
+// Matrices that a folder stores in several tensors are found or refused, and read piece by piece.
 #include "weights/assembled.h"
 
 #include <array>
@@ -68,7 +68,7 @@ Folder awq() {
             {"X.scales", bytes_of("F16", {k_cols / 128, k_rows}, k_cols / 128 * k_rows * 2, 8)}};
 }
 
-// BF16 numbers near 1.
+// Returns a tensor of numbers near 1, in F16, BF16 or F32.
 Stored half_floats(const std::string& type, const std::vector<int64_t>& shape, size_t count) {
     Stored stored = {type, shape, {}};
     for (size_t i = 0; i < count; ++i) {
@@ -85,14 +85,14 @@ Stored half_floats(const std::string& type, const std::vector<int64_t>& shape, s
     return stored;
 }
 
-// compressed-tensors, symmetric.
+// Returns a symmetric INT4 matrix as compressed-tensors stores it.
 Folder int4(int64_t group, const std::string& scale_type = "BF16") {
     return {{"X.weight_packed", bytes_of("I32", {k_rows, k_cols / 8}, k_rows * k_cols / 2, 6)},
             {"X.weight_scale", half_floats(scale_type, {k_rows, k_cols / group},
                                            static_cast<size_t>(k_rows * k_cols / group))}};
 }
 
-// GPTQ with zero points and inputs in order.
+// Returns a matrix as GPTQ stores it, with zero points and inputs in order.
 Folder gptq(int64_t bits, int64_t group) {
     const int64_t n_groups = k_cols / group;
     Stored order = {"I32", {k_cols}, std::vector<std::byte>(k_cols * 4)};
@@ -105,7 +105,7 @@ Folder gptq(int64_t bits, int64_t group) {
             {"X.g_idx", order}};
 }
 
-// A file with one matrix X, and an odd number of bytes before it.
+// A checkpoint file with one matrix X, and an odd number of bytes before it.
 struct Opened {
     TemporaryFolder folder;
     Lines lines;
