@@ -31,7 +31,7 @@ TEST_CASE("layers of different sizes are split by size, with what lies before an
     CHECK(model::split_layers(sizes, Shares{1, 1, 1, 1}) == Counts{15, 16, 16, 15});
     CHECK(model::split_layers(sizes, Shares{1}) == Counts{62});
     CHECK(model::split_layers(sizes, Shares{0, 1, 0, 1, 0}) == Counts{0, 31, 0, 31, 0});
-    // As if the experts of the first 20 layers were offloaded.
+    // Layers without experts, as the first 20 are if their experts are offloaded, count less.
     for (size_t i = 0; i < 20; ++i) sizes.layer[i] = 1.0;
     CHECK(model::split_layers(sizes, Shares{1, 1}) == Counts{40, 22});
     // The head alone is more than half.

@@ -137,7 +137,7 @@ def control_characters(rng: random.Random) -> str:
 
 
 def mixed_piece(rng: random.Random) -> str:
-    """An entry of any pool and white space."""
+    """Returns an entry of a random pool, followed by white space."""
     visible_spaces = SPACES[1:-1]
     pool = rng.choice([WORDS, NUMBERS, CODE, CONTROLS, visible_spaces, ADDED_TOKENS])
     return rng.choice(pool) + rng.choice(SPACES)
