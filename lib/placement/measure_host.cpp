@@ -14,6 +14,7 @@ namespace {
 
 // A format is measured only if the model has at least this many bytes of it.
 constexpr uint64_t k_least_bytes = uint64_t{64} << 20;
+constexpr int64_t k_cols = 3072;  // a row of whole blocks in every format
 
 }  // namespace
 
@@ -37,8 +38,8 @@ void measure_rates(HostFacts& host, std::span<const weights::WeightSpec> weights
                                 return std::vector{weights::product_rate(*backend, held)};
                             }).front();
         // An unpacked row has more bytes than the row in the checkpoint.
-        const double part = static_cast<double>(row_bytes(entry.format, int64_t{3072})) /
-                            static_cast<double>(row_bytes(held, int64_t{3072}));
+        const double part = static_cast<double>(row_bytes(entry.format, k_cols)) /
+                            static_cast<double>(row_bytes(held, k_cols));
         host.rates.push_back({entry.format, rate * part});
     }
 }
