@@ -48,21 +48,27 @@ int32_t cgroup_core_quota() noexcept {
 }
 
 #if defined(__x86_64__)
-// Uses CPUID: __builtin_cpu_supports does not know these names in clang 14.
-bool has_f16c() noexcept {
+struct Registers {
     unsigned eax = 0;
     unsigned ebx = 0;
     unsigned ecx = 0;
     unsigned edx = 0;
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+};
+
+// Returns the answer of CPUID; zeros if the CPU does not have the leaf. __builtin_cpu_supports does not know some names in
+// clang 14.
+Registers cpuid(unsigned leaf, unsigned subleaf) noexcept {
+    Registers r;
+    if (__get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx) == 0) return {};
+    return r;
+}
+
+bool has_f16c() noexcept {
+    return (cpuid(1, 0).ecx & bit_F16C) != 0;
 }
 
 bool has_avx_vnni() noexcept {
-    unsigned eax = 0;
-    unsigned ebx = 0;
-    unsigned ecx = 0;
-    unsigned edx = 0;
-    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & bit_AVXVNNI) != 0;
+    return (cpuid(7, 1).eax & bit_AVXVNNI) != 0;
 }
 #endif
 
@@ -96,11 +102,8 @@ bool is_zen5() noexcept {
 #if defined(__x86_64__)
     // AMD's manual of CPUID, 0000_0001 EAX: the family is the base family, plus the extended family if the base family is 15.
     // The extended family of Zen 5 is 11.
-    unsigned eax = 0;
-    unsigned ebx = 0;
-    unsigned ecx = 0;
-    unsigned edx = 0;
-    if (!__builtin_cpu_is("amd") || __get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return false;
+    if (!__builtin_cpu_is("amd")) return false;
+    const unsigned eax = cpuid(1, 0).eax;
     const unsigned family = (eax >> 8 & 15) + (eax >> 20 & 255);
     return family == 26;
 #else
@@ -138,11 +141,7 @@ bool prefetches_unrolled_loads() noexcept {
 
 bool has_clflushopt() noexcept {
 #if defined(__x86_64__)
-    unsigned eax = 0;
-    unsigned ebx = 0;
-    unsigned ecx = 0;
-    unsigned edx = 0;
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx & bit_CLFLUSHOPT) != 0;
+    return (cpuid(7, 0).ebx & bit_CLFLUSHOPT) != 0;
 #else
     return false;
 #endif

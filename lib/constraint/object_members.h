@@ -20,7 +20,7 @@ struct MemberWriting {
     std::function<Part(const TextAutomaton* names, const json::Value& schema, const std::string& where)>
         further;
     Part separator;
-    bool empty_properties_close;  // "properties": {} means that there are no members
+    bool empty_properties_close;  // "properties": {} allows no members
 };
 
 // Returns the members that a flat schema for objects accepts: named ones in their order, then further ones.
