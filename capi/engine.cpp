@@ -40,7 +40,7 @@ engine::EngineParams engine_params(const minim_engine_params& p) {
     params.k_format = kv_format(p.k_format, "k_format");
     params.v_format = kv_format(p.v_format, "v_format");
     if (p.n_requests != 0) params.n_requests = p.n_requests;
-    params.n_batch = p.n_batch != 0 ? p.n_batch : std::max(params.n_batch, params.n_requests);
+    params.n_batch = p.n_batch;
     params.n_prompt_rows = p.n_prompt_rows;
     if (p.max_context > INT64_MAX)
         fail(Status::invalid, "a context of {} tokens is not possible", p.max_context);

@@ -14,6 +14,7 @@
 #include "model/expert_profile.h"
 #include "placement/devices.h"
 #include "placement/open_devices.h"
+#include "placement/split.h"
 #include "runtime/expert_pool.h"
 #include "structs.h"
 #include "texts.h"

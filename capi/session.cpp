@@ -25,7 +25,7 @@ engine::SessionParams session_params(const minim_session_params& p) {
     params.k_format = kv_format(p.k_format, "k_format");
     params.v_format = kv_format(p.v_format, "v_format");
     if (p.n_batch < 0) fail(Status::invalid, "n_batch is {}; it must not be negative", p.n_batch);
-    if (p.n_ubatch != 0) params.n_ubatch = p.n_ubatch;
+    params.n_ubatch = p.n_ubatch;
     return params;
 }
 

@@ -156,7 +156,9 @@ void add_batch_options(CLI::App& app, Options& options) {
                    "upper bound of -ub, as other engines have it (default 2048)")
         ->type_name("N")
         ->check(within(1, k_largest_int32));
-    app.add_option("--ubatch-size", options.n_ubatch, "also -ub: tokens evaluated together (default 512)")
+    app.add_option(
+           "--ubatch-size", options.n_ubatch,
+           "also -ub: tokens evaluated together (default: 512, or what is best with a cache of experts)")
         ->type_name("N")
         ->check(within(1, k_largest_int32));
     const std::map<std::string, int32_t> formats = {{"f16", MINIM_KV_F16},

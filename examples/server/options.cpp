@@ -109,7 +109,7 @@ void add_serving(CLI::App& app, Options& options) {
                    "at most 131072 or one context)")
         ->type_name("N");
     app.add_option("-b,--batch-size,--max-num-batched-tokens", options.n_batch,
-                   "tokens of a step (default 512)")
+                   "tokens of a step (default: 512, or what is best with a cache of experts)")
         ->type_name("N")
         ->check(within(1, 65536));
     const std::map<std::string, int32_t> formats = {{"auto", MINIM_KV_AUTO}, {"f16", MINIM_KV_F16},

@@ -925,8 +925,9 @@ typedef struct minim_session_params {
     int32_t k_format;     /* MINIM_KV_*; AUTO: F16. Q8_0 and Q4_0 need a head dimension that is a multiple of
                              32, keys in Q4_0 a power of two */
     int32_t v_format;
-    int32_t n_batch;  /* reserved, has no effect; must not be negative */
-    int32_t n_ubatch; /* tokens of a step, at most 65536; 0: 512. Changes speed, never results */
+    int32_t n_batch; /* reserved, has no effect; must not be negative */
+    /* Tokens of a step, at most 65536; 0: 512, or more if opening the model chose it. Changes speed, never results. */
+    int32_t n_ubatch;
 } minim_session_params;
 #define MINIM_SESSION_PARAMS_INIT \
     { sizeof(minim_session_params), 0, 0, 0, 0, 0, 0 }
@@ -1284,8 +1285,8 @@ typedef struct minim_engine_params {
                               0: the context that the model was trained for, or what fits in memory */
     int32_t k_format;   /* MINIM_KV_*; AUTO: F16 */
     int32_t v_format;
-    int32_t n_requests;    /* running at once, others wait; 0: 64 */
-    int32_t n_batch;       /* tokens of a step, at least n_requests; 0: 512, or n_requests */
+    int32_t n_requests; /* running at once, others wait; 0: 64 */
+    int32_t n_batch;    /* tokens of a step, at least n_requests; 0: as a session's n_ubatch, or n_requests */
     int32_t n_prompt_rows; /* the most tokens of prompts in a step while answers are running; 0: a quarter */
     int32_t forget_prefixes; /* 1: no prefix cache: the KV cache of ended requests is not kept */
     /* The most tokens of one request, prompt and answer, at most kv_tokens. May exceed the context that the model was trained for, with

@@ -44,10 +44,11 @@ int64_t context_length(const model::Model& model, const EngineParams& params, in
     return std::min(n_pages * k_kv_page_tokens, params.n_context != 0 ? params.n_context : trained);
 }
 
-EngineParams checked(EngineParams params) {
+EngineParams checked(EngineParams params, const model::Model& model) {
     constexpr int64_t k_most = runtime::k_most_step_rows;
     if (params.n_requests < 1 || params.n_requests > k_most)
         fail(Status::invalid, "n_requests is {}; 1 to {} are possible", params.n_requests, k_most);
+    if (params.n_batch == 0) params.n_batch = std::max(model.prompt_rows(), params.n_requests);
     if (params.n_batch < params.n_requests || params.n_batch > k_most) {
         fail(Status::invalid, "n_batch is {}; {} (n_requests) to {} are possible", params.n_batch,
              params.n_requests, k_most);
@@ -85,9 +86,9 @@ void Engine::move_in_order(WorkList::iterator work, WorkList& from, WorkList& to
 
 Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& params, const Logger& log)
     : model_(std::move(model)),
-      params_(checked(params)),
+      params_(checked(params, *model_)),
       log_(log),
-      n_pages_(kv::page_count(kv_tokens(*model_, params, log))),
+      n_pages_(kv::page_count(kv_tokens(*model_, params_, log))),
       n_context_(context_length(*model_, params_, n_pages_, log)),
       pool_(make_pool(*model_, params_.k_format, params_.v_format)),
       prefixes_(pool_),

@@ -34,8 +34,8 @@ struct EngineParams {
                               // that the model was trained for
     std::optional<Format> k_format;  // none: F16
     std::optional<Format> v_format;
-    int64_t n_requests = 64;                         // running at once; others wait
-    int64_t n_batch = runtime::k_default_step_rows;  // rows of a step
+    int64_t n_requests = 64;    // running at once; others wait
+    int64_t n_batch = 0;        // rows of a step; 0: Model::prompt_rows(), but at least n_requests
     int64_t n_prompt_rows = 0;  // the most rows of prompts in a step while answers are running; 0: a quarter
     bool keep_prefixes = true;  // pages of ended requests stay in the prefix cache
     int64_t n_context = 0;      // the most tokens of one request; 0: the trained context. At most n_kv_tokens

@@ -51,16 +51,17 @@ SessionParams params_of_state(const model::Model& model, const kv::StateFile& fi
     return params;
 }
 
-int64_t step_rows(int64_t n_ubatch, int64_t n_context) {
-    if (n_ubatch < 1) fail(Status::invalid, "n_ubatch is {}", n_ubatch);
-    return std::min({n_ubatch, n_context, runtime::k_most_step_rows});
+int64_t step_rows(const model::Model& model, int64_t n_ubatch, int64_t n_context) {
+    if (n_ubatch < 0) fail(Status::invalid, "n_ubatch is {}", n_ubatch);
+    const int64_t n_rows = n_ubatch == 0 ? model.prompt_rows() : n_ubatch;
+    return std::min({n_rows, n_context, runtime::k_most_step_rows});
 }
 
 int64_t context_length(const model::Model& model, const SessionParams& params, const Logger& log) {
     const int64_t trained = model.config().n_context_train;
     if (params.n_context == 0)
         return placement::default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
-                                          step_rows(params.n_ubatch, trained), log);
+                                          step_rows(model, params.n_ubatch, trained), log);
     constexpr int64_t k_limit = int64_t{1} << 31;
     if (params.n_context < 1 || params.n_context > k_limit) {
         fail(Status::invalid, "a context of {} tokens is not possible", params.n_context);
@@ -101,7 +102,9 @@ Session::Session(std::shared_ptr<const model::Model> model, const SessionParams&
 
 // Makes a session without pages for its tokens.
 Session::Session(const std::shared_ptr<const model::Model>& model, int64_t n_context, int64_t n_ubatch)
-    : model_(model), n_context_(n_context), scheduler_(model, step_rows(n_ubatch, n_context), n_context, 1) {
+    : model_(model),
+      n_context_(n_context),
+      scheduler_(model, step_rows(*model, n_ubatch, n_context), n_context, 1) {
     sequence_.tokens.reserve(static_cast<size_t>(n_context));
 }
 

@@ -24,7 +24,7 @@ struct SessionParams {
     std::optional<Format> k_format;  // none: F16, or that of the state file
     std::optional<Format> v_format;
     int64_t n_ubatch =
-        runtime::k_default_step_rows;  // rows of one step; changes speed and work space, never results
+        0;  // rows of one step; changes speed and work space, never results. 0: Model::prompt_rows()
 };
 
 // Returns the layout of the KV cache; the default format is F16.

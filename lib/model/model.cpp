@@ -14,6 +14,7 @@
 #include "model/minimax_m2.h"
 #include "model/side_file.h"
 #include "model/vocabulary.h"
+#include "runtime/step_space.h"
 #include "weights/mapped.h"
 
 namespace minim::model {
@@ -114,6 +115,12 @@ const backend::HostDevice* Model::host_backend() const noexcept {
     for (const weights::Part& part : parts_)
         if (part.host != nullptr) return part.host;
     return nullptr;
+}
+
+int64_t Model::prompt_rows() const noexcept {
+    int64_t n_rows = 0;
+    for (const runtime::Stage& stage : stages_) n_rows = std::max(n_rows, stage.prompt_rows);
+    return n_rows > 0 ? n_rows : runtime::k_default_step_rows;
 }
 
 void Model::load_weights(const OpenOptions& options, const Logger& log) {

@@ -85,6 +85,9 @@ class Model {
     // Returns one pool for each stage; null if the stage shares no experts with the host.
     std::span<const std::unique_ptr<runtime::ExpertPool>> expert_pools() const noexcept { return pools_; }
 
+    // Returns the rows of a step with a prompt, if the caller does not state them: those that the placement chose.
+    int64_t prompt_rows() const noexcept;
+
     // Returns one entry for each logit; 1 for padding of the vocabulary, which is not a token.
     std::span<const uint8_t> unused_rows() const noexcept { return unused_rows_; }
     // Returns the first id of the added tokens, which are at the end of the vocabulary: ids from here on are markup.

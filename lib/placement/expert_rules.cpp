@@ -107,6 +107,11 @@ bool is_pinned(const ExpertRules& rules, const Named& tensor, int64_t layer, int
     return rules.n_host_layers >= 0 ? layer < rules.n_host_layers : layer >= n_layer + rules.n_host_layers;
 }
 
+// Returns the device of a tensor that a rule places.
+const std::shared_ptr<const backend::Backend>& wanted_device(const ExpertRules& rules, const Named& tensor) {
+    return tensor.decides >= 0 ? rules.overrides[static_cast<size_t>(tensor.decides)].device : rules.host;
+}
+
 }  // namespace
 
 std::vector<OverrideText> parse_overrides(std::string_view text) {
@@ -141,15 +146,17 @@ std::vector<Override> make_overrides(std::string_view text,
     return overrides;
 }
 
-std::vector<bool> layers_with_rules(const ExpertRules& rules, int64_t n_layer) {
+std::vector<std::shared_ptr<const backend::Backend>> expert_devices(const ExpertRules& rules,
+                                                                    int64_t n_layer) {
     const Stage whole = {nullptr, n_layer};
     std::vector<Named> all = all_names({&whole, 1});
     match(texts_of(rules.overrides), all);
-    std::vector<bool> layers(static_cast<size_t>(n_layer));
-    for (const Named& tensor : all)
-        if (tensor.is_of_experts && is_pinned(rules, tensor, tensor.layer_of_stage, n_layer))
-            layers[static_cast<size_t>(tensor.layer_of_stage)] = true;
-    return layers;
+    std::vector<std::shared_ptr<const backend::Backend>> devices(static_cast<size_t>(n_layer));
+    for (const Named& tensor : all) {
+        if (!tensor.is_of_experts || !is_pinned(rules, tensor, tensor.layer_of_stage, n_layer)) continue;
+        devices[static_cast<size_t>(tensor.layer_of_stage)] = wanted_device(rules, tensor);
+    }
+    return devices;
 }
 
 void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
@@ -163,8 +170,7 @@ void place_experts(const ExpertRules& rules, std::span<Stage> stages) {
     // A layer on the CPU keeps its experts there.
     const auto device_for = [&](const Named& tensor, int64_t layer) {
         const auto& own = stages[tensor.stage].backend;
-        const auto& wanted =
-            tensor.decides >= 0 ? rules.overrides[static_cast<size_t>(tensor.decides)].device : rules.host;
+        const auto& wanted = wanted_device(rules, tensor);
         const bool stays = !is_pinned(rules, tensor, layer, n_layer);
         return stays || (wanted == rules.host && stages[tensor.stage].is_on_host()) ? own : wanted;
     };

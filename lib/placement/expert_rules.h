@@ -34,7 +34,7 @@ struct WantedPlace {
     std::string device;  // as named in the text; empty: no override matches
     std::string rule;    // the item of the text, for messages
 };
-// Returns the places of the tensors. Throws as layers_with_rules().
+// Returns the places of the tensors. Throws as expert_devices().
 std::vector<WantedPlace> wanted_places(std::span<const OverrideText> overrides, int64_t n_layer);
 
 // Puts tensors on a device if a regular expression is found in their names. The names are the GGUF names
@@ -61,11 +61,12 @@ std::vector<Override> make_overrides(std::string_view text,
                                      std::span<const std::shared_ptr<const backend::Backend>> devices,
                                      const OpenDevice& open);
 
-// Returns for each layer whether a rule places its experts; else they are on the device of their layer. Throws
-// invalid for a bad pattern, and for a pattern that only matches tensors that earlier patterns match, or none.
-std::vector<bool> layers_with_rules(const ExpertRules& rules, int64_t n_layer);
+// Returns for each layer the device on which a rule places its experts; null if no rule does. Throws invalid for a bad
+// pattern, and for a pattern that only matches tensors that earlier patterns match, or none.
+std::vector<std::shared_ptr<const backend::Backend>> expert_devices(const ExpertRules& rules,
+                                                                    int64_t n_layer);
 
-// Sets the devices of the experts of each stage's layers. Throws as layers_with_rules, and unsupported if a rule
+// Sets the devices of the experts of each stage's layers. Throws as expert_devices, and unsupported if a rule
 // would move a tensor that is not of experts, or only some of the experts' matrices of a layer.
 void place_experts(const ExpertRules& rules, std::span<runtime::Stage> stages);
 

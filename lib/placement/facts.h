@@ -33,6 +33,11 @@ struct HostFacts {
     std::vector<FormatRate> rates = {};  // measured ones; the others are predicted from the bandwidth
 };
 
+struct MachineRates {
+    std::vector<DeviceFacts> devices;
+    HostFacts host;
+};
+
 // Parses "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the last part may be left out. "cuda:0=20GiB" and "cuda:0" stand for a device of
 // this machine; the numbers that the text leaves out are 0 in the result. A size is a number with B, kB, MB, GB, TB, KiB, MiB,
 // GiB or TiB, a bandwidth the same with "/s". "CUDA0" stands for "cuda:0". Throws invalid, quoting the text.

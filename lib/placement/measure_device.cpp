@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -72,16 +73,28 @@ std::shared_ptr<const backend::Backend> opened(const std::string& name, std::str
     }
 }
 
+std::string description_of(const std::string& name, CpuLevel level) {
+    for (const backend::DeviceInfo& info : list_devices(level))
+        if (info.name == name) return info.description;
+    return {};
+}
+
 // Fills in the bandwidths of an open device, measured now or before.
 void fill_rates(DeviceFacts& facts, const backend::Backend& device, CpuLevel level) {
-    std::string description;
-    for (const backend::DeviceInfo& info : list_devices(level))
-        if (info.name == facts.name) description = info.description;
+    const std::string description = description_of(facts.name, level);
     const std::vector<double> rates = cached_numbers(format_text("device-{}-{}", facts.name, description), 2,
                                                      [&] { return measure(device); });
     facts.bytes_per_second = rates[0];
     facts.link_bytes_per_second = rates[1];
     facts.is_measured = true;
+}
+
+// Returns the facts of an open device but for its memory.
+DeviceFacts facts_of(const backend::Backend& device, CpuLevel level) {
+    // "cuda:0 (exact)" is the device cuda:0.
+    DeviceFacts facts = {.name = std::string(device.name().substr(0, device.name().find(' ')))};
+    fill_rates(facts, device, level);
+    return facts;
 }
 
 }  // namespace
@@ -93,13 +106,32 @@ void complete_device(DeviceFacts& facts, std::string_view text, const Threads& t
     if (facts.bytes_per_second == 0.0) fill_rates(facts, *device, level);
 }
 
+std::optional<MachineRates> measured_rates(std::span<const std::shared_ptr<const backend::Backend>> devices,
+                                           int32_t n_threads, CpuLevel level, const Logger& log) {
+    MachineRates rates;
+    std::map<std::string, double> bandwidths;  // by description
+    for (const auto& device : devices) {
+        try {
+            DeviceFacts facts = facts_of(*device, level);
+            // The memories of devices of one make are equally fast; their links need not be.
+            facts.bytes_per_second =
+                bandwidths.emplace(description_of(facts.name, level), facts.bytes_per_second).first->second;
+            rates.devices.push_back(std::move(facts));
+        } catch (const Error& error) {
+            log.info("{}: experts are placed without its bandwidth, which is not known: {}", device->name(),
+                     error.what());
+            return std::nullopt;
+        }
+    }
+    rates.host = measured_host(n_threads);
+    return rates;
+}
+
 runtime::StreamRule measured_stream_rule(const backend::Backend& device, const model::Config& config,
                                          double expert_bytes, int32_t n_threads, CpuLevel level,
                                          const Logger& log) {
     try {
-        // "cuda:0 (exact)" is the device cuda:0.
-        DeviceFacts facts = {.name = std::string(device.name().substr(0, device.name().find(' ')))};
-        fill_rates(facts, device, level);
+        const DeviceFacts facts = facts_of(device, level);
         const HostFacts host = measured_host(n_threads);
         runtime::StreamRule rule = stream_rule(facts, host, config, expert_bytes, k_most_rows);
         // Round: numbers from the cache have fewer digits than numbers that were just measured.

@@ -2,6 +2,9 @@
 // The bandwidths of a device of this machine, measured by copies.
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <span>
 #include <string_view>
 
 #include "backend/backend.h"
@@ -18,6 +21,11 @@ namespace minim::placement {
 // bandwidths of a device are measured in some 100 ms the first time, and cached (facts.h). Throws invalid,
 // quoting `text` with the reason, if no such device is usable here, and what a device's copies throw.
 void complete_device(DeviceFacts& facts, std::string_view text, const Threads& threads, CpuLevel level);
+
+// Returns the bandwidths of open devices of this machine, of their links, and of the host read by n_threads threads. They are
+// measured once and cached. Returns nothing, with a line in `log`, if a device cannot be measured.
+std::optional<MachineRates> measured_rates(std::span<const std::shared_ptr<const backend::Backend>> devices,
+                                           int32_t n_threads, CpuLevel level, const Logger& log);
 
 // Returns when prompts copy experts of expert_bytes to a device of this machine (stream_rule()), from the measured bandwidths
 // of its link and of the host, read by n_threads threads. They are measured once and cached, so that the same prompt is

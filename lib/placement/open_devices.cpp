@@ -116,12 +116,16 @@ class Opening {
             r.fit_context == 0 && (says_nothing || r.expert_cache_bytes == k_cache_all_room);
         // A deterministic model copies no experts: which ones a step copies depends on all its rows, and a row's result must not
         // depend on the other rows.
-        if (arithmetic_ != backend::Arithmetic::deterministic)
-            spread_.stream_rule = [n_threads = threads_.prompt->n_threads(), level = level_, &log = log_](
-                                      const backend::Backend& device, const model::Config& config,
-                                      double expert_bytes) {
-                return measured_stream_rule(device, config, expert_bytes, n_threads, level, log);
-            };
+        if (arithmetic_ == backend::Arithmetic::deterministic) return;
+        spread_.rates = [n_threads = threads_.decode->n_threads(), level = level_,
+                         &log = log_](std::span<const std::shared_ptr<const backend::Backend>> devices) {
+            return measured_rates(devices, n_threads, level, log);
+        };
+        spread_.stream_rule = [n_threads = threads_.prompt->n_threads(), level = level_, &log = log_](
+                                  const backend::Backend& device, const model::Config& config,
+                                  double expert_bytes) {
+            return measured_stream_rule(device, config, expert_bytes, n_threads, level, log);
+        };
     }
 
     const OpenRequest& request_;

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "placement/devices.h"
+#include "placement/split.h"
 #include "runtime/expert_pool.h"
 
 namespace minim::placement {

@@ -17,14 +17,15 @@
 #include "model/shares.h"
 #include "placement/predict.h"
 #include "runtime/stream_rule.h"
+#include "weights/device_target.h"
 
 namespace minim::placement {
 namespace {
 
 using model::Role;
 
-constexpr int32_t k_host = -1;
-constexpr int32_t k_not_said = -2;
+// Devices whose measured bandwidths differ by less than this part count as equally fast: measuring is no more precise.
+constexpr double k_even_part = 0.1;
 
 // The reserve that stays free in each memory, for uncounted allocations.
 constexpr uint64_t k_reserve_bytes = uint64_t{512} << 20;
@@ -76,17 +77,19 @@ Sizes sizes_of(const PlanRequest& request) {
         const auto layer = static_cast<size_t>(std::max(weight.layer, 0));
         if (role == Role::experts_norm) continue;  // a few kilobytes for offloaded experts
         const double seconds = static_cast<double>(weight.bytes()) / host_rate(request.host, weight.format);
+        const weights::WeightSpec* const one = &weight;
+        const uint64_t bytes = weights::device_bytes({&one, 1});
         if (role == Role::embedding) {
-            sizes.embedding += weight.bytes();
+            sizes.embedding += bytes;
         } else if (weight.layer < 0) {
-            sizes.head += weight.bytes();
+            sizes.head += bytes;
             sizes.head_on_host += seconds;
         } else if (weight.is_expert()) {
-            sizes.experts[layer] += weight.bytes();
+            sizes.experts[layer] += bytes;
             sizes.experts_on_host[layer] += seconds;
             if (role == Role::gate) ++sizes.n_experts[layer];
         } else {
-            sizes.dense[layer] += weight.bytes();
+            sizes.dense[layer] += bytes;
             sizes.dense_on_host[layer] += seconds;
         }
     }
@@ -116,6 +119,12 @@ uint64_t step_bytes(const model::Config& config, int64_t n_rows, int64_t n_conte
     return bytes;
 }
 
+bool has_all_rates(const PlanRequest& request) {
+    return request.host.bytes_per_second > 0.0 &&
+           std::ranges::all_of(request.devices,
+                               [](const DeviceFacts& device) { return device.bytes_per_second > 0.0; });
+}
+
 // The number of layers of each device. The remaining layers come before them and are on the host.
 using Counts = std::vector<int64_t>;
 
@@ -123,21 +132,37 @@ class Planner {
   public:
     explicit Planner(const PlanRequest& request)
         : request_(request), sizes_(sizes_of(request)), n_layer_(request.config.n_layer) {
-        device_work_ = step_bytes(request.config, n_rows(), request.n_context, true);
+        for (size_t d = 0; d < request.devices.size(); ++d)
+            device_work_.push_back(request.taken_bytes
+                                       ? request.taken_bytes(d, n_rows())
+                                       : step_bytes(request.config, n_rows(), request.n_context, true));
         host_work_ = step_bytes(request.config, n_rows(), request.n_context, false);
         read_rules();
     }
 
-    Plan make() {
-        Plan best = request_.shares.empty() ? search() : filled(counts_of_shares());
-        describe(best);
-        return best;
+    Plan place_all() const { return request_.shares.empty() ? search() : filled(counts_of_shares()); }
+
+    // Adds the sentences to a plan. Throws unsupported for rules that the plan cannot keep.
+    void describe(Plan& plan) const {
+        check_rules(plan);
+        for (size_t d = 0; d < plan.devices.size(); ++d) describe_device(plan, d);
+        if (plan.host.n_layers > 0 && !plan.devices.empty())
+            plan.choices.push_back(
+                format_text("{} layers stay with the CPU: the devices have no room for their attention "
+                            "weights and KV cache",
+                            plan.host.n_layers));
+        if (plan.host.expert_bytes > 0)
+            plan.choices.push_back(format_text("{} of {} experts ({}) are in host memory{}",
+                                               plan.host.n_experts, n_experts(),
+                                               size_text(plan.host.expert_bytes),
+                                               request_.overrides.empty() ? "" : ", as far as -ot says so"));
+        if (!plan.fits) describe_refusal(plan);
     }
 
   private:
     int32_t device_of(const std::string& name, const std::string& rule) const {
         const std::string wanted = device_name(name);
-        if (wanted == "cpu") return k_host;
+        if (wanted == "cpu") return k_on_host;
         const auto found = std::ranges::find(request_.devices, wanted, &DeviceFacts::name);
         if (found == request_.devices.end()) {
             std::string known = "cpu";
@@ -149,7 +174,8 @@ class Planner {
     }
 
     void read_rules() {
-        said_.assign(static_cast<size_t>(n_layer_), k_not_said);
+        said_ = request_.expert_devices;
+        said_.resize(static_cast<size_t>(n_layer_), k_free);
         if (request_.overrides.empty()) return;
         wanted_ = wanted_places(parse_overrides(request_.overrides), n_layer_);
         for (const WantedPlace& place : wanted_)
@@ -161,9 +187,9 @@ class Planner {
     void check_rules(const Plan& plan) const {
         for (const WantedPlace& place : wanted_) {
             const auto layer = static_cast<size_t>(std::max<int64_t>(place.layer, 0));
-            const int32_t own = place.layer < 0 ? k_not_said : plan.layer_device[layer];
+            const int32_t own = place.layer < 0 ? k_free : plan.layer_device[layer];
             const int32_t wanted = place.device.empty() ? own : device_of(place.device, place.rule);
-            const bool is_free = place.is_of_experts && said_[layer] == k_not_said;
+            const bool is_free = place.is_of_experts && said_[layer] == k_free;
             if (place.is_of_experts && !is_free && wanted != plan.expert_device[layer])
                 fail(Status::unsupported,
                      "experts of layer {} would be in two places ({}); a layer's stay together", place.layer,
@@ -175,9 +201,13 @@ class Planner {
         }
     }
 
+    uint64_t reserve_on(size_t device) const {
+        return request_.taken_bytes ? 0 : reserve_of(request_.devices[device].memory_bytes);
+    }
+
     uint64_t capacity(size_t device) const {
         const uint64_t memory = request_.devices[device].memory_bytes;
-        const uint64_t taken = reserve_of(memory) + device_work_;
+        const uint64_t taken = device_work_[device] + reserve_on(device);
         return memory > taken ? memory - taken : 0;
     }
 
@@ -186,7 +216,9 @@ class Planner {
         const bool are_counts =
             sum == static_cast<double>(n_layer_) &&
             std::ranges::all_of(request_.shares, [](double s) { return s == std::floor(s); });
-        if (!are_counts) return model::split_layers(n_layer_, request_.shares);
+        const bool is_part = request_.n_device_layers >= 0 && request_.n_device_layers < n_layer_;
+        if (!are_counts || is_part)
+            return model::split_layers(is_part ? request_.n_device_layers : n_layer_, request_.shares);
         Counts counts;
         for (const double share : request_.shares) counts.push_back(static_cast<int64_t>(share));
         return counts;
@@ -200,18 +232,18 @@ class Planner {
         return model::split_layers(n_on_devices, room);
     }
 
-    // Places the experts as the rules say. Other experts are on their layer's device if it has room for the experts of all its
-    // layers. If not, the host has all of them, and the device has a cache. If the host has no room for all, the experts of the
-    // last layers are only on the device.
+    // Places the experts as the rules say, the others as request_.free_experts says. If the host has no room for all of a device
+    // that has a cache, the experts of the last layers are only on the device.
     Plan filled(const Counts& counts) const {
-        Plan plan = filled(counts, true);
-        return host_overflow(plan) == 0 ? plan : filled(counts, false);
+        const bool may_cache = request_.free_experts == FreeExperts::cached;
+        Plan plan = filled(counts, may_cache);
+        return !may_cache || host_overflow(plan) == 0 ? plan : filled(counts, false);
     }
 
     Plan filled(const Counts& counts, bool may_cache) const {
         Plan plan;
-        plan.layer_device.assign(static_cast<size_t>(n_layer_), k_host);
-        plan.expert_device.assign(static_cast<size_t>(n_layer_), k_host);
+        plan.layer_device.assign(static_cast<size_t>(n_layer_), k_on_host);
+        plan.expert_device.assign(static_cast<size_t>(n_layer_), k_on_host);
         plan.cached_part.assign(static_cast<size_t>(n_layer_), 0.0);
         int64_t layer = n_layer_ - std::accumulate(counts.begin(), counts.end(), int64_t{0});
         for (size_t d = 0; d < counts.size(); ++d)
@@ -220,17 +252,19 @@ class Planner {
         for (const DeviceFacts& device : request_.devices) plan.devices.push_back({.name = device.name});
         plan.host.name = "cpu";
         plan.host.work_bytes = host_work_;
-        for (PlannedPlace& place : plan.devices) place.work_bytes = device_work_;
+        for (size_t d = 0; d < plan.devices.size(); ++d) plan.devices[d].work_bytes = device_work_[d];
         add_dense(plan);
-        for (size_t l = 0; l < said_.size(); ++l)
-            if (said_[l] != k_not_said) add_experts(plan, l, said_[l]);
-        for (int32_t d = k_host; d < std::ssize(plan.devices); ++d) add_free_experts(plan, d, may_cache);
+        for (size_t l = 0; l < said_.size(); ++l) {
+            if (said_[l] == k_elsewhere) plan.expert_device[l] = k_elsewhere;
+            if (said_[l] >= k_on_host) add_experts(plan, l, said_[l]);
+        }
+        for (int32_t d = k_on_host; d < std::ssize(plan.devices); ++d) add_free_experts(plan, d, may_cache);
         finish(plan);
         return plan;
     }
 
     PlannedPlace& place(Plan& plan, int32_t device) const {
-        return device == k_host ? plan.host : plan.devices[static_cast<size_t>(device)];
+        return device == k_on_host ? plan.host : plan.devices[static_cast<size_t>(device)];
     }
 
     void add_dense(Plan& plan) const {
@@ -254,22 +288,28 @@ class Planner {
     // Places the experts that no rule places, of the layers of a device.
     void add_free_experts(Plan& plan, int32_t device, bool may_cache) const {
         std::vector<size_t> layers;
+        std::vector<size_t> cached;  // whose experts are with the host, by a rule
         uint64_t bytes = 0;
         for (size_t l = said_.size(); l-- > 0;) {
-            if (said_[l] != k_not_said || plan.layer_device[l] != device) continue;
+            if (plan.layer_device[l] != device) continue;
+            if (said_[l] == k_on_host && request_.caches_host_experts) cached.push_back(l);
+            if (said_[l] != k_free) continue;
             layers.push_back(l);
             bytes += sizes_.experts[l];
         }
-        const uint64_t room = device == k_host ? 0 : room_on(plan, device);
-        if (device != k_host && bytes > room && may_cache) {
-            for (const size_t l : layers) add_experts(plan, l, k_host);
-            add_cache(plan, device, layers, room);
-            return;
+        const uint64_t room = device == k_on_host ? 0 : room_on(plan, device);
+        may_cache = may_cache && device != k_on_host;
+        if (may_cache && bytes > room) {
+            for (const size_t l : layers) add_experts(plan, l, k_on_host);
+            cached.insert(cached.end(), layers.begin(), layers.end());
+        } else {
+            for (const size_t l : layers) {
+                const bool stays = request_.free_experts == FreeExperts::stay ||
+                                   (device != k_on_host && sizes_.experts[l] <= room_on(plan, device));
+                add_experts(plan, l, stays ? device : k_on_host);
+            }
         }
-        for (const size_t l : layers) {
-            const bool has_room = device != k_host && sizes_.experts[l] <= room_on(plan, device);
-            add_experts(plan, l, has_room ? device : k_host);
-        }
+        if (may_cache) add_cache(plan, device, cached, room_on(plan, device));
     }
 
     uint64_t room_on(const Plan& plan, int32_t device) const {
@@ -294,17 +334,21 @@ class Planner {
             tables += n * sizeof(backend::ExpertPlace);
         }
         const auto d = static_cast<size_t>(device);
-        const uint64_t outputs = output_bytes();
+        const uint64_t outputs = request_.taken_bytes ? 0 : output_bytes();
         if (all == 0 || room <= tables + outputs) return;
         room -= outputs;
+        const uint64_t whole_room = room > tables ? room - tables : 0;
         const uint64_t staging = staging_bytes(request_.devices[d], classes.rbegin()->first, all, room);
         room -= staging;
         plan.devices[d].work_bytes += outputs + staging;
         if (room <= tables) return;
-        const double part =
-            std::min(static_cast<double>(room - tables) / static_cast<double>(all),
-                     balanced_part(request_.devices[d], static_cast<double>(all) / all_on_host));
+        const double of_room = static_cast<double>(room - tables) / static_cast<double>(all);
+        const double balanced =
+            rates_are_known_ ? balanced_part(request_.devices[d], static_cast<double>(all) / all_on_host)
+                             : 1.0;
+        const double part = std::min(of_room, balanced);
         PlannedPlace& there = plan.devices[d];
+        const uint64_t before = there.expert_bytes;
         for (const auto& [bytes, of] : classes) {
             int64_t n_all = 0;
             for (const size_t l : of) n_all += sizes_.n_experts[l];
@@ -314,6 +358,8 @@ class Planner {
             for (const size_t l : of)
                 plan.cached_part[l] = static_cast<double>(n) / static_cast<double>(n_all);
         }
+        // A cache that is not limited by its room gets what it needs.
+        there.cache_bytes = part < of_room ? staging + there.expert_bytes - before : whole_room;
     }
 
     int64_t n_rows() const { return std::min(request_.n_ubatch, request_.n_context); }
@@ -352,13 +398,15 @@ class Planner {
     }
 
     void finish(Plan& plan) const {
-        const auto left = [](uint64_t memory, const PlannedPlace& place) {
-            const uint64_t taken = used(place) + place.work_bytes + reserve_of(memory);
+        const auto left = [](uint64_t memory, const PlannedPlace& place, uint64_t reserve) {
+            const uint64_t taken = used(place) + place.work_bytes + reserve;
             return memory > taken ? memory - taken : 0;
         };
         for (size_t d = 0; d < plan.devices.size(); ++d)
-            plan.devices[d].free_bytes = left(request_.devices[d].memory_bytes, plan.devices[d]);
-        plan.host.free_bytes = left(request_.host.memory_bytes, plan.host);
+            plan.devices[d].free_bytes =
+                left(request_.devices[d].memory_bytes, plan.devices[d], reserve_on(d));
+        plan.host.free_bytes =
+            left(request_.host.memory_bytes, plan.host, reserve_of(request_.host.memory_bytes));
         plan.fits = overflow(plan) == 0 && host_overflow(plan) == 0;
         plan.n_ubatch = request_.n_ubatch;
         const int64_t n_used = request_.config.n_expert_used;
@@ -371,6 +419,7 @@ class Planner {
         }
         plan.token_kv_bytes =
             sizes_.layer_kv / static_cast<uint64_t>(request_.n_sequences) * static_cast<uint64_t>(n_layer_);
+        if (!rates_are_known_) return;
         std::vector<LayerReads> reads;
         for (size_t l = 0; l < sizes_.dense.size(); ++l)
             reads.push_back(
@@ -390,11 +439,12 @@ class Planner {
     auto rank(const Plan& plan) const {
         double imbalance = 0.0;
         for (size_t d = 0; d < plan.devices.size(); ++d) {
-            const double filled = static_cast<double>(used(plan.devices[d])) /
-                                  static_cast<double>(std::max<uint64_t>(capacity(d), 1));
-            imbalance += filled * filled;
+            // Least where each device's part is in proportion to its room.
+            const auto bytes = static_cast<double>(used(plan.devices[d]));
+            imbalance += bytes * (bytes / static_cast<double>(std::max<uint64_t>(capacity(d), 1)));
         }
-        const double seconds = plan.decode_seconds.total();
+        // Handing over costs a few microseconds, for which no device stays empty.
+        const double seconds = plan.decode_seconds.total() - plan.decode_seconds.hand_over;
         // In picoseconds: rounding errors of sums must not move a layer.
         return std::tuple(overflow(plan), host_overflow(plan), has_cache(plan), std::llround(seconds * 1e9),
                           imbalance);
@@ -426,29 +476,15 @@ class Planner {
     // Puts all layers on devices if there is room for attention and KV cache, else as many as fit.
     Plan search() const {
         if (request_.devices.empty()) return filled({});
-        int64_t n_on_devices = n_layer_;
+        const bool is_fixed = request_.n_device_layers >= 0;
+        int64_t n_on_devices = is_fixed ? std::min(request_.n_device_layers, n_layer_) : n_layer_;
         while (true) {
             const Counts counts = proportional(n_on_devices);
             Plan plan = improved(filled(counts), counts);
-            if (overflow(plan) == 0 || n_on_devices == 0 || !request_.overrides.empty()) return plan;
+            if (overflow(plan) == 0 || n_on_devices == 0 || is_fixed || !request_.overrides.empty())
+                return plan;
             --n_on_devices;
         }
-    }
-
-    void describe(Plan& plan) {
-        check_rules(plan);
-        for (size_t d = 0; d < plan.devices.size(); ++d) describe_device(plan, d);
-        if (plan.host.n_layers > 0 && !plan.devices.empty())
-            plan.choices.push_back(
-                format_text("{} layers stay with the CPU: the devices have no room for their attention "
-                            "weights and KV cache",
-                            plan.host.n_layers));
-        if (plan.host.expert_bytes > 0)
-            plan.choices.push_back(format_text("{} of {} experts ({}) are in host memory{}",
-                                               plan.host.n_experts, n_experts(),
-                                               size_text(plan.host.expert_bytes),
-                                               request_.overrides.empty() ? "" : ", as far as -ot says so"));
-        if (!plan.fits) describe_refusal(plan);
     }
 
     int64_t n_experts() const {
@@ -499,10 +535,8 @@ class Planner {
         other.n_context = n_context;
         other.k_format = k;
         other.v_format = v;
-        Planner planner(other);
-        const Plan plan =
-            other.shares.empty() ? planner.search() : planner.filled(planner.counts_of_shares());
-        return plan.fits;
+        const Planner planner(other);
+        return planner.place_all().fits;
     }
 
     // Returns the largest context that fits; 0: none.
@@ -543,7 +577,8 @@ class Planner {
     const PlanRequest& request_;
     const Sizes sizes_;
     const int64_t n_layer_;
-    uint64_t device_work_ = 0;
+    const bool rates_are_known_ = has_all_rates(request_);
+    std::vector<uint64_t> device_work_;  // by device
     uint64_t host_work_ = 0;
     std::vector<WantedPlace> wanted_;
     std::vector<int32_t> said_;  // by layer: the device on which rules place its experts
@@ -571,33 +606,59 @@ void check(const PlanRequest& request) {
             fail(Status::invalid, "a device's share of the layers is {}", share);
 }
 
-// Makes the plan and chooses the number of rows of a prompt step.
-Plan plan_with_best_ubatch(PlanRequest request) {
-    request.n_ubatch = runtime::k_default_step_rows;
-    Plan best = Planner(request).make();
-    const double least_decode = k_least_decode_part * best.decode_tokens_per_second;
-    if (!has_cache(best) || !best.fits) return best;
-    while (request.n_ubatch < std::min(k_most_ubatch, request.n_context)) {
-        request.n_ubatch *= 2;
-        Plan plan = Planner(request).make();
-        if (!plan.fits || plan.decode_tokens_per_second < least_decode) break;
-        if (plan.prompt_tokens_per_second >= k_least_prompt_gain * best.prompt_tokens_per_second)
-            best = std::move(plan);
+// Gives devices that count as equally fast one bandwidth, so that measured noise moves no layers.
+void even_out(std::vector<DeviceFacts>& devices) {
+    for (size_t i = 0; i < devices.size(); ++i) {
+        for (size_t k = 0; k < i; ++k) {
+            const double rate = devices[k].bytes_per_second;
+            const bool is_even = std::abs(devices[i].bytes_per_second - rate) <= k_even_part * rate;
+            if (!devices[i].is_measured || !devices[k].is_measured || !is_even) continue;
+            devices[i].bytes_per_second = rate;
+            break;
+        }
     }
-    if (best.n_ubatch > runtime::k_default_step_rows)
-        best.choices.push_back(
-            format_text("prompts in micro-batches of {} rows (-ub {}): each copies the experts that are not "
-                        "on the device "
-                        "there, and its rows share the copies",
-                        best.n_ubatch, best.n_ubatch));
+}
+
+// Chooses the number of rows of a prompt step in `request`, and returns the plan with it.
+Plan place_with_best_ubatch(PlanRequest& request) {
+    request.n_ubatch = runtime::k_default_step_rows;
+    Plan best = Planner(request).place_all();
+    const double least_decode = k_least_decode_part * best.decode_tokens_per_second;
+    if (!has_cache(best) || !best.fits || !has_all_rates(request)) return best;
+    PlanRequest larger = request;
+    while (larger.n_ubatch < std::min(k_most_ubatch, request.n_context)) {
+        larger.n_ubatch *= 2;
+        Plan plan = Planner(larger).place_all();
+        if (!plan.fits || plan.decode_tokens_per_second < least_decode) break;
+        if (plan.prompt_tokens_per_second < k_least_prompt_gain * best.prompt_tokens_per_second) continue;
+        best = std::move(plan);
+        request.n_ubatch = larger.n_ubatch;
+    }
     return best;
 }
 
 }  // namespace
 
+Plan arrange(const PlanRequest& request) {
+    PlanRequest chosen = request;
+    even_out(chosen.devices);
+    return chosen.n_ubatch == 0 ? place_with_best_ubatch(chosen) : Planner(chosen).place_all();
+}
+
 Plan make_plan(const PlanRequest& request) {
     check(request);
-    return request.n_ubatch == 0 ? plan_with_best_ubatch(request) : Planner(request).make();
+    PlanRequest chosen = request;
+    even_out(chosen.devices);
+    const bool chooses_rows = request.n_ubatch == 0;
+    Plan plan = chooses_rows ? place_with_best_ubatch(chosen) : Planner(chosen).place_all();
+    Planner(chosen).describe(plan);
+    if (chooses_rows && plan.n_ubatch > runtime::k_default_step_rows)
+        plan.choices.push_back(
+            format_text("prompts in micro-batches of {} rows (-ub {}): each copies the experts that are not "
+                        "on the device "
+                        "there, and its rows share the copies",
+                        plan.n_ubatch, plan.n_ubatch));
+    return plan;
 }
 
 }  // namespace minim::placement

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans the placement of weights, the memory that each device needs, and the speed, from headers and facts about the
-// machine only. No device is opened and nothing is allocated, so that machines can be planned that do not exist.
+// machine only. No device is opened and nothing is allocated, so that machines can be planned that do not exist. Opening a model
+// makes such a plan from the memory of its devices (split.h).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +19,18 @@
 #include "weights/spec.h"
 
 namespace minim::placement {
+
+// Experts that no rule places.
+enum class FreeExperts {
+    stay,          // on their layer's device, whatever its room
+    whole_layers,  // those of the last layers that fit; the host has the others
+    cached,        // if they do not all fit, the host has all, and the device a cache
+};
+
+// Places of a layer's experts that are not the index of a device.
+inline constexpr int32_t k_on_host = -1;
+inline constexpr int32_t k_free = -2;       // no rule places them
+inline constexpr int32_t k_elsewhere = -3;  // on a device without layers, which is not in the plan
 
 struct PlanRequest {
     const model::Config& config;
@@ -32,6 +46,15 @@ struct PlanRequest {
     std::string overrides = {};  // parse_overrides(); "cpu" is the host
     std::vector<double> shares =
         {};  // shares of the layers, one for each device; if they add up to the number of layers, they are counts
+
+    // The rest is for models that are opened (split.h).
+    FreeExperts free_experts = FreeExperts::cached;
+    std::vector<int32_t> expert_devices = {};  // by layer, instead of `overrides`; empty: none is said
+    bool caches_host_experts = false;          // experts that rules place on the host may be cached as well
+    int64_t n_device_layers = -1;              // layers on devices; -1: all, or as many as have room
+    // Returns the bytes of a device that are neither for weights nor for the KV cache, with steps of n_rows rows. Empty: they
+    // are estimated.
+    std::function<uint64_t(size_t device, int64_t n_rows)> taken_bytes = {};
 };
 
 // The contents of one memory.
@@ -42,7 +65,9 @@ struct PlannedPlace {
     uint64_t kv_bytes = 0;
     uint64_t work_bytes = 0;  // buffers of a step, staging, and memory of the driver
     uint64_t free_bytes = 0;  // the rest, less a reserve
-    int64_t n_layers = 0;     // layers whose attention and KV cache are here
+    // Of a device: the room for a cache, with the areas for experts that steps copy. They are part of other numbers above.
+    uint64_t cache_bytes = 0;
+    int64_t n_layers = 0;  // layers whose attention and KV cache are here
     int64_t n_experts = 0;
 };
 
@@ -86,6 +111,10 @@ struct Plan {
 // Makes a plan. Throws invalid for impossible numbers, formats that a KV cache cannot have, rules that match nothing
 // or name an unknown device, and unsupported for rules that would split a layer's experts.
 Plan make_plan(const PlanRequest& request);
+
+// Makes the same plan without sentences and without checks of the request. Predicts speeds only if all bandwidths are given;
+// without them, devices count as equally fast.
+Plan arrange(const PlanRequest& request);
 
 // Returns the plan as JSON, as documented in minim.h.
 std::string to_json(const Plan& plan);

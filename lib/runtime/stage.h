@@ -23,6 +23,8 @@ struct Stage {
     uint64_t cache_bytes = 0;
     // The rule by which steps copy experts to `backend` that are not there.
     StreamRule stream = {};
+    // The most rows of a prompt step for which the placement leaves room; 0: k_default_step_rows.
+    int64_t prompt_rows = 0;
 
     const std::shared_ptr<const backend::Backend>& experts_of(int64_t layer_of_stage) const noexcept {
         return experts.empty() ? backend : experts[static_cast<size_t>(layer_of_stage)];

@@ -19,6 +19,7 @@
 #include "options.h"
 #include "placement/backends.h"
 #include "placement/devices.h"
+#include "placement/split.h"
 #include "report.h"
 #include "routing.h"
 #include "runtime/forward_pass.h"

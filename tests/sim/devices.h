@@ -10,6 +10,7 @@
 #include "engine/session.h"
 #include "model/model.h"
 #include "placement/devices.h"
+#include "placement/split.h"
 #include "sim/sim_backend.h"
 
 namespace minim::test {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that experts for which a device has no room are placed on the CPU before anything is loaded.
-#include "placement/fit_experts.h"
+#include <optional>
 
 #include "backend/device_memory.h"
 #include "base/error.h"
 #include "base/format_text.h"
+#include "model/roles.h"
+#include "placement/split.h"
+#include "runtime/step_space.h"
 #include "sim/devices.h"
 #include "support/catch.h"
 #include "support/helpers.h"
@@ -192,6 +195,88 @@ TEST_CASE("where nothing is said of experts, a context is chosen that leaves roo
     expect_error(Status::invalid, "needs a context", [&] {
         model_placed({.devices = {other}, .expert_cache_bytes = placement::k_cache_all_room});
     });
+}
+
+TEST_CASE("a device with room for its experts keeps them, though another one needs a cache") {
+    const auto large = device_with(backend::k_no_budget, 0);
+    const auto small = device_with(12 << 20, 1);
+    const auto model = model_placed({.devices = {large, small},
+                                     .shares = {1, 2},
+                                     .fit_context = 2048,
+                                     .expert_cache_bytes = placement::k_cache_all_room});
+    CHECK(n_places(*model) > 0);
+    CHECK(placement::placement_text(*model) ==
+          format_text("sim:0 (layer 0), sim:1 (layers 1-2, cache of {} experts), cpu (experts of layers 1-2)",
+                      n_places(*model)));
+}
+
+TEST_CASE("where the speeds are known, a cache gets no more experts than pay, and steps the rows that do") {
+    constexpr uint64_t k_mib = uint64_t{1} << 20;
+    model::Config config;
+    config.n_layer = 10;
+    config.hidden = 128;
+    config.n_head = 1;
+    config.n_head_kv = 1;
+    config.head_dim = 128;
+    config.n_expert = 16;
+    config.n_expert_used = 4;
+    config.expert_ff = 480;
+    config.n_vocab = 1024;
+    config.n_context_train = 8192;
+    std::vector<weights::WeightSpec> weights = shapes_of_layers(10);
+    for (int32_t layer = 0; layer < 10; ++layer)
+        for (int32_t e = 0; e < 16; ++e)
+            weights.push_back({.role = static_cast<int32_t>(model::Role::gate),
+                               .layer = layer,
+                               .expert = e,
+                               .use = weights::Use::product,
+                               .rows = 1,
+                               .row_bytes = static_cast<int64_t>(4 * k_mib)});
+    const auto stage_with = [&](std::optional<placement::MachineRates> rates) {
+        return placement::split_over({.devices = {device_with(480 * k_mib)},
+                                      .host = cpu_backend(),
+                                      .rates = [rates](const auto&) { return rates; },
+                                      .chooses_fit = true})(config, weights)
+            .front();
+    };
+    constexpr uint64_t k_all = 160 * 4 * k_mib;
+    const runtime::Stage unknown = stage_with({});
+    CHECK(unknown.cache_bytes > k_all / 2);
+    CHECK(unknown.prompt_rows == runtime::k_default_step_rows);
+
+    // Both read at 1 GB/s: the device has computed about half of the experts when the host has computed the others.
+    placement::MachineRates rates;
+    rates.devices.push_back({"sim:0", 0, 1e9, 0.0});
+    rates.host = {0, 1e9};
+    const runtime::Stage balanced = stage_with(rates);
+    CHECK(balanced.cache_bytes > k_all / 3);
+    CHECK(balanced.cache_bytes < k_all / 2);
+
+    // A fast device waits for the experts that steps copy, which more rows share.
+    rates.devices.front() = {"sim:0", 0, 4e9, 1e9};
+    CHECK(stage_with(rates).prompt_rows > runtime::k_default_step_rows);
+}
+
+TEST_CASE("the rows of prompt steps are those that the placement chose, if the caller states none") {
+    const Logger silent;
+    const auto device = device_with(backend::k_no_budget);
+    const auto split = [&](const model::Config& config, std::span<const weights::WeightSpec>) {
+        return std::vector<runtime::Stage>{
+            {.backend = device, .n_layer = config.n_layer, .prompt_rows = 700}};
+    };
+    const auto model =
+        std::make_shared<const model::Model>(bundled_model_path(), split, model::OpenOptions{}, silent);
+    CHECK(model->prompt_rows() == 700);
+    CHECK(model_on_cpu()->prompt_rows() == runtime::k_default_step_rows);
+    const auto work_of = [&](int64_t n_ubatch) {
+        engine::SessionParams params;
+        params.n_context = 1024;
+        params.n_ubatch = n_ubatch;
+        const engine::Session session(model, params, silent);
+        return device->memory().used(backend::MemoryUse::work);
+    };
+    CHECK(work_of(0) == work_of(700));
+    CHECK(work_of(0) > work_of(512));
 }
 
 }  // namespace minim::test

@@ -170,6 +170,13 @@ TEST_CASE("faster devices get layers first, equal ones alike") {
     CHECK(c.plan().devices[1].n_layers == k_layers);
     c.devices[1].bytes_per_second = 1e12;
     CHECK(c.plan().devices[1].n_layers == 5);
+
+    // What is measured differs from run to run.
+    for (DeviceFacts& device : c.devices) device.is_measured = true;
+    c.devices[1].bytes_per_second = 1.05e12;
+    CHECK(c.plan().devices[1].n_layers == 5);
+    c.devices[1].bytes_per_second = 1.2e12;
+    CHECK(c.plan().devices[1].n_layers == k_layers);
 }
 
 TEST_CASE("more memory and bandwidth never make decoding slower, more context never faster") {
