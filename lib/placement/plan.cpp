@@ -38,7 +38,7 @@ constexpr uint64_t k_staging_bytes = uint64_t{16} << 20;
 // work space. They must leave decoding at least k_least_decode_part of its speed, and make prompts k_least_prompt_gain times as
 // fast.
 constexpr int64_t k_most_ubatch = 8192;
-constexpr double k_least_decode_part = 0.97;
+constexpr double k_least_decode_part = 0.99;
 constexpr double k_least_prompt_gain = 1.05;
 
 constexpr int64_t k_context_step = 256;  // granularity of the context that would fit, in messages
@@ -619,6 +619,12 @@ void even_out(std::vector<DeviceFacts>& devices) {
     }
 }
 
+// Returns 768 for 512, 1,024 for 768, 1,536 for 1,024, and so on.
+int64_t next_ubatch(int64_t n_ubatch) {
+    const bool is_power_of_2 = (n_ubatch & (n_ubatch - 1)) == 0;
+    return is_power_of_2 ? n_ubatch / 2 * 3 : n_ubatch / 3 * 4;
+}
+
 // Chooses the number of rows of a prompt step in `request`, and returns the plan with it.
 Plan place_with_best_ubatch(PlanRequest& request) {
     request.n_ubatch = runtime::k_default_step_rows;
@@ -627,7 +633,7 @@ Plan place_with_best_ubatch(PlanRequest& request) {
     if (!has_cache(best) || !best.fits || !has_all_rates(request)) return best;
     PlanRequest larger = request;
     while (larger.n_ubatch < std::min(k_most_ubatch, request.n_context)) {
-        larger.n_ubatch *= 2;
+        larger.n_ubatch = next_ubatch(larger.n_ubatch);
         Plan plan = Planner(larger).place_all();
         if (!plan.fits || plan.decode_tokens_per_second < least_decode) break;
         if (plan.prompt_tokens_per_second < k_least_prompt_gain * best.prompt_tokens_per_second) continue;

@@ -196,6 +196,17 @@ TEST_CASE("more memory and bandwidth never make decoding slower, more context ne
         if (bandwidth > 2e11) CHECK(now >= 0.99 * before);
         before = now;
     }
+    c.n_ubatch = 0;
+    c.n_context = 16384;
+    for (double link = 1e9; link < 2e11; link *= 1.3) {
+        for (DeviceFacts& device : c.devices) device.link_bytes_per_second = link;
+        const double now = c.plan().decode_tokens_per_second;
+        if (link > 1e9) CHECK(now >= 0.99 * before);
+        before = now;
+    }
+    c.n_ubatch = 512;
+    c.n_context = 1024;
+    before = c.plan().decode_tokens_per_second;
     for (const int64_t context : {2048, 8192, 65536, 262144}) {
         c.n_context = context;
         const double now = c.plan().decode_tokens_per_second;
@@ -377,7 +388,7 @@ TEST_CASE("a plan chooses larger micro-batches if prompts copy experts and decod
         INFO(gib << " GiB");
         CHECK(at_512.n_ubatch == 512);
         CHECK(chosen.fits);
-        CHECK(chosen.decode_tokens_per_second >= 0.97 * at_512.decode_tokens_per_second);
+        CHECK(chosen.decode_tokens_per_second >= 0.99 * at_512.decode_tokens_per_second);
         CHECK(says(chosen, "-ub ") == (chosen.n_ubatch > 512));
         if (chosen.n_ubatch == 512) continue;
         ++n_larger;
