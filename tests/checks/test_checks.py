@@ -2,12 +2,14 @@
 """Each check of tools/checks finds a fault that is planted in a small project, and finds nothing in a project without one."""
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKS = ROOT / "tools" / "checks"
@@ -53,6 +55,14 @@ class Links(Planted):
         lines = self.finds("links", "README.md:2: link to docs/pages.md", "README.md:3: link to docs/page.md#what-it-said",
                            "README.md:4: link to #here")
         self.assertEqual(len(lines), 3)
+
+    def test_a_checkout_on_a_machine_without_git(self):
+        (self.root / ".git").mkdir()
+        self.write("README.md", "[page](docs/pages.md)\n")
+        self.write("build/README.md", "[page](docs/pages.md)\n")
+        with unittest.mock.patch.dict(os.environ, {"PATH": ""}):
+            lines = self.finds("links", "README.md:1: link to docs/pages.md")
+        self.assertEqual(len(lines), 1)
 
     def test_links_in_code_are_none(self):
         self.write("README.md", "`[a](b.md)`\n\n```\n[c](d.md)\n```\n")

@@ -17,7 +17,7 @@ import time
 import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SKIPPED = {".git", "build", ".cache", "__pycache__", ".ruff_cache", ".gpu"}
+SKIPPED = {".git", "build", "dist", "target", ".cache", "__pycache__", ".ruff_cache", ".gpu"}
 C_SUFFIXES = {".c", ".cpp", ".h", ".hpp", ".inl", ".cu", ".cuh"}
 HASH_NAMES = {"CMakeLists.txt"}
 HASH_SUFFIXES = {".cmake", ".sh"}
@@ -25,9 +25,10 @@ HASH_SUFFIXES = {".cmake", ".sh"}
 
 def files(root, suffixes=(), names=()):
     """Returns the files of the project with these suffixes or names, as sorted paths relative to its root. In a git checkout these are the
-    files that git does not ignore, else all but build folders."""
+    files that git does not ignore; elsewhere, and where git is missing, all but build folders."""
+    has_git = (root / ".git").exists() and shutil.which("git")
     found = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                           capture_output=True, check=False) if (root / ".git").exists() else None
+                           capture_output=True, check=False) if has_git else None
     if found is not None and found.returncode == 0:
         paths = [pathlib.Path(name) for name in found.stdout.decode().split("\0") if name]
     else:
