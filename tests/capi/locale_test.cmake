@@ -14,7 +14,7 @@ foreach(i RANGE 1 ${last})
 endforeach()
 file(MAKE_DIRECTORY ${FOLDER})
 execute_process(COMMAND ${LOCALEDEF} -c -i de_DE -f UTF-8 ${FOLDER}/de_DE.UTF-8 RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
-if(NOT EXISTS ${FOLDER}/de_DE.UTF-8)
+if(NOT EXISTS ${FOLDER}/de_DE.UTF-8/LC_NUMERIC) # without the sources of locales, localedef leaves an empty folder
     message("skipped: localedef makes no locale here (${status})")
     return()
 endif()
