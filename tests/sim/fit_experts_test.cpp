@@ -218,28 +218,31 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
     config.n_head = 1;
     config.n_head_kv = 1;
     config.head_dim = 128;
-    config.n_expert = 16;
+    config.n_expert = 64;
     config.n_expert_used = 4;
     config.expert_ff = 480;
     config.n_vocab = 1024;
     config.n_context_train = 8192;
-    std::vector<weights::WeightSpec> weights = shapes_of_layers(10);
-    for (int32_t layer = 0; layer < 10; ++layer)
-        for (int32_t e = 0; e < 16; ++e)
-            weights.push_back({.role = static_cast<int32_t>(model::Role::gate),
-                               .layer = layer,
-                               .expert = e,
-                               .use = weights::Use::product,
-                               .rows = 1,
-                               .row_bytes = static_cast<int64_t>(4 * k_mib)});
+    const auto weights_of = [](uint64_t expert_bytes) {
+        std::vector<weights::WeightSpec> weights = shapes_of_layers(10);
+        for (int32_t layer = 0; layer < 10; ++layer)
+            for (int32_t e = 0; e < 64; ++e)
+                weights.push_back({.role = static_cast<int32_t>(model::Role::gate),
+                                   .layer = layer,
+                                   .expert = e,
+                                   .use = weights::Use::product,
+                                   .rows = 1,
+                                   .row_bytes = static_cast<int64_t>(expert_bytes)});
+        return weights;
+    };
     const auto stage_with = [&](std::optional<placement::MachineRates> rates) {
-        return placement::split_over({.devices = {device_with(480 * k_mib)},
+        return placement::split_over({.devices = {device_with(900 * k_mib)},
                                       .host = cpu_backend(),
                                       .rates = [rates](const auto&) { return rates; },
-                                      .chooses_fit = true})(config, weights)
+                                      .chooses_fit = true})(config, weights_of(2 * k_mib))
             .front();
     };
-    constexpr uint64_t k_all = 160 * 4 * k_mib;
+    constexpr uint64_t k_all = 640 * 2 * k_mib;
     const runtime::Stage unknown = stage_with({});
     CHECK(unknown.cache_bytes > k_all / 2);
     CHECK(unknown.prompt_rows == runtime::k_default_step_rows);
@@ -253,7 +256,7 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
     CHECK(balanced.cache_bytes < k_all / 2);
 
     // A fast device waits for the experts that steps copy, which more rows share.
-    rates.devices.front() = {"sim:0", 0, 4e9, 1e9};
+    rates.devices.front() = {"sim:0", 0, 4e9, 2e9};
     CHECK(stage_with(rates).prompt_rows > runtime::k_default_step_rows);
 }
 
