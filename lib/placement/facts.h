@@ -33,8 +33,9 @@ struct HostFacts {
     std::vector<FormatRate> rates = {};  // measured ones; the others are predicted from the bandwidth
 };
 
+// The speeds of a machine, of which some devices are open.
 struct MachineRates {
-    std::vector<DeviceFacts> devices;
+    std::vector<DeviceFacts> devices;  // in the order of the open ones
     HostFacts host;
 };
 

@@ -67,7 +67,9 @@ class Splitting {
     std::vector<Stage> stages(const Logger* log) {
         if (spread_.chooses_fit) {
             n_context_ = choose_context();
-            if (spread_.rates) rates_ = spread_.rates(spread_.devices);
+            // Speeds decide between devices and about a cache. One device with room for all need not be measured.
+            const bool decide = spread_.devices.size() > 1 || !is_whole(split());
+            if (decide && spread_.rates) rates_ = spread_.rates(spread_.devices);
             n_rows_ = rates_ ? 0 : n_rows_;
         } else {
             n_context_ = spread_.fit_context;
@@ -98,9 +100,12 @@ class Splitting {
         }
         place_experts(spread_.experts, stages);
         size_t layer = 0;
-        for (Stage& stage : stages)
-            for (auto& place : stage.experts)
-                if (is_free(layer++) && plan.expert_device[layer - 1] == k_on_host) place = spread_.host;
+        for (Stage& stage : stages) {
+            for (auto& place : stage.experts) {
+                if (is_free(layer) && plan.expert_device[layer] == k_on_host) place = spread_.host;
+                ++layer;
+            }
+        }
         if (caches()) give_caches(plan, device_of_stage, stages);
         if (checks_room()) check_room(stages);
         for (Stage& stage : stages)

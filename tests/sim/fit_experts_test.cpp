@@ -258,6 +258,20 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
     // A fast device waits for the experts that steps copy, which more rows share.
     rates.devices.front() = {"sim:0", 0, 4e9, 2e9};
     CHECK(stage_with(rates).prompt_rows > runtime::k_default_step_rows);
+
+    // One device with room for all is not measured.
+    bool is_measured = false;
+    const auto measure = [&](const auto&) -> std::optional<placement::MachineRates> {
+        is_measured = true;
+        return rates;
+    };
+    const runtime::Stage whole = placement::split_over({.devices = {device_with(1000 * k_mib)},
+                                                        .host = cpu_backend(),
+                                                        .rates = measure,
+                                                        .chooses_fit = true})(config, weights_of(k_mib))
+                                     .front();
+    CHECK(whole.cache_bytes == 0);
+    CHECK_FALSE(is_measured);
 }
 
 TEST_CASE("the rows of prompt steps are those that the placement chose, if the caller states none") {
