@@ -95,7 +95,8 @@ void check_ids(std::span<const int32_t> ids, const model::Config& config) {
     }
 }
 
-Session::Session(std::shared_ptr<const model::Model> model, const SessionParams& params, const Logger& log)
+Session::Session(const std::shared_ptr<const model::Model>& model, const SessionParams& params,
+                 const Logger& log)
     : Session(model, context_length(*model, params, log), params.n_ubatch) {
     sequence_.kv.emplace(make_pool(*model_, params.k_format, params.v_format), n_context_);
 }

@@ -41,7 +41,7 @@ void check_ids(std::span<const int32_t> ids, const model::Config& config);
 class Session {
   public:
     // Reserves all memory of the context. Throws invalid or out_of_memory.
-    Session(std::shared_ptr<const model::Model> model, const SessionParams& params, const Logger& log);
+    Session(const std::shared_ptr<const model::Model>& model, const SessionParams& params, const Logger& log);
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 

@@ -417,19 +417,17 @@ class Planner {
                 plan.token_expert_bytes += sizes_.experts[l] / static_cast<uint64_t>(sizes_.n_experts[l]) *
                                            static_cast<uint64_t>(n_used);
         }
-        plan.token_kv_bytes =
-            sizes_.layer_kv / static_cast<uint64_t>(request_.n_sequences) * static_cast<uint64_t>(n_layer_);
+        const uint64_t kv_of_one = sizes_.layer_kv / static_cast<uint64_t>(request_.n_sequences);
+        plan.token_kv_bytes = kv_of_one * static_cast<uint64_t>(n_layer_);
         if (!rates_are_known_) return;
         std::vector<LayerReads> reads;
         for (size_t l = 0; l < sizes_.dense.size(); ++l)
-            reads.push_back(
-                {static_cast<double>(sizes_.dense[l]),
-                 static_cast<double>(sizes_.layer_kv / static_cast<uint64_t>(request_.n_sequences)),
-                 static_cast<double>(sizes_.experts[l]),
-                 sizes_.n_experts[l] > 0
-                     ? static_cast<double>(n_used) / static_cast<double>(sizes_.n_experts[l])
-                     : 0.0,
-                 sizes_.dense_on_host[l], sizes_.experts_on_host[l]});
+            reads.push_back({static_cast<double>(sizes_.dense[l]), static_cast<double>(kv_of_one),
+                             static_cast<double>(sizes_.experts[l]),
+                             sizes_.n_experts[l] > 0
+                                 ? static_cast<double>(n_used) / static_cast<double>(sizes_.n_experts[l])
+                                 : 0.0,
+                             sizes_.dense_on_host[l], sizes_.experts_on_host[l]});
         predict({request_.config, request_.devices, request_.host, reads, static_cast<double>(sizes_.head),
                  sizes_.head_on_host, request_.n_context, request_.n_ubatch},
                 plan);

@@ -62,6 +62,7 @@ std::vector<weights::WeightSpec> weights_of_model(uint64_t expert_bytes) {
 // Returns devices named a:0, a:1 ... with these GiB.
 std::vector<DeviceFacts> devices_of(const std::vector<double>& gib, double bandwidth = 1e12) {
     std::vector<DeviceFacts> devices;
+    devices.reserve(gib.size());
     for (const double size : gib)
         devices.push_back({"a:" + std::to_string(devices.size()),
                            static_cast<uint64_t>(size * static_cast<double>(k_gib)), bandwidth, 25e9});
@@ -182,26 +183,26 @@ TEST_CASE("faster devices get layers first, equal ones alike") {
 TEST_CASE("more memory and bandwidth never make decoding slower, more context never faster") {
     Case c = {.devices = devices_of({3.0, 2.0})};
     double before = 0.0;
-    for (double gib = 2.0; gib < 9.0; gib += 0.25) {
-        c.devices[1].memory_bytes = static_cast<uint64_t>(gib * static_cast<double>(k_gib));
+    for (uint64_t quarters = 8; quarters < 36; ++quarters) {
+        c.devices[1].memory_bytes = quarters * k_gib / 4;
         const Plan plan = c.plan();
         const double now = plan.decode_tokens_per_second;
         // Without experts on the host, its bandwidth adds nothing any more.
         CHECK(now >= (plan.host.n_experts == 0 ? 0.9 : 0.99) * before);
         before = now;
     }
-    for (double bandwidth = 2e11; bandwidth < 4e12; bandwidth *= 1.3) {
-        c.devices[0].bytes_per_second = bandwidth;
+    for (int step = 0; step < 12; ++step) {
+        c.devices[0].bytes_per_second = 2e11 * std::pow(1.3, step);
         const double now = c.plan().decode_tokens_per_second;
-        if (bandwidth > 2e11) CHECK(now >= 0.99 * before);
+        if (step > 0) CHECK(now >= 0.99 * before);
         before = now;
     }
     c.n_ubatch = 0;
     c.n_context = 16384;
-    for (double link = 1e9; link < 2e11; link *= 1.3) {
-        for (DeviceFacts& device : c.devices) device.link_bytes_per_second = link;
+    for (int step = 0; step < 21; ++step) {
+        for (DeviceFacts& device : c.devices) device.link_bytes_per_second = 1e9 * std::pow(1.3, step);
         const double now = c.plan().decode_tokens_per_second;
-        if (link > 1e9) CHECK(now >= 0.99 * before);
+        if (step > 0) CHECK(now >= 0.99 * before);
         before = now;
     }
     c.n_ubatch = 512;
@@ -378,7 +379,8 @@ TEST_CASE("a plan chooses larger micro-batches if prompts copy experts and decod
     Case c = {.devices = devices_of({8.0})};
     c.n_context = 16384;
     int n_larger = 0;
-    for (double gib = 4.0; gib < 12.0; gib += 0.25) {
+    for (int quarters = 16; quarters < 48; ++quarters) {
+        const double gib = quarters / 4.0;
         c.devices = devices_of({gib});
         c.devices[0].link_bytes_per_second = 1e11;
         c.n_ubatch = 512;
