@@ -94,33 +94,28 @@ std::string cache_path(const std::string& key) {
     return format_text("{}/minim/{}", folder, file);
 }
 
-// Reads numbers of bytes a second, one in each line.
-std::vector<double> read_numbers(const std::string& path) {
-    std::vector<double> numbers;
+// Reads a number of bytes a second. Returns nothing if the file is missing or holds anything else.
+std::optional<double> read_number(const std::string& path) {
     std::ifstream file(path);
-    for (std::string line; std::getline(file, line);) {
-        double value = 0.0;
-        const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
-        if (error != std::errc() || !(value > 1e7 && value < 1e14)) return {};
-        numbers.push_back(value);
-    }
-    return numbers;
+    std::string line;
+    std::getline(file, line);
+    double value = 0.0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
+    if (error != std::errc() || !(value > 1e7 && value < 1e14)) return {};
+    return value;
 }
 
 }  // namespace
 
-std::vector<double> cached_numbers(const std::string& key, size_t count,
-                                   const std::function<std::vector<double>()>& measure) {
+double cached_number(const std::string& key, const std::function<double()>& measure) {
     const std::string path = cache_path(key);
-    std::vector<double> numbers = path.empty() ? std::vector<double>() : read_numbers(path);
-    if (numbers.size() == count) return numbers;
-    numbers = measure();
-    if (path.empty()) return numbers;
+    if (const std::optional<double> known = path.empty() ? std::nullopt : read_number(path)) return *known;
+    const double number = std::round(measure());
+    if (path.empty()) return number;
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-    std::ofstream file(path);
-    for (const double number : numbers) file << format_text("{:.0f}\n", number);
-    return numbers;
+    std::ofstream(path) << format_text("{:.0f}\n", number);
+    return number;
 }
 
 std::string device_name(std::string_view text) {
@@ -202,9 +197,8 @@ HostFacts parse_host(std::string_view text) {
 }
 
 HostFacts measured_host(int32_t n_threads) {
-    const double bandwidth = cached_numbers(format_text("bandwidth-{}", n_threads), 1, [&] {
-                                 return std::vector{measure_bandwidth(n_threads)};
-                             }).front();
+    const double bandwidth =
+        cached_number(format_text("bandwidth-{}", n_threads), [&] { return measure_bandwidth(n_threads); });
     return {std::min(available_memory_bytes(), total_memory_bytes()), bandwidth, true, {}};
 }
 

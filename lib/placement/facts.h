@@ -58,10 +58,9 @@ DeviceBudget parse_device_budget(std::string_view text);
 // Parses several budgets, separated by commas. Throws as parse_device(), and if a device is named twice.
 std::vector<DeviceBudget> parse_device_budgets(std::string_view text);
 
-// Returns the numbers of a key that were measured earlier, or measures them and keeps them in $XDG_CACHE_HOME/minim (or
-// ~/.cache/minim) for the next time. Works without a cache if it cannot be read or written.
-std::vector<double> cached_numbers(const std::string& key, size_t count,
-                                   const std::function<std::vector<double>()>& measure);
+// Returns the rate of a key, in whole bytes a second, that was measured earlier, or measures it and keeps it in
+// $XDG_CACHE_HOME/minim (or ~/.cache/minim) for the next time. Works without a cache if it cannot be read or written.
+double cached_number(const std::string& key, const std::function<double()>& measure);
 
 // Returns this library's name of a device: "cuda:0" for "CUDA0", "cpu" for "CPU"; other names stay as they are.
 std::string device_name(std::string_view text);

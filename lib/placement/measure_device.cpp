@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <map>
 #include <memory>
 #include <utility>
 
@@ -12,7 +10,6 @@
 #include "base/error.h"
 #include "base/format_text.h"
 #include "placement/devices.h"
-#include "placement/predict.h"
 
 namespace minim::placement {
 namespace {
@@ -21,8 +18,7 @@ constexpr uint64_t k_most_copied_bytes = uint64_t{256} << 20;
 constexpr uint64_t k_least_copied_bytes = uint64_t{64} << 10;
 constexpr double k_long_copy_seconds = 5e-3;
 constexpr int k_copies = 5;
-// Rows of the largest step that anybody computes a prompt in.
-constexpr int64_t k_most_rows = 8192;
+constexpr const char* k_what = "measuring bandwidths";
 
 template <typename Copy>
 double seconds_of(const Copy& copy) {
@@ -41,22 +37,29 @@ double rate_of(uint64_t bytes, const Copy& copy) {
     return best;
 }
 
-// Measures the bandwidths of the device's memory (a copy reads and writes each byte) and of the link.
-std::vector<double> measure(const backend::Backend& device) {
-    constexpr const char* k_what = "measuring bandwidths";
-    const uint64_t most = std::min(k_most_copied_bytes, device.available_bytes() / 4);
-    const std::unique_ptr<backend::Memory> from = device.allocate(most, k_what);
+uint64_t copied_bytes(const backend::Backend& device) {
+    return std::min(k_most_copied_bytes, device.available_bytes() / 4);
+}
+
+// Returns the bandwidth of the device's memory: a copy reads and writes each byte.
+double measure_memory(const backend::Backend& device) {
+    const uint64_t bytes = copied_bytes(device);
+    const std::unique_ptr<backend::Memory> from = device.allocate(bytes, k_what);
+    const std::unique_ptr<backend::Memory> to = device.allocate(bytes, k_what);
+    return rate_of(2 * bytes, [&] { device.copy(to->data(), from->data(), bytes); });
+}
+
+double measure_link(const backend::Backend& device) {
+    const uint64_t most = copied_bytes(device);
     const std::unique_ptr<backend::Memory> to = device.allocate(most, k_what);
     const std::unique_ptr<backend::Memory> staging = device.allocate_staging(most, k_what);
     std::fill_n(staging->data(), most, std::byte{1});
     // Find a size that takes long enough to measure: a slow link reaches it with few bytes.
     uint64_t bytes = std::min(k_least_copied_bytes, most);
     while (bytes < most &&
-           seconds_of([&] { device.write(from->data(), staging->data(), bytes); }) < k_long_copy_seconds)
+           seconds_of([&] { device.write(to->data(), staging->data(), bytes); }) < k_long_copy_seconds)
         bytes = std::min(4 * bytes, most);
-    const double link = rate_of(bytes, [&] { device.write(from->data(), staging->data(), bytes); });
-    const double memory = rate_of(2 * most, [&] { device.copy(to->data(), from->data(), most); });
-    return {memory, link};
+    return rate_of(bytes, [&] { device.write(to->data(), staging->data(), bytes); });
 }
 
 std::shared_ptr<const backend::Backend> opened(const std::string& name, std::string_view text,
@@ -79,22 +82,15 @@ std::string description_of(const std::string& name, CpuLevel level) {
     return {};
 }
 
-// Fills in the bandwidths of an open device, measured now or before.
+// Fills in the bandwidths of an open device, measured now or before. The memories of devices of one make are equally fast; their
+// links need not be.
 void fill_rates(DeviceFacts& facts, const backend::Backend& device, CpuLevel level) {
-    const std::string description = description_of(facts.name, level);
-    const std::vector<double> rates = cached_numbers(format_text("device-{}-{}", facts.name, description), 2,
-                                                     [&] { return measure(device); });
-    facts.bytes_per_second = rates[0];
-    facts.link_bytes_per_second = rates[1];
+    const std::string make =
+        facts.name.substr(0, facts.name.find(':')) + "-" + description_of(facts.name, level);
+    facts.bytes_per_second = cached_number("memory-" + make, [&] { return measure_memory(device); });
+    facts.link_bytes_per_second =
+        cached_number(format_text("link-{}-{}", facts.name, make), [&] { return measure_link(device); });
     facts.is_measured = true;
-}
-
-// Returns the facts of an open device but for its memory.
-DeviceFacts facts_of(const backend::Backend& device, CpuLevel level) {
-    // "cuda:0 (exact)" is the device cuda:0.
-    DeviceFacts facts = {.name = std::string(device.name().substr(0, device.name().find(' ')))};
-    fill_rates(facts, device, level);
-    return facts;
 }
 
 }  // namespace
@@ -109,39 +105,21 @@ void complete_device(DeviceFacts& facts, std::string_view text, const Threads& t
 std::optional<MachineRates> measured_rates(std::span<const std::shared_ptr<const backend::Backend>> devices,
                                            int32_t n_threads, CpuLevel level, const Logger& log) {
     MachineRates rates;
-    std::map<std::string, double> bandwidths;  // by description
     for (const auto& device : devices) {
+        // "cuda:0 (exact)" is the device cuda:0.
+        DeviceFacts facts = {.name = std::string(device->name().substr(0, device->name().find(' ')))};
         try {
-            DeviceFacts facts = facts_of(*device, level);
-            // The memories of devices of one make are equally fast; their links need not be.
-            facts.bytes_per_second =
-                bandwidths.emplace(description_of(facts.name, level), facts.bytes_per_second).first->second;
-            rates.devices.push_back(std::move(facts));
+            fill_rates(facts, *device, level);
         } catch (const Error& error) {
-            log.info("{}: experts are placed without its bandwidth, which is not known: {}", device->name(),
-                     error.what());
+            log.info(
+                "{}: its bandwidth is not known, so experts are placed without it, and prompts copy none: {}",
+                device->name(), error.what());
             return std::nullopt;
         }
+        rates.devices.push_back(std::move(facts));
     }
     rates.host = measured_host(n_threads);
     return rates;
-}
-
-runtime::StreamRule measured_stream_rule(const backend::Backend& device, const model::Config& config,
-                                         double expert_bytes, int32_t n_threads, CpuLevel level,
-                                         const Logger& log) {
-    try {
-        const DeviceFacts facts = facts_of(device, level);
-        const HostFacts host = measured_host(n_threads);
-        runtime::StreamRule rule = stream_rule(facts, host, config, expert_bytes, k_most_rows);
-        // Round: numbers from the cache have fewer digits than numbers that were just measured.
-        rule.break_even_slots = std::round(rule.break_even_slots * 16.0) / 16.0;
-        return rule;
-    } catch (const Error& error) {
-        log.info("{}: prompts copy no experts to it, because its bandwidth is not known: {}", device.name(),
-                 error.what());
-        return {};
-    }
 }
 
 }  // namespace minim::placement

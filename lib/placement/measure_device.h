@@ -10,10 +10,8 @@
 #include "backend/backend.h"
 #include "base/cpu_features.h"
 #include "base/log.h"
-#include "model/config.h"
 #include "placement/backends.h"
 #include "placement/facts.h"
-#include "runtime/stream_rule.h"
 
 namespace minim::placement {
 
@@ -23,15 +21,9 @@ namespace minim::placement {
 void complete_device(DeviceFacts& facts, std::string_view text, const Threads& threads, CpuLevel level);
 
 // Returns the bandwidths of open devices of this machine, of their links, and of the host read by n_threads threads. They are
-// measured once and cached. Returns nothing, with a line in `log`, if a device cannot be measured.
+// measured once and cached, so that a model is placed alike, and a prompt computed alike, in every run. Returns nothing, with a
+// line in `log`, if a device cannot be measured.
 std::optional<MachineRates> measured_rates(std::span<const std::shared_ptr<const backend::Backend>> devices,
                                            int32_t n_threads, CpuLevel level, const Logger& log);
-
-// Returns when prompts copy experts of expert_bytes to a device of this machine (stream_rule()), from the measured bandwidths
-// of its link and of the host, read by n_threads threads. They are measured once and cached, so that the same prompt is
-// computed alike in every run. Off, with a line in `log`, if the device cannot be measured.
-runtime::StreamRule measured_stream_rule(const backend::Backend& device, const model::Config& config,
-                                         double expert_bytes, int32_t n_threads, CpuLevel level,
-                                         const Logger& log);
 
 }  // namespace minim::placement

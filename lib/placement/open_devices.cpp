@@ -110,21 +110,15 @@ class Opening {
         spread_.fit_context = r.fit_context;
         spread_.k_format = r.k_format.value_or(backend::k_default_kv_format);
         spread_.v_format = r.v_format.value_or(backend::k_default_kv_format);
-        spread_.expert_cache_bytes = r.expert_cache_bytes;
-        const bool says_nothing = !r.overrides && r.n_host_experts == 0 && r.expert_cache_bytes == 0;
-        spread_.chooses_fit =
-            r.fit_context == 0 && (says_nothing || r.expert_cache_bytes == k_cache_all_room);
+        const bool says_nothing =
+            !r.overrides && r.n_host_experts == 0 && r.fit_context == 0 && r.expert_cache_bytes == 0;
+        spread_.expert_cache_bytes = says_nothing ? k_cache_all_room : r.expert_cache_bytes;
         // A deterministic model copies no experts: which ones a step copies depends on all its rows, and a row's result must not
         // depend on the other rows.
         if (arithmetic_ == backend::Arithmetic::deterministic) return;
         spread_.rates = [n_threads = threads_.decode->n_threads(), level = level_,
                          &log = log_](std::span<const std::shared_ptr<const backend::Backend>> devices) {
             return measured_rates(devices, n_threads, level, log);
-        };
-        spread_.stream_rule = [n_threads = threads_.prompt->n_threads(), level = level_, &log = log_](
-                                  const backend::Backend& device, const model::Config& config,
-                                  double expert_bytes) {
-            return measured_stream_rule(device, config, expert_bytes, n_threads, level, log);
         };
     }
 

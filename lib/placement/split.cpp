@@ -14,6 +14,7 @@
 #include "model/roles.h"
 #include "model/weights.h"
 #include "placement/plan.h"
+#include "placement/predict.h"
 #include "runtime/step_space.h"
 #include "weights/device_target.h"
 
@@ -31,6 +32,8 @@ constexpr uint64_t k_unlimited = uint64_t{1} << 60;
 constexpr int64_t k_any_context = 8192;
 constexpr int64_t k_least_whole_context = 2048;
 constexpr int64_t k_least_context = 256;
+// Rows of the largest step that anybody computes a prompt in.
+constexpr int64_t k_most_rows = 8192;
 
 bool has_room_of_its_own(const backend::Backend& device) {
     return device.host() == nullptr && device.available_bytes() != UINT64_MAX;
@@ -60,22 +63,25 @@ class Splitting {
         : spread_(spread),
           config_(config),
           weights_(weights),
-          cache_bytes_(spread.chooses_fit ? k_cache_all_room : spread.expert_cache_bytes),
+          cache_bytes_(spread.expert_cache_bytes),
           ruled_(expert_devices(spread.experts, config.n_layer)),
           n_rows_(runtime::k_default_step_rows) {}
 
     std::vector<Stage> stages(const Logger* log) {
-        if (spread_.chooses_fit) {
-            n_context_ = choose_context();
-            // Speeds decide between devices and about a cache. One device with room for all need not be measured.
-            const bool decide = spread_.devices.size() > 1 || !is_whole(split());
-            if (decide && spread_.rates) rates_ = spread_.rates(spread_.devices);
-            n_rows_ = rates_ ? 0 : n_rows_;
-        } else {
-            n_context_ = spread_.fit_context;
-        }
+        const bool takes_all_room = cache_bytes_ == k_cache_all_room;
+        const bool chooses_context = takes_all_room && spread_.fit_context == 0;
+        n_context_ = chooses_context ? choose_context() : spread_.fit_context;
         std::vector<Stage> stages = split();
-        if (spread_.chooses_fit && log != nullptr && !is_whole(stages))
+        // Speeds decide between devices, about a cache, and about copies of experts. One device with room for all need not be
+        // measured.
+        const bool has_cache = std::ranges::any_of(stages, [](const Stage& s) { return s.cache_bytes > 0; });
+        if (spread_.rates && (has_cache || (takes_all_room && spread_.devices.size() > 1)))
+            rates_ = spread_.rates(spread_.devices);
+        if (rates_ && takes_all_room) {
+            n_rows_ = 0;
+            stages = split();
+        }
+        if (chooses_context && log != nullptr && !is_whole(stages))
             log->info("experts: the devices have no room for all of them beside a context of {} tokens",
                       n_context_);
         set_stream_rules(stages);
@@ -254,7 +260,7 @@ class Splitting {
         return is_whole;
     }
 
-    // Returns the context that Spread::chooses_fit stands for.
+    // Returns the context to leave room for, as Spread::fit_context says.
     int64_t choose_context() {
         const int64_t longest = config_.n_context_train;
         const int64_t wanted = longest > 0 ? std::min(k_any_context, longest) : k_any_context;
@@ -299,15 +305,18 @@ class Splitting {
 
     // Sets when steps copy experts to the devices that have a cache.
     void set_stream_rules(std::span<Stage> stages) const {
-        if (!spread_.stream_rule) return;
+        if (!rates_) return;
         uint64_t bytes = 0;
         for (const weights::WeightSpec& weight : weights_)
             if (weight.is_expert()) bytes += weight.bytes();
         const double expert_bytes =
             static_cast<double>(bytes) / static_cast<double>(config_.n_layer * config_.n_expert);
-        for (Stage& stage : stages)
-            if (stage.cache_bytes > 0)
-                stage.stream = spread_.stream_rule(*stage.backend, config_, expert_bytes);
+        for (Stage& stage : stages) {
+            if (stage.cache_bytes == 0) continue;
+            const auto device = std::ranges::find(spread_.devices, stage.backend);
+            const auto i = static_cast<size_t>(device - spread_.devices.begin());
+            stage.stream = stream_rule(rates_->devices[i], rates_->host, config_, expert_bytes, k_most_rows);
+        }
     }
 
     const Spread& spread_;
@@ -334,8 +343,6 @@ model::Model::Split split_over(Spread spread, const Logger* log) {
         fail(Status::invalid, "a context of {} tokens is not possible", spread.fit_context);
     if (spread.fit_context > INT32_MAX)
         fail(Status::invalid, "room for a context of {} tokens is not possible", spread.fit_context);
-    if (spread.expert_cache_bytes == k_cache_all_room && spread.fit_context == 0 && !spread.chooses_fit)
-        fail(Status::invalid, "an expert cache of all remaining memory needs a context to leave room for");
     return [spread = std::move(spread), log](const model::Config& config,
                                              std::span<const weights::WeightSpec> weights) {
         return Splitting(spread, config, weights).stages(log);

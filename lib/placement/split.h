@@ -30,34 +30,29 @@ struct Spread {
     std::shared_ptr<const backend::Backend> host = nullptr;
     ExpertRules experts = {};  // with their own `host`
     // The context that must fit on the devices, in tokens, with a KV cache of these formats, beside the work space of steps and
-    // a hundredth of the memory. 0: none, and nothing is checked. Experts that no rule places and that have no room beside it go to
-    // the host:
+    // a hundredth of the memory. Experts that no rule places and that have no room beside it go to the host:
     //
     //   without a cache   those of the first layers; those of the last layers stay
     //   with a cache      all those of the device, and the room becomes a cache of them
     //
     // If the host has no room for all experts of a device, it gets only those that do not fit, and there is no cache.
+    //
+    // 0: none, and nothing is checked; but with a cache of all room, a context is chosen: 8,192 tokens, or the model's maximum if
+    // that is less. A shorter one, down to 2,048, if then all experts fit beside it; down to 256 if there is no room for more, or
+    // if the cache would get less room than the context.
     int64_t fit_context = 0;
     Format k_format = backend::k_default_kv_format;
     Format v_format = backend::k_default_kv_format;
-    // Bytes on the devices for a cache of experts; k_cache_all_room: the room that the context leaves free; 0: no cache. Without
-    // fit_context, a size is not checked against the context, and all experts that no rule places go to the host.
+    // Bytes on the devices for a cache of experts. k_cache_all_room: what the context leaves free, if not all experts fit beside
+    // it; then `rates` count. 0: no cache. Without fit_context, a size is not checked against the context, and all experts that no
+    // rule places go to the host.
     uint64_t expert_cache_bytes = 0;
-    // Returns the speeds of the host and the devices, in the order of `devices`, by which a cache gets no more experts than pay,
-    // and prompt steps their rows. Empty, or nothing returned: they are not known.
+    // Returns the speeds of the host and the devices, in the order of `devices`. By them, a cache of all room gets no more experts
+    // than pay, prompt steps get their rows, and steps copy missing experts to a device with a cache (predict.h). Empty, or
+    // nothing returned: they are not known, and steps never copy experts.
     std::function<std::optional<MachineRates>(
         std::span<const std::shared_ptr<const backend::Backend>> devices)>
         rates = {};
-    // Returns when steps copy missing experts to a device with a cache. expert_bytes: the bytes of one expert, on average. Empty:
-    // steps never copy experts.
-    std::function<runtime::StreamRule(const backend::Backend& device, const model::Config& config,
-                                      double expert_bytes)>
-        stream_rule = {};
-    // True if the caller gives no option for experts. split_over() then chooses a context: 8,192 tokens, or the model's maximum if
-    // that is less. It takes a shorter one, down to 2,048, if then all experts fit beside it, and goes down to 256 if there is no
-    // room for more, or if the cache would get less room than the context. If not all experts fit, it makes a cache, and chooses
-    // the rows of prompt steps.
-    bool chooses_fit = false;
 };
 
 // Spreads the layers as a plan (plan.h) for the memory of these devices does. Throws invalid for impossible numbers, and

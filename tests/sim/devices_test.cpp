@@ -5,11 +5,15 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <limits>
+#include <memory>
+#include <vector>
 
 #include "base/error.h"
 #include "placement/facts.h"
 #include "placement/measure_device.h"
 #include "placement/plugins.h"
+#include "placement/predict.h"
 #include "runtime/stage.h"
 #include "sim/devices.h"
 #include "support/catch.h"
@@ -60,8 +64,11 @@ TEST_CASE("prompts copy experts to a device of this machine by measured bandwidt
     config.n_expert_used = 2;
     const auto break_even = [&](const char* name, const char* settings, double expert_bytes = 1e8) {
         const Setting sim("MINIM_SIM", settings);
-        return placement::measured_stream_rule(*open(name), config, expert_bytes,
-                                               threads().prompt->n_threads(), active_cpu_level(), silent)
+        const std::vector<std::shared_ptr<const backend::Backend>> devices = {open(name)};
+        const auto rates =
+            placement::measured_rates(devices, threads().decode->n_threads(), active_cpu_level(), silent);
+        if (!rates) return std::numeric_limits<double>::infinity();
+        return placement::stream_rule(rates->devices[0], rates->host, config, expert_bytes, 8192)
             .break_even_slots;
     };
     const double slots = break_even("sim:0", "devices=2 memory=64");

@@ -2,8 +2,11 @@
 #include "sim/expert_caches.h"
 
 #include <chrono>
+#include <span>
+#include <vector>
 
 #include "base/error.h"
+#include "placement/split.h"
 #include "support/catch.h"
 
 namespace minim::test {
@@ -13,14 +16,22 @@ using runtime::ExpertPoolState;
 std::shared_ptr<const model::Model> with_cache(const Devices& devices, uint64_t bytes,
                                                runtime::ExpertMoves moves, const std::string& path,
                                                int64_t n_host_layers, const runtime::StreamRule& rule) {
+    const auto split =
+        placement::split_over({.devices = {devices.begin(), devices.end()},
+                               .shares = std::vector<double>(devices.size(), 1.0),
+                               .host = cpu_backend(),
+                               .experts = {.n_host_layers = n_host_layers, .host = cpu_backend()},
+                               .expert_cache_bytes = bytes});
+    const auto with_rule = [&](const model::Config& config, std::span<const weights::WeightSpec> weights) {
+        std::vector<runtime::Stage> stages = split(config, weights);
+        for (runtime::Stage& stage : stages)
+            if (stage.cache_bytes > 0) stage.stream = rule;
+        return stages;
+    };
     model::OpenOptions options;
     options.expert_moves = moves;
-    return model_placed({.devices = {devices.begin(), devices.end()},
-                         .shares = std::vector<double>(devices.size(), 1.0),
-                         .experts = {.n_host_layers = n_host_layers},
-                         .expert_cache_bytes = bytes,
-                         .stream_rule = [rule](const auto&, const auto&, double) { return rule; }},
-                        options, path);
+    const Logger silent;
+    return std::make_shared<const model::Model>(path, with_rule, options, silent);
 }
 
 ExpertPoolState state_of(const model::Model& model) {

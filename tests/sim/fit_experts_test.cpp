@@ -15,6 +15,8 @@
 namespace minim::test {
 namespace {
 
+using placement::k_cache_all_room;
+
 constexpr int64_t k_context = 256;
 
 std::shared_ptr<const sim::SimBackend> device_with(uint64_t budget_bytes, int32_t index = 0) {
@@ -140,9 +142,8 @@ TEST_CASE("experts that have no room share what is left beside the context, as a
         const auto device = device_with(budget);
         std::shared_ptr<const model::Model> model;
         try {
-            model = model_placed({.devices = {device},
-                                  .fit_context = k_context,
-                                  .expert_cache_bytes = placement::k_cache_all_room});
+            model = model_placed(
+                {.devices = {device}, .fit_context = k_context, .expert_cache_bytes = k_cache_all_room});
         } catch (const Error& error) {
             CHECK(error.status() == Status::out_of_device_memory);
             CHECK(last == -1);
@@ -168,16 +169,16 @@ TEST_CASE("experts that have no room share what is left beside the context, as a
 TEST_CASE("where nothing is said of experts, a context is chosen that leaves room for most of them") {
     const auto unlimited = device_with(backend::k_no_budget);
     {
-        const auto model = model_placed({.devices = {unlimited}, .chooses_fit = true});
+        const auto model = model_placed({.devices = {unlimited}, .expert_cache_bytes = k_cache_all_room});
         CHECK(placement::placement_text(*model) == "sim:0 (layers 0-2)");
     }
     const uint64_t all = unlimited->most_used_bytes();
     const auto roomy = device_with(4 * all);
-    CHECK(placement::placement_text(*model_placed({.devices = {roomy}, .chooses_fit = true})) ==
-          "sim:0 (layers 0-2)");
+    CHECK(placement::placement_text(*model_placed(
+              {.devices = {roomy}, .expert_cache_bytes = k_cache_all_room})) == "sim:0 (layers 0-2)");
     std::shared_ptr<const model::Model> model;
     for (uint64_t budget = all; model == nullptr || n_places(*model) == 0; budget += all / 16)
-        model = model_placed({.devices = {device_with(budget)}, .chooses_fit = true});
+        model = model_placed({.devices = {device_with(budget)}, .expert_cache_bytes = k_cache_all_room});
     const std::string text = placement::placement_text(*model);
     CHECK(text == format_text("sim:0 (layers 0-2, cache of {} experts), cpu (experts of layers 0-2)",
                               n_places(*model)));
@@ -185,16 +186,14 @@ TEST_CASE("where nothing is said of experts, a context is chosen that leaves roo
     engine::Session session = make_session(model, 256);
     engine::Session expected = make_session(model_on_cpu(), 256);
     CHECK(all_logits(session, some_ids(20), 20) == all_logits(expected, some_ids(20), 20));
-    expect_error(Status::out_of_device_memory,
-                 "sim:0: ", [&] { model_placed({.devices = {device_with(1 << 20)}, .chooses_fit = true}); });
+    expect_error(Status::out_of_device_memory, "sim:0: ", [&] {
+        model_placed({.devices = {device_with(1 << 20)}, .expert_cache_bytes = k_cache_all_room});
+    });
     // A cache whose size is given keeps that size.
     const auto other = device_with(backend::k_no_budget);
     const auto cached = model_placed({.devices = {other}, .expert_cache_bytes = 1 << 20});
     CHECK(n_host_layers(*cached) == 3);
     CHECK(n_places(*cached) > 0);
-    expect_error(Status::invalid, "needs a context", [&] {
-        model_placed({.devices = {other}, .expert_cache_bytes = placement::k_cache_all_room});
-    });
 }
 
 TEST_CASE("a device with room for its experts keeps them, though another one needs a cache") {
@@ -203,7 +202,7 @@ TEST_CASE("a device with room for its experts keeps them, though another one nee
     const auto model = model_placed({.devices = {large, small},
                                      .shares = {1, 2},
                                      .fit_context = 2048,
-                                     .expert_cache_bytes = placement::k_cache_all_room});
+                                     .expert_cache_bytes = k_cache_all_room});
     CHECK(n_places(*model) > 0);
     CHECK(placement::placement_text(*model) ==
           format_text("sim:0 (layer 0), sim:1 (layers 1-2, cache of {} experts), cpu (experts of layers 1-2)",
@@ -235,11 +234,13 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
                                    .row_bytes = static_cast<int64_t>(expert_bytes)});
         return weights;
     };
-    const auto stage_with = [&](std::optional<placement::MachineRates> rates) {
+    const auto stage_with = [&](std::optional<placement::MachineRates> rates, int64_t fit_context = 0) {
         return placement::split_over({.devices = {device_with(900 * k_mib)},
                                       .host = cpu_backend(),
-                                      .rates = [rates](const auto&) { return rates; },
-                                      .chooses_fit = true})(config, weights_of(2 * k_mib))
+                                      .fit_context = fit_context,
+                                      .expert_cache_bytes = k_cache_all_room,
+                                      .rates = [rates](const auto&) { return rates; }})(config,
+                                                                                        weights_of(2 * k_mib))
             .front();
     };
     constexpr uint64_t k_all = 640 * 2 * k_mib;
@@ -258,6 +259,8 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
     // A fast device waits for the experts that steps copy, which more rows share.
     rates.devices.front() = {"sim:0", 0, 4e9, 2e9};
     CHECK(stage_with(rates).prompt_rows > runtime::k_default_step_rows);
+    // As well beside a context that the caller names.
+    CHECK(stage_with(rates, 16384).prompt_rows > runtime::k_default_step_rows);
 
     // One device with room for all is not measured.
     bool is_measured = false;
@@ -267,8 +270,8 @@ TEST_CASE("where the speeds are known, a cache gets no more experts than pay, an
     };
     const runtime::Stage whole = placement::split_over({.devices = {device_with(1000 * k_mib)},
                                                         .host = cpu_backend(),
-                                                        .rates = measure,
-                                                        .chooses_fit = true})(config, weights_of(k_mib))
+                                                        .expert_cache_bytes = k_cache_all_room,
+                                                        .rates = measure})(config, weights_of(k_mib))
                                      .front();
     CHECK(whole.cache_bytes == 0);
     CHECK_FALSE(is_measured);

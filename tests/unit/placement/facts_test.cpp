@@ -47,24 +47,28 @@ TEST_CASE("a device of this machine needs no numbers") {
     }
 }
 
-TEST_CASE("numbers that were measured once come from the cache") {
+TEST_CASE("a rate that was measured once comes from the cache") {
     const TemporaryFolder folder;
     const Setting cache("XDG_CACHE_HOME", folder.path());
     int n_measured = 0;
     const auto measure = [&] {
         ++n_measured;
-        return std::vector{2e9, 3e9};
+        return 2e9 + 0.25;
     };
-    CHECK(cached_numbers("a device: of/two words", 2, measure) == std::vector{2e9, 3e9});
-    CHECK(cached_numbers("a device: of/two words", 2, measure) == std::vector{2e9, 3e9});
+    CHECK(cached_number("a device: of/two words", measure) == 2e9);  // rounded, as a file has it
+    CHECK(cached_number("a device: of/two words", measure) == 2e9);
     CHECK(n_measured == 1);
-    // Another count of numbers, or text that is not numbers, does not match this key: it is measured again.
-    CHECK(cached_numbers("a device: of/two words", 3, measure).size() == 2);
+    CHECK(cached_number("another device", measure) == 2e9);
     CHECK(n_measured == 2);
-    for (const auto& file : std::filesystem::directory_iterator(folder / "minim"))
-        std::ofstream(file.path()) << "1e99\n-3\n";
-    CHECK(cached_numbers("a device: of/two words", 2, measure) == std::vector{2e9, 3e9});
-    CHECK(n_measured == 3);
+    // A file that holds no rate counts for nothing.
+    for (const char* text : {"1e99\n", "-3\n", "fast\n", ""}) {
+        INFO(text);
+        for (const auto& file : std::filesystem::directory_iterator(folder / "minim"))
+            std::ofstream(file.path()) << text;
+        n_measured = 0;
+        CHECK(cached_number("a device: of/two words", measure) == 2e9);
+        CHECK(n_measured == 1);
+    }
 }
 
 TEST_CASE("a text that describes no device is quoted") {
