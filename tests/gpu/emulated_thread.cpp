@@ -31,6 +31,17 @@ struct Barrier {
     int generation = 0;
 };
 
+// A thread waits as long as a number has a value: the generation of the barrier that it came to. Others ask, so that a thread gets no
+// turn in vain.
+struct Waiting {
+    const int* number;
+    int value;
+    bool is_over() const { return *number != value; }
+};
+constexpr int k_constant = 1;
+constexpr Waiting k_runs = {&k_constant, 0};
+constexpr Waiting k_is_finished = {&k_constant, 1};
+
 struct Warp {
     Barrier barrier;
     // Two, used in turn: a lane may put down the next value before another has read the last one.
@@ -109,7 +120,7 @@ class EmulatedBlock {
           warps_((n_ + k_warp - 1) / k_warp),
           fibers_(n_),
           turns_(n_),
-          finished_(n_),
+          waiting_(n_, k_is_finished),
           stacks_(n_) {
         threads_.reserve(n_);
         for (size_t i = 0; i < n_; ++i) {
@@ -130,37 +141,33 @@ class EmulatedBlock {
         std::memset(shared_.get(), 0xFF, shared_bytes_);
         threads_.clear();
         for (size_t i = 0; i < n_; ++i) threads_.emplace_back(*this, static_cast<int>(i));
-        std::fill(finished_.begin(), finished_.end(), false);
+        std::ranges::fill(waiting_, k_runs);
         for (Warp& warp : warps_) warp.barrier = {};
         barrier_ = {};
         stages_barrier_ = {};
         n_running_ = n_;
         running_ = before_first;
-        go_on();
     }
-    // Lets the threads go on, whether or not they waited for their inputs.
-    void go_on() {
-        idle_turns_ = 0;
-        is_stalled_ = false;
-    }
-    void stall() { is_stalled_ = true; }
-    bool can_go_on() const { return n_running_ > 0 && !is_stalled_; }
     bool is_done() const { return n_running_ == 0; }
-    bool idles_too_long() { return ++idle_turns_ > 4 * n_; }
     // The thread whose turn it is also gets the block's next turn.
     void keep_turn() { keeps_turn_ = true; }
-    void step(bool backwards) {
-        if (std::exchange(keeps_turn_, false)) return;
-        do running_ = backwards ? (running_ + n_ - 1) % n_ : (running_ + 1) % n_;
-        while (finished_[running_]);
+    // Gives the turn to the next thread that does not wait. Returns false if there is none.
+    bool step(bool backwards) {
+        if (std::exchange(keeps_turn_, false)) return true;
+        for (size_t i = 0; i < n_; ++i) {
+            running_ = backwards            ? (running_ == 0 ? n_ : running_) - 1
+                       : running_ + 1 == n_ ? 0
+                                            : running_ + 1;
+            if (waiting_[running_].is_over()) return true;
+        }
+        return false;
     }
     size_t running() const { return running_; }
     Fiber& fiber() { return fibers_[running_]; }
     EmulatedThread& thread() { return threads_[running_]; }
     void finish_thread() {
-        finished_[running_] = true;
+        waiting_[running_] = k_is_finished;
         --n_running_;
-        idle_turns_ = 0;
     }
 
     void wait_for_block(const std::source_location& at) {
@@ -209,13 +216,11 @@ class EmulatedBlock {
     std::vector<EmulatedThread> threads_;
     std::vector<Fiber> fibers_;
     std::vector<size_t> turns_;
-    std::vector<bool> finished_;
+    std::vector<Waiting> waiting_;
     Stacks stacks_;
     size_t running_ = 0;  // the thread whose turn it is or was last
     size_t n_running_ = 0;
-    size_t idle_turns_ = 0;
     bool keeps_turn_ = false;
-    bool is_stalled_ = false;  // until the inputs are there
 };
 
 // A launch. The threads of a block take turns in order; two blocks alternate at random.
@@ -240,27 +245,18 @@ class EmulatedGrid {
     // Runs the first blocks as far as they get before their inputs are ready.
     void run_ahead() { run(); }
     void finish() {
-        has_inputs_ = true;
-        for (const auto& block : blocks_) block->go_on();
+        has_inputs_ = 1;
         run();
     }
 
     const Emulation& how() const { return how_; }
-    bool has_inputs() const { return has_inputs_; }
+    const int& has_inputs() const { return has_inputs_; }
 
-    // Called if the thread whose turn it is waits for something.
-    void give_turn() {
-        EmulatedBlock& block = *running_;
-        if (block.idles_too_long()) {
-            if (has_inputs_) throw std::logic_error("threads of a block wait for each other");
-            block.stall();
-        }
-        leave(block.fiber());
-    }
+    // Called if the thread whose turn it is waits for something. Returns when that is there.
+    void give_turn() { leave(running_->fiber()); }
     // Called if the thread does not wait, but other threads may go ahead here: those of the other block or of both.
     void let_others() {
         if (blocks_.size() < 2) return;
-        running_->go_on();
         if (random_() % 2 == 0) running_->keep_turn();
         n_turns_left_ = 0;
         leave(running_->fiber());
@@ -287,11 +283,12 @@ class EmulatedGrid {
     }
 
     void run() {
-        if (!choose_next()) return;
-        current() = this;
-        main_.is_started = true;
-        go(main_, running_->fiber());
-        current() = nullptr;
+        if (choose_next()) {
+            current() = this;
+            main_.is_started = true;
+            go(main_, running_->fiber());
+            current() = nullptr;
+        }
         if (error_) std::rethrow_exception(error_);
     }
     void begin_next(EmulatedBlock& block) {
@@ -324,13 +321,15 @@ class EmulatedGrid {
             running_ = blocks_[random_() % blocks_.size()].get();
             n_turns_left_ = size_t{1} << random_() % 12;  // few, or as many as it takes to get far ahead
         }
-        if (!running_->can_go_on()) {
-            const auto other = std::ranges::find_if(blocks_, [](const auto& b) { return b->can_go_on(); });
-            if (other == blocks_.end()) return false;
-            running_ = other->get();
+        if (running_->step(how_.backwards)) return true;
+        for (const auto& block : blocks_) {
+            running_ = block.get();
+            if (running_->step(how_.backwards)) return true;
         }
-        running_->step(how_.backwards);
-        return true;
+        const bool is_done = std::ranges::all_of(blocks_, [](const auto& block) { return block->is_done(); });
+        if (!is_done && has_inputs_ == 1)
+            error_ = std::make_exception_ptr(std::logic_error("threads of a block wait for each other"));
+        return false;
     }
 
     const Emulation how_;
@@ -342,24 +341,24 @@ class EmulatedGrid {
     std::vector<std::unique_ptr<EmulatedBlock>> blocks_;
     EmulatedBlock* running_ = nullptr;
     size_t n_turns_left_ = 0;  // turns of running_ before a block is drawn again
-    bool has_inputs_ = false;
+    int has_inputs_ = 0;       // 1: the threads that wait for their inputs go on
     Fiber main_;
     std::exception_ptr error_;
 };
 
 void EmulatedBlock::wait(Barrier& barrier, size_t count) {
-    const int generation = barrier.generation;
     if (++barrier.arrived == static_cast<int>(count)) {
         barrier.arrived = 0;
         ++barrier.generation;
-        idle_turns_ = 0;
         return;
     }
-    while (barrier.generation == generation) grid_.give_turn();
+    waiting_[running_] = {&barrier.generation, barrier.generation};
+    grid_.give_turn();
 }
 
 void EmulatedBlock::wait_for_inputs() {
-    while (!grid_.has_inputs()) grid_.give_turn();
+    waiting_[running_] = {&grid_.has_inputs(), 0};
+    if (!waiting_[running_].is_over()) grid_.give_turn();
 }
 
 void EmulatedBlock::let_others() {
@@ -500,11 +499,16 @@ struct Fragments {
 // add(word of a, word of b) for all words along row `row` of a and column `column` of b.
 template <typename Add>
 void for_each_word(const std::byte* all, int row, int column, const Add& add) {
-    Fragments lanes[k_warp];
-    std::memcpy(lanes, all, sizeof(lanes));
-    for (int half = 0; half < 2; ++half) {
-        for (int q = 0; q < 4; ++q)
-            add(lanes[row % 8 * 4 + q].a[row / 8 + 2 * half], lanes[column * 4 + q].b[half]);
+    const auto word = [all](int lane, size_t offset) {
+        uint32_t x;
+        std::memcpy(&x, all + static_cast<size_t>(lane) * sizeof(Fragments) + offset, sizeof(x));
+        return x;
+    };
+    for (size_t half = 0; half < 2; ++half) {
+        const size_t of_a =
+            offsetof(Fragments, a) + sizeof(uint32_t) * (static_cast<size_t>(row / 8) + 2 * half);
+        const size_t of_b = offsetof(Fragments, b) + sizeof(uint32_t) * half;
+        for (int q = 0; q < 4; ++q) add(word(row % 8 * 4 + q, of_a), word(column * 4 + q, of_b));
     }
 }
 

@@ -38,9 +38,9 @@ inline std::shared_ptr<const model::Model> open_on(const std::string& path, std:
     return std::make_shared<const model::Model>(path, split, model::OpenOptions{}, silent);
 }
 
-// Returns the logits of some_ids(count), given to a session in chunks.
+// Returns the logits of some_ids(count), given to a session in chunks, the first one of another size if that is not 0.
 inline std::vector<float> logits(const std::shared_ptr<const model::Model>& model, Format kv, int64_t count,
-                                 size_t chunk) {
+                                 size_t chunk, size_t first_chunk = 0) {
     const Logger silent;
     engine::SessionParams params;
     params.n_context = 100;
@@ -49,8 +49,8 @@ inline std::vector<float> logits(const std::shared_ptr<const model::Model>& mode
     const std::vector<int32_t> ids = some_ids(static_cast<size_t>(count));
     const auto n_vocab = static_cast<size_t>(model->config().n_vocab);
     std::vector<float> all(ids.size() * n_vocab);
-    for (size_t at = 0; at < ids.size(); at += chunk) {
-        const size_t n = std::min(chunk, ids.size() - at);
+    for (size_t at = 0, n = 0; at < ids.size(); at += n) {
+        n = std::min(at == 0 && first_chunk > 0 ? first_chunk : chunk, ids.size() - at);
         session.eval(std::span(ids).subspan(at, n), true, std::span(all).subspan(at * n_vocab, n * n_vocab),
                      nullptr);
     }

@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "support/temporary_folder.h"
 
@@ -15,7 +17,9 @@ namespace minim::test {
 // Returns the content of a file, or an empty text if there is no such file.
 inline std::string text_of(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
+    std::ostringstream text;  // reads blocks, where iterators ask for each character
+    text << file.rdbuf();
+    return std::move(text).str();
 }
 
 inline size_t n_files(const TemporaryFolder& folder) {
