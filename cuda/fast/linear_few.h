@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Multiplies packed weights by one to four input rows.
 //
-// Shape: a block takes one or two pairs of panels, 16 rows each, and all columns, 256 at a time. Warp w of eight
-// decodes unit w of them, one row in each lane, and multiplies it with the unit of each input. At the end the sums of
-// the eight warps are added in order. Layout: panels of lib/panel/ in global memory, copied to a ring of stages in
-// shared memory, where the lanes' words are side by side; inputs are Q8Blocks, whose unit all lanes of a warp read at
-// once. Weights do not depend on earlier work in the stream, so their first stages are copied before the inputs are
-// ready. Bytes moved: every weight once for four inputs; 1.5 bytes of input for each column and block, from the
-// second-level cache. Bound: in theory by memory bandwidth above 4 bits and by instructions below: a unit takes some
-// 70 (Q8_0) to 130 (IQ2_XXS) of them for 32 rows (cuda/README.md), and a multiprocessor starts at most four a cycle.
+// Shape: a block takes one or two pairs of panels, 16 rows each, and all columns, 256 at a time. Warp w of eight decodes unit w
+// of them, one row in each lane, and multiplies it with the unit of each input. At the end the sums of the eight warps are
+// added in order. Layout: panels of lib/panel/ in global memory, copied to a ring of stages in shared memory, where the lanes'
+// words are side by side; inputs are Q8Blocks, whose unit all lanes of a warp read at once. Weights do not depend on earlier
+// work in the stream, so their first stages are copied before the inputs are ready. Bytes moved: every weight once for four
+// inputs; 1.5 bytes of input for each column and block, from the second-level cache. Bound: in theory by memory bandwidth above
+// 4 bits and by instructions below: a unit takes some 70 (Q8_0) to 130 (IQ2_XXS) of them for 32 rows (cuda/README.md), and a
+// multiprocessor starts at most four a cycle.
+// One long file: dense products and those of experts share their loops over stages.
 #pragma once
 
 #include "cuda/exact/items.h"

@@ -155,9 +155,11 @@ class EmulatedBlock {
     bool step(bool backwards) {
         if (std::exchange(keeps_turn_, false)) return true;
         for (size_t i = 0; i < n_; ++i) {
-            running_ = backwards            ? (running_ == 0 ? n_ : running_) - 1
-                       : running_ + 1 == n_ ? 0
-                                            : running_ + 1;
+            if (backwards) {
+                running_ = running_ == 0 ? n_ - 1 : running_ - 1;
+            } else {
+                running_ = running_ == n_ - 1 ? 0 : running_ + 1;
+            }
             if (waiting_[running_].is_over()) return true;
         }
         return false;
