@@ -26,6 +26,8 @@ if not os.environ.get("MINIM_TEST_INSTALLED"):  # tests/packages/wheel.sh
 import minim  # noqa: E402
 from minim import _abi as abi  # noqa: E402, F401
 
+PACKAGES = pathlib.Path(minim.__file__).parents[1]  # the folder to find it in, for other processes
+
 
 @functools.lru_cache(maxsize=None)
 def model(path=Q8_0, backend="cpu"):

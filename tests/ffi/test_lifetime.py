@@ -6,12 +6,12 @@ import subprocess
 import sys
 import unittest
 
-from support import Q8_0, ROOT, minim, prompt
+from support import PACKAGES, Q8_0, minim, prompt
 
 
 def run_program(program):
     """Runs a program with the folder of the package and a model as arguments."""
-    arguments = [sys.executable, "-c", program, str(ROOT / "bindings" / "python"), str(Q8_0)]
+    arguments = [sys.executable, "-c", program, str(PACKAGES), str(Q8_0)]
     return subprocess.run(arguments, capture_output=True, text=True, timeout=120)
 
 

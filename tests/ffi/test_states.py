@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from support import Q8_0, ROOT, minim, model, np, prompt
+from support import PACKAGES, Q8_0, minim, model, np, prompt
 
 # Saves two sessions in turn until the process is killed.
 SAVER = """
@@ -98,7 +98,7 @@ class States(unittest.TestCase):
             "session = minim.Model(sys.argv[2], threads=1).restore(sys.argv[3])\n"
             "print([token.id for token in session.generate([])])\n"
         )
-        arguments = [sys.executable, "-c", program, str(ROOT / "bindings" / "python"), str(Q8_0), self.path]
+        arguments = [sys.executable, "-c", program, str(PACKAGES), str(Q8_0), self.path]
         done = subprocess.run(arguments, check=True, capture_output=True, text=True)
         self.assertEqual(done.stdout.strip(), str(golden["greedy_ids"][:-1]))
 
@@ -195,7 +195,7 @@ class States(unittest.TestCase):
             self.assertEqual(raised.exception.status, minim.Status.IO)
 
     def test_killing_a_process_that_saves_leaves_a_whole_file(self):
-        arguments = [sys.executable, "-c", SAVER, str(ROOT / "bindings" / "python"), str(Q8_0), self.path]
+        arguments = [sys.executable, "-c", SAVER, str(PACKAGES), str(Q8_0), self.path]
         for _ in range(4):
             saver = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
             with saver:
