@@ -147,12 +147,12 @@ uint64_t Session::saved_bytes(int64_t n_saved) {
     return kv::state_bytes(state_of(n_saved), sequence_.kv->layout());
 }
 
-std::unique_ptr<Session> Session::restore(std::shared_ptr<const model::Model> model,
+std::unique_ptr<Session> Session::restore(const std::shared_ptr<const model::Model>& model,
                                           const kv::StateFile& file, const SessionParams& params,
                                           const CancelToken* cancel, const Logger& log) {
     const kv::State state = file.state();
     const SessionParams as_saved = params_of_state(*model, file, params);
-    auto session = std::make_unique<Session>(std::move(model), as_saved, log);
+    auto session = std::make_unique<Session>(model, as_saved, log);
     file.read_pages(*session->sequence_.kv, cancel);
     session->set_state(state.tokens, state.n_evaluated, state.logits);
     return session;

@@ -98,7 +98,7 @@ class Session {
     // Restores a session that was saved by the same model. Throws as kv::StateFile::read_pages and the constructor; format if the
     // file is of another model; invalid if its tokens do not fit into the requested context, or its KV cache has
     // other formats than requested.
-    static std::unique_ptr<Session> restore(std::shared_ptr<const model::Model> model,
+    static std::unique_ptr<Session> restore(const std::shared_ptr<const model::Model>& model,
                                             const kv::StateFile& file, const SessionParams& params,
                                             const CancelToken* cancel, const Logger& log);
 
