@@ -33,7 +33,7 @@ void measure_rates(HostFacts& host, std::span<const weights::WeightSpec> weights
         if (bytes[static_cast<size_t>(entry.format)] < k_least_bytes) continue;
         const Format held = expanded.held(entry.format);
         const std::string key =
-            format_text("rate-{}-{}-{}", traits(held).name, to_string(level), threads.decode->n_threads());
+            format_text("product-{}-{}-{}", traits(held).name, to_string(level), threads.decode->n_threads());
         const double rate = cached_number(key, [&] { return weights::product_rate(*backend, held); });
         // An unpacked row has more bytes than the row in the checkpoint.
         const double part = static_cast<double>(row_bytes(entry.format, k_cols)) /

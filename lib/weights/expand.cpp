@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/cache.h"
 #include "base/memory_info.h"
+#include "base/thread_pool.h"
 
 namespace minim::weights {
 namespace {
@@ -63,10 +65,16 @@ class MadeUpMatrix {
     int64_t rows() const { return matrix_.rows; }
     uint64_t bytes() const { return bytes_.size(); }
 
-    // Returns the seconds of a product with one row.
+    // Returns the seconds of a product with one row. The threads are awake, as in a step: on many cores they take longer to wake
+    // than to multiply.
     double time_product(const HostDevice& backend, backend::Scratch& scratch, const float* h,
                         float* y) const {
         evict_from_caches({bytes_.data(), bytes_.size()});
+        std::optional<ThreadPool::Awake> awake;
+        if (const ThreadPool* pool = backend.threads_for(1); pool != nullptr) {
+            awake.emplace(*pool);
+            pool->run(pool->n_threads(), [](int64_t, int32_t) {});
+        }
         const backend::LinearTask task = {&matrix_, y, false};
         const auto start = std::chrono::steady_clock::now();
         backend.linear(scratch, h, 1, {&task, 1});
