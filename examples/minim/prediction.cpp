@@ -65,11 +65,10 @@ std::string comparison(double measured, double predicted) {
     const std::string percent =
         fmt::format("{:.0f} % {}", 100.0 * std::abs(difference), difference < 0.0 ? "slower" : "faster");
     std::string text = fmt::format("predicted:  {:.2f} tokens/s decode; measured: {}\n", predicted, percent);
-    if (std::abs(difference) > k_largest_difference && 1.0 / predicted >= k_least_token_seconds)
+    if (difference < -k_largest_difference && 1.0 / predicted >= k_least_token_seconds)
         text += fmt::format(
             "warning: decoding is {} than predicted; `minim plan` shows the parts of a token's time, and "
-            "other programs "
-            "may be using the memory's bandwidth\n",
+            "other programs may be using the memory's bandwidth\n",
             percent);
     return text;
 }

@@ -9,8 +9,9 @@
 
 namespace cli {
 
-// Compares two speeds in tokens a second. Warns if they differ by more than a quarter, unless a token takes so little time
-// that starting work, which a plan knows roughly, decides it.
+// Compares two speeds in tokens a second. Warns if the measured one is more than a quarter slower, unless a token takes so little
+// time that starting work, which a plan knows roughly, decides it. A cache of experts that are used often is faster than
+// predicted: a plan counts with even use.
 std::string comparison(double measured, double predicted);
 
 // Prints the decode speed that a plan predicts for the placement of the model, and compares the measured speed with it. Prints
