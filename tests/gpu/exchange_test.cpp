@@ -11,6 +11,7 @@
 #include "base/cancel.h"
 #include "cuda/exchange.h"
 #include "cuda/fast/operations.h"
+#include "cuda/stream.h"
 #include "gpu/fixture.h"
 #include "gpu/support.h"
 #include "support/catch.h"
@@ -227,10 +228,11 @@ TEST_CASE("gpu exchange: a device that waits in vain says so, and goes on withou
     const std::unique_ptr<backend::Memory> host = f.device->allocate_staging(4 * sizeof(Flag), "flags");
     auto* flags = reinterpret_cast<Flag*>(host->data());
     uint32_t* seen = f.put(std::vector<uint32_t>(1, 77));
+    const auto& stream = static_cast<const cuda::Stream&>(*f.stream);
     const auto await = [&](uint32_t flag, int64_t patience) {
         flags[0].value = flag;
         flags[1].value = cuda::fast::k_flag_clear;
-        cuda::fast::await_host(nullptr, &flags[0].value, &flags[1].value, patience, seen);
+        cuda::fast::await_host(stream.stream, &flags[0].value, &flags[1].value, patience, seen);
         const uint32_t result = f.get(seen, 1)[0];
         return std::pair(result, flags[1].value);
     };
