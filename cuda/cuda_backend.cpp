@@ -92,6 +92,20 @@ class PinnedBlocks : public backend::BlockSource {
     const int32_t device_;
 };
 
+class PinnedRange : public backend::Pinned {
+  public:
+    PinnedRange(int32_t device, const std::byte* memory) : device_(device), memory_(memory) {}
+    ~PinnedRange() override {
+        if (memory_ != nullptr) runtime::unpin_host(device_, memory_);
+    }
+    PinnedRange(const PinnedRange&) = delete;
+    PinnedRange& operator=(const PinnedRange&) = delete;
+
+  private:
+    const int32_t device_;
+    const std::byte* memory_;  // null: another device of the process has pinned it
+};
+
 Stream& own(Scratch& scratch) {
     return static_cast<Stream&>(scratch);
 }
@@ -133,6 +147,13 @@ class CudaBackend : public backend::Backend {
         }
     }
 
+    std::unique_ptr<backend::Pinned> pin(std::span<const std::byte> memory) const override {
+        const auto pinning = runtime::pin_host(index_, memory.data(), memory.size());
+        if (pinning == runtime::Pinning::refused) return nullptr;
+        return std::make_unique<PinnedRange>(index_,
+                                             pinning == runtime::Pinning::done ? memory.data() : nullptr);
+    }
+
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
         check_alive();
         check(runtime::copy(index_, Way::to_device, to, from_host, bytes));
@@ -150,7 +171,15 @@ class CudaBackend : public backend::Backend {
 
     void upload(Scratch& scratch, std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
         fast::forget_input(own(scratch));
-        copy_later(own(scratch), Way::to_device, to, from_host, bytes);
+        // The driver refuses a copy from two ranges that were pinned apart.
+        while (bytes > 0) {
+            const uint64_t past_multiple = reinterpret_cast<uintptr_t>(from_host) % backend::k_pinned_piece;
+            const uint64_t count = std::min(bytes, backend::k_pinned_piece - past_multiple);
+            copy_later(own(scratch), Way::to_device, to, from_host, count);
+            to += count;
+            from_host += count;
+            bytes -= count;
+        }
     }
     void download(Scratch& scratch, std::byte* to_host, const std::byte* from,
                   uint64_t bytes) const override {
@@ -204,6 +233,15 @@ class CudaBackend : public backend::Backend {
 
     bool packs(Format format) const noexcept override { return is_fast_ && fast::has_panels(format); }
     void pack(std::span<std::byte* const> data, const Matrix& shape) const override;
+    void adopt(Scratch& scratch, std::span<std::byte* const> data, const Matrix& shape) const override {
+        Stream& s = own(scratch);
+        const int64_t n_panels = shape.rows / panel::k_panel_rows;
+        const fast::PackShape pack_shape = fast::pack_shape(shape.format, shape.row_bytes);
+        launch(s, [&] {
+            for (std::byte* matrix : data)
+                fast::reorder_words(s.stream, pack_shape, n_panels, reinterpret_cast<uint8_t*>(matrix));
+        });
+    }
 
     void embed(Scratch& scratch, const Matrix& table, std::span<const int32_t> ids, float* x) const override {
         Stream& s = own(scratch);

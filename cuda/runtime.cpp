@@ -265,6 +265,20 @@ void release_host(int32_t device, void* block) noexcept {
     cudaFreeHost(block);
 }
 
+Pinning pin_host(int32_t device, const void* memory, uint64_t bytes) noexcept {
+    use(device);
+    const cudaError_t error = cudaHostRegister(const_cast<void*>(memory), bytes, cudaHostRegisterPortable);
+    cudaGetLastError();
+    if (error == cudaErrorHostMemoryAlreadyRegistered) return Pinning::was_pinned;
+    return error == cudaSuccess ? Pinning::done : Pinning::refused;
+}
+
+void unpin_host(int32_t device, const void* memory) noexcept {
+    use(device);
+    cudaHostUnregister(const_cast<void*>(memory));
+    cudaGetLastError();
+}
+
 const char* last_error() noexcept {
     const char* error = text_of(cudaGetLastError());
     const char* named = std::exchange(launch_error, nullptr);

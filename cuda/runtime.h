@@ -49,6 +49,10 @@ void end_graph(int32_t device, Graph graph) noexcept;
 // Allocates pinned host memory; null if memory is short.
 void* allocate_host(int32_t device, uint64_t bytes);
 void release_host(int32_t device, void* block) noexcept;
+// Pins memory that the program has allocated, for all devices. `was_pinned`: another device has done it.
+enum class Pinning { done, was_pinned, refused };
+Pinning pin_host(int32_t device, const void* memory, uint64_t bytes) noexcept;
+void unpin_host(int32_t device, const void* memory) noexcept;
 
 // Selects the device for kernels that this thread starts from now on. `early`: they may start before the previous one
 // has ended. Clears earlier errors.

@@ -112,6 +112,8 @@ struct PackShape {
 PackShape pack_shape(Format format, int64_t row_bytes);
 // Packs rows to panels of 16; the two must not overlap.
 void pack(Stream stream, const uint8_t* rows, const PackShape& shape, int64_t n_panels, uint8_t* panels);
+// Changes the words of panels, in place, from the file's order to shape.word_order.
+void reorder_words(Stream stream, const PackShape& shape, int64_t n_panels, uint8_t* panels);
 
 // [n, cols] -> [n, cols / 32]
 void quantize(Stream stream, const float* x, int64_t n, int64_t cols, Q8Block* out);

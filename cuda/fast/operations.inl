@@ -113,6 +113,10 @@ void pack(Stream stream, const uint8_t* rows, const PackShape& shape, int64_t n_
     start(stream, PackKernel{rows, shape, n_panels, panels});
 }
 
+void reorder_words(Stream stream, const PackShape& shape, int64_t n_panels, uint8_t* panels) {
+    if (shape.word_order != WordOrder::plain) start(stream, ReorderKernel{shape, n_panels, panels});
+}
+
 void quantize(Stream stream, const float* x, int64_t n, int64_t cols, Q8Block* out) {
     start(stream, QuantizeKernel{x, n * q8_blocks(cols), out});
 }

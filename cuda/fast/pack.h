@@ -34,19 +34,23 @@ MINIM_DEVICE Granule granule_of(const PackShape& shape, int64_t at) {
     return in_block < back ? granule(shape.front_bytes, 4) : granule(back, 2);
 }
 
+// Returns bits [first, first + count) of a word in the order of panels, the first one at bit 0.
+MINIM_DEVICE uint32_t ordered_bits(WordOrder order, const uint8_t* word, uint32_t first, uint32_t count) {
+    uint32_t bits = 0;
+    for (uint32_t n = 0; n < count; ++n) {
+        const uint32_t from = source_bit(order, first + n);
+        bits |= ((word[from / 8] >> (from % 8)) & 1U) << n;
+    }
+    return bits;
+}
+
 // Returns byte `at` of a row as the panel stores it.
 MINIM_DEVICE uint8_t packed_byte(const PackShape& shape, const uint8_t* row, int64_t at) {
     if (shape.word_order == WordOrder::plain || at < shape.row_header_bytes) return row[at];
     const int64_t in_words = (at - shape.row_header_bytes) % shape.block_bytes - shape.words_at;
     if (in_words < 0 || in_words >= shape.word_bytes || in_words % shape.word_step >= 4) return row[at];
     const auto byte = static_cast<uint32_t>(in_words % 4);
-    const uint8_t* word = row + at - byte;
-    uint32_t bits = 0;
-    for (uint32_t n = 0; n < 8; ++n) {
-        const uint32_t from = source_bit(shape.word_order, 8 * byte + n);
-        bits |= ((word[from / 8] >> (from % 8)) & 1U) << n;
-    }
-    return static_cast<uint8_t>(bits);
+    return static_cast<uint8_t>(ordered_bits(shape.word_order, row + at - byte, 8 * byte, 8));
 }
 
 struct PackKernel {
@@ -70,6 +74,37 @@ struct PackKernel {
             const Granule granule = granule_of(shape, at);
             to[panel::k_panel_rows * granule.place + row * granule.bytes + at - granule.at] =
                 packed_byte(shape, from + row * shape.row_bytes, at);
+        }
+    }
+};
+
+// Changes the words of panels that the host has packed, in place: they differ from those of a device only in the order of
+// bits in some words. A thread takes one word at a time.
+struct ReorderKernel {
+    static constexpr int k_threads = 256;
+
+    PackShape shape;
+    int64_t n_panels;
+    uint8_t* panels;
+
+    Grid grid() const { return {.n_blocks = n_panels}; }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        constexpr int k_rows = static_cast<int>(panel::k_panel_rows);
+        uint8_t* panel = panels + t.block() * panel::k_panel_rows * shape.row_bytes;
+        const int words_a_block =
+            static_cast<int>((shape.word_bytes + shape.word_step - 1) / shape.word_step);
+        const int n_blocks = static_cast<int>((shape.row_bytes - shape.row_header_bytes) / shape.block_bytes);
+        const int n_words = n_blocks * words_a_block * k_rows;
+        for (int i = t.index(); i < n_words; i += k_threads) {
+            const int64_t at = shape.words_at + i / k_rows % words_a_block * shape.word_step;
+            const int64_t block = shape.row_header_bytes + i / k_rows / words_a_block * shape.block_bytes;
+            uint8_t* word = panel + panel::k_panel_rows * (block + panel::place_in_panel(shape.format, at)) +
+                            i % k_rows * 4;
+            const uint32_t ordered = ordered_bits(shape.word_order, word, 0, 32);
+            for (uint32_t byte = 0; byte < 4; ++byte)
+                word[byte] = static_cast<uint8_t>(ordered >> (8 * byte));
         }
     }
 };

@@ -83,6 +83,15 @@ class Memory {
     uint64_t size_;
 };
 
+// Host memory is pinned piece by piece, by several threads: pieces end at multiples of this address.
+inline constexpr uint64_t k_pinned_piece = uint64_t{1} << 30;
+
+// A range of host memory that a device reads directly, until this ends: before the memory is freed and before the device ends.
+class Pinned {
+  public:
+    virtual ~Pinned() = default;
+};
+
 // Throws out_of_memory.
 std::unique_ptr<Memory> allocate_host_memory(uint64_t bytes, std::string_view what);
 
@@ -121,6 +130,11 @@ class Device {
     // Allocates host memory from which upload() may copy after the call has returned, directly if the device can do that.
     // Throws out_of_memory.
     virtual std::unique_ptr<Memory> allocate_staging(uint64_t bytes, std::string_view what) const = 0;
+
+    // Pins host memory: transfers from it to this device then take no time of the host's threads, and go as fast as the
+    // link. Returns null if that is not possible; the transfers are slower then. The range lies between two multiples of
+    // k_pinned_piece, and begins and ends at pages, at such multiples, or with the block that it belongs to.
+    virtual std::unique_ptr<Pinned> pin(std::span<const std::byte> memory) const = 0;
 
     // Transfers between steps. They are complete when the call returns. write() and read() throw device_lost.
     virtual void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const = 0;

@@ -57,6 +57,7 @@ class HostDevice : public Backend {
     std::unique_ptr<Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
         return allocate(bytes, what);
     }
+    std::unique_ptr<Pinned> pin(std::span<const std::byte> /*memory*/) const override { return nullptr; }
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override;
     void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const override;
     void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override;
@@ -77,6 +78,8 @@ class HostDevice : public Backend {
     bool runs(Format /*format*/) const noexcept override { return true; }
     bool packs(Format /*format*/) const noexcept override { return false; }
     void pack(std::span<std::byte* const> data, const Matrix& shape) const override;
+    void adopt(Scratch& /*scratch*/, std::span<std::byte* const> /*data*/,
+               const Matrix& /*shape*/) const override {}
     void scale(Scratch& scratch, float* x, int64_t count, float factor) const override;
     std::unique_ptr<Exchange> make_exchange(const StepLimits&, int64_t) const override { return nullptr; }
     void post(Scratch& scratch, Exchange& exchange, int64_t turn, const float* h, const int32_t* ids,

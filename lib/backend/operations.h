@@ -62,6 +62,10 @@ class Operations {
     // packed. `data`: the address of each. Throws out_of_memory, without changing anything.
     virtual void pack(std::span<std::byte* const> data, const Matrix& shape) const = 0;
 
+    // Does the same, in the stream, with matrices that a HostDevice has packed: panels of panel/panel.h, whose bits some
+    // devices have in another order. Only for formats that this backend packs.
+    virtual void adopt(Scratch& scratch, std::span<std::byte* const> data, const Matrix& shape) const = 0;
+
     // ---- operations ----
 
     // x[i] = row ids[i] of the table.

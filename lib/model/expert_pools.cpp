@@ -45,7 +45,8 @@ std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(std::span<co
         if (shared.empty()) continue;
         pool = std::make_unique<runtime::ExpertPool>(
             *stage.backend, *host, std::move(shared), stage_begin, sources.reader,
-            runtime::ExpertPoolOptions{stage.cache_bytes, moves, uses, stage.stream}, log);
+            runtime::ExpertPoolOptions{stage.cache_bytes, moves, uses, sources.host_memory, stage.stream},
+            log);
     }
     return pools;
 }

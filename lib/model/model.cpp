@@ -167,7 +167,10 @@ void Model::make_expert_tables() {
 
 void Model::make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const Logger& log) {
     reader_.emplace(checkpoint_);
-    pools_ = make_expert_pools(stages_, {specs_, weights_, *reader_}, moves, uses, log);
+    std::vector<std::span<const std::byte>> host_memory;
+    for (const weights::PlacedPart& placed : placed_)
+        for (const Buffer& buffer : placed.host) host_memory.emplace_back(buffer.data(), buffer.size());
+    pools_ = make_expert_pools(stages_, {specs_, weights_, *reader_, host_memory}, moves, uses, log);
     for (size_t s = 0; s < pools_.size(); ++s) {
         if (pools_[s] == nullptr) continue;
         weight_bytes_[s].total += pools_[s]->device_bytes();

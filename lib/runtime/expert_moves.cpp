@@ -15,12 +15,14 @@ namespace {
 constexpr double k_half_life = 256.0;
 // After this number of half lives the counts are scaled down again, long before they overflow a double.
 constexpr double k_most_half_lives = 512.0;
-// An expert moves in only if its count is larger than its victim's by this factor: else two experts with similar counts
-// would replace each other again and again.
+// An expert moves in only if its count is larger than its victim's by this factor and this number of uses: else experts with
+// similar counts would replace each other again and again. If experts are chosen evenly, counts vary about 11 with a standard
+// deviation of 2.4.
 constexpr double k_lead = 1.25;
-// Bytes that a step may start to move, in whole experts: copies take memory bandwidth of the host.
-constexpr uint64_t k_move_bytes = uint64_t{64} << 20;
-constexpr int64_t k_most_moves = 16;
+constexpr double k_lead_uses = 2.0;
+// A step may start one move for this number of layers. So copies take the same part of a step's time whatever the depth of the
+// model: with experts of 7.5 MB and 50 GB/s, 20 of the 300 us or so of a layer.
+constexpr size_t k_layers_a_move = 8;
 // Steps between the start of a copy and the first that finds the expert on the device.
 constexpr int64_t k_steps_until_here = 2;
 
@@ -146,7 +148,7 @@ void ExpertPool::choose_moves(PlaceClass& of) {
     const auto is_moving = [&](size_t p) {
         return places_[p].state == PlaceState::leaving || places_[p].state == PlaceState::filling;
     };
-    const int64_t most = std::clamp(static_cast<int64_t>(k_move_bytes / of.bytes), int64_t{1}, k_most_moves);
+    const auto most = static_cast<int64_t>(std::max<size_t>(1, of.slots.size() / k_layers_a_move));
     const int64_t under_way = std::ranges::count_if(of.places, is_moving);
     const auto n = static_cast<size_t>(std::min(most, most * k_steps_until_here - under_way));
     if (most * k_steps_until_here <= under_way) return;
@@ -159,7 +161,8 @@ void ExpertPool::choose_moves(PlaceClass& of) {
         const auto e = static_cast<size_t>(wanted[i].expert);
         if (place.state == PlaceState::here) {
             const Slot& from = slots_[static_cast<size_t>(place.holds.slot)];
-            if (to.score[e] <= k_lead * from.score[static_cast<size_t>(place.holds.expert)]) return;
+            const double victim = from.score[static_cast<size_t>(place.holds.expert)];
+            if (to.score[e] <= k_lead * victim + k_lead_uses * use_weight()) return;
         }
         place.state = PlaceState::leaving;
         place.next = wanted[i];
@@ -170,7 +173,6 @@ void ExpertPool::choose_moves(PlaceClass& of) {
 // Copies experts, on a thread of its own. A place that could not be filled becomes free; if the device is lost, the
 // steps report it.
 void ExpertPool::move_experts() {
-    std::vector<std::byte> staging;
     bool has_warned = false;
     std::unique_lock lock(mover_mutex_);
     while (true) {
@@ -182,8 +184,7 @@ void ExpertPool::move_experts() {
         lock.unlock();
         bool has_failed = false;
         try {
-            staging.resize(most_place_bytes_);
-            copy_expert(expert, place.data, staging);
+            copy_expert(expert, place.data, *mover_copier_);
         } catch (const std::exception& error) {
             has_failed = true;
             if (!std::exchange(has_warned, true))

@@ -3,12 +3,12 @@
 #include "runtime/expert_pool.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/own_thread.h"
-#include "weights/stored_rows.h"
 #include "weights/tasks_that_throw.h"
 
 namespace minim::runtime {
@@ -25,11 +25,13 @@ ExpertPool::ExpertPool(const backend::Backend& device, const backend::HostDevice
                        const ExpertPoolOptions& options, const Logger& log)
     : device_(device), layers_(std::move(layers)), reader_(reader), moves_(options.moves), log_(log) {
     make_slots(first_layer);
+    if (bytes_of_all(layers_) > options.bytes) pin(host, options.host_memory);
     make_places(options.bytes - make_stream(host, options));
     choose_first(options.uses);
     fill_first(host);
-    if (moves_ != ExpertMoves::fixed && state_.n_places > 0)
-        mover_ = start_thread("minim-experts", "a thread that copies experts", [this] { move_experts(); });
+    if (moves_ == ExpertMoves::fixed || state_.n_places == 0) return;
+    mover_copier_.emplace(device_, layers_, reader_);
+    mover_ = start_thread("minim-experts", "a thread that copies experts", [this] { move_experts(); });
 }
 
 ExpertPool::~ExpertPool() {
@@ -70,6 +72,35 @@ void ExpertPool::make_slots(int64_t first_layer) {
     }
 }
 
+// Pins the memory, as far as the system allows.
+void ExpertPool::pin(const backend::HostDevice& host, std::span<const std::span<const std::byte>> memory) {
+    std::vector<std::span<const std::byte>> pieces;
+    uint64_t total = 0;
+    for (const std::span<const std::byte> block : memory) {
+        total += block.size();
+        for (std::span<const std::byte> rest = block; !rest.empty();) {
+            const uint64_t past_multiple = reinterpret_cast<uintptr_t>(rest.data()) % backend::k_pinned_piece;
+            const size_t count = std::min<size_t>(backend::k_pinned_piece - past_multiple, rest.size());
+            pieces.push_back(rest.first(count));
+            rest = rest.subspan(count);
+        }
+    }
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<std::unique_ptr<backend::Pinned>> pinned(pieces.size());
+    weights::run_tasks_that_throw(&host, std::ssize(pieces), [&](int64_t i, int32_t) {
+        pinned[static_cast<size_t>(i)] = device_.pin(pieces[static_cast<size_t>(i)]);
+    });
+    uint64_t done = 0;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+        if (pinned[i] == nullptr) continue;
+        done += pieces[i].size();
+        pinned_.push_back(std::move(pinned[i]));
+    }
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    log_.info("{} of {} bytes of weights are pinned for copies to {}, after {:.1f} s", done, total,
+              device_.name(), taken.count());
+}
+
 // Makes the areas for experts that are copied for one step. Returns their bytes; 0: there are none.
 uint64_t ExpertPool::make_stream(const backend::HostDevice& host, const ExpertPoolOptions& options) {
     if (bytes_of_all(layers_) <= options.bytes) return 0;
@@ -91,7 +122,6 @@ void ExpertPool::make_places(uint64_t bytes) {
         const auto [at, is_new] = class_of_bytes.try_emplace(room, classes_.size());
         if (is_new) classes_.push_back({room, {}, {}});
         classes_[at->second].slots.push_back(s);
-        most_place_bytes_ = std::max(most_place_bytes_, room);
     }
     uint64_t total = 0;
     for (const PlaceClass& of : classes_) total += of.bytes * of.slots.size();
@@ -139,32 +169,32 @@ void ExpertPool::choose_first(const std::vector<std::vector<float>>& uses) {
 }
 
 void ExpertPool::fill_first(const backend::HostDevice& host) {
-    std::vector<std::vector<std::byte>> staging(static_cast<size_t>(host.n_threads()));
+    std::vector<ExpertCopier> copiers;
+    for (int32_t i = 0; i < host.n_threads(); ++i) copiers.emplace_back(device_, layers_, reader_);
     weights::run_tasks_that_throw(&host, std::ssize(places_), [&](int64_t i, int32_t thread) {
-        std::vector<std::byte>& own = staging[static_cast<size_t>(thread)];
-        own.resize(most_place_bytes_);
         const Place& place = places_[static_cast<size_t>(i)];
-        copy_expert(place.next, place.data, own);
+        copy_expert(place.next, place.data, copiers[static_cast<size_t>(thread)]);
     });
     for (Place& place : places_) appear(place);
 }
 
 // Copies the three matrices of an expert to a place that no table names.
-void ExpertPool::copy_expert(const Expert& expert, std::byte* to, std::span<std::byte> staging) const {
+void ExpertPool::copy_expert(const Expert& expert, std::byte* to, ExpertCopier& copier) const {
     const PooledLayer& layer = layers_[static_cast<size_t>(expert.slot)];
     const Slot& slot = slots_[static_cast<size_t>(expert.slot)];
     const auto copy = [&](const WeightSpec& weight, const ExpertStack& on_host, const ExpertStack& stack) {
-        const std::span<std::byte> rows = staging.first(weight.bytes());
-        weights::read_stored_rows(weight, on_host.matrix(expert.expert), reader_, rows);
-        device_.write(to, rows.data(), rows.size());
-        std::byte* const data[] = {to};
-        if (stack.packed) device_.pack(data, {to, stack.format, stack.rows, stack.cols, stack.row_bytes});
+        copier.start(weight, on_host, expert.expert, to);
+        if (stack.packed && !arrives_packed(device_, weight, on_host)) {
+            copier.finish();
+            device_.pack({&to, 1}, {to, stack.format, stack.rows, stack.cols, stack.row_bytes});
+        }
         to += room_of(weight);
     };
     const auto e = static_cast<size_t>(expert.expert);
     copy(*layer.gate[e], layer.on_host->gate, slot.on_device.gate);
     copy(*layer.up[e], layer.on_host->up, slot.on_device.up);
     copy(*layer.down[e], layer.on_host->down, slot.on_device.down);
+    copier.finish();
 }
 
 // Enters the expert that is in the place into the table.

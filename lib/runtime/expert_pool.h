@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <thread>
@@ -25,6 +26,7 @@
 
 #include "backend/host_device.h"
 #include "base/log.h"
+#include "runtime/expert_copier.h"
 #include "runtime/expert_stream.h"
 #include "runtime/pooled_layer.h"
 #include "weights/reader.h"
@@ -43,6 +45,9 @@ struct ExpertPoolOptions {
     // Uses of each expert that are known from before, [layer of the model][expert]. The experts used most are on the
     // device at first. Empty: the first experts of every layer are.
     std::vector<std::vector<float>> uses = {};
+    // The host's memory that has the experts. It is pinned if experts may be copied later; memory that is mapped from a file
+    // stays as it is, as it may be larger than the host's memory.
+    std::vector<std::span<const std::byte>> host_memory = {};
     // The rule by which steps copy experts that are not on the device. The areas for them come out of `bytes`; none are
     // needed if all experts fit.
     StreamRule stream = {};
@@ -145,11 +150,12 @@ class ExpertPool {
         return slots_[static_cast<size_t>(slot_of_[static_cast<size_t>(layer)])];
     }
     void make_slots(int64_t first_layer);
+    void pin(const backend::HostDevice& host, std::span<const std::span<const std::byte>> memory);
     uint64_t make_stream(const backend::HostDevice& host, const ExpertPoolOptions& options);
     void make_places(uint64_t bytes);
     void choose_first(const std::vector<std::vector<float>>& uses);
     void fill_first(const backend::HostDevice& host);
-    void copy_expert(const Expert& expert, std::byte* to, std::span<std::byte> staging) const;
+    void copy_expert(const Expert& expert, std::byte* to, ExpertCopier& copier) const;
     void appear(Place& place);
     void vanish(Place& place);
 
@@ -169,13 +175,13 @@ class ExpertPool {
     const weights::Reader& reader_;
     const ExpertMoves moves_;
     const Logger& log_;
+    std::vector<std::unique_ptr<backend::Pinned>> pinned_;
     std::vector<int32_t> slot_of_;  // of a layer of the stage; -1: not pooled
     std::vector<Slot> slots_;
     std::vector<PlaceClass> classes_;
     std::vector<Place> places_;
     std::unique_ptr<backend::Memory> memory_;
     std::unique_ptr<backend::Memory> tables_;
-    uint64_t most_place_bytes_ = 0;
     std::unique_ptr<ExpertStream> stream_;
 
     std::shared_mutex running_;  // shared: a step runs; exclusive: tables change
@@ -187,6 +193,7 @@ class ExpertPool {
     std::mutex mover_mutex_;
     std::condition_variable mover_changed_;
     std::deque<Place*> to_move_;
+    std::optional<ExpertCopier> mover_copier_;
     bool ends_ = false;
     std::thread mover_;
 };

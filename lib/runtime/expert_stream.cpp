@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "weights/stored_rows.h"
 #include "weights/tasks_that_throw.h"
 
 namespace minim::runtime {
@@ -14,17 +13,10 @@ using backend::ExpertStack;
 using backend::ExpertWeights;
 using weights::WeightSpec;
 
-// A thread unpacks 5 to 10 GB/s, a link takes 12 to 50 GB/s; the host's other threads go on computing experts.
+// Copies of pinned memory take no time of these threads. Of other memory a thread copies some 5 GB/s, a link takes 12 to 50 GB/s,
+// and the host's other threads go on computing experts.
 constexpr int32_t k_most_copiers = 8;
 constexpr int32_t k_threads_a_copier = 4;
-
-uint64_t most_matrix_bytes(std::span<const PooledLayer> layers) {
-    uint64_t most = 0;
-    for (const PooledLayer& layer : layers)
-        for (const WeightSpec* weight : {layer.gate.front(), layer.up.front(), layer.down.front()})
-            most = std::max(most, weight->bytes());
-    return most;
-}
 
 }  // namespace
 
@@ -32,7 +24,6 @@ ExpertStream::ExpertStream(const backend::Backend& device, const backend::HostDe
                            std::span<const PooledLayer> layers, const weights::Reader& reader,
                            const StreamRule& rule, const StreamSpace& space)
     : device_(device),
-      reader_(reader),
       rule_(rule),
       space_(space),
       threads_(std::clamp(host.n_threads() / k_threads_a_copier, 1, k_most_copiers)),
@@ -46,29 +37,37 @@ ExpertStream::ExpertStream(const backend::Backend& device, const backend::HostDe
         each.experts = shapes_on(device, layers.front());
         next = each.data + space.data_bytes;
     }
-    for (int32_t i = 0; i < threads_.n_threads(); ++i)
-        copiers_.push_back({device.allocate_staging(most_matrix_bytes(layers), k_what), device.reserve({})});
+    for (int32_t i = 0; i < threads_.n_threads(); ++i) copiers_.emplace_back(device, layers, reader);
     table_ = device.allocate_staging(space.table_bytes, k_what);
-}
-
-// Copies one matrix, in the order of the checkpoint.
-void ExpertStream::copy(const WeightSpec& weight, const backend::Matrix& on_host, std::byte* to,
-                        Copier& copier) const {
-    const std::span<std::byte> rows(copier.staging->data(), weight.bytes());
-    weights::read_stored_rows(weight, on_host, reader_, rows);
-    device_.upload(*copier.stream, to, rows.data(), rows.size());
-    device_.synchronize(*copier.stream);
 }
 
 // Packs a matrix of each expert in place, all at once.
 void ExpertStream::pack(const ExpertStack& stack, std::span<const int32_t> experts,
                         const std::byte* ExpertPlace::*matrix) {
-    if (!stack.packed) return;
     const auto* table = reinterpret_cast<const ExpertPlace*>(table_->data());
     const std::span data = std::span(to_pack_).first(experts.size());
     std::ranges::transform(experts, data.begin(),
                            [&](int32_t e) { return const_cast<std::byte*>(table[e].*matrix); });
     device_.pack(data, {data.front(), stack.format, stack.rows, stack.cols, stack.row_bytes});
+}
+
+// Copies the matrices of experts to the places in the table.
+void ExpertStream::copy(const PooledLayer& layer, std::span<const int32_t> experts) {
+    const auto* table = reinterpret_cast<const ExpertPlace*>(table_->data());
+    weights::FirstError error;
+    threads_.run(3 * std::ssize(experts), [&](int64_t i, int32_t thread) {
+        const int32_t expert = experts[static_cast<size_t>(i / 3)];
+        const auto e = static_cast<size_t>(expert);
+        ExpertCopier& copier = copiers_[static_cast<size_t>(thread)];
+        const auto start = [&](const WeightSpec& weight, const ExpertStack& on_host, const std::byte* place) {
+            error.run([&] { copier.start(weight, on_host, expert, const_cast<std::byte*>(place)); });
+        };
+        if (i % 3 == 0) start(*layer.gate[e], layer.on_host->gate, table[e].gate);
+        if (i % 3 == 1) start(*layer.up[e], layer.on_host->up, table[e].up);
+        if (i % 3 == 2) start(*layer.down[e], layer.on_host->down, table[e].down);
+    });
+    for (ExpertCopier& copier : copiers_) error.run([&] { copier.finish(); });
+    error.rethrow();
 }
 
 void ExpertStream::fill(size_t area, const PooledLayer& layer, const ExpertWeights& shapes,
@@ -81,24 +80,15 @@ void ExpertStream::fill(size_t area, const PooledLayer& layer, const ExpertWeigh
     for (size_t i = 0; i < experts.size(); ++i)
         table[static_cast<size_t>(experts[i])] =
             place_at(layer, experts[i], to.data + i * place_bytes(layer));
-    weights::FirstError error;
-    threads_.run(3 * std::ssize(experts), [&](int64_t i, int32_t thread) {
-        const int32_t expert = experts[static_cast<size_t>(i / 3)];
-        const auto e = static_cast<size_t>(expert);
-        Copier& copier = copiers_[static_cast<size_t>(thread)];
-        const auto copy_matrix = [&](const WeightSpec& weight, const ExpertStack& on_host,
-                                     const std::byte* place) {
-            error.run([&] { copy(weight, on_host.matrix(expert), const_cast<std::byte*>(place), copier); });
-        };
-        if (i % 3 == 0) copy_matrix(*layer.gate[e], layer.on_host->gate, table[e].gate);
-        if (i % 3 == 1) copy_matrix(*layer.up[e], layer.on_host->up, table[e].up);
-        if (i % 3 == 2) copy_matrix(*layer.down[e], layer.on_host->down, table[e].down);
-    });
-    error.rethrow();
-    pack(to.experts.gate, experts, &ExpertPlace::gate);
-    pack(to.experts.up, experts, &ExpertPlace::up);
-    pack(to.experts.down, experts, &ExpertPlace::down);
-    backend::Scratch& stream = *copiers_.front().stream;
+    copy(layer, experts);
+    const auto pack_rows = [&](const ExpertStack& stack, const WeightSpec& weight, const ExpertStack& on_host,
+                               const std::byte* ExpertPlace::*matrix) {
+        if (stack.packed && !arrives_packed(device_, weight, on_host)) pack(stack, experts, matrix);
+    };
+    pack_rows(to.experts.gate, *layer.gate.front(), layer.on_host->gate, &ExpertPlace::gate);
+    pack_rows(to.experts.up, *layer.up.front(), layer.on_host->up, &ExpertPlace::up);
+    pack_rows(to.experts.down, *layer.down.front(), layer.on_host->down, &ExpertPlace::down);
+    backend::Scratch& stream = copiers_.front().stream();
     device_.upload(stream, reinterpret_cast<std::byte*>(to.table), table_->data(), table.size_bytes());
     device_.synchronize(stream);
 }

@@ -15,6 +15,7 @@
 
 #include "backend/host_device.h"
 #include "base/thread_pool.h"
+#include "runtime/expert_copier.h"
 #include "runtime/pooled_layer.h"
 #include "runtime/stream_rule.h"
 #include "weights/reader.h"
@@ -53,23 +54,17 @@ class ExpertStream {
         backend::ExpertPlace* table = nullptr;  // [n_expert]
         backend::ExpertWeights experts;         // of the layer copied last
     };
-    struct Copier {  // a thread
-        std::unique_ptr<backend::Memory> staging;
-        std::unique_ptr<backend::Scratch> stream;  // ends before the memory that it reads
-    };
-    void copy(const weights::WeightSpec& weight, const backend::Matrix& on_host, std::byte* to,
-              Copier& copier) const;
+    void copy(const PooledLayer& layer, std::span<const int32_t> experts);
     void pack(const backend::ExpertStack& stack, std::span<const int32_t> experts,
               const std::byte* backend::ExpertPlace::*matrix);
 
     const backend::Backend& device_;
-    const weights::Reader& reader_;
     const StreamRule rule_;
     const StreamSpace space_;
     std::unique_ptr<backend::Memory> memory_;
     std::array<Area, k_areas> areas_;
     ThreadPool threads_;
-    std::vector<Copier> copiers_;
+    std::vector<ExpertCopier> copiers_;       // one a thread
     std::unique_ptr<backend::Memory> table_;  // [n_expert] on the host, on its way to an area
     std::vector<std::byte*> to_pack_;         // [chunk_experts]
     std::mutex mutex_;

@@ -255,8 +255,12 @@ std::unique_ptr<const SyntheticModel> make_synthetic(const SyntheticShape& shape
     }
     made.weights = model::join(parts, made.placed, shape.n_layer);
     add_expert_tables(made);
-    made.pools = model::make_expert_pools(made.stages, {made.specs, made.weights, made.reader}, options.moves,
-                                          {}, Logger());
+    std::vector<std::span<const std::byte>> host_memory;
+    for (size_t i = 0; i < parts.size(); ++i)
+        if (parts[i].backend->uses_host_memory())
+            host_memory.emplace_back(made.placed[i].device->data(), made.placed[i].device->size());
+    made.pools = model::make_expert_pools(made.stages, {made.specs, made.weights, made.reader, host_memory},
+                                          options.moves, {}, Logger());
     return model;
 }
 

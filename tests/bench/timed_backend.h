@@ -40,6 +40,9 @@ class TimedBackend : public backend::Backend {
     std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
         return inner_->allocate_staging(bytes, what);
     }
+    std::unique_ptr<backend::Pinned> pin(std::span<const std::byte> memory) const override {
+        return inner_->pin(memory);
+    }
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
         inner_->write(to, from_host, bytes);
     }
@@ -83,6 +86,10 @@ class TimedBackend : public backend::Backend {
     bool packs(Format format) const noexcept override { return inner_->packs(format); }
     void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override {
         inner_->pack(data, shape);
+    }
+    void adopt(backend::Scratch& scratch, std::span<std::byte* const> data,
+               const backend::Matrix& shape) const override {
+        inner_->adopt(scratch, data, shape);
     }
 
     void embed(backend::Scratch& scratch, const backend::Matrix& table, std::span<const int32_t> ids,

@@ -8,6 +8,7 @@
 #include "format/blocks.h"
 #include "gpu/fixture.h"
 #include "gpu/support.h"
+#include "panel/panel.h"
 #include "support/catch.h"
 
 namespace minim::test {
@@ -36,6 +37,26 @@ std::vector<float> exact_inputs(int64_t count, Random& random) {
 }
 
 }  // namespace
+
+TEST_CASE("gpu: panels that the host has packed become those that the device packs, in every format") {
+    if (!has_devices(1)) return;
+    Fixture f(Arithmetic::fast);
+    for (const Format format : packed_formats()) {
+        INFO(traits(format).name);
+        Random random(8);
+        const TestMatrix matrix(format, 37, 512, random);  // two panels and five rows
+        const auto bytes = static_cast<size_t>(matrix.view.rows * matrix.view.row_bytes);
+        const std::byte* rows = matrix.view.data;
+        std::vector<std::byte> panels(rows, rows + bytes);
+        const auto panel_bytes = static_cast<size_t>(panel::k_panel_rows * matrix.view.row_bytes);
+        for (size_t at = 0; at + panel_bytes <= bytes; at += panel_bytes)
+            panel::pack_panel(format, rows + at, matrix.view.row_bytes, panel::k_panel_rows, matrix.view.cols,
+                              panels.data() + at);
+        std::byte* adopted = f.put(panels);
+        f.device->adopt(*f.stream, {&adopted, 1}, matrix.view);
+        CHECK(f.get(adopted, bytes) == f.get(f.put_packed(matrix).data, bytes));
+    }
+}
 
 TEST_CASE("gpu: packed weights of every format give the reference's products") {
     if (!has_devices(1)) return;

@@ -51,13 +51,14 @@ void catch_up(Stream stream) {
     std::erase_if(late, [&](const Late& one) { return stream == nullptr || one.stream == stream; });
 }
 
-bool is_pinned(const void* place) {
+// Returns the pinned bytes from `place` on, up to the end of the range that was pinned at once; 0: it is not pinned.
+uint64_t pinned_from(const void* place) {
     const std::lock_guard lock(state().mutex);
     const auto* byte = static_cast<const std::byte*>(place);
     const auto next = state().pinned.upper_bound(byte);
-    if (next == state().pinned.begin()) return false;
+    if (next == state().pinned.begin()) return 0;
     const auto& [block, bytes] = *std::prev(next);
-    return byte < block + bytes;
+    return byte < block + bytes ? static_cast<uint64_t>(block + bytes - byte) : 0;
 }
 
 // Finishes this thread's late kernels. Returns the error text, or null if there is none.
@@ -194,7 +195,8 @@ const char* copy_later(int32_t device, Stream stream, Way way, void* to, const v
     if (test::recording() != nullptr && way != Way::on_device)
         return "a copy to or from the host cannot be recorded";
     if (way == Way::to_device) ++test::copies_to_device();
-    if (way == Way::to_device && is_pinned(from)) {
+    if (const uint64_t pinned = pinned_from(from); way == Way::to_device && pinned > 0) {
+        if (pinned < bytes) return "invalid argument";  // as the driver says
         const char* why = finish_kernels();
         const std::lock_guard lock(state().mutex);
         state().late.push_back({stream, to, from, bytes});
@@ -273,6 +275,19 @@ void release_host(int32_t device, void* block) noexcept {
         state().pinned.erase(static_cast<const std::byte*>(block));
     }
     release(device, block);
+}
+
+Pinning pin_host(int32_t, const void* memory, uint64_t bytes) noexcept {
+    if (test::refuses_pinned()) return Pinning::refused;
+    const std::lock_guard lock(state().mutex);
+    const bool is_new = state().pinned.try_emplace(static_cast<const std::byte*>(memory), bytes).second;
+    return is_new ? Pinning::done : Pinning::was_pinned;
+}
+
+void unpin_host(int32_t, const void* memory) noexcept {
+    catch_up(nullptr);
+    const std::lock_guard lock(state().mutex);
+    state().pinned.erase(static_cast<const std::byte*>(memory));
 }
 
 const char* copy_from_peer(int32_t device, Stream, void* to, int32_t, Stream, const void* from,

@@ -113,6 +113,29 @@ TEST_CASE("pool: with any set of experts on the device, the logits are the CPU's
     }
 }
 
+TEST_CASE("pool: the host's weights are pinned while experts may be copied, and only then") {
+    const SixLayers six;
+    model::OpenOptions options;
+    options.residence = checkpoint::Residence::owned;
+    const auto read = [&](const Devices& devices, uint64_t bytes) {
+        const auto model =
+            model_placed({.devices = {devices[0]}, .expert_cache_bytes = bytes}, options, six.path);
+        const uint64_t pinned = devices[0]->pinned_bytes();
+        CHECK(logits_on(model, six.ids, 7) == six.expected);
+        return pinned;
+    };
+    const Devices devices = make_devices(1);
+    const uint64_t all = all_experts(*with_cache(devices, 1, ExpertMoves::fixed, six.path));
+    CHECK(devices[0]->pinned_bytes() == 0);
+    CHECK(read(devices, all / 2) >= all);
+    CHECK(devices[0]->pinned_bytes() == 0);
+    options.residence = checkpoint::Residence::mapped;
+    CHECK(read(devices, all / 2) == 0);
+    options.residence = checkpoint::Residence::owned;
+    CHECK(read(devices, 2 * all) == 0);
+    CHECK(read(make_devices(1, {.refuses_to_pin = true}), all / 2) == 0);
+}
+
 TEST_CASE("pool: while experts move in and out, the logits are the CPU's, bit for bit") {
     const SixLayers six;
     for (const ExpertMoves moves : {ExpertMoves::reproducible, ExpertMoves::eager}) {

@@ -27,8 +27,8 @@ constexpr int64_t k_trace_layers = 2;
 constexpr int64_t k_trace_experts = 128;
 constexpr int64_t k_trace_used = 4;
 constexpr int64_t k_trace_tokens = 2000;
-// Moves under way at a time: a step may start 16, which arrive two steps later (expert_moves.cpp).
-constexpr int64_t k_most_under_way = 32;
+// Moves under way at a time: with so few layers a step may start one, which arrives two steps later (expert_moves.cpp).
+constexpr int64_t k_most_under_way = 2;
 
 // A simulated device that knows which memory its tables of experts name, and counts writes to that memory, which are
 // not allowed.
@@ -37,17 +37,18 @@ class TracedDevice : public bench::TimedBackend {
     TracedDevice() : TimedBackend(make_devices(1).front()) {}
 
     void write(std::byte* to, const std::byte* from, uint64_t bytes) const override {
-        {
+        if (bytes == sizeof(backend::ExpertPlace)) {
             const std::lock_guard lock(mutex_);
-            if (bytes == sizeof(backend::ExpertPlace)) {
-                std::memcpy(&table_[to], from, bytes);
-            } else {
-                for (const auto& [at, place] : table_)
-                    for (const std::byte* matrix : {place.gate, place.up, place.down})
-                        if (matrix != nullptr && to <= matrix && matrix < to + bytes) ++n_overwritten_;
-            }
+            std::memcpy(&table_[to], from, bytes);
+        } else {
+            look_for_names(to, bytes);
         }
         TimedBackend::write(to, from, bytes);
+    }
+    void upload(backend::Scratch& scratch, std::byte* to, const std::byte* from,
+                uint64_t bytes) const override {
+        look_for_names(to, bytes);
+        TimedBackend::upload(scratch, to, from, bytes);
     }
     int64_t n_overwritten() const {
         const std::lock_guard lock(mutex_);
@@ -61,6 +62,13 @@ class TracedDevice : public bench::TimedBackend {
     }
 
   private:
+    void look_for_names(const std::byte* to, uint64_t bytes) const {
+        const std::lock_guard lock(mutex_);
+        for (const auto& [at, place] : table_)
+            for (const std::byte* matrix : {place.gate, place.up, place.down})
+                if (matrix != nullptr && to <= matrix && matrix < to + bytes) ++n_overwritten_;
+    }
+
     mutable std::mutex mutex_;
     mutable std::map<std::byte*, backend::ExpertPlace> table_;
     mutable int64_t n_overwritten_ = 0;

@@ -205,6 +205,24 @@ bool SimBackend::receive(Scratch& scratch, std::byte* to, const Backend& peer, S
     return true;
 }
 
+std::unique_ptr<backend::Pinned> SimBackend::pin(std::span<const std::byte> memory) const {
+    if (options_.refuses_to_pin) return nullptr;
+    class Range : public backend::Pinned {
+      public:
+        Range(std::atomic<uint64_t>& total, uint64_t bytes) : total_(total), bytes_(bytes) {
+            total_ += bytes_;
+        }
+        ~Range() override { total_ -= bytes_; }
+        Range(const Range&) = delete;
+        Range& operator=(const Range&) = delete;
+
+      private:
+        std::atomic<uint64_t>& total_;
+        const uint64_t bytes_;
+    };
+    return std::make_unique<Range>(pinned_bytes_, memory.size());
+}
+
 void SimBackend::synchronize(Scratch& scratch) const {
     stream_of(scratch).queue.wait();
     check_alive();

@@ -19,9 +19,10 @@ namespace minim::sim {
 struct Options {
     uint64_t memory_bytes = uint64_t{1} << 30;
     uint64_t budget_bytes = backend::k_no_budget;
-    double bytes_per_second = 0.0;    // of transfers; 0: without a limit
-    double exchange_seconds = 0.0;    // added to each post() and collect()
-    double experts_seconds = 0.0;     // added to the experts of a layer
+    double bytes_per_second = 0.0;  // of transfers; 0: without a limit
+    double exchange_seconds = 0.0;  // added to each post() and collect()
+    double experts_seconds = 0.0;   // added to the experts of a layer
+    bool refuses_to_pin = false;
     bool reaches_peers = true;        // copies from other simulated devices without the host
     bool makes_shortlists = true;     // of rows of logits
     Format without = Format::count_;  // a format it has no kernels for
@@ -56,6 +57,7 @@ class SimBackend : public backend::Backend {
     uint64_t most_used_bytes() const noexcept { return space_.most_used(); }  // so far, kept ones included
     int64_t n_blocks_taken() const noexcept { return space_.n_taken(); }  // so far, not out of the kept ones
     const Counts& counts() const noexcept { return counts_; }
+    uint64_t pinned_bytes() const noexcept { return pinned_bytes_; }
 
     std::string_view name() const noexcept override { return name_; }
     std::string_view remark() const noexcept override { return {}; }
@@ -70,6 +72,7 @@ class SimBackend : public backend::Backend {
     std::unique_ptr<backend::Memory> allocate_staging(uint64_t bytes, std::string_view what) const override {
         return backend::allocate_host_memory(bytes, what);
     }
+    std::unique_ptr<backend::Pinned> pin(std::span<const std::byte> memory) const override;
     void write(std::byte* to, const std::byte* from_host, uint64_t bytes) const override;
     void read(std::byte* to_host, const std::byte* from, uint64_t bytes) const override;
     void copy(std::byte* to, const std::byte* from, uint64_t bytes) const noexcept override;
@@ -93,6 +96,9 @@ class SimBackend : public backend::Backend {
     bool runs(Format format) const noexcept override { return format != options_.without; }
     bool packs(Format format) const noexcept override;
     void pack(std::span<std::byte* const> data, const backend::Matrix& shape) const override;
+    // Its matrices are those of its CPU backend.
+    void adopt(backend::Scratch& /*scratch*/, std::span<std::byte* const> /*data*/,
+               const backend::Matrix& /*shape*/) const override {}
 
     void embed(backend::Scratch& scratch, const backend::Matrix& table, std::span<const int32_t> ids,
                float* x) const override;
@@ -146,6 +152,7 @@ class SimBackend : public backend::Backend {
     const ThreadPool pool_;
     const std::unique_ptr<const Backend> cpu_;
     mutable Counts counts_;
+    mutable std::atomic<uint64_t> pinned_bytes_ = 0;  // of the host
     mutable std::atomic<const char*> why_lost_ = nullptr;
 };
 
