@@ -15,6 +15,7 @@
 #include "bytes_read.h"
 #include "model/minimax_m2.h"
 #include "placement/devices.h"
+#include "placement/measure_device.h"
 #include "random_bytes.h"
 #include "runtime/forward_pass.h"
 #include "runtime/stage.h"
@@ -79,6 +80,9 @@ placement::Spread Bench::open_devices() {
     spread.host = spread.experts.host = timed(open_device("cpu"));
     spread.experts.n_host_layers = options_.n_cpu_moe;
     spread.expert_cache_bytes = options_.expert_cache;
+    spread.rates = [n_threads = threads_.decode->n_threads()](const auto& devices) {
+        return placement::measured_rates(devices, n_threads, active_cpu_level(), Logger());
+    };
     for (const std::string& rules : options_.overrides) {
         std::ranges::move(
             placement::make_overrides(rules, spread.host, spread.devices,
@@ -190,6 +194,8 @@ std::optional<runtime::ExpertPoolState> Bench::cache_state() const {
         sum->n_moves += state.n_moves;
         sum->bytes += state.bytes;
         sum->moved_bytes += state.moved_bytes;
+        sum->n_streamed += state.n_streamed;
+        sum->streamed_bytes += state.streamed_bytes;
     }
     return sum;
 }
@@ -316,6 +322,8 @@ void Bench::repeat(Result& result, int64_t n_tokens, const Work& work) {
     result.cache->n_misses -= before->n_misses;
     result.cache->n_moves -= before->n_moves;
     result.cache->moved_bytes -= before->moved_bytes;
+    result.cache->n_streamed -= before->n_streamed;
+    result.cache->streamed_bytes -= before->streamed_bytes;
 }
 
 }  // namespace minim::bench

@@ -65,7 +65,9 @@ nlohmann::ordered_json json_of(const Result& result, const Options& options) {
                                 {"misses", result.cache->n_misses},
                                 {"hit_rate", hit_rate(*result.cache)},
                                 {"moves", result.cache->n_moves},
-                                {"moved_bytes", result.cache->moved_bytes}};
+                                {"moved_bytes", result.cache->moved_bytes},
+                                {"streamed", result.cache->n_streamed},
+                                {"streamed_bytes", result.cache->streamed_bytes}};
     if (!result.seconds) return json;
     for (size_t k = 0; k < k_operation_count; ++k) {
         json["share_of_time"][k_operation_names[k]] = (*result.seconds)[k] / result.total_seconds;
@@ -100,10 +102,13 @@ void print_table(std::span<const Result> results, const Options& options) {
             fmt::print("\n");
         }
         if (r.cache)
-            fmt::print("    cache of {} experts: {:.1f} % hits ({} of {}), {} moves of {:.1f} MB\n",
-                       r.cache->n_places, 100.0 * hit_rate(*r.cache), r.cache->n_hits,
-                       r.cache->n_hits + r.cache->n_misses, r.cache->n_moves,
-                       static_cast<double>(r.cache->moved_bytes) / 1e6);
+            fmt::print(
+                "    cache of {} experts: {:.1f} % hits ({} of {}), {} moves of {:.1f} MB, {} copied "
+                "for a step, {:.1f} MB\n",
+                r.cache->n_places, 100.0 * hit_rate(*r.cache), r.cache->n_hits,
+                r.cache->n_hits + r.cache->n_misses, r.cache->n_moves,
+                static_cast<double>(r.cache->moved_bytes) / 1e6, r.cache->n_streamed,
+                static_cast<double>(r.cache->streamed_bytes) / 1e6);
         if (options.operations) print_operations(r);
     }
 }

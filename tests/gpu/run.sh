@@ -12,7 +12,7 @@
 #   sanitize  compute-sanitizer on one test a tool
 #   speed     tokens/s of synthetic models; operation by operation; without parts of the launch path
 #   profile   Nsight Compute on a decode step and a prompt
-#   offload   experts on the CPU, some and all
+#   offload   experts on the CPU, some and all; on both at once, with a cache of the used ones
 #
 # BUILD_FOLDER: .gpu/build unless named. Every step has a limit of its own, and all of them the seconds given; logs are under $OUT,
 # or a new folder; a table comes last. Exit code: 0 all well, 1 something failed or no device is usable.
@@ -152,7 +152,7 @@ speed() {
     local name=$1 most=$2
     shift 2
     step "$name" "$most" "$bench" --synthetic --device cuda:0 "$@"
-    found '^(pp|tg)|^steps:.* [1-9][0-9]* records failed'
+    found '^(pp|tg)|^ *cache of|^steps:.* [1-9][0-9]* records failed'
 }
 if wants speed; then
     n=$(layers 1.13)
@@ -189,6 +189,13 @@ if wants offload; then
         # shellcheck disable=SC2086
         speed "8 layers IQ4_XS, ${how:-all on the GPU}" 40 --layers 8 --vocab 32000 --experts-format IQ4_XS -p 512 -n 48 -r 3 $how
     done
+    # A cache with room for half of the experts.
+    for routing in uniform zipf:1.1; do
+        speed "8 layers IQ4_XS, half of them in a cache, $routing" 40 --layers 8 --vocab 32000 --experts-format IQ4_XS -p 0 -n 256 -r 3 \
+            --expert-cache 7344MiB --routing "$routing"
+    done
+    speed "8 layers IQ4_XS, prompts beside that cache" 60 --layers 8 --vocab 32000 --experts-format IQ4_XS -p 4096 -u 512,2048,4096 -n 0 -r 3 \
+        --expert-cache 7344MiB
     step "8 layers IQ4_XS, the CPU alone" 40 "$bench" --synthetic --layers 8 --vocab 32000 --experts-format IQ4_XS -p 512 -n 48 -r 3
     found '^(pp|tg)'
 fi
