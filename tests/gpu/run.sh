@@ -194,7 +194,7 @@ if wants offload; then
         speed "8 layers IQ4_XS, half of them in a cache, $routing" 40 --layers 8 --vocab 32000 --experts-format IQ4_XS -p 0 -n 256 -r 3 \
             --expert-cache 7344MiB --routing "$routing"
     done
-    speed "8 layers IQ4_XS, prompts beside that cache" 60 --layers 8 --vocab 32000 --experts-format IQ4_XS -p 4096 -u 512,2048,4096 -n 0 -r 3 \
+    speed "8 layers IQ4_XS, prompts beside that cache" 60 --layers 8 --vocab 32000 --experts-format IQ4_XS -p 8192 -u 512,2048,8192 -n 0 -r 3 \
         --expert-cache 7344MiB
     step "8 layers IQ4_XS, the CPU alone" 40 "$bench" --synthetic --layers 8 --vocab 32000 --experts-format IQ4_XS -p 512 -n 48 -r 3
     found '^(pp|tg)'
