@@ -75,6 +75,7 @@ placement::OpenRequest request_of(const minim_model_params& p,
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
     if (p.budgets == nullptr && p.n_budgets > 0) fail(Status::invalid, "argument budgets is NULL");
     if (p.fit_context < 0) fail(Status::invalid, "fit_context is {}", p.fit_context);
+    if (p.fit_n_ubatch < 0) fail(Status::invalid, "fit_n_ubatch is {}", p.fit_n_ubatch);
     placement::OpenRequest request;
     request.host = optional_text(p.backend);
     request.locks_memory = flag(p.lock, "lock");
@@ -87,6 +88,7 @@ placement::OpenRequest request_of(const minim_model_params& p,
     if (p.overrides != nullptr) request.overrides = p.overrides;
     request.n_host_experts = p.n_host_experts;
     request.fit_context = p.fit_context;
+    request.fit_rows = p.fit_n_ubatch;
     if (p.devices == nullptr) return request;
     request.devices.emplace(wanted.begin(), wanted.end());
     request.k_format = kv_format(p.fit_k_format, "fit_k_format");

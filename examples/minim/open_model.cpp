@@ -79,6 +79,7 @@ void choose_devices(const minim::Runtime& runtime, const Options& options, minim
     model.overrides = joined_overrides(options);
     model.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
     model.fit_context = options.fit_context;
+    model.fit_n_ubatch = options.n_ubatch;
     model.expert_cache_bytes = options.expert_cache;
     model.expert_moves = options.expert_moves;
     model.expert_profile = options.expert_profile;

@@ -543,7 +543,9 @@ typedef struct minim_model_params {
     /* MINIM_KV_* of the context that room is left for; AUTO: F16. */
     int32_t fit_k_format;
     int32_t fit_v_format;
-    int32_t reserved; /* 0 */
+    /* Rows of a prompt step that room is left for, as n_ubatch of a session. 0: 512 or, beside a cache of the room that is left, what
+       a plan finds best. */
+    int32_t fit_n_ubatch;
     /* A file of minim_model_save_expert_profile, which says which experts a cache holds at first, or NULL. One that is not
        there is none. FORMAT: it is of another model, or no such file. */
     const char* expert_profile;

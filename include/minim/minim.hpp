@@ -377,6 +377,7 @@ struct ModelOptions {
     std::string overrides;       // "PATTERN=DEVICE,...": experts on another device than their layer; "": none
     int64_t n_host_experts = 0;  // experts of the first n layers stay on the backend; below 0: of the last n
     int64_t fit_context = 0;  // keep experts on the backend to leave room for a context of this length; 0: no
+    int32_t fit_n_ubatch = 0;  // rows of a prompt step that room is left for; 0: what a plan finds best
     int32_t residence = MINIM_RESIDENCE_AUTO;
     bool engine_tokenizer = false;
     Progress progress;
@@ -595,6 +596,7 @@ class Model {
         params.overrides = detail::text_or_null(options.overrides);
         params.n_host_experts = options.n_host_experts;
         params.fit_context = options.fit_context;
+        params.fit_n_ubatch = options.fit_n_ubatch;
         params.lock = options.lock ? 1 : 0;
         params.prefault = options.prefault ? 1 : 0;
         params.deterministic = options.deterministic ? 1 : 0;

@@ -108,6 +108,7 @@ class Opening {
                                    return spread_.host;
                                });
         spread_.fit_context = r.fit_context;
+        spread_.fit_rows = r.fit_rows;
         spread_.k_format = r.k_format.value_or(backend::k_default_kv_format);
         spread_.v_format = r.v_format.value_or(backend::k_default_kv_format);
         const bool says_nothing =

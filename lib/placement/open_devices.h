@@ -28,6 +28,7 @@ struct OpenRequest {
     int64_t n_host_experts = 0;                             // ExpertRules::n_host_layers
     // As in Spread. Without a context, a cache size and rules for experts, a context and a cache are chosen.
     int64_t fit_context = 0;
+    int64_t fit_rows = 0;
     std::optional<Format> k_format = {};
     std::optional<Format> v_format = {};
     uint64_t expert_cache_bytes = 0;

@@ -65,7 +65,8 @@ class Splitting {
           weights_(weights),
           cache_bytes_(spread.expert_cache_bytes),
           ruled_(expert_devices(spread.experts, config.n_layer)),
-          n_rows_(runtime::k_default_step_rows) {}
+          fit_rows_(std::min(spread.fit_rows, runtime::k_most_step_rows)),
+          n_rows_(fit_rows_ > 0 ? fit_rows_ : runtime::k_default_step_rows) {}
 
     std::vector<Stage> stages(const Logger* log) {
         const bool takes_all_room = cache_bytes_ == k_cache_all_room;
@@ -78,7 +79,7 @@ class Splitting {
         if (spread_.rates && (has_cache || (takes_all_room && spread_.devices.size() > 1)))
             rates_ = spread_.rates(spread_.devices);
         if (rates_ && takes_all_room) {
-            n_rows_ = 0;
+            n_rows_ = fit_rows_;
             stages = split();
         }
         if (chooses_context && log != nullptr && !is_whole(stages))
@@ -325,8 +326,9 @@ class Splitting {
     const uint64_t cache_bytes_;  // of all devices together
     // By layer: the device on which a rule places its experts; null: none does.
     const std::vector<std::shared_ptr<const backend::Backend>> ruled_;
-    int64_t n_context_ = 0;  // 0: room is not checked
-    int64_t n_rows_;         // of a prompt step; 0: the plan chooses
+    int64_t n_context_ = 0;   // 0: room is not checked
+    const int64_t fit_rows_;  // as Spread::fit_rows
+    int64_t n_rows_;          // of a prompt step; 0: the plan chooses
     std::optional<MachineRates> rates_;
 };
 

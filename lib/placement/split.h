@@ -41,6 +41,9 @@ struct Spread {
     // that is less. A shorter one, down to 2,048, if then all experts fit beside it; down to 256 if there is no room for more, or
     // if the cache would get less room than the context.
     int64_t fit_context = 0;
+    // The rows of a prompt step whose work space must fit too. 0: k_default_step_rows or, with a cache of all room, what a plan finds
+    // best.
+    int64_t fit_rows = 0;
     Format k_format = backend::k_default_kv_format;
     Format v_format = backend::k_default_kv_format;
     // Bytes on the devices for a cache of experts. k_cache_all_room: what the context leaves free, if not all experts fit beside

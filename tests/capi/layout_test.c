@@ -65,7 +65,7 @@ FIELD(minim_model_params, expert_cache_bytes, 136);
 FIELD(minim_model_params, expert_moves, 144);
 FIELD(minim_model_params, fit_k_format, 148);
 FIELD(minim_model_params, fit_v_format, 152);
-FIELD(minim_model_params, reserved, 156);
+FIELD(minim_model_params, fit_n_ubatch, 156);
 FIELD(minim_model_params, expert_profile, 160);
 SIZE(minim_model_params, 168);
 

@@ -100,7 +100,7 @@ int main(void) {
     FIELD(minim_model_params, expert_moves);
     FIELD(minim_model_params, fit_k_format);
     FIELD(minim_model_params, fit_v_format);
-    FIELD(minim_model_params, reserved);
+    FIELD(minim_model_params, fit_n_ubatch);
     FIELD(minim_model_params, expert_profile);
     STRUCT(minim_model_info);
     FIELD(minim_model_info, size);

@@ -278,6 +278,7 @@ class Devices(unittest.TestCase):
             ({"overrides": "attn=cpu"}, "unsupported", "blk.0.attn_norm.weight stays on sim:0"),
             ({"overrides": "ffn_up_exps=cpu"}, "unsupported", "experts of layer 0 would be on"),
             ({"fit_context": -1}, "invalid", "fit_context is -1"),
+            ({"fit_ubatch": -1}, "invalid", "fit_n_ubatch is -1"),
             ({"devices": None, "overrides": "exps=cpu"}, "invalid", "none is named"),
             ({"devices": None, "host_experts": 1}, "invalid", "none is named"),
         ):

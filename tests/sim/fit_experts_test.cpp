@@ -196,6 +196,31 @@ TEST_CASE("where nothing is said of experts, a context is chosen that leaves roo
     CHECK(n_places(*cached) > 0);
 }
 
+TEST_CASE("beside a cache of all room there is room for steps of the rows that are asked for") {
+    constexpr int64_t k_rows = 768;  // instead of 512
+    const auto open = [](uint64_t budget, int64_t rows) {
+        return model_placed({.devices = {device_with(budget)},
+                             .fit_context = k_rows,
+                             .fit_rows = rows,
+                             .expert_cache_bytes = k_cache_all_room});
+    };
+    const auto read = [](const std::shared_ptr<const model::Model>& model) {
+        engine::SessionParams params;
+        params.n_context = params.n_ubatch = k_rows;
+        const Logger silent;
+        const engine::Session session(model, params, silent);
+    };
+    const auto unlimited = device_with(backend::k_no_budget);
+    read(model_placed({.devices = {unlimited}, .fit_context = k_rows, .fit_rows = k_rows}));
+    const uint64_t budget = unlimited->most_used_bytes() - (1 << 20);  // a part of the experts has no room
+    const auto model = open(budget, k_rows);
+    const auto by_default = open(budget, 0);
+    CHECK(n_places(*model) > 0);
+    CHECK(n_places(*model) < n_places(*by_default));
+    CHECK_NOTHROW(read(model));
+    expect_error(Status::out_of_device_memory, " needed, ", [&] { read(by_default); });
+}
+
 TEST_CASE("a device with room for its experts keeps them, though another one needs a cache") {
     const auto large = device_with(backend::k_no_budget, 0);
     const auto small = device_with(12 << 20, 1);

@@ -394,6 +394,7 @@ class Model(abi.Handle):
     host_experts      experts of the first n layers stay on `backend`, below 0 those of the last n; True: of all layers
     overrides  experts on another device than their layer: "PATTERN=DEVICE,..." or {pattern: device}, as in minim_model_params
     fit_context       tokens of context to leave room for, by keeping experts on `backend` as needed; None: do not
+    fit_ubatch        rows of a prompt step to leave room for, as in session(ubatch=); None: what a plan finds best
     expert_cache      device memory for the experts that are used most, while the CPU computes the others: bytes, "4MiB", or "room"
                for what is left beside the context; None: "room" if no other option is about experts
     expert_moves      when experts of the cache change: "fixed" (never), "reproducible" or "eager", as in minim.h; "auto"
@@ -428,6 +429,7 @@ class Model(abi.Handle):
         host_experts=0,
         overrides=None,
         fit_context=None,
+        fit_ubatch=None,
         expert_cache=None,
         expert_moves="auto",
         expert_profile=None,
@@ -495,6 +497,7 @@ class Model(abi.Handle):
         params.overrides = None if overrides is None else _zero_terminated(overrides, "overrides")
         params.n_host_experts = _ALL_LAYERS if host_experts is True else host_experts
         params.fit_context = fit_context or 0
+        params.fit_n_ubatch = _int32(fit_ubatch or 0)
         if progress is not None:
             params.progress = report
         self._runtime, out, file = runtime, c.c_void_p(), _checkpoint_path(path)

@@ -223,6 +223,12 @@ impl<'a> ModelOptions<'a> {
         self
     }
 
+    /// Sets the rows of a prompt step that room is left for. 0: what a plan finds best.
+    pub fn fit_ubatch(mut self, rows: i32) -> Self {
+        self.params.fit_n_ubatch = rows;
+        self
+    }
+
     /// Sets the storage of weights in host memory.
     pub fn residence(mut self, residence: Residence) -> Self {
         self.params.residence = residence as i32;
