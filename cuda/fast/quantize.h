@@ -16,20 +16,29 @@ MINIM_DEVICE float silu(float x) {
     return x / (1.0F + std::exp(-x));
 }
 
-// Quantises a block of 32 elements, one in each lane. Codes are x / scale rounded, halves away from zero; scale =
-// largest / 127.
+// The rules of quantisation. Codes are x / scale rounded, halves away from zero; scale = largest / 127.
+MINIM_DEVICE float larger(float largest, float other) {
+    return other > largest || other != other ? other : largest;  // a NaN stays
+}
+MINIM_DEVICE float q8_scale(float largest) {
+    return largest / 127.0F;
+}
+// Too small a scale has no inverse; such elements, like all of a block with a NaN or an infinity, become 0.
+MINIM_DEVICE float q8_inverse(float scale) {
+    return scale >= 0x1p-126F && scale <= 0x1p+127F ? 1.0F / scale : 0.0F;
+}
+MINIM_DEVICE int32_t q8_code(float x, float inverse) {
+    const float scaled = x * inverse;
+    return inverse == 0.0F ? 0 : static_cast<int32_t>(scaled + (scaled < 0.0F ? -0.5F : 0.5F));
+}
+
+// Quantises a block of 32 elements, one in each lane.
 template <class T>
 MINIM_DEVICE void quantize_lanes(T& t, float x, Q8Block* out) {
     float largest = std::fabs(x);
-    for (int mask = 16; mask > 0; mask /= 2) {
-        const float other = t.from_lane_xor(largest, mask);
-        largest = other > largest || other != other ? other : largest;  // a NaN stays
-    }
-    const float scale = largest / 127.0F;
-    // Too small a scale has no inverse; such elements, like all of a block with a NaN or an infinity, become 0.
-    const float inverse = scale >= 0x1p-126F && scale <= 0x1p+127F ? 1.0F / scale : 0.0F;
-    const float scaled = x * inverse;
-    const int32_t code = inverse == 0.0F ? 0 : static_cast<int32_t>(scaled + (scaled < 0.0F ? -0.5F : 0.5F));
+    for (int mask = 16; mask > 0; mask /= 2) largest = larger(largest, t.from_lane_xor(largest, mask));
+    const float scale = q8_scale(largest);
+    const int32_t code = q8_code(x, q8_inverse(scale));
     int32_t sum = code;
     for (int mask = 8; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
     const int lane = t.index() % 32;
