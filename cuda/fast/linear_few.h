@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multiplies packed weights by one to four input rows.
+// Multiplies packed weights by one to four input rows; one row may be normalised by the same kernel (norm_row.h).
 //
 // Shape: a block takes one or two pairs of panels, 16 rows each, and all columns, 256 at a time. Warp w of eight decodes unit w
 // of them, one row in each lane, and multiplies it with the unit of each input. At the end the sums of the eight warps are
@@ -14,6 +14,7 @@
 
 #include "cuda/exact/items.h"
 #include "cuda/fast/last_block.h"
+#include "cuda/fast/norm_row.h"
 #include "cuda/fast/operations.h"
 #include "cuda/fast/panel_dot.h"
 #include "cuda/fast/quantize.h"
@@ -21,7 +22,8 @@
 namespace minim::cuda::fast {
 
 // The ring: as many stages as fit 40 KB for a pair. So several blocks have room on a multiprocessor, and enough bytes
-// are in flight: 4.8 TB/s at a latency of 0.8 us need 29 KB for each multiprocessor.
+// are in flight: 4.8 TB/s at a latency of 0.8 us need 29 KB for each multiprocessor. n_tokens: inputs in the ring. With none,
+// the block has one input, of its own, behind everything else.
 template <class P, int n_pairs, int n_tokens>
 struct PanelStages {
     using Block = typename P::Block;
@@ -35,8 +37,8 @@ struct PanelStages {
     static constexpr int k_header_bytes = Block::row_header_bytes * static_cast<int>(k_panel_rows);
     static constexpr int k_headers_at = k_count * k_stage_bytes;
     static constexpr int k_sums_at = k_headers_at + k_panels * 64;
-    static constexpr int k_table_at = k_sums_at + k_threads * n_tokens * 4;
-    static constexpr int k_bytes = k_table_at + k_table_bytes<P>;
+    static constexpr int k_table_at = k_sums_at + k_threads * (n_tokens > 0 ? n_tokens : 1) * 4;
+    static constexpr int k_bytes = (k_table_at + k_table_bytes<P> + 15) / 16 * 16;
     static_assert(k_bytes <= k_most_shared_bytes);
 };
 
@@ -47,6 +49,14 @@ struct PanelWork {
     const Q8Block* input[n_tokens];
     int64_t cols;
     bool prefetches;  // the stages beyond the first ones in the ring
+};
+// The same for a block that makes its input: the normalised row.
+template <int n_panels>
+struct PanelWork<n_panels, 0> {
+    const std::byte* panel[n_panels];
+    const NormRow* norm;
+    int64_t cols;
+    bool prefetches;
 };
 
 // The copies of a thread: the same pieces of 16 bytes in every stage. start_panels() copies only the panels of the first
@@ -89,14 +99,16 @@ struct StageCopies {
                 to[k] = p * k_stage_panel_stride<Block> + at;
                 n_stages[k] = n_whole + (at < panel_rest ? 1 : 0);
             }
-            for (int i = 0; i < n_tokens; ++i) {
-                const int at = 16 * (part - k_of_panels - i * k_input_parts);
-                if (at < 0 || at >= Stages::k_input_bytes) continue;
-                from[k] =
-                    reinterpret_cast<const std::byte*>(work.input[i]) + n_first * Stages::k_input_bytes + at;
-                to[k] = Stages::k_inputs_at + i * Stages::k_input_bytes + at;
-                step[k] = Stages::k_input_bytes;
-                n_stages[k] = n_whole + (at < input_rest ? 1 : 0) - n_first;
+            if constexpr (n_tokens > 0) {
+                for (int i = 0; i < n_tokens; ++i) {
+                    const int at = 16 * (part - k_of_panels - i * k_input_parts);
+                    if (at < 0 || at >= Stages::k_input_bytes) continue;
+                    from[k] = reinterpret_cast<const std::byte*>(work.input[i]) +
+                              n_first * Stages::k_input_bytes + at;
+                    to[k] = Stages::k_inputs_at + i * Stages::k_input_bytes + at;
+                    step[k] = Stages::k_input_bytes;
+                    n_stages[k] = n_whole + (at < input_rest ? 1 : 0) - n_first;
+                }
             }
         }
     }
@@ -141,11 +153,22 @@ MINIM_DEVICE void load_first_inputs(T& t, const PanelWork<2 * n_pairs, n_tokens>
     }
 }
 
+// Waits for the kernel's inputs, and makes the input of the block. The first block also keeps it for later kernels.
+template <class P, int n_pairs, class T>
+MINIM_DEVICE void make_input(T& t, const NormRow& norm, std::byte* shared) {
+    using Stages = PanelStages<P, n_pairs, 0>;
+    const bool is_first = t.block() == 0;
+    RowNorm<Stages::k_threads>::run(
+        t, norm, reinterpret_cast<float*>(shared + Stages::k_sums_at),
+        {is_first ? norm.h : nullptr, reinterpret_cast<Q8Block*>(shared + Stages::k_bytes),
+         is_first ? norm.quantized : nullptr});
+}
+
 // The inputs that a pair of panels is multiplied with.
 enum class Meets { all_inputs, its_own };
 
 template <Meets meets, int n_tokens>
-inline constexpr int k_pair_sums = meets == Meets::all_inputs ? n_tokens : 1;
+inline constexpr int k_pair_sums = meets == Meets::its_own || n_tokens == 0 ? 1 : n_tokens;
 
 // The work of a thread: a row of one of the panels, and the same unit of every stage.
 struct RowUnit {
@@ -185,7 +208,11 @@ MINIM_DEVICE void multiply_stages(T& t, StageCopies<P, n_pairs, n_tokens>& copie
                 at.row};
             panel::Unit<typename ForDots<P>::L> weights;
             unpack_unit<Dots, block_unit>(header, block, shared + Stages::k_table_at, weights);
-            const auto* inputs = reinterpret_cast<const Q8Block*>(data + Stages::k_inputs_at) + at.unit;
+            const std::byte* of_stage = data + Stages::k_inputs_at;
+            if constexpr (n_tokens == 0)
+                of_stage =
+                    shared + Stages::k_bytes + (cols - cols_left) / k_stage_cols * Stages::k_input_bytes;
+            const auto* inputs = reinterpret_cast<const Q8Block*>(of_stage) + at.unit;
             if constexpr (meets == Meets::its_own) inputs += at.panel / 2 * k_stage_units;
             for (int i = 0; i < k_pair_sums<meets, n_tokens>; ++i)
                 sum[i] =
@@ -226,8 +253,12 @@ MINIM_DEVICE float* multiply_panels(T& t, const PanelWork<2 * n_pairs, n_tokens>
         for (const std::byte* panel : work.panel)
             prefetch_panel<Block>(t, Stages::k_threads, panel, work.cols, k_first);
     }
-    t.wait_for_inputs();
-    load_first_inputs<P, n_pairs, n_tokens>(t, work, k_first, shared);
+    if constexpr (n_tokens == 0) {
+        make_input<P, n_pairs>(t, *work.norm, shared);
+    } else {
+        t.wait_for_inputs();
+        load_first_inputs<P, n_pairs, n_tokens>(t, work, k_first, shared);
+    }
     constexpr int k_sums = k_pair_sums<meets, n_tokens>;
     float sum[k_sums];
     for (float& s : sum) s = 0.0F;
@@ -317,8 +348,38 @@ struct LinearFewKernel {
     }
 };
 
-// The same for one input row, if there are few panels: a block's two pairs are the halves of the columns, so there are twice
-// as many warps, each with half of the stages.
+// A pair of panels of one of the products, for one input row that every block normalises for itself.
+template <class P>
+struct LinearNormKernel {
+    using Stages = PanelStages<P, 1, 0>;
+    static constexpr int k_threads = Stages::k_threads;
+    static constexpr int k_least_blocks = 4;  // 64 registers, like LinearFewKernel for one row
+    static constexpr bool k_starts_early = true;
+    static_assert(Stages::k_bytes + k_most_norm_size / 32 * int64_t{sizeof(Q8Block)} <= k_most_shared_bytes);
+
+    Products products;
+    NormRow norm;
+
+    Grid grid() const {
+        return {panel_pairs(products), 1,
+                Stages::k_bytes + q8_blocks(products.cols) * int64_t{sizeof(Q8Block)}};
+    }
+
+    template <class T>
+    MINIM_DEVICE void operator()(T& t) const {
+        const PanelPair pair(products, t.block());
+        const PanelWork<2, 0> work = {
+            {pair.panel[0], pair.panel[1]}, &norm, products.cols, products.prefetches};
+        const float* sums = multiply_panels<P, 1, 0>(t, work);
+        if (t.index() >= 32 || t.index() >= pair.rows) return;
+        float& y = products.y[pair.product][pair.first_row + t.index()];
+        const float value = sums[t.index()] * products.scale[pair.product];
+        y = products.add[pair.product] ? y + value : value;
+    }
+};
+
+// A pair of panels of one of the products, for one input row, if there are few panels: a block's two pairs are the halves of
+// the columns, so there are twice as many warps, each with half of the stages.
 template <class P>
 struct LinearHalvesKernel {
     using Block = typename P::Block;

@@ -120,10 +120,23 @@ void quantize(Stream stream, const float* x, int64_t n, int64_t cols, Q8Block* o
 // h = x / sqrt(mean(x^2) + eps) * weight, and h quantised. size is a multiple of 32; h may be x.
 void norm(Stream stream, const float* x, int64_t n, const float* weight, int64_t size, float eps, float* h,
           Q8Block* quantized);
+// One row of norm(), for kernels that begin with it. size is at most k_most_norm_size; x, weight and h are aligned to 16
+// bytes. h must not overlap x, nor may the results of the kernel overlap any of them: its blocks run in any order.
+struct NormRow {
+    const float* x;
+    const float* weight;
+    int64_t size;
+    float eps;
+    float* h;
+    Q8Block* quantized;
+};
+inline constexpr int64_t k_most_norm_size = 8192;
 
 // Multiplies packed weights, the rows of whole panels. `many`: on tensor cores, which decode a tile of weights once for
 // 64 input rows and add up in an order that does not depend on n; else weights are decoded once for four input rows.
 void linear(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool many);
+// norm() of one row and linear() of that row, in one launch. There is at least one panel.
+void linear_norm(Stream stream, const Products& products, const NormRow& norm);
 
 // Returns whether weights of the format are multiplied as floats, with floats: F32, F16, BF16 and FP8_E4M3_B128.
 bool is_float(Format format);
@@ -180,6 +193,9 @@ struct RouteWork {
 };
 void route_float(Stream stream, const Weight& router, const float* h, int64_t n, const Choice& choice,
                  const RouteWork& work, bool fixed);
+// norm() of one row and route_float() of that row, in one launch.
+void route_norm(Stream stream, const Weight& router, const NormRow& norm, const Choice& choice,
+                const RouteWork& work);
 int64_t route_partial_floats(int64_t n);
 int64_t route_counters(int64_t n);
 

@@ -12,6 +12,7 @@
 #include "cuda/fast/quantize.h"
 #include "cuda/fast/route.h"
 #include "cuda/fast/route_many.h"
+#include "cuda/fast/route_row.h"
 #include "format/blocks.h"
 
 namespace minim::cuda::fast {
@@ -130,6 +131,10 @@ void linear(Stream stream, const Products& products, const Q8Block* input, int64
     if (n > 0) panel_kernels(products.format)->linear(stream, products, input, n, many);
 }
 
+void linear_norm(Stream stream, const Products& products, const NormRow& norm) {
+    panel_kernels(products.format)->linear_norm(stream, products, norm);
+}
+
 bool is_float(Format format) {
     return with_block(FloatBlocks{}, format, [](auto) {});
 }
@@ -210,6 +215,8 @@ void route_float(Stream stream, const Weight& router, const float* h, int64_t n,
                  const RouteWork& work, bool fixed) {
     with_block(FloatBlocks{}, router.format, [&](auto block) {
         using Block = decltype(block);
+        if (n == 1 && !fixed)
+            return start(stream, RouteRowKernel<Block>{router, h, {}, choice, work.score, work.arrived});
         if constexpr (Block::block_elems == 1) {
             using Outputs = RouterOutputsKernel<Block>;
             const uintptr_t places =
@@ -233,11 +240,15 @@ void route_float(Stream stream, const Weight& router, const float* h, int64_t n,
         outputs.scale[0] = router.scale;
         outputs.y[0] = work.score;
         outputs.prefetches = work.prefetches;
-        if (n == 1 && !fixed) {
-            start(stream, RouteFloatKernel<Block, 1>{{outputs, h, n}, choice, work.arrived});
-        } else {
-            start(stream, RouteFloatKernel<Block, 4>{{outputs, h, n}, choice, work.arrived});
-        }
+        start(stream, RouteFloatKernel<Block>{{outputs, h, n}, choice, work.arrived});
+    });
+}
+
+void route_norm(Stream stream, const Weight& router, const NormRow& norm, const Choice& choice,
+                const RouteWork& work) {
+    with_block(FloatBlocks{}, router.format, [&](auto block) {
+        using Block = decltype(block);
+        start(stream, RouteRowKernel<Block>{router, norm.h, norm, choice, work.score, work.arrived});
     });
 }
 

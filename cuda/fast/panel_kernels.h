@@ -9,6 +9,7 @@ namespace minim::cuda::fast {
 
 struct PanelKernels {
     void (*linear)(Stream stream, const Products& products, const Q8Block* input, int64_t n, bool many);
+    void (*linear_norm)(Stream stream, const Products& products, const NormRow& norm);
     void (*activate)(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
                      const Slots& slots, Q8Block* activated);
     void (*project)(Stream stream, const Experts& experts, const Q8Block* input, int64_t slots_a_row,

@@ -25,6 +25,11 @@ void linear_of(Stream stream, const Products& products, const Q8Block* input, in
 }
 
 template <class P>
+void linear_norm_of(Stream stream, const Products& products, const NormRow& norm) {
+    launch_over_grid(stream, LinearNormKernel<P>{products, norm});
+}
+
+template <class P>
 void activate_of(Stream stream, const Experts& gate, const Experts& up, const Q8Block* h, int64_t n_used,
                  const Slots& slots, Q8Block* activated) {
     if (slots.tiles == nullptr) {
@@ -49,8 +54,8 @@ void project_of(Stream stream, const Experts& experts, const Q8Block* input, int
 template <class... Panels>
 constexpr PanelKernelTable table_of(panel::PanelList<Panels...>) {
     PanelKernelTable table = {};
-    ((table.by_format[static_cast<size_t>(Panels::Block::format)] = {linear_of<Panels>, activate_of<Panels>,
-                                                                     project_of<Panels>}),
+    ((table.by_format[static_cast<size_t>(Panels::Block::format)] =
+          {linear_of<Panels>, linear_norm_of<Panels>, activate_of<Panels>, project_of<Panels>}),
      ...);
     return table;
 }

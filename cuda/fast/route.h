@@ -2,8 +2,8 @@
 // The choice of experts from the router's outputs.
 //
 // Shape: one warp for each row, each lane has one of every 32 experts; the best is taken n_used times. Bytes moved:
-// the outputs once, and before that the router and its inputs (linear_float.h). Bound: latency, two exchanges for
-// each choice.
+// the outputs once, and before that the router and its inputs (linear_float.h; route_row.h for one row). Bound: latency, two
+// exchanges for each choice.
 #pragma once
 
 #include <cmath>
@@ -27,19 +27,24 @@ MINIM_DEVICE float expert_score(float output) {
     return 1.0F / (1.0F + std::exp(-output));
 }
 
-// Computes backend::choose_experts() of the sigmoids of output [n_expert], for row `row`. Called by a warp's threads.
+// Computes the scores of experts first, first + step, and so on.
 template <class T>
-MINIM_DEVICE void choose_experts(T& t, const float* output, int64_t n_expert, const Choice& choice,
-                                 int64_t row) {
-    constexpr int k_most = static_cast<int>(exact::k_most_experts) / 32;
+MINIM_DEVICE void score_experts(T& t, const float* output, int64_t n_expert, int first, int step,
+                                float* score) {
+    for (int e = first; e < n_expert; e += step) score[e] = expert_score(t.load_fresh(output + e));
+}
+
+// Computes backend::choose_experts() of score [n_expert], in shared memory, for row `row`. Called by a warp's threads. There are
+// at most 32 * most experts.
+template <int most, class T>
+MINIM_DEVICE void choose_of(T& t, const float* score, int64_t n_expert, const Choice& choice, int64_t row) {
     const int lane = t.index() % 32;
-    uint32_t order[k_most];  // of expert lane + 32 k; 0: chosen, or not there
-    for (int k = 0; k < k_most; ++k) {
+    uint32_t order[most];  // of expert lane + 32 k; 0: chosen, or not there
+    for (int k = 0; k < most; ++k) {
         const int e = lane + 32 * k;
         order[k] = 0;
         if (e >= n_expert) continue;
-        const float score = expert_score(output[e]);
-        order[k] = choice_order(choice.bias == nullptr ? score : score + choice.bias[e]);
+        order[k] = choice_order(choice.bias == nullptr ? score[e] : score[e] + choice.bias[e]);
     }
     int32_t own_id = 0;  // lane s keeps choice s, of at most 32
     const auto n_used = static_cast<int>(choice.n_used);
@@ -49,20 +54,29 @@ MINIM_DEVICE void choose_experts(T& t, const float* output, int64_t n_expert, co
         best = t.largest_of_lanes(best);
         // The first of equals has the largest distance from its index to the end.
         uint32_t lack = 0;
-        for (int k = k_most - 1; k >= 0; --k)
-            lack = order[k] == best ? static_cast<uint32_t>(32 * k_most - (lane + 32 * k)) : lack;
+        for (int k = most - 1; k >= 0; --k)
+            lack = order[k] == best ? static_cast<uint32_t>(32 * most - (lane + 32 * k)) : lack;
         lack = t.largest_of_lanes(lack);
-        const int32_t id = 32 * k_most - static_cast<int32_t>(lack);
-        for (int k = 0; k < k_most; ++k) order[k] = id == lane + 32 * k ? 0 : order[k];
+        const int32_t id = 32 * most - static_cast<int32_t>(lack);
+        for (int k = 0; k < most; ++k) order[k] = id == lane + 32 * k ? 0 : order[k];
         if (lane == s) own_id = id;
     }
-    const float own_score = lane < n_used ? expert_score(output[own_id]) : 0.0F;
+    const float own_score = lane < n_used ? score[own_id] : 0.0F;
     float sum = 0.0F;
     for (int s = 0; s < n_used; ++s) sum += t.from_lane(own_score, s);
     if (sum < backend::k_smallest_gate_sum) sum = backend::k_smallest_gate_sum;
     if (lane >= n_used) return;
     choice.ids[row * n_used + lane] = own_id;
     choice.gates[row * n_used + lane] = own_score / sum;
+}
+
+// The same for any number of experts: models with up to 256 need half the comparisons.
+template <class T>
+MINIM_DEVICE void choose_experts(T& t, const float* score, int64_t n_expert, const Choice& choice,
+                                 int64_t row) {
+    constexpr int k_most = static_cast<int>(exact::k_most_experts) / 32;
+    if (n_expert <= 16 * k_most) return choose_of<k_most / 2>(t, score, n_expert, choice, row);
+    choose_of<k_most>(t, score, n_expert, choice, row);
 }
 
 // Chooses experts by a router's outputs.
@@ -74,21 +88,26 @@ struct RouteKernel {
     int64_t n_expert;
     Choice choice;
 
-    Grid grid() const { return {.n_blocks = n}; }
+    Grid grid() const { return {n, 1, n_expert * int64_t{sizeof(float)}}; }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
-        choose_experts(t, output + t.block() * n_expert, n_expert, choice, t.block());
+        auto* score = reinterpret_cast<float*>(t.shared());
+        score_experts(t, output + t.block() * n_expert, n_expert, t.index(), 32, score);
+        t.sync_warp();
+        choose_experts(t, score, n_expert, choice, t.block());
     }
 };
 
-// Also computes the router's outputs: the last block of some rows chooses for them, a warp per row.
-template <class Block, int n_tokens>
+// Also computes the router's outputs for several rows: the last block of some rows chooses for them, a warp per row.
+template <class Block>
 struct RouteFloatKernel {
-    using Outputs = LinearFloatKernel<Block, n_tokens, 4>;
+    static constexpr int k_tokens = 4;
+    using Outputs = LinearFloatKernel<Block, k_tokens, 4>;
     static constexpr int k_threads = Outputs::k_threads;
     static constexpr bool k_starts_early = true;
-    static_assert(n_tokens <= k_threads / 32);
+    static constexpr int k_scores_at = Outputs::k_shared_bytes + static_cast<int>(sizeof(int32_t));
+    static_assert(k_tokens <= k_threads / 32);
 
     Outputs outputs;
     Choice choice;
@@ -96,7 +115,7 @@ struct RouteFloatKernel {
 
     Grid grid() const {
         Grid grid = outputs.grid();
-        grid.shared_bytes += sizeof(int32_t);
+        grid.shared_bytes = k_scores_at + k_tokens * outputs.products.rows[0] * int64_t{sizeof(float)};
         return grid;
     }
 
@@ -107,9 +126,13 @@ struct RouteFloatKernel {
         auto* is_last = reinterpret_cast<int32_t*>(t.shared() + Outputs::k_shared_bytes);
         const auto n_blocks = static_cast<int32_t>(outputs.grid().n_blocks);
         if (!is_last_block(t, arrived + t.block_y(), n_blocks, is_last)) return;
-        const int64_t row = int64_t{t.block_y()} * n_tokens + t.index() / 32;
-        if (t.index() / 32 < n_tokens && row < outputs.n)
-            choose_experts(t, outputs.products.y[0] + row * n_expert, n_expert, choice, row);
+        const int warp = t.index() / 32;
+        const int64_t row = int64_t{t.block_y()} * k_tokens + warp;
+        if (warp >= k_tokens || row >= outputs.n) return;  // the whole warp returns
+        float* score = reinterpret_cast<float*>(t.shared() + k_scores_at) + warp * n_expert;
+        score_experts(t, outputs.products.y[0] + row * n_expert, n_expert, t.index() % 32, 32, score);
+        t.sync_warp();
+        choose_experts(t, score, n_expert, choice, row);
     }
 };
 
