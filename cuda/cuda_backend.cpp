@@ -24,6 +24,7 @@
 #include "cuda/exact/operations.h"
 #include "cuda/exchange.h"
 #include "cuda/fast_step.h"
+#include "cuda/postponed_norm.h"
 #include "cuda/runtime.h"
 #include "cuda/stream.h"
 #include "cuda/views.h"
@@ -105,10 +106,6 @@ class PinnedRange : public backend::Pinned {
     const int32_t device_;
     const std::byte* memory_;  // null: another device of the process has pinned it
 };
-
-Stream& own(Scratch& scratch) {
-    return static_cast<Stream&>(scratch);
-}
 
 // The bytes that packing copies at a time, at least a panel.
 constexpr uint64_t k_pack_bytes = uint64_t{16} << 20;
@@ -193,11 +190,11 @@ class CudaBackend : public backend::Backend {
                  const std::byte* from, uint64_t bytes) const override {
         const auto* other = dynamic_cast<const CudaBackend*>(&peer);
         if (other == nullptr) return false;
-        fast::forget_input(own(scratch));
         Stream& s = own(scratch);
+        const Stream& theirs = other->own(peer_scratch);
+        fast::forget_input(s);
         if (is_working(s))
-            note(s, runtime::copy_from_peer(index_, s.stream, to, other->index_, own(peer_scratch).stream,
-                                            from, bytes));
+            note(s, runtime::copy_from_peer(index_, s.stream, to, other->index_, theirs.stream, from, bytes));
         return true;
     }
     bool begin_step(Scratch& scratch, const backend::StepBatch& batch) const override;
@@ -255,6 +252,7 @@ class CudaBackend : public backend::Backend {
     void norm(Scratch& scratch, const float* x, int64_t n, const Vector& weight, float eps,
               float* h) const override {
         Stream& s = own(scratch);
+        if (is_fast_ && fast::postpone_norm(s, x, n, weight, eps, h)) return;
         launch(s, [&] {
             if (is_fast_) {
                 fast::norm_rows(s, x, n, weight, eps, h);
@@ -266,7 +264,7 @@ class CudaBackend : public backend::Backend {
 
     void linear(Scratch& scratch, const float* h, int64_t n,
                 std::span<const LinearTask> tasks) const override {
-        Stream& s = own(scratch);
+        Stream& s = with_postponed(scratch);
         launch(s, [&] {
             if (is_fast_) {
                 fast::linear_tasks(s, h, n, tasks);
@@ -282,10 +280,10 @@ class CudaBackend : public backend::Backend {
 
     void route(Scratch& scratch, const float* h, int64_t n, const Matrix& router, const Vector& bias,
                int64_t n_used, int32_t* ids, float* gates) const override {
-        Stream& s = own(scratch);
+        const bool is_fast = is_fast_ && n_used <= fast::k_most_used;
+        Stream& s = is_fast ? with_postponed(scratch) : own(scratch);
         launch(s, [&] {
-            if (is_fast_ && n_used <= fast::k_most_used)
-                return fast::route_rows(s, h, n, router, bias, n_used, ids, gates);
+            if (is_fast) return fast::route_rows(s, h, n, router, bias, n_used, ids, gates);
             exact::linear(s.stream, weight_of(router), h, n, s.score, router.rows, false);
             exact::route(s.stream, s.score, n, router.rows, bias.data, n_used, ids, gates);
         });
@@ -341,6 +339,17 @@ class CudaBackend : public backend::Backend {
     }
 
   private:
+    // Returns the stream, with a norm that was postponed. Only for the operations that can take it; all others call own().
+    static Stream& with_postponed(Scratch& scratch) { return static_cast<Stream&>(scratch); }
+    // Returns the stream, in which every operation so far has been launched.
+    Stream& own(Scratch& scratch) const {
+        Stream& s = with_postponed(scratch);
+        if (s.postponed.x != nullptr) {
+            launch(s, [&] { fast::launch_postponed(s); });
+            s.postponed = {};  // if the stream takes no more work
+        }
+        return s;
+    }
     std::unique_ptr<blas::Library> library_for(Arithmetic arithmetic) {
         if (arithmetic != Arithmetic::fast || !debug_switches().library) return nullptr;
         std::string why_not;

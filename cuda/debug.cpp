@@ -16,6 +16,8 @@ DebugSwitches parse_debug_switches(std::string_view words) {
             switches.early = false;
         } else if (word == "no-prefetch") {
             switches.prefetch = false;
+        } else if (word == "no-fold") {
+            switches.fold = false;
         } else if (word == "no-record") {
             switches.record = false;
         } else if (word == "no-library") {
@@ -25,7 +27,8 @@ DebugSwitches parse_debug_switches(std::string_view words) {
             switches.record = false;  // a stream that is being recorded cannot be waited for
         } else if (!word.empty()) {
             fail(Status::invalid,
-                 "MINIM_CUDA_DEBUG: '{}' is not one of no-early, no-prefetch, no-record, no-library, sync",
+                 "MINIM_CUDA_DEBUG: '{}' is not one of no-early, no-prefetch, no-fold, no-record, "
+                 "no-library, sync",
                  word);
         }
     }

@@ -2,9 +2,11 @@
 #include "cuda/fast_step.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cuda/debug.h"
 #include "cuda/fast/narrow.h"
+#include "cuda/postponed_norm.h"
 #include "cuda/views.h"
 #include "panel/panel.h"
 
@@ -54,8 +56,8 @@ const Q8Block* quantized_rows(cuda::Stream& s, const float* h, int64_t n, int64_
 
 // Invalidates the quantised rows if y overwrites them.
 void forget_if_written(cuda::Stream& s, const float* y, int64_t count) {
-    const float* end = s.quantized.of + s.quantized.n * s.quantized.cols;
-    if (s.quantized.of != nullptr && y < end && s.quantized.of < y + count) forget_input(s);
+    if (s.quantized.of != nullptr && overlap(y, count, s.quantized.of, s.quantized.n * s.quantized.cols))
+        forget_input(s);
 }
 
 // Returns the rows after the last whole panel: they are not packed.
@@ -311,6 +313,12 @@ void norm_rows(cuda::Stream& s, const float* x, int64_t n, const backend::Vector
 
 void linear_tasks(cuda::Stream& s, const float* h, int64_t n, std::span<const LinearTask> tasks) {
     if (n == 0) return;
+    NormRow norm = {};
+    if (takes_norm(s, h, n, tasks)) {
+        norm = take_norm(s);
+    } else {
+        launch_postponed(s);
+    }
     const auto is_packed = [](const LinearTask& task) { return task.weight->packed; };
     const Q8Block* input = nullptr;
     if (std::ranges::any_of(tasks, is_packed)) input = quantized_rows(s, h, n, tasks[0].weight->cols);
@@ -325,7 +333,11 @@ void linear_tasks(cuda::Stream& s, const float* h, int64_t n, std::span<const Li
             if (weight.packed) {
                 if (!is_done) {
                     const Products products = products_of(take_alike(some, i, done));
-                    linear(s.stream, products, input, n, takes_many(s, products, n));
+                    if (norm.x != nullptr) {
+                        linear_norm(s.stream, products, std::exchange(norm, {}));
+                    } else {
+                        linear(s.stream, products, input, n, takes_many(s, products, n));
+                    }
                 }
                 multiply_rest(s, some[i], h, n);
             } else if (is_float(weight.format) && !takes_many(s, n)) {
@@ -376,10 +388,14 @@ void route_rows(cuda::Stream& s, const float* h, int64_t n, const Matrix& router
     if (n == 0) return;
     const Choice choice = {bias.data, n_used, ids, gates};
     // Rounded inputs must not decide which experts are chosen.
-    if (is_float(router.format))
-        return route_float(
-            s.stream, weight_of(router), h, n, choice,
-            {s.score, s.router_partial, s.arrived, is_prefetched(router.rows * router.row_bytes)}, s.fixed);
+    if (is_float(router.format)) {
+        const RouteWork work = {s.score, s.router_partial, s.arrived,
+                                is_prefetched(router.rows * router.row_bytes)};
+        if (is_postponed(s, h, n, router.cols))
+            return route_norm(s.stream, weight_of(router), take_norm(s), choice, work);
+        launch_postponed(s);
+        return route_float(s.stream, weight_of(router), h, n, choice, work, s.fixed);
+    }
     const LinearTask task = {&router, s.score, false};
     linear_tasks(s, h, n, {&task, 1});
     route(s.stream, s.score, n, router.rows, choice);

@@ -78,6 +78,10 @@ struct Stream : backend::Scratch {
     std::byte* dense_workspace;         // DenseProducts::k_workspace_bytes
     const char* dense_error = nullptr;  // of a product, until it is noted
 
+    // A norm that has not been launched: the next operation computes it with its first kernel, or it is launched before that
+    // one (postponed_norm.h). x null: none.
+    fast::NormRow postponed = {};
+
     // The rows whose quantised form is in `input`: [n, cols] from `of` on. Valid until one of them is written.
     struct {
         const float* of = nullptr;

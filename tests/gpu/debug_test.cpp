@@ -8,7 +8,8 @@ namespace minim::test {
 
 TEST_CASE("MINIM_CUDA_DEBUG: each word takes one part away, others are refused by name") {
     const cuda::DebugSwitches all = cuda::parse_debug_switches("");
-    CHECK((all.early && all.prefetch && all.record && all.library && !all.sync));
+    CHECK((all.early && all.prefetch && all.fold && all.record && all.library && !all.sync));
+    CHECK_FALSE(cuda::parse_debug_switches("no-fold").fold);
     CHECK_FALSE(cuda::parse_debug_switches("no-early").early);
     CHECK(cuda::parse_debug_switches("no-early").record);
     const cuda::DebugSwitches three = cuda::parse_debug_switches("no-prefetch,no-record,no-library");

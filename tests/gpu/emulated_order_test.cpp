@@ -55,7 +55,7 @@ struct Shape {
     int64_t n_used;
 };
 
-// Returns the results of norm, products, routing, experts and norm again of n rows, one after the other.
+// Returns the results of norm, products, norm, routing, experts and norm of n rows, one after the other.
 std::vector<float> some_operations(const Shape& shape, Format format, int64_t n) {
     Fixture f(Arithmetic::fast);
     backend::StepLimits limits = k_limits;
@@ -85,9 +85,11 @@ std::vector<float> some_operations(const Shape& shape, Format format, int64_t n)
     float* gates = f.put(std::vector<float>(n_slots));
     const LinearTask task = {&weight, y, true};
     const backend::Vector norm = {f.put(random.normal(shape.hidden)), shape.hidden};
+    const backend::Vector bias = {f.put(random.normal(shape.n_expert, 0.5F)), shape.n_expert};
     f.device->norm(*f.stream, x, n, norm, 1e-6F, h);
     f.device->linear(*f.stream, h, n, {&task, 1});
-    f.device->route(*f.stream, h, n, router_weight, {}, shape.n_used, ids, gates);
+    f.device->norm(*f.stream, x, n, norm, 1e-6F, h);
+    f.device->route(*f.stream, h, n, router_weight, bias, shape.n_used, ids, gates);
     f.device->experts(*f.stream, h, n, ids, gates, shape.n_used, experts, x);
     f.device->norm(*f.stream, x, n, norm, 1e-6F, h);
     std::vector<float> all = f.get(x, n_x);

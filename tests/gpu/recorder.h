@@ -45,6 +45,12 @@ inline DeviceErrors& device_errors() {
     return errors;
 }
 
+// The kernels of cuda/fast/ that this thread has launched or recorded so far.
+inline int64_t& kernels_launched() {
+    static thread_local int64_t count = 0;
+    return count;
+}
+
 // Whether this thread's launches may start early, as set by runtime::use().
 inline bool& starts_early() {
     static thread_local bool early = true;

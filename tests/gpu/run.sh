@@ -123,7 +123,7 @@ if wants correct; then
 fi
 
 if wants stress; then
-    for without in "" no-early no-early,no-record; do
+    for without in "" no-early no-early,no-record,no-fold; do
         MINIM_CUDA_DEBUG=$without step "2000 equal steps, ${without:-as it is}" 40 "$build/tests/gpu/gpu_stress_test"
         found '^steps|differs'
     done
@@ -157,7 +157,7 @@ speed() {
 if wants speed; then
     n=$(layers 1.13)
     speed "IQ2_S, $n layers, decode and prompt" 60 --layers "$n" --experts-format IQ2_S -p 2048 -u 2048 -n 64 -r 3
-    for without in "" no-early no-record no-prefetch; do
+    for without in "" no-early no-record no-prefetch no-fold; do
         MINIM_CUDA_DEBUG=$without speed "IQ2_S, 16 layers, ${without:-as it is}" 25 --layers 16 --experts-format IQ2_S -p 0 -n 64 -r 3
     done
     for format in IQ4_XS Q4_K IQ5_K,IQ5_K,IQ6_K Q8_0; do
@@ -171,7 +171,7 @@ if wants speed; then
     done
 fi
 
-if wants profile; then  # of 2 layers that are not recorded: some 20 kernels a step, those that pack weights left out
+if wants profile; then  # of 2 layers that are not recorded: 18 kernels a step, those that pack weights left out
     profile() {  # NAME SECTIONS OPTIONS...
         local name=$1 sections=$2
         shift 2
@@ -180,7 +180,7 @@ if wants profile; then  # of 2 layers that are not recorded: some 20 kernels a s
             --kernel-name 'regex:Norm|Linear|Prepare|Attend|Combine|Route|Activate|Project|GroupSlots' $sections --csv --page raw --log-file "$out/$name.csv" \
             "$bench" --synthetic --device cuda:0 --layers 2 --vocab 32000 --experts-format IQ2_S -r 1 "$@"
     }
-    profile decode "--launch-skip 44 --launch-count 22 --section SpeedOfLight --section Occupancy --section WarpStateStats --section LaunchStats" -p 0 -n 8
+    profile decode "--launch-skip 36 --launch-count 18 --section SpeedOfLight --section Occupancy --section WarpStateStats --section LaunchStats" -p 0 -n 8
     profile prompt "--launch-skip 24 --launch-count 24 --section SpeedOfLight --section Occupancy --section ComputeWorkloadAnalysis" -p 2048 -u 2048 -n 0
 fi
 
