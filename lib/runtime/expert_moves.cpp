@@ -15,11 +15,9 @@ namespace {
 constexpr double k_half_life = 256.0;
 // After this number of half lives the counts are scaled down again, long before they overflow a double.
 constexpr double k_most_half_lives = 512.0;
-// An expert moves in only if its count is larger than its victim's by this factor and this number of uses: else experts with
-// similar counts would replace each other again and again. If experts are chosen evenly, counts vary about 11 with a standard
-// deviation of 2.4.
+// An expert moves in only if its count is larger than its victim's by this factor: else two experts with similar counts
+// would replace each other again and again.
 constexpr double k_lead = 1.25;
-constexpr double k_lead_uses = 2.0;
 // A step may start one move for this number of layers. So copies take the same part of a step's time whatever the depth of the
 // model: with experts of 7.5 MB and 50 GB/s, 20 of the 300 us or so of a layer.
 constexpr size_t k_layers_a_move = 8;
@@ -161,8 +159,7 @@ void ExpertPool::choose_moves(PlaceClass& of) {
         const auto e = static_cast<size_t>(wanted[i].expert);
         if (place.state == PlaceState::here) {
             const Slot& from = slots_[static_cast<size_t>(place.holds.slot)];
-            const double victim = from.score[static_cast<size_t>(place.holds.expert)];
-            if (to.score[e] <= k_lead * victim + k_lead_uses * use_weight()) return;
+            if (to.score[e] <= k_lead * from.score[static_cast<size_t>(place.holds.expert)]) return;
         }
         place.state = PlaceState::leaving;
         place.next = wanted[i];

@@ -80,9 +80,11 @@ placement::Spread Bench::open_devices() {
     spread.host = spread.experts.host = timed(open_device("cpu"));
     spread.experts.n_host_layers = options_.n_cpu_moe;
     spread.expert_cache_bytes = options_.expert_cache;
-    spread.rates = [n_threads = threads_.decode->n_threads()](const auto& devices) {
-        return placement::measured_rates(devices, n_threads, active_cpu_level(), Logger());
-    };
+    // Only steps of prompts copy experts, and the areas for that take room of the cache.
+    if (std::ranges::any_of(options_.n_prompt, [](int64_t n) { return n > 0; }))
+        spread.rates = [n_threads = threads_.decode->n_threads()](const auto& devices) {
+            return placement::measured_rates(devices, n_threads, active_cpu_level(), Logger());
+        };
     for (const std::string& rules : options_.overrides) {
         std::ranges::move(
             placement::make_overrides(rules, spread.host, spread.devices,
