@@ -37,8 +37,8 @@ uint64_t buffer_bytes(const backend::Backend& device, std::span<const PooledLaye
 
 }  // namespace
 
-bool arrives_packed(const backend::Backend& device, const WeightSpec& weight, const ExpertStack& on_host) {
-    return copy_of(device, weight, on_host) == Copy::panels;
+bool is_left_to_pack(const backend::Backend& device, const WeightSpec& weight, const ExpertStack& on_host) {
+    return device.packs(weight.format) && copy_of(device, weight, on_host) != Copy::panels;
 }
 
 ExpertCopier::ExpertCopier(const backend::Backend& device, std::span<const PooledLayer> layers,

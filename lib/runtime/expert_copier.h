@@ -16,9 +16,9 @@
 
 namespace minim::runtime {
 
-// Returns whether a matrix arrives in the order that the device computes with. Else it arrives as rows.
-bool arrives_packed(const backend::Backend& device, const weights::WeightSpec& weight,
-                    const backend::ExpertStack& on_host);
+// Returns whether a copied matrix arrives as rows that the device computes with faster once they are packed.
+bool is_left_to_pack(const backend::Backend& device, const weights::WeightSpec& weight,
+                     const backend::ExpertStack& on_host);
 
 // One thread's copies, in a stream of their own.
 class ExpertCopier {

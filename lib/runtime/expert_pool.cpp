@@ -169,6 +169,7 @@ void ExpertPool::choose_first(const std::vector<std::vector<float>>& uses) {
 }
 
 void ExpertPool::fill_first(const backend::HostDevice& host) {
+    if (places_.empty()) return;
     std::vector<ExpertCopier> copiers;
     for (int32_t i = 0; i < host.n_threads(); ++i) copiers.emplace_back(device_, layers_, reader_);
     weights::run_tasks_that_throw(&host, std::ssize(places_), [&](int64_t i, int32_t thread) {
@@ -184,7 +185,7 @@ void ExpertPool::copy_expert(const Expert& expert, std::byte* to, ExpertCopier& 
     const Slot& slot = slots_[static_cast<size_t>(expert.slot)];
     const auto copy = [&](const WeightSpec& weight, const ExpertStack& on_host, const ExpertStack& stack) {
         copier.start(weight, on_host, expert.expert, to);
-        if (stack.packed && !arrives_packed(device_, weight, on_host)) {
+        if (is_left_to_pack(device_, weight, on_host)) {
             copier.finish();
             device_.pack({&to, 1}, {to, stack.format, stack.rows, stack.cols, stack.row_bytes});
         }

@@ -83,7 +83,7 @@ void ExpertStream::fill(size_t area, const PooledLayer& layer, const ExpertWeigh
     copy(layer, experts);
     const auto pack_rows = [&](const ExpertStack& stack, const WeightSpec& weight, const ExpertStack& on_host,
                                const std::byte* ExpertPlace::*matrix) {
-        if (stack.packed && !arrives_packed(device_, weight, on_host)) pack(stack, experts, matrix);
+        if (is_left_to_pack(device_, weight, on_host)) pack(stack, experts, matrix);
     };
     pack_rows(to.experts.gate, *layer.gate.front(), layer.on_host->gate, &ExpertPlace::gate);
     pack_rows(to.experts.up, *layer.up.front(), layer.on_host->up, &ExpertPlace::up);
