@@ -91,7 +91,7 @@ std::vector<Choice> make_trace(double exponent, int64_t drift) {
         Choice& choice = trace.emplace_back(k_trace_layers);
         for (size_t layer = 0; layer < order.size(); ++layer) {
             if (drift > 0 && t % drift == drift - 1)
-                std::ranges::rotate(order[layer], order[layer].end() - 1);
+                std::rotate(order[layer].begin(), order[layer].end() - 1, order[layer].end());
             // Draws without repetition: the experts that arrive first if waiting times are exponential with these
             // rates.
             std::vector<std::pair<double, int32_t>> arrivals;
