@@ -169,13 +169,11 @@ class CudaBackend : public backend::Backend {
     void upload(Scratch& scratch, std::byte* to, const std::byte* from_host, uint64_t bytes) const override {
         fast::forget_input(own(scratch));
         // The driver refuses a copy from two ranges that were pinned apart.
-        while (bytes > 0) {
-            const uint64_t past_multiple = reinterpret_cast<uintptr_t>(from_host) % backend::k_pinned_piece;
-            const uint64_t count = std::min(bytes, backend::k_pinned_piece - past_multiple);
-            copy_later(own(scratch), Way::to_device, to, from_host, count);
-            to += count;
-            from_host += count;
-            bytes -= count;
+        for (std::span<const std::byte> rest(from_host, bytes); !rest.empty();) {
+            const auto piece = backend::first_piece(rest);
+            copy_later(own(scratch), Way::to_device, to, piece.data(), piece.size());
+            to += piece.size();
+            rest = rest.subspan(piece.size());
         }
     }
     void download(Scratch& scratch, std::byte* to_host, const std::byte* from,

@@ -9,6 +9,7 @@
 // A device that fails is lost: later operations do nothing, and synchronize() of any of its streams throws the reason.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -85,6 +86,12 @@ class Memory {
 
 // Host memory is pinned piece by piece, by several threads: pieces end at multiples of this address.
 inline constexpr uint64_t k_pinned_piece = uint64_t{1} << 30;
+
+// Returns the part of a range, which is not empty, that comes before the next end of a piece.
+inline std::span<const std::byte> first_piece(std::span<const std::byte> memory) {
+    const uint64_t begin = reinterpret_cast<uintptr_t>(memory.data()) % k_pinned_piece;
+    return memory.first(std::min<uint64_t>(k_pinned_piece - begin, memory.size()));
+}
 
 // A range of host memory that a device reads directly, until this ends: before the memory is freed and before the device ends.
 class Pinned {

@@ -79,10 +79,8 @@ void ExpertPool::pin(const backend::HostDevice& host, std::span<const std::span<
     for (const std::span<const std::byte> block : memory) {
         total += block.size();
         for (std::span<const std::byte> rest = block; !rest.empty();) {
-            const uint64_t past_multiple = reinterpret_cast<uintptr_t>(rest.data()) % backend::k_pinned_piece;
-            const size_t count = std::min<size_t>(backend::k_pinned_piece - past_multiple, rest.size());
-            pieces.push_back(rest.first(count));
-            rest = rest.subspan(count);
+            pieces.push_back(backend::first_piece(rest));
+            rest = rest.subspan(pieces.back().size());
         }
     }
     const auto start = std::chrono::steady_clock::now();
