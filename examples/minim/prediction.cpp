@@ -78,7 +78,7 @@ void print_prediction(const minim::Runtime& runtime, const minim::Model& model, 
     if (result.n_generated < k_least_tokens || result.generate_us <= 0) return;
     std::optional<minim::PlanOptions> plan = plan_of(model, options);
     if (!plan) return;
-    plan->n_context = session.token_count();
+    plan->n_context = static_cast<int64_t>(session.token_count());
     plan->k_format = options.k_format != 0 ? options.k_format : options.kv;
     plan->v_format = options.v_format != 0 ? options.v_format : options.kv;
     try {

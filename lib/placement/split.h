@@ -51,8 +51,8 @@ struct Spread {
     // rule places go to the host.
     uint64_t expert_cache_bytes = 0;
     // Returns the speeds of the host and the devices, in the order of `devices`. By them, a cache of all room gets no more experts
-    // than pay, prompt steps get their rows, and steps copy missing experts to a device with a cache (predict.h). Empty, or
-    // nothing returned: they are not known, and steps never copy experts.
+    // than pay, prompt steps get their rows, and steps copy missing experts to a device with a cache (predict.h). If there is no
+    // function, or it returns nothing, the speeds are unknown, and steps never copy experts.
     std::function<std::optional<MachineRates>(
         std::span<const std::shared_ptr<const backend::Backend>> devices)>
         rates = {};

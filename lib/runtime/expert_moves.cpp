@@ -138,6 +138,7 @@ std::vector<size_t> ExpertPool::victims(const PlaceClass& of) const {
     }
     std::ranges::sort(all);
     std::vector<size_t> places;
+    places.reserve(all.size());
     for (const auto& [score, place] : all) places.push_back(place);
     return places;
 }

@@ -169,6 +169,7 @@ void ExpertPool::choose_first(const std::vector<std::vector<float>>& uses) {
 void ExpertPool::fill_first(const backend::HostDevice& host) {
     if (places_.empty()) return;
     std::vector<ExpertCopier> copiers;
+    copiers.reserve(static_cast<size_t>(host.n_threads()));
     for (int32_t i = 0; i < host.n_threads(); ++i) copiers.emplace_back(device_, layers_, reader_);
     weights::run_tasks_that_throw(&host, std::ssize(places_), [&](int64_t i, int32_t thread) {
         const Place& place = places_[static_cast<size_t>(i)];

@@ -128,6 +128,7 @@ double product_rate(const HostDevice& backend, Format format) {
     const std::vector<float> h(k_cols, 1.0F);
     std::vector<float> y(static_cast<size_t>(matrix.rows()));
     std::vector<double> seconds;
+    seconds.reserve(k_rounds);
     for (int round = 0; round < k_rounds; ++round)
         seconds.push_back(matrix.time_product(backend, *scratch, h.data(), y.data()));
     return static_cast<double>(matrix.bytes()) / median(std::move(seconds));

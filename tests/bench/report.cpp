@@ -18,6 +18,7 @@ namespace {
 double spread(const std::vector<double>& values) {
     const double centre = median(values);
     std::vector<double> deviation;
+    deviation.reserve(values.size());
     for (const double value : values) deviation.push_back(std::abs(value - centre));
     return median(deviation);
 }

@@ -153,7 +153,11 @@ TEST_CASE("dense products: the library's work space counts as the device's") {
         CHECK(device->memory().used(backend::MemoryUse::work) == device->step_bytes(limits));
         return device->step_bytes(limits);
     };
-    CHECK(used({}, 64) - used({.why_not = "no such file"}, 64) >= DenseProducts::k_workspace_bytes);
+    for (const int64_t n_rows : {64, 512}) {
+        INFO("n_rows " << n_rows);
+        CHECK(used({}, n_rows) - used({.why_not = "no such file"}, n_rows) >=
+              DenseProducts::workspace_bytes(n_rows));
+    }
     CHECK(used({}, 8) == used({.why_not = "no such file"}, 8));
 }
 

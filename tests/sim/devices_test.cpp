@@ -98,7 +98,7 @@ TEST_CASE("a device of this machine is measured for a plan") {
     CHECK(first.memory_bytes > uint64_t{60} << 20);
     CHECK(first.bytes_per_second > 1e8);
     CHECK(first.link_bytes_per_second > 1e7);
-    // The device is measured once; its memory is the one that is named.
+    // The device is not measured again. Its memory is the budget that is named.
     const placement::DeviceFacts second = completed("sim:1=5MiB");
     CHECK(second.memory_bytes == uint64_t{5} << 20);
     CHECK(second.bytes_per_second == Approx(first.bytes_per_second).epsilon(1e-6));

@@ -203,7 +203,7 @@ TEST_CASE("pool: a profile of one run says which experts the next one begins wit
     CHECK(uses.size() == 6);
     CHECK(uses.back() != std::vector<float>(uses.back().size()));
 
-    const auto refused = [&](std::string text, Reason reason, const char* message) {
+    const auto refused = [&](const std::string& text, Reason reason, const char* message) {
         std::ofstream(path) << text;
         expect_error(Status::format, message, [&] { opened(ExpertMoves::fixed); });
         try {

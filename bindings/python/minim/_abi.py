@@ -276,8 +276,8 @@ def take_tokens(tokens):
 
 class Handle:
     """One handle of the library. It is released once: by close(), or when it is collected; if another thread is in a call on it, at
-    the end of that call. Exceptions of callbacks are stored in _raised, which the children of a runtime share. `kept` lives until
-    the release: the runtime, whose log may still be written.
+    the end of that call. Exceptions of callbacks are stored in _raised, which the children of a runtime share. `kept` is an object
+    that lives until the release, such as the runtime, to whose log the library may still write.
     """
 
     _all = weakref.WeakSet()
