@@ -39,10 +39,6 @@ static_assert(k_most_together >= 3);  // q, k and v
 // 6 % of a decoding step, since its second-level cache does not keep them.
 constexpr int64_t k_most_prefetched_bytes = int64_t{8} << 20;
 
-bool is_prefetched(int64_t n_bytes) {
-    return debug_switches().prefetch && n_bytes <= k_most_prefetched_bytes;
-}
-
 // Returns the rows of h as 8-bit blocks; the norm before may have made them already.
 const Q8Block* quantized_rows(cuda::Stream& s, const float* h, int64_t n, int64_t cols) {
     const auto& known = s.quantized;
@@ -294,9 +290,14 @@ Slots slots_of(cuda::Stream& s, const int32_t* ids, int64_t n, int64_t n_used, c
 
 }  // namespace
 
+bool is_prefetched(int64_t n_bytes) {
+    return debug_switches().prefetch && n_bytes <= k_most_prefetched_bytes;
+}
+
 int64_t n_arrival_counters(const backend::StepLimits& limits) {
     const int64_t few_rows = std::min(limits.n_rows, k_most_few_rows);
-    return std::max(route_counters(limits.n_rows), few_rows * sum_counters(limits.hidden));
+    return std::max(
+        {route_counters(limits.n_rows), few_rows * sum_counters(limits.hidden), limits.n_head_kv});
 }
 
 void norm_rows(cuda::Stream& s, const float* x, int64_t n, const backend::Vector& weight, float eps,
@@ -348,39 +349,6 @@ void linear_tasks(cuda::Stream& s, const float* h, int64_t n, std::span<const Li
         }
     }
     for (const LinearTask& task : tasks) forget_if_written(s, task.y, n * task.weight->rows);
-}
-
-void attend_rows(cuda::Stream& s, const exact::Cache& cache, const backend::AttendArgs& args) {
-    prepare(s.stream, {.cache = cache,
-                       .n = args.n,
-                       .q = args.q,
-                       .k = args.k,
-                       .v = args.v,
-                       .q_norm = args.q_norm.data,
-                       .k_norm = args.k_norm.data,
-                       .norm_eps = args.norm_eps,
-                       .frequency = s.frequency,
-                       .n_frequency = std::ssize(args.rope_frequency),
-                       .hadamard = args.rows[0].sequence->layout->rotates_keys(),
-                       .query = s.query});
-    const auto splits = [&](TileShape shape, int64_t n_tiles) {
-        return attend_splits(shape, n_tiles, args.n_head_kv, s.n_context, s.n_processors);
-    };
-    const TileCounts& n = s.n_attend_tiles;
-    const int32_t* tiles = s.batch_tables.attend_tiles;
-    TileList wide = {tiles, n.n_wide, splits(TileShape::wide, n.n_wide)};
-    if (s.fixed) wide = {tiles, n.n_wide, k_fixed_parts, k_fixed_tiles};
-    const TileList narrow = {tiles + 2 * n.n_wide, n.n_narrow, splits(TileShape::narrow, n.n_narrow)};
-    attend(s.stream, {.cache = cache,
-                      .query = s.query,
-                      .wide = wide,
-                      .narrow = narrow,
-                      .partial = s.partial,
-                      .o = args.o,
-                      .quantized = s.input});
-    const auto is_quantized = [](const TileList& list) { return list.n_tiles == 0 || list.n_splits > 1; };
-    if (is_quantized(wide) && is_quantized(narrow))
-        s.quantized = {args.o, args.n, args.n_head * args.head_dim};
 }
 
 void route_rows(cuda::Stream& s, const float* h, int64_t n, const Matrix& router, const backend::Vector& bias,
