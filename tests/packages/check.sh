@@ -9,7 +9,7 @@ set -eu
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=$1
 work=$2
-for tool in cpack dpkg-deb dpkg-shlibdeps pkg-config cc python3; do
+for tool in cpack dpkg-deb dpkg-shlibdeps file pkg-config cc python3; do
     if ! command -v "$tool" >/dev/null 2>&1; then
         echo "skipped: $tool is missing"
         exit 77
