@@ -42,7 +42,7 @@ std::vector<std::unique_ptr<runtime::ExpertPool>> make_expert_pools(std::span<co
         }
         std::unique_ptr<runtime::ExpertPool>& pool = pools.emplace_back();
         const int64_t stage_begin = std::exchange(first, first + stage.n_layer);
-        if (shared.empty() || host == nullptr) continue;
+        if (host == nullptr) continue;  // the stage shares no layer's experts
         pool = std::make_unique<runtime::ExpertPool>(
             *stage.backend, *host, std::move(shared), stage_begin, sources.reader,
             runtime::ExpertPoolOptions{stage.cache_bytes, moves, uses, sources.host_memory, stage.stream},

@@ -24,9 +24,7 @@ struct Prepared {
         q = random.normal(n * heads.n_head * heads.head_dim, 3.0F);
         k = random.normal(n * heads.n_head_kv * heads.head_dim, 2.0F);
         v = random.normal(n * heads.n_head_kv * heads.head_dim);
-        for (int64_t i = 0; i < n_frequency; ++i)
-            frequency.push_back(static_cast<float>(
-                std::pow(5e6, -static_cast<double>(i) / static_cast<double>(n_frequency))));
+        frequency = frequencies(n_frequency);
     }
     fast::PrepareArgs args(const exact::Cache& cache, uint16_t* query) const {
         return {.cache = cache,

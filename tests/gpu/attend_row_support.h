@@ -17,9 +17,7 @@ struct RowResult {
     std::vector<fast::Q8Block> quantized;
     std::vector<uint8_t> cached;
 
-    bool operator==(const RowResult& other) const {
-        return same(o, other.o) && same(quantized, other.quantized) && cached == other.cached;
-    }
+    bool operator==(const RowResult& other) const { return bytes() == other.bytes(); }
     // For in_both_orders() and the like.
     std::vector<uint8_t> bytes() const {
         std::vector<uint8_t> all = cached;
@@ -30,12 +28,6 @@ struct RowResult {
         add(o);
         add(quantized);
         return all;
-    }
-
-  private:
-    template <typename X>
-    static bool same(const std::vector<X>& a, const std::vector<X>& b) {
-        return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(X)) == 0;
     }
 };
 
@@ -53,9 +45,7 @@ class RowOfText {
         v = random.normal(heads.n_head_kv * heads.head_dim);
         q_norm_ = random.normal(heads.n_head * heads.head_dim);
         k_norm_ = random.normal(heads.n_head_kv * heads.head_dim);
-        for (int64_t i = 0; i < n_frequency; ++i)
-            frequency_.push_back(static_cast<float>(
-                std::pow(5e6, -static_cast<double>(i) / static_cast<double>(n_frequency))));
+        frequency_ = frequencies(n_frequency);
         query_.resize(q.size());
     }
 

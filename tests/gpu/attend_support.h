@@ -27,6 +27,14 @@ using backend::KvSequence;
 
 inline constexpr int64_t k_layer = 1;
 
+// Returns the frequencies of n angles of a position, from 1 on, each less than the one before.
+inline std::vector<float> frequencies(int64_t n) {
+    std::vector<float> all;
+    for (int64_t i = 0; i < n; ++i)
+        all.push_back(static_cast<float>(std::pow(5e6, -static_cast<double>(i) / static_cast<double>(n))));
+    return all;
+}
+
 struct Heads {
     int64_t n_head;
     int64_t n_head_kv;
