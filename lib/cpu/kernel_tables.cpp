@@ -16,6 +16,7 @@ const KernelTable& kernels_for(CpuLevel level) noexcept {
 
 const LinearKernel* linear_kernel(const KernelTable& kernels, Format format) noexcept {
     for (const LinearKernels* family : kernels.linear.family) {
+        if (family == nullptr) break;
         const LinearKernel& kernel = family->by_format[static_cast<size_t>(format)];
         if (kernel.run != nullptr) return &kernel;
     }

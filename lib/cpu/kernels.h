@@ -77,8 +77,9 @@ struct LinearKernel {
 struct LinearKernels {
     LinearKernel by_format[k_format_count];
 };
+// The first family with a kernel for a format has it; null behind the last.
 struct LinearKernelFamilies {
-    const LinearKernels* family[8];
+    const LinearKernels* family[12];
 };
 
 // y[t][r] = scale * (key r) . (query t), where query t is row query_rows[t] of `queries`.

@@ -23,7 +23,7 @@ namespace avx512 {  // x86-64 only
 extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_k_quants, k_ternary, k_trellis,
     k_value_tables;
 }
-namespace avx512_vbmi {  // x86-64 only; the other families are those of avx512
+namespace avx512_vbmi {  // x86-64 only; the other formats are those of avx512
 extern const LinearKernels k_blocks_of_32, k_expanded, k_grids, k_value_tables;
 }
 

@@ -201,11 +201,16 @@ struct Nvfp4Panel {
     }
 };
 
+// The formats that look up their values.
 template <class L>
-using BlocksOf32 =
+using BlocksOf32WithTables = PanelList<Iq4NlPanel<L>, Mxfp4Panel<L>, Nvfp4Panel<L>>;
+
+template <class L>
+using BlocksOf32 = decltype(joined(
     PanelList<Q4_0Panel<L>, Q4_1Panel<L>, Q5_0Panel<L>, Q5_1Panel<L>, Q6_0Panel<L>, Q8_0Panel<L>,
-              Iq4NlPanel<L>, Mxfp4Panel<L>, Nvfp4Panel<L>, Int4W32Panel<L>, Int8SymmetricPanel<L, INT8_S64>,
-              Int8SymmetricPanel<L, INT8_S128>, Int8ZerosPanel<L, INT8_Z32>, Int8ZerosPanel<L, INT8_Z64>,
-              Int8ZerosPanel<L, INT8_Z128>, Int8RowPanel<L>, Int8W32Panel<L>>;
+              Int4W32Panel<L>, Int8SymmetricPanel<L, INT8_S64>, Int8SymmetricPanel<L, INT8_S128>,
+              Int8ZerosPanel<L, INT8_Z32>, Int8ZerosPanel<L, INT8_Z64>, Int8ZerosPanel<L, INT8_Z128>,
+              Int8RowPanel<L>, Int8W32Panel<L>>(),
+    BlocksOf32WithTables<L>()));
 
 }  // namespace minim::panel

@@ -21,6 +21,12 @@ MINIM_KERNEL_FUNCTION typename L::Int byte_of(typename L::Int word) {
     return L::bit_and(shifted, L::all(255));
 }
 
+// Returns a word whose lowest byte is byte at + i of the block.
+template <class L>
+MINIM_KERNEL_FUNCTION typename L::Int byte_from(const PanelBlock<L>& block, int at, int i) {
+    return L::shift_right(block.word(at + i / 4 * 4), 8 * (i % 4));
+}
+
 // Returns a word shifted so that its bit `from` becomes bit `to`.
 template <class L, int from, int to>
 MINIM_KERNEL_FUNCTION typename L::Int moved(typename L::Int word) {

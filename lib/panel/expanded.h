@@ -179,8 +179,12 @@ struct X3SPanel : UnitScalesPanel<L, X3_S> {
     }
 };
 
+// The formats that look up their values.
 template <class L>
-using Expanded = PanelList<X1SPanel<L>, X1MPanel<L>, X2XxsPanel<L>, X2Panel<L, X2_XS>, X2Panel<L, X2_S>,
-                           X3XxsPanel<L>, X3SPanel<L>>;
+using ExpandedWithTables = PanelList<X2XxsPanel<L>, X2Panel<L, X2_XS>, X2Panel<L, X2_S>, X3XxsPanel<L>>;
+
+template <class L>
+using Expanded =
+    decltype(joined(PanelList<X1SPanel<L>, X1MPanel<L>, X3SPanel<L>>(), ExpandedWithTables<L>()));
 
 }  // namespace minim::panel

@@ -55,12 +55,6 @@ struct PointIndices {
     MINIM_KERNEL_INLINE void finish() { L::keep_in_memory(at); }
 };
 
-// Returns a word whose lowest byte is byte at + i of the block.
-template <class L>
-MINIM_KERNEL_FUNCTION typename L::Int byte_from(const PanelBlock<L>& block, int at, int i) {
-    return L::shift_right(block.word(at + i / 4 * 4), 8 * (i % 4));
-}
-
 // Returns the four bytes of a lane's word, `at` bytes into a block.
 template <class L>
 MINIM_KERNEL_FUNCTION const std::byte* word_bytes(const PanelBlock<L>& block, int at) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Panels of ik's trellis formats: every lane runs the generator of its row. Layouts: lib/format/trellis.h.
+// Panels of ik's trellis formats: every lane runs the generator of its row. A unit takes some 200 instructions, so units are
+// decoded in a loop (cpu/generic/panel_units.h). Layouts: lib/format/trellis.h.
 #pragma once
 
 #include "format/trellis.h"
@@ -7,21 +8,21 @@
 
 namespace minim::panel {
 
-// Returns the next four outputs of the generator, as signed bytes; x is its state.
+// Returns the next four outputs of the generator, as signed bytes; x is its state. A dot adds an output to the ones before it, which
+// moved up by a byte: the first is in byte 3 until the bytes are turned round.
 template <class L>
 MINIM_KERNEL_INLINE typename L::Int trellis_outputs(typename L::Int& x) {
     static constexpr int8_t k_ones[4] = {1, 1, 1, 1};
     const int8_t* ones = k_ones;
-    typename L::Int sums[4];
-    for (auto& sum : sums) {
+    auto sums = L::all(0);
+    for (int i = 0; i < 4; ++i) {
         x = L::mul(x, L::all(static_cast<int32_t>(0xCBAC1FEDU)));
         const auto bytes = L::bit_and(x, L::all(0x3F3F3F3F));
-        sum = L::all(0);
-        L::template dot_small<1, 63, 1>(&sum, &bytes, &ones);
+        sums = L::template shift_left<8>(sums);
+        L::template dot_small<1, 63, 1>(&sums, &bytes, &ones);
     }
-    const auto low = L::bit_or(sums[0], L::template shift_left<8>(sums[1]));
-    const auto high = L::bit_or(L::template shift_left<16>(sums[2]), L::template shift_left<24>(sums[3]));
-    return L::add_bytes(L::bit_or(low, high), L::all(static_cast<int32_t>(0x82828282U)));  // less 126
+    const auto in_order = L::template shuffle_bytes<3, 2, 1, 0>(sums);
+    return L::add_bytes(in_order, L::all(static_cast<int32_t>(0x82828282U)));  // less 126
 }
 
 template <class L>
@@ -50,36 +51,41 @@ struct Iq1KtPanel {
     PanelBlock<L> block;
     typename L::Float d;
     MINIM_KERNEL_FUNCTION Iq1KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
-    template <int u, int c>
-    MINIM_KERNEL_INLINE void run(typename L::Int group, Unit<L>& unit) const {
-        const auto low = byte_of<L, c>(block.word(Block::low_at + 4 * u));
-        const auto high = bits_of<L, 8 * c + 4 * (u / 4), 4>(block.word(Block::high_at + 4 * (u % 4)));
-        const auto top = bits_of<L, 4 + c, 1>(group);
-        const auto index =
-            L::bit_or(L::bit_or(low, L::template shift_left<8>(high)), L::template shift_left<12>(top));
-        eight_outputs<L>(index, unit.code + 2 * c);
+    template <int c>
+    MINIM_KERNEL_INLINE void run(typename L::Int low, typename L::Int high, typename L::Int group,
+                                 Unit<L>& unit) const {
+        const auto middle = L::template shift_left<8>(bits_of<L, 8 * c, 4>(high));
+        const auto top = L::template shift_left<12>(bits_of<L, 4 + c, 1>(group));
+        eight_outputs<L>(L::bit_or(L::bit_or(byte_of<L, c>(low), middle), top), unit.code + 2 * c);
     }
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        const auto group = byte_of<L, u % 4>(block.word(Block::groups_at + u / 4 * 4));
-        run<u, 0>(group, unit);
-        run<u, 1>(group, unit);
-        run<u, 2>(group, unit);
-        run<u, 3>(group, unit);
+    MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
+        const auto group = byte_from(block, Block::groups_at, u);
+        const auto low = block.word(Block::low_at + 4 * u);
+        const auto high = L::shift_right(block.word(Block::high_at + 4 * (u % 4)), 4 * (u / 4));
+        run<0>(low, high, group, unit);
+        run<1>(low, high, group, unit);
+        run<2>(low, high, group, unit);
+        run<3>(low, high, group, unit);
         for (auto& code : unit.code) code = L::wide(code);
         unit.scale[0] = L::mul(d, iq4k_scale<L>(bits_of<L, 0, 4>(group)));
     }
 };
 
 // Computes the outputs of unit u of IQ2_KT and IQ3_KT, from four indices of 16 bits.
-template <class L, int u>
-MINIM_KERNEL_INLINE void four_runs(const PanelBlock<L>& block, int indices_at, Unit<L>& unit) {
+template <class L>
+MINIM_KERNEL_INLINE void four_runs(const PanelBlock<L>& block, int indices_at, int u, Unit<L>& unit) {
     const auto a = block.word(indices_at + 8 * u);
     const auto b = block.word(indices_at + 8 * u + 4);
     eight_outputs<L>(bits_of<L, 0, 16>(a), unit.code);
     eight_outputs<L>(L::template shift_right<16>(a), unit.code + 2);
     eight_outputs<L>(bits_of<L, 0, 16>(b), unit.code + 4);
     eight_outputs<L>(L::template shift_right<16>(b), unit.code + 6);
+}
+
+// Returns the four bits of unit u of IQ2_KT's and IQ3_KT's scales.
+template <class L>
+MINIM_KERNEL_FUNCTION typename L::Int scale_bits(const PanelBlock<L>& block, int scales_at, int u) {
+    return bits_of<L, 0, 4>(L::shift_right(block.word(scales_at), 8 * (u % 4) + 4 * (u / 4)));
 }
 
 template <class L>
@@ -89,12 +95,10 @@ struct Iq2KtPanel {
     PanelBlock<L> block;
     typename L::Float d;
     MINIM_KERNEL_FUNCTION Iq2KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        four_runs<L, u>(block, Block::indices_at, unit);
+    MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
+        four_runs(block, Block::indices_at, u, unit);
         for (auto& code : unit.code) code = L::wide(code);
-        const auto code = bits_of<L, 8 * (u % 4) + 4 * (u / 4), 4>(block.word(Block::scales_at));
-        unit.scale[0] = L::mul(d, iq4k_scale<L>(code));
+        unit.scale[0] = L::mul(d, iq4k_scale<L>(scale_bits(block, Block::scales_at, u)));
     }
 };
 
@@ -105,15 +109,14 @@ struct Iq3KtPanel {
     PanelBlock<L> block;
     typename L::Float d;
     MINIM_KERNEL_FUNCTION Iq3KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
-        four_runs<L, u>(block, Block::indices_at, unit);
+    MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
+        four_runs(block, Block::indices_at, u, unit);
         for (int k = 0; k < 8; ++k) {
-            const auto negative = L::template plane_mask<u>(block.word(Block::signs_at + 4 * k));
+            const auto signs = L::shift_right(block.word(Block::signs_at + 4 * k), u);
+            const auto negative = L::template plane_mask<0>(signs);
             unit.code[k] = L::wide(L::negate_bytes(L::abs_bytes(unit.code[k]), negative));
         }
-        const auto number = bits_of<L, 8 * (u % 4) + 4 * (u / 4), 4>(block.word(Block::scales_at));
-        unit.scale[0] = L::mul(d, L::to_float(number));
+        unit.scale[0] = L::mul(d, L::to_float(scale_bits(block, Block::scales_at, u)));
     }
 };
 
@@ -124,29 +127,31 @@ struct Iq4KtPanel {
     PanelBlock<L> block;
     typename L::Float d;
     MINIM_KERNEL_FUNCTION Iq4KtPanel(PanelBlock<L> header, PanelBlock<L> at) : block(at), d(header.f32(0)) {}
-    // Computes columns 4i .. 4i + 3.
-    template <int u, int i>
-    MINIM_KERNEL_INLINE void run(typename L::Int group, Unit<L>& unit) const {
-        const auto low = byte_of<L, i % 4>(block.word(Block::low_at + 8 * u + i / 4 * 4));
-        constexpr int k_high = Block::high_at + 8 * (u % 4) + i / 4 * 4;
-        const auto high = bits_of<L, 8 * (i % 4) + 4 * (u / 4), 4>(block.word(k_high));
+    // Computes columns 4i .. 4i + 3, from the words of four indices' bits.
+    template <int i>
+    MINIM_KERNEL_INLINE void run(typename L::Int low, typename L::Int high, typename L::Int group,
+                                 Unit<L>& unit) const {
+        const auto middle = L::template shift_left<8>(bits_of<L, 8 * (i % 4), 4>(high));
         const auto top =
             L::bit_or(bits_of<L, 8 + 3 * i, 3>(group), L::template shift_left<3>(bits_of<L, 0, 1>(group)));
         auto x = trellis_state<L>(
-            L::bit_or(L::bit_or(low, L::template shift_left<8>(high)), L::template shift_left<12>(top)));
+            L::bit_or(L::bit_or(byte_of<L, i % 4>(low), middle), L::template shift_left<12>(top)));
         unit.code[i] = L::wide(trellis_outputs<L>(x));
     }
-    template <int u>
-    MINIM_KERNEL_INLINE void unpack(Unit<L>& unit) const {
+    // Computes columns 16 half .. 16 half + 15 of unit u.
+    template <int half>
+    MINIM_KERNEL_INLINE void four_runs_of(typename L::Int group, int u, Unit<L>& unit) const {
+        const auto low = block.word(Block::low_at + 8 * u + 4 * half);
+        const auto high = L::shift_right(block.word(Block::high_at + 8 * (u % 4) + 4 * half), 4 * (u / 4));
+        run<4 * half>(low, high, group, unit);
+        run<4 * half + 1>(low, high, group, unit);
+        run<4 * half + 2>(low, high, group, unit);
+        run<4 * half + 3>(low, high, group, unit);
+    }
+    MINIM_KERNEL_INLINE void unpack(int u, Unit<L>& unit) const {
         const auto group = block.word(Block::groups_at + 4 * u);
-        run<u, 0>(group, unit);
-        run<u, 1>(group, unit);
-        run<u, 2>(group, unit);
-        run<u, 3>(group, unit);
-        run<u, 4>(group, unit);
-        run<u, 5>(group, unit);
-        run<u, 6>(group, unit);
-        run<u, 7>(group, unit);
+        four_runs_of<0>(group, u, unit);
+        four_runs_of<1>(group, u, unit);
         unit.scale[0] = L::mul(d, L::to_float(L::sub(bits_of<L, 1, 7>(group), L::all(64))));
     }
 };

@@ -68,4 +68,8 @@ struct PanelKind {
 template <class... Panels>
 struct PanelList {};
 
+// Makes the list of the formats of two lists, for decltype.
+template <class... A, class... B>
+PanelList<A..., B...> joined(PanelList<A...>, PanelList<B...>);
+
 }  // namespace minim::panel

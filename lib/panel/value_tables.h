@@ -75,7 +75,7 @@ MINIM_KERNEL_INLINE void add_shift(typename L::Int shift, typename L::Int* code,
     for (int k = 0; k < count; ++k) code[k] = shifted<L>(code[k], shift);
 }
 
-// Lanes that look up among 64 bytes at once (cpu/avx512_vbmi/lanes.h).
+// Lanes that look up among 64 bytes at once (cpu/avx512_vbmi/lanes.h), compiled for the lists of formats with tables only.
 template <class L>
 concept LooksUpSixBits = requires(typename L::Int index) {
     L::look_up_six_bits(L::table_64(nullptr), index);
@@ -500,9 +500,13 @@ struct Iq2KlPanel {
     }
 };
 
+// The formats with tables of more than 16 values, or whose codes are the nibbles of a byte.
 template <class L>
-using ValueTables =
-    PanelList<Iq4XsPanel<L>, Iq4KPanel<L>, Iq5KPanel<L>, Iq6KPanel<L>, Iq4KsPanel<L>, Iq4KssPanel<L>,
-              Iq5KsPanel<L>, Iq2KPanel<L>, Iq2KsPanel<L>, Iq3KPanel<L>, Iq3KsPanel<L>, Iq2KlPanel<L>>;
+using ValueTablesOfNibbles = PanelList<Iq4XsPanel<L>, Iq4KPanel<L>, Iq5KPanel<L>, Iq6KPanel<L>, Iq4KsPanel<L>,
+                                       Iq4KssPanel<L>, Iq5KsPanel<L>, Iq2KlPanel<L>>;
+
+template <class L>
+using ValueTables = decltype(joined(PanelList<Iq2KPanel<L>, Iq2KsPanel<L>, Iq3KPanel<L>, Iq3KsPanel<L>>(),
+                                    ValueTablesOfNibbles<L>()));
 
 }  // namespace minim::panel

@@ -99,12 +99,15 @@ void register_all() {
     };
     for (const CpuLevel level : minim::cpu_levels()) {
         for (const Format format :
-             {Format::f32,       Format::f16,       Format::bf16,    Format::q8_0,  Format::iq4_nl,
-              Format::mxfp4,     Format::nvfp4,     Format::q4_k,    Format::q6_k,  Format::iq4_xs,
-              Format::q5_k,      Format::iq5_k,     Format::iq1_s,   Format::iq1_m, Format::iq2_xxs,
-              Format::iq2_xs,    Format::iq2_s,     Format::iq3_xxs, Format::iq3_s, Format::fp8_e4m3_b128,
-              Format::int4_s128, Format::int4_z128, Format::x1_s,    Format::x1_m,  Format::x2_xxs,
-              Format::x2_xs,     Format::x2_s,      Format::x3_xxs,  Format::x3_s}) {
+             {Format::f32,       Format::f16,     Format::bf16,   Format::q8_0,          Format::iq4_nl,
+              Format::mxfp4,     Format::nvfp4,   Format::q4_k,   Format::q6_k,          Format::iq4_xs,
+              Format::q5_k,      Format::iq2_k,   Format::iq3_k,  Format::iq4_k,         Format::iq5_k,
+              Format::iq6_k,     Format::iq2_ks,  Format::iq3_ks, Format::iq4_ks,        Format::iq4_kss,
+              Format::iq5_ks,    Format::iq2_kl,  Format::iq1_kt, Format::iq2_kt,        Format::iq3_kt,
+              Format::iq4_kt,    Format::iq1_s,   Format::iq1_m,  Format::iq2_xxs,       Format::iq2_xs,
+              Format::iq2_s,     Format::iq3_xxs, Format::iq3_s,  Format::fp8_e4m3_b128, Format::int4_s128,
+              Format::int4_z128, Format::x1_s,    Format::x1_m,   Format::x2_xxs,        Format::x2_xs,
+              Format::x2_s,      Format::x3_xxs,  Format::x3_s}) {
             for (const Shape shape : {Shape{3072, 1536}, Shape{1536, 3072}}) {
                 for (const int64_t n : {1, 2, 3, 4, 8, 16, 32, 128}) {
                     const std::string name = std::string(to_string(level)) + "/" +

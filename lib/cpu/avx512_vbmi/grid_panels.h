@@ -294,8 +294,7 @@ struct Iq3S {
     }
 };
 
-// panel::Grids with these formats replaced. The ternary codebook of IQ1 is too large for registers.
-using GridPanels =
-    panel::PanelList<panel::Iq1SPanel<Lanes>, panel::Iq1MPanel<Lanes>, Iq2Xxs, Iq2Xs, Iq2S, Iq3Xxs, Iq3S>;
+// The formats of panel::Grids without IQ1, whose ternary codebook is too large for registers.
+using GridPanels = panel::PanelList<Iq2Xxs, Iq2Xs, Iq2S, Iq3Xxs, Iq3S>;
 
 }  // namespace minim::cpu::avx512_vbmi
