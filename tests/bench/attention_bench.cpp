@@ -69,7 +69,7 @@ void scores(benchmark::State& state, CpuLevel level, Format format, int64_t n_qu
     }
     std::vector<float> y(static_cast<size_t>(n_queries * k_positions));
     alignas(64) static float tile[minim::cpu::score_tile_floats(k_cols)];
-    for (auto _ : state) {
+    while (state.KeepRunning()) {
         for (int64_t first = 0; first < k_positions; first += k_page) {
             kernels.scores({.keys = keys.page(first),
                             .key_bytes = keys.row_bytes,
@@ -95,7 +95,7 @@ void sums(benchmark::State& state, CpuLevel level, Format format, int64_t n_quer
     const Rows values(format);
     const std::vector<float> weights = normal(n_queries * k_positions);
     std::vector<float> y(static_cast<size_t>(n_queries * k_cols));
-    for (auto _ : state) {
+    while (state.KeepRunning()) {
         for (int64_t first = 0; first < k_positions; first += k_page) {
             for (int64_t query = 0; query < n_queries; query += k_heads) {
                 kernels.weighted_sum({.rows = values.page(first),

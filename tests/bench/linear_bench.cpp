@@ -72,7 +72,7 @@ void linear(benchmark::State& state, CpuLevel level, Format format, int64_t rows
 
     const uint64_t matrix_bytes = static_cast<uint64_t>(rows) * row_bytes;
     uint64_t at = 0;
-    for (auto _ : state) {
+    while (state.KeepRunning()) {
         if (at + matrix_bytes > k_ring_bytes) at = 0;
         const minim::backend::Matrix weight = {.data = ring(format).data() + at,
                                                .format = format,

@@ -141,8 +141,9 @@ class Changed(Planted):
     def commit(self, **files):
         for name, text in files.items():
             self.write(f"{name}.cpp", text)
+        of_gcc = "-Winvalid-pch -include absent.hxx -fno-tree-pre --param=max-pow-sqrt-depth=5"
         commands = [{"directory": str(self.root), "file": str(self.root / f"{name}.cpp"),
-                     "command": f"/usr/bin/c++ -std=c++20 -Wall -Winvalid-pch -include absent.hxx -o {name}.o -c {self.root / name}.cpp"} for name in files]
+                     "command": f"/usr/bin/c++ -std=c++20 -Wall {of_gcc} -o {name}.o -c {self.root / name}.cpp"} for name in files]
         self.write("build/compile_commands.json", json.dumps(commands))
         self.git("init", "-q", "-b", "main")
         self.git("add", *(f"{name}.cpp" for name in files))

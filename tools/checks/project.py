@@ -85,8 +85,8 @@ def commands(root, build):
     return found
 
 
-# Options of GCC alone: its precompiled headers, and warnings that clang does not have.
-GCC_OPTIONS = ("-Winvalid-pch", "-Wno-error=", "-Werror", "-MD")
+# Options of GCC alone: its precompiled headers, its passes, and warnings that clang does not have.
+GCC_OPTIONS = ("-Winvalid-pch", "-Wno-error=", "-Werror", "-MD", "-fno-tree-", "--param=")
 WITH_ARGUMENT = ("-include", "-o", "-c", "-MF", "-MT")
 
 

@@ -460,18 +460,19 @@ void add_units_of_tokens(const LinearArgs& args, const UnitsOfPanels<n_panels>& 
     constexpr int64_t k_tile = L::k_token_tile;
     ahead.spread((n_tokens + k_tile - 1) / k_tile * k_passes * units.count);
     int64_t t = 0;
+    // Multiplies the next n tokens; returns the first token after them.
     const auto add_tile = [&](auto n) {
         add_units<L, AnyUnit, n_panels, n>(args, units, t0 + t, t, ahead);
-        t += n;
+        return t + n;
     };
-    while (t + L::k_token_tile <= n_tokens) add_tile(std::integral_constant<int, L::k_token_tile>());
+    while (t + L::k_token_tile <= n_tokens) t = add_tile(std::integral_constant<int, L::k_token_tile>());
     if constexpr (L::k_token_tile > 3) {
-        if (t + 3 == n_tokens) add_tile(std::integral_constant<int, 3>());
+        if (t + 3 == n_tokens) t = add_tile(std::integral_constant<int, 3>());
     }
     if constexpr (L::k_token_tile > 2) {
-        if (t + 2 <= n_tokens) add_tile(std::integral_constant<int, 2>());
+        if (t + 2 <= n_tokens) t = add_tile(std::integral_constant<int, 2>());
     }
-    while (t < n_tokens) add_tile(std::integral_constant<int, 1>());
+    while (t < n_tokens) t = add_tile(std::integral_constant<int, 1>());
 }
 
 // Multiplies panels first .. first + n_panels with tokens t0 .. t0 + n_tokens, at most k_panel_tokens.
