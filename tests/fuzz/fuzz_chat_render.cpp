@@ -3,13 +3,12 @@
 // wrong.
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
 #include "chat/render.h"
+#include "support/files.h"
 
 namespace {
 
@@ -18,8 +17,7 @@ void require(bool condition) {
 }
 
 minim::chat::Template read_template() {
-    std::ifstream file(MINIM_TEST_DATA "/chat/minim_tiny.jinja", std::ios::binary);
-    return minim::chat::parse_template(std::string{std::istreambuf_iterator<char>(file), {}});
+    return minim::chat::parse_template(minim::test::text_of(MINIM_TEST_DATA "/chat/minim_tiny.jinja"));
 }
 
 void check_segments(const std::vector<minim::chat::Segment>& segments) {

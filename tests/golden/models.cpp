@@ -2,14 +2,13 @@
 #include "models.h"
 
 #include <cmath>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <tuple>
 
 #include <nlohmann/json.hpp>
 
 #include "placement/backends.h"
+#include "support/files.h"
 
 namespace minim::test {
 namespace {
@@ -17,21 +16,13 @@ namespace {
 const Logger k_silent;
 
 nlohmann::json read_json(const std::string& path) {
-    return nlohmann::json::parse(read_text(path));
+    return nlohmann::json::parse(text_of(path));
 }
 
 }  // namespace
 
 std::string golden_path(const std::string& name) {
     return std::string(MINIM_TEST_DATA) + "/golden/" + name;
-}
-
-std::string read_text(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw std::runtime_error("cannot open " + path);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
 }
 
 const std::vector<GoldenPrompt>& golden_prompts() {

@@ -42,7 +42,6 @@ inline constexpr StoredModel k_stored_models[] = {
 std::string golden_path(const std::string& name);
 const std::vector<GoldenPrompt>& golden_prompts();  // in the order of index.json
 double golden_perplexity(const std::string& format);
-std::string read_text(const std::string& path);
 
 // Opened once a process and kept.
 std::shared_ptr<const model::Model> stored_model(const StoredModel& stored, const std::string& backend,

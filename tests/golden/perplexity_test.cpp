@@ -2,9 +2,11 @@
 // Perplexity on the stored text: chunks of 256 tokens that do not overlap, every position after a chunk's
 // first counts, no BOS, a last incomplete chunk is left out.
 #include <cmath>
+#include <limits>
 
 #include "models.h"
 #include "support/catch.h"
+#include "support/files.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -14,7 +16,7 @@ namespace {
 constexpr size_t k_chunk = 256;
 
 double negative_log_likelihood(const float* logits, size_t n_vocab, int32_t token) {
-    double largest = -INFINITY;
+    double largest = -std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < n_vocab; ++i) largest = std::max(largest, static_cast<double>(logits[i]));
     double sum = 0.0;
     for (size_t i = 0; i < n_vocab; ++i) sum += std::exp(static_cast<double>(logits[i]) - largest);
@@ -45,7 +47,7 @@ double perplexity(const std::shared_ptr<const model::Model>& model, const std::s
 TEST_CASE("perplexity is within half a percent of the golden one for every stored format") {
     const size_t index = GENERATE(range(size_t{0}, std::size(k_stored_models)));
     const StoredModel& stored = k_stored_models[index];
-    const double actual = perplexity(stored_model(stored, "cpu"), read_text(golden_path("perplexity.txt")));
+    const double actual = perplexity(stored_model(stored, "cpu"), text_of(golden_path("perplexity.txt")));
     const double expected = golden_perplexity(stored.golden);
     WARN(stored.golden << ": " << actual << ", golden " << expected);
     CHECK(std::abs(actual / expected - 1.0) < 0.005);
@@ -55,7 +57,7 @@ TEST_CASE("a quantised KV cache changes the perplexity by less than 0.2 % (Q8_0)
     const size_t index = GENERATE(size_t{0}, size_t{1});
     const StoredModel& stored = k_stored_models[index];
     const auto model = stored_model(stored, "cpu");
-    const std::string text = read_text(golden_path("perplexity.txt"));
+    const std::string text = text_of(golden_path("perplexity.txt"));
     const double f16 = perplexity(model, text);
     const double q8_0 = perplexity(model, text, Format::q8_0);
     const double q4_0 = perplexity(model, text, Format::q4_0);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -14,9 +15,10 @@
 
 namespace minim::test {
 
-// Returns the content of a file, or an empty text if there is no such file.
+// Returns the content of a file. Throws std::runtime_error if it cannot be opened.
 inline std::string text_of(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
+    if (!file) throw std::runtime_error("cannot read " + path);
     std::ostringstream text;  // reads blocks, where iterators ask for each character
     text << file.rdbuf();
     return std::move(text).str();

@@ -12,8 +12,6 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <span>
 #include <stdexcept>
@@ -26,6 +24,7 @@
 
 #include "base/half.h"
 #include "checkpoint/checkpoint.h"
+#include "support/files.h"
 #include "support/gguf_writer.h"
 #include "support/quantise.h"
 #include "support/safetensors_writer.h"
@@ -55,12 +54,6 @@ std::vector<uint16_t> bf16_of(const std::vector<float>& values) {
     return bits;
 }
 
-std::string text_of_file(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw std::runtime_error("cannot read " + path.string());
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // A stream of numbers of some bits each, the low ones first.
 class BitReader {
   public:
@@ -85,14 +78,16 @@ class BitReader {
 float restore(int code, float scale, BitReader& lost) {
     if (code == 0) return bf16_to_float(static_cast<uint16_t>(lost.next(16)));
     const auto magnitude = static_cast<uint32_t>(std::abs(code));
-    const auto n_bits = static_cast<uint32_t>(std::bit_width(128 / magnitude)) + 1;
+    const uint32_t at_most = 128 / magnitude;  // at least 1
+    const auto n_bits = static_cast<uint32_t>(std::bit_width(at_most)) + 1;
+    const uint32_t half = 2 * std::bit_floor(at_most);  // 2^(n_bits - 1)
     const uint32_t cut = float_to_bits(static_cast<float>(code) * scale) >> 16;
-    return bf16_to_float(static_cast<uint16_t>(cut + lost.next(n_bits) + 1 - (1U << (n_bits - 1))));
+    return bf16_to_float(static_cast<uint16_t>(cut + lost.next(n_bits) + 1 - half));
 }
 
 Model restore_model(const Checkpoint& q8_0, const fs::path& lost_file) {
     constexpr size_t k_block = 32;
-    BitReader lost(text_of_file(lost_file));
+    BitReader lost(text_of(lost_file));
     Model model;
     for (const checkpoint::Tensor& tensor : q8_0.tensors()) {
         Weights& weights = model[tensor.name];
@@ -249,7 +244,7 @@ void append(std::vector<SafetensorsTensor>& to, std::vector<SafetensorsTensor> m
 
 // Writes the parts that the folder's index names.
 void write_bf16(const std::vector<FolderTensor>& tensors, const fs::path& folder) {
-    const auto index = nlohmann::json::parse(text_of_file(folder / "model.safetensors.index.json"));
+    const auto index = nlohmann::json::parse(text_of(folder / "model.safetensors.index.json"));
     std::map<std::string, std::vector<SafetensorsTensor>> parts;
     for (const FolderTensor& tensor : tensors)
         parts[index.at("weight_map").at(tensor.name())].push_back(stored(tensor));
@@ -271,7 +266,7 @@ void write_fp8(const std::vector<FolderTensor>& tensors, const fs::path& folder)
 // Reads `input_scales` from a file of their own: they were measured with activations and cannot be computed from the weights.
 void write_nvfp4(const std::vector<FolderTensor>& tensors, const fs::path& input_scales,
                  const fs::path& folder) {
-    const auto scales = nlohmann::json::parse(text_of_file(input_scales));
+    const auto scales = nlohmann::json::parse(text_of(input_scales));
     // w1 and w3 of an expert are one product and share a scale.
     const auto sharing = [](std::string module) {
         if (module.ends_with(".w3")) module.back() = '1';

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares rendered conversations with those of Jinja2, which used the template beside them.
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -9,14 +7,13 @@
 #include "base/error.h"
 #include "chat/render.h"
 #include "support/catch.h"
+#include "support/files.h"
 
 namespace minim::chat {
 namespace {
 
 std::string read_data(const std::string& name) {
-    std::ifstream file(std::string(MINIM_TEST_DATA "/chat/") + name, std::ios::binary);
-    REQUIRE(file);
-    return {std::istreambuf_iterator<char>(file), {}};
+    return test::text_of(MINIM_TEST_DATA "/chat/" + name);
 }
 
 std::string rendered_or_error(const Template& chat_template, const nlohmann::ordered_json& golden) {

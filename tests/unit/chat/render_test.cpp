@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chat/render.h"
 
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "error_text.h"
 #include "support/catch.h"
+#include "support/files.h"
 
 namespace minim::chat {
 namespace {
 
 // Returns the template of minim-tiny with another default system prompt.
 Template make_template() {
-    std::ifstream file(MINIM_TEST_DATA "/chat/minim_tiny.jinja", std::ios::binary);
-    std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::string text = test::text_of(MINIM_TEST_DATA "/chat/minim_tiny.jinja");
     const std::string sentence = "You are a helpful assistant.";
     return parse_template(text.replace(text.find(sentence), sentence.size(), "Default identity."));
 }

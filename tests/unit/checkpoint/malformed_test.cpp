@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "support.h"
 #include "support/allocation_count.h"
+#include "support/files.h"
 
 namespace minim::checkpoint::testing {
 namespace {
@@ -87,8 +88,7 @@ TEST_CASE("a malformed file does not make the reader allocate more than a few ti
 
 TEST_CASE("every cut of a valid file is refused or opens, and takes little memory") {
     for (const char* name : {"ok_g1_minimal_v3.gguf", "ok_g3_align64.gguf", "ok_s2_zero_size.safetensors"}) {
-        std::ifstream in(k_folder + name, std::ios::binary);
-        const std::string whole{std::istreambuf_iterator<char>(in), {}};
+        const std::string whole = test::text_of(k_folder + name);
         const TemporaryFolder folder;
         const std::string path = folder / name;
         for (size_t size = 0; size < whole.size(); ++size) {

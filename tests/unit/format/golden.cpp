@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "golden.h"
 
-#include <fstream>
-#include <iterator>
-#include <stdexcept>
+#include "support/files.h"
 
 namespace minim::test {
 
 std::vector<std::byte> read_data_file(const std::string& name) {
-    std::ifstream file(MINIM_TEST_DATA "/format/" + name, std::ios::binary);
-    if (!file) throw std::runtime_error("no test data " + name);
-    const std::vector<char> chars{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const std::string chars = text_of(MINIM_TEST_DATA "/format/" + name);
     std::vector<std::byte> bytes(chars.size());
     std::memcpy(bytes.data(), chars.data(), chars.size());
     return bytes;

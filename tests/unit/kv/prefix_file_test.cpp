@@ -2,13 +2,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/hash.h"
 #include "kv/prefix_cache.h"
+#include "support/files.h"
 #include "support/helpers.h"
 
 using namespace minim;
@@ -23,7 +23,7 @@ constexpr uint64_t k_model = 77;
 constexpr size_t k_header_bytes = 96;
 constexpr size_t k_record_bytes = 272;
 
-using Bytes = std::vector<char>;
+using Bytes = std::string;
 
 std::vector<int32_t> ids(size_t count, int32_t first = 0) {
     std::vector<int32_t> result(count);
@@ -74,10 +74,7 @@ struct Saved {
         keep(cache, pool, ids(70, 5000), 3);
         cache.save(path, k_model, nullptr);
     }
-    Bytes bytes() const {
-        std::ifstream file(path, std::ios::binary);
-        return {std::istreambuf_iterator<char>(file), {}};
-    }
+    Bytes bytes() const { return text_of(path); }
     void load(const Bytes& data) const {
         const std::string other = folder / "other";
         {

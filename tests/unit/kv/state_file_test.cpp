@@ -5,11 +5,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "base/hash.h"
+#include "support/files.h"
 #include "support/helpers.h"
 
 using namespace minim;
@@ -25,12 +25,7 @@ constexpr int64_t k_evaluated = k_kv_page_tokens + 11;
 constexpr uint64_t k_model = 0x1234'5678'9ABC'DEF0;
 constexpr size_t k_header_bytes = 96;
 
-using Bytes = std::vector<char>;
-
-Bytes read_all(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
+using Bytes = std::string;
 
 void write_all(const std::string& path, const Bytes& bytes) {
     std::ofstream file(path, std::ios::binary);
@@ -152,7 +147,7 @@ TEST_CASE("a state without tokens is a state") {
 
 TEST_CASE("a state is the same in memory and behind other bytes of a file") {
     const Saved saved;
-    const Bytes whole = read_all(saved.path);
+    const Bytes whole = text_of(saved.path);
     std::vector<std::byte> written;
     const auto append = [&](std::span<const std::byte> bytes) {
         written.insert(written.end(), bytes.begin(), bytes.end());
@@ -189,7 +184,7 @@ TEST_CASE("a state is the same in memory and behind other bytes of a file") {
 
 TEST_CASE("a state file cut anywhere is refused") {
     const Saved saved;
-    const Bytes whole = read_all(saved.path);
+    const Bytes whole = text_of(saved.path);
     for (size_t size = 0; size < whole.size(); size += size < 200 ? 7 : 997) {
         INFO("the first " << size << " bytes");
         const std::string reason = reason_of([&] {
@@ -204,7 +199,7 @@ TEST_CASE("a state file cut anywhere is refused") {
 
 TEST_CASE("a state file with any byte altered is refused") {
     const Saved saved;
-    const Bytes whole = read_all(saved.path);
+    const Bytes whole = text_of(saved.path);
     for (size_t at = 0; at < whole.size(); at += at < 900 ? 1 : 331) {
         Bytes altered = whole;
         altered[at] = static_cast<char>(altered[at] ^ 0x10);
@@ -222,7 +217,7 @@ TEST_CASE("a state file with any byte altered is refused") {
 
 TEST_CASE("hostile sizes are refused before anything is taken for them") {
     const Saved saved;
-    const Bytes whole = read_all(saved.path);
+    const Bytes whole = text_of(saved.path);
     struct Change {
         const char* what;
         size_t at;
@@ -283,12 +278,12 @@ TEST_CASE("a file that is none of ours is refused") {
 
 TEST_CASE("a save that fails leaves the old file, and nothing beside it") {
     Saved saved;
-    const Bytes before = read_all(saved.path);
+    const Bytes before = text_of(saved.path);
     saved.tokens[0] = 99;
     CancelToken cancel;
     cancel.trigger();
     expect_error(Status::cancelled, "saving", [&] { saved.save(&cancel); });
-    CHECK(read_all(saved.path) == before);
+    CHECK(text_of(saved.path) == before);
     const auto n_files = std::distance(std::filesystem::directory_iterator(saved.folder.path()), {});
     CHECK(n_files == 1);
 
