@@ -8,8 +8,8 @@
 
 namespace minim::panel {
 
-// Returns the next four outputs of the generator, as signed bytes; x is its state. A dot adds an output to the ones before it, which
-// moved up by a byte: the first is in byte 3 until the bytes are turned round.
+// Returns the next four outputs of the generator, as signed bytes; x is its state. Each step shifts the word left by a byte and adds
+// an output in byte 0. So the first output ends in byte 3, and the bytes are reversed last.
 template <class L>
 MINIM_KERNEL_INLINE typename L::Int trellis_outputs(typename L::Int& x) {
     static constexpr int8_t k_ones[4] = {1, 1, 1, 1};
