@@ -331,7 +331,7 @@ struct ActivateManyKernel {
     }
 };
 
-// 64 rows of the products of the slots of a tile of one expert.
+// Computes 64 rows of a product of one expert, for the slots of a tile.
 template <class P>
 struct ProjectManyKernel {
     static constexpr int k_threads = k_tile_threads;

@@ -73,8 +73,8 @@ class Splitting {
         const bool chooses_context = takes_all_room && spread_.fit_context == 0;
         n_context_ = chooses_context ? choose_context() : spread_.fit_context;
         std::vector<Stage> stages = split();
-        // Speeds decide between devices, about a cache, and about copies of experts. One device with room for all need not be
-        // measured.
+        // Measured speeds decide which device takes what, how large a cache is, and which experts are copied. One device with room
+        // for all need not be measured.
         const bool has_cache = std::ranges::any_of(stages, [](const Stage& s) { return s.cache_bytes > 0; });
         if (spread_.rates && (has_cache || (takes_all_room && spread_.devices.size() > 1)))
             rates_ = spread_.rates(spread_.devices);
