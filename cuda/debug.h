@@ -11,7 +11,7 @@ namespace minim::cuda {
 struct DebugSwitches {
     bool early = true;     // no-early: kernels start when the previous one has ended
     bool prefetch = true;  // no-prefetch: kernels do not prefetch their weights
-    bool fold = true;      // no-fold: norm, preparation and join of one row are kernels of their own
+    bool fold = true;      // no-fold: the norm of a row is a kernel of its own
     bool record = true;    // no-record: every step is launched kernel by kernel
     bool library = true;   // no-library: cuBLASLt is not used
     bool sync = false;     // sync: waits for each kernel, so that an error names it; implies no-record

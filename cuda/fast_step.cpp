@@ -39,6 +39,11 @@ static_assert(k_most_together >= 3);  // q, k and v
 // 6 % of a decoding step, since its second-level cache does not keep them.
 constexpr int64_t k_most_prefetched_bytes = int64_t{8} << 20;
 
+// Returns whether a kernel asks for n_bytes of weights before the kernels ahead of it are done.
+bool is_prefetched(int64_t n_bytes) {
+    return debug_switches().prefetch && n_bytes <= k_most_prefetched_bytes;
+}
+
 // Returns the rows of h as 8-bit blocks; the norm before may have made them already.
 const Q8Block* quantized_rows(cuda::Stream& s, const float* h, int64_t n, int64_t cols) {
     const auto& known = s.quantized;
@@ -290,14 +295,9 @@ Slots slots_of(cuda::Stream& s, const int32_t* ids, int64_t n, int64_t n_used, c
 
 }  // namespace
 
-bool is_prefetched(int64_t n_bytes) {
-    return debug_switches().prefetch && n_bytes <= k_most_prefetched_bytes;
-}
-
 int64_t n_arrival_counters(const backend::StepLimits& limits) {
     const int64_t few_rows = std::min(limits.n_rows, k_most_few_rows);
-    return std::max(
-        {route_counters(limits.n_rows), few_rows * sum_counters(limits.hidden), limits.n_head_kv});
+    return std::max(route_counters(limits.n_rows), few_rows * sum_counters(limits.hidden));
 }
 
 void norm_rows(cuda::Stream& s, const float* x, int64_t n, const backend::Vector& weight, float eps,

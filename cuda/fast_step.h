@@ -11,9 +11,6 @@ namespace minim::cuda::fast {
 // Returns the number of Stream::arrived counters that its steps need.
 int64_t n_arrival_counters(const backend::StepLimits& limits);
 
-// Returns whether a kernel asks for n_bytes before the kernels ahead of it are done.
-bool is_prefetched(int64_t n_bytes);
-
 // Invalidates the stream's quantised inputs.
 inline void forget_input(cuda::Stream& stream) {
     stream.quantized = {};

@@ -20,7 +20,6 @@
 #include "cuda/fast/attend_rows.h"
 #include "cuda/fast/attention.h"
 #include "cuda/fast/device.h"
-#include "cuda/fast/quantize.h"
 
 namespace minim::cuda::fast {
 
@@ -58,38 +57,6 @@ struct AttendTile {
     }
 };
 
-// The pages that a block of threads takes: `first` and every n_splits-th after it.
-struct PagesOfPart {
-    const uint64_t* pages;   // of the sequence
-    uint64_t first_address;  // pages[first]
-    int first;
-};
-
-// What a tile's rows are attended with: here their prepared queries, and a KV cache that has all of their context. A tile whose
-// kernel prepares them itself has another one (attend_row.h).
-template <int head_dim>
-struct StoredRows {
-    static constexpr bool k_prepares = false;
-
-    const uint16_t* query;  // prepare()'s
-
-    // Called once, when the first page is on its way.
-    template <class T>
-    MINIM_DEVICE void prepare(T&) const {}
-    // Returns the query of a row. It is read at once; if k_prepares, when the first page has arrived.
-    MINIM_DEVICE const uint16_t* query_row(const AttendTile& tile, int r) const {
-        return query + tile.place(r) * head_dim;
-    }
-    // Returns how many of a page's tokens are in the cache.
-    MINIM_DEVICE int n_copied(int, int n_tokens) const { return n_tokens; }
-    // Puts the token that is not into the tiles of a page that has arrived, if these are not converted.
-    template <class T, class Tiles>
-    MINIM_DEVICE void put_own(T&, int, const Tiles&, const Tiles&, int) const {}
-    // Returns the same for tiles that are.
-    MINIM_DEVICE OwnToken own_key(int) const { return {}; }
-    MINIM_DEVICE OwnToken own_value(int) const { return {}; }
-};
-
 template <int head_dim, int row_warps, int key_warps>
 struct AttendKernel {
     static constexpr int k_threads = 32 * row_warps * key_warps;
@@ -108,15 +75,10 @@ struct AttendKernel {
     Partial partial;
     float* o;
 
-    Grid grid() const { return {n_tiles * cache.n_head_kv, n_splits, tile_bytes()}; }
-    MINIM_HOST_DEVICE int64_t tile_bytes() const {
-        return Tiles::bytes(cache.k_format, cache.k_token_bytes) +
-               Tiles::bytes(cache.v_format, cache.v_token_bytes);
-    }
-    // Returns the place of a tile that is free until the barrier at which the first page has arrived.
-    template <class T>
-    MINIM_DEVICE std::byte* free_tile(T& t) const {
-        return t.shared() + (cache.k_format == Format::f16 ? Tiles::k_tile_bytes : 0);
+    Grid grid() const {
+        return {n_tiles * cache.n_head_kv, n_splits,
+                Tiles::bytes(cache.k_format, cache.k_token_bytes) +
+                    Tiles::bytes(cache.v_format, cache.v_token_bytes)};
     }
     // Two tiles, and copies of two pages or two tiles more, have room for the rows of all warps when they are joined.
     static_assert(key_warps == 1 || key_warps * 16 * (k_joined_row + 2) * 4 <=
@@ -144,8 +106,7 @@ struct AttendKernel {
         if (!has_pages) return;
 
         AttendRows<head_dim> rows;
-        StoredRows<head_dim> stored = {query};
-        add_pages(t, tile, {pages, first_address, split}, stored, rows);
+        add_pages(t, tile, split, pages, first_address, rows);
         rows.finish(t);
         if constexpr (key_warps == 1) {
             write_rows(t, tile, rows);
@@ -154,12 +115,10 @@ struct AttendKernel {
         }
     }
 
-    // Adds the pages of a block's part of the context.
-    template <class T, class Inputs>
-    MINIM_DEVICE void add_pages(T& t, const AttendTile& tile, const PagesOfPart& part, Inputs& inputs,
-                                AttendRows<head_dim>& rows) const {
-        const int split = part.first;
-        const uint64_t* pages = part.pages;
+  private:
+    template <class T>
+    MINIM_DEVICE void add_pages(T& t, const AttendTile& tile, int split, const uint64_t* pages,
+                                uint64_t first_address, AttendRows<head_dim>& rows) const {
         const Tiles keys = {cache.k_format, static_cast<int>(cache.k_token_bytes), t.shared()};
         const Tiles values = {
             cache.v_format, static_cast<int>(cache.v_token_bytes),
@@ -172,14 +131,11 @@ struct AttendKernel {
         };
         const auto start = [&](uint64_t address, int page, int turn) {
             const auto* bytes = reinterpret_cast<const std::byte*>(address);
-            const int n_tokens = tokens_of(page);
-            const int n_copied = inputs.n_copied(page, n_tokens);
-            keys.start(t, bytes + cache.k_at + tile.head * cache.k_head_bytes, n_copied, n_tokens, turn);
-            values.start(t, bytes + cache.v_at + tile.head * cache.v_head_bytes, n_copied, n_tokens, turn);
+            keys.start(t, bytes + cache.k_at + tile.head * cache.k_head_bytes, tokens_of(page), turn);
+            values.start(t, bytes + cache.v_at + tile.head * cache.v_head_bytes, tokens_of(page), turn);
             t.copies_end_group();
         };
-        start(part.first_address, split, 0);
-        inputs.prepare(t);
+        start(first_address, split, 0);
         uint64_t next_address = split + n_splits < n_pages ? pages[split + n_splits] : 0;
 
         const int warp = t.index() / 32;
@@ -189,24 +145,18 @@ struct AttendKernel {
         const uint16_t* query_rows[2];
         int visible[2];
         for (int i = 0; i < 2; ++i) {
-            query_rows[i] = r + 8 * i < tile.n_rows() ? inputs.query_row(tile, r + 8 * i) : nullptr;
+            query_rows[i] = r + 8 * i < tile.n_rows() ? query + tile.place(r + 8 * i) * head_dim : nullptr;
             visible[i] = tile.n_visible(r + 8 * i);
         }
         const int visible_to_all = tile.n_visible(first_row);
-        // Returns when a page has arrived, and no thread reads the one before.
-        const auto wait_for = [&](int page, int turn) {
-            t.template copies_wait<0>();
-            inputs.put_own(t, page, keys, values, turn);
-            t.sync();
-        };
-        if constexpr (Inputs::k_prepares) wait_for(split, 0);
         rows.start(t, query_rows);
 
         int turn = 0;
         for (int page = split; page < n_pages; page += n_splits) {
-            if (!Inputs::k_prepares || turn > 0) wait_for(page, turn);
-            if (keys.converts()) keys.convert(t, tokens_of(page), inputs.own_key(page));
-            if (values.converts()) values.convert(t, tokens_of(page), inputs.own_value(page));
+            t.template copies_wait<0>();
+            t.sync();  // this page has arrived, and no thread reads the one before
+            if (keys.converts()) keys.convert(t, tokens_of(page));
+            if (values.converts()) values.convert(t, tokens_of(page));
             if (keys.converts() || values.converts()) t.sync();
             const int next = page + n_splits;
             if (next < n_pages) {
@@ -225,11 +175,26 @@ struct AttendKernel {
         }
     }
 
-    // Joins the results of the warps, which have processed different keys for the same rows, and writes them; also quantised,
-    // unless that is null. Only if key_warps > 1, and if quantised, n_splits 1.
+    // Writes a warp's rows from its registers, two neighbouring elements at once.
     template <class T>
-    MINIM_DEVICE void join_warps(T& t, const AttendTile& tile, const AttendRows<head_dim>& rows,
-                                 Q8Block* quantized = nullptr) const {
+    MINIM_DEVICE void write_rows(T& t, const AttendTile& tile, const AttendRows<head_dim>& rows) const {
+        const int c = t.index() % 4;
+        const int64_t first_slot = slot_of_rows(t, tile);
+        for (int i = 0; i < 2; ++i) {
+            const int r = t.index() / 32 * 16 + t.index() % 32 / 4 + 8 * i;
+            if (r >= tile.n_rows()) continue;
+            const float factor = n_splits == 1 ? 1.0F / rows.sum[i] : 1.0F;
+            float* out = output(tile, first_slot, r);
+            for (int j = 0; j < head_dim / 8; ++j)
+                *reinterpret_cast<TwoFloats*>(out + 8 * j + 2 * c) = {rows.o[j][2 * i] * factor,
+                                                                      rows.o[j][2 * i + 1] * factor};
+            if (c == 0 && n_splits != 1) put_state(first_slot + r, rows.largest[i], rows.sum[i]);
+        }
+    }
+
+    // Joins the results of the warps, which have processed different keys for the same rows, and writes them.
+    template <class T>
+    MINIM_DEVICE void join_warps(T& t, const AttendTile& tile, const AttendRows<head_dim>& rows) const {
         auto* joined = reinterpret_cast<float*>(t.shared());  // [key_warps, 16, k_joined_row]
         auto* states =
             reinterpret_cast<PartState*>(joined + key_warps * 16 * k_joined_row);  // [key_warps, 16]
@@ -262,28 +227,8 @@ struct AttendKernel {
                 for (int w = 0; w < key_warps; ++w)
                     value += weight[w] * joined[(16 * w + r) * k_joined_row + d];
                 out[d] = value * factor;
-                if (quantized != nullptr)
-                    quantize_lanes(t, value * factor, quantized + (tile.place(r) * head_dim + d) / 32);
             }
             if (t.index() % 32 == 0 && n_splits != 1) put_state(first_slot + r, largest, sum);
-        }
-    }
-
-  private:
-    // Writes a warp's rows from its registers, two neighbouring elements at once.
-    template <class T>
-    MINIM_DEVICE void write_rows(T& t, const AttendTile& tile, const AttendRows<head_dim>& rows) const {
-        const int c = t.index() % 4;
-        const int64_t first_slot = slot_of_rows(t, tile);
-        for (int i = 0; i < 2; ++i) {
-            const int r = t.index() / 32 * 16 + t.index() % 32 / 4 + 8 * i;
-            if (r >= tile.n_rows()) continue;
-            const float factor = n_splits == 1 ? 1.0F / rows.sum[i] : 1.0F;
-            float* out = output(tile, first_slot, r);
-            for (int j = 0; j < head_dim / 8; ++j)
-                *reinterpret_cast<TwoFloats*>(out + 8 * j + 2 * c) = {rows.o[j][2 * i] * factor,
-                                                                      rows.o[j][2 * i + 1] * factor};
-            if (c == 0 && n_splits != 1) put_state(first_slot + r, rows.largest[i], rows.sum[i]);
         }
     }
 

@@ -8,7 +8,6 @@
 #include "cuda/fast/attend.h"
 #include "cuda/fast/attend_combine.h"
 #include "cuda/fast/attend_prepare.h"
-#include "cuda/fast/attend_row.h"
 #include "cuda/fast/attention.h"
 
 namespace minim::cuda::fast {
@@ -84,22 +83,6 @@ void attend_together(exact::Stream stream, const AttendArgs& args, const TileLis
                                    args.o,
                                    args.quantized};
     launch_grid(stream, combine);
-}
-
-template <int head_dim>
-AttendRowKernel<head_dim> row_kernel(const AttendRowArgs& args) {
-    using Kernel = AttendRowKernel<head_dim>;
-    const Cache& cache = args.prepare.cache;
-    const auto n_splits = static_cast<int32_t>(args.n_splits);
-    const auto group = static_cast<int32_t>(cache.n_head / cache.n_head_kv);
-    const int64_t n_rows = cache.n_head_kv * args.n_splits * Kernel::Attend::k_rows;
-    const Partial partial = {args.partial, args.partial + n_rows * head_dim};
-    return {{cache, nullptr, nullptr, 1, n_splits, group, partial, args.o},
-            args.prepare,
-            query_scale(head_dim),
-            args.arrived,
-            args.quantized,
-            args.prefetches};
 }
 
 template <class Kernel>
@@ -197,22 +180,6 @@ void attend(exact::Stream stream, const AttendArgs& args) {
         attend_tiles<AttendKernel<head_dim, k_wide_rows / 16, 1>>(stream, args, args.wide);
         attend_tiles<AttendKernel<head_dim, 1, 4>>(stream, args, args.narrow);
     });
-}
-
-bool attend_row_runs(const PrepareArgs& args) {
-    bool runs = false;
-    with_head_dim(args.cache.head_dim, [&](auto head_dim) {
-        AttendRowArgs row = {};
-        row.prepare = args;
-        row.n_splits = 1;
-        runs = row_kernel<head_dim>(row).grid().shared_bytes <= k_most_shared_bytes;
-    });
-    return runs;
-}
-
-void attend_row(exact::Stream stream, const AttendRowArgs& args) {
-    with_head_dim(args.prepare.cache.head_dim,
-                  [&](auto head_dim) { launch_grid(stream, row_kernel<head_dim>(args)); });
 }
 
 }  // namespace minim::cuda::fast

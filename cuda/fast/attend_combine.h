@@ -16,36 +16,10 @@
 
 namespace minim::cuda::fast {
 
-// n elements of a row, joined from the parts that have been added.
-template <int n>
-struct JoinedParts {
-    static constexpr int k_together = 8;  // parts whose loads are under way at once
-
-    float largest = -INFINITY;
-    float sum = 0.0F;
-    float value[n] = {};
-
-    // Adds the first n_there parts, or all.
-    template <class T>
-    MINIM_DEVICE void add(T& t, const PartState (&state)[k_together], const float (&own)[k_together][n],
-                          int n_there) {
-        const float before = largest;
-        for (const PartState& one : state) largest = std::fmax(largest, one.largest);
-        const float shrunk = t.exp2(before - largest);
-        for (float& each : value) each *= shrunk;
-        sum *= shrunk;
-        for (int k = 0; k < k_together; ++k) {
-            const float weight = k < n_there ? t.exp2(state[k].largest - largest) : 0.0F;
-            for (int i = 0; i < n; ++i) value[i] = std::fma(weight, own[k][i], value[i]);
-            sum = std::fma(weight, state[k].sum, sum);
-        }
-    }
-};
-
 struct CombineKernel {
     static constexpr int k_threads = 128;  // of which head_dim have work
     static constexpr bool k_starts_early = true;
-    static constexpr int k_together = JoinedParts<1>::k_together;
+    static constexpr int k_together = 8;  // parts whose loads are under way at once
 
     const int32_t* tiles;
     const int32_t* position;
@@ -78,20 +52,31 @@ struct CombineKernel {
         const auto* states = reinterpret_cast<const PartState*>(partial.state) + first;
         const float* values = partial.o + first * head_dim + t.index();
 
-        JoinedParts<1> all;
+        float largest = -INFINITY;
+        float value = 0.0F;
+        float sum = 0.0F;
         MINIM_DEVICE_LOOP
         for (int part = 0; part < n_parts; part += k_together) {
             PartState state[k_together];
-            float own[k_together][1];
+            float own[k_together];
             for (int k = 0; k < k_together; ++k) {
                 const int64_t at = int64_t{part + k < n_parts ? part + k : n_parts - 1} * tile_rows;
                 state[k] = states[at];
-                own[k][0] = values[at * head_dim];
+                own[k] = values[at * head_dim];
             }
-            all.add(t, state, own, n_parts - part);
+            const float before = largest;
+            for (const PartState& one : state) largest = std::fmax(largest, one.largest);
+            const float shrunk = t.exp2(before - largest);
+            value *= shrunk;
+            sum *= shrunk;
+            for (int k = 0; k < k_together; ++k) {
+                const float weight = part + k < n_parts ? t.exp2(state[k].largest - largest) : 0.0F;
+                value += weight * own[k];
+                sum += weight * state[k].sum;
+            }
         }
         const int64_t head = int64_t{row} * n_head + t.block() % n_head_kv * group + r % group;
-        const float joined = all.value[0] / all.sum;
+        const float joined = value / sum;
         o[head * head_dim + t.index()] = joined;
         // Whole warps get here, as head_dim is a multiple of 32.
         if (quantized != nullptr) quantize_lanes(t, joined, quantized + (head * head_dim + t.index()) / 32);

@@ -67,12 +67,6 @@ MINIM_DEVICE FourWords eight_halves(T& t, Format format, const std::byte* row, i
     return {t.pack_f16(x[0], x[1]), t.pack_f16(x[2], x[3]), t.pack_f16(x[4], x[5]), t.pack_f16(x[6], x[7])};
 }
 
-// A token of a page whose row is not in the cache yet but in shared memory, in the cache's format.
-struct OwnToken {
-    int token = -1;  // of the page; -1: none
-    const std::byte* row = nullptr;
-};
-
 template <int head_dim, int n_threads>
 struct KvTiles {
     static constexpr int k_row_bytes = 2 * head_dim + 16;
@@ -84,7 +78,7 @@ struct KvTiles {
     std::byte* shared;
 
     // Returns the bytes of shared memory that are needed.
-    static MINIM_HOST_DEVICE int64_t bytes(Format format, int64_t token_bytes) {
+    static int64_t bytes(Format format, int64_t token_bytes) {
         return k_tile_bytes + (format == Format::f16 ? k_tile_bytes : k_page_tokens * token_bytes);
     }
 
@@ -93,39 +87,28 @@ struct KvTiles {
         return converts() || turn % 2 == 0 ? shared : shared + k_tile_bytes;
     }
 
-    // Starts copying the first n_copied of a page's n_tokens. It overwrites what was started two turns before, which no thread
-    // may still be reading; or, if the format is not F16, what has been converted to a tile since. A token that is not copied
-    // is put in by put(), or given to convert().
+    // Starts copying the first n_tokens of a page. It overwrites what was started two turns before, which no thread may
+    // still be reading; or, if the format is not F16, what has been converted to a tile since.
     template <class T>
-    MINIM_DEVICE void start(T& t, const std::byte* page, int n_copied, int n_tokens, int turn) const {
+    MINIM_DEVICE void start(T& t, const std::byte* page, int n_tokens, int turn) const {
         if (converts()) {
-            for (int i = t.index(); 16 * i < n_copied * token_bytes; i += n_threads)
+            for (int i = t.index(); 16 * i < n_tokens * token_bytes; i += n_threads)
                 t.copy_16(shared + k_tile_bytes + 16 * i, page + 16 * i);
             return;
         }
         std::byte* to = tile(turn);
-        for (int i = t.index(); i < n_copied * k_row_chunks; i += n_threads)
+        for (int i = t.index(); i < n_tokens * k_row_chunks; i += n_threads)
             t.copy_16(to + place(i), page + 16 * i);
         clear_rest(t, n_tokens, to);
-    }
-
-    // Puts a token's row into a tile; only if not converts(). Called by a warp, before the barrier after which the tile is read.
-    template <class T>
-    MINIM_DEVICE void put(T& t, const OwnToken& own, int turn) const {
-        const int lane = t.index() % 32;
-        if (lane >= k_row_chunks) return;
-        *reinterpret_cast<FourWords*>(tile(turn) + own.token * k_row_bytes + 16 * lane) =
-            word_at<FourWords>(own.row + 16 * lane);
     }
 
     // Converts the copied page to a tile; only if converts(). The copies of all threads must have arrived, and no
     // thread may read the tile.
     template <class T>
-    MINIM_DEVICE void convert(T& t, int n_tokens, const OwnToken& own) const {
+    MINIM_DEVICE void convert(T& t, int n_tokens) const {
         const std::byte* from = shared + k_tile_bytes;
         for (int i = t.index(); i < n_tokens * k_row_chunks; i += n_threads) {
-            const int token = i / k_row_chunks;
-            const std::byte* row = token == own.token ? own.row : from + token * token_bytes;
+            const std::byte* row = from + i / k_row_chunks * token_bytes;
             *reinterpret_cast<FourWords*>(shared + place(i)) = eight_halves(t, format, row, i % k_row_chunks);
         }
         clear_rest(t, n_tokens, shared);

@@ -125,108 +125,20 @@ MINIM_DEVICE Turn turn_of(double angle) {
     return {(quarter & 3) == 1 || (quarter & 3) == 2 ? -c : c, (quarter & 2) != 0 ? -s : s};
 }
 
-// Computes the cosines and sines of a position's angles [n], one angle per thread.
-template <class T>
-MINIM_DEVICE void turn_position(T& t, int n_threads, int32_t position, const float* frequency, int n,
-                                float* cosines, float* sines) {
-    for (int i = t.index(); i < n; i += n_threads) {
-        const Turn turned = turn_of(position * static_cast<double>(t.load_fresh(frequency + i)));
-        cosines[i] = turned.cosine;
-        sines[i] = turned.sine;
-    }
-}
-
-// Turns a head whose element 32 b + lane is values[b]. Pairs (i, i + m) lie in any two lanes, so the warp passes its head through
-// shared memory: head [32 * n_blocks]. Which product is rounded is not left to the compiler, so that bits are those of every kernel.
-template <class T, int n_blocks>
-MINIM_DEVICE void rotate_lanes(T& t, float (&values)[n_blocks], float* head, const float* cosines,
-                               const float* sines, int m) {
-    const int lane = t.index() % 32;
-    t.sync_warp();  // the previous head has been read
-    for (int b = 0; b < n_blocks; ++b) head[32 * b + lane] = values[b];
-    t.sync_warp();
-    for (int b = 0; b < n_blocks; ++b) {
-        const int i = 32 * b + lane;
-        if (i < m) {
-            values[b] = std::fma(values[b], cosines[i], -(head[i + m] * sines[i]));
-        } else if (i < 2 * m) {
-            values[b] = std::fma(values[b], cosines[i - m], head[i - m] * sines[i - m]);
-        }
-    }
-}
-
-// The sum of a row's squares, with the same bits whatever the number of a block's threads: 256 parts, of which a thread
-// has 256 / n_threads, joined in eight groups of 32. The first n_kept fours of each part stay in registers, so that their loads
-// are under way together.
-template <int n_threads, int n_kept>
-struct SquareSums {
-    static constexpr int k_parts = 256;
-    static constexpr int k_groups = k_parts / 32;
-    static constexpr int k_each = k_parts / n_threads;
-    static_assert(k_each * n_threads == k_parts);
-
-    FourFloats kept[n_kept][k_each];
-
-    template <class T>
-    MINIM_DEVICE void load(T& t, const float* x, int count) {
-        load_from(t, x, count, 0);
-    }
-    // Puts the sums of the groups in shared memory, [k_groups]; they are there after the next barrier.
-    template <class T>
-    MINIM_DEVICE void finish(T& t, const float* x, int count, float* sums) {
-        float sum[k_each] = {};
-        add(sum);
-        MINIM_DEVICE_LOOP
-        for (int first = n_kept * k_parts; first < count / 4; first += n_kept * k_parts) {
-            load_from(t, x, count, first);
-            add(sum);
-        }
-        for (int mask = 16; mask > 0; mask /= 2)
-            for (float& each : sum) each += t.from_lane_xor(each, mask);
-        if (t.index() % 32 != 0) return;
-        for (int part = 0; part < k_each; ++part) sums[(t.index() + part * n_threads) / 32] = sum[part];
-    }
-    // Returns 1 / sqrt(mean square + eps).
-    MINIM_DEVICE static float factor(const float* sums, int count, float eps) {
-        float all = 0.0F;
-        for (int i = 0; i < k_groups; ++i) all += sums[i];
-        return 1.0F / std::sqrt(all / static_cast<float>(count) + eps);
-    }
-
-  private:
-    template <class T>
-    MINIM_DEVICE void load_from(T& t, const float* x, int count, int first) {
-        const auto* fours = reinterpret_cast<const FourFloats*>(x);
-        for (int k = 0; k < n_kept; ++k) {
-            for (int part = 0; part < k_each; ++part) {
-                const int i = first + k * k_parts + part * n_threads + t.index();
-                kept[k][part] = {};
-                if (i < count / 4) kept[k][part] = fours[i];
-            }
-        }
-    }
-    MINIM_DEVICE void add(float (&sum)[k_each]) const {
-        for (int k = 0; k < n_kept; ++k)
-            for (int part = 0; part < k_each; ++part)
-                for (const float x : kept[k][part].x) sum[part] += x * x;
-    }
-};
-
 template <int head_dim>
 struct PrepareKernel {
     static constexpr int k_threads = 256;
     static constexpr int k_warps = k_threads / 32;
     static constexpr bool k_starts_early = true;
     static constexpr int k_blocks = head_dim / 32;  // of a head
-    using Squares = SquareSums<k_threads, 2>;
 
     PrepareArgs args;
     float scale;      // of the queries
     int32_t q_parts;  // blocks that share the query heads of a row; a further one has K and V
 
-    // Shared memory has the cosines and sines of a row's position, a head per warp, and the sums of squares.
+    // Shared memory has the cosines and sines of a row's position, a head per warp, and a sum per warp.
     Grid grid() const {
-        const int64_t n_floats = 2 * args.n_frequency + k_warps * head_dim + Squares::k_groups;
+        const int64_t n_floats = 2 * args.n_frequency + k_warps * head_dim + k_warps;
         return {args.n, q_parts + 1, n_floats * 4};
     }
 
@@ -243,20 +155,14 @@ struct PrepareKernel {
         const int part = is_query ? t.block_y() : 0;
         const float* x = (is_query ? args.q : args.k) + row * n_head * head_dim;
         const float* weight = is_query ? args.q_norm : args.k_norm;
-        const auto n_frequency = static_cast<int>(args.n_frequency);
 
         const int last = n_head * (part + 1) / n_parts;
         const int first = n_head * part / n_parts;
         // The positions are in tables that were copied before the step.
-        turn_position(t, k_threads, t.load_fresh(args.cache.position + row), args.frequency, n_frequency,
-                      cosines, sines);
+        turn(t, t.load_fresh(args.cache.position + row), cosines, sines);
         prefetch_together(t, k_threads, weight + first * head_dim, (last - first) * head_dim * int64_t{4});
         t.wait_for_inputs();
-        Squares squares;
-        squares.load(t, x, n_head * head_dim);
-        squares.finish(t, x, n_head * head_dim, sums);
-        t.sync();
-        const float factor = Squares::factor(sums, n_head * head_dim, args.norm_eps);
+        const float factor = norm_factor(t, x, n_head * head_dim, sums);  // waits for all threads
         const int warp = t.index() / 32;
         for (int head = first + warp; head < last; head += k_warps) {
             float values[k_blocks];
@@ -264,7 +170,7 @@ struct PrepareKernel {
                 const int i = head * head_dim + 32 * b + t.index() % 32;
                 values[b] = x[i] * factor * weight[i];
             }
-            rotate_lanes(t, values, heads + warp * head_dim, cosines, sines, n_frequency);
+            rotate(t, values, heads + warp * head_dim, cosines, sines);
             if (args.hadamard) hadamard_lanes(t, values);
             if (is_query) {
                 uint16_t* to = args.query + (row * n_head + head) * head_dim + t.index() % 32;
@@ -277,6 +183,52 @@ struct PrepareKernel {
     }
 
   private:
+    // Computes the cosines and sines of a position, one angle per thread.
+    template <class T>
+    MINIM_DEVICE void turn(T& t, int32_t position, float* cosines, float* sines) const {
+        for (int i = t.index(); i < args.n_frequency; i += k_threads) {
+            const Turn turned = turn_of(position * static_cast<double>(t.load_fresh(args.frequency + i)));
+            cosines[i] = turned.cosine;
+            sines[i] = turned.sine;
+        }
+    }
+
+    // Returns 1 / sqrt(mean square + eps), the same in every thread.
+    template <class T>
+    MINIM_DEVICE float norm_factor(T& t, const float* x, int count, float* sums) const {
+        const auto* fours = reinterpret_cast<const FourFloats*>(x);
+        float sum = 0.0F;
+        for (int i = t.index(); i < count / 4; i += k_threads) {
+            const FourFloats four = fours[i];
+            for (int j = 0; j < 4; ++j) sum += four.x[j] * four.x[j];
+        }
+        for (int mask = 16; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
+        if (t.index() % 32 == 0) sums[t.index() / 32] = sum;
+        t.sync();
+        float all = 0.0F;
+        for (int i = 0; i < k_warps; ++i) all += sums[i];
+        return 1.0F / std::sqrt(all / static_cast<float>(count) + args.norm_eps);
+    }
+
+    // Pairs (i, i + n_frequency) lie in any two lanes, so the warp passes its head through shared memory.
+    template <class T>
+    MINIM_DEVICE void rotate(T& t, float (&values)[k_blocks], float* head, const float* cosines,
+                             const float* sines) const {
+        const int lane = t.index() % 32;
+        const int m = static_cast<int>(args.n_frequency);
+        t.sync_warp();  // the previous head has been read
+        for (int b = 0; b < k_blocks; ++b) head[32 * b + lane] = values[b];
+        t.sync_warp();
+        for (int b = 0; b < k_blocks; ++b) {
+            const int i = 32 * b + lane;
+            if (i < m) {
+                values[b] = values[b] * cosines[i] - head[i + m] * sines[i];
+            } else if (i < 2 * m) {
+                values[b] = values[b] * cosines[i - m] + head[i - m] * sines[i - m];
+            }
+        }
+    }
+
     template <class T>
     MINIM_DEVICE void store(T& t, int64_t row, int64_t head, const float (&key)[k_blocks]) const {
         const Cache& c = args.cache;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention in F16 with sums in float: its preparation (norms, positions, the store into the KV cache), and how a
-// batch is cut into tiles. The kernels are in attend_prepare.h, attend.h and attend_combine.h; that of one row, which does all
-// of it, in attend_row.h.
+// batch is cut into tiles. The kernels are in attend_prepare.h, attend.h and attend_combine.h.
 //
 // A batch is cut into tiles: rows of one sequence at consecutive positions. A block of threads takes a tile and a KV
 // head, so that K and V are read once for all of the tile's tokens and all query heads of the KV
@@ -98,20 +97,5 @@ struct AttendArgs {
     Q8Block* quantized;  // [n, n_head * head_dim / 32], of tiles whose n_splits is above 1: o, quantised
 };
 void attend(exact::Stream stream, const AttendArgs& args);
-
-// Attention of a batch of one row, with its preparation, in one launch. Results, also those in the cache, are those of prepare()
-// and attend() with a narrow tile.
-struct AttendRowArgs {
-    PrepareArgs prepare;  // n is 1; `query` is not used
-    int64_t n_splits;
-    float* partial;      // work space; not read if n_splits is 1
-    int32_t* arrived;    // [n_head_kv], 0 before and afterwards
-    float* o;            // [n_head * head_dim]; overlaps no input
-    Q8Block* quantized;  // [n_head * head_dim / 32]: o, quantised, whatever n_splits; or null
-    bool prefetches;     // asks for pages before earlier kernels are done
-};
-// Returns whether a block's shared memory is enough: not for a KV cache in F32 with heads of 128.
-bool attend_row_runs(const PrepareArgs& args);
-void attend_row(exact::Stream stream, const AttendRowArgs& args);
 
 }  // namespace minim::cuda::fast

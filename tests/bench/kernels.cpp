@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <random>
 
@@ -139,7 +140,10 @@ std::vector<KernelTime> time_kernels(const backend::Backend& backend, const mode
         const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
         times.push_back({name, taken.count() / k_repeats, bytes});
     };
-    const auto each_layer = [&](const char* name, double bytes, const auto& work) {
+    using Work = std::function<void(const model::LayerWeights&, int64_t)>;
+    std::map<std::string, Work> works;
+    const auto each_layer = [&](const char* name, double bytes, const Work& work) {
+        works[name] = work;
         time(name, bytes, [&] {
             for (size_t i = 0; i < weights.layers.size(); ++i)
                 work(weights.layers[i], static_cast<int64_t>(i));
@@ -196,10 +200,18 @@ std::vector<KernelTime> time_kernels(const backend::Backend& backend, const mode
     if (const auto exchange =
             backend.make_exchange(limits_of(config, n, depth + 1), std::ssize(weights.layers)))
         times.push_back(time_exchange(backend, *stream, *exchange, config, a, rows));
-    time("head", bytes_of(weights.output), [&] {
+    const auto head = [&] {
         const LinearTask task = {&weights.output, a.logits, false};
         backend.linear(*stream, a.h, n, {&task, 1});
+    };
+    time("head", bytes_of(weights.output), head);
+    time("in order", 0.0, [&] {
+        for (size_t i = 0; i < weights.layers.size(); ++i)
+            for (const char* operation : {"norm", "q, k, v", "attend", "o", "norm", "route", "experts"})
+                works.at(operation)(weights.layers[i], static_cast<int64_t>(i));
+        head();
     });
+    times.back().is_of_step = false;
     backend.synchronize(*stream);
     return times;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time of each operation of a step, of all layers together: on a GPU without the host or the gaps between
-// operations, since they are recorded as one and repeated.
+// operations, since they are recorded as one and repeated. "in order" is the time of all operations one after the other: what it
+// is above their sum is lost between them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct KernelTime {
     std::string name;
     double seconds = 0.0;    // of all layers
     double bytes = 0.0;      // of weights that it reads; 0: not counted
-    bool is_of_step = true;  // of a step whose experts lie on the device
+    bool is_of_step = true;  // an operation of a step whose experts lie on the device
 };
 
 // Returns the times of the operations of a step with one row of each text, at position `depth`. All layers must lie on

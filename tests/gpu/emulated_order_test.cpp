@@ -4,7 +4,6 @@
 #include <cmath>
 #include <string>
 
-#include "gpu/attend_row_support.h"
 #include "gpu/attend_support.h"
 #include "gpu/emulated_thread.h"
 #include "gpu/fixture.h"
@@ -245,34 +244,6 @@ TEST_CASE("emulated threads: in all ways attention gives the same bits") {
             query.push_back(float_to_f16(x * fast::query_scale(heads.head_dim)));
         check_all_ways([&] { return attend_once(test, rows, query, {.wide = 2, .narrow = 4}); });
     }
-}
-
-TEST_CASE("emulated threads: in all ways a row is prepared, attended and joined with the same bits") {
-    std::vector<Way> ways(std::begin(k_ways), std::end(k_ways));
-    for (uint32_t seed = 3; seed < 13; ++seed)
-        ways.push_back({"all, blocks at random", {.starts_early = true, .seed = seed}});
-    for (const Formats& formats : {Formats{Format::f16, Format::f16}, Formats{Format::q8_0, Format::q4_0}}) {
-        INFO(traits(formats.k).name << " " << traits(formats.v).name);
-        for (const int64_t position : {64, 299}) {
-            RowOfText row({6, 2, 64}, formats, position, 16);
-            check_all_ways([&] { return row.in_one(4).bytes(); }, ways);
-        }
-    }
-}
-
-// The counters of one row are those of the next.
-TEST_CASE("emulated threads: in all ways rows one after the other have the same bits") {
-    check_all_ways([&] {
-        std::vector<uint8_t> all;
-        for (const int64_t position : {130, 63, 64}) {
-            RowOfText row({6, 2, 32}, {Format::f16, Format::q8_0}, position, 16);
-            for (const int64_t n_splits : {3, 1, 2}) {
-                const std::vector<uint8_t> some = row.in_one(n_splits).bytes();
-                all.insert(all.end(), some.begin(), some.end());
-            }
-        }
-        return all;
-    });
 }
 
 }  // namespace minim::test

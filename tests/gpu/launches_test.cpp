@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of a decoding step, and when a norm is one of them: the norm of one row is computed with the operation after it,
-// or launched before any other one. Attention of one row is one launch.
+// or launched before any other one.
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -82,10 +82,10 @@ struct Operands {
 };
 
 // Attends with n rows of a text from position `first` on. Returns the launches, and checks the results.
-int64_t launches_of_attention(Fixture& f, Format format, int64_t n, int64_t first, bool in_place = false) {
+int64_t launches_of_attention(Fixture& f, Format format, int64_t n, int64_t first) {
     TextOnDevice text(f, format, n, first);
     const int64_t before = kernels_launched();
-    text.attend(in_place);
+    text.attend();
     const int64_t count = kernels_launched() - before;
     CHECK(text.is_near_reference());
     return count;
@@ -190,27 +190,20 @@ TEST_CASE("launches: products that overwrite the row or its norm come after it")
     CHECK(distance(with.expected, after) < 1e-6);
 }
 
-TEST_CASE("launches: one row is prepared, attended and joined by one kernel") {
+TEST_CASE("launches: attention is prepared, computed, and joined if several blocks share a context") {
     Fixture f(Arithmetic::fast);
-    for (const Format format : {Format::f16, Format::bf16, Format::q8_0}) {
+    for (const Format format : {Format::f16, Format::f32, Format::q8_0}) {
         INFO(traits(format).name);
-        CHECK(launches_of_attention(f, format, 1, 0) == 1);
-        CHECK(launches_of_attention(f, format, 1, 63) == 1);
-        CHECK(launches_of_attention(f, format, 1, 130) == 1);
+        for (const int64_t n : {1, 2}) {
+            CHECK(launches_of_attention(f, format, n, 0) == 2);
+            CHECK(launches_of_attention(f, format, n, 130) == 3);
+        }
     }
-}
-
-TEST_CASE("launches: rows whose attention cannot be one kernel") {
-    Fixture f(Arithmetic::fast);
-    CHECK(launches_of_attention(f, Format::f16, 2, 0) == 2);
-    CHECK(launches_of_attention(f, Format::f16, 2, 130) == 3);
-    CHECK(launches_of_attention(f, Format::f32, 1, 130) == 3);  // too much shared memory
-    CHECK(launches_of_attention(f, Format::f16, 1, 130, true) == 3);
     Fixture deterministic(Arithmetic::deterministic);
-    CHECK(launches_of_attention(deterministic, Format::f16, 1, 130) == 3);
+    CHECK(launches_of_attention(deterministic, Format::f16, 1, 0) == 3);
 }
 
-TEST_CASE("launches: a layer of a decoding step takes six") {
+TEST_CASE("launches: a layer of a decoding step takes eight") {
     const auto model =
         open_on(std::string(MINIM_EXAMPLE_MODELS) + "/minim-tiny-q8_0.gguf", {0}, Arithmetic::fast);
     const Logger silent;
@@ -222,7 +215,7 @@ TEST_CASE("launches: a layer of a decoding step takes six") {
     const int64_t before = kernels_launched();
     session.eval(some_ids(1), true, logits, nullptr);
     // The embedding's kernel is not counted; the last norm is computed with the head.
-    CHECK(kernels_launched() - before == 6 * model->config().n_layer + 1);
+    CHECK(kernels_launched() - before == 8 * model->config().n_layer + 1);
 }
 
 }  // namespace minim::test

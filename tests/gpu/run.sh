@@ -172,7 +172,7 @@ if wants speed; then
     done
 fi
 
-if wants profile; then  # of 2 layers that are not recorded: 14 kernels a step, those that pack weights left out
+if wants profile; then  # of 2 layers that are not recorded: 18 kernels a step, those that pack weights left out
     profile() {  # NAME SECTIONS OPTIONS...
         local name=$1 sections=$2
         shift 2
@@ -181,7 +181,7 @@ if wants profile; then  # of 2 layers that are not recorded: 14 kernels a step, 
             --kernel-name 'regex:Norm|Linear|Prepare|Attend|Combine|Route|Activate|Project|GroupSlots' $sections --csv --page raw --log-file "$out/$name.csv" \
             "$bench" --synthetic --device cuda:0 --layers 2 --vocab 32000 --experts-format IQ2_S -r 1 "$@"
     }
-    profile decode "--launch-skip 28 --launch-count 14 --section SpeedOfLight --section Occupancy --section WarpStateStats --section LaunchStats" -p 0 -n 8
+    profile decode "--launch-skip 36 --launch-count 18 --section SpeedOfLight --section Occupancy --section WarpStateStats --section LaunchStats" -p 0 -n 8
     profile prompt "--launch-skip 24 --launch-count 24 --section SpeedOfLight --section Occupancy --section ComputeWorkloadAnalysis" -p 2048 -u 2048 -n 0
 fi
 

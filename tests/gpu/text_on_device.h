@@ -57,20 +57,18 @@ class TextOnDevice {
         write(device_kv_, kv_);
         write(device_o_, std::vector<float>(q_.size(), NAN));
     }
-    // Starts attention. in_place: o takes the place of q, so that no kernel may write o while another block reads q.
-    void start(bool in_place = false) {
-        o_is_q_ = in_place;
-        f_.device->attend(*f_.stream, args_of(rows(device_sequence_), device_q_, device_kv_, device_norms_,
-                                              in_place ? device_q_ : device_o_));
+    void start() {
+        f_.device->attend(*f_.stream,
+                          args_of(rows(device_sequence_), device_q_, device_kv_, device_norms_, device_o_));
     }
     // Attends, and returns o.
-    std::vector<float> attend(bool in_place = false) {
+    std::vector<float> attend() {
         write_inputs();
-        start(in_place);
+        start();
         f_.device->synchronize(*f_.stream);
         return result();
     }
-    std::vector<float> result() { return f_.get(o_is_q_ ? device_q_ : device_o_, q_.size()); }
+    std::vector<float> result() { return f_.get(device_o_, q_.size()); }
     // Returns the page of the last row.
     std::vector<std::byte> last_page() { return f_.get(device_pages_.back(), pages_.back().size()); }
     bool is_near_reference() {
@@ -132,7 +130,6 @@ class TextOnDevice {
     float* device_q_ = nullptr;
     float* device_kv_ = nullptr;
     float* device_o_ = nullptr;
-    bool o_is_q_ = false;
 };
 
 }  // namespace minim::test
