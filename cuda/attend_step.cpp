@@ -33,7 +33,8 @@ void attend_rows(cuda::Stream& s, const exact::Cache& cache, const backend::Atte
                       .narrow = narrow,
                       .partial = s.partial,
                       .o = args.o,
-                      .quantized = s.input});
+                      .quantized = s.input,
+                      .is_one_row = args.n == 1});
     const auto is_quantized = [](const TileList& list) { return list.n_tiles == 0 || list.n_splits > 1; };
     if (is_quantized(wide) && is_quantized(narrow))
         s.quantized = {args.o, args.n, args.n_head * args.head_dim};

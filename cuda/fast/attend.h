@@ -2,7 +2,8 @@
 // Attention of a batch of rows to the pages of their sequences, causal, with grouped query heads.
 //
 // Shape: a block of threads takes a tile of rows (attention.h), a KV head and one of n_splits parts of the context.
-// It processes the pages one by one: K and V of the next page are copied while those of this one are used. Wide:
+// It processes the pages one by one: K and V of the next pages are copied while those of this one are used, of F16 the first two at
+// once. In a batch of one row, these do not wait for the preparation of the row, unless they are the newest page. Wide:
 // eight warps, each with 16 of the tile's 128 rows and all 64 keys of a page. Narrow: four warps, each with the
 // tile's 16 rows and 16 keys of a page; their results are joined in shared memory. With n_splits > 1 the blocks'
 // results go to a work buffer and are joined there (attend_combine.h); a block whose part is empty ends at once and
@@ -61,6 +62,7 @@ template <int head_dim, int row_warps, int key_warps>
 struct AttendKernel {
     static constexpr int k_threads = 32 * row_warps * key_warps;
     static constexpr bool k_starts_early = true;
+    static constexpr int k_least_blocks = row_warps == 1 ? 3 : 1;  // as attend_splits() counts on
     static constexpr int k_rows = 16 * row_warps;
     static constexpr int k_keys = k_page_tokens / key_warps;  // keys of a page that a warp takes
     static constexpr int k_joined_row = head_dim + 8;         // floats: rows of a warp in different banks
@@ -71,7 +73,8 @@ struct AttendKernel {
     const int32_t* tiles;
     int32_t n_tiles;
     int32_t n_splits;
-    int32_t group;  // query heads of a KV head
+    int32_t group;    // query heads of a KV head
+    bool is_one_row;  // of the batch: earlier steps have written all pages but the newest
     Partial partial;
     float* o;
 
@@ -101,12 +104,13 @@ struct AttendKernel {
         const bool has_pages = tile.n_tokens != 0 && split < tile.n_pages();
         const uint64_t* pages =
             has_pages ? cache.pages + t.load_fresh(cache.first_page + tile.first_row) : nullptr;
-        const uint64_t first_address = has_pages ? t.load_fresh(pages + split) : 0;
-        t.wait_for_inputs();
-        if (!has_pages) return;
+        if (!has_pages) {
+            t.wait_for_inputs();
+            return;
+        }
 
         AttendRows<head_dim> rows;
-        add_pages(t, tile, split, pages, first_address, rows);
+        add_pages(t, tile, split, pages, rows);
         rows.finish(t);
         if constexpr (key_warps == 1) {
             write_rows(t, tile, rows);
@@ -116,27 +120,38 @@ struct AttendKernel {
     }
 
   private:
+    // Waits for the kernel's inputs, and adds the pages of a block's part of the context.
     template <class T>
     MINIM_DEVICE void add_pages(T& t, const AttendTile& tile, int split, const uint64_t* pages,
-                                uint64_t first_address, AttendRows<head_dim>& rows) const {
+                                AttendRows<head_dim>& rows) const {
         const Tiles keys = {cache.k_format, static_cast<int>(cache.k_token_bytes), t.shared()};
-        const Tiles values = {
-            cache.v_format, static_cast<int>(cache.v_token_bytes),
-            t.shared() + (keys.converts() ? Tiles::k_tile_bytes + k_page_tokens * keys.token_bytes
-                                          : 2 * Tiles::k_tile_bytes)};
+        const Tiles values = {cache.v_format, static_cast<int>(cache.v_token_bytes),
+                              t.shared() + keys.bytes()};
         const int n_pages = tile.n_pages();
+        const auto page_of = [&](int turn) { return split + turn * n_splits; };
         const auto tokens_of = [&](int page) {
             const int rest = tile.n_keys() - page * k_page_tokens;
             return rest < k_page_tokens ? rest : k_page_tokens;
         };
-        const auto start = [&](uint64_t address, int page, int turn) {
-            const auto* bytes = reinterpret_cast<const std::byte*>(address);
-            keys.start(t, bytes + cache.k_at + tile.head * cache.k_head_bytes, tokens_of(page), turn);
-            values.start(t, bytes + cache.v_at + tile.head * cache.v_head_bytes, tokens_of(page), turn);
-            t.copies_end_group();
+        const auto start = [&](const Tiles& kv, uint64_t address, int64_t at, int turn) {
+            if (page_of(turn) < n_pages)
+                kv.start(t, reinterpret_cast<const std::byte*>(address) + at, tokens_of(page_of(turn)), turn);
         };
-        start(first_address, split, 0);
-        uint64_t next_address = split + n_splits < n_pages ? pages[split + n_splits] : 0;
+        const int64_t k_at = cache.k_at + tile.head * cache.k_head_bytes;
+        const int64_t v_at = cache.v_at + tile.head * cache.v_head_bytes;
+        // The first two pages are asked for at once; those of earlier steps before the kernel's inputs are there.
+        int n_early = 0;
+        while (is_one_row && n_early < 2 && page_of(n_early) + 1 < n_pages) ++n_early;
+        MINIM_DEVICE_LOOP
+        for (int turn = 0; turn < 2; ++turn) {
+            if (turn == n_early) t.wait_for_inputs();
+            const uint64_t address = page_of(turn) < n_pages ? t.load_fresh(pages + page_of(turn)) : 0;
+            if (turn < keys.n_at_first()) start(keys, address, k_at, turn);
+            if (turn < values.n_at_first()) start(values, address, v_at, turn);
+            t.copies_end_group();
+        }
+        if (n_early == 2) t.wait_for_inputs();
+        uint64_t next_address = page_of(1) < n_pages ? pages[page_of(1)] : 0;
 
         const int warp = t.index() / 32;
         const int first_row = 16 * (warp % row_warps);
@@ -153,16 +168,20 @@ struct AttendKernel {
 
         int turn = 0;
         for (int page = split; page < n_pages; page += n_splits) {
-            t.template copies_wait<0>();
+            if (turn == 0) {
+                t.template copies_wait<1>();
+            } else {
+                t.template copies_wait<0>();
+            }
             t.sync();  // this page has arrived, and no thread reads the one before
             if (keys.converts()) keys.convert(t, tokens_of(page));
             if (values.converts()) values.convert(t, tokens_of(page));
             if (keys.converts() || values.converts()) t.sync();
-            const int next = page + n_splits;
-            if (next < n_pages) {
-                start(next_address, next, turn + 1);
-                next_address = next + n_splits < n_pages ? pages[next + n_splits] : 0;
-            }
+            const int next = turn + 1;
+            if (next >= keys.n_at_first()) start(keys, next_address, k_at, next);
+            if (next >= values.n_at_first()) start(values, next_address, v_at, next);
+            t.copies_end_group();
+            next_address = page_of(next + 1) < n_pages ? pages[page_of(next + 1)] : 0;
             const int first_key = page * k_page_tokens + first_key_of_warp;
             if (first_row < tile.n_rows() && first_key < tile.n_keys()) {
                 const int offset = first_key_of_warp * Tiles::k_row_bytes;

@@ -3,9 +3,10 @@
 // divisor. The weight of a part is 2 to the power of its largest score minus the largest of all. It also quantises o
 // for the product that follows.
 //
-// Shape: one block of threads for each row of a tile and KV head, one thread for each element. Bytes moved: 4 for each
-// number of each part, 5.5 for each of o. Bound: the latency of the second-level cache that still holds the parts,
-// which are asked for eight at a time.
+// Shape: one block of threads for each row of a tile and KV head. A warp takes every eighth part, four elements in each lane, and
+// has the loads of eight parts under way at once; then a thread for each element joins the warps' results. So the order of the
+// parts depends only on their number. Bytes moved: 4 for each number of each part, 5.5 for each of o. Bound: the latency of the
+// second-level cache that still holds the parts, once for up to 64 of them.
 #pragma once
 
 #include <cmath>
@@ -17,9 +18,10 @@
 namespace minim::cuda::fast {
 
 struct CombineKernel {
-    static constexpr int k_threads = 128;  // of which head_dim have work
+    static constexpr int k_warps = 8;
+    static constexpr int k_threads = 32 * k_warps;
     static constexpr bool k_starts_early = true;
-    static constexpr int k_together = 8;  // parts whose loads are under way at once
+    static constexpr int k_together = 8;  // parts of a warp whose loads are under way at once
 
     const int32_t* tiles;
     const int32_t* position;
@@ -33,7 +35,11 @@ struct CombineKernel {
     float* o;
     Q8Block* quantized;  // may be null
 
-    Grid grid() const { return {int64_t{n_tiles} * n_head_kv, tile_rows}; }
+    // Shared memory has the states of the warps' results, and the results.
+    Grid grid() const {
+        return {int64_t{n_tiles} * n_head_kv, tile_rows,
+                k_warps * (static_cast<int64_t>(sizeof(PartState)) + 4 * int64_t{head_dim})};
+    }
 
     template <class T>
     MINIM_DEVICE void operator()(T& t) const {
@@ -45,41 +51,72 @@ struct CombineKernel {
         const bool has_row = r < t.load_fresh(tiles + 2 * tile + 1) * group;
         const int n_pages = has_row ? t.load_fresh(position + row) / k_page_tokens + 1 : 0;
         t.wait_for_inputs();
-        if (!has_row || t.index() >= head_dim) return;
+        if (!has_row) return;
         // Parts that have a page which this row sees; the others may have been left unwritten.
         const int n_parts = n_pages < n_splits ? n_pages : n_splits;
-        const int64_t first = int64_t{t.block()} * n_splits * tile_rows + r;
-        const auto* states = reinterpret_cast<const PartState*>(partial.state) + first;
-        const float* values = partial.o + first * head_dim + t.index();
-
+        auto* states = reinterpret_cast<PartState*>(t.shared());  // [k_warps]
+        auto* values =
+            reinterpret_cast<float*>(t.shared() + k_warps * sizeof(PartState));  // [k_warps, head_dim]
+        join_parts(t, int64_t{t.block()} * n_splits * tile_rows + r, n_parts, states, values);
+        t.sync();
+        const int i = t.index();
+        if (i >= head_dim) return;
+        const int n_warps = n_parts < k_warps ? n_parts : k_warps;
         float largest = -INFINITY;
+        for (int w = 0; w < n_warps; ++w) largest = std::fmax(largest, states[w].largest);
         float value = 0.0F;
         float sum = 0.0F;
-        MINIM_DEVICE_LOOP
-        for (int part = 0; part < n_parts; part += k_together) {
-            PartState state[k_together];
-            float own[k_together];
-            for (int k = 0; k < k_together; ++k) {
-                const int64_t at = int64_t{part + k < n_parts ? part + k : n_parts - 1} * tile_rows;
-                state[k] = states[at];
-                own[k] = values[at * head_dim];
-            }
-            const float before = largest;
-            for (const PartState& one : state) largest = std::fmax(largest, one.largest);
-            const float shrunk = t.exp2(before - largest);
-            value *= shrunk;
-            sum *= shrunk;
-            for (int k = 0; k < k_together; ++k) {
-                const float weight = part + k < n_parts ? t.exp2(state[k].largest - largest) : 0.0F;
-                value += weight * own[k];
-                sum += weight * state[k].sum;
-            }
+        for (int w = 0; w < n_warps; ++w) {
+            const float weight = t.exp2(states[w].largest - reference_of(largest));
+            value += weight * values[w * head_dim + i];
+            sum += weight * states[w].sum;
         }
         const int64_t head = int64_t{row} * n_head + t.block() % n_head_kv * group + r % group;
         const float joined = value / sum;
-        o[head * head_dim + t.index()] = joined;
+        o[head * head_dim + i] = joined;
         // Whole warps get here, as head_dim is a multiple of 32.
-        if (quantized != nullptr) quantize_lanes(t, joined, quantized + (head * head_dim + t.index()) / 32);
+        if (quantized != nullptr) quantize_lanes(t, joined, quantized + (head * head_dim + i) / 32);
+    }
+
+  private:
+    // Joins the parts of a warp: the first one is slot `first`, the others follow at every tile_rows slots.
+    template <class T>
+    MINIM_DEVICE void join_parts(T& t, int64_t first, int n_parts, PartState* states, float* values) const {
+        const int warp = t.index() / 32;
+        const int element = t.index() % 32 * 4;
+        const bool has_elements = element < head_dim;
+        const auto* part_states = reinterpret_cast<const PartState*>(partial.state) + first;
+        const float* part_values = partial.o + first * head_dim + element;
+        float largest = -INFINITY;
+        float sum = 0.0F;
+        FourFloats value = {};
+        MINIM_DEVICE_LOOP
+        for (int part = warp; part < n_parts; part += k_warps * k_together) {
+            PartState state[k_together];
+            FourFloats own[k_together];
+            for (int k = 0; k < k_together; ++k) {
+                const int from = part + k * k_warps;
+                state[k] = {-INFINITY, 0.0F};
+                own[k] = {};
+                if (from < n_parts) state[k] = part_states[int64_t{from} * tile_rows];
+                if (from < n_parts && has_elements)
+                    own[k] = *reinterpret_cast<const FourFloats*>(part_values +
+                                                                  int64_t{from} * tile_rows * head_dim);
+            }
+            const float before = largest;
+            for (const PartState& one : state) largest = std::fmax(largest, one.largest);
+            const float reference = reference_of(largest);
+            const float shrunk = t.exp2(before - reference);
+            for (float& x : value.x) x *= shrunk;
+            sum *= shrunk;
+            for (int k = 0; k < k_together; ++k) {
+                const float weight = t.exp2(state[k].largest - reference);
+                for (int i = 0; i < 4; ++i) value.x[i] += weight * own[k].x[i];
+                sum += weight * state[k].sum;
+            }
+        }
+        if (has_elements) *reinterpret_cast<FourFloats*>(values + warp * head_dim + element) = value;
+        if (element == 0) states[warp] = {largest, sum};
     }
 };
 

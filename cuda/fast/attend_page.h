@@ -78,7 +78,7 @@ struct KvTiles {
     std::byte* shared;
 
     // Returns the bytes of shared memory that are needed.
-    static int64_t bytes(Format format, int64_t token_bytes) {
+    static MINIM_HOST_DEVICE int64_t bytes(Format format, int64_t token_bytes) {
         return k_tile_bytes + (format == Format::f16 ? k_tile_bytes : k_page_tokens * token_bytes);
     }
 
@@ -86,6 +86,11 @@ struct KvTiles {
     MINIM_DEVICE std::byte* tile(int turn) const {
         return converts() || turn % 2 == 0 ? shared : shared + k_tile_bytes;
     }
+
+    // Returns the bytes of shared memory that are needed.
+    MINIM_DEVICE int bytes() const { return static_cast<int>(bytes(format, token_bytes)); }
+    // Returns how many pages may be under way before the first one is used.
+    MINIM_DEVICE int n_at_first() const { return converts() ? 1 : 2; }
 
     // Starts copying the first n_tokens of a page. It overwrites what was started two turns before, which no thread may
     // still be reading; or, if the format is not F16, what has been converted to a tile since.

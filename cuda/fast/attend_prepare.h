@@ -61,7 +61,8 @@ MINIM_DEVICE void store_lanes_q4_0(T& t, float x, uint8_t* block) {
 
 // Encodes a head of keys or values, whose element 32 b + lane is x[b], to the bytes of exact::encode_kv_row.
 template <class T, int n_blocks>
-MINIM_DEVICE void store_kv_row(T& t, Format format, const float (&x)[n_blocks], uint8_t* row) {
+MINIM_DEVICE void store_kv_row(T& t, Format format, const float (&x)[n_blocks], std::byte* place) {
+    auto* row = reinterpret_cast<uint8_t*>(place);
     const int lane = t.index() % 32;
     for (int b = 0; b < n_blocks; ++b) {
         const int i = 32 * b + lane;
@@ -157,32 +158,67 @@ struct PrepareKernel {
         const float* weight = is_query ? args.q_norm : args.k_norm;
 
         const int last = n_head * (part + 1) / n_parts;
-        const int first = n_head * part / n_parts;
-        // The positions are in tables that were copied before the step.
-        turn(t, t.load_fresh(args.cache.position + row), cosines, sines);
-        prefetch_together(t, k_threads, weight + first * head_dim, (last - first) * head_dim * int64_t{4});
-        t.wait_for_inputs();
-        const float factor = norm_factor(t, x, n_head * head_dim, sums);  // waits for all threads
         const int warp = t.index() / 32;
-        for (int head = first + warp; head < last; head += k_warps) {
-            float values[k_blocks];
-            for (int b = 0; b < k_blocks; ++b) {
-                const int i = head * head_dim + 32 * b + t.index() % 32;
-                values[b] = x[i] * factor * weight[i];
-            }
-            rotate(t, values, heads + warp * head_dim, cosines, sines);
-            if (args.hadamard) hadamard_lanes(t, values);
+        int head = n_head * part / n_parts + warp;
+        // The positions and pages are in tables that were copied before the step.
+        const int32_t position = t.load_fresh(args.cache.position + row);
+        std::byte* page = is_query ? nullptr : page_of(t, row, position);
+        turn(t, position, cosines, sines);
+        Head gain = {};
+        if (head < last) gain = load(t, weight, head);
+        t.wait_for_inputs();
+        // The loads of the first head and of the sum are under way together.
+        Head of_head = {};
+        Head value = {};
+        const auto load_head = [&] {
+            of_head = load(t, x, head);
+            if (!is_query) value = load(t, args.v + row * n_head * head_dim, head);
+        };
+        if (head < last) load_head();
+        const float factor = norm_factor(t, x, n_head * head_dim, sums);  // waits for all threads
+        MINIM_DEVICE_LOOP
+        while (head < last) {
+            for (int b = 0; b < k_blocks; ++b) of_head.x[b] = of_head.x[b] * factor * gain.x[b];
+            rotate(t, of_head.x, heads + warp * head_dim, cosines, sines);
+            if (args.hadamard) hadamard_lanes(t, of_head.x);
             if (is_query) {
                 uint16_t* to = args.query + (row * n_head + head) * head_dim + t.index() % 32;
                 for (int b = 0; b < k_blocks; ++b)
-                    to[32 * b] = static_cast<uint16_t>(t.pack_f16(values[b] * scale, 0.0F));
+                    to[32 * b] = static_cast<uint16_t>(t.pack_f16(of_head.x[b] * scale, 0.0F));
             } else {
-                store(t, row, head, values);
+                const Cache& c = args.cache;
+                const int64_t slot = position % backend::k_kv_page_tokens;
+                store_kv_row(t, c.k_format, of_head.x,
+                             page + c.k_at + head * c.k_head_bytes + slot * c.k_token_bytes);
+                store_kv_row(t, c.v_format, value.x,
+                             page + c.v_at + head * c.v_head_bytes + slot * c.v_token_bytes);
             }
+            head += k_warps;
+            if (head >= last) break;
+            gain = load(t, weight, head);
+            load_head();
         }
     }
 
   private:
+    struct Head {
+        float x[k_blocks];  // element 32 b + lane
+    };
+    template <class T>
+    MINIM_DEVICE static Head load(T& t, const float* x, int head) {
+        Head loaded;
+        for (int b = 0; b < k_blocks; ++b) loaded.x[b] = x[head * head_dim + 32 * b + t.index() % 32];
+        return loaded;
+    }
+    // Returns the page of the KV cache that a row is stored to.
+    template <class T>
+    MINIM_DEVICE std::byte* page_of(T& t, int64_t row, int32_t position) const {
+        const Cache& c = args.cache;
+        const int64_t first = t.load_fresh(c.first_page + row);
+        return reinterpret_cast<std::byte*>(
+            t.load_fresh(c.pages + first + position / backend::k_kv_page_tokens));
+    }
+
     // Computes the cosines and sines of a position, one angle per thread.
     template <class T>
     MINIM_DEVICE void turn(T& t, int32_t position, float* cosines, float* sines) const {
@@ -196,11 +232,16 @@ struct PrepareKernel {
     // Returns 1 / sqrt(mean square + eps), the same in every thread.
     template <class T>
     MINIM_DEVICE float norm_factor(T& t, const float* x, int count, float* sums) const {
+        constexpr int k_together = 6;  // fours whose loads are under way at once: all of the model's row
         const auto* fours = reinterpret_cast<const FourFloats*>(x);
         float sum = 0.0F;
-        for (int i = t.index(); i < count / 4; i += k_threads) {
-            const FourFloats four = fours[i];
-            for (int j = 0; j < 4; ++j) sum += four.x[j] * four.x[j];
+        MINIM_DEVICE_LOOP
+        for (int first = t.index(); first < count / 4; first += k_together * k_threads) {
+            FourFloats four[k_together] = {};
+            for (int k = 0; k < k_together; ++k)
+                if (first + k * k_threads < count / 4) four[k] = fours[first + k * k_threads];
+            for (int k = 0; k < k_together; ++k)
+                for (const float each : four[k].x) sum += each * each;
         }
         for (int mask = 16; mask > 0; mask /= 2) sum += t.from_lane_xor(sum, mask);
         if (t.index() % 32 == 0) sums[t.index() / 32] = sum;
@@ -227,20 +268,6 @@ struct PrepareKernel {
                 values[b] = values[b] * cosines[i - m] + head[i - m] * sines[i - m];
             }
         }
-    }
-
-    template <class T>
-    MINIM_DEVICE void store(T& t, int64_t row, int64_t head, const float (&key)[k_blocks]) const {
-        const Cache& c = args.cache;
-        const int64_t position = c.position[row];
-        const int64_t slot = position % backend::k_kv_page_tokens;
-        auto* page =
-            reinterpret_cast<uint8_t*>(c.pages[c.first_page[row] + position / backend::k_kv_page_tokens]);
-        const float* v = args.v + (row * c.n_head_kv + head) * head_dim + t.index() % 32;
-        float value[k_blocks];
-        for (int b = 0; b < k_blocks; ++b) value[b] = v[32 * b];
-        store_kv_row(t, c.k_format, key, page + c.k_at + head * c.k_head_bytes + slot * c.k_token_bytes);
-        store_kv_row(t, c.v_format, value, page + c.v_at + head * c.v_head_bytes + slot * c.v_token_bytes);
     }
 };
 

@@ -174,7 +174,8 @@ inline std::vector<float> attend_once(const TestCache& test, const std::vector<K
                   .narrow = {tiles.data() + 2 * counts.n_wide, counts.n_narrow + n_empty, splits.narrow},
                   .partial = partial.data(),
                   .o = o.data(),
-                  .quantized = quantized.data()});
+                  .quantized = quantized.data(),
+                  .is_one_row = rows.size() == 1});
     finish_kernels();
     if ((counts.n_wide == 0 || splits.wide > 1) && (counts.n_narrow == 0 || splits.narrow > 1))
         CHECK(are_quantized(quantized, o));
@@ -204,7 +205,8 @@ inline std::vector<float> run_fixed_attend(const TestCache& test, const std::vec
                            .narrow = {tiles.data() + 2 * counts.n_wide, 0, 1},
                            .partial = partial.data(),
                            .o = o.data(),
-                           .quantized = quantized.data()});
+                           .quantized = quantized.data(),
+                           .is_one_row = rows.size() == 1});
     CHECK(are_quantized(quantized, o));
     return o;
 }

@@ -7,6 +7,7 @@
 #include "gpu/attend_support.h"
 #include "gpu/emulated_thread.h"
 #include "gpu/fixture.h"
+#include "gpu/text_on_device.h"
 #include "runtime/shortlist_space.h"
 #include "support/catch.h"
 
@@ -243,6 +244,22 @@ TEST_CASE("emulated threads: in all ways attention gives the same bits") {
         for (const float x : Random(9).normal(std::ssize(rows) * heads.n_head * heads.head_dim, 1.5F))
             query.push_back(float_to_f16(x * fast::query_scale(heads.head_dim)));
         check_all_ways([&] { return attend_once(test, rows, query, {.wide = 2, .narrow = 4}); });
+    }
+}
+
+// The pages of earlier steps are read before the row's key and value are there.
+TEST_CASE("emulated threads: in all ways a row is prepared and attended with the same bits") {
+    for (const Format format : {Format::f16, Format::q8_0}) {
+        for (const int64_t position : {64, 299}) {
+            INFO(traits(format).name << ", position " << position);
+            check_all_ways([&] {
+                Fixture f(Arithmetic::fast);
+                TextOnDevice text(f, format, 1, position);
+                std::vector<float> o = text.attend();
+                CHECK(text.is_near_reference());
+                return o;
+            });
+        }
     }
 }
 
