@@ -497,7 +497,7 @@ uint64_t CudaBackend::lay_out_work(Stream& s, std::byte* base) const {
             s.dense = &dense_;
             take(s.narrowed, limits.n_rows * longest);
             take(s.narrowed_factor, limits.n_rows);
-            take(s.dense_workspace, static_cast<int64_t>(DenseProducts::workspace_bytes(limits.n_rows)));
+            take(s.dense_workspace, static_cast<int64_t>(DenseProducts::k_workspace_bytes));
         }
         if (fast::attend_runs(limits.head_dim, limits.n_head, limits.n_head_kv)) {
             take(s.query, limits.n_rows * limits.n_head * limits.head_dim);

@@ -36,7 +36,7 @@ std::shared_ptr<const blas::Plan> DenseProducts::plan_for(const backend::LinearT
     if (known != plans_.end()) {
         plans_.splice(plans_.begin(), plans_, known);
     } else {
-        plans_.push_front({problem, library_->plan(problem, workspace_bytes(n))});
+        plans_.push_front({problem, library_->plan(problem, k_workspace_bytes)});
         if (plans_.size() > k_most_plans) plans_.pop_back();
     }
     return plans_.front().plan;

@@ -20,8 +20,8 @@ class DenseProducts {
     // The least rows of a batch for the library: with fewer, reading the weights takes all the time. No recorded step
     // has as many.
     static constexpr int64_t k_least_rows = 48;
-    // Work space for products of n rows. 32 MiB is what NVIDIA advises for sm_90 and later.
-    static constexpr uint64_t workspace_bytes(int64_t n) { return uint64_t{n < 512 ? 8U : 32U} << 20; }
+    // Work space for a product. NVIDIA advises 32 MiB for sm_90 and later; on an H200 prompts are as fast with 8.
+    static constexpr uint64_t k_workspace_bytes = uint64_t{8} << 20;
     static constexpr size_t k_most_plans = 256;
 
     // `library` may be null.
@@ -36,7 +36,7 @@ class DenseProducts {
     bool has_way(const backend::LinearTask& task, int64_t n) { return plan_for(task, n) != nullptr; }
 
     // Starts the product of `x`, which has the weight's format. Returns false, and starts nothing, if the library
-    // cannot compute it. `workspace`: workspace_bytes(n) or more. `error`: the error text, or null.
+    // cannot compute it. `workspace`: k_workspace_bytes. `error`: the error text, or null.
     bool multiply(const backend::LinearTask& task, const uint16_t* x, int64_t n, void* workspace,
                   void* stream, const char*& error);
 

@@ -75,7 +75,7 @@ struct Stream : backend::Scratch {
     DenseProducts* dense = nullptr;     // of the device; null: it has no library
     uint16_t* narrowed;                 // [n_rows, the longest row of an input], if there is a library
     float* narrowed_factor;             // [n_rows], of F16
-    std::byte* dense_workspace;         // DenseProducts::workspace_bytes()
+    std::byte* dense_workspace;         // DenseProducts::k_workspace_bytes
     const char* dense_error = nullptr;  // of a product, until it is noted
 
     // A norm that has not been launched: the next operation computes it with its first kernel, or it is launched before that
