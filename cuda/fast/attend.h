@@ -174,8 +174,11 @@ struct AttendKernel {
                 t.template copies_wait<0>();
             }
             t.sync();  // this page has arrived, and no thread reads the one before
-            if (keys.converts()) keys.convert(t, tokens_of(page));
-            if (values.converts()) values.convert(t, tokens_of(page));
+            MINIM_DEVICE_LOOP
+            for (int i = 0; i < 2; ++i) {  // a loop, so that the code is there once
+                const Tiles kv = i == 0 ? keys : values;
+                if (kv.converts()) kv.convert(t, tokens_of(page));
+            }
             if (keys.converts() || values.converts()) t.sync();
             const int next = turn + 1;
             if (next >= keys.n_at_first()) start(keys, next_address, k_at, next);

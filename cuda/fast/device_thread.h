@@ -104,6 +104,16 @@ struct DeviceThread {
         asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(b), "f"(a));
         return both;
     }
+    MINIM_DEVICE uint32_t subtract_f16(uint32_t a, uint32_t b) const {
+        uint32_t both;
+        asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+        return both;
+    }
+    MINIM_DEVICE uint32_t multiply_f16(uint32_t a, uint32_t b) const {
+        uint32_t both;
+        asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+        return both;
+    }
     MINIM_DEVICE float exp2(float x) const {
         float y;
         asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -580,6 +580,23 @@ uint32_t EmulatedThread::pack_f16(float a, float b) const {
     return static_cast<uint32_t>(float_to_f16(a)) | static_cast<uint32_t>(float_to_f16(b)) << 16;
 }
 
+namespace {
+
+// Returns the lower half of x.
+float half_of(uint32_t x) {
+    return f16_to_float(static_cast<uint16_t>(x));
+}
+
+}  // namespace
+
+uint32_t EmulatedThread::subtract_f16(uint32_t a, uint32_t b) const {
+    return pack_f16(half_of(a) - half_of(b), half_of(a >> 16) - half_of(b >> 16));
+}
+
+uint32_t EmulatedThread::multiply_f16(uint32_t a, uint32_t b) const {
+    return pack_f16(half_of(a) * half_of(b), half_of(a >> 16) * half_of(b >> 16));
+}
+
 float EmulatedThread::exp2(float x) const {
     return std::exp2(x);
 }

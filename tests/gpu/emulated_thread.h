@@ -104,6 +104,8 @@ class EmulatedThread {
     void load_matrices(uint32_t (&r)[4], const void* row);
     void load_transposed(uint32_t (&r)[4], const void* row);
     uint32_t pack_f16(float a, float b) const;
+    uint32_t subtract_f16(uint32_t a, uint32_t b) const;
+    uint32_t multiply_f16(uint32_t a, uint32_t b) const;
     float exp2(float x) const;
     int32_t add_to(int32_t* p, int32_t x) const;
     template <class X>
