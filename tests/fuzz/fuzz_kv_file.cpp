@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +18,7 @@
 #include "kv/sequence.h"
 #include "kv/state_file.h"
 #include "require.h"
+#include "support/files.h"
 #include "support/temporary_folder.h"
 
 namespace {
@@ -38,12 +38,6 @@ constexpr std::string_view k_prefix_magic = "minim-px";
 // No supported model has larger pages, and a larger page would take all the time of a run.
 constexpr int64_t k_most_page_bytes = int64_t{1} << 20;
 constexpr int64_t k_most_pages = 64;
-
-void write_all(const std::string& path, std::span<const std::byte> bytes) {
-    std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    require(static_cast<bool>(file.flush()), "the temporary file can be written");
-}
 
 // Reading a file may fail because of its format, or because a size in it exceeds the memory.
 template <typename Read>
@@ -203,7 +197,7 @@ void sign_prefixes(Bytes& bytes) {
 
 void read(const TemporaryFolder& folder, const Bytes& bytes) {
     const std::string path = folder / "input";
-    write_all(path, bytes);
+    test::write_bytes(path, bytes);
     check_refusal([&] { read_state(folder, path); });
     check_refusal([&] { read_prefixes(folder, path, read_header(Source(File(path)), k_prefix_magic)); });
 }

@@ -8,14 +8,14 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "support/files.h"
 
 namespace minim::test {
 
@@ -41,12 +41,6 @@ class ByteWriter {
 
     std::vector<std::byte> bytes;
 };
-
-inline void write_bytes(const std::string& path, std::span<const std::byte> bytes) {
-    std::ofstream out(path, std::ios::binary | std::ios::trunc);
-    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    if (!out.flush()) throw std::runtime_error("cannot write " + path);
-}
 
 // Returns the code of a C++ type in GGUF metadata.
 template <typename T>

@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 #include <string>
 #include <utility>
 
 #include "base/file.h"
+#include "support/files.h"
 #include "support/helpers.h"
 
 using namespace minim;
@@ -68,7 +68,7 @@ TEST_CASE("a copy of a descriptor outlives the original, and is closed with its 
 TEST_CASE("a file is read through an open descriptor, whatever its position and its path") {
     const TemporaryFolder folder;
     const std::string path = folder / "a";
-    std::ofstream(path) << "0123456789";
+    write_text(path, "0123456789");
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     ::lseek(descriptor, 5, SEEK_SET);
     ::unlink(path.c_str());

@@ -6,10 +6,10 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 
+#include "support/files.h"
 #include "support/helpers.h"
 
 using namespace minim;
@@ -19,7 +19,7 @@ namespace {
 
 std::string written(const TemporaryFolder& folder, const std::string& name, const std::string& text) {
     const std::string path = folder / name;
-    std::ofstream(path, std::ios::binary) << text;
+    write_text(path, text);
     return path;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -77,11 +76,7 @@ struct Saved {
     Bytes bytes() const { return text_of(path); }
     void load(const Bytes& data) const {
         const std::string other = folder / "other";
-        {
-            std::ofstream file(other, std::ios::binary);
-            file.write(data.data(), static_cast<std::streamsize>(data.size()));
-            REQUIRE(file.flush());
-        }
+        write_text(other, data);
         const auto fresh = pool_of(50);
         PrefixCache loaded(fresh);
         loaded.load(other, k_model, nullptr);
@@ -177,8 +172,7 @@ TEST_CASE("a prefix file cut or altered anywhere is refused, and loses no page")
     PrefixCache cache(pool);
     Bytes altered = whole;
     altered.back() = static_cast<char>(altered.back() ^ 1);
-    std::ofstream(saved.path, std::ios::binary)
-        .write(altered.data(), static_cast<std::streamsize>(altered.size()));
+    write_text(saved.path, altered);
     CHECK(reason_of([&] { cache.load(saved.path, k_model, nullptr); }) == "value");
     CHECK(pool->state().n_held == cache.n_pages());
     CHECK(pool->state().n_reserved == 0);

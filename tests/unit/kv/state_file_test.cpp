@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -26,12 +25,6 @@ constexpr uint64_t k_model = 0x1234'5678'9ABC'DEF0;
 constexpr size_t k_header_bytes = 96;
 
 using Bytes = std::string;
-
-void write_all(const std::string& path, const Bytes& bytes) {
-    std::ofstream file(path, std::ios::binary);
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    REQUIRE(file.flush());
-}
 
 // Writes different bytes to every slot of every page.
 void fill(const Sequence& kv) {
@@ -80,7 +73,7 @@ struct Saved {
     // Reads all of a file with these bytes.
     void load(const Bytes& bytes) const {
         const std::string other = folder / "other";
-        write_all(other, bytes);
+        write_text(other, bytes);
         const StateFile file(other);
         Sequence read(std::make_shared<PagePool>(file.layout()), 200);
         file.read_pages(read, nullptr);
@@ -172,7 +165,7 @@ TEST_CASE("a state is the same in memory and behind other bytes of a file") {
     Bytes bytes(13, 'x');
     bytes.insert(bytes.end(), whole.begin(), whole.end());
     bytes.resize(bytes.size() + 50, 'y');
-    write_all(longer, bytes);
+    write_text(longer, bytes);
     CHECK(reason_of([&] { StateFile(Source(File(longer), 13), Behind::nothing); }) == "value");
     const StateFile within(Source(File(longer), 13), Behind::anything);
     CHECK(within.bytes() == whole.size());

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,7 +34,7 @@ void link_folder(const TemporaryFolder& folder) {
 
 void replace_file(const TemporaryFolder& folder, const std::string& name, const std::string& text) {
     std::filesystem::remove(folder / name);
-    std::ofstream(folder / name, std::ios::binary) << text;
+    write_text(folder / name, text);
 }
 
 TinyModel small() {

@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,7 +44,7 @@ std::vector<float> some_logits(const model::Model& model) {
 
 void put(const std::string& path, std::string_view text) {
     std::filesystem::remove(path);  // a process that has the old file open keeps it
-    std::ofstream(path, std::ios::binary) << text;
+    write_text(path, text);
 }
 
 // A packed file of the model, its content and the model's logits, and checks of opening the model after a test has replaced the

@@ -2,12 +2,12 @@
 #include "placement/facts.h"
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "support/catch.h"
+#include "support/files.h"
 #include "support/helpers.h"
 #include "support/setting.h"
 #include "support/temporary_folder.h"
@@ -64,7 +64,7 @@ TEST_CASE("a rate that was measured once comes from the cache") {
     for (const char* text : {"1e99\n", "-3\n", "fast\n", ""}) {
         INFO(text);
         for (const auto& file : std::filesystem::directory_iterator(folder / "minim"))
-            std::ofstream(file.path()) << text;
+            write_text(file.path(), text);
         n_measured = 0;
         CHECK(cached_number("a device: of/two words", measure) == 2e9);
         CHECK(n_measured == 1);

@@ -2,12 +2,12 @@
 #include "placement/measure_host.h"
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "support/catch.h"
+#include "support/files.h"
 #include "support/setting.h"
 #include "support/temporary_folder.h"
 
@@ -52,7 +52,7 @@ TEST_CASE("the speed of kernels is measured for formats with many weights, and o
     for (const auto& file : std::filesystem::directory_iterator(folder / "minim")) {
         ++n_files;
         if (file.path().filename().string().find("Q8_0") != std::string::npos)
-            std::ofstream(file.path()) << "12345678900\n";
+            write_text(file.path(), "12345678900\n");
     }
     CHECK(n_files == 2);
     for (const FormatRate& rate : rates())
