@@ -27,6 +27,7 @@ void attend_rows(cuda::Stream& s, const exact::Cache& cache, const backend::Atte
     TileList wide = {tiles, n.n_wide, splits(TileShape::wide, n.n_wide)};
     if (s.fixed) wide = {tiles, n.n_wide, k_fixed_parts, k_fixed_tiles};
     const TileList narrow = {tiles + 2 * n.n_wide, n.n_narrow, splits(TileShape::narrow, n.n_narrow)};
+    // Other batches have ended (CudaBackend::put_batch), so that only this one's row may still be written.
     attend(s.stream, {.cache = cache,
                       .query = s.query,
                       .wide = wide,

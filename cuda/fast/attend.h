@@ -2,9 +2,8 @@
 // Attention of a batch of rows to the pages of their sequences, causal, with grouped query heads.
 //
 // Shape: a block of threads takes a tile of rows (attention.h), a KV head and one of n_splits parts of the context.
-// It processes the pages one by one: K and V of the next pages are copied while those of this one are used, of F16 the first two at
-// once. In a batch of one row, these do not wait for the preparation of the row, unless they are the newest page. Wide:
-// eight warps, each with 16 of the tile's 128 rows and all 64 keys of a page. Narrow: four warps, each with the
+// It processes the pages one by one: K and V of the next page are copied while those of this one are used. The first page is
+// copied at once, in F16 also the second; in a batch of one row before the row is prepared, unless it is the newest page. Wide: eight warps, each with 16 of the tile's 128 rows and all 64 keys of a page. Narrow: four warps, each with the
 // tile's 16 rows and 16 keys of a page; their results are joined in shared memory. With n_splits > 1 the blocks'
 // results go to a work buffer and are joined there (attend_combine.h); a block whose part is empty ends at once and
 // leaves nothing. Bytes moved: K and V of the context once for each tile and KV head; 2 for each number of q, 4 for
@@ -62,7 +61,7 @@ template <int head_dim, int row_warps, int key_warps>
 struct AttendKernel {
     static constexpr int k_threads = 32 * row_warps * key_warps;
     static constexpr bool k_starts_early = true;
-    static constexpr int k_least_blocks = row_warps == 1 ? 3 : 1;  // as attend_splits() counts on
+    static constexpr int k_least_blocks = row_warps == 1 ? 3 : 1;  // narrow tiles: as attend_splits() assumes
     static constexpr int k_rows = 16 * row_warps;
     static constexpr int k_keys = k_page_tokens / key_warps;  // keys of a page that a warp takes
     static constexpr int k_joined_row = head_dim + 8;         // floats: rows of a warp in different banks
@@ -74,7 +73,7 @@ struct AttendKernel {
     int32_t n_tiles;
     int32_t n_splits;
     int32_t group;    // query heads of a KV head
-    bool is_one_row;  // of the batch: earlier steps have written all pages but the newest
+    bool is_one_row;  // AttendArgs::is_one_row
     Partial partial;
     float* o;
 
@@ -139,7 +138,7 @@ struct AttendKernel {
         };
         const int64_t k_at = cache.k_at + tile.head * cache.k_head_bytes;
         const int64_t v_at = cache.v_at + tile.head * cache.v_head_bytes;
-        // The first two pages are asked for at once; those of earlier steps before the kernel's inputs are there.
+        // Starts with one page or two (n_at_first()), with those of earlier steps before the kernel's inputs are there.
         int n_early = 0;
         while (is_one_row && n_early < 2 && page_of(n_early) + 1 < n_pages) ++n_early;
         MINIM_DEVICE_LOOP

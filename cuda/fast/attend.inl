@@ -150,10 +150,7 @@ int64_t attend_splits(TileShape shape, int64_t n_tiles, int64_t n_head_kv, int64
     const int64_t busy = k_narrow_blocks * n_processors / n_blocks;
     const int64_t of_pages = std::min((n_pages + k_block_pages - 1) / k_block_pages,
                                       k_most_narrow_blocks * n_processors / n_blocks);
-    const int64_t n_splits = std::clamp<int64_t>(std::max(busy, of_pages), 1, most);
-    // No more than are needed for the same number of pages of the block that has most.
-    const int64_t pages_of_block = (n_pages + n_splits - 1) / n_splits;
-    return (n_pages + pages_of_block - 1) / pages_of_block;
+    return std::clamp<int64_t>(std::max(busy, of_pages), 1, most);
 }
 
 int64_t partial_bytes(int64_t n_rows, int64_t n_head, int64_t n_head_kv, int64_t head_dim,

@@ -95,7 +95,7 @@ struct AttendArgs {
     float* partial;      // work space; not read where n_splits is 1
     float* o;            // [n, n_head * head_dim]
     Q8Block* quantized;  // [n, n_head * head_dim / 32], of tiles whose n_splits is above 1: o, quantised
-    bool is_one_row;     // the batch has one row, and earlier steps have written all pages but its newest
+    bool is_one_row;     // the batch has one row: steps that have ended have written all pages but its newest
 };
 void attend(exact::Stream stream, const AttendArgs& args);
 
