@@ -341,11 +341,11 @@ TEST_CASE("mapped weights are prefaulted with progress, and can be cancelled mea
     const std::vector<model::WeightBlock> blocks = model->host_blocks();
     REQUIRE_FALSE(blocks.empty());
     for (const model::WeightBlock& block : blocks) {
-        const auto begin = reinterpret_cast<uintptr_t>(block.bytes.data()) / 4096 * 4096;
-        const size_t n_pages =
-            (reinterpret_cast<uintptr_t>(block.bytes.data()) + block.bytes.size() - begin + 4095) / 4096;
+        const size_t before = reinterpret_cast<uintptr_t>(block.bytes.data()) % 4096;  // in its page
+        const size_t n_pages = (before + block.bytes.size() + 4095) / 4096;
         std::vector<unsigned char> present(n_pages);
-        REQUIRE(::mincore(reinterpret_cast<void*>(begin), n_pages * 4096, present.data()) == 0);
+        REQUIRE(::mincore(const_cast<std::byte*>(block.bytes.data() - before), n_pages * 4096,
+                          present.data()) == 0);
         CHECK(std::ranges::all_of(present, [](unsigned char page) { return (page & 1U) != 0; }));
     }
     cancel_at_each(reports.done.size(), load);
