@@ -165,6 +165,11 @@ if wants speed; then
         speed "$format, 8 layers" 25 --layers 8 --experts-format "$format" -p 2048 -u 2048 -n 64 -r 3
     done
     speed "IQ2_S, 4 layers, at 100,000, KV F16" 25 --layers 4 --experts-format IQ2_S -k F16 -d 100000 --synthetic-depth -p 512 -n 32 -r 3
+    for kv in F16 Q8_0; do
+        step "attention by context, KV cache $kv, us of 4 layers" 30 "$bench" --synthetic --device cuda:0 --layers 4 --vocab 3200 \
+            --experts 8 --experts-format IQ2_S -k "$kv" -d 60,1000,4000,6000,16000,64000 --synthetic-depth -p 0 -n 0 --kernels
+        found '^(a token|attend)' 12
+    done
     speed "IQ2_S, 16 layers, several texts" 40 --layers 16 --experts-format IQ2_S -p 0 -n 8 -r 3 --parallel 1,8,64,256
     for format in IQ2_S IQ4_XS IQ5_K,IQ5_K,IQ6_K; do
         step "$format, 16 layers, operation by operation" 25 "$bench" --synthetic --device cuda:0 --layers 16 --experts-format "$format" -p 0 -n 0 --kernels
