@@ -34,6 +34,18 @@ struct alignas(8) PartState {
     float sum;
 };
 
+// Sets the weights of n results of a row, each of other keys, in their sum. Returns the state of the sum.
+template <int n, class T>
+MINIM_DEVICE PartState weigh_parts(T& t, const PartState (&state)[n], float (&weight)[n]) {
+    PartState all = {-INFINITY, 0.0F};
+    for (const PartState& one : state) all.largest = std::fmax(all.largest, one.largest);
+    for (int k = 0; k < n; ++k) {
+        weight[k] = t.exp2(state[k].largest - reference_of(all.largest));
+        all.sum += weight[k] * state[k].sum;
+    }
+    return all;
+}
+
 // The rows and keys that a block of threads processes.
 struct AttendTile {
     int32_t first_row;
@@ -209,7 +221,7 @@ struct AttendKernel {
             for (int j = 0; j < head_dim / 8; ++j)
                 *reinterpret_cast<TwoFloats*>(out + 8 * j + 2 * c) = {rows.o[j][2 * i] * factor,
                                                                       rows.o[j][2 * i + 1] * factor};
-            if (c == 0 && n_splits != 1) put_state(first_slot + r, rows.largest[i], rows.sum[i]);
+            if (c == 0 && n_splits != 1) put_state(first_slot + r, {rows.largest[i], rows.sum[i]});
         }
     }
 
@@ -233,15 +245,11 @@ struct AttendKernel {
         // A warp for each row, which computes the row's weights once.
         const int64_t first_slot = slot_of_rows(t, tile);
         for (int r = warp; r < tile.n_rows(); r += k_threads / 32) {
-            float largest = -INFINITY;
-            for (int w = 0; w < key_warps; ++w) largest = std::fmax(largest, states[16 * w + r].largest);
+            PartState state[key_warps];
+            for (int w = 0; w < key_warps; ++w) state[w] = states[16 * w + r];
             float weight[key_warps];
-            float sum = 0.0F;
-            for (int w = 0; w < key_warps; ++w) {
-                weight[w] = t.exp2(states[16 * w + r].largest - reference_of(largest));
-                sum += weight[w] * states[16 * w + r].sum;
-            }
-            const float factor = n_splits == 1 ? 1.0F / sum : 1.0F;
+            const PartState all = weigh_parts(t, state, weight);
+            const float factor = n_splits == 1 ? 1.0F / all.sum : 1.0F;
             float* out = output(tile, first_slot, r);
             for (int d = t.index() % 32; d < head_dim; d += 32) {
                 float value = 0.0F;
@@ -249,7 +257,7 @@ struct AttendKernel {
                     value += weight[w] * joined[(16 * w + r) * k_joined_row + d];
                 out[d] = value * factor;
             }
-            if (t.index() % 32 == 0 && n_splits != 1) put_state(first_slot + r, largest, sum);
+            if (t.index() % 32 == 0 && n_splits != 1) put_state(first_slot + r, all);
         }
     }
 
@@ -262,8 +270,8 @@ struct AttendKernel {
     MINIM_DEVICE float* output(const AttendTile& tile, int64_t first_slot, int r) const {
         return n_splits == 1 ? o + tile.place(r) * head_dim : partial.o + (first_slot + r) * head_dim;
     }
-    MINIM_DEVICE void put_state(int64_t slot, float largest, float sum) const {
-        reinterpret_cast<PartState*>(partial.state)[slot] = {largest, sum};
+    MINIM_DEVICE void put_state(int64_t slot, const PartState& state) const {
+        reinterpret_cast<PartState*>(partial.state)[slot] = state;
     }
 };
 

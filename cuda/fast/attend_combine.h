@@ -61,16 +61,12 @@ struct CombineKernel {
         t.sync();
         const int i = t.index();
         if (i >= head_dim) return;
-        const int n_warps = n_parts < k_warps ? n_parts : k_warps;
-        float largest = -INFINITY;
-        for (int w = 0; w < n_warps; ++w) largest = std::fmax(largest, states[w].largest);
+        PartState state[k_warps];  // the weight of a warp without a part is 0
+        for (int w = 0; w < k_warps; ++w) state[w] = states[w];
+        float weight[k_warps];
+        const float sum = weigh_parts(t, state, weight).sum;
         float value = 0.0F;
-        float sum = 0.0F;
-        for (int w = 0; w < n_warps; ++w) {
-            const float weight = t.exp2(states[w].largest - reference_of(largest));
-            value += weight * values[w * head_dim + i];
-            sum += weight * states[w].sum;
-        }
+        for (int w = 0; w < k_warps; ++w) value += weight[w] * values[w * head_dim + i];
         const int64_t head = int64_t{row} * n_head + t.block() % n_head_kv * group + r % group;
         const float joined = value / sum;
         o[head * head_dim + i] = joined;
@@ -87,15 +83,16 @@ struct CombineKernel {
         const bool has_elements = element < head_dim;
         const auto* part_states = reinterpret_cast<const PartState*>(partial.state) + first;
         const float* part_values = partial.o + first * head_dim + element;
-        float largest = -INFINITY;
-        float sum = 0.0F;
+        PartState joined = {-INFINITY, 0.0F};
         FourFloats value = {};
         MINIM_DEVICE_LOOP
         for (int part = warp; part < n_parts; part += k_warps * k_together) {
-            PartState state[k_together];
-            FourFloats own[k_together];
-            for (int k = 0; k < k_together; ++k) {
-                const int from = part + k * k_warps;
+            PartState state[1 + k_together];  // the first is what has been joined
+            FourFloats own[1 + k_together];
+            state[0] = joined;
+            own[0] = value;
+            for (int k = 1; k <= k_together; ++k) {
+                const int from = part + (k - 1) * k_warps;
                 state[k] = {-INFINITY, 0.0F};
                 own[k] = {};
                 if (from < n_parts) state[k] = part_states[int64_t{from} * tile_rows];
@@ -103,20 +100,14 @@ struct CombineKernel {
                     own[k] = *reinterpret_cast<const FourFloats*>(part_values +
                                                                   int64_t{from} * tile_rows * head_dim);
             }
-            const float before = largest;
-            for (const PartState& one : state) largest = std::fmax(largest, one.largest);
-            const float reference = reference_of(largest);
-            const float shrunk = t.exp2(before - reference);
-            for (float& x : value.x) x *= shrunk;
-            sum *= shrunk;
-            for (int k = 0; k < k_together; ++k) {
-                const float weight = t.exp2(state[k].largest - reference);
-                for (int i = 0; i < 4; ++i) value.x[i] += weight * own[k].x[i];
-                sum += weight * state[k].sum;
-            }
+            float weight[1 + k_together];
+            joined = weigh_parts(t, state, weight);
+            value = {};
+            for (int k = 0; k <= k_together; ++k)
+                for (int i = 0; i < 4; ++i) value.x[i] += weight[k] * own[k].x[i];
         }
         if (has_elements) *reinterpret_cast<FourFloats*>(values + warp * head_dim + element) = value;
-        if (element == 0) states[warp] = {largest, sum};
+        if (element == 0) states[warp] = joined;
     }
 };
 
