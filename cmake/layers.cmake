@@ -69,11 +69,11 @@ function(minim_link_layers target)
     target_link_libraries(${target} PRIVATE ${libraries})
 endfunction()
 
-# minim_unit_test(format_test LAYER format SOURCES q4_k_test.cpp ... [DEFINITIONS ...] [LIBRARIES ...] [COST 10])
+# minim_unit_test(format_test LAYER format SOURCES q4_k_test.cpp ... [APART ...] [DEFINITIONS ...] [LIBRARIES ...] [COST 10])
 # builds one Catch2 program linked with the layer or layers, everything below them and tests/support; each of its cases is
-# a CTest test of this COST.
+# a CTest test of this COST, and of the label in MINIM_TEST_LABEL. APART: see minim_unity.
 function(minim_unit_test name)
-    cmake_parse_arguments(ARG "" "COST" "LAYER;SOURCES;DEFINITIONS;LIBRARIES" ${ARGN})
+    cmake_parse_arguments(ARG "" "COST" "LAYER;SOURCES;APART;DEFINITIONS;LIBRARIES" ${ARGN})
     if(NOT ARG_COST)
         set(ARG_COST 0)
     endif()
@@ -85,5 +85,6 @@ function(minim_unit_test name)
                                                ${ARG_DEFINITIONS})
     target_link_libraries(${name} PRIVATE minim_compile_options minim_test_support ${ARG_LIBRARIES})
     minim_precompile(${name} "${MINIM_TEST_HEADERS}")
-    catch_discover_tests(${name} TEST_PREFIX "${name}: " PROPERTIES COST ${ARG_COST})
+    minim_unity(${name} APART ${ARG_APART})
+    catch_discover_tests(${name} TEST_PREFIX "${name}: " PROPERTIES COST ${ARG_COST} LABELS "${MINIM_TEST_LABEL}")
 endfunction()

@@ -199,6 +199,34 @@ class Clang(Changed):
         self.assertIn("no commit before this one", result.stdout)
 
 
+    def test_a_file_of_a_unity_build(self):
+        self.require("git", "clang++")
+        build = self.commit(good="int f(bool b) {\n    return b ? 1 : 0;\n}\n")
+        unity = self.write("build/Unity/unity_0_cxx.cxx", f'#include "{self.root / "good.cpp"}"\n')
+        commands = self.root / "build" / "compile_commands.json"
+        entries = json.loads(commands.read_text(encoding="utf-8"))
+        entries[0].update(file=str(unity), command=f"/usr/bin/c++ -Wall -o unity.o -c {unity}")
+        commands.write_text(json.dumps(entries), encoding="utf-8")
+        self.passes("clang", *build)
+        self.write("good.cpp", self.BAD)
+        self.finds("clang", "good.cpp:2:", args=build)
+
+
+class Touches(Changed):
+    def test_folders_of_the_change(self):
+        self.require("git")
+        shutil.copytree(CHECKS, self.root / "tools" / "checks")
+        self.commit(old="int a;\n", new="int b;\n")
+        self.git("add", "tools")
+        self.git("commit", "-q", "-m", "third")
+        script = self.root / "tools" / "checks" / "project.py"
+        status = lambda *folders: subprocess.run([sys.executable, script, "touches", *folders], check=False).returncode
+        self.assertEqual(status("lib", "tools"), 0)
+        self.assertEqual(status("lib", "tool"), 1)
+        self.write("lib/a.cpp", "int c;\n")
+        self.assertEqual(status("lib"), 0)
+
+
 class Fuzz(Changed):
     PARSER = "int parse(const unsigned char* data, unsigned long n) { return n > 2 && data[0] == 'b' && data[1] == 'u' ? data[n %s] : 0; }\n"
     TARGET = ('#include "parser/parse.h"\n'

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers for the checks: the files of the project, the files that a change touches, the words in files, reports of faults."""
+"""Helpers for the checks: the files of the project, the files that a change touches, the words in files, reports of faults.
+
+    project.py touches FOLDER ...    exits with 0 if the change touches a file in one of these folders, or if git cannot tell, else with 1
+"""
 
 import argparse
 import concurrent.futures
@@ -75,13 +78,19 @@ def changed(root, base):
     return sorted(pathlib.Path(name) for name in names)
 
 
+INCLUDED = re.compile(r'^#include "([^"]+)"$', re.MULTILINE)
+
+
 def commands(root, build):
-    """Returns the compile command of each C and C++ file, by its path below the root. The first one, if a file is compiled several times."""
+    """Returns the compile command of each C and C++ file, by its path below the root. The first one, if a file is compiled several times.
+    A file of a unity build has the command of the generated file that includes it."""
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         file = pathlib.Path(entry["file"])
-        if file.is_relative_to(root) and not file.is_relative_to(build):
-            found.setdefault(file.relative_to(root), entry["command"])
+        is_unity = file.is_relative_to(build) and file.name.startswith("unity_")
+        for path in map(pathlib.Path, INCLUDED.findall(file.read_text(encoding="utf-8"))) if is_unity else [file]:
+            if path.is_relative_to(root) and not path.is_relative_to(build):
+                found.setdefault(path.relative_to(root), entry["command"])
     return found
 
 
@@ -239,3 +248,12 @@ def main(check, description):
     for fault in faults:
         print(fault)
     sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["touches"]:
+        sys.exit(__doc__)
+    # changed() ends with 77 if git cannot tell: it may touch everything then.
+    if base_of(ROOT) is None:
+        sys.exit(0)
+    sys.exit(0 if any(path.is_relative_to(folder) for path in changed(ROOT, None) for folder in sys.argv[2:]) else 1)
