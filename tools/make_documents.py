@@ -30,7 +30,7 @@ RECIPES = ROOT / "docs/recipes.md"
 FIELDS = {"order", "group", "title", "about", "machine", "date", "command", "columns", "rows", "note"}
 REQUIRED = ("title", "machine", "date", "command")
 PEERS = "peers-zen4-2-threads"
-README_ROWS = ("Q8_0", "Q4_K", "IQ4_XS", "IQ5_K", "IQ3_S")  # the rows of its table; docs/performance.md has all formats
+README_ROWS = ("Q8_0", "Q4_K", "IQ4_XS", "IQ5_K", "IQ3_S", "IQ2_XXS")  # the rows of its table; docs/performance.md has all formats
 
 CONTEXT = 8192
 MACHINES = [  # heading, host, devices
@@ -181,7 +181,9 @@ def recipe(minim, case, deployment):
     server = f"minim-server -m {model} -c {case['context']} {server_options}\n" if facts["fits"] else ""
     section = (f"## {heading}\n\n{text}\n\n<!-- not run: needs the weights and the machine -->\n```sh\n"
                f"minim plan -m {model} \\\n    {devices} \\\n    {rest}\n{server}```\n\n```text\n{plan.rstrip()}\n```\n")
-    published = case.get("published", {}).get("decode", "-")
+    figures = case.get("published", {})
+    with_context = figures.get(f"decode_{case['context']}")
+    published = f"{with_context} at this context" if with_context else figures.get("decode", "-")
     anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
     speed = f"{facts['decode_tokens_per_second']:.0f}" if facts["fits"] else "does not fit"
     return section, [f"[{heading}](#{anchor})", model, f"{case['context']:,}", speed, published]
@@ -195,7 +197,7 @@ def recipes_page(minim):
                       "Deployments that people have published for MiniMax-M2 models, with the command for minim and the plan that it makes. The plans are\n"
                       "predictions from the headers of such files: none of these machines has run minim yet. [Devices](devices.md) explains the options.\n",
                       "Predicted: tokens/s of one sequence whose context is full. Published: tokens/s that others report for other programs on such a\n"
-                      "machine, at short contexts of up to 11,000 tokens, where attention reads less.\n",
+                      "machine. Unless the table says otherwise, these are at short contexts of up to 11,000 tokens, where attention reads less.\n",
                       table(columns, [row for _, row in recipes]), *(section for section, _ in recipes)])
 
 
