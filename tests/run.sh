@@ -3,13 +3,14 @@
 # Installs what is missing, builds everything, runs every test through CTest, and checks with clang what a change touches. Tests and
 # checks that need something this machine lacks (a GPU, an instruction set, clang) say that they were skipped.
 #
-#   tests/run.sh            the release build; sanitized copies of some tests too, if the change touches what they test
+#   tests/run.sh            the release build
 #   tests/run.sh asan       the same tests under the address and undefined-behaviour sanitizers
 #   tests/run.sh tsan       under the thread sanitizer
-#   tests/run.sh full       what takes too long for every change: build and tests with clang, clang-tidy on every file, a minute of
-#                           every fuzz target
+#   tests/run.sh full       what takes too long for every change: build and tests with GCC and everything of MINIM_FULL_TESTS, then
+#                           with clang; clang-tidy on every file; a minute of every fuzz target
 set -eu
 
+[ "${1:-}" != full ] || MINIM_FULL_TESTS=ON "$0" release
 root=$(cd "$(dirname "$0")/.." && pwd)
 preset="${1:-release}"
 [ "$preset" != full ] || preset=clang
@@ -19,17 +20,14 @@ preset="${1:-release}"
 cd "$root"
 # The packages are for the system's Python, which need not be the first on PATH. One generation of GPUs is enough for the tests.
 python=$(PATH="/usr/bin:$PATH" command -v python3)
-sanitized=OFF
-case $preset in
-    release)
-        layers="lib/base lib/backend lib/kv lib/runtime lib/weights lib/placement lib/engine tests/sim tests/sanitized"
-        # shellcheck disable=SC2086  # a list of folders
-        if "$python" tools/checks/project.py touches $layers; then sanitized=ON; fi
-        ;;
-    clang) sanitized=ON ;;
-esac
-echo "sanitized copies of sim_test, packed_file_test and stress_test: $sanitized"
-cmake --preset "$preset" -DMINIM_CUDA_ARCHITECTURES=90 -DPython3_EXECUTABLE="$python" -DMINIM_UNITY=ON -DMINIM_SANITIZED_TESTS=$sanitized
+# Sanitized copies of three test programs, and emulated GPU kernels of all formats, if the change touches what they test.
+full=OFF
+if [ "${MINIM_FULL_TESTS:-OFF}" = ON ] || "$python" tools/checks/project.py touches lib/base lib/backend lib/kv lib/runtime lib/weights \
+    lib/placement lib/engine lib/format lib/panel cuda tests/sim tests/gpu tests/sanitized; then
+    full=ON
+fi
+echo "MINIM_FULL_TESTS: $full"
+cmake --preset "$preset" -DMINIM_CUDA_ARCHITECTURES=90 -DPython3_EXECUTABLE="$python" -DMINIM_UNITY=ON -DMINIM_FULL_TESTS=$full
 cmake --build --preset "$preset"
 failed=0
 case $preset in

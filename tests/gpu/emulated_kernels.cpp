@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of cuda/fast/ on emulated threads.
+// The kernels of cuda/fast/ on emulated threads. MINIM_FULL_TESTS has them for all formats, which takes two minutes to compile. Otherwise
+// the exact kernels compute the formats that are not named here.
+#include <algorithm>
+#include <iterator>
+#include <type_traits>
+
 #include "cuda/fast/grid_panels.h"
 #include "cuda/fast/operations.inl"
 #include "cuda/fast/panel_kernels.inl"
@@ -12,11 +17,37 @@
 
 namespace minim::cuda::fast {
 
-const PanelKernelTable k_blocks_of_32 = table_of(panel::BlocksOf32<Lanes>());
-const PanelKernelTable k_k_quants = table_of(panel::KQuants<Lanes>());
-const PanelKernelTable k_value_tables = table_of(panel::ValueTables<Lanes>());
-const PanelKernelTable k_grids = table_of(GridPanels());
-const PanelKernelTable k_trellis = table_of(panel::Trellis<Lanes>());
-const PanelKernelTable k_ternary = table_of(panel::Ternary<Lanes>());
+// Those that the tests name most, and at least one of each family.
+constexpr bool is_emulated([[maybe_unused]] Format format) {
+#ifdef MINIM_FULL_TESTS
+    return true;
+#else
+    constexpr Format k_emulated[] = {Format::q8_0,   Format::nvfp4,  Format::q4_k,   Format::q6_k,
+                                     Format::iq4_xs, Format::iq4_ks, Format::iq5_k,  Format::iq6_k,
+                                     Format::iq2_s,  Format::iq3_s,  Format::iq2_kt, Format::tq2_0};
+    return std::ranges::find(k_emulated, format) != std::end(k_emulated);
+#endif
+}
+
+template <class... Panels>
+constexpr PanelKernelTable emulated(panel::PanelList<Panels...>) {
+    PanelKernelTable table = {};
+    const auto add = [&]<class Panel>(std::type_identity<Panel>) {
+        if constexpr (is_emulated(Panel::Block::format)) {
+            constexpr PanelKernelTable one = table_of(panel::PanelList<Panel>());
+            table.by_format[static_cast<size_t>(Panel::Block::format)] =
+                one.by_format[static_cast<size_t>(Panel::Block::format)];
+        }
+    };
+    (add(std::type_identity<Panels>()), ...);
+    return table;
+}
+
+const PanelKernelTable k_blocks_of_32 = emulated(panel::BlocksOf32<Lanes>());
+const PanelKernelTable k_k_quants = emulated(panel::KQuants<Lanes>());
+const PanelKernelTable k_value_tables = emulated(panel::ValueTables<Lanes>());
+const PanelKernelTable k_grids = emulated(GridPanels());
+const PanelKernelTable k_trellis = emulated(panel::Trellis<Lanes>());
+const PanelKernelTable k_ternary = emulated(panel::Ternary<Lanes>());
 
 }  // namespace minim::cuda::fast
