@@ -29,7 +29,7 @@ class Exchange {
     // Begins a step. Call it before the stream gets the step's operations. All turns of the previous step must have been
     // collected or given up, and the stream must have been synchronised.
     virtual void begin() = 0;
-    // Waits until the device has posted the turn. Returns false if `cancel` is triggered, or after give_up(). Throws device_lost.
+    // Waits until the device has posted the turn. Returns false once the step is given up; gives it up if `cancel` is triggered. Throws device_lost.
     virtual bool wait(int64_t turn, const CancelToken* cancel) = 0;
     virtual Turn turn() const noexcept = 0;
     // Lets the device continue. The caller has written the host's slots of `out`.

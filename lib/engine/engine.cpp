@@ -283,6 +283,7 @@ void Engine::make_step() {
 // Throws cancelled if the step was ended early: its tokens are evaluated again if they are still needed.
 void Engine::run_step() {
     is_preempted_ = false;
+    is_step_over_ = false;
     longest_wait_ = {};
     last_look_ = Clock::now();
     is_in_step_ = true;
@@ -301,15 +302,21 @@ void Engine::run_step() {
     counts_.n_rows += scheduler_.n_planned();
 }
 
-// Returns whether the step's result is no longer needed, or a request of higher priority is waiting. Ends requests that
-// were cancelled or have timed out. Called between layers of a step, on the engine's thread and on the one that computes
-// the host's experts.
+// Returns whether the step's result is no longer needed, or a request of higher priority is waiting. Called between
+// layers of a step, on the engine's thread and on the one that computes the host's experts. Once it has returned true,
+// it returns true until the step has ended: the threads must not come to different answers.
 bool Engine::is_step_unwanted() noexcept {
     const std::lock_guard looking(look_mutex_);
     const Clock::time_point now = Clock::now();
     longest_wait_ = std::max(longest_wait_, now - last_look_);
     last_look_ = now;
-    if (stopping_.triggered()) return true;
+    if (!is_step_over_) is_step_over_ = stopping_.triggered() || look_at_requests();
+    return is_step_over_;
+}
+
+// Takes new requests, and ends those that were cancelled or have timed out. Returns whether the step is unwanted for its
+// requests or for the new ones.
+bool Engine::look_at_requests() noexcept {
     const auto is_wanted = [&](const auto& work) {
         return work->sequence.n_rows > 0 && !work->ended && !has_run_out(*work);
     };

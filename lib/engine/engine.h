@@ -124,6 +124,7 @@ class Engine {
     void make_step();
     void run_step();
     bool is_step_unwanted() noexcept;
+    bool look_at_requests() noexcept;
     void follow_step_time(int64_t n_prompt_rows);
     void end_unwanted(const Work* spared);
     void admit();
@@ -158,6 +159,7 @@ class Engine {
     EngineState counts_;
     bool is_in_step_ = false;
     bool is_preempted_ = false;  // a request of higher priority has ended the step
+    bool is_step_over_ = false;  // the answer of is_step_unwanted() from its first yes on
     // Used by is_step_unwanted(), the only function that touches the members above during a step.
     std::mutex look_mutex_;
     Clock::time_point last_look_;     // the last check whether the step is still wanted

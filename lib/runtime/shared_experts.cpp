@@ -138,11 +138,11 @@ const backend::ExpertWeights& SharedExperts::choose(ExpertPool& pool, int64_t la
     return on_host_;
 }
 
-// Blocks until the experts to copy in the layer are chosen. Returns false if the step was given up before.
+// Blocks until the experts to copy in the layer are chosen. Returns false if the step was given up.
 bool SharedExperts::await_choice(int64_t layer) {
     std::unique_lock lock(mutex_);
     chosen_.wait(lock, [&] { return chosen_layer_ == layer || is_given_up_; });
-    return chosen_layer_ == layer;
+    return !is_given_up_;
 }
 
 void SharedExperts::answer(ExpertPool& pool, int64_t first, int64_t last,
@@ -152,8 +152,9 @@ void SharedExperts::answer(ExpertPool& pool, int64_t first, int64_t last,
             const int64_t n = rows_of(layer);
             if (n == 0) return;
             if (!exchange_->wait(layer, cancel)) {
-                throw_if_cancelled(cancel, "evaluation");
-                return;  // the caller has given up
+                // The exchange is given up, by the driving thread or because of `cancel`. The step fails either way, so
+                // `cancel` is not asked again: it may have another answer by now.
+                fail(Status::cancelled, "cancelled during {}", "evaluation");
             }
             const backend::Exchange::Turn turn = exchange_->turn();
             const std::span ids(turn.ids, static_cast<size_t>(n * n_used_));
