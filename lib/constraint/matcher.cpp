@@ -52,26 +52,44 @@ void Matcher::allow_from(const Positions::Place& place) {
 }
 
 void Matcher::accept(int32_t token) {
-    if (waits_for_start_) {
-        waits_for_start_ = token != constraint_->starts_after();
-        has_started_ = !waits_for_start_ && !constraint_->opens_with();
-        return;
-    }
-    if (!has_started_ && token != constraint_->opens_with()) return;
-    has_started_ = true;
-    const int32_t next = after_token(token);
-    if (next == Positions::k_dead) fail(Status::invalid, "token {} does not fit the constraint", token);
-    if (next != position_) allowed_is_known_ = false;
-    position_ = positions_.are_many() ? positions_.keep_only(next) : next;
+    Progress progress{waits_for_start_, has_started_, position_};
+    follow(progress, token);
+    if (progress.position == Positions::k_dead)
+        fail(Status::invalid, "token {} does not fit the constraint", token);
+    waits_for_start_ = progress.waits_for_start;
+    has_started_ = progress.has_started;
+    if (progress.position == position_) return;
+    allowed_is_known_ = false;
+    position_ = positions_.are_many() ? positions_.keep_only(progress.position) : progress.position;
 }
 
-int32_t Matcher::after_token(int32_t token) {
+bool Matcher::fits(std::span<const int32_t> tokens) {
+    Progress progress{waits_for_start_, has_started_, position_};
+    for (const int32_t token : tokens) {
+        follow(progress, token);
+        if (progress.position == Positions::k_dead) return false;
+    }
+    return true;
+}
+
+void Matcher::follow(Progress& progress, int32_t token) {
+    if (progress.waits_for_start) {
+        progress.waits_for_start = token != constraint_->starts_after();
+        progress.has_started = !progress.waits_for_start && !constraint_->opens_with();
+        return;
+    }
+    if (!progress.has_started && token != constraint_->opens_with()) return;
+    progress.has_started = true;
+    progress.position = after_token(progress.position, token);
+}
+
+int32_t Matcher::after_token(int32_t position, int32_t token) {
     const Automaton& automaton = constraint_->automaton();
     const auto as_symbol = std::ranges::find(automaton.tokens, token, &Automaton::TokenSymbol::token);
-    if (as_symbol != automaton.tokens.end()) return positions_.step(position_, as_symbol->symbol);
+    if (as_symbol != automaton.tokens.end()) return positions_.step(position, as_symbol->symbol);
     const tokenizer::Tokenizer& tokenizer = constraint_->tokenizer();
     if (!tokenizer::is_ordinary(tokenizer.token_type(token))) return Positions::k_dead;
-    return positions_.read(position_, tokenizer.token_bytes(token));
+    return positions_.read(position, tokenizer.token_bytes(token));
 }
 
 }  // namespace minim::constraint

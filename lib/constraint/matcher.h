@@ -28,6 +28,9 @@ class Matcher {
     // Adds a token. Throws invalid if it is not allowed; the answer must then be stopped.
     void accept(int32_t token);
 
+    // Returns whether accept() would take all these tokens, one after the other.
+    bool fits(std::span<const int32_t> tokens);
+
     bool may_end() const noexcept {
         return has_started_ ? positions_.may_end(position_) : constraint_->opens_with().has_value();
     }
@@ -41,7 +44,14 @@ class Matcher {
         return (allowed_[static_cast<size_t>(token) / 64] >> (static_cast<size_t>(token) % 64) & 1) != 0;
     }
     void allow_from(const Positions::Place& place);
-    int32_t after_token(int32_t token);
+    // How far a text is.
+    struct Progress {
+        bool waits_for_start;  // for starts_after
+        bool has_started;
+        int32_t position;
+    };
+    void follow(Progress& progress, int32_t token);
+    int32_t after_token(int32_t position, int32_t token);
 
     std::shared_ptr<const Constraint> constraint_;
     std::vector<int32_t> end_tokens_;

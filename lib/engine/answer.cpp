@@ -71,10 +71,11 @@ std::optional<int32_t> Answer::choose(std::span<const float> logits) {
 }
 
 ShortlistQuery Answer::query(std::span<const int32_t> guess) const {
-    if (reasoning_.forced()) return {};
+    if (!reasoning_.due().empty() && !(matcher_ && matcher_->has_started())) return {};
     const bool is_masked = matcher_ && (matcher_->has_started() || !guess.empty());
-    const bool bans_end = !may_end() || (matcher_ && !guess.empty());
-    return sampler_.query(bans_end ? std::span(end_tokens_) : std::span<const int32_t>(), guess, is_masked);
+    std::vector<int32_t> ids = banned();
+    if (matcher_ && !guess.empty()) ids.insert(ids.end(), end_tokens_.begin(), end_tokens_.end());
+    return sampler_.query(ids, guess, is_masked);
 }
 
 sampling::Choice Answer::forced_choice(int32_t token, const LogitsRow& row) const {
@@ -88,14 +89,33 @@ sampling::Choice Answer::forced_choice(int32_t token, const LogitsRow& row) cons
     return choice;
 }
 
+// Returns the token that must come next to close reasoning. A constraint that has started goes before the budget: where
+// it does not allow all of the closing tokens, none is forced.
+std::optional<int32_t> Answer::forced() {
+    const std::span<const int32_t> due = reasoning_.due();
+    if (due.empty() || (matcher_ && !matcher_->fits(due))) return std::nullopt;
+    return due[0];
+}
+
+// Returns the tokens that may not come next, besides those that a constraint forbids.
+std::vector<int32_t> Answer::banned() const {
+    std::vector<int32_t> ids;
+    if (!may_end()) ids = end_tokens_;
+    const auto think = reasoning_.barred();
+    const bool is_wanted =
+        matcher_ && (matcher_->has_started() || params_.constraint->starts_after() == think);
+    if (think && !is_wanted) ids.push_back(*think);
+    return ids;
+}
+
 sampling::Choice Answer::next_choice(const LogitsRow& row) {
-    if (const auto token = reasoning_.forced()) return forced_choice(*token, row);
-    const std::span<const int32_t> banned = may_end() ? std::span<const int32_t>() : std::span(end_tokens_);
+    if (const auto token = forced()) return forced_choice(*token, row);
+    const std::vector<int32_t> banned_now = banned();
     const bool is_constrained = matcher_ && matcher_->has_started();
     const auto allowed = is_constrained ? matcher_->allowed() : std::span<const uint64_t>();
     std::optional<sampling::Choice> chosen;
-    if (row.top) chosen = sampler_.sample(*row.top, banned, allowed);
-    return chosen ? std::move(*chosen) : sampler_.sample(row.whole(), banned, allowed);
+    if (row.top) chosen = sampler_.sample(*row.top, banned_now, allowed);
+    return chosen ? std::move(*chosen) : sampler_.sample(row.whole(), banned_now, allowed);
 }
 
 std::optional<int32_t> Answer::choose(const LogitsRow& row) {

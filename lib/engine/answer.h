@@ -135,6 +135,8 @@ class Answer {
     bool ends_text(int32_t token) const;
     sampling::Choice forced_choice(int32_t token, const LogitsRow& row) const;
     sampling::Choice next_choice(const LogitsRow& row);
+    std::optional<int32_t> forced();
+    std::vector<int32_t> banned() const;
     void release_settled();
     void release_front();
 

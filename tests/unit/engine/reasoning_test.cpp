@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "constraint/json_schema.h"
+#include "constraint/regex.h"
 #include "engine/engine.h"
 #include "engine/loop_detector.h"
 #include "requests.h"
@@ -40,7 +43,181 @@ int64_t first_loop(LoopDetector& loops, const std::vector<int32_t>& text) {
     return -1;
 }
 
+// The tokens of markup.
+struct Markup {
+    int32_t think = encode("<think>")[0];
+    int32_t end_think = encode("</think>")[0];
+    int32_t call = encode("<minimax:tool_call>")[0];
+    int32_t end_call = encode("</minimax:tool_call>")[0];
+    std::vector<int32_t> invoke = encode("\n<invoke name=\"f\">");
+};
+
+// Checks that no block of an answer to prompt() is longer than what the budget leaves it, and that none is begun after it.
+void check_blocks(const std::vector<int32_t>& ids, int64_t budget) {
+    const Markup markup;
+    int64_t n_left = budget + 1;  // with the line end that closes
+    bool is_open = true;
+    for (const int32_t id : ids) {
+        if (id == markup.think) CHECK(n_left > 1);
+        if (is_open && id != markup.think && id != markup.end_think) --n_left;
+        CHECK(n_left >= 0);
+        if (id == markup.think || id == markup.end_think) is_open = id == markup.think;
+    }
+}
+
+engine::Reasoning after(const std::vector<int32_t>& text, int64_t budget) {
+    engine::Reasoning reasoning(bundled_model()->tokenizer(), budget);
+    for (const int32_t id : text) reasoning.follow(id);
+    return reasoning;
+}
+
+// Adds tokens of an answer.
+void accept(engine::Reasoning& reasoning, const std::vector<int32_t>& ids) {
+    for (const int32_t id : ids) reasoning.accept(id);
+}
+
+std::vector<int32_t> due(const engine::Reasoning& reasoning) {
+    const std::span<const int32_t> ids = reasoning.due();
+    return {ids.begin(), ids.end()};
+}
+
+std::shared_ptr<const constraint::Constraint> constraint_of(constraint::Grammar grammar) {
+    const auto model = bundled_model();
+    const std::shared_ptr<const tokenizer::Tokenizer> tokenizer(model, &model->tokenizer());
+    return std::make_shared<const constraint::Constraint>(std::move(grammar), tokenizer, model->token_trie(),
+                                                          std::nullopt);
+}
+
 }  // namespace
+
+TEST_CASE("a block of reasoning after the first one gets what the budget has left") {
+    const Markup markup;
+    const std::vector<int32_t> closing = encode("\n</think>\n\n");
+    engine::Reasoning reasoning = after({50, markup.think, 51}, 5);
+    CHECK(reasoning.n_tokens() == 0);
+    accept(reasoning, {60, 61, markup.end_think, 62, 63});
+    CHECK(reasoning.n_tokens() == 2);
+    CHECK_FALSE(reasoning.barred());
+    accept(reasoning, {markup.think, 64, 65});
+    CHECK(due(reasoning).empty());
+    accept(reasoning, {66});
+    CHECK(due(reasoning) == closing);
+    for (size_t i = 0; i < closing.size(); ++i) {
+        CHECK(due(reasoning) == std::vector(closing.begin() + static_cast<std::ptrdiff_t>(i), closing.end()));
+        reasoning.accept(closing[i]);
+    }
+    CHECK(due(reasoning).empty());
+    CHECK(reasoning.barred() == markup.think);
+    CHECK(reasoning.n_tokens() == 5);
+    // Where it comes all the same, it is closed at once, as often as it comes.
+    for (int i = 0; i < 3; ++i) {
+        accept(reasoning, {70, markup.think});
+        CHECK(due(reasoning) == closing);
+        accept(reasoning, closing);
+        CHECK(due(reasoning).empty());
+        CHECK(reasoning.n_tokens() == 5);
+    }
+}
+
+TEST_CASE("any tokens may come, also while reasoning is being closed") {
+    const Markup markup;
+    const std::vector<int32_t> closing = encode("\n</think>\n\n");
+    const std::vector<int32_t> some = {markup.think, markup.think,     markup.end_think,
+                                       markup.call,  markup.end_call,  k_end_of_turn,
+                                       closing[0],   closing[2],       50,
+                                       51,           markup.invoke[0], markup.invoke[1]};
+    std::mt19937 random(5);
+    for (int round = 0; round < 300; ++round) {
+        engine::Reasoning reasoning = after({markup.think}, 1 + round % 4);
+        for (int i = 0; i < 60; ++i) {
+            const std::vector<int32_t> next = due(reasoning);
+            REQUIRE(next.size() <= closing.size());
+            CHECK(std::equal(next.begin(), next.end(), closing.end() - std::ssize(next)));
+            const bool obeys = !next.empty() && random() % 4 != 0;
+            reasoning.accept(obeys ? next[0] : some[random() % some.size()]);
+        }
+    }
+}
+
+TEST_CASE("a tool call ends reasoning, and its text is none; a tag without a call does not") {
+    const Markup markup;
+    const std::vector<int32_t> closing = encode("\n</think>\n\n");
+    std::vector<int32_t> begun = {markup.think, 50, markup.call};
+    begun.insert(begun.end(), markup.invoke.begin(), markup.invoke.end());
+    engine::Reasoning in_call = after(begun, 2);
+    accept(in_call, {60, 61, markup.think, 62, 63, 64, markup.end_think});
+    CHECK(due(in_call).empty());
+    CHECK_FALSE(in_call.barred());
+    CHECK(in_call.n_tokens() == 0);
+    accept(in_call, {markup.end_call, markup.think, 65, 66});
+    CHECK(due(in_call) == closing);
+
+    // The call begins in the answer, after one token of reasoning.
+    engine::Reasoning begins = after({markup.think}, 2);
+    accept(begins, {50, markup.call});
+    accept(begins, markup.invoke);
+    accept(begins, {60, 61, 62, 63});
+    CHECK(due(begins).empty());
+    CHECK(begins.n_tokens() == 1);
+
+    engine::Reasoning mentioned = after({markup.think}, 4);
+    accept(mentioned, {50, markup.call, closing[0]});
+    CHECK(mentioned.n_tokens() == 1);
+    mentioned.accept(51);
+    CHECK(mentioned.n_tokens() == 4);
+    CHECK(due(mentioned) == closing);
+    engine::Reasoning closed = after({markup.think}, 9);
+    accept(closed, {50, markup.call, markup.end_think, 51, 52});
+    CHECK(closed.n_tokens() == 2);
+}
+
+TEST_CASE("a model that thinks again once its budget is used up is not let, in a session and an engine") {
+    const Markup markup;
+    for (const float bias : {12.0F, 1000.0F}) {
+        for (const int64_t budget : {1, 2, 7}) {
+            INFO("bias " << bias << ", budget " << budget);
+            GenerateParams params;
+            params.sampling.logit_bias = {{markup.think, bias}};
+            params.sampling.temperature = budget == 7 ? 0.8F : 0.0F;
+            params.sampling.seed = 3;
+            params.has_seed = true;
+            params.max_reasoning = budget;
+            params.max_tokens = 40;
+            params.ignore_end = true;
+            const Answer plain = answer(prompt(), params);
+            check_blocks(plain.ids, budget);
+            params.n_draft = 8;
+            CHECK(answer(prompt(), params).ids == plain.ids);
+            engine::Engine engine(bundled_model(), engine_params(), Logger());
+            engine::RequestParams request;
+            request.generate = params;
+            const auto several = engine.submit(prompt(), request, 3);
+            CHECK(result_of(*several[0]).ids == plain.ids);
+            for (const auto& one : several) check_blocks(result_of(*one).ids, budget);
+        }
+    }
+}
+
+TEST_CASE("a constraint that has started goes before the budget") {
+    const auto schema =
+        json::parse(R"({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})",
+                    "schema", json::Source::argument);
+    for (const int64_t budget : {1, 3}) {
+        for (const int64_t n_draft : {0, 8}) {
+            GenerateParams params;
+            params.max_reasoning = budget;
+            params.max_tokens = 60;
+            params.n_draft = n_draft;
+            for (const auto& made : {constraint_of(constraint::grammar_of_schema(schema)),
+                                     constraint_of(constraint::grammar_of_regex("[A-Z][a-z ]{3,20}\\."))}) {
+                params.constraint = made;
+                const Answer constrained = answer(prompt(), params);
+                INFO(constrained.text);
+                CHECK(made->matches(constrained.text));
+            }
+        }
+    }
+}
 
 TEST_CASE("reasoning is closed after the budget, whatever the model wants") {
     const std::vector<int32_t> closing = encode("\n</think>\n\n");
