@@ -2,6 +2,7 @@
 #include "engine/generate_options.h"
 
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -10,18 +11,28 @@ namespace {
 
 using P = GenerateParams;
 
-constexpr double k_largest_integer = 9007199254740991.0;  // 2^53 - 1: up to here every integer is a double
-constexpr double k_largest_int64 = 9223372036854774784.0;
-constexpr double k_largest_int32 = 2147483647.0;
+constexpr int64_t k_largest_integer = 9007199254740991;  // 2^53 - 1: up to here every integer is a double
+constexpr int64_t k_largest_int32 = 2147483647;
+constexpr int64_t k_any_least = std::numeric_limits<int64_t>::min();
+constexpr int64_t k_any_most = std::numeric_limits<int64_t>::max();
 
-constexpr GenerateOption integer(const char* name, double minimum, double maximum, double default_value,
+constexpr GenerateOption integer(const char* name, int64_t least, int64_t most, int64_t default_value,
                                  const char* help, void (*set)(P&, int64_t)) {
-    return {name, OptionType::integer, minimum, maximum, default_value, help, set, nullptr};
+    return {name,
+            OptionType::integer,
+            static_cast<double>(least),
+            static_cast<double>(most),
+            static_cast<double>(default_value),
+            help,
+            least,
+            most,
+            set,
+            nullptr};
 }
 
 constexpr GenerateOption number(const char* name, double minimum, double maximum, double default_value,
                                 const char* help, void (*set)(P&, double)) {
-    return {name, OptionType::number, minimum, maximum, default_value, help, nullptr, set};
+    return {name, OptionType::number, minimum, maximum, default_value, help, 0, 0, nullptr, set};
 }
 
 float narrow(double value) {
@@ -70,7 +81,8 @@ constexpr GenerateOption k_options[] = {
                 p.sampling.order =
                     v != 0 ? sampling::Order::filters_first : sampling::Order::temperature_first;
             }),
-    integer("seed", -k_largest_int64, k_largest_int64, 0, "the same seed gives the same text; unset: chance",
+    integer("seed", k_any_least, k_any_most, 0,
+            "the same seed gives the same text; any 64 bits, so -1 is 2^64 - 1; unset: chance",
             [](P& p, int64_t v) {
                 p.sampling.seed = static_cast<uint64_t>(v);
                 p.has_seed = true;
@@ -110,10 +122,9 @@ std::span<const GenerateOption> generate_options() noexcept {
 void set_option(GenerateParams& params, std::string_view name, int64_t value) {
     const GenerateOption& option = find(name);
     if (option.set_integer == nullptr) return set_option(params, name, static_cast<double>(value));
-    if (static_cast<double>(value) < option.minimum || static_cast<double>(value) > option.maximum) {
-        fail(Status::invalid, "option {} is {}; it goes from {} to {}", name, value, option.minimum,
-             option.maximum);
-    }
+    if (value < option.least || value > option.most)
+        fail(Status::invalid, "option {} is {}; it goes from {} to {}", name, value, option.least,
+             option.most);
     option.set_integer(params, value);
 }
 

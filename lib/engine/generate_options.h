@@ -16,10 +16,12 @@ enum class OptionType : int32_t { integer = 1, number = 2 };
 struct GenerateOption {
     const char* name;
     OptionType type;
-    double minimum;
+    double minimum;  // of an integer option: the nearest double to `least`
     double maximum;
     double default_value;
     const char* help;
+    int64_t least;  // of an integer option; exact
+    int64_t most;
     void (*set_integer)(GenerateParams& params, int64_t value);  // null for numbers
     void (*set_number)(GenerateParams& params, double value);    // null for integers
 };

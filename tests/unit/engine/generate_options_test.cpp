@@ -87,6 +87,23 @@ TEST_CASE("values beyond an option's range are refused with the option and its r
     }
 }
 
+TEST_CASE("every seed of 64 bits is taken as it is, and no other integer is read as its neighbour") {
+    constexpr int64_t k_most = std::numeric_limits<int64_t>::max();
+    for (const int64_t seed : {int64_t{0}, int64_t{42}, k_most, k_most - 1, -k_most - 1, -k_most, int64_t{-1},
+                               int64_t{9007199254740993}, int64_t{9223372036854774785}}) {
+        GenerateParams params;
+        set_option(params, "seed", seed);
+        CHECK(params.has_seed);
+        CHECK(params.sampling.seed == static_cast<uint64_t>(seed));
+    }
+    GenerateParams params;
+    expect_error(Status::invalid, "option max_tokens is 9007199254740992; it goes from 0 to 9007199254740991",
+                 [&] { set_option(params, "max_tokens", int64_t{9007199254740992}); });
+    expect_error(Status::invalid, "option top_k is 2147483648; it goes from 0 to 2147483647",
+                 [&] { set_option(params, "top_k", int64_t{2147483648}); });
+    expect_error(Status::invalid, "to 9007199254740991", [&] { set_option(params, "min_tokens", k_most); });
+}
+
 TEST_CASE("an unknown option is refused by name") {
     GenerateParams params;
     for (const char* name : {"", "temp", "Temperature", "top_k "}) {
