@@ -7,12 +7,12 @@
 #endif
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <utility>
 
+#include "base/control_groups.h"
 #include "base/error.h"
 
 namespace minim {
@@ -33,18 +33,6 @@ int32_t read_topology(int cpu, const char* leaf) noexcept {
     if (std::fscanf(file, "%d", &value) != 1) value = -1;
     std::fclose(file);
     return value;
-}
-
-// Returns the whole cores that cpu.max of control groups version 2 grants, INT32_MAX if there is no quota.
-int32_t cgroup_core_quota() noexcept {
-    std::FILE* file = std::fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (file == nullptr) return INT32_MAX;
-    int64_t quota = 0;
-    int64_t period = 0;
-    const bool limited = std::fscanf(file, "%" SCNd64 " %" SCNd64, &quota, &period) == 2 && period > 0;
-    std::fclose(file);
-    if (!limited) return INT32_MAX;
-    return static_cast<int32_t>(std::max<int64_t>(1, (quota + period - 1) / period));
 }
 
 #if defined(__x86_64__)
@@ -184,7 +172,7 @@ std::vector<int> usable_cores() {
 
 int32_t usable_core_count() noexcept {
     try {
-        return std::max(1, std::min(static_cast<int32_t>(usable_cores().size()), cgroup_core_quota()));
+        return std::max(1, std::min(static_cast<int32_t>(usable_cores().size()), control_group_cores()));
     } catch (...) {
         return 1;
     }
