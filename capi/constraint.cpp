@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "chat/markup.h"
+#include "constraint/gbnf.h"
 #include "constraint/json_schema.h"
 #include "constraint/regex.h"
 #include "constraint/tool_calls.h"
@@ -105,6 +106,23 @@ minim_status minim_constraint_from_regex_n(minim_model* model, const char* patte
         required(out, "out") = nullptr;
         *out = compiled_form(required(model, "model"),
                              constraint::grammar_of_regex(text_argument(pattern, length, "pattern")), params);
+    });
+}
+
+minim_status minim_constraint_from_grammar(minim_model* model, const char* grammar,
+                                           const minim_constraint_params* params, minim_constraint** out,
+                                           minim_error* err) {
+    return minim_constraint_from_grammar_n(model, grammar, SIZE_MAX, params, out, err);
+}
+
+minim_status minim_constraint_from_grammar_n(minim_model* model, const char* grammar, size_t length,
+                                             const minim_constraint_params* params, minim_constraint** out,
+                                             minim_error* err) {
+    return guard(err, [&] {
+        required(out, "out") = nullptr;
+        const minim_model& of = required(model, "model");
+        const std::string_view text = text_argument(grammar, length, "grammar");
+        *out = compiled_form(of, constraint::grammar_of_gbnf(text, &of.model().tokenizer()), params);
     });
 }
 

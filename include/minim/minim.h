@@ -1096,6 +1096,27 @@ MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_regex_n(minim_mode
                                                                       const minim_constraint_params* params,
                                                                       minim_constraint** out,
                                                                       minim_error* err);
+/*
+ * Compiles a context-free grammar in GBNF, the notation of llama.cpp, which is also the EBNF of xgrammar and SGLang:
+ *     root  ::= "[" items? "]"            # the whole answer
+ *     items ::= item | items "," item     # rules may refer to themselves in any place
+ *     item  ::= [0-9]{1,3} | root
+ * Parts are literals in double quotes, classes ([a-z], [^,;]), '.' for any character, names of rules, groups in parentheses, and added
+ * tokens of the model (<think> or <[id]>), each with ?, *, +, {m}, {m,} or {m,n}; '|' divides alternatives. Escapes are those of C, and
+ * a backslash with xHH, uHHHH or UHHHHHHHH for a character. `grammar` is zero-terminated UTF-8.
+ * Errors: INVALID (not such a grammar, a rule that is missing or defined twice, nothing fits it), UNSUPPORTED (a limit on the size of the
+ * grammar or its automaton); both name the line or the rule.
+ */
+MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_grammar(minim_model* model, const char* grammar,
+                                                                      const minim_constraint_params* params,
+                                                                      minim_constraint** out,
+                                                                      minim_error* err);
+/* The same for a grammar of `length` bytes; SIZE_MAX: up to the first zero. */
+MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_grammar_n(minim_model* model,
+                                                                        const char* grammar, size_t length,
+                                                                        const minim_constraint_params* params,
+                                                                        minim_constraint** out,
+                                                                        minim_error* err);
 /* Makes a constraint that allows one of these texts, each up to its first zero. */
 MINIM_API MINIM_MUST_CHECK minim_status minim_constraint_from_choices(
     minim_model* model, const char* const* choices, size_t count, const minim_constraint_params* params,

@@ -686,6 +686,16 @@ class Constraint {
                     });
     }
 
+    // A grammar in GBNF, whose rule `root` is the whole answer.
+    static Constraint from_grammar(const Model& model, const std::string& grammar,
+                                   const ConstraintOptions& options = {}) {
+        return made(options,
+                    [&](const minim_constraint_params& params, minim_constraint** out, minim_error* error) {
+                        return minim_constraint_from_grammar_n(model.get(), grammar.data(), grammar.size(),
+                                                               &params, out, error);
+                    });
+    }
+
     static Constraint from_choices(const Model& model, const std::vector<std::string>& choices,
                                    const ConstraintOptions& options = {}) {
         std::vector<const char*> texts;

@@ -441,6 +441,7 @@ static void test_constraints(minim_model* model) {
     minim_error err = MINIM_ERROR_INIT;
     minim_constraint_params params = MINIM_CONSTRAINT_PARAMS_INIT;
     minim_constraint *schema = NULL, *regex = NULL, *choices = NULL, *tools = NULL, *none = NULL;
+    minim_constraint* grammar = NULL;
     minim_sampling* sampling = NULL;
     minim_session* session = NULL;
     minim_generate_result result = MINIM_GENERATE_RESULT_INIT;
@@ -451,6 +452,21 @@ static void test_constraints(minim_model* model) {
 
     CHECK_OK(minim_constraint_from_schema(model, "{\"type\": \"boolean\"}", NULL, &schema, &err));
     CHECK_OK(minim_constraint_from_regex(model, "[0-9]{3}", &params, &regex, &err));
+    CHECK_OK(minim_constraint_from_grammar(model, "root ::= <think> [0-9]+ root | </think>", &params,
+                                           &grammar, &err));
+    CHECK_OK(minim_constraint_matches(grammar, "<think>12<think>3</think>", SIZE_MAX, &matches, &err));
+    CHECK(matches == 1);
+    CHECK_OK(minim_constraint_matches(grammar, "<think>12", SIZE_MAX, &matches, &err));
+    CHECK(matches == 0);
+    minim_constraint_free(grammar);
+    grammar = NULL;
+    CHECK_OK(minim_constraint_from_grammar_n(model, "root ::= \"ab\"???", 13, NULL, &grammar, &err));
+    minim_constraint_free(grammar);
+    CHECK_FAILS(minim_constraint_from_grammar(model, "root ::= <no>", NULL, &none, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_grammar(model, NULL, NULL, &none, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_grammar_n(model, "root ::= a", 10, NULL, NULL, &err), MINIM_E_INVALID);
+    CHECK_FAILS(minim_constraint_from_grammar_n(model, "root ::= \"a\"{200000}", 20, NULL, &none, &err),
+                MINIM_E_UNSUPPORTED);
     CHECK_OK(minim_constraint_from_choices(model, texts, 2, NULL, &choices, &err));
     params.starts_after = "</think>";
     CHECK_OK(minim_constraint_from_tools(model, "[{\"name\": \"now\"}]", NULL, 1, &params, &tools, &err));

@@ -161,6 +161,10 @@ class Constraints(unittest.TestCase):
             regex = model().constraint(regex=r"[a-f]{4}-\d\d")
             text = text_of(session.generate(prompt(CAPITAL)["ids"], schema=regex, temperature=1.0, seed=1))
             self.assertRegex(text, r"\A[a-f]{4}-\d\d\Z")
+            grammar = model().constraint(grammar='root ::= "(" root ")" | [a-f]{3} | "é" root')
+            text = text_of(session.generate(prompt(CAPITAL)["ids"], schema=grammar, temperature=1.5, seed=1, max_tokens=60))
+            self.assertTrue(grammar.matches(text) or len(text) >= 60, text)
+            self.assertTrue(grammar.matches("((é(abc)))") and not grammar.matches("((abc)"))
             choices = model().constraint(choices=["Paris", "Lima", "é"])
             text = text_of(session.generate(prompt(CAPITAL)["ids"], schema=choices))
             self.assertIn(text, ("Paris", "Lima", "é"))
@@ -186,6 +190,7 @@ class Constraints(unittest.TestCase):
             (dict(schema={"properties": {"a": {"type": "text"}}}), "schema/properties/a: 'type'"),
             (dict(schema={"not": {"propertyNames": {"maxLength": 1}}}), "schema/not: 'propertyNames'"),
             (dict(regex="a("), "'a('"),
+            (dict(grammar="root ::= a\na ::= b"), "grammar, line 2: rule 'a': rule 'b' is not defined"),
             (dict(choices=[]), "no choices"),
             (dict(tools=[{"name": "a"}], tool="b"), "no tool 'b'"),
             (dict(regex="a", starts_after="think"), "'think'"),
@@ -193,7 +198,7 @@ class Constraints(unittest.TestCase):
             with self.subTest(arguments), self.assertRaises(minim.Error) as caught:
                 model().constraint(**arguments)
             self.assertIn(part, str(caught.exception))
-        for arguments in ({}, dict(schema={}, regex="a")):
+        for arguments in ({}, dict(schema={}, regex="a"), dict(grammar="root ::= \"a\"", regex="a")):
             with self.assertRaises(TypeError):
                 model().constraint(**arguments)
 

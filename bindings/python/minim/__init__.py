@@ -690,6 +690,7 @@ class Model(abi.Handle):
         schema=None,
         *,
         regex=None,
+        grammar=None,
         choices=None,
         tools=None,
         tool=None,
@@ -702,15 +703,16 @@ class Model(abi.Handle):
 
         schema        a JSON Schema, as a dict or bool
         regex         a regular expression that the whole answer must match
+        grammar       a grammar in GBNF ("root ::= ..."), as of llama.cpp, xgrammar and SGLang
         choices       texts, one of which must be the answer
         tools         the tools of a chat request, to be called; `tool` names one of them, `single` means one call
         starts_after  "</think>": anything is allowed up to this token
         optional      with tools: the answer may be text; a call, once the model opens it, fits the tools
         relax         with tools: keywords that cannot be enforced are left out, with a warning in the log
         """
-        given = [form for form in (schema, regex, choices, tools) if form is not None]
+        given = [form for form in (schema, regex, grammar, choices, tools) if form is not None]
         if len(given) != 1:
-            raise TypeError("a constraint is one of schema, regex, choices and tools")
+            raise TypeError("a constraint is one of schema, regex, grammar, choices and tools")
         params = abi.ConstraintParams(
             starts_after=None if starts_after is None else _zero_terminated(starts_after, "starts_after"),
             calls_are_optional=int(optional),
@@ -721,6 +723,9 @@ class Model(abi.Handle):
         elif regex is not None:
             pattern = _utf8(regex)
             call = "constraint_from_regex_n", pattern, len(pattern)
+        elif grammar is not None:
+            text = _utf8(grammar)
+            call = "constraint_from_grammar_n", text, len(text)
         elif choices is not None:
             texts = [_utf8(choice) for choice in choices]
             lengths = (c.c_size_t * len(texts))(*map(len, texts))

@@ -214,6 +214,8 @@ FUNCTIONS = {
     "minim_constraint_from_schema": ('minim_status', ['minim_model*', 'const char*', 'const minim_constraint_params*', 'minim_constraint**', 'minim_error*']),
     "minim_constraint_from_regex": ('minim_status', ['minim_model*', 'const char*', 'const minim_constraint_params*', 'minim_constraint**', 'minim_error*']),
     "minim_constraint_from_regex_n": ('minim_status', ['minim_model*', 'const char*', 'size_t', 'const minim_constraint_params*', 'minim_constraint**', 'minim_error*']),
+    "minim_constraint_from_grammar": ('minim_status', ['minim_model*', 'const char*', 'const minim_constraint_params*', 'minim_constraint**', 'minim_error*']),
+    "minim_constraint_from_grammar_n": ('minim_status', ['minim_model*', 'const char*', 'size_t', 'const minim_constraint_params*', 'minim_constraint**', 'minim_error*']),
     "minim_constraint_from_choices": ('minim_status', ['minim_model*', 'const char* const*', 'size_t', 'const minim_constraint_params*', 'minim_constraint**', 'minim_error*']),
     "minim_constraint_from_choices_n": ('minim_status', ['minim_model*', 'const char* const*', 'const size_t*', 'size_t', 'const minim_constraint_params*', 'minim_constraint**', 'minim_error*']),
     "minim_constraint_from_tools": ('minim_status', ['minim_model*', 'const char*', 'const char*', 'int32_t', 'const minim_constraint_params*', 'minim_constraint**', 'minim_error*']),

@@ -924,6 +924,8 @@ extern "C" {
     pub fn minim_constraint_from_schema(model: *mut minim_model, schema: *const c_char, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;
     pub fn minim_constraint_from_regex(model: *mut minim_model, pattern: *const c_char, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;
     pub fn minim_constraint_from_regex_n(model: *mut minim_model, pattern: *const c_char, length: usize, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;
+    pub fn minim_constraint_from_grammar(model: *mut minim_model, grammar: *const c_char, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;
+    pub fn minim_constraint_from_grammar_n(model: *mut minim_model, grammar: *const c_char, length: usize, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;
     pub fn minim_constraint_from_choices(model: *mut minim_model, choices: *const *const c_char, count: usize, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;
     pub fn minim_constraint_from_choices_n(model: *mut minim_model, choices: *const *const c_char, lengths: *const usize, count: usize, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;
     pub fn minim_constraint_from_tools(model: *mut minim_model, tools: *const c_char, name: *const c_char, single: i32, params: *const minim_constraint_params, out: *mut *mut minim_constraint, err: *mut minim_error) -> minim_status;

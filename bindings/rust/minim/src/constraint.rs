@@ -18,6 +18,8 @@ pub enum ConstraintForm<'a> {
     Schema(&'a str),
     /// A regular expression that the whole answer must match.
     Regex(&'a str),
+    /// A grammar in GBNF, whose rule `root` is the whole answer.
+    Grammar(&'a str),
     /// Texts, one of which must be the answer.
     Choices(&'a [&'a str]),
     /// The tools of a chat request, as JSON, to be called: any of them or the one that is named, once or several times.
@@ -80,6 +82,9 @@ impl Constraint {
             }
             ConstraintForm::Regex(pattern) => create(|out, err| unsafe {
                 sys::minim_constraint_from_regex_n(model, pattern.as_ptr().cast(), pattern.len(), &params, out, err)
+            }),
+            ConstraintForm::Grammar(text) => create(|out, err| unsafe {
+                sys::minim_constraint_from_grammar_n(model, text.as_ptr().cast(), text.len(), &params, out, err)
             }),
             ConstraintForm::Choices(choices) => {
                 let texts: Vec<*const c_char> = choices.iter().map(|text| text.as_ptr().cast()).collect();
