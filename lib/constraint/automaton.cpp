@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "constraint/left_recursion.h"
 #include "constraint/nfa.h"
 
 namespace minim::constraint {
@@ -24,7 +25,9 @@ using StateSet = std::vector<int32_t>;
 class Builder {
   public:
     Builder(const Grammar& grammar, size_t longest_token)
-        : grammar_(grammar), nfa_(make_nfa(grammar)), longest_token_(longest_token) {}
+        : grammar_(grammar), nfa_(make_nfa(grammar)), longest_token_(longest_token) {
+        remove_left_recursion(nfa_, grammar);
+    }
 
     Automaton build() {
         name_symbols();
@@ -222,10 +225,8 @@ class Builder {
                     continue;
                 }
                 const auto callee = static_cast<size_t>(calls[path.back().n_followed++].rule);
-                if (seen[callee] == open) {
-                    fail(Status::invalid, "the constraint's part '{}' begins with itself",
-                         grammar_.rules()[callee].name);
-                }
+                if (seen[callee] == open)
+                    fail_internal("the rule '{}' begins with itself", grammar_.rules()[callee].name);
                 if (seen[callee] == done) continue;
                 seen[callee] = open;
                 path.push_back({static_cast<int32_t>(callee), 0});

@@ -59,8 +59,8 @@ struct Automaton {
     bool is_last(int32_t state) const noexcept { return lasts[static_cast<size_t>(state)] != 0; }
 };
 
-// `longest_token` in bytes. Throws invalid if no text fits the grammar or a rule begins with itself, and
-// unsupported if the tables would be too large; both name the rule.
+// `longest_token` in bytes. Throws invalid if no text fits the grammar, and unsupported, with the name of a rule, if the
+// tables would be too large.
 Automaton make_automaton(const Grammar& grammar, size_t longest_token);
 
 }  // namespace minim::constraint

@@ -9,8 +9,6 @@
 namespace minim::constraint {
 namespace {
 
-constexpr size_t k_most_states = 1'000'000;
-
 using Kind = Grammar::Kind;
 
 class Builder {
@@ -23,16 +21,17 @@ class Builder {
     Nfa build() {
         for (const Grammar::Rule& rule : grammar_.rules()) {
             rule_ = &rule;
-            nfa_.rule_starts.push_back(build(rule.body, add({.kind = NfaState::Kind::accept})));
+            nfa_.rule_begins.push_back(add({.kind = NfaState::Kind::accept}));
+            nfa_.rule_starts.push_back(build(rule.body, nfa_.rule_begins.back()));
         }
         return std::move(nfa_);
     }
 
   private:
     int32_t add(const NfaState& state) {
-        if (nfa_.states.size() >= k_most_states) {
+        if (nfa_.states.size() >= Nfa::k_most_states) {
             fail(Status::unsupported, "the constraint's part '{}' needs an automaton of more than {} states",
-                 rule_->name, k_most_states);
+                 rule_->name, Nfa::k_most_states);
         }
         nfa_.states.push_back(state);
         return static_cast<int32_t>(nfa_.states.size() - 1);

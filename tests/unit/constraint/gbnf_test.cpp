@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "constraint/gbnf.h"
 
+#include <optional>
+#include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +33,68 @@ void refused(std::string_view text, Status status, const std::string& message) {
     }
     FAIL_CHECK("no error");
 }
+
+// Rules of random alternatives over `a`, `b` and each other, with all of their texts up to a length.
+struct RandomGrammar {
+    static constexpr size_t k_longest = 5;
+    using Texts = std::set<std::string>;
+    using Alternative = std::vector<int>;  // -1: a, -2: b, otherwise a rule
+
+    explicit RandomGrammar(std::mt19937& random) : rules(1 + random() % 4) {
+        for (std::vector<Alternative>& rule : rules) {
+            rule.resize(1 + random() % 3);
+            for (Alternative& alternative : rule)
+                for (size_t n = random() % 4; n > 0; --n)
+                    alternative.push_back(static_cast<int>(random() % (rules.size() + 2)) - 2);
+        }
+    }
+
+    static std::string name(int rule) { return rule == 0 ? "root" : "r" + std::to_string(rule); }
+
+    std::string text() const {
+        std::string text;
+        for (size_t r = 0; r < rules.size(); ++r) {
+            text += name(static_cast<int>(r)) + " ::= ";
+            for (size_t i = 0; i < rules[r].size(); ++i) {
+                text += i > 0 ? "| \"\" " : "\"\" ";
+                for (const int part : rules[r][i])
+                    text += part == -1 ? "\"a\" " : part == -2 ? "[b] " : name(part) + " ";
+            }
+            text += "\n";
+        }
+        return text;
+    }
+
+    Texts texts() const {
+        std::vector<Texts> of(rules.size());
+        for (bool has_changed = true; has_changed;) {
+            has_changed = false;
+            for (size_t r = 0; r < rules.size(); ++r) {
+                for (const Alternative& alternative : rules[r]) {
+                    Texts found = {""};
+                    for (const int part : alternative)
+                        found = joined(found, part == -1   ? Texts{"a"}
+                                              : part == -2 ? Texts{"b"}
+                                                           : of[static_cast<size_t>(part)]);
+                    const size_t before = of[r].size();
+                    of[r].merge(found);
+                    has_changed |= of[r].size() != before;
+                }
+            }
+        }
+        return of[0];
+    }
+
+    static Texts joined(const Texts& left, const Texts& right) {
+        Texts all;
+        for (const std::string& a : left)
+            for (const std::string& b : right)
+                if (a.size() + b.size() <= k_longest) all.insert(a + b);
+        return all;
+    }
+
+    std::vector<std::vector<Alternative>> rules;
+};
 
 }  // namespace
 
@@ -76,11 +141,51 @@ TEST_CASE("rules may refer to themselves") {
          {"a", "[a]", "[a,[a,a]]"},
          {"[]", "[a", "[a,]"}},
         {"root ::= \"a\" root \"a\" | \"b\" root \"b\" | \"\"", {"abba", "aabbaa"}, {"ab", "aba"}},
+        {"root ::= root \",\" [a-c] | [a-c]", {"a", "a,b", "a,b,c"}, {"", "a,", ",a", "ab"}},
+        {"root ::= root root | \"a\" | \"\"", {"", "a", "aaaa"}, {"b"}},
+        {"root ::= e\ne ::= e \"+\" t | t\nt ::= t \"*\" f | f\nf ::= \"(\" e \")\" | [0-9]",
+         {"1", "1+2*3", "(1+2)*(3)", "((1))"},
+         {"", "1+", "(1", "1)", "12"}},
+        {"root ::= a \".\"\na ::= b \"x\" | \"1\"\nb ::= c \"y\" | a\nc ::= a \"z\" | b | \"2\"",
+         {"1.", "2yx.", "1zyx.", "1x.", "1xx.", "2yyx.", "2yxzyx."},
+         {"1", "2.", "2y.", "1z.", "1zy.", "x."}},
+        {"root ::= n? root \"x\" | n root | \"1\"\nn ::= \"-\"",
+         {"1", "-1", "1x", "-1x", "--1xx", "-1xx"},
+         {"-", "x", "1-"}},
         {"root ::= even | \"\"\neven ::= \"a\" odd\nodd ::= \"a\" | \"a\" even",
          {"", "aa", "aaaa"},
          {"a", "aaa"}},
     };
     check_examples(examples, of_gbnf);
+}
+
+TEST_CASE("random grammars have exactly the texts of their rules") {
+    std::mt19937 random(7);
+    int n_with_texts = 0;
+    for (int round = 0; round < 1500; ++round) {
+        const RandomGrammar grammar(random);
+        const RandomGrammar::Texts texts = grammar.texts();
+        INFO(grammar.text());
+        std::optional<Language> language;
+        try {
+            language.emplace(grammar_of_gbnf(grammar.text(), nullptr));
+        } catch (const Error&) {
+            CHECK(texts.empty());
+            continue;
+        }
+        n_with_texts += texts.empty() ? 0 : 1;
+        for (size_t length = 0; length <= RandomGrammar::k_longest; ++length) {
+            for (size_t bits = 0; bits < size_t{1} << length; ++bits) {
+                std::string text;
+                for (size_t i = 0; i < length; ++i) text += (bits >> i & 1) != 0 ? 'b' : 'a';
+                if (language->has(text) != texts.contains(text)) FAIL_CHECK("text: " << text);
+                if (texts.contains(text) && language->must_end_after(text) && texts.size() > 1)
+                    for (const std::string& other : texts)
+                        if (other != text && other.starts_with(text)) FAIL_CHECK("must not end: " << text);
+            }
+        }
+    }
+    CHECK(n_with_texts > 700);
 }
 
 TEST_CASE("what is no grammar is refused with its line, rule and what to write") {
@@ -129,4 +234,6 @@ TEST_CASE("what is no grammar is refused with its line, rule and what to write")
     invalid("root ::= \"a\"\n%ignore \" \"", "line 2: directives");
     invalid("root ::= \"a\" (=\"b\")", "'(=' begins a look-ahead");
     invalid("root ::= \"a\" root", "no text fits");
+    invalid("root ::= root", "no text fits");
+    invalid("root ::= root \"a\" | a\na ::= root", "no text fits");
 }
