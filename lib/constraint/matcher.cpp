@@ -24,7 +24,13 @@ Matcher::Matcher(std::shared_ptr<const Constraint> constraint, int64_t n_vocab,
 std::span<const uint64_t> Matcher::allowed() {
     if (allowed_is_known_) return allowed_;
     std::ranges::fill(allowed_, 0);
-    for (const Positions::Place& place : positions_.places(position_)) allow_from(place);
+    // Places are sorted: those of one state follow each other.
+    const auto all = positions_.places(position_);
+    const std::vector<Positions::Place> places(all.begin(), all.end());
+    for (size_t begin = 0, end = 0; begin < places.size(); begin = end) {
+        while (end < places.size() && places[end].state == places[begin].state) ++end;
+        allow_from(std::span(places).subspan(begin, end - begin));
+    }
     for (const TokenTrie::Twin& twin : constraint_->trie().twins())
         if (is_allowed(twin.first)) allow(twin.other);
     for (const Automaton::TokenSymbol& token : constraint_->automaton().tokens)
@@ -35,13 +41,13 @@ std::span<const uint64_t> Matcher::allowed() {
     return allowed_;
 }
 
-void Matcher::allow_from(const Positions::Place& place) {
-    const auto tokens = constraint_->state_tokens(place.state);
+void Matcher::allow_from(std::span<const Positions::Place> places) {
+    const auto tokens = constraint_->state_tokens(places[0].state);
     for (const int32_t token : tokens->few) allow(token);
     for (size_t word = 0; word < tokens->bits.size(); ++word) allowed_[word] |= tokens->bits[word];
     if (tokens->exits.empty()) return;
     const auto nodes = constraint_->trie().nodes();
-    const int32_t position = positions_.after(place.frame);
+    const int32_t position = positions_.after(places);
     for (const int32_t exit : tokens->exits) {
         try_tokens(constraint_->trie(), positions_, exit + 1, nodes[static_cast<size_t>(exit)].end, position,
                    path_, [&](int32_t i, int32_t) {

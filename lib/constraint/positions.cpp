@@ -4,7 +4,18 @@
 #include <algorithm>
 #include <map>
 
+#include "base/error.h"
+
 namespace minim::constraint {
+namespace {
+
+constexpr size_t k_most_stored = size_t{1} << 25;  // places: 256 MB
+// Whether a frame is within another one is only looked for so far: an unknown answer is no.
+constexpr int k_most_depth = 64;
+constexpr size_t k_most_pairs = 4096;  // of places of two frames
+constexpr size_t k_most_compared = 4;  // frames with which one is compared
+
+}  // namespace
 
 int32_t Positions::start_of(int32_t rule) {
     return alone_in(automaton_->rule_starts[static_cast<size_t>(rule)]);
@@ -25,11 +36,11 @@ int32_t Positions::read(int32_t position, std::string_view bytes) {
     return position;
 }
 
-int32_t Positions::after(int32_t frame) {
+int32_t Positions::after(std::span<const Place> places) {
     found_.clear();
     found_end_ = false;
     returned_.clear();
-    return_to(frame);
+    for (const Place& place : places) return_to(place.frame);
     return position_of_found();
 }
 
@@ -48,29 +59,18 @@ int32_t Positions::work_out(int32_t position, int32_t symbol) {
     return next;
 }
 
-// Adds the places after a rule of the frame, and if such a place may end its own rule, the places after that one.
+// Adds the places after a rule of the frame.
 void Positions::return_to(int32_t frame) {
-    const size_t first = returned_.size();
     if (std::ranges::find(returned_, frame) != returned_.end()) return;
     returned_.push_back(frame);
-    for (size_t i = first; i < returned_.size(); ++i) {
-        for (const Place& place : frames_[static_cast<size_t>(returned_[i])]) {
-            if (place.state == k_end_of_text) {
-                found_end_ = true;
-                continue;
-            }
-            if (!automaton_->is_last(place.state)) found_.push_back(place);
-            if (automaton_->accepts[static_cast<size_t>(place.state)] != 0 &&
-                std::ranges::find(returned_, place.frame) == returned_.end())
-                returned_.push_back(place.frame);
-        }
-    }
+    const Frame& from = frames_[static_cast<size_t>(frame)];
+    found_.insert(found_.end(), from.reached.begin(), from.reached.end());
+    found_end_ |= from.may_end;
 }
 
 int32_t Positions::position_of_found() {
     if (found_.empty() && !found_end_) return k_dead;
-    std::ranges::sort(found_);
-    found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
+    reduce(found_);
     PlaceList key = found_;
     if (found_end_) key.push_back({k_end_of_text, 0});
     const auto known = numbers_.find(key);
@@ -78,6 +78,7 @@ int32_t Positions::position_of_found() {
 
     const size_t number = entries_.size();
     Entry entry{.places = found_, .readers = readers_of(found_)};
+    count_stored(entry.places.size() + entry.readers.size());
     try {
         next_.resize((number + 1) * n_symbols_, k_unknown);
         may_end_.push_back(found_end_ ? 1 : 0);
@@ -110,7 +111,7 @@ Positions::PlaceList Positions::readers_of(const PlaceList& places) {
                 continue;
             }
             // A call at the very end of a rule returns to where that rule returns.
-            const PlaceList& returns = frames_[static_cast<size_t>(place.frame)];
+            const PlaceList& returns = frames_[static_cast<size_t>(place.frame)].returns;
             entry.returns.insert(entry.returns.end(), returns.begin(), returns.end());
         }
     };
@@ -127,12 +128,25 @@ Positions::PlaceList Positions::readers_of(const PlaceList& places) {
 }
 
 int32_t Positions::frame_of(PlaceList returns) {
-    std::ranges::sort(returns);
-    returns.erase(std::unique(returns.begin(), returns.end()), returns.end());
+    reduce(returns);
     const auto number = static_cast<int32_t>(frames_.size());
     const auto known = frame_numbers_.find(returns);
     if (known != frame_numbers_.end()) return known->second;
-    frames_.push_back(returns);
+    Frame frame{.returns = returns, .reached = {}};
+    for (const Place& place : returns) {
+        if (place.state == k_end_of_text) {
+            frame.may_end = true;
+            continue;
+        }
+        frame.reached.push_back(place);
+        if (automaton_->accepts[static_cast<size_t>(place.state)] == 0) continue;
+        const Frame& below = frames_[static_cast<size_t>(place.frame)];
+        frame.reached.insert(frame.reached.end(), below.reached.begin(), below.reached.end());
+        frame.may_end |= below.may_end;
+    }
+    reduce(frame.reached);
+    count_stored(frame.returns.size() + frame.reached.size());
+    frames_.push_back(std::move(frame));
     try {
         frame_numbers_.emplace(std::move(returns), number);
     } catch (...) {
@@ -140,6 +154,59 @@ int32_t Positions::frame_of(PlaceList returns) {
         throw;
     }
     return number;
+}
+
+// Sorts the places and drops those that another one of the same state makes superfluous. Later frames are usually the ones
+// that allow more.
+void Positions::reduce(PlaceList& places) {
+    std::ranges::sort(places);
+    places.erase(std::unique(places.begin(), places.end()), places.end());
+    const auto has_state = [](const Place& a, const Place& b) { return a.state == b.state; };
+    if (std::ranges::adjacent_find(places, has_state) == places.end()) return;
+    PlaceList kept;  // backwards
+    for (size_t i = places.size(); i-- > 0;) {
+        bool is_kept = true;
+        for (size_t n = 0; n < std::min(kept.size(), k_most_compared) && is_kept; ++n) {
+            const Place& other = kept[kept.size() - 1 - n];
+            if (other.state != places[i].state) break;
+            is_kept = !is_within(places[i].frame, other.frame, k_most_depth);
+        }
+        if (is_kept) kept.push_back(places[i]);
+    }
+    places.assign(kept.rbegin(), kept.rend());
+}
+
+// Returns true if everything that may follow a rule of one frame may also follow one of the other: each of its returns has one
+// of the same state and a frame that allows as much. False may also mean that this is not known.
+bool Positions::is_within(int32_t frame, int32_t other, int depth) {
+    if (frame == other) return true;
+    if (depth == 0) return false;
+    const uint64_t key = uint64_t{static_cast<uint32_t>(frame)} << 32 | static_cast<uint32_t>(other);
+    if (const auto known = is_within_.find(key); known != is_within_.end()) return known->second;
+    const PlaceList& returns = frames_[static_cast<size_t>(frame)].returns;
+    const Frame& into = frames_[static_cast<size_t>(other)];
+    bool is_inside = returns.size() * into.reached.size() <= k_most_pairs;
+    for (size_t i = 0; i < returns.size() && is_inside; ++i) {
+        const Place& place = returns[i];
+        if (place.state == k_end_of_text) {
+            is_inside = into.may_end;
+            continue;
+        }
+        is_inside = std::ranges::any_of(into.reached, [&](const Place& reached) {
+            return reached.state == place.state && is_within(place.frame, reached.frame, depth - 1);
+        });
+    }
+    is_within_.emplace(key, is_inside);
+    count_stored(1);
+    return is_inside;
+}
+
+void Positions::count_stored(size_t n_places) {
+    n_stored_ += n_places;
+    if (n_stored_ > k_most_stored) {
+        fail(Status::unsupported, "the constraint is too ambiguous: a text can be read in more than {} ways",
+             k_most_stored);
+    }
 }
 
 int32_t Positions::keep_only(int32_t position) {
@@ -151,7 +218,7 @@ int32_t Positions::keep_only(int32_t position) {
     };
     mark(entry.places);
     for (size_t frame = frames_.size(); frame-- > 0;)
-        if (is_needed[frame] != 0) mark(frames_[frame]);
+        if (is_needed[frame] != 0) mark(frames_[frame].returns);
 
     Positions kept(*automaton_);
     std::vector<int32_t> new_numbers(frames_.size(), 0);
@@ -161,10 +228,11 @@ int32_t Positions::keep_only(int32_t position) {
         return places;
     };
     for (size_t frame = 0; frame < frames_.size(); ++frame)
-        if (is_needed[frame] != 0) new_numbers[frame] = kept.frame_of(renumbered(frames_[frame]));
+        if (is_needed[frame] != 0) new_numbers[frame] = kept.frame_of(renumbered(frames_[frame].returns));
     kept.found_ = renumbered(entry.places);
     kept.found_end_ = may_end(position);
     const int32_t number = kept.position_of_found();
+    kept.limit_of_stored_ = std::max(k_many_stored, 2 * kept.n_stored_);
     *this = std::move(kept);
     return number;
 }

@@ -188,6 +188,22 @@ TEST_CASE("random grammars have exactly the texts of their rules") {
     CHECK(n_with_texts > 700);
 }
 
+TEST_CASE("ambiguity does not make positions grow with the text") {
+    for (const char* form :
+         {"root ::= root root | \"a\"", "root ::= root \"a\" root | \"a\"",
+          "root ::= \"a\" | \"a\" root | \"a\" root root root", "root ::= [a]* root [a]* | \"a\"",
+          "root ::= (x y)*\nx ::= [a]*\ny ::= [a]* x", "root ::= (\"a\"? root)* \"a\""}) {
+        INFO(form);
+        const Automaton automaton = make_automaton(grammar_of_gbnf(form, nullptr), 64);
+        Positions positions(automaton);
+        const int32_t place =
+            positions.read(positions.start_of(automaton.start_rule), std::string(3001, 'a'));
+        REQUIRE(place != Positions::k_dead);
+        CHECK(positions.may_end(place));
+        CHECK(positions.places(place).size() < 20);
+    }
+}
+
 TEST_CASE("what is no grammar is refused with its line, rule and what to write") {
     const auto invalid = [](std::string_view text, const std::string& message) {
         refused(text, Status::invalid, message);
