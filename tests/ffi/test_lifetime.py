@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles released in any order, and exceptions in callbacks."""
+"""Handles released in any order, at the exit of the interpreter too, and exceptions in callbacks."""
 
+import copy
 import gc
+import os
+import pickle
 import subprocess
 import sys
 import unittest
@@ -107,6 +110,115 @@ class Lifetime(unittest.TestCase):
             ):
                 ids = [token.id for token in session.generate(golden["ids"])]
                 self.assertEqual(ids, golden["greedy_ids"][:-1])
+
+
+def run_threads(body, n_threads=2, pause=0.03):
+    """Runs a program whose daemon threads are in calls when the interpreter exits, with freed memory overwritten."""
+    program = (
+        "import asyncio, sys, threading, time; sys.path.insert(0, sys.argv[1]); import minim\n"
+        "path = sys.argv[2]\n"
+        "model = minim.Model(path, threads=2); session = model.session(context=1000)\n"
+        "engine = minim.Engine(model, kv_tokens=4096)\n"
+        "def run():\n"
+        f"    while True: {body}\n"
+        f"for _ in range({n_threads}): threading.Thread(target=run, daemon=True).start()\n"
+        f"time.sleep({pause})\n"
+    )
+    environment = {**os.environ, "MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
+    arguments = [sys.executable, "-c", program, str(PACKAGES), str(Q8_0)]
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, env=environment)
+
+
+class Exit(unittest.TestCase):
+    def test_daemon_threads_in_calls_end_with_the_process(self):
+        bodies = (
+            "session.tokens; model.tokenize('hello')",
+            "engine.submit([5, 6], max_tokens=2000, ignore_end=1, notify=lambda: None).result()",
+            "minim.Model(path, mmap=False, progress=lambda *done: None, log=print, log_level='info').close()",
+            "asyncio.run(minim.aio.Engine(model, kv_tokens=512).generate([5], max_tokens=20, ignore_end=1))",
+            "model.output_parser().feed('<think>'); model.constraint(choices=['a']).matches('a')",
+            "list(model.session(context=600).generate([5], max_tokens=500, ignore_end=1))",
+        )
+        for body in bodies:
+            for pause in (0.03, 0.05):
+                with self.subTest(body=body, pause=pause):
+                    done = run_threads(body, pause=pause)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_thread_that_goes_on_after_errors_does_not_keep_the_process(self):
+        done = run_threads("\n".join(["", "        try: session.tokens, engine.state", "        except Exception: pass"]))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_handlers_that_run_after_the_release_get_an_error(self):
+        calls = (
+            "list(session.generate([5], max_tokens=2))",
+            "session.tokens",
+            "engine.submit([5], max_tokens=2)",
+            "request.result()",
+            "next(generation)",
+            "model.tokenize('hello')",
+            "parser.feed('hello')",
+            "cancel.trigger()",
+            "minim.Model(sys.argv[2])",
+            "minim.Cancel()",
+            "llama.create_chat_completion([{'role': 'user', 'content': 'Hello'}])",
+            "llm.generate('Hello')",
+        )
+        program = (
+            "import atexit, sys; sys.path.insert(0, sys.argv[1])\n"
+            "def late():\n"
+            f"    for call in {calls!r}:\n"
+            "        try: eval(call)\n"
+            "        except Exception as error: print(type(error).__name__)\n"
+            "        else: print(call, 'works')\n"
+            "    for handle in (session, engine, model, llama, llm): handle.close()\n"
+            "atexit.register(late)\n"
+            "import minim\n"
+            "model = minim.Model(sys.argv[2], threads=1); session = model.session(context=64)\n"
+            "engine = minim.Engine(model, kv_tokens=256); request = engine.submit([5], max_tokens=5)\n"
+            "llama, llm = minim.Llama(sys.argv[2], n_ctx=256), minim.LLM(sys.argv[2], max_model_len=256)\n"
+            "generation = session.generate([5], max_tokens=5); parser, cancel = model.output_parser(), minim.Cancel()\n"
+            "atexit.register(lambda: session.tokens)  # registered after the import: runs before the release\n"
+        )
+        done = run_program(program)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.split(), ["ValueError"] * len(calls))
+
+    def test_closing_an_engine_does_not_wait_for_a_callback_that_waits_for_it(self):
+        with minim.Model(Q8_0, threads=1) as opened:
+            engine = minim.Engine(opened, kv_tokens=512)
+            states = []
+
+            def notify():
+                try:
+                    states.append(engine.state)
+                except ValueError:
+                    states.append(None)
+
+            request = engine.submit([5], max_tokens=300, ignore_end=1, notify=notify)
+            next(request.tokens())
+            engine.close()
+            self.assertGreater(len(states), 0)
+
+
+class Copies(unittest.TestCase):
+    def test_handles_cannot_be_copied_or_pickled(self):
+        with minim.Model(Q8_0, threads=1) as opened:
+            session = opened.session(context=64)
+            engine = minim.Engine(opened, kv_tokens=256)
+            handles = [opened, session, engine, engine.submit([5], max_tokens=2), session.generate([5], max_tokens=2)]
+            handles += [opened.checkpoint(), opened.decoder(), opened.output_parser(), opened.constraint(choices=["a"])]
+            handles += [minim.Cancel(), minim.aio.Engine(opened, kv_tokens=256)]
+            handles += [minim.LLM(str(Q8_0), max_model_len=64), minim.Llama(str(Q8_0), n_ctx=64)]
+            for handle in handles:
+                for duplicate in (copy.copy, copy.deepcopy, pickle.dumps, lambda one: copy.deepcopy({"a": [one]})):
+                    with self.subTest(handle=type(handle)), self.assertRaisesRegex(TypeError, f"a minim {type(handle).__name__} cannot be copied"):
+                        duplicate(handle)
+            with self.assertRaisesRegex(TypeError, r"fork\(\) makes a second session"):
+                copy.copy(session)
+            self.assertEqual(len(list(session.generate([5], max_tokens=2, ignore_end=1))), 2)
+            for handle in (session.tokens, opened.info, session.result, minim.devices(), minim.SamplingParams(n=2)):
+                copy.deepcopy(handle)
 
 
 class Callbacks(unittest.TestCase):

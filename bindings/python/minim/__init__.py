@@ -777,6 +777,8 @@ class Cancel(abi.Handle):
     trigger() may be called from any thread, also before the call; it stays triggered until reset().
     """
 
+    _interrupt = "cancel_trigger"
+
     def __init__(self):
         out = c.c_void_p()
         abi.check("cancel_create", c.byref(out))
@@ -1091,6 +1093,8 @@ def _token_of(token):
 
 class Generation:
     """An iterator over the Tokens of one answer."""
+
+    __reduce_ex__ = abi.no_copy
 
     def __init__(self, session, cancel):
         self._session, self._change, self._cancel = session, session._change, cancel
@@ -1418,6 +1422,7 @@ class Request(abi.Handle):
     """A request made by Engine.submit(). Its answer can be read once, by tokens() or by result()."""
 
     _END, _TOKEN = 0, 1
+    _interrupt = "request_cancel"
 
     def __init__(self, engine, handle, callback=None):
         self._reading = threading.Lock()
@@ -1480,6 +1485,7 @@ class Request(abi.Handle):
         token, what = abi.Token(), c.c_int32(-1)
         with self._reading:
             while True:
+                self._require_open()  # close() of another thread, or the exit of the interpreter, ends the waiting
                 left_ms = _SLICE_MS if end is None else math.ceil((end - time.monotonic()) * 1000)
                 abi.check(name, handle, max(0, min(left_ms, _SLICE_MS)), c.byref(token), c.byref(what))
                 if what.value == self._TOKEN:

@@ -2,12 +2,15 @@
 """minim.h in ctypes: structures, signatures, errors, handles, and where the library is; __init__.py uses it. The structures and
 signatures themselves are in _tables.py, which is written from the header."""
 
+import atexit
 import ctypes as c
 import ctypes.util
 import enum
 import os
 import pathlib
+import sys
 import threading
+import time
 import weakref
 
 from . import _tables as tables
@@ -274,30 +277,58 @@ def take_tokens(tokens):
         call("tokens_free", tokens)
 
 
+def no_copy(self, *protocol):
+    """The __reduce_ex__ of objects with memory of the library, through which copy and pickle go: two of them would release it twice."""
+    name = type(self).__name__
+    instead = _IN_PLACE_OF_COPIES.get(name, "share the object itself between threads, and make a new one in another process")
+    raise TypeError(f"a minim {name} cannot be copied or pickled, as its memory is the library's: {instead}")
+
+
+_IN_PLACE_OF_COPIES = {
+    "Session": "fork() makes a second session, and save_bytes() gives bytes for Model.restore_bytes()",
+}
+
+
 class Handle:
-    """One handle of the library. It is released once: by close(), or when it is collected; if another thread is in a call on it, at
-    the end of that call. Exceptions of callbacks are stored in _raised, which the children of a runtime share. `kept` is an object
-    that lives until the release, such as the runtime, to whose log the library may still write.
+    """One handle of the library. It is released once: by close(), when it is collected, or when the interpreter exits; if another
+    thread is in a call on it, at the end of that call. Exceptions of callbacks are stored in _raised, which the children of a runtime
+    share. `kept` is an object that lives until the release, such as the runtime, to whose log the library may still write.
     """
 
+    _handle, _raised, _lock = None, (), threading.RLock()  # of an object that is not made yet
+    _interrupt = None  # the call that ends the running calls of other threads, for the exit
     _all = weakref.WeakSet()
+    _is_exiting = False  # of the class: all handles are released, and no new ones are made
+    _releasing = []  # an entry for each release that is running now
+
+    __reduce_ex__ = no_copy
 
     def _own(self, release, handle, raised, kept=None):
+        if Handle._is_exiting:
+            call(release, handle)
+            _let_the_process_end()
+            raise ValueError(f"there is no new {type(self).__name__}: the interpreter is exiting, and minim is closed")
         self._handle, self._raised, self._lock, self._users = handle, raised, threading.RLock(), 0
-        self._all.add(self)
         self._release = weakref.finalize(self, self._release_now, release, handle, kept)
+        self._release.atexit = False  # _release_all() does it
+        self._all.add(self)
 
     @staticmethod
     def _release_now(release, handle, kept):
-        call(release, handle)
+        Handle._releasing.append(handle)
+        try:
+            call(release, handle)
+        finally:
+            Handle._releasing.remove(handle)
 
     def close(self):
         if not hasattr(self, "_release"):
             return
         with self._lock:
             self._handle = None
-            if self._users == 0:
-                self._release()
+            is_unused = self._users == 0
+        if is_unused:  # outside of the lock: an engine waits for its thread, which may be in a callback that needs the lock
+            self._release()
 
     def __enter__(self):
         return self
@@ -305,19 +336,30 @@ class Handle:
     def __exit__(self, *exception):
         self.close()
 
+    def _require_open(self):
+        if self._handle is None:
+            raise ValueError(f"the {type(self).__name__} is closed")
+
     def _use(self, function, name, *arguments):
-        with self._lock:
-            handle = self._handle
-            if handle is None:
-                raise ValueError(f"the {type(self).__name__} is closed")
-            self._users += 1
+        is_user, is_done = False, False
         try:
-            return function(name, handle, *arguments)
-        finally:
             with self._lock:
-                self._users -= 1
-                if self._users == 0 and self._handle is None:
+                self._require_open()
+                handle = self._handle
+                self._users += 1
+                is_user = True
+            result = function(name, handle, *arguments)
+            is_done = True
+            return result
+        finally:
+            if is_user:
+                with self._lock:
+                    self._users -= 1
+                    is_last = self._users == 0 and self._handle is None
+                if is_last:
                     self._release()
+            if Handle._is_exiting and not is_done:
+                _let_the_process_end()
             if self._raised:
                 raise self._raised.pop(0)
 
@@ -336,9 +378,59 @@ class Handle:
         return result
 
 
+_EXIT_SECONDS = 10  # how long the exit waits for calls of other threads
+_HOLD_SECONDS = 2  # and how long a thread waits for the end of the process
+
+
+def _let_the_process_end():
+    """Holds up a daemon thread whose call failed as the interpreter exits, before the error is raised: the process may end meanwhile. A
+    thread that prints a traceback just then can make CPython abort, as it has the lock of stderr.
+    """
+    if threading.get_ident() == threading.main_thread().ident:
+        return
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code is Handle._use.__code__:  # a call inside of another one, whose handle is to be released first
+            return
+        frame = frame.f_back
+    time.sleep(_HOLD_SECONDS)
+
+
+def _release_all():
+    """Closes all handles before the interpreter ends. Calls of daemon threads are ended first: a thread that came back from the library
+    into an interpreter that is gone, or was in a callback, would crash the process. Handles of calls that do not end stay unreleased.
+    """
+    Handle._is_exiting = True
+    handles = _all_handles()
+    for handle in handles:
+        with handle._lock:
+            if handle._users > 0 and handle._interrupt is not None and handle._handle is not None:
+                call(handle._interrupt, handle._handle)
+            handle._handle = None
+    for handle in handles:
+        handle.close()
+    end = time.monotonic() + _EXIT_SECONDS
+    while any(handle._release.alive for handle in handles) or Handle._releasing:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.001)
+
+
+def _all_handles():
+    while True:
+        try:
+            return list(Handle._all)
+        except RuntimeError:  # another thread made one meanwhile
+            pass
+
+
+atexit.register(_release_all)
+
+
 def _renew_locks():
     """In the child of a fork: threads of the parent that had a lock, or were in a call, do not exist."""
-    for handle in Handle._all:
+    Handle._releasing.clear()
+    for handle in _all_handles():
         handle._lock, handle._users = threading.RLock(), 0
         if hasattr(handle, "_reading"):
             handle._reading = threading.Lock()

@@ -22,6 +22,8 @@ import weakref
 
 import minim
 
+from ._abi import no_copy
+
 __all__ = ["Engine", "Request"]
 
 
@@ -90,6 +92,8 @@ class Request:
     """One request of an Engine. Iterate over its minim.Tokens, or await result(). `async with` cancels it at the end of the block if it
     is still running. One task at a time."""
 
+    __reduce_ex__ = no_copy
+
     def __init__(self, request: minim.Request, wakeups: _Wakeups):
         self._request, self._wakeups = request, wakeups
 
@@ -132,6 +136,8 @@ class Request:
 
 class Engine:
     """A minim.Engine for one event loop, with the same arguments. `async with` closes it, which ends running requests."""
+
+    __reduce_ex__ = no_copy
 
     def __init__(self, model: minim.Model, **params: typing.Any):
         self._engine = minim.Engine(model, **params)

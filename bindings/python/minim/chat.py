@@ -15,6 +15,8 @@ import uuid
 
 import minim
 
+from ._abi import no_copy
+
 Json = typing.Dict[str, typing.Any]
 
 _THINK_END = "</think>"
@@ -50,6 +52,8 @@ class Llama:
     n_threads   0: the cores that this process may use
     options     other arguments of minim.Model: devices, host_experts, threads_decode ...
     """
+
+    __reduce_ex__ = no_copy
 
     def __init__(
         self, model_path: str, *, n_ctx: int = 0, n_threads: int = 0, kv: str = "f16", **options: typing.Any

@@ -14,6 +14,8 @@ import typing
 
 import minim
 
+from ._abi import no_copy
+
 Prompt = typing.Union[str, typing.Sequence[int], typing.Mapping[str, typing.Any]]
 
 
@@ -112,6 +114,8 @@ class LLM:
     kv_tokens      size of the KV cache in tokens; None: max_model_len for each of 8 requests, or what fits in memory
     options        other arguments of minim.Model: devices, threads, host_experts ...
     """
+
+    __reduce_ex__ = no_copy
 
     def __init__(
         self,
