@@ -50,11 +50,18 @@ std::optional<double> bandwidth_of(std::string_view text) {
     return size_of(text.substr(0, text.size() - k_per_second.size()));
 }
 
+// Returns the text without spaces at its ends.
+std::string_view trimmed(std::string_view text) {
+    constexpr std::string_view k_spaces = " \t\r\n";
+    const size_t begin = std::min(text.find_first_not_of(k_spaces), text.size());
+    return text.substr(begin, text.find_last_not_of(k_spaces) + 1 - begin);
+}
+
 std::vector<std::string_view> parts_of(std::string_view text) {
     std::vector<std::string_view> parts;
     for (size_t begin = 0; begin <= text.size();) {
         const size_t end = std::min(text.find(',', begin), text.size());
-        parts.push_back(text.substr(begin, end - begin));
+        parts.push_back(trimmed(text.substr(begin, end - begin)));
         begin = end + 1;
     }
     return parts;
@@ -140,7 +147,7 @@ DeviceFacts parse_device(std::string_view text) {
     const size_t equals = std::min(text.find('='), text.size());
     if (equals == 0) refuse();
     DeviceFacts facts;
-    facts.name = device_name(text.substr(0, equals));
+    facts.name = device_name(trimmed(text.substr(0, equals)));
     const bool is_name = std::ranges::all_of(facts.name, [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == ':' || c == '_' || c == '-';
     });
@@ -161,9 +168,9 @@ DeviceFacts parse_device(std::string_view text) {
 
 DeviceBudget parse_device_budget(std::string_view text) {
     const size_t equals = text.find('=');
-    DeviceBudget budget = {.name = device_name(text.substr(0, equals))};
+    DeviceBudget budget = {.name = device_name(trimmed(text.substr(0, equals)))};
     if (equals == std::string_view::npos) return budget;
-    const std::string_view value = text.substr(equals + 1);
+    const std::string_view value = trimmed(text.substr(equals + 1));
     const auto [end, error] =
         std::from_chars(value.data(), value.data() + value.size(), budget.part, std::chars_format::fixed);
     const bool is_number = error == std::errc() && end == value.data() + value.size();

@@ -4,6 +4,7 @@
 import asyncio
 import gc
 import os
+import threading
 import time
 import unittest
 
@@ -119,6 +120,51 @@ class Aio(unittest.IsolatedAsyncioTestCase):
         with self.assertRaisesRegex(minim.Error, "empty"):
             self.engine.submit([])
         self.assertTrue(await self.engine.drain(timeout=60))
+
+
+class Loops(unittest.TestCase):
+    def test_an_engine_serves_one_loop_after_another_and_two_at_once(self):
+        engine = minim.aio.Engine(model(), kv_tokens=16384)
+        options = {"max_tokens": 8, "ignore_end": 1}
+
+        async def ask(repeat=3):
+            return [(await engine.generate(PROMPTS[0], **options)).ids for _ in range(repeat)]
+
+        expected = asyncio.run(ask())
+        self.assertEqual(asyncio.run(ask()), expected)
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(asyncio.run(ask()))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(answers, [expected] * 3)
+        loop = asyncio.new_event_loop()
+        self.assertEqual(loop.run_until_complete(ask()), expected)
+        self.assertEqual(loop.run_until_complete(ask()), expected)
+        loop.close()
+        n_open = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            asyncio.run(ask(1))
+        self.assertLessEqual(len(os.listdir("/proc/self/fd")), n_open + 2)
+
+        async def leave_behind():
+            return engine.submit(PROMPTS[0], max_tokens=3000, ignore_end=1)
+
+        left = asyncio.run(leave_behind())
+        self.assertEqual(asyncio.run(ask(1)), expected[:1])
+
+        async def read_on():
+            await left.result()
+
+        with self.assertRaisesRegex(RuntimeError, "minim.aio.Engine is awaited in another event loop"):
+            asyncio.run(read_on())
+
+        async def close():
+            async with engine:
+                pass
+
+        asyncio.run(close())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
-from support import Q8_0, minim
+from support import Q8_0, minim, np
 
 os.environ["MINIM_PLUGIN_PATH"] = os.environ["MINIM_SIM_FOLDER"]
 
@@ -355,6 +355,28 @@ class Devices(unittest.TestCase):
             self.assertGreater(cpu.free, 0)
             with model.session(64):
                 self.assertEqual(model.memory()[0].kv, 64 * model.info.kv_token_bytes_f16)
+
+    def test_devices_as_users_write_them(self):
+        two = "sim:0 (layers 0-1), sim:1 (layer 2)"
+        for options, placement in (
+            ({"devices": []}, "cpu (layers 0-2)"),
+            ({"devices": ()}, "cpu (layers 0-2)"),
+            ({"devices": " "}, "cpu (layers 0-2)"),
+            ({"devices": [], "budgets": [], "split": []}, "cpu (layers 0-2)"),
+            ({"devices": "sim:0, sim:1"}, two),
+            ({"devices": [" sim:0", "SIM1 "]}, two),
+            ({"devices": "sim:0 = 200MiB,\tsim:1= 0.5"}, two),
+            ({"devices": "sim:0, sim:1", "budgets": 0.9}, two),
+            ({"devices": ["sim:0, sim:1"], "budgets": [2**31, "2GiB"]}, two),
+            ({"devices": ["sim:0"], "budgets": np.array([10**9])}, "sim:0 (layers 0-2)"),
+        ):
+            with self.subTest(options), minim.Model(Q8_0, threads=2, **options) as model:
+                self.assertEqual(model.info.placement, placement)
+        with self.assertRaisesRegex(TypeError, "the device 0 is not a text"):
+            minim.Model(Q8_0, devices=[0])
+        for devices, names in (([], []), ("", []), ("cuda:0 = 96GiB, 1790GB/s, pcie=50GB/s", ["cuda:0"])):
+            plan = minim.plan(Q8_0, context=512, devices=devices, host="768GiB, 576GB/s")
+            self.assertEqual([device["name"] for device in plan["devices"]], names)
 
     def test_what_cannot_be_is_an_error(self):
         for options, status in (

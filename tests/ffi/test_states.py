@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions forked, saved to files and restored."""
 
+import bz2
+import gzip
+import io
+import lzma
 import os
 import pathlib
 import random
@@ -12,6 +16,7 @@ import tempfile
 import threading
 import time
 import unittest
+import zipfile
 
 from support import PACKAGES, Q8_0, minim, model, np, prompt
 
@@ -161,6 +166,98 @@ class States(unittest.TestCase):
                 os.lseek(file.fileno(), 4, os.SEEK_SET)
                 with model().restore(file.fileno()) as session:
                     self.assertEqual(list(session.tokens), [5, 6, 7])
+
+    def test_sessions_follow_each_other_in_file_objects_of_any_kind(self):
+        def reopened(opened, again):
+            def read(file):
+                file.close()
+                return again()
+
+            return opened, read
+
+        def rewound(file):
+            file.seek(0)
+            return file
+
+        def peeked(mode):
+            file = open(self.path, mode)
+            file.peek(1)
+            return file
+
+        members = zipfile.ZipFile(io.BytesIO(), "w")
+        ends = socket.socketpair()
+        pipe = os.pipe()
+        kinds = {
+            "gzip": reopened(lambda: gzip.open(self.path, "wb"), lambda: gzip.open(self.path)),
+            "bz2": reopened(lambda: bz2.open(self.path, "wb"), lambda: bz2.open(self.path)),
+            "lzma": reopened(lambda: lzma.open(self.path, "wb"), lambda: lzma.open(self.path)),
+            "a member of a zip file": reopened(lambda: members.open("member", "w"), lambda: members.open("member")),
+            "bytes": (io.BytesIO, rewound),
+            "a buffer over bytes": (lambda: io.BufferedRandom(io.BytesIO()), rewound),
+            "a temporary file": (tempfile.TemporaryFile, rewound),
+            "a named temporary file": (tempfile.NamedTemporaryFile, rewound),
+            "a spooled file": (lambda: tempfile.SpooledTemporaryFile(max_size=100), rewound),
+            "append": (lambda: open(self.path, "a+b"), rewound),
+            "a small buffer": (lambda: open(self.path, "w+b", buffering=10), rewound),
+            "peeked": reopened(lambda: open(self.path, "wb"), lambda: peeked("rb")),
+            "peeked, for writing too": reopened(lambda: open(self.path, "wb"), lambda: peeked("r+b")),
+            "unbuffered": reopened(lambda: open(self.path, "wb", 0), lambda: open(self.path, "rb", 0)),
+            "a socket": reopened(lambda: ends[0].makefile("wb"), lambda: ends[1].makefile("rb")),
+            "a pipe": reopened(lambda: os.fdopen(pipe[1], "wb"), lambda: os.fdopen(pipe[0], "rb")),
+        }
+        sessions = [model().session(context=64) for _ in range(3)]
+        sessions[1].eval([5])
+        sessions[2].eval([6, 7, 8])
+
+        def save(file):
+            file.write(b"head")
+            for session in sessions:
+                session.save(file)
+            file.write(b"tail")
+            if file.seekable():
+                self.assertEqual(file.tell(), 8 + sum(len(session.save_bytes()) for session in sessions))
+
+        for name, (opened, reader_of) in kinds.items():
+            with self.subTest(name), opened() as file:
+                if name in ("a socket", "a pipe"):  # has no room for all of it
+                    writer = threading.Thread(target=lambda: (save(file), file.close()))
+                    writer.start()
+                    again = ends[1].makefile("rb") if name == "a socket" else os.fdopen(pipe[0], "rb")
+                else:
+                    save(file)
+                    again = reader_of(file)
+                with again:
+                    self.assertEqual(again.read(4), b"head")
+                    for session in sessions:
+                        with model().restore(again) as restored:
+                            self.assertEqual(list(restored.tokens), list(session.tokens))
+                    self.assertEqual(again.read(4), b"tail")
+                self.path.unlink(missing_ok=True)
+        for end in ends:
+            end.close()
+
+    def test_what_is_no_binary_file_is_refused_and_errors_leave_the_position(self):
+        with model().session(context=64) as session:
+            for file in (io.StringIO(), gzip.open(self.path, "wt")):
+                for call in (session.save, model().restore):
+                    with self.subTest(file), self.assertRaisesRegex(TypeError, f"the {type(file).__name__} is open for text"):
+                        call(file)
+                file.close()
+            for file in (None, [1], bytearray(8)):
+                with self.subTest(file), self.assertRaisesRegex(TypeError, r"save_bytes\(\) and restore_bytes\(\) take bytes"):
+                    session.save(file)
+            for bad in (b"", b"short", b"minim-kv" + b"\xff" * 300, b"other" * 100, bytes(session.save_bytes())[:-1]):
+                for file in (io.BytesIO(b"head" + bad), tempfile.TemporaryFile()):
+                    if not isinstance(file, io.BytesIO):
+                        file.write(b"head" + bad)
+                    file.seek(4)
+                    with self.subTest(bad[:10]), self.assertRaises(minim.Error):
+                        model().restore(file)
+                    self.assertEqual((file.tell(), file.read()), (4, bad))
+                    file.close()
+        for file in (io.BytesIO(b"GGUF"), gzip.GzipFile(fileobj=io.BytesIO(), mode="wb")):
+            with self.assertRaisesRegex(TypeError, "is not a file of the system"):
+                minim.Model(file)
 
     def test_a_session_goes_through_a_socket(self):
         with model().session(context=64) as session:

@@ -38,6 +38,7 @@ import typing
 import numpy as np
 
 from . import _abi as abi
+from . import _files as files
 from ._abi import Error, FileError, MissingFileError, OutOfMemoryError, Reason, Status  # noqa: F401  part of this module's interface
 
 __version__ = ".".join(map(str, abi.tables.VERSION))
@@ -111,7 +112,7 @@ def _path(path):
 
 
 def _descriptor(file):
-    """Returns the descriptor of an int or of a file object, or None for a path."""
+    """Returns the descriptor of an int or of an object with one, or None for a path."""
     if isinstance(file, int):
         return _int32(file)
     return None if isinstance(file, (str, bytes, os.PathLike)) else _int32(file.fileno())
@@ -119,6 +120,8 @@ def _descriptor(file):
 
 def _checkpoint_path(file):
     """Returns a path; an open file's is that of its descriptor, of which the library keeps a copy."""
+    if isinstance(file, io.IOBase) and not files.is_plain(getattr(file, "buffer", file)):
+        raise TypeError(f"a {type(file).__name__} is not a file of the system: write its bytes to a file, and open that")
     descriptor = _descriptor(file)
     if descriptor is None:
         return _path(file)
@@ -269,14 +272,27 @@ def _cache_bytes(size):
     return int(float(match[1]) * _UNITS[match[2] or "B"])
 
 
-def _with_budgets(devices, budgets):
+def _device_names(devices):
+    """Returns a list of devices, or a text with commas, as a list; spaces around a name do not count."""
+    names = []
+    for device in [devices] if isinstance(devices, str) else devices or ():
+        if not isinstance(device, str):
+            raise TypeError(f"the device {device!r} is not a text such as 'cuda:0'")
+        names += [name.strip() for name in device.split(",")] if device.strip() else []
+    return names
+
+
+def _with_budgets(names, budgets):
     """The names of devices as the library takes them, and budgets that are bytes: texts and parts go behind the names."""
-    names = devices.split(",") if isinstance(devices, str) else list(devices)
-    if budgets is None or all(isinstance(budget, int) for budget in budgets):
-        return ",".join(names), budgets
-    if len(budgets) != len(names):
-        raise ValueError(f"{len(budgets)} budgets for {len(names)} devices")
-    texts = [f"{budget}B" if isinstance(budget, int) else str(budget) for budget in budgets]
+    if budgets is None:
+        return ",".join(names), None
+    several = [budgets] * len(names) if isinstance(budgets, (str, int, float)) else list(budgets)
+    several = [operator.index(budget) if hasattr(budget, "__index__") else budget for budget in several]
+    if all(isinstance(budget, int) for budget in several):
+        return ",".join(names), several
+    if len(several) != len(names):
+        raise ValueError(f"{len(several)} budgets for {len(names)} devices")
+    texts = [f"{budget}B" if isinstance(budget, int) else str(budget) for budget in several]
     return ",".join(name if text == "0B" else f"{name}={text}" for name, text in zip(names, texts)), None
 
 
@@ -329,8 +345,8 @@ def plan(
     device's share of the layers. `ubatch`: rows of a prompt step; 0 chooses.
     """
     k_format, v_format = (kv, kv) if isinstance(kv, str) else kv
-    texts = [devices] if isinstance(devices, str) else devices
-    encoded = [_zero_terminated(text, "the device") for text in texts or []]
+    texts = [text for text in ([devices] if isinstance(devices, str) else devices or ()) if text.strip()]
+    encoded = [_zero_terminated(text, "the device") for text in texts]
     names = (c.c_char_p * (len(encoded) + 1))(*encoded, None)
     shares = [float(share) for share in split or []]
     params = abi.PlanParams(
@@ -386,10 +402,11 @@ class Model(abi.Handle):
     """A loaded model. `path`: a file or a folder, or an open one: a file object or a descriptor, which may be closed afterwards.
 
     backend    "cpu", or "reference": plain float arithmetic, slow and exact
-    devices    devices for the layers: "cuda:0", "cuda:0,cuda:1" or a list of names, each with a budget if need be ("cuda:0=20GiB",
-               "cuda:0=0.9"); "auto": all usable devices; None: all layers are on `backend`
+    devices    devices for the layers: "cuda:0", "cuda:0, cuda:1" or a list of names, each with a budget if need be ("cuda:0=20GiB",
+               "cuda:0=0.9"); "auto": all usable devices; None or []: all layers are on `backend`
     split      shares of the layers, one for each device; None: in proportion to the memory that may be used
-    budgets    the most to use of each device: bytes, "20GiB", a part of its memory (0.9), 0 for no limit; None: no limits
+    budgets    the most to use of each device: bytes, "20GiB", a part of its memory (0.9), 0 for no limit; one for all devices, or a
+               list; None: no limits
     device_layers     the number of layers on the devices, the last ones of the model; None: all
     host_experts      experts of the first n layers stay on `backend`, below 0 those of the last n; True: of all layers
     overrides  experts on another device than their layer: "PATTERN=DEVICE,..." or {pattern: device}, as in minim_model_params
@@ -479,17 +496,18 @@ class Model(abi.Handle):
             fit_v_format=_choice(_KV_FORMATS, fit_v_format or "auto", "fit_v_format"),
             expert_profile=None if expert_profile is None else _path(expert_profile),
         )
-        if devices is not None and device_layers != 0:
-            names, budgets = _with_budgets(devices, budgets)
-            params.devices = _zero_terminated(names, "devices")
+        names = _device_names(devices)
+        if names and device_layers != 0:
+            joined, budgets = _with_budgets(names, budgets)
+            params.devices = _zero_terminated(joined, "devices")
             params.n_device_layers = _int32(device_layers or 0)
             params.allow_cpu = int(allow_cpu)
         shares = None
-        if split is not None:
+        if split is not None and len(split) > 0:
             shares = (c.c_double * len(split))(*split)
             params.split, params.n_split = c.cast(shares, c.c_void_p), len(split)
         limits = None
-        if budgets is not None:
+        if budgets is not None and not isinstance(budgets, (str, int, float)) and len(budgets) > 0:
             limits = (c.c_uint64 * len(budgets))(*budgets)
             params.budgets, params.n_budgets = c.cast(limits, c.c_void_p), len(budgets)
         if overrides is not None and not isinstance(overrides, str):
@@ -741,17 +759,20 @@ class Model(abi.Handle):
         return Session(self, lambda out: self._check("session_create", c.byref(params), out))
 
     def restore(self, path, context=0, kv=None, n_batch=0, n_ubatch=0, *, cancel=None):
-        """Restores a session of Session.save(), with its context size and KV format. path: a path, or an open file or descriptor, which
-        is read from its position on and left behind the session; not a pipe or socket. cancel: a Cancel."""
-        descriptor, options = _descriptor(path), (context, kv, n_batch, n_ubatch, cancel)
-        if descriptor is None:
-            return self._restored(("session_restore", _path(path)), *options)
-        if isinstance(path, io.IOBase) and path.seekable():  # it may have read ahead of its position
-            os.lseek(descriptor, path.tell(), os.SEEK_SET)
-        session = self._restored(("session_restore_fd", descriptor), *options)
-        if isinstance(path, io.IOBase):
-            path.seek(os.lseek(descriptor, 0, os.SEEK_CUR))
-        return session
+        """Restores a session of Session.save(), with its context size and KV format. path: a path, a descriptor of a file,
+        or any binary file object, compressed ones, pipes and makefile() of a socket too. A file is read from its position on, and left behind the session; after
+        an error, one that can be positioned is where it was. cancel: a Cancel."""
+        options = context, kv, n_batch, n_ubatch
+        place = files.place_of(path)
+        if place is None:
+            return self._restored(("session_restore", _path(path)), *options, cancel)
+        if isinstance(place, int):
+            return self._restored(("session_restore_fd", _int32(place)), *options, cancel)
+        if not files.is_plain(place) or not place.seekable():
+            with files.session_bytes(place) as data:
+                return self.restore_bytes(data, *options, cancel=cancel)
+        with files.at_position(place) as descriptor:
+            return self._restored(("session_restore_fd", descriptor), *options, cancel)
 
     def restore_bytes(self, data, context=0, kv=None, n_batch=0, n_ubatch=0, *, cancel=None):
         """Restores a session from the bytes of Session.save_bytes(), as restore() does."""
@@ -1180,16 +1201,18 @@ class Session(_ModelPart):
         return Session(self.model, lambda out: self._check("session_fork", out))
 
     def save(self, path, *, cancel=None):
-        """Writes the session, for Model.restore(). path: a path, whose old file is unchanged after an error; or an open file, pipe, socket
-        or descriptor, to which the session is written from its position on. cancel: a Cancel."""
-        descriptor = _descriptor(path)
-        if descriptor is None:
-            call = "session_save", _path(path)
+        """Writes the session, for Model.restore(). path: a path, whose old file is unchanged after an error; or a descriptor, a socket
+        or any binary file object, to which the session is written from its position on. What is not a file of the system, such as a
+        GzipFile or a BytesIO, gets the bytes of save_bytes() through its write(). cancel: a Cancel."""
+        place = files.place_of(path)
+        if place is None or isinstance(place, int):
+            call = ("session_save", _path(path)) if place is None else ("session_save_fd", _int32(place))
+            _cancellable(lambda switch: self._check(*call, switch), cancel)
+        elif files.is_plain(place):
+            with files.at_position(place) as descriptor:
+                _cancellable(lambda switch: self._check("session_save_fd", descriptor, switch), cancel)
         else:
-            call = "session_save_fd", descriptor
-            if isinstance(path, io.IOBase):  # what it keeps back comes first
-                path.flush()
-        _cancellable(lambda switch: self._check(*call, switch), cancel)
+            files.write_all(place, self.save_bytes(cancel=cancel))
 
     def save_bytes(self, *, cancel=None):
         """Returns the session as bytes, for Model.restore_bytes(). cancel: a Cancel."""

@@ -10,7 +10,7 @@
 
 The engine's thread wakes the event loop through a pipe, once for all requests that have something new: no thread blocks, and the
 engine waits for no Python code.
-An Engine belongs to the loop in which it submits.
+An Engine may be used from several event loops, at once or one after another; a Request belongs to the loop in which it was submitted.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class _Wakeups:
 
     async def wait(self, is_ready: typing.Callable[[], bool]) -> None:
         """Waits until is_ready() is true; it is asked when some request has something new."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("a Request of minim.aio.Engine is awaited in another event loop than that of its submit()")
         future = self._loop.create_future()
         self._waiting.append((future, is_ready))
         await future
@@ -135,22 +137,32 @@ class Request:
 
 
 class Engine:
-    """A minim.Engine for one event loop, with the same arguments. `async with` closes it, which ends running requests."""
+    """A minim.Engine for asyncio, with the same arguments. `async with` closes it, which ends running requests."""
 
     __reduce_ex__ = no_copy
 
     def __init__(self, model: minim.Model, **params: typing.Any):
         self._engine = minim.Engine(model, **params)
-        self._wakeups: typing.Optional[_Wakeups] = None
+        self._wakeups: typing.Dict[asyncio.AbstractEventLoop, _Wakeups] = {}  # of each loop that submitted
 
     def submit(self, prompt: typing.Any = None, **options: typing.Any) -> Request:
         """Submits a prompt or `messages` and returns at once; the arguments are those of minim.Engine.submit(), except n: submit a
         prompt several times instead, which evaluates it once too."""
         if "n" in options:
             raise TypeError("submit() has no n: submit the prompt several times, with seeds of their own")
-        if self._wakeups is None:
-            self._wakeups = _Wakeups(asyncio.get_running_loop())
-        return Request(self._engine.submit(prompt, notify=self._wakeups, **options), self._wakeups)
+        if "notify" in options:
+            raise TypeError("submit() has no notify: the event loop is notified")
+        wakeups = self._wakeups_of(asyncio.get_running_loop())
+        return Request(self._engine.submit(prompt, notify=wakeups, **options), wakeups)
+
+    def _wakeups_of(self, loop: asyncio.AbstractEventLoop) -> _Wakeups:
+        wakeups = self._wakeups.get(loop)
+        if wakeups is None:
+            for other in list(self._wakeups):
+                if other.is_closed():  # requests that it left behind keep theirs
+                    self._wakeups.pop(other, None)
+            wakeups = self._wakeups[loop] = _Wakeups(loop)
+        return wakeups
 
     async def generate(self, prompt: typing.Any = None, **options: typing.Any) -> minim.Answer:
         """Waits for the whole Answer. Cancelling the task cancels the request."""
@@ -170,6 +182,7 @@ class Engine:
 
     async def __aexit__(self, *exception: object) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._engine.close)
-        if self._wakeups is not None:
-            self._wakeups.close()
-            await asyncio.sleep(0)  # the loop sees the end of the pipe
+        for wakeups in list(self._wakeups.values()):
+            wakeups.close()
+        self._wakeups.clear()
+        await asyncio.sleep(0)  # the loop sees the end of the pipe
