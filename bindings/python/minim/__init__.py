@@ -344,7 +344,7 @@ def plan(
     `parallel` sequences. `kv`: a format of the KV cache, or a pair, for K and for V. `overrides`: such as "exps=CPU". `split`: each
     device's share of the layers. `ubatch`: rows of a prompt step; 0 chooses.
     """
-    k_format, v_format = (kv, kv) if isinstance(kv, str) else kv
+    k_format, v_format = _kv_pair(kv)
     texts = [text for text in ([devices] if isinstance(devices, str) else devices or ()) if text.strip()]
     encoded = [_zero_terminated(text, "the device") for text in texts]
     names = (c.c_char_p * (len(encoded) + 1))(*encoded, None)
@@ -356,8 +356,8 @@ def plan(
         n_context=context,
         n_sequences=_int32(parallel),
         n_ubatch=_int32(ubatch),
-        k_format=_choice(_KV_FORMATS, k_format.lower(), "kv"),
-        v_format=_choice(_KV_FORMATS, v_format.lower(), "kv"),
+        k_format=k_format,
+        v_format=v_format,
         overrides=None if overrides is None else _zero_terminated(overrides, "the overrides"),
         split=c.cast((c.c_double * len(shares))(*shares), c.c_void_p) if shares else None,
         n_split=len(shares),
@@ -754,7 +754,8 @@ class Model(abi.Handle):
         return Constraint(self, lambda out: self._check(*call, c.byref(params), out))
 
     def session(self, context=0, kv="f16", n_batch=0, n_ubatch=0):
-        """Makes a Session. context: its most tokens; 0: the context that the model was trained for, or what fits in memory."""
+        """Makes a Session. context: its most tokens; 0: the context that the model was trained for, or what fits in memory. kv: a format
+        of the KV cache, or a pair, for K and for V."""
         params = _session_params(context, kv, n_batch, n_ubatch)
         return Session(self, lambda out: self._check("session_create", c.byref(params), out))
 
@@ -1157,12 +1158,20 @@ def _prompt_ids(model, prompt, special, messages, tools):
     return _ids_of(model.tokenize(prompt, special) if is_text else prompt)
 
 
+def _kv_pair(kv):
+    """Returns the numbers of the formats of K and V, of a name for both or of a pair."""
+    names = (kv, kv) if isinstance(kv, str) else tuple(kv)
+    if len(names) != 2:
+        raise ValueError(f"kv is {kv!r}; a format, or a pair of those of K and V")
+    return tuple(_choice(_KV_FORMATS, name.lower(), "kv") for name in names)
+
+
 def _session_params(context, kv, n_batch, n_ubatch):
-    kv_format = _choice(_KV_FORMATS, kv, "kv")
+    k_format, v_format = _kv_pair(kv)
     return abi.SessionParams(
         max_context=max(-1, min(context, 2**63)),
-        k_format=kv_format,
-        v_format=kv_format,
+        k_format=k_format,
+        v_format=v_format,
         n_batch=_int32(n_batch),
         n_ubatch=_int32(n_ubatch),
     )
@@ -1310,6 +1319,7 @@ class Engine(_ModelPart):
 
     kv_tokens: the size of the KV cache in tokens, for all requests and cached prefixes together.
     context: the most tokens of one request, prompt and answer; 0: kv_tokens, at most the context that the model was trained for.
+    kv: a format of the KV cache, or a pair, for K and for V.
     """
 
     def __init__(
@@ -1324,11 +1334,11 @@ class Engine(_ModelPart):
         context=0,
     ):
         self.model = model
-        kv_format = _choice(_KV_FORMATS, kv, "kv")
+        k_format, v_format = _kv_pair(kv)
         params = abi.EngineParams(
             kv_tokens=max(-1, min(kv_tokens, 2**63)),
-            k_format=kv_format,
-            v_format=kv_format,
+            k_format=k_format,
+            v_format=v_format,
             n_requests=_int32(max_requests),
             n_batch=_int32(n_batch),
             n_prompt_rows=_int32(n_prompt_rows),
@@ -1600,4 +1610,4 @@ def __getattr__(name):
 
 
 from .chat import Llama  # noqa: E402, F401  they use this module
-from .llm import LLM, CompletionOutput, RequestOutput, SamplingParams  # noqa: E402, F401
+from .llm import LLM, CompletionOutput, RequestOutput, SamplingParams, StructuredOutputsParams  # noqa: E402, F401
