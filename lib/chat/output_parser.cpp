@@ -49,6 +49,7 @@ Finish OutputParser::finish(Finish finish) {
 TagSet OutputParser::wanted() const noexcept {
     using K = TokenKind;
     const TagSet value_end = TagSet(K::parameter_close) | K::invoke_close | K::block_close;
+    const TagSet call_begin = TagSet(K::block_open) | K::invoke_open | K::parameter_open;
     switch (state_) {
         case State::start:
             return wanted_in_text() | K::think_open;
@@ -63,10 +64,14 @@ TagSet OutputParser::wanted() const noexcept {
             return wanted_in_block();
         case State::invoke:
             return TagSet(K::parameter_open) | K::invoke_open | K::invoke_close | K::block_close;
-        case State::value:
-            return value_end;
+        case State::value: {
+            const bool in_tags = !inner_calls_.empty() && !inner_calls_.back().in_value;
+            return in_tags ? value_end | call_begin : value_end | K::block_open | K::invoke_open;
+        }
         case State::after_value:
-            return value_end | K::parameter_open | K::invoke_open;
+        case State::after_next_call:
+        case State::after_inner_call:
+            return value_end | call_begin;
         case State::text:
         case State::after_closer:
         case State::finished:
@@ -78,7 +83,7 @@ TagSet OutputParser::wanted() const noexcept {
 TagSet OutputParser::wanted_in_text() const noexcept {
     using K = TokenKind;
     TagSet tags;
-    if (in_reasoning_ || may_close_again()) tags = tags | K::think_close;
+    if (in_reasoning_ || owes_closer_ || may_close_again()) tags = tags | K::think_close;
     if (tools_.is_empty()) return tags;
     tags = tags | K::block_open;
     if (!in_reasoning_) tags = tags | K::invoke_open;
@@ -88,7 +93,8 @@ TagSet OutputParser::wanted_in_text() const noexcept {
 
 TagSet OutputParser::wanted_in_block() const noexcept {
     using K = TokenKind;
-    const TagSet tags = TagSet(K::invoke_open) | K::block_open | K::block_close;
+    TagSet tags = TagSet(K::invoke_open) | K::block_open | K::block_close;
+    if (owes_closer_) tags = tags | K::think_close;
     return after_invoke_ ? tags | TagSet::bare_invoke() : tags;
 }
 
@@ -112,6 +118,10 @@ void OutputParser::take(const Token& token) {
             return take_value(token);
         case State::after_value:
             return take_after_value(token);
+        case State::after_next_call:
+            return take_after_next_call(token);
+        case State::after_inner_call:
+            return take_after_inner_call(token);
         case State::finished:
             return;
     }
@@ -155,6 +165,7 @@ void OutputParser::take_text(const Token& token) {
                 in_reasoning_ = false;
                 return put_text(token.raw);
             }
+            if (owes_closer_) return end_reasoning();
             if (!may_close_again()) break;
             return hold(State::after_closer, token.raw);
         case TokenKind::block_open:
@@ -174,7 +185,12 @@ void OutputParser::take_text(const Token& token) {
     put_text(token.raw);
 }
 
+// Ends the reasoning at its </think>. If a call has ended it before, the tag is left out of the content.
 void OutputParser::end_reasoning() {
+    if (std::exchange(owes_closer_, false)) {
+        space_ = text_has_begun_ ? std::string(without_trailing_newlines(space_)) : std::string();
+        return;
+    }
     emit(OutputDelta::Kind::reasoning, without_trailing_newlines(space_));
     space_.clear();
     in_reasoning_ = false;
@@ -272,6 +288,9 @@ void OutputParser::take_block(const Token& token) {
             after_invoke_ = false;
             state_ = State::text;
             return;
+        case TokenKind::think_close:
+            if (owes_closer_) return end_reasoning();
+            [[fallthrough]];
         default:
             return put_text(token.raw);
     }
@@ -282,7 +301,10 @@ void OutputParser::begin_call(std::string_view name, bool in_block) {
     held_.clear();
     if (in_reasoning_) {
         in_reasoning_ = false;
-        if (options_.reasoning == ReasoningMode::split) text_has_begun_ = false;
+        if (options_.reasoning == ReasoningMode::split) {
+            text_has_begun_ = false;
+            owes_closer_ = true;
+        }
     }
     state_ = State::invoke;
     in_call_ = true;
@@ -325,6 +347,8 @@ void OutputParser::begin_value(std::string_view key) {
     value_.clear();
     tail_.clear();
     tail_kind_ = Tail::space;
+    inner_calls_.clear();
+    after_inner_block_ = false;
 
     escaped_ = n_parameters_++ == 0 ? "{" : ", ";
     json::append_quoted(escaped_, key);
@@ -333,10 +357,13 @@ void OutputParser::begin_value(std::string_view key) {
 }
 
 void OutputParser::take_value(const Token& token) {
+    if (token.kind == TokenKind::space) {
+        tail_ += token.raw;
+        return;
+    }
+    const bool in_block = std::exchange(after_inner_block_, token.kind == TokenKind::block_open);
+    if (!inner_calls_.empty() && !inner_calls_.back().in_value) return take_in_inner_call(token);
     switch (token.kind) {
-        case TokenKind::space:
-            tail_ += token.raw;
-            return;
         case TokenKind::parameter_close:
             return hold(State::after_value, token.raw);
         case TokenKind::invoke_close:
@@ -347,32 +374,121 @@ void OutputParser::take_value(const Token& token) {
             tail_kind_ = kind;
             return;
         }
+        case TokenKind::invoke_open:
+            if (tools_.has(token.name)) inner_calls_.push_back({in_block, false});
+            break;
         default:
-            flush_tail();
-            return put_value(token.raw);
+            break;
     }
+    flush_tail();
+    put_value(token.raw);
+}
+
+// Takes a token between the parameters of a call that the value shows. Anything that could not stand there ends that call: its tag
+// was only mentioned.
+void OutputParser::take_in_inner_call(const Token& token) {
+    if (token.kind != TokenKind::parameter_open) {
+        inner_calls_.pop_back();
+        return take_value(token);
+    }
+    inner_calls_.back().in_value = true;
+    flush_tail();
+    put_value(token.raw);
 }
 
 void OutputParser::take_after_value(const Token& token) {
-    switch (token.kind) {
-        case TokenKind::space:
+    if (token.kind == TokenKind::space) {
+        held_ += token.raw;
+        return;
+    }
+    if (!inner_calls_.empty()) {
+        if (token.kind == TokenKind::invoke_close) {
             held_ += token.raw;
+            held_tag_bytes_ = held_.size();
+            state_ = State::after_inner_call;
+            return;
+        }
+        inner_calls_.back().in_value = token.kind != TokenKind::parameter_open;
+        put_held_in_value();
+        return take(token);
+    }
+    switch (token.kind) {
+        case TokenKind::invoke_open:
+            held_name_ = token.name;
+            held_ += token.raw;
+            held_tag_bytes_ = held_.size();
+            state_ = State::after_next_call;
             return;
         case TokenKind::parameter_open:
         case TokenKind::bad_parameter:
-        case TokenKind::invoke_open:
         case TokenKind::invoke_close:
         case TokenKind::block_close:
             end_value();
             return take(token);
         default:
+            put_held_in_value();
+            return take(token);
+    }
+}
+
+// After </parameter> and an invoke tag, without the </invoke> between them: both are text if text follows.
+void OutputParser::take_after_next_call(const Token& token) {
+    switch (token.kind) {
+        case TokenKind::space:
+            held_ += token.raw;
+            return;
+        case TokenKind::text:
+        case TokenKind::parameter_close:
+        case TokenKind::block_open:
+            put_held_in_value();
+            return take(token);
+        default:
             break;
     }
+    const std::string name = held_name_;
+    end_value();
+    end_call();
+    begin_call(name, in_block_);
+    take(token);
+}
+
+// The closers belong to the call that the value shows, unless the output goes on as it does after a call.
+void OutputParser::take_after_inner_call(const Token& token) {
+    const bool in_block = inner_calls_.back().in_block;
+    const bool has_ended_block =
+        std::string_view(held_).substr(0, held_tag_bytes_).ends_with(markup::k_block_close);
+    switch (token.kind) {
+        case TokenKind::space:
+            held_ += token.raw;
+            return;
+        case TokenKind::block_close:
+            if (in_block && !has_ended_block) {
+                held_ += token.raw;
+                held_tag_bytes_ = held_.size();
+                return;
+            }
+            break;
+        case TokenKind::invoke_open:
+            if (!in_block) break;
+            [[fallthrough]];
+        default:
+            inner_calls_.pop_back();
+            put_held_in_value();
+            after_inner_block_ = in_block && token.kind == TokenKind::invoke_open;
+            return take(token);
+    }
+    end_value();
+    end_call();
+    take(token);
+}
+
+// The tags in held_ turn out to be text of the value.
+void OutputParser::put_held_in_value() {
     flush_tail();
     put_value(std::string_view(held_).substr(0, held_tag_bytes_));
     tail_ = std::string_view(held_).substr(held_tag_bytes_);
+    held_.clear();
     state_ = State::value;
-    take(token);
 }
 
 void OutputParser::put_value(std::string_view text) {
@@ -457,6 +573,21 @@ Finish OutputParser::finish_at(State state, std::string_view partial, Finish fin
             end_value();
             end_call();
             break;
+        case State::after_inner_call:
+            if (!partial.empty() && !markup::k_block_close.starts_with(partial)) {
+                put_held_in_value();
+                return finish_at(state_, partial, finish);
+            }
+            end_value();
+            end_call();
+            break;
+        case State::after_next_call: {
+            const std::string name = held_name_;
+            end_value();
+            end_call();
+            begin_call(name, in_block_);
+            return finish_at(state_, partial, finish);
+        }
         case State::invoke:
             cut_in_call = was_cut;
             if (!was_cut) end_call();

@@ -67,6 +67,8 @@ class OutputParser {
         invoke,            // between parameters
         value,             // within a parameter
         after_value,       // after </parameter> and whitespace: data unless a tag follows
+        after_next_call,   // after </parameter> and an invoke tag: the next call unless text follows
+        after_inner_call,  // after </parameter></invoke>, and perhaps the block's closer, of a call that a value shows
         finished,
     };
     // What tail_ contains, which may be the end of a value: whitespace only, or also this closer.
@@ -94,7 +96,10 @@ class OutputParser {
     void take_block(const Token& token);
     void take_invoke(const Token& token);
     void take_value(const Token& token);
+    void take_in_inner_call(const Token& token);
     void take_after_value(const Token& token);
+    void take_after_next_call(const Token& token);
+    void take_after_inner_call(const Token& token);
 
     void leave_start();
     void end_reasoning();
@@ -110,6 +115,7 @@ class OutputParser {
     void begin_value(std::string_view key);
     void put_value(std::string_view text);
     void flush_tail();
+    void put_held_in_value();
     void end_value();
 
     Finish finish_at(State state, std::string_view partial, Finish finish);
@@ -125,6 +131,7 @@ class OutputParser {
 
     State state_ = State::start;
     bool in_reasoning_;
+    bool owes_closer_ = false;     // a call has ended the reasoning, so that its </think> may still come
     bool text_has_begun_ = false;  // of the reasoning, then of the content
     std::string space_;            // whitespace that is left out if it turns out to be trailing
 
@@ -146,6 +153,13 @@ class OutputParser {
     std::string tail_;   // whitespace and closers that a value may end with
     Tail tail_kind_ = Tail::space;
     std::string escaped_;
+    // A value may show calls, for example of the format. Their closers are text.
+    struct InnerCall {
+        bool in_block;
+        bool in_value;
+    };
+    std::vector<InnerCall> inner_calls_;  // calls that are open in the value, outermost first
+    bool after_inner_block_ = false;      // directly after a <minimax:tool_call> in the value
 
     std::vector<StoredDelta> deltas_;
     std::string delta_text_;
