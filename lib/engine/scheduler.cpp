@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
+#include "engine/bad_logits.h"
 #include "model/minimax_m2.h"
 
 namespace minim::engine {
@@ -93,6 +95,9 @@ void Scheduler::run(const CancelToken* cancel, float* logits) {
     model_->forward().step(rows_, space_, {stay_on_device ? nullptr : host_logits, queries_}, cancel);
     seconds_a_row_ =
         std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(n_planned());
+    const auto n_vocab = static_cast<size_t>(model_->config().n_vocab);
+    for (int64_t row = 0; logits != nullptr && row < n_logits_planned_; ++row)
+        check_row({logits + static_cast<size_t>(row) * n_vocab, n_vocab}, row);
     for (Sequence* sequence : planned_) sequence->n_evaluated += sequence->n_rows;
     for (int64_t row = 0; logits == nullptr && row < n_logits_planned_; ++row) {
         const auto i = static_cast<size_t>(row);
@@ -131,7 +136,17 @@ std::span<const float> Scheduler::logits(int64_t row) {
     Place& place = places_[static_cast<size_t>(row)];
     if (place != Place::host) model_->forward().fetch_logits(space_, row, host_row(row).data());
     place = Place::host;
+    check_row(host_row(row), row);
     return host_row(row);
+}
+
+// Throws format, with the tensor at fault, if the logits of a row are not finite.
+void Scheduler::check_row(std::span<const float> logits, int64_t row) const {
+    if (!has_bad_logits(logits)) return;
+    std::span<const int32_t> tokens;  // of the sequence that the row belongs to
+    for (const Sequence* sequence : planned_)
+        if (sequence->logits_row && *sequence->logits_row <= row) tokens = sequence->tokens;
+    fail_bad_logits(*model_, tokens);
 }
 
 std::span<float> Scheduler::put_logits(int64_t row) {
@@ -144,9 +159,13 @@ LogitsRow Scheduler::logits_of(int64_t row, const Answer& answer) {
     logits_row.whole = [this, row] { return logits(row); };
     const Place place = places_[static_cast<size_t>(row)];
     if (place == Place::with_top) logits_row.top = space_.shortlist(row);
-    if (place != Place::device) return logits_row;
-    const ShortlistQuery query = answer.query();
-    if (query.n_candidates > 0) logits_row.top = model_->forward().shortlist(space_, row, query);
+    if (place == Place::device) {
+        const ShortlistQuery query = answer.query();
+        if (query.n_candidates > 0) logits_row.top = model_->forward().shortlist(space_, row, query);
+    }
+    const auto& top = logits_row.top;
+    if (top && (top->n_nan > 0 || (!top->candidates.empty() && std::isinf(top->candidates[0].logit))))
+        logits(row);  // throws
     return logits_row;
 }
 

@@ -64,14 +64,15 @@ class Scheduler {
     void add_chunk(Sequence& sequence, int64_t n_rows, int64_t first_wanted);
 
     // Runs the planned step. Rows of logits are written to `logits` if it is not null, else they are available from
-    // logits(). Throws as ForwardPass::step; the sequences are then unchanged.
+    // logits(). Throws as ForwardPass::step, and format for written logits that are not finite; the sequences are then unchanged.
     void run(const CancelToken* cancel, float* logits = nullptr);
 
     // Lets the answer of a sequence choose the token after its logits_row, and a further token after each draft token
     // that it agrees with. Throws as Answer::choose.
     void choose(Sequence& sequence);
 
-    // Return a row of logits, [n_vocab], copied from the device first if it is there; and a row to store known logits in.
+    // Return a row of logits, [n_vocab], copied from the device first if it is there; and a row to store known logits in. logits()
+    // throws format if they are not finite.
     std::span<const float> logits(int64_t row);
     std::span<float> put_logits(int64_t row);
 
@@ -82,6 +83,7 @@ class Scheduler {
     void add(Sequence& sequence, int64_t n_rows, int64_t first_wanted);
     void ask_for_tops();
     std::span<float> host_row(int64_t row) const;
+    void check_row(std::span<const float> logits, int64_t row) const;
     LogitsRow logits_of(int64_t row, const Answer& answer);
 
     const std::shared_ptr<const model::Model> model_;

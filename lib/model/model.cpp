@@ -12,9 +12,11 @@
 #include "model/fingerprint.h"
 #include "model/headers.h"
 #include "model/minimax_m2.h"
+#include "model/roles.h"
 #include "model/side_file.h"
 #include "model/vocabulary.h"
 #include "runtime/step_space.h"
+#include "weights/finite.h"
 #include "weights/mapped.h"
 
 namespace minim::model {
@@ -133,6 +135,7 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
         weights::choose_storage(parts_, options.residence, options.packed_file, log);
     checkpoint_.load(checkpoint::Residence::owned, {}, options.cancel);
     fingerprint_ = model::fingerprint(checkpoint_, config_);
+    check_small_weights();
     weights::PlaceOptions place = {.packed_file = options.packed_file,
                                    .origin = weights::origin_of(fingerprint_, checkpoint_.files()),
                                    .prefault = options.prefault,
@@ -145,6 +148,17 @@ void Model::load_weights(const OpenOptions& options, const Logger& log) {
     for (size_t i = 0; i < parts_.size(); ++i) weight_bytes_.push_back(placed_[i].bytes(parts_[i]));
     weights_ = join(parts_, placed_, config_.n_layer);
     make_expert_tables();
+}
+
+// Checks norms, biases and routers, which are small beside the other weights: NaN in a router or its bias would only change
+// which experts are chosen. Other weights show theirs in the logits. Throws format.
+void Model::check_small_weights() const {
+    const weights::Reader reader(checkpoint_);
+    for (const weights::WeightSpec& weight : specs_) {
+        if (weight.use != weights::Use::vector && static_cast<Role>(weight.role) != Role::router) continue;
+        const std::string why = weights::why_not_finite(reader, weight);
+        if (!why.empty()) fail_file(Reason::value, "the model's weights are not finite: {}", why);
+    }
 }
 
 // Writes the tables by which devices find the experts of a layer. They are in the device's memory, after the weights.

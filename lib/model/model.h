@@ -76,6 +76,7 @@ class Model {
     }  // of the first layers
     const runtime::ForwardPass& forward() const noexcept { return *forward_; }
     const Weights& weights() const noexcept { return weights_; }
+    std::span<const weights::WeightSpec> weight_specs() const noexcept { return specs_; }
     // Returns the number of parameters, without scales and zero points.
     int64_t n_parameters() const noexcept { return n_parameters_; }
     std::span<const weights::WeightBytes> weight_bytes() const noexcept { return weight_bytes_; }  // a share
@@ -106,6 +107,7 @@ class Model {
 
   private:
     void load_weights(const OpenOptions& options, const Logger& log);
+    void check_small_weights() const;
     void make_expert_tables();
     void make_pools(runtime::ExpertMoves moves, const ExpertUses& uses, const Logger& log);
 

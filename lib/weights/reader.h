@@ -23,7 +23,7 @@ class Reader {
     // matrix holds NaN.
     void read(const WeightSpec& weight, uint64_t at, std::span<std::byte> out) const;
 
-    // Returns the factor of the whole matrix. Throws format if it is negative or not finite.
+    // Returns the factor of the whole matrix. Throws format if that of an assembled matrix is negative or not finite.
     float factor(const WeightSpec& weight) const;
 
     // Returns the mapped bytes of the weight, or null if the file does not have them in the form of the spec:
