@@ -12,6 +12,7 @@
 #include <random>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/format_text.h"
@@ -51,9 +52,57 @@ std::string place_of(int descriptor) {
     return format_text("/proc/self/fd/{}", descriptor);
 }
 
+// Returns whether an error says that the system does not do something at all, or not here: file systems without an operation,
+// sandboxes. A full disk or a broken one is no refusal.
+bool is_refusal(int code) {
+    switch (code) {
+        case EINVAL:
+        case ENOSYS:
+        case EOPNOTSUPP:
+        case ENOTTY:
+        case EPERM:
+        case EACCES:
+            return true;
+        default:
+            return false;
+    }
+}
+
+// Where nothing can be flushed, what was written is as safe as it gets.
 void flush(int descriptor, const std::string& path) {
-    while (::fsync(descriptor) != 0)
+    while (::fsync(descriptor) != 0) {
+        if (is_refusal(errno) || errno == EROFS) return;
         if (errno != EINTR) fail_io(path, "write", errno);
+    }
+}
+
+// Returns 0 or an errno. A sandbox may allow only one of these calls.
+int rename_to(const std::string& from, const std::string& to) {
+    if (::rename(from.c_str(), to.c_str()) == 0) return 0;
+    const int code = errno;
+    if (!is_refusal(code)) return code;
+    if (::renameat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str()) == 0) return 0;
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), 0) == 0) return 0;
+    return code;
+}
+
+// Returns `path` with a random ending: a name beside it. A long name is cut first, because file systems take names up to their
+// own limit only: 255 bytes, 143 where they are encrypted.
+std::string name_beside(const std::string& path) {
+    constexpr size_t k_ending = 17;
+    constexpr size_t k_safe_length = 143;
+    std::random_device random;
+    const std::string ending = format_text(".{:08x}{:08x}", random(), random());
+    const size_t name = path.rfind('/') + 1;  // 0 without a slash
+    if (path.size() - name + k_ending <= k_safe_length) return path + ending;
+    size_t end = path.size() - k_ending;
+    while (end > name && (static_cast<uint8_t>(path[end]) & 0xC0U) == 0x80U) --end;  // not inside a character
+    return path.substr(0, end) + ending;
+}
+
+// Gives an open file without a name its name. Returns false, with errno, if that is refused.
+bool give_name(int descriptor, const std::string& name) {
+    return ::linkat(AT_FDCWD, place_of(descriptor).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
 }  // namespace
@@ -82,15 +131,25 @@ NewFile::NewFile(std::string path, uint64_t bytes, Readers readers) : path_(std:
 
 void NewFile::open_draft(mode_t mode) {
     // The kernel removes a file without a name, however this process ends.
-    draft_.descriptor = ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
-    if (draft_.descriptor >= 0) {
-        if (::access(place_of(draft_.descriptor).c_str(), F_OK) == 0) return;
-        ::close(std::exchange(draft_.descriptor, -1));
+    if (can_name_later()) {
+        draft_.descriptor = ::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+        if (draft_.descriptor >= 0) return;
     }
-    std::string name = free_name();
-    draft_.descriptor = ::open(name.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
+    std::string name = name_beside(target_);
+    draft_.descriptor = ::open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, mode);
     if (draft_.descriptor < 0) fail_io(path_, "write", errno);
     draft_.name = std::move(name);
+}
+
+// Tries with an empty file whether one without a name can get a name: once all is written it would be too late to find out.
+bool NewFile::can_name_later() const {
+    Draft trial;
+    trial.descriptor = ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, k_owner_mode);
+    if (trial.descriptor < 0) return false;
+    std::string name = name_beside(target_);
+    if (!give_name(trial.descriptor, name)) return false;
+    trial.name = std::move(name);
+    return true;
 }
 
 // Copies the permissions of the file that will be replaced, and its owner and group if this process may set them.
@@ -105,12 +164,9 @@ void NewFile::take_permissions(const struct stat& old) const {
             mode &= ~k_group_permissions;
     }
     if ((own.st_mode & k_permissions) == mode) return;  // some file systems have one mode for all files
-    if (::fchmod(draft_.descriptor, mode) != 0) fail_io(path_, "set the permissions", errno);
-}
-
-std::string NewFile::free_name() const {
-    std::random_device random;
-    return format_text("{}.{:08x}{:08x}", target_, random(), random());
+    // Where permissions cannot be set, the file keeps those it was created with: its owner's alone.
+    if (::fchmod(draft_.descriptor, mode) != 0 && !is_refusal(errno))
+        fail_io(path_, "set the permissions", errno);
 }
 
 void NewFile::write(std::span<const std::byte> data) {
@@ -119,9 +175,13 @@ void NewFile::write(std::span<const std::byte> data) {
 }
 
 void NewFile::write_at(uint64_t offset, std::span<const std::byte> data) const {
+    write_all(draft_.descriptor, offset, data);
+}
+
+void NewFile::write_all(int descriptor, uint64_t offset, std::span<const std::byte> data) const {
     constexpr size_t k_largest_write = size_t{1} << 30;  // one call never moves more than about 2 GiB
     while (!data.empty()) {
-        const ssize_t done = ::pwrite(draft_.descriptor, data.data(), std::min(data.size(), k_largest_write),
+        const ssize_t done = ::pwrite(descriptor, data.data(), std::min(data.size(), k_largest_write),
                                       static_cast<off_t>(offset));
         if (done < 0) {
             if (errno == EINTR) continue;
@@ -142,17 +202,46 @@ void NewFile::wait_for_flush(uint64_t offset, uint64_t bytes) const noexcept {
                       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
 }
 
+// Copies the finished file over the target. The room is reserved before the first byte of the old file is lost.
+void NewFile::overwrite() const {
+    struct stat info {};
+    if (::fstat(draft_.descriptor, &info) != 0) fail_io(path_, "write", errno);
+    Draft to;  // a target that was not there before is removed if it cannot be completed
+    if (::access(target_.c_str(), F_OK) != 0) to.name = target_;
+    to.descriptor = ::open(target_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, info.st_mode & k_permissions);
+    if (to.descriptor < 0) fail_io(path_, "write", errno);
+    if (info.st_size > 0 && ::fallocate(to.descriptor, FALLOC_FL_KEEP_SIZE, 0, info.st_size) != 0 &&
+        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+        fail_io(path_, format_text("make room for {} bytes", info.st_size), errno);
+    std::vector<std::byte> block(size_t{1} << 20);
+    off_t at = 0;
+    while (at < info.st_size) {
+        const ssize_t got = ::pread(draft_.descriptor, block.data(), block.size(), at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) fail_io(path_, "write", got < 0 ? errno : EIO);
+        write_all(to.descriptor, static_cast<uint64_t>(at), std::span(block).first(static_cast<size_t>(got)));
+        at += got;
+    }
+    if (::ftruncate(to.descriptor, info.st_size) != 0) fail_io(path_, "write", errno);
+    flush(to.descriptor, path_);
+    to.name.clear();
+}
+
 void NewFile::commit() {
     flush(draft_.descriptor, path_);
     if (draft_.name.empty()) {
-        std::string name = free_name();
-        if (::linkat(AT_FDCWD, place_of(draft_.descriptor).c_str(), AT_FDCWD, name.c_str(),
-                     AT_SYMLINK_FOLLOW) != 0)
-            fail_io(path_, "write", errno);
+        std::string name = name_beside(target_);
+        if (!give_name(draft_.descriptor, name)) fail_io(path_, "write", errno);
         draft_.name = std::move(name);
     }
-    if (::rename(draft_.name.c_str(), target_.c_str()) != 0) fail_io(path_, "write", errno);
-    draft_.name.clear();
+    const int code = rename_to(draft_.name, target_);
+    if (code == 0) {
+        draft_.name.clear();
+    } else if (is_refusal(code) || code == EBUSY || code == EXDEV) {
+        overwrite();  // for instance a file that is mounted into a container: it can be written, not replaced
+    } else {
+        fail_io(path_, "write", code);
+    }
     // Flushes the folder, and with it the name. A failure does not undo the rename.
     const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) return;

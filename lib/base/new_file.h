@@ -38,7 +38,8 @@ class NewFile {
     void start_flush(uint64_t offset, uint64_t bytes) const noexcept;
     void wait_for_flush(uint64_t offset, uint64_t bytes) const noexcept;
 
-    // Blocks until the bytes are on the disk, then gives the file its name, in place of any file that had it.
+    // Blocks until the bytes are on the disk, then gives the file its name, in place of any file that had it. A file that the
+    // system lets nobody replace, such as one that is mounted into a container, is overwritten.
     void commit();
 
   private:
@@ -51,8 +52,10 @@ class NewFile {
     };
 
     void open_draft(mode_t mode);
+    bool can_name_later() const;
     void take_permissions(const struct stat& old) const;
-    std::string free_name() const;
+    void write_all(int descriptor, uint64_t offset, std::span<const std::byte> data) const;
+    void overwrite() const;
 
     std::string path_;    // as given
     std::string target_;  // the path with links resolved

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <limits>
@@ -13,6 +14,7 @@
 
 #include "support/files.h"
 #include "support/helpers.h"
+#include "support/refused_calls.h"
 
 using namespace minim;
 using namespace minim::test;
@@ -28,6 +30,12 @@ void put(const std::string& path, std::string_view text, Readers readers = Reade
     write(file, text);
     file.commit();
 }
+
+#if defined(SYS_rename)
+constexpr long k_rename = SYS_rename;
+#else
+constexpr long k_rename = SYS_renameat;
+#endif
 
 mode_t mode_of(const std::string& path) {
     struct stat info {};
@@ -192,4 +200,95 @@ TEST_CASE("a file that a symbolic link points to is replaced, and the link stays
     expect_error(Status::io, "circle", [&] { put(folder / "circle", "text"); });
     std::filesystem::create_symlink("no/folder/file", folder / "nowhere");
     expect_error(Status::not_found, "nowhere", [&] { put(folder / "nowhere", "text"); });
+}
+
+TEST_CASE("a file is saved where the system refuses a step that can be done without") {
+    const std::vector<RefusedCall> refusals = {
+        {SYS_fsync, EINVAL},         {SYS_fsync, ENOSYS},          {SYS_fsync, EPERM},   {SYS_fsync, EROFS},
+        {SYS_linkat, EPERM},         {SYS_linkat, ENOSYS},         {SYS_linkat, ENOENT}, {SYS_linkat, EXDEV},
+        {SYS_linkat, EOPNOTSUPP},    {SYS_fallocate, EPERM},       {SYS_fchmod, EPERM},  {SYS_fchown, ENOSYS},
+        {SYS_fallocate, EOPNOTSUPP}, {SYS_sync_file_range, ENOSYS}};
+    for (const RefusedCall& call : refusals) {
+        INFO(call.number << " " << call.code);
+        const TemporaryFolder folder;
+        const auto text = where_refused({call}, [&] {
+            put(folder / "a", "a long old text");
+            ::chmod((folder / "a").c_str(), 0640);
+            put(folder / "a", "new");
+            return text_of(folder / "a");
+        });
+        if (!text) {
+            WARN("skipped: no seccomp");
+            return;
+        }
+        CHECK(*text == "new");
+        CHECK(n_files(folder) == 1);
+    }
+}
+
+TEST_CASE("where files cannot be renamed, the old one is overwritten, and its name and permissions stay") {
+    for (const uint32_t code : {EBUSY, EPERM, ENOSYS, EXDEV, EOPNOTSUPP}) {
+        INFO(code);
+        const TemporaryFolder folder;
+        const std::string path = folder / "a";
+        write_text(path, std::string(5000, 'x'));
+        REQUIRE(::chmod(path.c_str(), 0640) == 0);
+        const std::vector<RefusedCall> calls = {
+            {k_rename, code}, {SYS_renameat, code}, {SYS_renameat2, code}};
+        const auto save = [&](const std::string& name) {
+            put(folder / name, std::string(3000, 'y'));
+            return text_of(folder / name);
+        };
+        const auto text = where_refused(calls, [&] { return save("a"); });
+        if (!text) return;
+        CHECK(*text == std::string(3000, 'y'));
+        CHECK(mode_of(path) == 0640);
+        CHECK(where_refused(calls, [&] { return save("b"); }) == std::string(3000, 'y'));
+        CHECK(n_files(folder) == 2);
+        // A sandbox may allow one of the calls.
+        if (code == ENOSYS)
+            CHECK(where_refused({calls[0]}, [&] { return save("c"); }) == std::string(3000, 'y'));
+    }
+}
+
+TEST_CASE("a full or broken disk is an error that leaves the old file and nothing else") {
+    for (const RefusedCall& call :
+         {RefusedCall{SYS_fsync, EIO}, RefusedCall{SYS_fsync, ENOSPC}, RefusedCall{SYS_pwrite64, ENOSPC},
+          RefusedCall{SYS_fallocate, ENOSPC}, RefusedCall{k_rename, EIO}}) {
+        INFO(call.number << " " << call.code);
+        const TemporaryFolder folder;
+        write_text(folder / "a", "old");
+        const auto text = where_refused({call}, [&] {
+            put(folder / "a", "new");
+            return std::string("saved");
+        });
+        if (!text) return;
+        CHECK(text->starts_with(folder / "a"));
+        CHECK(text_of(folder / "a") == "old");
+        CHECK(n_files(folder) == 1);
+    }
+}
+
+TEST_CASE("every name that the system takes can be saved, with and without files that have no name yet") {
+    std::string wide;  // characters of three bytes: the cut must not be inside one
+    while (wide.size() + 3 <= 255) wide += "\u65e5";
+    for (const std::string& name :
+         {std::string(126, 'a'), std::string(127, 'a'), std::string(238, 'a'), std::string(239, 'a'),
+          std::string(250, 'a'), std::string(255, 'a'), wide}) {
+        INFO(name.size());
+        const TemporaryFolder folder;
+        const std::string path = folder / name;
+        put(path, "old");
+        put(path, "new");
+        CHECK(text_of(path) == "new");
+        const auto text = where_refused({{SYS_linkat, EPERM}}, [&] {
+            put(path, "newer");
+            return text_of(path);
+        });
+        if (text) CHECK(*text == "newer");
+        CHECK(n_files(folder) == 1);
+    }
+    const TemporaryFolder folder;
+    expect_error(Status::io, "too long", [&] { put(folder / std::string(256, 'a'), "text"); });
+    CHECK(n_files(folder) == 0);
 }
