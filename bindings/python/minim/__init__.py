@@ -12,9 +12,11 @@
 The library is loaded from the file that MINIM_LIBRARY names, else from this package's folder, else from the newest build folder of
 the source tree around this file, else from the system. minim.h is the manual: names and meanings are the same here.
 
-minim.aio is for asyncio. minim.LLM has the interface of vLLM's offline class, minim.Llama that of llama-cpp-python's class.
+minim.aio is for asyncio. minim.LLM has generate() and chat() of vLLM's offline class, minim.Llama the completions of llama-cpp-python's
+class; parameters of theirs are used, refused by name, or warned about as without effect.
 
-Handles are released when they are collected, in any order; close() and `with` do it earlier. A Model may be used from many
+Handles are released when they are collected, in any order, and when the interpreter exits; close() and `with` do it earlier. Calls on a
+released handle raise ValueError. At the exit, calls of daemon threads are ended first, which takes at most ten seconds. A Model may be used from many
 threads, a Session by one at a time. An exception in a callback is raised from the call that ran the callback. An exception
 in a signal handler, such as Ctrl-C, ends a call on the main thread: the call runs on another thread meanwhile.
 """
@@ -39,12 +41,20 @@ import numpy as np
 
 from . import _abi as abi
 from . import _files as files
-from ._abi import Error, FileError, MissingFileError, OutOfMemoryError, Reason, Status  # noqa: F401  part of this module's interface
+from ._abi import (  # noqa: F401  part of this module's interface
+    ArgumentError,
+    Error,
+    FileError,
+    MissingFileError,
+    OutOfMemoryError,
+    Reason,
+    Status,
+)
 
 __version__ = ".".join(map(str, abi.tables.VERSION))
 
 
-for _kind in (Error, FileError, MissingFileError, OutOfMemoryError, Reason, Status):
+for _kind in (ArgumentError, Error, FileError, MissingFileError, OutOfMemoryError, Reason, Status):
     _kind.__module__ = __name__  # as users know them
 
 

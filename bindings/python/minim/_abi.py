@@ -11,6 +11,7 @@ import pathlib
 import sys
 import threading
 import time
+import typing
 import weakref
 
 from . import _tables as tables
@@ -98,6 +99,14 @@ class MissingFileError(FileError, FileNotFoundError):
 
 class OutOfMemoryError(Error, MemoryError):
     """Memory of the host or of a device is short: status OUT_OF_MEMORY or OUT_OF_DEVICE_MEMORY."""
+
+
+class ArgumentError(Error, ValueError):
+    """An argument of the package's own classes is refused, before the library is called: status INVALID."""
+
+
+def refusal(message):
+    return ArgumentError(Status.INVALID, message)
 
 
 def _error_class(status, os_code):
@@ -296,10 +305,10 @@ class Handle:
     """
 
     _handle, _raised, _lock = None, (), threading.RLock()  # of an object that is not made yet
-    _interrupt = None  # the call that ends the running calls of other threads, for the exit
-    _all = weakref.WeakSet()
+    _interrupt: typing.Optional[str] = None  # the call that ends the running calls of other threads, for the exit
+    _all: "weakref.WeakSet[Handle]" = weakref.WeakSet()
     _is_exiting = False  # of the class: all handles are released, and no new ones are made
-    _releasing = []  # an entry for each release that is running now
+    _releasing: typing.List[int] = []  # an entry for each release that is running now
 
     __reduce_ex__ = no_copy
 

@@ -12,6 +12,8 @@ import typing
 
 import minim
 
+from ._abi import refusal
+
 # Other names that vLLM has for kernels of a method.
 _SAME = {
     "awq_marlin": "awq",
@@ -41,6 +43,8 @@ def _config(folder: pathlib.Path) -> typing.Dict[str, typing.Any]:
 def quantization_of(path: typing.Any) -> typing.Optional[str]:
     """The name of the quantization: "gguf", "fp8", "awq", "modelopt" ..., or None for weights that are not quantized."""
     folder = pathlib.Path(os.fsdecode(path))
+    if folder.suffix in (".safetensors", ".json"):
+        folder = folder.parent
     if not folder.is_dir() or not (folder / "config.json").exists():
         return "gguf"
     config = _config(folder)
@@ -49,14 +53,18 @@ def quantization_of(path: typing.Any) -> typing.Optional[str]:
 
 
 def check_quantization(path: typing.Any, wanted: typing.Optional[str]) -> None:
-    """Raises ValueError if the weights are not quantized as wanted; None is as the file is."""
+    """Raises ArgumentError if the weights are not quantized as wanted; None is as the file is."""
     if wanted is None:
         return
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise refusal(f"quantization={wanted!r} is refused: it is checked for a path only, not for an open file")
+    if not os.path.exists(path):
+        return  # opening it says so
     found = quantization_of(path)
     name = str(wanted).lower().replace("-", "_").replace("compressed_tensors", "compressed-tensors").replace("auto_round", "auto-round")
     if found not in _EITHER.get(name, (_SAME.get(name, name),)):
         is_what = "not quantized" if found is None else f"quantized as {found!r}"
-        raise ValueError(f"quantization={wanted!r}, but {os.fsdecode(path)} is {is_what}; weights are not quantized at load")
+        raise refusal(f"quantization={wanted!r}, but {os.fsdecode(path)} is {is_what}; weights are not quantized at load")
 
 
 def host_experts_of(path: typing.Any, gib: float, n_devices: int) -> int:

@@ -11,6 +11,7 @@ import typing
 import minim
 
 from . import _peers as peers
+from ._abi import refusal
 
 _MOST_LOGPROBS = 20
 _UNUSED = (*peers.SAMPLING_WARNED, *peers.SAMPLING_REFUSED)
@@ -34,7 +35,7 @@ class StructuredOutputsParams:
 
 def _require(is_right: bool, name: str, value: typing.Any, rule: str) -> None:
     if not is_right:
-        raise ValueError(f"SamplingParams: {name} is {value!r}; {rule}")
+        raise refusal(f"SamplingParams: {name} is {value!r}; {rule}")
 
 
 @dataclasses.dataclass
@@ -95,8 +96,8 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         unused = {name: getattr(self, name) for name in _UNUSED}
-        if self.prompt_logprobs is not None:
-            unused["prompt_logprobs"] = self.prompt_logprobs or 1  # 0 asks for those of the tokens of the prompt
+        if self.prompt_logprobs == 0:  # those of the tokens of the prompt alone
+            unused["prompt_logprobs"] = True
         if self.best_of == self.n:
             unused.pop("best_of")
         peers.settle("SamplingParams", unused, peers.SAMPLING_WARNED, peers.SAMPLING_REFUSED)
@@ -128,7 +129,7 @@ class SamplingParams:
         """Returns the arguments of minim.Engine.submit(), except n. model: makes the Constraint of structured_outputs."""
         form = self.structured_outputs if self.structured_outputs is not None else self.guided_decoding
         if form is not None and model is None:
-            raise ValueError("options() needs the model for structured_outputs")
+            raise refusal("options() needs the model for structured_outputs")
         budget = self.thinking_token_budget
         return {
             "temperature": self.temperature,

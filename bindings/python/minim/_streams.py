@@ -17,8 +17,8 @@ from ._abi import no_copy
 
 Json = typing.Dict[str, typing.Any]
 
-# An open stream is given up if it was not read for so many seconds: by its own thread, which cannot read it while it makes another call
-# (but several threads of a pool may read in turn), and by other threads, which get an error then.
+# An open stream that was not read for so many seconds gives way to a call of the thread that read it last: at once on the main thread, which
+# cannot read it meanwhile; threads of a pool may read several streams in turn. Calls of other threads raise an error then.
 _OWN_SECONDS, _OTHER_SECONDS = 0.2, 2.0
 
 
@@ -57,7 +57,7 @@ class Turns:
     def _gives_way(stream: Stream) -> bool:
         idle = time.monotonic() - stream.read_at
         if stream.reader == threading.get_ident():
-            if idle < _OWN_SECONDS:
+            if idle < _OWN_SECONDS and threading.current_thread() is not threading.main_thread():
                 return False
             stream.end()
             return True

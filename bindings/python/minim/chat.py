@@ -14,11 +14,12 @@ import sys
 import time
 import typing
 import uuid
+import warnings
 
 import minim
 
 from . import _peers as peers
-from ._abi import no_copy
+from ._abi import no_copy, refusal
 from ._streams import Stream, Turns
 
 Json = typing.Dict[str, typing.Any]
@@ -35,11 +36,11 @@ def _schema_of(response_format: typing.Optional[Json]) -> typing.Any:
     if kind == "json_schema":
         schema = (response_format.get("json_schema") or {}).get("schema")
         if schema is None:
-            raise ValueError("response_format has the type 'json_schema', but no json_schema with a schema")
+            raise refusal("response_format has the type 'json_schema', but no json_schema with a schema")
         return schema
     if kind == "json_object":
         return response_format.get("schema") or {"type": "object"}
-    raise ValueError(f"response_format has the type {kind!r}; possible: 'text', 'json_object', 'json_schema'")
+    raise refusal(f"response_format has the type {kind!r}; possible: 'text', 'json_object', 'json_schema'")
 
 
 def _tool_name(tool_choice: typing.Any) -> typing.Optional[str]:
@@ -53,7 +54,7 @@ def _with_ids(calls: typing.Iterable[Json]) -> typing.List[Json]:
 
 
 _KV_TYPES = {0: "f32", 1: "f16", 2: "q4_0", 8: "q8_0", 30: "bf16"}  # numbers of GGML types
-_NUMA = {False: "off", True: "interleave", 0: "off", 1: "interleave"}
+_NUMA = {False: "off", True: "interleave"}  # and 0 and 1, which are equal to them
 _SPLIT_NONE, _SPLIT_LAYER, _SPLIT_ROW = 0, 1, 2
 _LOG_TO_STDERR = "info"
 
@@ -62,7 +63,7 @@ def _kv_type(name: str, number: typing.Any) -> str:
     if isinstance(number, str):
         return number
     if number not in _KV_TYPES:
-        raise ValueError(f"Llama: {name}={number!r} is refused: the KV cache has the formats {_KV_TYPES}")
+        raise refusal(f"Llama: {name}={number!r} is refused: the KV cache has the formats {_KV_TYPES}")
     return _KV_TYPES[number]
 
 
@@ -74,9 +75,9 @@ def _model_options(given: Json, options: Json) -> None:
     """Puts the arguments of minim.Model in place of llama.cpp's."""
     layers, mode = given["n_gpu_layers"], given["split_mode"]
     if mode not in (_SPLIT_NONE, _SPLIT_LAYER):
-        raise ValueError(f"Llama: split_mode={mode!r} is refused: 1 splits the model by layers, 0 uses one GPU")
+        raise refusal(f"Llama: split_mode={mode!r} is refused: 1 splits the model by layers, 0 uses one GPU")
     if layers == 0 and options.get("devices") is not None:
-        raise ValueError("Llama: n_gpu_layers=0 is refused beside devices, which are to have layers")
+        raise refusal("Llama: n_gpu_layers=0 is refused beside devices, which are to have layers")
     if layers:
         one = f"cuda:{given['main_gpu']}"
         options.setdefault("devices", one if mode == _SPLIT_NONE else "auto")
@@ -92,7 +93,7 @@ def _model_options(given: Json, options: Json) -> None:
     numa = given["numa"]
     if numa is not None:
         if not isinstance(numa, str) and numa not in _NUMA:
-            raise ValueError(f"Llama: numa={numa!r} is refused: it is True, False, 'auto', 'off', 'interleave' or 'split'")
+            raise refusal(f"Llama: numa={numa!r} is refused: it is True, False, 'auto', 'off', 'interleave' or 'split'")
         options["numa"] = numa if isinstance(numa, str) else _NUMA[numa]
     if given["verbose"] and options.get("log") is None:
         options.update(log=_write_line, log_level=options.get("log_level", _LOG_TO_STDERR))
@@ -159,7 +160,7 @@ class Llama:
         peers.settle("Llama", others, peers.LLAMA_WARNED, peers.LLAMA_REFUSED, known, level=3)
         n_drafts = getattr(draft_model, "num_pred_tokens", None)
         if draft_model is not None and n_drafts is None:
-            raise ValueError("Llama: draft_model is refused: only objects with num_pred_tokens are supported, for lookup in the text")
+            raise refusal("Llama: draft_model is refused: only objects with num_pred_tokens are supported, for lookup in the text")
         _model_options(given, options)
         both = (kv, kv) if isinstance(kv, str) else kv
         formats = tuple(
@@ -169,6 +170,9 @@ class Llama:
         self._defaults = {"draft_tokens": n_drafts, "penalty_last_n": last_n_tokens_size}
         self._seeds = peers.Seeds(seed)
         self.model = minim.Model(model_path, **options)
+        if n_gpu_layers and all(device.name == "cpu" for device in self.model.memory()):
+            text = f"Llama: n_gpu_layers={n_gpu_layers} has no effect: no device but the CPU can be used; minim.devices() says why"
+            warnings.warn(text, UserWarning, stacklevel=2)
         self.session = self.model.session(context=n_ctx, kv=formats, n_ubatch=min(n_batch or n_ubatch, n_ubatch or n_batch))
         self._turns = Turns()
 
@@ -193,9 +197,9 @@ class Llama:
         max_tokens: None, 0 or below: no limit besides the context. logprobs, top_logprobs: True, and the number of alternatives. model:
         the name in the answer. options: other options of Session.generate(): top_p, top_k, seed, stop, repeat_penalty ..."""
         if tool_choice not in (None, "auto", "none", "required") and not isinstance(tool_choice, dict):
-            raise ValueError(f"tool_choice is {tool_choice!r}")
+            raise refusal(f"tool_choice is {tool_choice!r}")
         if top_logprobs and not logprobs:
-            raise ValueError(f"top_logprobs is {top_logprobs}, but logprobs is {logprobs!r}: it must be True")
+            raise refusal(f"top_logprobs is {top_logprobs}, but logprobs is {logprobs!r}: it must be True")
         given = None if tool_choice == "none" else tools
         schema = _schema_of(response_format)
         chosen = self._sampling("create_chat_completion()", options, max_tokens, temperature)
@@ -225,7 +229,7 @@ class Llama:
         chosen = self._sampling("create_completion()", options, max_tokens, temperature)
         if logprobs is not None:
             if echo:
-                raise ValueError("create_completion(): echo=True is refused beside logprobs: those of prompts are not reported")
+                raise refusal("create_completion(): echo=True is refused beside logprobs: those of prompts are not reported")
             chosen.update(logprobs=1, top_logprobs=int(logprobs))
         is_text = isinstance(prompt, (str, bytes, bytearray))
         ids = self.model.tokenize(prompt, True) if is_text else [int(id) for id in minim._ids_of(prompt)]
@@ -255,7 +259,11 @@ class Llama:
 
     def reset(self) -> None:
         """Forgets the conversation."""
-        self._turns.whole(self.session.truncate(0) or ())
+        self._turns.take(None)
+        try:
+            self.session.truncate(0)
+        finally:
+            self._turns.leave(True)
 
     def close(self) -> None:
         self.session.close()
@@ -270,7 +278,7 @@ class Llama:
     def _sampling(self, owner: str, options: Json, max_tokens: typing.Optional[int], temperature: float) -> Json:
         """Returns options of Session.generate() for those of llama-cpp-python."""
         if options.get("grammar") is not None:
-            raise ValueError(f"{owner}: grammar is refused: response_format takes JSON Schemas, Model.constraint() regular expressions")
+            raise refusal(f"{owner}: grammar is refused: response_format takes JSON Schemas, Model.constraint() regular expressions")
         options = {name: value for name, value in options.items() if name != "grammar"}
         if "repeat_penalty" in options:
             options["repetition_penalty"] = options.pop("repeat_penalty")
@@ -278,7 +286,7 @@ class Llama:
         others = {name: options.pop(name) for name in list(options) if name not in own}
         peers.settle(owner, others, peers.ASKING_WARNED, peers.ASKING_REFUSED, own, level=4)
         if options.get("schema") is not None:
-            raise ValueError(f"{owner}: schema is refused: response_format={{'type': 'json_schema', ...}} has its place")
+            raise refusal(f"{owner}: schema is refused: response_format={{'type': 'json_schema', ...}} has its place")
         chosen = {**self._defaults, **options}
         chosen.update(max_tokens=max(0, max_tokens or 0), temperature=temperature)
         if chosen.get("top_k") is not None:
@@ -298,9 +306,9 @@ class Llama:
         after = _THINK_END if opened else None
         must_call = tool_choice == "required" or isinstance(tool_choice, dict)
         if must_call and not tools:
-            raise ValueError(f"tool_choice is {tool_choice!r}, but there are no tools")
+            raise refusal(f"tool_choice is {tool_choice!r}, but there are no tools")
         if must_call and schema is not None:
-            raise ValueError(f"response_format is refused beside tool_choice={tool_choice!r}: an answer that must be a call has its form")
+            raise refusal(f"response_format is refused beside tool_choice={tool_choice!r}: an answer that must be a call has its form")
         if must_call:
             return self.model.constraint(tools=tools, tool=_tool_name(tool_choice), starts_after=after)
         return None if schema is None else self.model.constraint(schema, starts_after=after)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import itertools
 import numbers
 import os
@@ -19,7 +20,7 @@ import minim
 
 from . import _checkpoints as checkpoints
 from . import _peers as peers
-from ._abi import no_copy
+from ._abi import no_copy, refusal
 from ._sampling_params import SamplingParams, StructuredOutputsParams  # noqa: F401  part of this module's interface
 
 Prompt = typing.Union[str, bytes, typing.Sequence[int], typing.Mapping[str, typing.Any]]
@@ -114,7 +115,7 @@ _KV_NAMES = {"auto": "f16", "float16": "f16", "half": "f16", "bfloat16": "bf16",
 
 def _kv_format(name: str) -> str:
     if str(name).lower().startswith(("fp8", "int8", "nvfp4")):
-        raise ValueError(f"kv_cache_dtype={name!r} is refused: it does not exist here; 'q8_0' has 8 bits, 'q4_0' has 4")
+        raise refusal(f"kv_cache_dtype={name!r} is refused: it does not exist here; 'q8_0' has 8 bits, 'q4_0' has 4")
     return _KV_NAMES.get(name, name)
 
 
@@ -123,11 +124,11 @@ def _drafts(config: typing.Optional[typing.Mapping[str, typing.Any]]) -> int:
     if not config:
         return 0
     if config.get("method") not in ("ngram", "[ngram]"):
-        raise ValueError(
+        raise refusal(
             f"LLM: speculative_config={dict(config)!r} is refused: only the method 'ngram' is supported, with num_speculative_tokens"
         )
     for name in set(config) - {"method", "num_speculative_tokens"}:
-        warnings.warn(f"LLM: {name} of speculative_config has no effect: the library chooses it", UserWarning, stacklevel=4)
+        warnings.warn(f"LLM: {name} of speculative_config has no effect: the library chooses it", UserWarning, stacklevel=3)
     return int(config.get("num_speculative_tokens", 4))
 
 
@@ -187,11 +188,11 @@ class LLM:
         known = own + peers.parameters_of(LLM)
         peers.settle("LLM", others, peers.LLM_WARNED, peers.LLM_REFUSED, known, level=3)
         if runner not in ("auto", "generate"):
-            raise ValueError(f"LLM: runner={runner!r} is refused: the model only generates text")
+            raise refusal(f"LLM: runner={runner!r} is refused: the model only generates text")
         if max_logprobs not in range(21):
-            raise ValueError(f"LLM: max_logprobs={max_logprobs!r} is refused: at most 20 are reported")
-        if generation_config not in ("auto", "vllm", os.fspath(model)):
-            raise ValueError(f"LLM: generation_config={generation_config!r} is refused: it is 'auto' (the checkpoint's) or 'vllm'")
+            raise refusal(f"LLM: max_logprobs={max_logprobs!r} is refused: at most 20 are reported")
+        if generation_config not in ("auto", "vllm", model):
+            raise refusal(f"LLM: generation_config={generation_config!r} is refused: it is 'auto' (the checkpoint's) or 'vllm'")
         checkpoints.check_quantization(model, quantization)
         self._draft_tokens = _drafts(speculative_config)
         self._defaults, self._overrides = generation_config, dict(override_generation_config or {})
@@ -281,8 +282,8 @@ class LLM:
     def _ids(self, prompt: typing.Any) -> typing.List[int]:
         if isinstance(prompt, dict):
             for name, value in prompt.items():
-                if name not in ("prompt", "prompt_token_ids", "cache_salt") and value is not None:
-                    raise ValueError(f"a prompt with {name!r} is refused: it has 'prompt' or 'prompt_token_ids'")
+                if name not in ("prompt", "prompt_token_ids", "cache_salt") and value not in (None, {}, []):
+                    raise refusal(f"a prompt with {name!r} is refused: it has 'prompt' or 'prompt_token_ids'")
             prompt = prompt["prompt"] if prompt.get("prompt_token_ids") is None else prompt["prompt_token_ids"]
         if isinstance(prompt, (str, bytes, bytearray)):
             return typing.cast(typing.List[int], self.model.tokenize(prompt, "safe"))
@@ -290,17 +291,17 @@ class LLM:
 
     def _options(self, params: SamplingParams) -> typing.Dict[str, typing.Any]:
         if (params.logprobs or 0) > self._max_logprobs:
-            raise ValueError(f"logprobs is {params.logprobs}, max_logprobs of the LLM is {self._max_logprobs}")
+            raise refusal(f"logprobs is {params.logprobs}, max_logprobs of the LLM is {self._max_logprobs}")
         return {"draft_tokens": self._draft_tokens or None, **params.options(self.model)}
 
     def _answer(self, prompts: typing.Any, sampling_params: typing.Any, use_tqdm: typing.Any, priority: typing.Any) -> typing.List[RequestOutput]:
         params = sampling_params if sampling_params is not None else self.get_default_sampling_params()
         each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
         if len(each) != len(prompts):
-            raise ValueError(f"there are {len(each)} sampling_params for {len(prompts)} prompts")
+            raise refusal(f"there are {len(each)} sampling_params for {len(prompts)} prompts")
         ranks = [0] * len(prompts) if priority is None else list(priority)
         if len(ranks) != len(prompts):
-            raise ValueError(f"there are {len(ranks)} priorities for {len(prompts)} prompts")
+            raise refusal(f"there are {len(ranks)} priorities for {len(prompts)} prompts")
         options = {id(own): self._options(own) for own in each}
         cut = [(text, _truncated(ids, own, self.model.info.n_context_train)) for (text, ids), own in zip(prompts, each)]
         submitted = []
@@ -320,6 +321,8 @@ class LLM:
 def _several(prompts: typing.Any) -> typing.List[typing.Any]:
     if isinstance(prompts, (str, bytes, bytearray, dict)):
         return [prompts]
+    if not hasattr(prompts, "__iter__"):
+        raise TypeError(f"a prompt is a text, token ids or a dict with one of them, not a {type(prompts).__name__}")
     listed = list(prompts)
     is_one = len(listed) > 0 and isinstance(listed[0], numbers.Integral)
     return [listed] if is_one else listed
@@ -342,7 +345,7 @@ def _shown(requests: typing.List[typing.Any], use_tqdm: typing.Any) -> typing.It
         return requests
     if use_tqdm is True:
         try:
-            from tqdm.auto import tqdm as use_tqdm
+            use_tqdm = importlib.import_module("tqdm.auto").tqdm
         except ImportError:
             warnings.warn("LLM: use_tqdm=True has no effect: the package tqdm is not installed", UserWarning, stacklevel=4)
             return requests
@@ -356,23 +359,22 @@ def _place(path: typing.Any, options: typing.Dict[str, typing.Any], part: typing
             options["devices"] = [f"cuda:{index}" for index in range(n_stages)]
         n_named = len(minim._device_names(options["devices"]))
         if n_named != n_stages:
-            raise ValueError(f"LLM: pipeline_parallel_size={n_stages}, but `devices` names {n_named}")
+            raise refusal(f"LLM: pipeline_parallel_size={n_stages}, but `devices` names {n_named}")
     names = minim._device_names(options.get("devices"))
     if part is not None and not 0 < part <= 1:
-        raise ValueError(f"LLM: gpu_memory_utilization={part!r} is refused: it is a part of the memory, above 0 and at most 1")
+        raise refusal(f"LLM: gpu_memory_utilization={part!r} is refused: it is a part of the memory, above 0 and at most 1")
     if offloaded < 0:
-        raise ValueError(f"LLM: cpu_offload_gb={offloaded!r} is refused: it is a number of GiB")
+        raise refusal(f"LLM: cpu_offload_gb={offloaded!r} is refused: it is a number of GiB")
+    if names == ["auto"] and (part is not None or offloaded):
+        names = [device.name for device in minim.devices() if device.usable and device.name != "cpu"]
+        options["devices"] = names or None
     if not names:
         for name, value in (("gpu_memory_utilization", part), ("cpu_offload_gb", offloaded or None)):
             if value is not None:
-                text = f"LLM: {name}={value!r} has no effect: all layers are on the CPU; devices='auto' puts them on the GPUs"
-                warnings.warn(text, UserWarning, stacklevel=4)
+                text = f"LLM: {name}={value!r} has no effect: all layers are on the CPU; `devices` names GPUs, and minim.devices() lists them"
+                warnings.warn(text, UserWarning, stacklevel=3)
         return
     if part is not None:
-        if names == ["auto"]:
-            names = [device.name for device in minim.devices() if device.usable and device.name != "cpu"]
-            options["devices"] = names or None
-        if names:
-            options.setdefault("budgets", [float(part)] * len(names))
+        options.setdefault("budgets", [float(part)] * len(names))
     if offloaded and not options.get("host_experts"):
-        options["host_experts"] = checkpoints.host_experts_of(path, offloaded, max(1, len(names)))
+        options["host_experts"] = checkpoints.host_experts_of(path, offloaded, len(names))
