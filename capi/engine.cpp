@@ -40,6 +40,8 @@ engine::EngineParams engine_params(const minim_engine_params& p) {
     params.k_format = kv_format(p.k_format, "k_format");
     params.v_format = kv_format(p.v_format, "v_format");
     if (p.n_requests != 0) params.n_requests = p.n_requests;
+    params.fewer_requests = flag(p.fewer_requests, "fewer_requests") || p.n_requests == 0;
+    params.warm_up = flag(p.warm_up, "warm_up");
     params.n_batch = p.n_batch;
     params.n_prompt_rows = p.n_prompt_rows;
     if (p.max_context > INT64_MAX)
@@ -68,7 +70,8 @@ minim_status minim_engine_create(minim_model* model, const minim_engine_params* 
         required(out, "out") = nullptr;
         const OpenModel open = required(model, "model").open;
         open.runtime->require_threads();
-        const engine::EngineParams p = engine_params(params_of(params, "minim_engine_params"));
+        const engine::EngineParams p = engine_params(
+            params_of(params, "minim_engine_params", offsetof(minim_engine_params, fewer_requests)));
         auto handle = std::make_unique<minim_engine>();
         handle->open = open;
         handle->engine = std::make_unique<engine::Engine>(open.model, p, open.runtime->log);
@@ -101,7 +104,12 @@ minim_status minim_engine_get_state(const minim_engine* engine, minim_engine_sta
         result.n_pages = static_cast<uint64_t>(state.n_pages);
         result.n_pages_held = static_cast<uint64_t>(state.n_pages_held);
         result.n_pages_cached = static_cast<uint64_t>(state.n_pages_cached);
-        result_to(out, "minim_engine_state", result);
+        const engine::Engine& e = *engine->engine;
+        result.max_context = static_cast<uint64_t>(e.params().n_context);
+        result.n_requests = static_cast<uint64_t>(e.params().n_requests);
+        result.n_batch = static_cast<uint64_t>(e.params().n_batch);
+        result.sizes = e.sizes_text().c_str();
+        result_to(out, "minim_engine_state", result, offsetof(minim_engine_state, max_context));
     });
 }
 

@@ -76,6 +76,9 @@ placement::OpenRequest request_of(const minim_model_params& p,
     if (p.budgets == nullptr && p.n_budgets > 0) fail(Status::invalid, "argument budgets is NULL");
     if (p.fit_context < 0) fail(Status::invalid, "fit_context is {}", p.fit_context);
     if (p.fit_n_ubatch < 0) fail(Status::invalid, "fit_n_ubatch is {}", p.fit_n_ubatch);
+    constexpr int64_t k_most_requests = 65536;
+    if (p.fit_requests < 0 || p.fit_requests > k_most_requests)
+        fail(Status::invalid, "fit_requests is {}; 0 to {} are possible", p.fit_requests, k_most_requests);
     placement::OpenRequest request;
     request.host = optional_text(p.backend);
     request.locks_memory = flag(p.lock, "lock");
@@ -89,6 +92,7 @@ placement::OpenRequest request_of(const minim_model_params& p,
     request.n_host_experts = p.n_host_experts;
     request.fit_context = p.fit_context;
     request.fit_rows = p.fit_n_ubatch;
+    request.fit_requests = p.fit_requests;
     if (p.devices == nullptr) return request;
     request.devices.emplace(wanted.begin(), wanted.end());
     request.k_format = kv_format(p.fit_k_format, "fit_k_format");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "placement/plan.h"
 
+#include <cstddef>
+
 #include "handles.h"
 #include "kv_format.h"
 #include "model/bind.h"
@@ -33,10 +35,11 @@ int64_t positive_or(int32_t value, int64_t otherwise, const char* name) {
 
 placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_plan_params& p) {
     if (p.devices == nullptr && p.n_devices > 0) fail(Status::invalid, "argument devices is NULL");
+    if (p.n_device_layers < 0) fail(Status::invalid, "n_device_layers is {}", p.n_device_layers);
     if (p.split == nullptr && p.n_split > 0) fail(Status::invalid, "argument split is NULL");
     std::vector<placement::DeviceFacts> devices;
-    for (const std::string& text : device_texts(runtime, p)) {
-        devices.push_back(placement::parse_device(text));
+    for (const auto& [facts, text] : placement::parse_devices(device_texts(runtime, p))) {
+        devices.push_back(facts);
         placement::complete_device(devices.back(), text, runtime.threads, runtime.cpu_level);
     }
     placement::HostFacts host = p.host != nullptr
@@ -54,10 +57,15 @@ placement::Plan plan_of(const Runtime& runtime, const char* path, const minim_pl
          .host = host,
          .n_context = p.n_context,
          .n_sequences = positive_or(p.n_sequences, 1, "n_sequences"),
+         .for_engine = flag(p.for_engine, "for_engine"),
          .n_ubatch = positive_or(p.n_ubatch, 0, "n_ubatch"),
          .k_format = kv_format(p.k_format, "k_format").value_or(backend::k_default_kv_format),
          .v_format = kv_format(p.v_format, "v_format").value_or(backend::k_default_kv_format),
          .overrides = std::string(optional_text(p.overrides)),
+         .n_host_experts = p.n_host_experts,
+         .most_cache_bytes = p.expert_cache_bytes > 0 ? p.expert_cache_bytes : MINIM_EXPERT_CACHE_ROOM,
+         .caches_host_experts = p.expert_cache_bytes > 0,
+         .n_device_layers = p.n_device_layers > 0 ? p.n_device_layers : -1,
          .shares = {p.split, p.split + p.n_split}});
 }
 
@@ -69,7 +77,8 @@ minim_status minim_plan_make(minim_runtime* runtime, const char* path, const min
         required(out, "out") = nullptr;
         const std::shared_ptr<Runtime> shared = required(runtime, "runtime").runtime;
         shared->require_threads();
-        const minim_plan_params p = params_of(params, "minim_plan_params");
+        const minim_plan_params p =
+            params_of(params, "minim_plan_params", offsetof(minim_plan_params, n_device_layers));
         *out = new minim_text{placement::to_json(plan_of(*shared, &required(path, "path"), p))};
     });
 }

@@ -382,13 +382,15 @@ typedef struct minim_plan_params {
     uint32_t size;
     uint32_t flags; /* none defined: 0 */
     /* Texts "NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH]" in the order of the layers, such as "cuda:0=96GiB,1790GB/s,pcie=50GB/s"; the devices
-       need not exist. "NAME" and "NAME=MEMORY" are devices of this machine, measured once. NULL: all usable ones. */
+       need not exist. A card may stand for its numbers, alone or with a count: "cuda:0=RTX 3090", "RTX 3090", "4x RTX 3090"; without a
+       name, cards are cuda:0, cuda:1 and so on. "NAME" and "NAME=MEMORY" are devices of this machine, measured once. NULL: all usable
+       ones. */
     const char* const* devices;
     size_t n_devices; /* with devices not NULL, 0 plans for the CPU alone */
     const char*
         host; /* "MEMORY,BANDWIDTH", as "768GiB,576GB/s"; NULL: this machine, whose bandwidth and kernels are measured once;
                               the figures are kept in the user's cache folder */
-    int64_t n_context;   /* tokens of one sequence */
+    int64_t n_context;   /* tokens of one sequence; 0, with for_engine: the longest that fits */
     int32_t n_sequences; /* concurrent sequences, each of which reserves the context; 0: 1 */
     int32_t n_ubatch;    /* rows of a prompt step; 0: chosen, 512 or more */
     int32_t k_format;    /* MINIM_KV_*; AUTO: F16 */
@@ -398,9 +400,19 @@ typedef struct minim_plan_params {
         split; /* shares of the layers, one per device; shares that add up to the model's layers are counts of layers.
                               NULL: chosen by memory and bandwidth */
     size_t n_split;
+    int32_t n_device_layers; /* as in minim_model_params; 0: all, or as many as have room */
+    /* 1: the sequences are the requests of an engine. They share a KV cache, and its tokens, and a context of 0, are chosen as
+       minim_engine_create does. 0: each sequence reserves the context. */
+    int32_t for_engine;
+    int64_t n_host_experts; /* as in minim_model_params */
+    uint64_t
+        expert_cache_bytes; /* as in minim_model_params; MINIM_EXPERT_CACHE_ROOM and 0: what is left beside the KV cache */
 } minim_plan_params;
-#define MINIM_PLAN_PARAMS_INIT \
-    { sizeof(minim_plan_params), 0, NULL, 0, NULL, 0, 0, 0, MINIM_KV_AUTO, MINIM_KV_AUTO, NULL, NULL, 0 }
+#define MINIM_PLAN_PARAMS_INIT                                                                             \
+    {                                                                                                      \
+        sizeof(minim_plan_params), 0, NULL, 0, NULL, 0, 0, 0, MINIM_KV_AUTO, MINIM_KV_AUTO, NULL, NULL, 0, \
+            0, 0, 0, 0                                                                                     \
+    }
 
 /*
  * Plans where the weights of a checkpoint go, how much of each memory they use, and how fast that will be. Reads only headers, so the
@@ -414,6 +426,8 @@ typedef struct minim_plan_params {
  *   prompt_tokens_per_second   of a prompt as long as the context
  *   decode_seconds             the parts of a token's time: dense, kv_cache, device_experts, host_experts, launches, hand_over
  *   choices                    sentences: what was placed where; if it does not fit, what would
+ *   n_context, kv_tokens       tokens of one sequence, and of the KV cache; both may have been chosen
+ *   n_sequences, n_ubatch      sequences at once, and rows of a prompt step
  * `runtime` provides log and threads. Errors: those of minim_checkpoint_open; FORMAT and UNSUPPORTED as in minim_model_open; INVALID (a
  * text that does not describe a device, quoted; an unknown device in `overrides`). A plan that does not fit is not an error.
  */
@@ -549,11 +563,15 @@ typedef struct minim_model_params {
     /* A file of minim_model_save_expert_profile, which says which experts a cache holds at first, or NULL. One that is not
        there is none. FORMAT: it is of another model, or no such file. */
     const char* expert_profile;
+    /* Leaves room for the KV cache of an engine of so many requests (n_requests of minim_engine_params), as an engine with kv_tokens 0
+       takes it: for `fit_context` tokens at least, or, if that is 0, for the longest context that fits. A longer cache never takes more
+       memory from experts than it leaves to them. 0: room for one context only. */
+    int64_t fit_requests;
 } minim_model_params;
 #define MINIM_MODEL_PARAMS_INIT                                                                             \
     {                                                                                                       \
         sizeof(minim_model_params), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, \
-            0, 0, 0, NULL, 0, 0, 0, 0, 0, NULL                                                              \
+            0, 0, 0, NULL, 0, 0, 0, 0, 0, NULL, 0                                                           \
     }
 
 /* Loads a model. `params` and `cancel` may be NULL. Errors: those of minim_checkpoint_open, UNSUPPORTED (another architecture, a
@@ -1303,23 +1321,33 @@ typedef struct minim_request minim_request; /* any thread; minim_request_next on
 
 typedef struct minim_engine_params {
     uint32_t size;
-    uint32_t flags;     /* none defined: 0 */
-    uint64_t kv_tokens; /* size of the KV cache in tokens, for all requests and the prefix cache together;
-                              0: the context that the model was trained for, or what fits in memory */
-    int32_t k_format;   /* MINIM_KV_*; AUTO: F16 */
+    uint32_t flags; /* none defined: 0 */
+    /* Size of the KV cache in tokens, for all requests and the prefix cache together. 0: what fits in memory, from one context to
+       n_requests of them, but no more than 131072 tokens if one context is not longer. */
+    uint64_t kv_tokens;
+    int32_t k_format; /* MINIM_KV_*; AUTO: F16 */
     int32_t v_format;
     int32_t n_requests; /* running at once, others wait; 0: 64 */
     int32_t n_batch;    /* tokens of a step, at least n_requests; 0: as a session's n_ubatch, or n_requests */
     int32_t n_prompt_rows; /* the most tokens of prompts in a step while answers are running; 0: a quarter */
     int32_t forget_prefixes; /* 1: no prefix cache: the KV cache of ended requests is not kept */
     /* The most tokens of one request, prompt and answer, at most kv_tokens. May exceed the context that the model was trained for, with
-       a warning. 0: kv_tokens, at most the trained context. */
+       a warning. 0: kv_tokens, or what fits in memory, at most the trained context. */
     uint64_t max_context;
+    int32_t
+        fewer_requests; /* 1: n_requests is a wish: fewer run at once if the KV cache has less than a page for each. 0: that is
+                               an error, unless n_requests is 0 or kv_tokens is not */
+    /* 1: computes a step of a prompt and one of an answer before the call returns, so that the first request does not pay for what
+       devices and threads do once. Nothing of it stays in the prefix cache, in caches of experts, or in the counts of
+       minim_engine_state. It reads the weights of one token. It is left out, with a line in the log, if layers are computed from files
+       that are mapped, because it would read them from the disk. */
+    int32_t warm_up;
 } minim_engine_params;
 #define MINIM_ENGINE_PARAMS_INIT \
-    { sizeof(minim_engine_params), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(minim_engine_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* Creates an engine and allocates its KV cache. Errors: INVALID, OUT_OF_MEMORY (it names how many tokens would fit). */
+/* Creates an engine and allocates its KV cache. Errors: INVALID, OUT_OF_MEMORY and OUT_OF_DEVICE_MEMORY (they name the context, or the
+ * requests, that would fit; only for sizes that were given: sizes that are 0 become what fits, as minim_engine_state says). */
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_create(minim_model* model,
                                                             const minim_engine_params* params,
                                                             minim_engine** out, minim_error* err);
@@ -1342,9 +1370,16 @@ typedef struct minim_engine_state {
     uint64_t n_pages;        /* of 64 tokens each */
     uint64_t n_pages_held;   /* owned by requests or the prefix cache */
     uint64_t n_pages_cached; /* the part of them in the prefix cache */
+    /* The sizes that were taken: tokens of one request, requests at once, rows of a step. */
+    uint64_t max_context;
+    uint64_t n_requests;
+    uint64_t n_batch;
+    /* The sizes as a sentence, with the bytes of the KV cache and the memory that a longer context would need: for a log. Belongs
+       to the engine. */
+    const char* sizes;
 } minim_engine_state;
 #define MINIM_ENGINE_STATE_INIT \
-    { sizeof(minim_engine_state), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(minim_engine_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 
 MINIM_API MINIM_MUST_CHECK minim_status minim_engine_get_state(const minim_engine* engine,
                                                                minim_engine_state* out, minim_error* err);

@@ -340,6 +340,10 @@ struct PlanOptions {
     int32_t v_format = MINIM_KV_AUTO;
     std::string overrides;      // "PATTERN=DEVICE,..."
     std::vector<double> split;  // each device's share of the layers
+    int32_t n_device_layers = 0;
+    bool for_engine = false;  // the sequences share a KV cache, whose size is chosen
+    int64_t n_host_experts = 0;
+    uint64_t expert_cache_bytes = 0;
 };
 
 // Plans where the weights of a checkpoint go, as JSON (minim_plan_make).
@@ -360,6 +364,10 @@ inline std::string plan(const Runtime& runtime, const std::string& path, const P
     params.overrides = options.overrides.empty() ? nullptr : options.overrides.c_str();
     params.split = options.split.empty() ? nullptr : options.split.data();
     params.n_split = options.split.size();
+    params.n_device_layers = options.n_device_layers;
+    params.for_engine = options.for_engine ? 1 : 0;
+    params.n_host_experts = options.n_host_experts;
+    params.expert_cache_bytes = options.expert_cache_bytes;
     minim_text* text = nullptr;
     detail::check([&](minim_error* error) {
         return minim_plan_make(runtime.get(), path.c_str(), &params, &text, error);
@@ -393,6 +401,7 @@ struct ModelOptions {
     int32_t fit_k_format = MINIM_KV_AUTO;  // of the context that room is left for
     int32_t fit_v_format = MINIM_KV_AUTO;
     std::string expert_profile;  // file that says which experts to cache first; "": none
+    int64_t fit_requests = 0;    // leave room for an engine of so many requests; 0: for one context
 };
 
 // Options of rendering a conversation: the fields of minim_chat_params, "" for none.
@@ -607,6 +616,7 @@ class Model {
         params.fit_k_format = options.fit_k_format;
         params.fit_v_format = options.fit_v_format;
         params.expert_profile = detail::text_or_null(options.expert_profile);
+        params.fit_requests = options.fit_requests;
         if (options.progress) {
             params.progress = [](void* user_data, uint64_t done_bytes, uint64_t total_bytes) -> int32_t {
                 State& s = *static_cast<State*>(user_data);
@@ -1168,7 +1178,9 @@ struct EngineOptions {
     int32_t n_batch = 0;
     int32_t n_prompt_rows = 0;
     bool forget_prefixes = false;
-    uint64_t max_context = 0;  // tokens of one request; 0: kv_tokens, at most the trained context
+    uint64_t max_context = 0;     // tokens of one request; 0: what fits, at most the trained context
+    bool fewer_requests = false;  // n_requests may be reduced if memory is short
+    bool warm_up = false;         // compute two small steps first
 };
 
 // Serves many requests at once, on a thread of its own. The destructor ends running requests.
@@ -1184,6 +1196,8 @@ class Engine {
         params.n_prompt_rows = options.n_prompt_rows;
         params.forget_prefixes = options.forget_prefixes ? 1 : 0;
         params.max_context = options.max_context;
+        params.fewer_requests = options.fewer_requests ? 1 : 0;
+        params.warm_up = options.warm_up ? 1 : 0;
         handle_ = detail::create<HandleType>([&](minim_engine** out, minim_error* error) {
             return minim_engine_create(model.get(), &params, out, error);
         });

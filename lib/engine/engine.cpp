@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "engine/session.h"
-#include "placement/default_context.h"
+#include "placement/open_sizes.h"
 #include "runtime/step_space.h"
 
 namespace minim::engine {
@@ -22,45 +22,87 @@ constexpr int64_t k_draft_rows = 32;  // of logits, beside one per request
 constexpr auto k_longest_wait = std::chrono::milliseconds(80);
 constexpr int64_t k_first_prompt_rows = 64;
 
-int64_t kv_tokens(const model::Model& model, const EngineParams& params, const Logger& log) {
+// Returns the sizes of the engine: as its parameters say, or what fits.
+placement::EngineSizes sizes_of(const model::Model& model, const EngineParams& params, const Logger& log) {
     constexpr int64_t k_limit = int64_t{1} << 40;
-    if (params.n_kv_tokens == 0)
-        return placement::default_context(model, kv_layout(model.config(), params.k_format, params.v_format),
-                                          params.n_batch, log);
-    if (params.n_kv_tokens < 1 || params.n_kv_tokens > k_limit)
-        fail(Status::invalid, "a KV cache of {} tokens is not possible: at least 1, at most {}",
-             params.n_kv_tokens, k_limit);
-    return params.n_kv_tokens;
-}
-
-// Returns the most tokens of one request: the requested context, limited by the KV cache.
-int64_t context_length(const model::Model& model, const EngineParams& params, int64_t n_pages,
-                       const Logger& log) {
     const int64_t trained = model.config().n_context_train;
     if (params.n_context > trained) {
         log.warning("a context of {} tokens is longer than the {} the model was trained for",
                     params.n_context, trained);
     }
-    return std::min(n_pages * k_kv_page_tokens, params.n_context != 0 ? params.n_context : trained);
+    const bool is_given = params.n_kv_tokens != 0;
+    if (is_given && (params.n_kv_tokens < 1 || params.n_kv_tokens > k_limit))
+        fail(Status::invalid, "a KV cache of {} tokens is not possible: at least 1, at most {}",
+             params.n_kv_tokens, k_limit);
+    const backend::KvLayout layout = kv_layout(model.config(), params.k_format, params.v_format);
+    const int64_t n_rows =
+        params.n_batch != 0 ? params.n_batch : std::max(model.prompt_rows(), params.n_requests);
+    if (!is_given && layout.page_bytes() > 0)  // 0: heads do not fill the format, which the pool refuses
+        return placement::engine_sizes(model, layout,
+                                       {.n_context = params.n_context,
+                                        .longest = trained,
+                                        .n_requests = params.n_requests,
+                                        .fewer_requests = params.fewer_requests,
+                                        .n_rows = n_rows,
+                                        .fewer_rows = params.n_batch == 0},
+                                       k_draft_rows);
+    const int64_t n_tokens = kv::page_count(is_given ? params.n_kv_tokens : trained) * k_kv_page_tokens;
+    const int64_t n_context = params.n_context != 0 ? params.n_context : trained;
+    return {std::min(n_tokens, n_context), n_tokens, params.n_requests, n_rows};
 }
 
 EngineParams checked(EngineParams params, const model::Model& model) {
     constexpr int64_t k_most = runtime::k_most_step_rows;
     if (params.n_requests < 1 || params.n_requests > k_most)
         fail(Status::invalid, "n_requests is {}; 1 to {} are possible", params.n_requests, k_most);
-    if (params.n_batch == 0) params.n_batch = std::max(model.prompt_rows(), params.n_requests);
-    if (params.n_batch < params.n_requests || params.n_batch > k_most) {
+    if (params.n_batch != 0 && (params.n_batch < params.n_requests || params.n_batch > k_most)) {
         fail(Status::invalid, "n_batch is {}; {} (n_requests) to {} are possible", params.n_batch,
              params.n_requests, k_most);
     }
-    if (params.n_prompt_rows < 0 || params.n_prompt_rows > params.n_batch)
-        fail(Status::invalid, "n_prompt_rows is {}; 0 to {} are possible", params.n_prompt_rows,
-             params.n_batch);
+    const int64_t most_rows =
+        params.n_batch != 0 ? params.n_batch : std::max(model.prompt_rows(), params.n_requests);
+    if (params.n_prompt_rows < 0 || params.n_prompt_rows > most_rows)
+        fail(Status::invalid, "n_prompt_rows is {}; 0 to {} are possible", params.n_prompt_rows, most_rows);
     constexpr int64_t k_longest_context = int64_t{1} << 31;
     if (params.n_context < 0 || params.n_context > k_longest_context)
         fail(Status::invalid, "a context of {} tokens is not possible", params.n_context);
-    if (params.n_prompt_rows == 0) params.n_prompt_rows = std::max<int64_t>(params.n_batch / 4, 1);
     return params;
+}
+
+EngineParams with_sizes(EngineParams params, const placement::EngineSizes& sizes) {
+    params.n_requests = sizes.n_requests;
+    params.n_batch = sizes.n_rows;
+    params.n_context = sizes.n_context;
+    params.n_kv_tokens = sizes.n_kv_tokens;
+    if (params.n_prompt_rows == 0) params.n_prompt_rows = std::max<int64_t>(params.n_batch / 4, 1);
+    params.n_prompt_rows = std::min(params.n_prompt_rows, params.n_batch);
+    return params;
+}
+
+// While it exists, steps leave no trace in the caches of experts.
+class Uncounted {
+  public:
+    explicit Uncounted(std::span<const std::unique_ptr<runtime::ExpertPool>> pools) : pools_(pools) {
+        count(false);
+    }
+    ~Uncounted() { count(true); }
+    Uncounted(const Uncounted&) = delete;
+    Uncounted& operator=(const Uncounted&) = delete;
+
+  private:
+    void count(bool counts) const noexcept {
+        for (const auto& pool : pools_)
+            if (pool != nullptr) pool->count_uses(counts);
+    }
+
+    const std::span<const std::unique_ptr<runtime::ExpertPool>> pools_;
+};
+
+std::string text_of(const model::Model& model, const EngineParams& params) {
+    const backend::KvLayout layout = kv_layout(model.config(), params.k_format, params.v_format);
+    if (layout.page_bytes() <= 0) return {};
+    return placement::sizes_text(model, layout,
+                                 {params.n_context, params.n_kv_tokens, params.n_requests, params.n_batch});
 }
 
 }  // namespace
@@ -86,16 +128,19 @@ void Engine::move_in_order(WorkList::iterator work, WorkList& from, WorkList& to
 
 Engine::Engine(std::shared_ptr<const model::Model> model, const EngineParams& params, const Logger& log)
     : model_(std::move(model)),
-      params_(checked(params, *model_)),
+      params_(with_sizes(params, sizes_of(*model_, checked(params, *model_), log))),
+      sizes_text_(text_of(*model_, params_)),
       log_(log),
-      n_pages_(kv::page_count(kv_tokens(*model_, params_, log))),
-      n_context_(context_length(*model_, params_, n_pages_, log)),
+      n_pages_(kv::page_count(params_.n_kv_tokens)),
+      n_context_(params_.n_context),
       pool_(make_pool(*model_, params_.k_format, params_.v_format)),
       prefixes_(pool_),
       scheduler_(model_, params_.n_batch, n_context_,
                  std::min(params_.n_batch, params_.n_requests + k_draft_rows)),
       n_prompt_rows_(std::min(params_.n_batch, k_first_prompt_rows)) {
     pool_->keep_pages(n_pages_);
+    if (params_.warm_up) warm_up();
+    log_.info("{}", sizes_text_);
     thread_ = start_thread("minim-engine", "the engine's thread", [this] { run(); });
 }
 
@@ -106,6 +151,28 @@ Engine::~Engine() {
     }
     changed_.notify_all();
     thread_.join();
+}
+
+// Computes a step of a prompt and a step of an answer. All rows have one token, so that they read the weights of one token and
+// not those of every expert.
+void Engine::warm_up() {
+    const bool is_mapped = std::ranges::any_of(model_->weight_bytes(), &weights::WeightBytes::is_mapped);
+    if (is_mapped && model_->stages().front().is_on_host()) {
+        log_.info("no warm-up: layers are computed from mapped files, which it would read from the disk");
+        return;
+    }
+    const int64_t n_rows = std::min({k_first_prompt_rows, params_.n_batch, n_context_ - 1});
+    if (n_rows < 1) return;
+    const Uncounted uncounted(model_->expert_pools());
+    Sequence sequence;
+    sequence.tokens.assign(static_cast<size_t>(n_rows) + 1, 0);
+    sequence.kv.emplace(kv::Sequence::unreserved(pool_, n_rows + 1));
+    if (!sequence.kv->try_hold(0, n_rows + 1)) return;
+    for (const int64_t n : {n_rows, int64_t{1}}) {
+        scheduler_.begin();
+        scheduler_.add_chunk(sequence, n, sequence.n_evaluated + n - 1);
+        scheduler_.run(nullptr);
+    }
 }
 
 void Engine::check_length(uint64_t n_tokens) const {

@@ -30,15 +30,18 @@
 namespace minim::engine {
 
 struct EngineParams {
-    int64_t n_kv_tokens = 0;  // size of the KV cache in tokens, for all requests together; 0: the context
-                              // that the model was trained for
+    int64_t n_kv_tokens = 0;  // size of the KV cache in tokens, for all requests together; 0: what fits
+                              // (placement/engine_sizes.h)
     std::optional<Format> k_format;  // none: F16
     std::optional<Format> v_format;
     int64_t n_requests = 64;    // running at once; others wait
     int64_t n_batch = 0;        // rows of a step; 0: Model::prompt_rows(), but at least n_requests
     int64_t n_prompt_rows = 0;  // the most rows of prompts in a step while answers are running; 0: a quarter
     bool keep_prefixes = true;  // pages of ended requests stay in the prefix cache
-    int64_t n_context = 0;      // the most tokens of one request; 0: the trained context. At most n_kv_tokens
+    int64_t n_context =
+        0;  // the most tokens of one request, at most n_kv_tokens; 0: the trained context or what fits
+    bool fewer_requests = false;  // n_requests may be reduced if memory is short; without n_kv_tokens
+    bool warm_up = false;         // compute two small steps before the first request
 };
 
 struct EngineState {
@@ -84,6 +87,9 @@ class Engine {
     bool drain(Request::Clock::time_point deadline);
 
     EngineState state() const;
+    // Returns the parameters with the sizes that were taken, and a sentence about them.
+    const EngineParams& params() const noexcept { return params_; }
+    const std::string& sizes_text() const noexcept { return sizes_text_; }
 
     // Write the prefix cache to a file, or add such a file to it; load returns the number of pages read. Both run
     // between two steps, while requests wait. They throw as kv::PrefixCache does, and invalid if the engine has no
@@ -115,6 +121,7 @@ class Engine {
     using WorkList = std::list<std::unique_ptr<Work>>;
 
     static void move_in_order(WorkList::iterator work, WorkList& from, WorkList& to) noexcept;
+    void warm_up();
     void run_between_steps(std::function<void()> task);
     void run_tasks();
     void run();
@@ -146,6 +153,7 @@ class Engine {
 
     const std::shared_ptr<const model::Model> model_;
     const EngineParams params_;
+    const std::string sizes_text_;
     const Logger& log_;
     const int64_t n_pages_;
     const int64_t n_context_;  // of one request

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/format_text.h"
-#include "placement/default_context.h"
+#include "placement/open_sizes.h"
 #include "runtime/stage.h"
 #include "runtime/step_space.h"
 

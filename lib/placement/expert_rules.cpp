@@ -104,7 +104,7 @@ void match(std::span<const OverrideText> overrides, std::span<Named> all) {
 // Returns whether a rule places a tensor of the experts of a layer.
 bool is_pinned(const ExpertRules& rules, const Named& tensor, int64_t layer, int64_t n_layer) {
     if (tensor.decides >= 0) return true;
-    return rules.n_host_layers >= 0 ? layer < rules.n_host_layers : layer >= n_layer + rules.n_host_layers;
+    return is_host_layer(rules.n_host_layers, layer, n_layer);
 }
 
 // Returns the device of a tensor that a rule places.
@@ -113,6 +113,10 @@ const std::shared_ptr<const backend::Backend>& wanted_device(const ExpertRules& 
 }
 
 }  // namespace
+
+bool is_host_layer(int64_t n_host_layers, int64_t layer, int64_t n_layer) noexcept {
+    return n_host_layers >= 0 ? layer < n_host_layers : layer >= n_layer + n_host_layers;
+}
 
 std::vector<OverrideText> parse_overrides(std::string_view text) {
     std::vector<OverrideText> all;

@@ -52,6 +52,9 @@ struct ExpertRules {
     std::shared_ptr<const backend::Backend> host = nullptr;
 };
 
+// Returns whether the experts of a layer stay on the host by ExpertRules::n_host_layers.
+bool is_host_layer(int64_t n_host_layers, int64_t layer, int64_t n_layer) noexcept;
+
 using OpenDevice = std::function<std::shared_ptr<const backend::Backend>(const std::string& name)>;
 
 // Returns the rules of a text (parse_overrides). "cpu" and "CPU" stand for `host`. Other names are looked up in `devices`;

@@ -16,6 +16,7 @@
 #include "base/memory_info.h"
 #include "base/read_bandwidth.h"
 #include "base/thread_pool.h"
+#include "placement/cards.h"
 
 namespace minim::placement {
 namespace {
@@ -137,6 +138,19 @@ std::string device_name(std::string_view text) {
     return name + ":" + std::string(digits, text.end());
 }
 
+// Returns whether a name is of the form "cuda:0".
+bool is_device_name(std::string_view name) {
+    const size_t colon = std::min(name.find(':'), name.size());
+    const std::string_view kind = name.substr(0, colon);
+    const std::string_view index = name.substr(std::min(colon + 1, name.size()));
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    constexpr size_t k_most_digits = 4;
+    return !kind.empty() && kind[0] >= 'a' && kind[0] <= 'z' &&
+           std::ranges::all_of(kind, [&](char c) { return (c >= 'a' && c <= 'z') || is_digit(c); }) &&
+           !index.empty() && index.size() <= k_most_digits && std::ranges::all_of(index, is_digit) &&
+           (index.size() == 1 || index[0] != '0');
+}
+
 DeviceFacts parse_device(std::string_view text) {
     const auto refuse = [&] {
         fail(Status::invalid,
@@ -148,10 +162,7 @@ DeviceFacts parse_device(std::string_view text) {
     if (equals == 0) refuse();
     DeviceFacts facts;
     facts.name = device_name(trimmed(text.substr(0, equals)));
-    const bool is_name = std::ranges::all_of(facts.name, [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == ':' || c == '_' || c == '-';
-    });
-    if (!is_name || facts.name == "cpu" || facts.name == "reference") refuse();
+    if (!is_device_name(facts.name)) refuse();
     if (equals == text.size()) return facts;
     const std::vector<std::string_view> parts = parts_of(text.substr(equals + 1));
     constexpr std::string_view k_pcie = "pcie=";
@@ -164,6 +175,81 @@ DeviceFacts parse_device(std::string_view text) {
     facts.bytes_per_second = *bandwidth;
     facts.link_bytes_per_second = *link;
     return facts;
+}
+
+namespace {
+
+// Removes "4x " from the front of a text, and returns the 4; 1 if there is none.
+int64_t take_count(std::string_view& text) {
+    int64_t count = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    const std::string_view rest = trimmed(text.substr(static_cast<size_t>(end - text.data())));
+    if (error != std::errc() || rest.empty() || (rest[0] != 'x' && rest[0] != 'X')) return 1;
+    text = trimmed(rest.substr(1));
+    return count;
+}
+
+// Returns the facts of "RTX 3090" or "RTX 3090,pcie=6GB/s"; nothing if that is no card.
+std::optional<DeviceFacts> card_of(std::string_view text) {
+    constexpr std::string_view k_pcie = ",pcie=";
+    const size_t comma = text.find(k_pcie);
+    std::optional<DeviceFacts> facts = find_card(text.substr(0, comma));
+    if (!facts || comma == std::string_view::npos) return facts;
+    const auto link = bandwidth_of(text.substr(comma + k_pcie.size()));
+    if (!link) return std::nullopt;
+    facts->link_bytes_per_second = *link;
+    return facts;
+}
+
+// Adds the devices of one text, or of a part of one between commas. Cards get no name yet.
+void add_devices(std::string_view text, std::vector<DescribedDevice>& devices) {
+    constexpr int64_t k_most = 64;
+    const std::string whole(text);
+    std::string_view rest = trimmed(text);
+    const int64_t count = take_count(rest);
+    if (count < 1 || count > k_most)
+        fail(Status::invalid, "'{}': {} devices are not possible; 1 to {} are", text, count, k_most);
+    const size_t equals = rest.find('=');
+    const std::string name = device_name(rest.substr(0, equals));
+    if (is_device_name(name)) {
+        if (count != 1) fail(Status::invalid, "'{}': {} devices cannot have one name", text, count);
+        const std::string_view value =
+            equals == std::string_view::npos ? std::string_view() : trimmed(rest.substr(equals + 1));
+        std::optional<DeviceFacts> card = card_of(value);
+        devices.push_back({card ? *card : parse_device(rest), whole});
+        devices.back().facts.name = name;
+        return;
+    }
+    const std::optional<DeviceFacts> card = card_of(rest);
+    if (!card)
+        fail(Status::invalid,
+             "device '{}' is neither of the form NAME=MEMORY,BANDWIDTH[,pcie=BANDWIDTH], as in "
+             "cuda:0=96GiB,1790GB/s,pcie=50GB/s, nor a card that is known: {}",
+             text, known_cards());
+    devices.insert(devices.end(), static_cast<size_t>(count), {*card, whole});
+}
+
+}  // namespace
+
+std::vector<DescribedDevice> parse_devices(const std::vector<std::string>& texts) {
+    std::vector<DescribedDevice> devices;
+    for (const std::string& text : texts) {
+        if (text.find('=') != std::string::npos) {
+            add_devices(text, devices);
+        } else {
+            for (const std::string_view part : parts_of(text)) add_devices(part, devices);
+        }
+    }
+    int64_t next = 0;
+    for (DescribedDevice& device : devices) {
+        while (device.facts.name.empty()) {
+            const std::string name = format_text("cuda:{}", next++);
+            const bool is_free = std::ranges::none_of(
+                devices, [&](const DescribedDevice& other) { return other.facts.name == name; });
+            if (is_free) device.facts.name = name;
+        }
+    }
+    return devices;
 }
 
 DeviceBudget parse_device_budget(std::string_view text) {

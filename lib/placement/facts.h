@@ -18,6 +18,7 @@ struct DeviceFacts {
     double bytes_per_second = 0.0;       // of its memory
     double link_bytes_per_second = 0.0;  // between host and device; 0: not known
     bool is_measured = false;            // true: the bandwidth was measured; false: it is the nominal rate
+    double multiprocessor_hz = 0.0;      // multiprocessors times their clock; 0: not known
 };
 
 // How fast the host's kernels multiply one row by weights of a format, in bytes a second of the weights' size in the checkpoint.
@@ -43,6 +44,17 @@ struct MachineRates {
 // this machine; the numbers that the text leaves out are 0 in the result. A size is a number with B, kB, MB, GB, TB, KiB, MiB,
 // GiB or TiB, a bandwidth the same with "/s". "CUDA0" stands for "cuda:0". Throws invalid, quoting the text.
 DeviceFacts parse_device(std::string_view text);
+
+// A device of a plan, and the text that describes it.
+struct DescribedDevice {
+    DeviceFacts facts;
+    std::string text;
+};
+
+// Parses the texts of a plan's devices: as parse_device(), and cards (cards.h) with or without a name and a count: "RTX 3090",
+// "4x RTX 3090", "cuda:0=RTX 3090", "cuda:0=RTX 3090,pcie=6GB/s", "RTX 3090,RTX 4090". Cards without a name are cuda:0 and so on, as
+// far as no text has these names. Throws invalid, quoting the text.
+std::vector<DescribedDevice> parse_devices(const std::vector<std::string>& texts);
 
 // Parses "768GiB,576GB/s". Throws as parse_device().
 HostFacts parse_host(std::string_view text);

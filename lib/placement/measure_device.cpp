@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "base/error.h"
 #include "base/format_text.h"
+#include "placement/cards.h"
 #include "placement/devices.h"
 
 namespace minim::placement {
@@ -91,6 +92,8 @@ void fill_rates(DeviceFacts& facts, const backend::Backend& device, CpuLevel lev
     facts.link_bytes_per_second =
         cached_number(format_text("link-{}-{}", facts.name, make), [&] { return measure_link(device); });
     facts.is_measured = true;
+    if (const auto card = find_card(description_of(facts.name, level)))
+        facts.multiprocessor_hz = card->multiprocessor_hz;
 }
 
 }  // namespace

@@ -28,6 +28,23 @@ void check_without_devices(const OpenRequest& request) {
         fail(Status::invalid, "expert_cache_bytes is for devices, and none is named");
 }
 
+// Says which fields have no effect, because there is no device. Then all layers are on the host.
+void note_ignored(const OpenRequest& request, const Logger& log) {
+    std::string ignored;
+    const auto note = [&](bool is_given, std::string_view name) {
+        if (is_given) ignored.append(ignored.empty() ? "" : ", ").append(name);
+    };
+    note(request.n_device_layers > 0, "n_device_layers");
+    note(!request.split.empty(), "split");
+    note(!request.budgets.empty(), "budgets");
+    note(request.overrides.has_value(), "overrides");
+    note(request.n_host_experts != 0, "n_host_experts");
+    note(request.expert_cache_bytes > 0 && request.expert_cache_bytes != k_cache_all_room,
+         "expert_cache_bytes");
+    if (ignored.empty()) return log.info("no usable device: all layers are on the CPU");
+    log.warning("no usable device: all layers are on the CPU, and these options have no effect: {}", ignored);
+}
+
 void check_devices(const OpenRequest& request) {
     const size_t n_devices = request.devices->size();
     if (!request.split.empty() && request.split.size() != n_devices)
@@ -47,7 +64,9 @@ class Opening {
         const auto host = make_backend(request_.host, threads_, level_);
         spread_.host = host;
         arithmetic_ = arithmetic_of(request_, *host);
-        if (request_.devices) {
+        if (request_.devices && request_.devices->empty()) {
+            note_ignored(request_, log_);  // "auto" has found none
+        } else if (request_.devices) {
             check_devices(request_);
             for (size_t i = 0; i < request_.devices->size(); ++i) open_nth(i);
         } else {
@@ -109,6 +128,7 @@ class Opening {
                                });
         spread_.fit_context = r.fit_context;
         spread_.fit_rows = r.fit_rows;
+        spread_.fit_requests = r.fit_requests;
         spread_.k_format = r.k_format.value_or(backend::k_default_kv_format);
         spread_.v_format = r.v_format.value_or(backend::k_default_kv_format);
         const bool says_nothing =

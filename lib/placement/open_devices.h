@@ -29,6 +29,7 @@ struct OpenRequest {
     // As in Spread. Without a context, a cache size and rules for experts, a context and a cache are chosen.
     int64_t fit_context = 0;
     int64_t fit_rows = 0;
+    int64_t fit_requests = 0;
     std::optional<Format> k_format = {};
     std::optional<Format> v_format = {};
     uint64_t expert_cache_bytes = 0;

@@ -15,6 +15,7 @@
 #include "base/format_text.h"
 #include "model/roles.h"
 #include "model/shares.h"
+#include "placement/engine_sizes.h"
 #include "placement/predict.h"
 #include "runtime/stream_rule.h"
 #include "weights/device_target.h"
@@ -61,7 +62,12 @@ struct Sizes {
     // Seconds of the host for one row.
     std::vector<double> dense_on_host, experts_on_host;  // by layer; all experts of the layer
     double head_on_host = 0.0;
-    uint64_t layer_kv = 0;  // KV cache of one layer, for all sequences
+    // Cycles of a device's multiprocessor (predict.h).
+    std::vector<double> dense_cycles, expert_cycles;  // by layer
+    double head_cycles = 0.0;
+    uint64_t layer_kv = 0;         // KV cache of one layer, for all sequences
+    uint64_t layer_kv_of_one = 0;  // for one sequence
+    int64_t n_kv_tokens = 0;       // of all sequences, in whole pages
 };
 
 Sizes sizes_of(const PlanRequest& request) {
@@ -72,11 +78,14 @@ Sizes sizes_of(const PlanRequest& request) {
     sizes.n_experts.resize(n);
     sizes.dense_on_host.resize(n);
     sizes.experts_on_host.resize(n);
+    sizes.dense_cycles.resize(n);
+    sizes.expert_cycles.resize(n);
     for (const weights::WeightSpec& weight : request.weights) {
         const auto role = static_cast<Role>(weight.role);
         const auto layer = static_cast<size_t>(std::max(weight.layer, 0));
         if (role == Role::experts_norm) continue;  // a few kilobytes for offloaded experts
         const double seconds = static_cast<double>(weight.bytes()) / host_rate(request.host, weight.format);
+        const double cycles = decode_cycles(weight.format, weight.rows, weight.cols);
         const weights::WeightSpec* const one = &weight;
         const uint64_t bytes = weights::device_bytes({&one, 1});
         if (role == Role::embedding) {
@@ -84,21 +93,30 @@ Sizes sizes_of(const PlanRequest& request) {
         } else if (weight.layer < 0) {
             sizes.head += bytes;
             sizes.head_on_host += seconds;
+            sizes.head_cycles += cycles;
         } else if (weight.is_expert()) {
             sizes.experts[layer] += bytes;
             sizes.experts_on_host[layer] += seconds;
+            sizes.expert_cycles[layer] += cycles;
             if (role == Role::gate) ++sizes.n_experts[layer];
         } else {
             sizes.dense[layer] += bytes;
             sizes.dense_on_host[layer] += seconds;
+            sizes.dense_cycles[layer] += cycles;
         }
     }
     const model::Config& config = request.config;
     const backend::KvLayout layout = {1, config.n_head_kv, config.head_dim, request.k_format,
                                       request.v_format};
+    const auto pages_of = [](int64_t n_tokens) {
+        return (n_tokens + backend::k_kv_page_tokens - 1) / backend::k_kv_page_tokens;
+    };
+    const int64_t n_pages_of_one = pages_of(request.n_context);
     const int64_t n_pages =
-        (request.n_context + backend::k_kv_page_tokens - 1) / backend::k_kv_page_tokens * request.n_sequences;
+        request.n_kv_tokens > 0 ? pages_of(request.n_kv_tokens) : n_pages_of_one * request.n_sequences;
     sizes.layer_kv = static_cast<uint64_t>(n_pages * layout.page_bytes());
+    sizes.layer_kv_of_one = static_cast<uint64_t>(n_pages_of_one * layout.page_bytes());
+    sizes.n_kv_tokens = n_pages * backend::k_kv_page_tokens;
     return sizes;
 }
 
@@ -134,13 +152,35 @@ class Planner {
         : request_(request), sizes_(sizes_of(request)), n_layer_(request.config.n_layer) {
         for (size_t d = 0; d < request.devices.size(); ++d)
             device_work_.push_back(request.taken_bytes
-                                       ? request.taken_bytes(d, n_rows())
+                                       ? request.taken_bytes(d, n_rows(), request.n_context)
                                        : step_bytes(request.config, n_rows(), request.n_context, true));
         host_work_ = step_bytes(request.config, n_rows(), request.n_context, false);
         read_rules();
     }
 
     Plan place_all() const { return request_.shares.empty() ? search() : filled(counts_of_shares()); }
+
+    // Returns how the KV cache of a plan fits beside its weights.
+    Fit fit(const Plan& plan) const {
+        const uint64_t memory = request_.host.memory_bytes;
+        const PlannedPlace& host = plan.host;
+        if (overflow(plan) > 0) return Fit::no;
+        if (host.kv_bytes + host.work_bytes > memory - reserve_of(memory)) return Fit::no;
+        if (host.kv_bytes > 0 && host_overflow(plan) > 0) return Fit::yes;  // weights are mapped
+        const bool gives_up_layers =
+            request_.n_device_layers < 0 && !plan.devices.empty() && host.n_layers > 0;
+        bool is_whole = !gives_up_layers && !has_cache(plan);
+        for (size_t l = 0; l < said_.size(); ++l)
+            if (said_[l] == k_free && plan.expert_device[l] != plan.layer_device[l]) is_whole = false;
+        if (is_whole) return Fit::nothing;
+        uint64_t kv = 0;
+        uint64_t experts = 0;
+        for (const PlannedPlace& device : plan.devices) {
+            kv += device.kv_bytes;
+            experts += device.expert_bytes;
+        }
+        return experts >= kv && !gives_up_layers ? Fit::beside : Fit::yes;
+    }
 
     // Adds the sentences to a plan. Throws unsupported for rules that the plan cannot keep.
     void describe(Plan& plan) const {
@@ -176,11 +216,17 @@ class Planner {
     void read_rules() {
         said_ = request_.expert_devices;
         said_.resize(static_cast<size_t>(n_layer_), k_free);
-        if (request_.overrides.empty()) return;
-        wanted_ = wanted_places(parse_overrides(request_.overrides), n_layer_);
+        if (!request_.overrides.empty())
+            wanted_ = wanted_places(parse_overrides(request_.overrides), n_layer_);
         for (const WantedPlace& place : wanted_)
             if (place.is_of_experts && !place.device.empty())
                 said_[static_cast<size_t>(place.layer)] = device_of(place.device, place.rule);
+        is_named_.resize(said_.size());
+        for (size_t l = 0; l < said_.size(); ++l) is_named_[l] = said_[l] != k_free;
+        for (int64_t layer = 0; layer < n_layer_; ++layer) {
+            int32_t& said = said_[static_cast<size_t>(layer)];
+            if (said == k_free && is_host_layer(request_.n_host_experts, layer, n_layer_)) said = k_on_host;
+        }
     }
 
     // Refuses rules that would split the experts of a layer, or move another tensor from its layer.
@@ -189,7 +235,7 @@ class Planner {
             const auto layer = static_cast<size_t>(std::max<int64_t>(place.layer, 0));
             const int32_t own = place.layer < 0 ? k_free : plan.layer_device[layer];
             const int32_t wanted = place.device.empty() ? own : device_of(place.device, place.rule);
-            const bool is_free = place.is_of_experts && said_[layer] == k_free;
+            const bool is_free = place.is_of_experts && !is_named_[layer];
             if (place.is_of_experts && !is_free && wanted != plan.expert_device[layer])
                 fail(Status::unsupported,
                      "experts of layer {} would be in two places ({}); a layer's stay together", place.layer,
@@ -324,6 +370,7 @@ class Planner {
         std::map<uint64_t, std::vector<size_t>> classes;  // by bytes of an expert
         uint64_t all = 0;
         double all_on_host = 0.0;  // seconds
+        double all_cycles = 0.0;
         uint64_t tables = 0;
         for (const size_t l : layers) {
             if (sizes_.n_experts[l] == 0) continue;
@@ -331,9 +378,15 @@ class Planner {
             classes[sizes_.experts[l] / n].push_back(l);
             all += sizes_.experts[l];
             all_on_host += sizes_.experts_on_host[l];
+            all_cycles += sizes_.expert_cycles[l];
             tables += n * sizeof(backend::ExpertPlace);
         }
         const auto d = static_cast<size_t>(device);
+        if (request_.most_cache_bytes != UINT64_MAX) {
+            const double part = static_cast<double>(layers.size()) / static_cast<double>(n_layer_);
+            room =
+                std::min(room, static_cast<uint64_t>(static_cast<double>(request_.most_cache_bytes) * part));
+        }
         const uint64_t outputs = request_.taken_bytes ? 0 : output_bytes();
         if (all == 0 || room <= tables + outputs) return;
         room -= outputs;
@@ -344,8 +397,10 @@ class Planner {
         if (room <= tables) return;
         const double of_room = static_cast<double>(room - tables) / static_cast<double>(all);
         const double balanced =
-            rates_are_known_ ? balanced_part(request_.devices[d], static_cast<double>(all) / all_on_host)
-                             : 1.0;
+            rates_are_known_
+                ? balanced_part(device_rate(request_.devices[d], static_cast<double>(all), all_cycles),
+                                static_cast<double>(all) / all_on_host)
+                : 1.0;
         const double part = std::min(of_room, balanced);
         PlannedPlace& there = plan.devices[d];
         const uint64_t before = there.expert_bytes;
@@ -409,6 +464,9 @@ class Planner {
             left(request_.host.memory_bytes, plan.host, reserve_of(request_.host.memory_bytes));
         plan.fits = overflow(plan) == 0 && host_overflow(plan) == 0;
         plan.n_ubatch = request_.n_ubatch;
+        plan.n_context = request_.n_context;
+        plan.n_kv_tokens = sizes_.n_kv_tokens;
+        plan.n_sequences = request_.n_sequences;
         const int64_t n_used = request_.config.n_expert_used;
         plan.token_dense_bytes = sizes_.head;
         for (size_t l = 0; l < sizes_.dense.size(); ++l) {
@@ -417,7 +475,7 @@ class Planner {
                 plan.token_expert_bytes += sizes_.experts[l] / static_cast<uint64_t>(sizes_.n_experts[l]) *
                                            static_cast<uint64_t>(n_used);
         }
-        const uint64_t kv_of_one = sizes_.layer_kv / static_cast<uint64_t>(request_.n_sequences);
+        const uint64_t kv_of_one = sizes_.layer_kv_of_one;
         plan.token_kv_bytes = kv_of_one * static_cast<uint64_t>(n_layer_);
         if (!rates_are_known_) return;
         std::vector<LayerReads> reads;
@@ -427,9 +485,10 @@ class Planner {
                              sizes_.n_experts[l] > 0
                                  ? static_cast<double>(n_used) / static_cast<double>(sizes_.n_experts[l])
                                  : 0.0,
-                             sizes_.dense_on_host[l], sizes_.experts_on_host[l]});
+                             sizes_.dense_on_host[l], sizes_.experts_on_host[l], sizes_.dense_cycles[l],
+                             sizes_.expert_cycles[l]});
         predict({request_.config, request_.devices, request_.host, reads, static_cast<double>(sizes_.head),
-                 sizes_.head_on_host, request_.n_context, request_.n_ubatch},
+                 sizes_.head_on_host, sizes_.head_cycles, request_.n_context, request_.n_ubatch},
                 plan);
     }
 
@@ -531,6 +590,7 @@ class Planner {
     bool fits_with(int64_t n_context, Format k, Format v) const {
         PlanRequest other = request_;
         other.n_context = n_context;
+        if (request_.n_kv_tokens > 0) other.n_kv_tokens = n_context;
         other.k_format = k;
         other.v_format = v;
         const Planner planner(other);
@@ -579,14 +639,18 @@ class Planner {
     std::vector<uint64_t> device_work_;  // by device
     uint64_t host_work_ = 0;
     std::vector<WantedPlace> wanted_;
-    std::vector<int32_t> said_;  // by layer: the device on which rules place its experts
+    std::vector<int32_t> said_;   // by layer: the device on which rules place its experts
+    std::vector<bool> is_named_;  // by layer: whether overrides name its experts
 };
 
 void check(const PlanRequest& request) {
-    if (request.n_context < 1 || request.n_context > INT32_MAX)
+    const bool is_chosen = request.for_engine && request.n_context == 0;
+    if ((request.n_context < 1 && !is_chosen) || request.n_context > INT32_MAX)
         fail(Status::invalid, "a context of {} tokens is not possible", request.n_context);
     if (request.n_sequences < 1 || request.n_sequences > 65536)
         fail(Status::invalid, "{} sequences are not possible; 1 to 65536 are", request.n_sequences);
+    if (request.n_device_layers < -1)
+        fail(Status::invalid, "{} layers on the devices are not possible", request.n_device_layers);
     if (request.n_ubatch < 0 || request.n_ubatch > 65536)
         fail(Status::invalid, "micro-batches of {} rows are not possible; 1 to 65536 are", request.n_ubatch);
     for (const Format format : {request.k_format, request.v_format})
@@ -615,6 +679,38 @@ void even_out(std::vector<DeviceFacts>& devices) {
             break;
         }
     }
+}
+
+// Chooses the sizes of an engine in `request`, and returns the longest context that fits, if that of the request does not.
+int64_t choose_kv(PlanRequest& request) {
+    if (!std::exchange(request.for_engine, false)) return 0;
+    const int64_t trained = request.config.n_context_train;
+    const EngineWish wish = {
+        .n_context = request.n_context,
+        .longest = trained > 0 ? trained : k_usual_kv_tokens,
+        .n_requests = request.n_sequences,
+        .fewer_requests = true,
+        .n_rows = request.n_ubatch > 0 ? request.n_ubatch : runtime::k_default_step_rows};
+    const FitOf fit_of = [&request](const EngineSizes& sizes) {
+        PlanRequest other = request;
+        other.n_context = sizes.n_context;
+        other.n_kv_tokens = sizes.n_kv_tokens;
+        if (other.n_ubatch == 0) other.n_ubatch = sizes.n_rows;
+        const Planner planner(other);
+        return planner.fit(planner.place_all());
+    };
+    const EngineSizes sizes = choose_sizes(wish, fit_of);
+    if (sizes.n_context > 0) {
+        request.n_context = sizes.n_context;
+        request.n_kv_tokens = sizes.n_kv_tokens;
+        request.n_sequences = sizes.n_requests;
+        return 0;
+    }
+    // The plan says what one context needs.
+    const int64_t longest = wish.n_context > 0 ? longest_context(wish, fit_of) : 0;
+    request.n_context = wish.n_context > 0 ? wish.n_context : backend::k_kv_page_tokens;
+    request.n_kv_tokens = request.n_context;
+    return longest;
 }
 
 // Returns 768 for 512, 1,024 for 768, 1,536 for 1,024, and so on.
@@ -646,13 +742,17 @@ Plan place_with_best_ubatch(PlanRequest& request) {
 Plan arrange(const PlanRequest& request) {
     PlanRequest chosen = request;
     even_out(chosen.devices);
-    return chosen.n_ubatch == 0 ? place_with_best_ubatch(chosen) : Planner(chosen).place_all();
+    const int64_t longest = choose_kv(chosen);
+    Plan plan = chosen.n_ubatch == 0 ? place_with_best_ubatch(chosen) : Planner(chosen).place_all();
+    plan.longest_context = longest;
+    return plan;
 }
 
 Plan make_plan(const PlanRequest& request) {
     check(request);
     PlanRequest chosen = request;
     even_out(chosen.devices);
+    choose_kv(chosen);
     const bool chooses_rows = request.n_ubatch == 0;
     Plan plan = chooses_rows ? place_with_best_ubatch(chosen) : Planner(chosen).place_all();
     Planner(chosen).describe(plan);

@@ -38,23 +38,28 @@ struct PlanRequest {
     std::vector<DeviceFacts> devices = {};  // in the order of the layers
     HostFacts host = {};
     int64_t n_context = 0;    // tokens of one sequence
-    int64_t n_sequences = 1;  // concurrent sequences; each reserves the context
+    int64_t n_sequences = 1;  // concurrent sequences; each reserves the context, but for n_kv_tokens
+    int64_t n_kv_tokens = 0;  // tokens of a KV cache that the sequences share; 0: each reserves the context
+    // The sequences are the requests of an engine: the plan chooses n_kv_tokens, and n_context if it is 0 (engine_sizes.h).
+    bool for_engine = false;
     int64_t n_ubatch =
         runtime::k_default_step_rows;  // rows of a prompt step; 0: the plan chooses, at least the default
     Format k_format = backend::k_default_kv_format;
     Format v_format = backend::k_default_kv_format;
     std::string overrides = {};  // parse_overrides(); "cpu" is the host
+    int64_t n_host_experts = 0;  // ExpertRules::n_host_layers; for layers that `overrides` do not name
+    uint64_t most_cache_bytes = UINT64_MAX;  // of the caches of all devices, in proportion to their layers
+    bool caches_host_experts = false;        // experts that rules place on the host may be cached as well
+    int64_t n_device_layers = -1;            // layers on devices; -1: all, or as many as have room
     std::vector<double> shares =
         {};  // shares of the layers, one for each device; if they add up to the number of layers, they are counts
 
     // The rest is for models that are opened (split.h).
     FreeExperts free_experts = FreeExperts::cached;
     std::vector<int32_t> expert_devices = {};  // by layer, instead of `overrides`; empty: none is said
-    bool caches_host_experts = false;          // experts that rules place on the host may be cached as well
-    int64_t n_device_layers = -1;              // layers on devices; -1: all, or as many as have room
-    // Returns the bytes of a device that are neither for weights nor for the KV cache, with steps of n_rows rows. Empty: they
-    // are estimated.
-    std::function<uint64_t(size_t device, int64_t n_rows)> taken_bytes = {};
+    // Returns the bytes of a device that are neither for weights nor for the KV cache, with steps of n_rows rows and a context of
+    // n_context. Empty: they are estimated.
+    std::function<uint64_t(size_t device, int64_t n_rows, int64_t n_context)> taken_bytes = {};
 };
 
 // The contents of one memory.
@@ -96,6 +101,11 @@ struct Plan {
     // others.
     std::vector<double> cached_part;
     int64_t n_ubatch = 0;  // rows of a prompt step
+    // As in the request, or chosen.
+    int64_t n_context = 0;
+    int64_t n_kv_tokens = 0;  // of all sequences together
+    int64_t n_sequences = 0;
+    int64_t longest_context = 0;  // that fits; only for an engine whose context does not fit
 
     // The bytes that are read to decode one token.
     uint64_t token_dense_bytes = 0;

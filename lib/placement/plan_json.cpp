@@ -39,8 +39,10 @@ std::string to_json(const Plan& plan) {
     text += format_text(
         R"("decode_seconds": {{"dense": {:.6g}, "kv_cache": {:.6g}, "device_experts": {:.6g}, "host_experts": {:.6g}, )",
         seconds.dense, seconds.kv_cache, seconds.device_experts, seconds.host_experts);
-    text += format_text(R"("launches": {:.6g}, "hand_over": {:.6g}}}, "choices": [{}]}})", seconds.launches,
+    text += format_text(R"("launches": {:.6g}, "hand_over": {:.6g}}}, "choices": [{}], )", seconds.launches,
                         seconds.hand_over, choices);
+    text += format_text(R"("n_context": {}, "kv_tokens": {}, "n_sequences": {}, "n_ubatch": {}}})",
+                        plan.n_context, plan.n_kv_tokens, plan.n_sequences, plan.n_ubatch);
     return text;
 }
 

@@ -2,23 +2,40 @@
 #include "placement/predict.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "placement/plan.h"
 
 namespace minim::placement {
 namespace {
 
-// The share of the memory bandwidth that kernels reach. Devices: 0.75 of the nominal bandwidth, which is 0.85 of the bandwidth
-// that copies reach, both measured on an H100 with formats of 2 to 8 bits. The host: 0.80 of the nominal bandwidth. For formats
-// that are not measured: 0.93 of the measured read bandwidth.
-constexpr double k_device_part = 0.75;
-constexpr double k_measured_device_part = 0.85;
+// The time of a device's matrices for one row is that of reading them, m, and that of decoding them, k, of which each hides
+// part of the other: cube_root(m^3 + k^3), beside the time to start. Fitted to ten decode speeds of an H100 and an H200 with five mixes of
+// formats (docs/performance.md), which it meets within 8 %.
+//
+// The share of the nominal bandwidth that reading reaches, also for the KV cache, and the share that copies reach, which are
+// what is measured. The host: 0.80 of the nominal bandwidth. For formats that are not measured: 0.93 of the measured read bandwidth.
+constexpr double k_device_part = 0.80;
+constexpr double k_copy_part = 0.87;
+constexpr double k_kv_part = 0.75;
 constexpr double k_host_part = 0.80;
 constexpr double k_measured_part = 0.93;
 
-// Seconds of each layer in which kernels start and wait for each other without reading memory: a third of the 75 us
-// of a layer on an H100. On the host: starting jobs of the threads.
-constexpr double k_device_layer_seconds = 25e-6;
+// The share of the multiprocessors' cycles in which kernels decode, and the cycles that a card of unknown kind has a second: as an
+// H200's 132 multiprocessors at 1.75 GHz, but fewer with less memory bandwidth. The exponent lies between cards of the same years.
+constexpr double k_cycle_part = 0.65;
+constexpr double k_cycles_h200 = 132 * 1.75e9;
+constexpr double k_bandwidth_h200 = 4.8e12;
+constexpr double k_cycles_exponent = 0.3;
+
+// Seconds to start the experts of a layer, and a dense matrix: q, k, v; o; the router.
+constexpr double k_start_experts_seconds = 5.7e-6;
+constexpr double k_start_dense_seconds = 1.3e-6;
+constexpr double k_dense_starts = 3;
+
+// Seconds of each layer in which kernels start and wait for each other without reading memory: attention of a short context,
+// norms, and the borders between kernels. On the host: starting jobs of the threads.
+constexpr double k_device_layer_seconds = 22e-6;
 constexpr double k_host_layer_seconds = 25e-6;
 // Seconds to send the residual stream to the host and back, with both waits: once for each layer with offloaded experts.
 constexpr double k_hand_over_seconds = 45e-6;
@@ -27,17 +44,57 @@ constexpr double k_between_devices_seconds = 30e-6;
 // the host compute together. Measured on an H200.
 constexpr double k_exchange_seconds = 14.5e-6;
 
-// Operations a second that kernels reach for each byte a second of memory bandwidth: 89 T on an H100 with 3.35 TB/s,
-// 5.8 T on a server with 576 GB/s and 16 cores.
-constexpr double k_device_operations = 27.0;
+// Operations a second that kernels reach for each cycle of the multiprocessors: 105 T on an H200. On the host: for each byte
+// a second of memory bandwidth, 5.8 T on a server with 576 GB/s and 16 cores.
+constexpr double k_device_operations = 105e12 / k_cycles_h200;
 constexpr double k_host_operations = 10.0;
+
+// Cycles of a multiprocessor to decode 32 rows x 32 columns of weights and multiply them by one row: the largest of integer instructions
+// by 2, all instructions by 4 (cuda/README.md), and loads from shared memory. Those of formats that are not counted are
+// taken from their relatives.
+constexpr double k_cycles_of_unlisted = 40.0;
+struct FormatCycles {
+    Format format;
+    double cycles;
+};
+constexpr FormatCycles k_cycles[] = {
+    {Format::f32, 16},      {Format::f16, 16},
+    {Format::bf16, 16},     {Format::q8_0, 20.5},
+    {Format::q4_0, 20},     {Format::q4_1, 20},
+    {Format::q5_0, 25},     {Format::q5_1, 25},
+    {Format::iq4_nl, 28.5}, {Format::mxfp4, 31.5},
+    {Format::nvfp4, 33},    {Format::q2_k, 22},
+    {Format::q3_k, 30},     {Format::q4_k, 20},
+    {Format::q5_k, 25},     {Format::q6_k, 29},
+    {Format::iq2_xxs, 24},  {Format::iq2_xs, 25},
+    {Format::iq2_s, 25},    {Format::iq3_xxs, 46},
+    {Format::iq3_s, 46},    {Format::iq4_xs, 32.5},
+    {Format::iq5_k, 69},    {Format::iq5_ks, 69},
+    {Format::iq6_k, 115},   {Format::fp8_e4m3_b128, 39.5},
+};
 
 double host_bandwidth(const HostFacts& host) {
     return host.bytes_per_second * (host.is_measured ? k_measured_part : k_host_part);
 }
 
+double nominal_bandwidth(const DeviceFacts& device) {
+    return device.bytes_per_second / (device.is_measured ? k_copy_part : 1.0);
+}
+
 double device_bandwidth(const DeviceFacts& device) {
-    return device.bytes_per_second * (device.is_measured ? k_measured_device_part : k_device_part);
+    return nominal_bandwidth(device) * k_device_part;
+}
+
+double cycles_per_second(const DeviceFacts& device) {
+    if (device.multiprocessor_hz > 0.0) return device.multiprocessor_hz;
+    return k_cycles_h200 * std::pow(nominal_bandwidth(device) / k_bandwidth_h200, k_cycles_exponent);
+}
+
+// Returns the seconds of matrices for one row, once they have started.
+double matrix_seconds(const DeviceFacts& device, double bytes, double cycles) {
+    const double read = bytes / device_bandwidth(device);
+    const double decode = cycles / (cycles_per_second(device) * k_cycle_part);
+    return std::cbrt(read * read * read + decode * decode * decode);
 }
 
 // One device or the host.
@@ -56,14 +113,14 @@ class Predictor {
             const LayerReads& layer = request_.layers[l];
             const int32_t own = plan_.layer_device[l];
             const int32_t experts = plan_.expert_device[l];
-            const double bandwidth = speed_of(own).bytes_per_second;
-            seconds.dense += own < 0 ? layer.dense_on_host : layer.dense / bandwidth;
-            seconds.kv_cache += layer.kv / bandwidth;
+            seconds.dense += own < 0 ? layer.dense_on_host
+                                     : k_dense_starts * k_start_dense_seconds +
+                                           matrix_seconds(facts_of(own), layer.dense, layer.dense_cycles);
+            seconds.kv_cache += layer.kv / (own < 0 ? speed_of(own).bytes_per_second
+                                                    : nominal_bandwidth(facts_of(own)) * k_kv_part);
             const double cached = plan_.cached_part[l];
-            const double here = cached * layer.experts * layer.expert_part / bandwidth;
-            const double all_there =
-                experts < 0 ? layer.experts_on_host : layer.experts / speed_of(experts).bytes_per_second;
-            const double there = (1.0 - cached) * layer.expert_part * all_there;
+            const double here = experts_on(own, layer, cached * layer.expert_part);
+            const double there = experts_on(experts, layer, (1.0 - cached) * layer.expert_part);
             seconds.device_experts += here;
             (experts < 0 ? seconds.host_experts : seconds.device_experts) += there;
             seconds.overlap += std::min(here, there);
@@ -72,7 +129,9 @@ class Predictor {
             if (l > 0 && own != plan_.layer_device[l - 1]) seconds.hand_over += k_between_devices_seconds;
         }
         const int32_t last = plan_.layer_device.back();
-        seconds.dense += last < 0 ? request_.head_on_host : request_.head / speed_of(last).bytes_per_second;
+        seconds.dense += last < 0 ? request_.head_on_host
+                                  : k_start_dense_seconds +
+                                        matrix_seconds(facts_of(last), request_.head, request_.head_cycles);
         return seconds;
     }
 
@@ -94,11 +153,23 @@ class Predictor {
     }
 
   private:
+    const DeviceFacts& facts_of(int32_t device) const {
+        return request_.devices[static_cast<size_t>(device)];
+    }
+
     Speed speed_of(int32_t device) const {
         if (device < 0)
             return {host_bandwidth(request_.host), request_.host.bytes_per_second * k_host_operations};
-        const DeviceFacts& facts = request_.devices[static_cast<size_t>(device)];
-        return {device_bandwidth(facts), facts.bytes_per_second * k_device_operations};
+        const DeviceFacts& facts = facts_of(device);
+        return {device_bandwidth(facts), cycles_per_second(facts) * k_device_operations};
+    }
+
+    // Returns the seconds of a part of a layer's experts for one row.
+    double experts_on(int32_t device, const LayerReads& layer, double part) const {
+        if (device < 0) return part * layer.experts_on_host;
+        if (part * layer.experts <= 0.0) return 0.0;
+        return k_start_experts_seconds +
+               matrix_seconds(facts_of(device), part * layer.experts, part * layer.expert_cycles);
     }
 
     double dense_seconds(int32_t device, const LayerReads& layer, double n_rows) const {
@@ -161,9 +232,19 @@ double host_rate(const HostFacts& host, Format format) {
     return measured == host.rates.end() ? host_bandwidth(host) : measured->bytes_per_second;
 }
 
-double balanced_part(const DeviceFacts& device, double host_rate) {
-    const double of_device = device_bandwidth(device);
-    return of_device / (of_device + host_rate);
+double decode_cycles(Format format, int64_t rows, int64_t cols) {
+    const auto* const known = std::ranges::find(k_cycles, format, &FormatCycles::format);
+    const double cycles = known == std::end(k_cycles) ? k_cycles_of_unlisted : known->cycles;
+    constexpr double k_unit = 32.0 * 32.0;
+    return static_cast<double>(rows) * static_cast<double>(cols) / k_unit * cycles;
+}
+
+double device_rate(const DeviceFacts& device, double bytes, double cycles) {
+    return bytes / matrix_seconds(device, bytes, cycles);
+}
+
+double balanced_part(double device_rate, double host_rate) {
+    return device_rate / (device_rate + host_rate);
 }
 
 runtime::StreamRule stream_rule(const DeviceFacts& device, const HostFacts& host, const model::Config& config,

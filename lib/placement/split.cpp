@@ -44,17 +44,23 @@ uint64_t usable_bytes(const backend::Backend& device) {
     return available - available / k_spare_part;
 }
 
-[[noreturn]] void fail_no_room(const Share& share, uint64_t needed, uint64_t available) {
+// longest_context: that fits; 0: not known.
+[[noreturn]] void fail_no_room(const Share& share, uint64_t needed, uint64_t available,
+                               int64_t longest_context) {
     ErrorFacts facts;
     facts.requested = needed > INT64_MAX ? INT64_MAX : static_cast<int64_t>(needed);
     facts.available = static_cast<int64_t>(available);
     facts.device = DeviceName(share.backend->name());
-    throw Error(Status::out_of_device_memory, Reason::none,
-                format_text("{}: layers {}-{} need {} bytes without experts, for weights, KV cache and work "
-                            "space; {} bytes available{}",
-                            share.backend->name(), share.first_layer, share.first_layer + share.n_layer - 1,
-                            needed, available, backend::budget_text(share.backend->memory())),
-                facts);
+    throw Error(
+        Status::out_of_device_memory, Reason::none,
+        format_text(
+            "{}: layers {}-{} need {} bytes without experts, for weights, KV cache and work "
+            "space; {} bytes available{}{}",
+            share.backend->name(), share.first_layer, share.first_layer + share.n_layer - 1, needed,
+            available,
+            longest_context > 0 ? format_text("; a context of {} tokens would fit", longest_context) : "",
+            backend::budget_text(share.backend->memory())),
+        facts);
 }
 
 class Splitting {
@@ -71,7 +77,12 @@ class Splitting {
     std::vector<Stage> stages(const Logger* log) {
         const bool takes_all_room = cache_bytes_ == k_cache_all_room;
         const bool chooses_context = takes_all_room && spread_.fit_context == 0;
-        n_context_ = chooses_context ? choose_context() : spread_.fit_context;
+        n_context_ = spread_.fit_context;
+        if (spread_.fit_requests > 0) {
+            choose_kv();
+        } else if (chooses_context) {
+            n_context_ = choose_context();
+        }
         std::vector<Stage> stages = split();
         // Measured speeds decide which device takes what, how large a cache is, and which experts are copied. One device with room
         // for all need not be measured.
@@ -90,7 +101,7 @@ class Splitting {
     }
 
   private:
-    bool checks_room() const { return n_context_ > 0; }
+    bool checks_room() const { return n_context_ > 0 || spread_.fit_requests > 0; }
     bool caches() const { return cache_bytes_ > 0; }
 
     // Returns the stages for n_context_. Throws out_of_device_memory if a device has no room for what is not experts.
@@ -120,15 +131,24 @@ class Splitting {
         return stages;
     }
 
-    Plan make() const {
+    // Chooses n_context_ and n_kv_tokens_ for an engine.
+    void choose_kv() {
+        const Plan plan = make(true);
+        n_context_ = plan.n_context;
+        n_kv_tokens_ = plan.n_kv_tokens;
+        longest_context_ = plan.longest_context;
+    }
+
+    Plan make(bool for_engine = false) const {
         // Copied first: GCC 12 warns of members that are not initialised if a later initialiser may throw.
         std::vector<DeviceFacts> devices = facts_of_devices();
         HostFacts host = rates_ ? rates_->host : HostFacts();
         host.memory_bytes = available_memory_bytes();
         std::vector<double> shares = spread_.shares;
         std::vector<int32_t> places = places_of_rules();
-        std::function<uint64_t(size_t, int64_t)> taken_bytes = [this](size_t device, int64_t n_rows) {
-            return checks_room() ? work_bytes(device, n_rows) : 0;
+        std::function<uint64_t(size_t, int64_t, int64_t)> taken_bytes = [this](size_t device, int64_t n_rows,
+                                                                               int64_t n_context) {
+            return checks_room() ? work_bytes(device, n_rows, n_context) : 0;
         };
         const bool is_part = spread_.n_device_layers >= 0;
         return arrange({.config = config_,
@@ -136,14 +156,17 @@ class Splitting {
                         .devices = std::move(devices),
                         .host = std::move(host),
                         .n_context = n_context_,
+                        .n_sequences = for_engine ? spread_.fit_requests : 1,
+                        .n_kv_tokens = n_kv_tokens_,
+                        .for_engine = for_engine,
                         .n_ubatch = n_rows_,
                         .k_format = spread_.k_format,
                         .v_format = spread_.v_format,
+                        .caches_host_experts = caches(),
+                        .n_device_layers = is_part ? spread_.n_device_layers : config_.n_layer,
                         .shares = std::move(shares),
                         .free_experts = free_experts(),
                         .expert_devices = std::move(places),
-                        .caches_host_experts = caches(),
-                        .n_device_layers = is_part ? spread_.n_device_layers : config_.n_layer,
                         .taken_bytes = std::move(taken_bytes)});
     }
 
@@ -185,11 +208,11 @@ class Splitting {
 
     // Returns the bytes of a device, beside weights and KV cache, that any of its layers may need: work space, and tables of
     // experts.
-    uint64_t work_bytes(size_t device, int64_t n_rows) const {
+    uint64_t work_bytes(size_t device, int64_t n_rows, int64_t n_context) const {
         Stage alone = {spread_.devices[device], config_.n_layer};
         alone.experts.assign(static_cast<size_t>(config_.n_layer), spread_.host);
         alone.cache_bytes = caches() ? 1 : 0;  // any size makes the work space of shared experts count
-        auto work = runtime::step_bytes({&alone, 1}, model::step_shape(config_), n_rows, n_context_);
+        auto work = runtime::step_bytes({&alone, 1}, model::step_shape(config_), n_rows, n_context);
         uint64_t bytes = work[alone.backend.get()];
         bytes += static_cast<uint64_t>(config_.n_layer * config_.n_expert) * sizeof(backend::ExpertPlace);
         for (const weights::WeightSpec& weight : weights_) {
@@ -229,7 +252,8 @@ class Splitting {
     uint64_t kv_bytes(int64_t n_layer) const {
         const backend::KvLayout layout = {n_layer, config_.n_head_kv, config_.head_dim, spread_.k_format,
                                           spread_.v_format};
-        const int64_t n_pages = (n_context_ + backend::k_kv_page_tokens - 1) / backend::k_kv_page_tokens;
+        const int64_t n_tokens = std::max(n_context_, n_kv_tokens_);
+        const int64_t n_pages = (n_tokens + backend::k_kv_page_tokens - 1) / backend::k_kv_page_tokens;
         return static_cast<uint64_t>(n_pages * layout.page_bytes());
     }
 
@@ -248,7 +272,7 @@ class Splitting {
             const uint64_t usable = usable_bytes(device);
             const uint64_t needed = kv_bytes(without[s].n_layer) + work[&device] +
                                     weights::device_bytes(model::part_of(shares[s], weights_).weights);
-            if (needed > usable) fail_no_room(shares[s], needed, usable);
+            if (needed > usable) fail_no_room(shares[s], needed, usable, longest_context_);
         }
     }
 
@@ -326,9 +350,11 @@ class Splitting {
     const uint64_t cache_bytes_;  // of all devices together
     // By layer: the device on which a rule places its experts; null: none does.
     const std::vector<std::shared_ptr<const backend::Backend>> ruled_;
-    int64_t n_context_ = 0;   // 0: room is not checked
-    const int64_t fit_rows_;  // as Spread::fit_rows
-    int64_t n_rows_;          // of a prompt step; 0: the plan chooses
+    int64_t n_context_ = 0;        // 0: room is not checked
+    int64_t n_kv_tokens_ = 0;      // of the KV cache of an engine; 0: one context
+    int64_t longest_context_ = 0;  // that fits an engine, if that of the request does not; 0: not known
+    const int64_t fit_rows_;       // as Spread::fit_rows
+    int64_t n_rows_;               // of a prompt step; 0: the plan chooses
     std::optional<MachineRates> rates_;
 };
 
@@ -343,6 +369,8 @@ model::Model::Split split_over(Spread spread, const Logger* log) {
         fail(Status::invalid, "{} layers on the devices are not possible", spread.n_device_layers);
     if (spread.fit_context < 0)
         fail(Status::invalid, "a context of {} tokens is not possible", spread.fit_context);
+    if (spread.fit_requests < 0)
+        fail(Status::invalid, "room for {} requests is not possible", spread.fit_requests);
     if (spread.fit_context > INT32_MAX)
         fail(Status::invalid, "room for a context of {} tokens is not possible", spread.fit_context);
     return [spread = std::move(spread), log](const model::Config& config,

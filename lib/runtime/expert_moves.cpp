@@ -33,6 +33,7 @@ double ExpertPool::use_weight() const {
 }
 
 void ExpertPool::note(int64_t layer, std::span<const int32_t> ids) {
+    if (!counts_uses_) return;
     const std::lock_guard lock(mutex_);
     Slot& of = slots_[static_cast<size_t>(slot_of_[static_cast<size_t>(layer)])];
     const double weight = use_weight();
@@ -99,6 +100,7 @@ void ExpertPool::start_moves() {
 }
 
 void ExpertPool::end_step(int64_t n_tokens) {
+    if (!counts_uses_) return;
     const std::lock_guard lock(mutex_);
     n_tokens_ += n_tokens;
     ++n_steps_;

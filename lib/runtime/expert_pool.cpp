@@ -227,6 +227,7 @@ void ExpertPool::vanish(Place& place) {
 }
 
 void ExpertPool::note_streamed(int64_t layer_of_stage, std::span<const int32_t> experts) {
+    if (!counts_uses_) return;
     const PooledLayer& of = layer(layer_of_stage);
     const uint64_t bytes = of.gate.front()->bytes() + of.up.front()->bytes() + of.down.front()->bytes();
     const std::lock_guard lock(mutex_);

@@ -12,6 +12,7 @@
 //     begin_step(k+3)  the expert appears in the table (eager: as soon as it has arrived)
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -110,6 +111,9 @@ class ExpertPool {
     // Counts experts that the running step has copied. Any thread.
     void note_streamed(int64_t layer_of_stage, std::span<const int32_t> experts);
 
+    // false: steps from now on are not counted, and move no experts. Not while a step runs.
+    void count_uses(bool counts) noexcept { counts_uses_ = counts; }
+
     ExpertPoolState state() const;
     // Returns the bytes of the places and tables in the device's memory.
     uint64_t device_bytes() const noexcept { return tables_->size() + (memory_ ? memory_->size() : 0); }
@@ -195,6 +199,7 @@ class ExpertPool {
     std::deque<Place*> to_move_;
     std::optional<ExpertCopier> mover_copier_;
     bool ends_ = false;
+    std::atomic<bool> counts_uses_ = true;
     std::thread mover_;
 };
 

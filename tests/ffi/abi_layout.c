@@ -73,6 +73,10 @@ int main(void) {
     FIELD(minim_plan_params, overrides);
     FIELD(minim_plan_params, split);
     FIELD(minim_plan_params, n_split);
+    FIELD(minim_plan_params, n_device_layers);
+    FIELD(minim_plan_params, for_engine);
+    FIELD(minim_plan_params, n_host_experts);
+    FIELD(minim_plan_params, expert_cache_bytes);
     STRUCT(minim_model_params);
     FIELD(minim_model_params, size);
     FIELD(minim_model_params, flags);
@@ -102,6 +106,7 @@ int main(void) {
     FIELD(minim_model_params, fit_v_format);
     FIELD(minim_model_params, fit_n_ubatch);
     FIELD(minim_model_params, expert_profile);
+    FIELD(minim_model_params, fit_requests);
     STRUCT(minim_model_info);
     FIELD(minim_model_info, size);
     FIELD(minim_model_info, n_layer);
@@ -254,6 +259,8 @@ int main(void) {
     FIELD(minim_engine_params, n_prompt_rows);
     FIELD(minim_engine_params, forget_prefixes);
     FIELD(minim_engine_params, max_context);
+    FIELD(minim_engine_params, fewer_requests);
+    FIELD(minim_engine_params, warm_up);
     STRUCT(minim_engine_state);
     FIELD(minim_engine_state, size);
     FIELD(minim_engine_state, reserved);
@@ -265,6 +272,10 @@ int main(void) {
     FIELD(minim_engine_state, n_pages);
     FIELD(minim_engine_state, n_pages_held);
     FIELD(minim_engine_state, n_pages_cached);
+    FIELD(minim_engine_state, max_context);
+    FIELD(minim_engine_state, n_requests);
+    FIELD(minim_engine_state, n_batch);
+    FIELD(minim_engine_state, sizes);
     STRUCT(minim_request_params);
     FIELD(minim_request_params, size);
     FIELD(minim_request_params, flags);

@@ -30,6 +30,59 @@ class Plans(unittest.TestCase):
         narrow = minim.plan(Q8_0, devices=GPU, host=HOST, context=1024, kv=("q8_0", "f16"))
         self.assertGreater(wide["devices"][0]["kv_bytes"], 5 * narrow["devices"][0]["kv_bytes"])
 
+    def test_cards_stand_for_their_numbers(self):
+        plan = minim.plan(Q8_0, devices=["2x RTX 3090", "cuda:7=h200"], host=HOST, context=1024)
+        self.assertEqual([device["name"] for device in plan["devices"]], ["cuda:0", "cuda:1", "cuda:7"])
+        described = minim.plan(Q8_0, devices=[GPU], host=HOST, context=1024)
+        named = minim.plan(Q8_0, devices="RTX 3090", host=HOST, context=1024)
+        self.assertEqual(named["devices"], described["devices"])
+        for text in ("RTX 3091", "cuda:x=96GiB,1790GB/s", "gpu=24GiB,936GB/s", "4x", "3x cuda:0=24GiB,936GB/s"):
+            with self.subTest(text), self.assertRaises(abi.Error) as raised:
+                minim.plan(Q8_0, devices=text, host=HOST, context=64)
+            self.assertIn(f"'{text}'", str(raised.exception))
+        with self.assertRaises(abi.Error) as raised:
+            minim.plan(Q8_0, devices="RTX 3091", host=HOST, context=64)
+        self.assertIn("RTX 3080 Ti, RTX 3090, RTX 3090 Ti", str(raised.exception))
+
+    def test_placement_as_a_model_is_opened(self):
+        def plan(**options):
+            return minim.plan(Q8_0, devices=GPU, host=HOST, context=1024, **options)
+
+        self.assertEqual(plan(device_layers=2)["devices"][0]["n_layers"], 2)
+        whole = plan()["devices"][0]["n_experts"]
+        self.assertEqual(plan(host_experts=True)["devices"][0]["n_experts"], 0)
+        self.assertEqual(plan(host_experts=1)["devices"][0]["n_experts"], whole // 3 * 2)
+        self.assertEqual(plan(host_experts=-2)["devices"][0]["n_experts"], whole // 3)
+        # What overrides name is theirs.
+        both = plan(host_experts=True, overrides=r"blk\.1\..*exps=cuda:0")
+        self.assertEqual(both["devices"][0]["n_experts"], whole // 3)
+        cached = plan(host_experts=True, expert_cache=8 << 20)["devices"][0]
+        self.assertGreater(cached["n_experts"], 0)
+        self.assertLessEqual(cached["expert_bytes"], 8 << 20)
+        self.assertGreater(plan(host_experts=True, expert_cache=2**64 - 1)["devices"][0]["n_experts"], 0)
+        for options in ({"device_layers": -1}, {"parallel": -1}):
+            with self.subTest(options), self.assertRaises(abi.Error):
+                plan(**options)
+
+    def test_the_sizes_of_an_engine(self):
+        def plan(context, memory, **options):
+            return minim.plan(Q8_0, devices=[], host=f"{memory},100GB/s", context=context, engine=True, **options)
+
+        plenty = plan(0, "64GiB", parallel=16)
+        self.assertEqual((plenty["n_context"], plenty["kv_tokens"], plenty["n_sequences"]), (4096, 16 * 4096, 16))
+        self.assertEqual(plan(1000, "64GiB", parallel=3)["kv_tokens"], 3008)
+        self.assertEqual(plan(200000, "64GiB", parallel=3)["kv_tokens"], 200000)
+        before = 0
+        for memory in range(30, 200, 17):
+            taken = plan(0, f"{memory}MiB", parallel=16)
+            if not taken["fits"]:
+                continue
+            self.assertGreaterEqual(taken["n_context"], before)
+            self.assertGreaterEqual(taken["kv_tokens"], taken["n_context"])
+            before = taken["n_context"]
+        self.assertGreater(before, 0)
+        self.assertFalse(plan(100000, "60MiB")["fits"])
+
     def test_this_machine_is_measured(self):
         plan = minim.plan(Q8_0, devices=[], context=512, threads=1)
         self.assertTrue(plan["fits"])

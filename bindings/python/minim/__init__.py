@@ -347,12 +347,17 @@ def plan(
     split=None,
     ubatch=0,
     threads=0,
+    device_layers=0,
+    host_experts=0,
+    expert_cache=0,
+    engine=False,
 ):
     """Predicts where the weights of a checkpoint go and how fast it runs. Returns a dict; minim.h (minim_plan_make) has its keys.
-    Reads only headers. `devices`: texts such as "cuda:0=96GiB,1790GB/s,pcie=50GB/s", of devices that need not exist; [] is the CPU
-    alone, None the devices of this machine. `host`: "768GiB,576GB/s"; None is this machine. `context`: tokens of each of
+    Reads only headers. `devices`: texts such as "cuda:0=96GiB,1790GB/s,pcie=50GB/s" or "4x RTX 3090", of devices that need not exist;
+    [] is the CPU alone, None the devices of this machine. `host`: "768GiB,576GB/s"; None is this machine. `context`: tokens of each of
     `parallel` sequences. `kv`: a format of the KV cache, or a pair, for K and for V. `overrides`: such as "exps=CPU". `split`: each
-    device's share of the layers. `ubatch`: rows of a prompt step; 0 chooses.
+    device's share of the layers. `ubatch`: rows of a prompt step; 0 chooses. `device_layers`, `host_experts`, `expert_cache`: as of Model.
+    `engine`: the sequences are the requests of an Engine and share a KV cache, whose size is chosen; with context 0 the context too.
     """
     k_format, v_format = _kv_pair(kv)
     texts = [text for text in ([devices] if isinstance(devices, str) else devices or ()) if text.strip()]
@@ -371,6 +376,10 @@ def plan(
         overrides=None if overrides is None else _zero_terminated(overrides, "the overrides"),
         split=c.cast((c.c_double * len(shares))(*shares), c.c_void_p) if shares else None,
         n_split=len(shares),
+        n_device_layers=_int32(device_layers),
+        for_engine=int(engine),
+        n_host_experts=_ALL_LAYERS if host_experts is True else host_experts,
+        expert_cache_bytes=expert_cache,
     )
     text = c.c_void_p()
     with _Runtime(threads=threads) as runtime:
@@ -421,6 +430,7 @@ class Model(abi.Handle):
     host_experts      experts of the first n layers stay on `backend`, below 0 those of the last n; True: of all layers
     overrides  experts on another device than their layer: "PATTERN=DEVICE,..." or {pattern: device}, as in minim_model_params
     fit_context       tokens of context to leave room for, by keeping experts on `backend` as needed; None: do not
+    fit_requests      requests of an Engine to leave room for, with `fit_context` each, or the longest context that fits; None: one
     fit_ubatch        rows of a prompt step to leave room for, as in session(ubatch=); None: what a plan finds best
     expert_cache      device memory for the experts that are used most, while the CPU computes the others: bytes, "4MiB", or "room"
                for what is left beside the context; None: "room" if no other option is about experts
@@ -457,6 +467,7 @@ class Model(abi.Handle):
         overrides=None,
         fit_context=None,
         fit_ubatch=None,
+        fit_requests=None,
         expert_cache=None,
         expert_moves="auto",
         expert_profile=None,
@@ -526,6 +537,7 @@ class Model(abi.Handle):
         params.n_host_experts = _ALL_LAYERS if host_experts is True else host_experts
         params.fit_context = fit_context or 0
         params.fit_n_ubatch = _int32(fit_ubatch or 0)
+        params.fit_requests = fit_requests or 0
         if progress is not None:
             params.progress = report
         self._runtime, out, file = runtime, c.c_void_p(), _checkpoint_path(path)
@@ -1330,6 +1342,8 @@ class Engine(_ModelPart):
     kv_tokens: the size of the KV cache in tokens, for all requests and cached prefixes together.
     context: the most tokens of one request, prompt and answer; 0: kv_tokens, at most the context that the model was trained for.
     kv: a format of the KV cache, or a pair, for K and for V.
+    Sizes that are 0 become what fits; state() has them. fewer_requests: max_requests may be reduced too. warm_up: computes two small
+    steps first.
     """
 
     def __init__(
@@ -1342,6 +1356,8 @@ class Engine(_ModelPart):
         n_prompt_rows=0,
         prefix_cache=True,
         context=0,
+        fewer_requests=False,
+        warm_up=False,
     ):
         self.model = model
         k_format, v_format = _kv_pair(kv)
@@ -1354,6 +1370,8 @@ class Engine(_ModelPart):
             n_prompt_rows=_int32(n_prompt_rows),
             forget_prefixes=int(not prefix_cache),
             max_context=max(-1, min(context, 2**63)),
+            fewer_requests=int(fewer_requests),
+            warm_up=int(warm_up),
         )
         self._make(model, lambda out: model._check("engine_create", c.byref(params), out), "engine_free")
 

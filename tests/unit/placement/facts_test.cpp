@@ -91,6 +91,16 @@ TEST_CASE("a text that describes no device is quoted") {
                              "CPU=96GiB,1GB/s",
                              "cuda:0=96GiB,1GB/s,pcie=50GB/s,x",
                              "cu da=96GiB,1GB/s",
+                             "cuda:x=96GiB,1GB/s",
+                             "cuda=96GiB,1GB/s",
+                             "cuda:=96GiB,1GB/s",
+                             "cuda:-1=96GiB,1GB/s",
+                             "cuda:01=96GiB,1GB/s",
+                             "cuda:0:1=96GiB,1GB/s",
+                             ":0=96GiB,1GB/s",
+                             "0:0=96GiB,1GB/s",
+                             "cuda:99999=96GiB,1GB/s",
+                             "gpu_0",
                              "cuda:0=0.5B,1GB/s"}) {
         INFO(text);
         expect_error(Status::invalid, "'" + std::string(text) + "'", [&] { parse_device(text); });
@@ -99,6 +109,54 @@ TEST_CASE("a text that describes no device is quoted") {
         INFO(text);
         expect_error(Status::invalid, "'" + std::string(text) + "'", [&] { parse_host(text); });
     }
+}
+
+TEST_CASE("cards have their figures, with and without a name and a count") {
+    const auto names = [](const std::vector<std::string>& texts) {
+        std::string all;
+        for (const DescribedDevice& device : parse_devices(texts)) all += device.facts.name + " ";
+        return all;
+    };
+    const DeviceFacts card = parse_devices({"RTX 3090"}).front().facts;
+    CHECK(card.name == "cuda:0");
+    CHECK(card.memory_bytes == uint64_t{24} << 30);
+    CHECK(card.bytes_per_second == 936e9);
+    CHECK(card.link_bytes_per_second == 25e9);
+    CHECK(card.multiprocessor_hz == 82 * 1.7e9);
+    for (const char* text : {"rtx 3090", "RTX3090", "NVIDIA GeForce RTX 3090", "nvidia-rtx-3090", "3090",
+                             " RTX  3090 ", "1x RTX 3090", "cuda:0=RTX 3090"}) {
+        INFO(text);
+        CHECK(parse_devices({text}).front().facts.bytes_per_second == card.bytes_per_second);
+        CHECK(names({text}) == "cuda:0 ");
+    }
+    CHECK(parse_devices({"NVIDIA A100-SXM4-80GB"}).front().facts.memory_bytes == uint64_t{80} << 30);
+    CHECK(parse_devices({"A100"}).front().facts.memory_bytes == uint64_t{80} << 30);
+    CHECK(parse_devices({"A100 40GB"}).front().facts.memory_bytes == uint64_t{40} << 30);
+    CHECK(parse_devices({"NVIDIA H100 80GB HBM3"}).front().facts.bytes_per_second == 3350e9);
+    CHECK(parse_devices({"NVIDIA RTX PRO 6000 Blackwell Workstation Edition"}).front().facts.memory_bytes ==
+          uint64_t{96} << 30);
+
+    CHECK(names({"4x RTX 3090"}) == "cuda:0 cuda:1 cuda:2 cuda:3 ");
+    CHECK(names({"2 x RTX 3090", "RTX 4090"}) == "cuda:0 cuda:1 cuda:2 ");
+    CHECK(names({"2x3090,RTX 4090"}) == "cuda:0 cuda:1 cuda:2 ");
+    CHECK(names({"RTX 3090", "cuda:0=H200", "RTX 4090"}) == "cuda:1 cuda:0 cuda:2 ");
+    CHECK(names({"CUDA1=24GiB,936GB/s", "RTX 3090", "RTX 3090"}) == "cuda:1 cuda:0 cuda:2 ");
+    CHECK(names({"cuda:0,cuda:3"}) == "cuda:0 cuda:3 ");
+    const DeviceFacts riser = parse_devices({"2x RTX 3090,pcie=3.2GB/s"}).back().facts;
+    CHECK(riser.link_bytes_per_second == 3.2e9);
+    CHECK(riser.bytes_per_second == card.bytes_per_second);
+    CHECK(names({"2x RTX 3090,pcie=3.2GB/s"}) == "cuda:0 cuda:1 ");
+}
+
+TEST_CASE("an unknown card is refused with the known ones") {
+    for (const char* text :
+         {"RTX 3091", "", "4x", "0x RTX 3090", "65x RTX 3090", "-1x RTX 3090", "2x cuda:0=24GiB,936GB/s",
+          "RTX 3090=20GiB", "RTX 3090,pcie=3.2", "cuda:x=RTX 3090", "cuda:x=96GiB,1790GB/s", "rtx", "NVIDIA",
+          "80GB", "RTX 3090,,RTX 3090"}) {
+        INFO(text);
+        expect_error(Status::invalid, "'", [&] { parse_devices({text}); });
+    }
+    expect_error(Status::invalid, "RTX 3080 Ti, RTX 3090, RTX 3090 Ti", [&] { parse_devices({"RTX 3091"}); });
 }
 
 TEST_CASE("this machine's memory and bandwidth are found out") {

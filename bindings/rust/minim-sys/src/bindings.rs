@@ -312,13 +312,17 @@ pub struct minim_plan_params {
     pub overrides: *const c_char,
     pub split: *const f64,
     pub n_split: usize,
+    pub n_device_layers: i32,
+    pub for_engine: i32,
+    pub n_host_experts: i64,
+    pub expert_cache_bytes: u64,
 }
-const _: () = assert!(core::mem::size_of::<minim_plan_params>() == 80);
+const _: () = assert!(core::mem::size_of::<minim_plan_params>() == 104);
 impl Default for minim_plan_params {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 80, ..zeros }
+        Self { size: 104, ..zeros }
     }
 }
 
@@ -353,13 +357,14 @@ pub struct minim_model_params {
     pub fit_v_format: i32,
     pub fit_n_ubatch: i32,
     pub expert_profile: *const c_char,
+    pub fit_requests: i64,
 }
-const _: () = assert!(core::mem::size_of::<minim_model_params>() == 168);
+const _: () = assert!(core::mem::size_of::<minim_model_params>() == 176);
 impl Default for minim_model_params {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 168, ..zeros }
+        Self { size: 176, ..zeros }
     }
 }
 
@@ -702,13 +707,15 @@ pub struct minim_engine_params {
     pub n_prompt_rows: i32,
     pub forget_prefixes: i32,
     pub max_context: u64,
+    pub fewer_requests: i32,
+    pub warm_up: i32,
 }
-const _: () = assert!(core::mem::size_of::<minim_engine_params>() == 48);
+const _: () = assert!(core::mem::size_of::<minim_engine_params>() == 56);
 impl Default for minim_engine_params {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 48, ..zeros }
+        Self { size: 56, ..zeros }
     }
 }
 
@@ -725,13 +732,17 @@ pub struct minim_engine_state {
     pub n_pages: u64,
     pub n_pages_held: u64,
     pub n_pages_cached: u64,
+    pub max_context: u64,
+    pub n_requests: u64,
+    pub n_batch: u64,
+    pub sizes: *const c_char,
 }
-const _: () = assert!(core::mem::size_of::<minim_engine_state>() == 72);
+const _: () = assert!(core::mem::size_of::<minim_engine_state>() == 104);
 impl Default for minim_engine_state {
     /// All zero, which is the default of every field, and the size.
     fn default() -> Self {
         let zeros = unsafe { core::mem::zeroed::<Self>() };
-        Self { size: 72, ..zeros }
+        Self { size: 104, ..zeros }
     }
 }
 
@@ -811,8 +822,8 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_recommended_sampling", 56, &[("size", 0), ("top_k", 4), ("temperature", 8), ("top_p", 16), ("min_p", 24), ("repetition_penalty", 32), ("penalty_last_n", 40), ("reserved", 44), ("source", 48)]),
     ("minim_tensor_info", 96, &[("size", 0), ("n_dims", 4), ("dims", 8), ("bytes", 72), ("name", 80), ("format", 88)]),
     ("minim_device_info", 48, &[("size", 0), ("usable", 4), ("memory_bytes", 8), ("free_bytes", 16), ("name", 24), ("description", 32), ("reason", 40)]),
-    ("minim_plan_params", 80, &[("size", 0), ("flags", 4), ("devices", 8), ("n_devices", 16), ("host", 24), ("n_context", 32), ("n_sequences", 40), ("n_ubatch", 44), ("k_format", 48), ("v_format", 52), ("overrides", 56), ("split", 64), ("n_split", 72)]),
-    ("minim_model_params", 168, &[("size", 0), ("flags", 4), ("backend", 8), ("residence", 16), ("engine_tokenizer", 20), ("progress", 24), ("progress_user_data", 32), ("devices", 40), ("split", 48), ("n_split", 56), ("n_device_layers", 64), ("allow_cpu", 68), ("budgets", 72), ("n_budgets", 80), ("overrides", 88), ("n_host_experts", 96), ("fit_context", 104), ("lock", 112), ("prefault", 116), ("deterministic", 120), ("expand", 124), ("packed_file", 128), ("expert_cache_bytes", 136), ("expert_moves", 144), ("fit_k_format", 148), ("fit_v_format", 152), ("fit_n_ubatch", 156), ("expert_profile", 160)]),
+    ("minim_plan_params", 104, &[("size", 0), ("flags", 4), ("devices", 8), ("n_devices", 16), ("host", 24), ("n_context", 32), ("n_sequences", 40), ("n_ubatch", 44), ("k_format", 48), ("v_format", 52), ("overrides", 56), ("split", 64), ("n_split", 72), ("n_device_layers", 80), ("for_engine", 84), ("n_host_experts", 88), ("expert_cache_bytes", 96)]),
+    ("minim_model_params", 176, &[("size", 0), ("flags", 4), ("backend", 8), ("residence", 16), ("engine_tokenizer", 20), ("progress", 24), ("progress_user_data", 32), ("devices", 40), ("split", 48), ("n_split", 56), ("n_device_layers", 64), ("allow_cpu", 68), ("budgets", 72), ("n_budgets", 80), ("overrides", 88), ("n_host_experts", 96), ("fit_context", 104), ("lock", 112), ("prefault", 116), ("deterministic", 120), ("expand", 124), ("packed_file", 128), ("expert_cache_bytes", 136), ("expert_moves", 144), ("fit_k_format", 148), ("fit_v_format", 152), ("fit_n_ubatch", 156), ("expert_profile", 160), ("fit_requests", 168)]),
     ("minim_model_info", 120, &[("size", 0), ("n_layer", 4), ("hidden", 8), ("n_head", 16), ("n_head_kv", 20), ("head_dim", 24), ("rotary_dim", 28), ("n_expert", 32), ("n_expert_used", 36), ("expert_ff", 40), ("n_vocab", 48), ("n_context_train", 56), ("n_parameters", 64), ("weight_bytes", 72), ("kv_token_bytes_f16", 80), ("rope_theta", 88), ("name", 96), ("backend", 104), ("placement", 112)]),
     ("minim_device_memory", 112, &[("size", 0), ("first_layer", 4), ("n_layer", 8), ("weights_mapped", 12), ("weight_bytes", 16), ("expert_bytes", 24), ("kv_bytes", 32), ("work_bytes", 40), ("free_bytes", 48), ("name", 56), ("kept_bytes", 64), ("budget_bytes", 72), ("n_expert_layers", 80), ("token_in_bytes", 88), ("token_out_bytes", 96), ("locked_bytes", 104)]),
     ("minim_layer_devices", 12, &[("size", 0), ("device", 4), ("experts", 8)]),
@@ -829,8 +840,8 @@ pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] = &[
     ("minim_token_probability", 8, &[("id", 0), ("logprob", 4)]),
     ("minim_token", 40, &[("size", 0), ("id", 4), ("text", 8), ("text_length", 16), ("logprob", 24), ("n_top", 28), ("top", 32)]),
     ("minim_generate_result", 72, &[("size", 0), ("finish", 4), ("stop_token", 8), ("reserved", 12), ("n_prompt", 16), ("n_generated", 24), ("prompt_us", 32), ("generate_us", 40), ("seed", 48), ("stop_text", 56), ("reserved2", 60), ("n_reasoning", 64)]),
-    ("minim_engine_params", 48, &[("size", 0), ("flags", 4), ("kv_tokens", 8), ("k_format", 16), ("v_format", 20), ("n_requests", 24), ("n_batch", 28), ("n_prompt_rows", 32), ("forget_prefixes", 36), ("max_context", 40)]),
-    ("minim_engine_state", 72, &[("size", 0), ("reserved", 4), ("n_waiting", 8), ("n_running", 16), ("n_steps", 24), ("n_evaluated", 32), ("n_preempted", 40), ("n_pages", 48), ("n_pages_held", 56), ("n_pages_cached", 64)]),
+    ("minim_engine_params", 56, &[("size", 0), ("flags", 4), ("kv_tokens", 8), ("k_format", 16), ("v_format", 20), ("n_requests", 24), ("n_batch", 28), ("n_prompt_rows", 32), ("forget_prefixes", 36), ("max_context", 40), ("fewer_requests", 48), ("warm_up", 52)]),
+    ("minim_engine_state", 104, &[("size", 0), ("reserved", 4), ("n_waiting", 8), ("n_running", 16), ("n_steps", 24), ("n_evaluated", 32), ("n_preempted", 40), ("n_pages", 48), ("n_pages_held", 56), ("n_pages_cached", 64), ("max_context", 72), ("n_requests", 80), ("n_batch", 88), ("sizes", 96)]),
     ("minim_request_params", 40, &[("size", 0), ("flags", 4), ("priority", 8), ("reserved", 12), ("timeout_ms", 16), ("notify", 24), ("notify_user_data", 32)]),
     ("minim_request_state", 104, &[("size", 0), ("finish", 4), ("stop_token", 8), ("reserved", 12), ("n_prompt", 16), ("n_cached", 24), ("n_generated", 32), ("n_preempted", 40), ("queue_us", 48), ("prompt_us", 56), ("generate_us", 64), ("seed", 72), ("stop_text", 80), ("reserved2", 84), ("n_reasoning", 88), ("n_prompt_done", 96)]),
     ("minim_format_info", 32, &[("size", 0), ("gguf_type", 4), ("block_elems", 8), ("block_bytes", 12), ("row_header_bytes", 16), ("is_weight", 20), ("name", 24)]),

@@ -68,6 +68,18 @@ impl EngineOptions {
         self
     }
 
+    /// Sets whether fewer requests may run at once if memory is short.
+    pub fn fewer_requests(mut self, may: bool) -> Self {
+        self.0.fewer_requests = i32::from(may);
+        self
+    }
+
+    /// Sets whether two small steps are computed before the first request.
+    pub fn warm_up(mut self, warms: bool) -> Self {
+        self.0.warm_up = i32::from(warms);
+        self
+    }
+
     /// Sets whether finished requests stay in the prefix cache. The default is true.
     pub fn prefix_cache(mut self, keeps: bool) -> Self {
         self.0.forget_prefixes = i32::from(!keeps);
@@ -114,6 +126,9 @@ pub struct EngineState {
     pub n_pages: u64,
     pub n_pages_held: u64,
     pub n_pages_cached: u64,
+    pub max_context: u64,
+    pub n_requests: u64,
+    pub n_batch: u64,
 }
 
 /// The state of a request.
@@ -245,6 +260,9 @@ impl Engine {
             n_pages: state.n_pages,
             n_pages_held: state.n_pages_held,
             n_pages_cached: state.n_pages_cached,
+            max_context: state.max_context,
+            n_requests: state.n_requests,
+            n_batch: state.n_batch,
         })
     }
 }

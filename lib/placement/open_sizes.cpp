@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "placement/open_sizes.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/device_memory.h"
+#include "base/error.h"
+#include "base/format_text.h"
+#include "base/memory_info.h"
+#include "model/minimax_m2.h"
+#include "runtime/stage.h"
+#include "runtime/step_space.h"
+
+namespace minim::placement {
+namespace {
+
+using backend::Backend;
+using backend::k_kv_page_tokens;
+using backend::KvLayout;
+
+// A part of the memory stays free for the host.
+constexpr uint64_t k_reserve = 16;
+
+// The memory of a device, or of the host (`device` is null), as far as a session or an engine shares it.
+struct Place {
+    const Backend* device = nullptr;
+    uint64_t page_bytes = 0;    // of the layers whose KV cache is there
+    uint64_t free_bytes = 0;    // without reserve
+    uint64_t mapped_bytes = 0;  // weights that are mapped from files, in memory that counts as free
+
+    std::string name() const { return device == nullptr ? "host memory" : std::string(device->name()); }
+};
+
+class Memories {
+  public:
+    Memories(const model::Model& model, const KvLayout& layout, int64_t n_logits_rows)
+        : model_(model), n_logits_rows_(n_logits_rows) {
+        std::map<const Backend*, uint64_t> page_bytes;
+        for (const runtime::Stage& stage : model.stages()) {
+            KvLayout part = layout;
+            part.n_layer = stage.n_layer;
+            page_bytes[stage.is_on_host() ? nullptr : stage.backend.get()] +=
+                static_cast<uint64_t>(part.page_bytes());
+            hosts_.insert(stage.host());
+            for (int64_t i = 0; i < stage.n_layer; ++i) hosts_.insert(stage.host_of_experts(i));
+        }
+        hosts_.erase(nullptr);
+        for (const auto& [device, bytes] : page_bytes)
+            places_.push_back(
+                {device, bytes, device == nullptr ? available_memory_bytes() : device->available_bytes()});
+        for (Place& place : places_)
+            if (place.device == nullptr)
+                for (const weights::WeightBytes& weights : model.weight_bytes())
+                    place.mapped_bytes += weights.is_mapped ? weights.total : 0;
+    }
+
+    Fit fit(const EngineSizes& sizes) const {
+        Fit worst = Fit::nothing;
+        const auto work = work_bytes(sizes);
+        for (const Place& place : places_)
+            worst = std::min(worst, fit_of(place, kv_bytes(place, sizes), work.at(place.device)));
+        return worst;
+    }
+
+    // Returns the place with the least room beside what the sizes need.
+    struct Need {
+        const Place* place;
+        uint64_t needed;
+    };
+    Need worst(const EngineSizes& sizes) const {
+        const auto work = work_bytes(sizes);
+        Need worst = {nullptr, 0};
+        double least = 0.0;
+        for (const Place& place : places_) {
+            const uint64_t needed = kv_bytes(place, sizes) + work.at(place.device);
+            const double left = static_cast<double>(place.free_bytes) - static_cast<double>(needed);
+            if (worst.place != nullptr && left >= least) continue;
+            worst = {&place, needed};
+            least = left;
+        }
+        return worst;
+    }
+
+  private:
+    static uint64_t kv_bytes(const Place& place, const EngineSizes& sizes) {
+        const int64_t n_pages = (sizes.n_kv_tokens + k_kv_page_tokens - 1) / k_kv_page_tokens;
+        constexpr uint64_t k_limit = uint64_t{1} << 62;
+        const auto n = static_cast<uint64_t>(n_pages);
+        return n > k_limit / place.page_bytes ? k_limit : n * place.page_bytes;
+    }
+
+    static Fit fit_of(const Place& place, uint64_t kv, uint64_t work) {
+        const uint64_t free = place.free_bytes > work ? place.free_bytes - work : 0;
+        if (kv > free) return Fit::no;
+        const uint64_t usable = free - free / k_reserve;
+        if (kv > usable) return Fit::tight;
+        return kv + place.mapped_bytes > usable ? Fit::yes : Fit::nothing;
+    }
+
+    // Returns the bytes of steps and of logits in each place.
+    std::map<const Backend*, uint64_t> work_bytes(const EngineSizes& sizes) const {
+        const model::Config& config = model_.config();
+        const auto of_steps =
+            runtime::step_bytes(model_.stages(), model::step_shape(config), sizes.n_rows, sizes.n_context);
+        std::map<const Backend*, uint64_t> bytes;
+        const int64_t n_logits = std::min(sizes.n_rows, sizes.n_requests + n_logits_rows_);
+        bytes[nullptr] = static_cast<uint64_t>(n_logits * config.n_vocab) * sizeof(float);
+        for (const auto& [device, work] : of_steps) bytes[hosts_.contains(device) ? nullptr : device] += work;
+        for (const Place& place : places_) bytes.try_emplace(place.device, 0);
+        return bytes;
+    }
+
+    const model::Model& model_;
+    const int64_t n_logits_rows_;
+    std::set<const Backend*> hosts_;
+    std::vector<Place> places_;
+};
+
+std::string gib_text(uint64_t bytes) {
+    return format_text("{:.1f} GiB", static_cast<double>(bytes) / 1073741824.0);
+}
+
+[[noreturn]] void fail_sizes(const Memories& memories, const EngineWish& wish) {
+    const FitOf fit_of = [&](const EngineSizes& sizes) { return memories.fit(sizes); };
+    const int64_t n_context = wish.n_context > 0 ? wish.n_context : k_kv_page_tokens;
+    const int64_t n_least = wish.fewer_requests ? 0 : wish.n_requests * k_kv_page_tokens;
+    const auto [place, needed] =
+        memories.worst({n_context, std::max(n_context, n_least), wish.n_requests, wish.n_rows});
+    EngineWish fewer = wish;
+    fewer.fewer_requests = true;
+    const bool is_context = wish.fewer_requests || choose_sizes(fewer, fit_of).n_context == 0;
+    std::string remedy;
+    if (is_context) {
+        const int64_t longest = longest_context(wish, fit_of);
+        remedy = format_text("a context of {} tokens would fit", longest - longest / 64);
+    } else {
+        remedy = format_text("{} requests at once would fit", choose_sizes(fewer, fit_of).n_requests);
+    }
+    ErrorFacts facts;
+    facts.requested = static_cast<int64_t>(std::min<uint64_t>(needed, INT64_MAX));
+    facts.available = static_cast<int64_t>(std::min<uint64_t>(place->free_bytes, INT64_MAX));
+    const bool is_host = place->device == nullptr;
+    if (!is_host) facts.device = DeviceName(place->device->name());
+    const std::string what = is_context ? format_text("a context of {} tokens", n_context)
+                                        : format_text("{} requests at once", wish.n_requests);
+    throw Error(
+        is_host ? Status::out_of_memory : Status::out_of_device_memory, Reason::none,
+        format_text(
+            "{} does not fit: {} bytes needed in {} for KV cache and work space, {} bytes available; {}{}",
+            what, needed, place->name(), place->free_bytes, remedy,
+            is_host ? "" : backend::budget_text(place->device->memory())),
+        facts);
+}
+
+}  // namespace
+
+int64_t default_context(const model::Model& model, const KvLayout& layout, int64_t n_rows,
+                        const Logger& log) {
+    const int64_t trained = model.config().n_context_train;
+    if (layout.page_bytes() <= 0)
+        return trained;  // a format that the heads do not fill: an error of the cache's
+    const Memories memories(model, layout, 0);
+    const EngineWish wish = {.longest = trained, .n_rows = n_rows};
+    const int64_t fitting =
+        choose_sizes(wish, [&](const EngineSizes& sizes) { return memories.fit(sizes); }).n_context;
+    if (fitting >= trained || fitting == 0) return trained;
+    log.warning(
+        "memory for the KV cache of the {} tokens that the model was trained for is short: {} tokens are "
+        "taken; another number of tokens, or a KV format of fewer bits, may be asked for",
+        trained, fitting);
+    return fitting;
+}
+
+EngineSizes engine_sizes(const model::Model& model, const KvLayout& layout, const EngineWish& wish,
+                         int64_t n_logits_rows) {
+    const Memories memories(model, layout, n_logits_rows);
+    const EngineSizes sizes =
+        choose_sizes(wish, [&](const EngineSizes& wanted) { return memories.fit(wanted); });
+    if (sizes.n_context == 0) fail_sizes(memories, wish);
+    return sizes;
+}
+
+std::string sizes_text(const model::Model& model, const KvLayout& layout, const EngineSizes& sizes) {
+    const uint64_t kv = static_cast<uint64_t>(sizes.n_kv_tokens) / k_kv_page_tokens *
+                        static_cast<uint64_t>(layout.page_bytes());
+    std::string text =
+        format_text("context of {} tokens, KV cache of {} tokens ({}), {} requests at once, steps of {} rows",
+                    sizes.n_context, sizes.n_kv_tokens, gib_text(kv), sizes.n_requests, sizes.n_rows);
+    const int64_t trained = model.config().n_context_train;
+    if (sizes.n_context >= trained) return text;
+    EngineSizes longer = sizes;
+    longer.n_context = trained;
+    longer.n_kv_tokens = std::max(trained, sizes.n_kv_tokens);
+    const Memories memories(model, layout, 0);
+    const auto [place, needed] = memories.worst(longer);
+    text += format_text("; a context of {} tokens, for which the model was trained, ", trained);
+    if (needed > place->free_bytes)
+        return text +
+               format_text("needs {} more memory on {}", gib_text(needed - place->free_bytes), place->name());
+    return text + format_text("needs {} of the {} available on {}", gib_text(needed),
+                              gib_text(place->free_bytes), place->name());
+}
+
+}  // namespace minim::placement
