@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "../memory_text.h"
 #include "commands.h"
 #include "input.h"
 #include "open_model.h"
@@ -97,45 +98,10 @@ std::string rate(uint64_t n_tokens, uint64_t microseconds) {
     return fmt::format("{:6} tokens in {:8.3f} s, {:9.2f} tokens/s", n_tokens, seconds, per_second);
 }
 
-std::string size_text(uint64_t bytes) {
-    const double mebibytes = static_cast<double>(bytes) / (1 << 20);
-    return mebibytes < 1024.0 ? fmt::format("{:.1f} MiB", mebibytes)
-                              : fmt::format("{:.1f} GiB", mebibytes / 1024.0);
-}
-
-// Returns "layers 0-30", "layers 31-61, experts of 10", or "experts of 20 layers".
-std::string layers_text(const minim_device_memory& device) {
-    if (device.n_layer == 0)
-        return fmt::format("experts of {} {}", device.n_expert_layers,
-                           device.n_expert_layers == 1 ? "layer" : "layers");
-    std::string text =
-        fmt::format("layers {}-{}", device.first_layer, device.first_layer + device.n_layer - 1);
-    if (device.n_expert_layers != device.n_layer)
-        text += fmt::format(", experts of {}", device.n_expert_layers);
-    return text;
-}
-
-// Returns "cuda:0: layers 0-30, weights 38.1 GiB (experts 36.2 GiB), KV 1.0 GiB, work 0.3 GiB, free 100.1 GiB".
-std::string memory_text(const minim_device_memory& device) {
-    std::string text =
-        fmt::format("{}: {}, weights {} (experts {}{}), KV {}, work {}", device.name, layers_text(device),
-                    size_text(device.weight_bytes), size_text(device.expert_bytes),
-                    device.weights_mapped != 0 ? "; mapped" : "", size_text(device.kv_bytes),
-                    size_text(device.work_bytes));
-    if (device.locked_bytes > 0) text += ", locked " + size_text(device.locked_bytes);
-    if (device.free_bytes != UINT64_MAX) text += ", free " + size_text(device.free_bytes);
-    if (device.budget_bytes > 0) text += " of a budget of " + size_text(device.budget_bytes);
-    if (device.token_in_bytes + device.token_out_bytes > 0)
-        text += fmt::format(", a token brings {:.1f} KiB and takes {:.1f} KiB",
-                            static_cast<double>(device.token_in_bytes) / 1024.0,
-                            static_cast<double>(device.token_out_bytes) / 1024.0);
-    return text;
-}
-
 void print_memory(const minim::Model& model) {
     const char* label = "memory:    ";
     for (const minim_device_memory& device : model.memory()) {
-        print_note(fmt::format("{} {}\n", label, memory_text(device)));
+        print_note(fmt::format("{} {}\n", label, program::memory_text(device)));
         label = "           ";
     }
 }
@@ -146,8 +112,8 @@ void print_nodes(const minim::Runtime& runtime, const minim::Model& model) {
     const char* label = "nodes:     ";
     for (const minim_node_memory& node : model.nodes()) {
         print_note(fmt::format("{} node {}: {} threads, weights {} of {} wanted ({})\n", label, node.node,
-                               node.n_threads, size_text(node.weight_bytes), size_text(node.wanted_bytes),
-                               runtime.numa()));
+                               node.n_threads, program::size_text(node.weight_bytes),
+                               program::size_text(node.wanted_bytes), runtime.numa()));
         label = "           ";
     }
 }

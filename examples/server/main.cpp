@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "../memory_text.h"
 #include "event_loop.h"
 #include "options.h"
 #include "request_log.h"
@@ -33,9 +34,12 @@ void serve(const server::Options& options) {
     server::Serving serving(options);
     server::EventLoop loop;
     server::Service service(loop, serving);
+    for (const minim_device_memory& device : serving.model.memory())
+        server::write_note("memory: " + program::memory_text(device));
+    server::write_note(fmt::format("sizes: {}", serving.engine.state().sizes));
     server::write_note(fmt::format("{} ({}), context {}, {} slots, at http://{}:{}", serving.name,
-                                   serving.info.placement, serving.n_context, options.n_parallel,
-                                   options.host, service.port()));
+                                   serving.info.placement, serving.n_context, serving.n_slots, options.host,
+                                   service.port()));
     loop.run();
 }
 

@@ -90,23 +90,25 @@ void add_serving(CLI::App& app, Options& options) {
     app.add_option("--api-key", options.api_key, "require this key (Authorization: Bearer, or x-api-key)")
         ->type_name("KEY")
         ->envname("MINIM_API_KEY");
-    app.add_option("-c,--ctx-size,--max-model-len,--context-length", options.n_context,
-                   "tokens of one request, prompt and answer; 0: the context that the model was trained for")
+    app.add_option(
+           "-c,--ctx-size,--max-model-len,--context-length", options.n_context,
+           "tokens of one request, prompt and answer; 0: the longest that fits, at most the context that the "
+           "model was trained for")
         ->type_name("N")
         ->check(within(int64_t{0}, k_longest_context));
-    app.add_option("--parallel,--max-num-seqs,--max-running-requests", options.n_parallel,
-                   "also -np: requests that run at once; others wait")
+    app.add_option(
+           "--parallel,--max-num-seqs,--max-running-requests", options.n_parallel,
+           "also -np: requests that run at once; others wait (default: 16, or fewer if memory is short)")
         ->type_name("N")
-        ->check(within(1, 4096))
-        ->capture_default_str();
+        ->check(within(1, 4096));
     app.add_option("--queue", options.n_queue, "requests that may wait; further ones are answered with 429")
         ->type_name("N")
         ->check(within(0, 1000000))
         ->capture_default_str();
     app.add_option("--kv-tokens", options.kv_tokens,
-                   "size of the KV cache in tokens, for all requests and cached prefixes (default: "
-                   "context x parallel, "
-                   "at most 131072 or one context)")
+                   "size of the KV cache in tokens, for all requests and cached prefixes (default: what "
+                   "fits, from one "
+                   "context to one for each request, at most 131072 or one context)")
         ->type_name("N");
     app.add_option("-b,--batch-size,--max-num-batched-tokens", options.n_batch,
                    "tokens of a step (default: 512, or what is best with a cache of experts)")

@@ -29,10 +29,10 @@ struct Options {
     std::string api_key;             // "": requests need no key
     std::vector<std::string> names;  // of the model; empty: from the file's
     bool requires_name = false;      // other names in requests are refused
-    int64_t n_context = 0;           // tokens of one request; 0: the model's
-    int64_t n_parallel = 16;         // requests worked on at once
+    int64_t n_context = 0;           // tokens of one request; 0: the longest that fits, at most the model's
+    int64_t n_parallel = 0;          // requests worked on at once; 0: 16, or fewer if memory is short
     int64_t n_queue = 2048;          // requests that wait
-    uint64_t kv_tokens = 0;          // 0: for all slots, within limits
+    uint64_t kv_tokens = 0;          // 0: what fits, from one context to one for each slot
     int32_t kv_format = MINIM_KV_AUTO;
     int32_t n_batch = 0;
     double ping_seconds = 15;

@@ -106,7 +106,7 @@ Prepared props(const HttpRequest&, Serving& serving) {
                            {"repeat_penalty", *serving.sampling.repetition_penalty},
                            {"repeat_last_n", serving.sampling.penalty_last_n}};
     return json_response(
-        {{"total_slots", serving.options.n_parallel},
+        {{"total_slots", serving.n_slots},
          {"chat_template", serving.chat_template},
          {"default_generation_settings",
           {{"n_ctx", serving.n_context},

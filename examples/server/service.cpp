@@ -77,7 +77,7 @@ Prepared prepare_safely(const Route& route, const HttpRequest& request, Serving&
 Service::Service(EventLoop& loop, Serving& serving)
     : loop_(loop),
       serving_(serving),
-      scheduler_(loop, serving.engine, static_cast<size_t>(serving.options.n_parallel),
+      scheduler_(loop, serving.engine, static_cast<size_t>(serving.n_slots),
                  static_cast<size_t>(serving.options.n_queue)),
       http_(loop, serving.options.host, serving.options.port, limits_of(serving.options),
             [this](const std::shared_ptr<Exchange>& exchange) { handle(exchange); }) {

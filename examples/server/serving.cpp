@@ -25,41 +25,36 @@ minim::Runtime open_runtime(const Options& options) {
     return minim::Runtime(runtime);
 }
 
-// Returns every usable device except the CPU: with llama.cpp's -ngl, no device needs to be named.
-std::string accelerators(const minim::Runtime& runtime) {
-    const minim::Devices all(runtime);
-    std::string names;
-    for (size_t i = 0; i < all.count(); ++i) {
-        const minim_device_info device = all.get(i);
-        if (device.usable == 0 || std::string_view(device.name) == "cpu") continue;
-        names.append(names.empty() ? "" : ",").append(device.name);
-    }
-    return names;
+// Requests that run at once, if the options do not say and memory suffices.
+constexpr int64_t k_usual_slots = 16;
+constexpr bool k_warms_up = true;
+
+int64_t slots_of(const Options& options) {
+    return options.n_parallel > 0 ? options.n_parallel : k_usual_slots;
+}
+
+void choose_devices(const Options& options, minim::ModelOptions& model) {
+    if (options.n_gpu_layers == 0) return;
+    model.devices = options.devices.empty() ? "auto" : options.devices;
+    model.split = options.tensor_split;
+    model.n_device_layers = std::max(options.n_gpu_layers, 0);
+    for (const std::string& rule : options.overrides)
+        model.overrides.append(model.overrides.empty() ? "" : ",").append(rule);
+    model.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
+    const bool says_nothing =
+        model.overrides.empty() && model.n_host_experts == 0 && options.expert_cache == 0;
+    model.expert_cache_bytes = says_nothing ? MINIM_EXPERT_CACHE_ROOM : options.expert_cache;
+    // The KV cache that open_engine() asks for.
+    const bool is_given = options.kv_tokens > 0;
+    model.fit_context = is_given ? static_cast<int64_t>(options.kv_tokens) : options.n_context;
+    model.fit_requests = is_given ? 1 : slots_of(options);
+    model.fit_n_ubatch = options.n_batch;
+    model.fit_k_format = model.fit_v_format = options.kv_format;
 }
 
 minim::Model open_model(const minim::Runtime& runtime, const Options& options) {
     minim::ModelOptions model;
-    if (options.n_gpu_layers != 0) {
-        model.devices = options.devices.empty() ? accelerators(runtime) : options.devices;
-        if (!model.devices.empty()) {
-            model.split = options.tensor_split;
-            model.n_device_layers = std::max(options.n_gpu_layers, 0);
-            for (const std::string& rule : options.overrides)
-                model.overrides.append(model.overrides.empty() ? "" : ",").append(rule);
-            model.n_host_experts = options.cpu_moe ? std::numeric_limits<int32_t>::max() : options.n_cpu_moe;
-            model.expert_cache_bytes = options.expert_cache;
-            model.fit_k_format = model.fit_v_format = options.kv_format;
-            // Keep room on the devices for the requested KV cache.
-            const auto n_context =
-                options.kv_tokens > 0 ? static_cast<int64_t>(options.kv_tokens) : options.n_context;
-            const bool says_nothing =
-                model.overrides.empty() && model.n_host_experts == 0 && options.expert_cache == 0;
-            if (says_nothing && n_context > 0) {
-                model.fit_context = n_context;
-                model.expert_cache_bytes = MINIM_EXPERT_CACHE_ROOM;
-            }
-        }
-    }
+    choose_devices(options, model);
     model.lock = options.mlock;
     if (options.mmap) model.residence = MINIM_RESIDENCE_MAPPED;
     if (options.no_mmap) model.residence = MINIM_RESIDENCE_OWNED;
@@ -95,33 +90,24 @@ std::string model_name(const Options& options, const minim::Model& model) {
     return name.empty() ? "minim" : name;
 }
 
-minim::Engine open_engine(const minim::Model& model, const Options& options, int64_t n_context) {
-    constexpr uint64_t k_usual_tokens = 131072;  // for all slots, unless one request needs more
+// Sizes that the options do not give become what fits, which the library chooses (minim_engine_create).
+minim::Engine open_engine(const minim::Model& model, const Options& options) {
     minim::EngineOptions engine;
-    const auto context = static_cast<uint64_t>(n_context);
     engine.kv_tokens = options.kv_tokens;
-    if (engine.kv_tokens == 0)
-        engine.kv_tokens =
-            std::max(context, std::min(context * static_cast<uint64_t>(options.n_parallel), k_usual_tokens));
-    engine.max_context = context;
+    engine.max_context = static_cast<uint64_t>(options.n_context);
     engine.k_format = options.kv_format;
     engine.v_format = options.kv_format;
-    engine.n_requests = static_cast<int32_t>(options.n_parallel);
+    engine.n_requests = static_cast<int32_t>(slots_of(options));
+    engine.fewer_requests = options.n_parallel == 0;
     engine.n_batch = options.n_batch != 0 ? std::max(options.n_batch, engine.n_requests) : 0;
-    try {
-        return minim::Engine(model, engine);
-    } catch (const minim::Exception& error) {
-        // Use the available memory if the options do not give the size and one request fits.
-        const auto available = static_cast<uint64_t>(std::max<int64_t>(error.error().available, 0)) / 10 * 9;
-        const bool is_memory =
-            error.status() == MINIM_E_OUT_OF_MEMORY || error.status() == MINIM_E_OUT_OF_DEVICE_MEMORY;
-        if (!is_memory || options.kv_tokens != 0 || available >= engine.kv_tokens || available < context)
-            throw;
-        write_note(
-            fmt::format("memory for a KV cache of {} tokens instead of {}", available, engine.kv_tokens));
-        engine.kv_tokens = available;
-        return minim::Engine(model, engine);
-    }
+    engine.warm_up = k_warms_up;
+    minim::Engine opened(model, engine);
+    const minim_engine_state state = opened.state();
+    if (state.max_context < engine.max_context)
+        throw std::runtime_error(
+            fmt::format("a context of {} tokens does not fit a KV cache of {} tokens (--kv-tokens)",
+                        engine.max_context, engine.kv_tokens));
+    return opened;
 }
 
 int64_t now_in_seconds() {
@@ -174,14 +160,15 @@ Serving::Serving(const Options& o)
       runtime(open_runtime(options)),
       model(open_model(runtime, options)),
       info(model.info()),
-      n_context(options.n_context != 0 ? options.n_context : info.n_context_train),
       name(model_name(options, model)),
       started(now_in_seconds()),
       chat_template(metadata(model, "tokenizer.chat_template")),
       recommended(model.checkpoint().recommended_sampling()),
       sampling(complete(options.sampling, recommended)),
       think_end(think_end_token(model)),
-      engine(open_engine(model, options, n_context)),
+      engine(open_engine(model, options)),
+      n_context(static_cast<int64_t>(engine.state().max_context)),
+      n_slots(static_cast<int64_t>(engine.state().n_requests)),
       turns(model),
       constraints(model) {}
 

@@ -38,14 +38,15 @@ struct Serving {
     const minim::Runtime runtime;
     const minim::Model model;
     const minim_model_info info;
-    const int64_t n_context;  // of one request
-    const std::string name;   // of the model in answers
-    const int64_t started;    // seconds since 1970
+    const std::string name;  // of the model in answers
+    const int64_t started;   // seconds since 1970
     const std::string chat_template;
     const minim_recommended_sampling recommended;  // by the checkpoint
     const SamplingDefaults sampling;               // all are set
     const int32_t think_end;                       // the id of </think>, or -1
     minim::Engine engine;
+    const int64_t n_context;  // tokens of one request, as the engine has taken them
+    const int64_t n_slots;    // requests at once
 
     // Used only on the worker's thread.
     TurnMemory turns;

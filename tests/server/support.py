@@ -36,10 +36,12 @@ TOOLS = [WEATHER, CALCULATOR]
 class Server:
     """A server that runs until the block ends, and must then shut down in order."""
 
-    def __init__(self, *arguments, model=MODEL, environment=None):
+    def __init__(self, *arguments, model=MODEL, environment=None, usual=("-c", "4096", "--parallel", "8"), address_space=None):
+        """address_space: the limit of the process's memory in bytes."""
+        limits = [] if address_space is None else ["bash", "-c", f'ulimit -v {address_space >> 10}; exec "$0" "$@"']
         self.log = tempfile.NamedTemporaryFile("r", suffix=".log")
         self.process = subprocess.Popen(
-            [PROGRAM, "-m", str(model), "--port", "0", "--log-file", self.log.name, "-c", "4096", "--parallel", "8",
+            [*limits, PROGRAM, "-m", str(model), "--port", "0", "--log-file", self.log.name, *usual,
              *map(str, arguments)],  # the last of repeated options counts
             env={**os.environ, **(environment or {})}, stderr=subprocess.PIPE, text=True)
         self.address = ("127.0.0.1", self._port())
